@@ -1,0 +1,49 @@
+# Two commands do everything: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint slow bench clean lock help
+
+help:
+	@echo "make demo   set up and run the drifting simulation"
+	@echo "make test   set up, then lint, types, import contracts, tests"
+	@echo "make slow   the longer studies (tens of minutes)"
+	@echo "make bench  the speed measurements, each printing a ratio"
+	@echo "make lock   write requirements.lock anew from pyproject.toml"
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "windvane needs Python 3.11 or newer")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/python examples/four_policies.py
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+slow: $(READY)
+	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
+
+bench: $(READY)
+	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/startup.py
+
+lock:
+	rm -rf .lockenv && $(PYTHON) -m venv .lockenv
+	.lockenv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dev]" hatchling editables
+	.lockenv/bin/python -m pip freeze --exclude-editable --exclude pip --exclude setuptools > requirements.lock
+	rm -rf .lockenv
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

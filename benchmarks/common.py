@@ -1,0 +1,68 @@
+"""What the benchmarks share: the worlds they run in, and how a policy is timed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # naive.py, the oracle that ratios are taken against
+
+
+def arms_and_luck(rng: np.random.Generator, lanes: int, K: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """Arms uniform in the unit ball, and one uniform per lane for its reward."""
+    arms = rng.normal(size=(lanes, K, dim))
+    arms *= rng.random((lanes, K, 1)) ** (1 / dim) / np.linalg.norm(arms, axis=2, keepdims=True)
+    return arms, rng.random(lanes)
+
+
+def theta_star(t: int, horizon: int, dim: int) -> np.ndarray:
+    """(1, 0, ...) turning to (0, 1, 0, ...) in the middle third."""
+    angle = np.pi / 2 * np.clip(3 * t / horizon - 1, 0, 1)
+    theta = np.zeros(dim)
+    theta[0] = np.cos(angle)
+    if dim > 1:
+        theta[1] = np.sin(angle)
+    return theta
+
+
+def drive(policy: Any, horizon: int, K: int, seed: int, first: int = 1, last: int | None = None) -> np.ndarray:
+    """Play rounds first..last of a world of length ``horizon``; seconds per round of select and update together."""
+    rng = np.random.default_rng([seed, first])
+    lanes = np.arange(policy.lanes)
+    seconds = []
+    for t in range(first, (last or horizon) + 1):
+        arms, luck = arms_and_luck(rng, policy.lanes, K, policy.dim)
+        click = 1 / (1 + np.exp(-arms @ theta_star(t, horizon, policy.dim)))
+        began = time.perf_counter()
+        choice = policy.select(arms)
+        policy.update(arms[lanes, choice], (luck < click[lanes, choice]).astype(float))
+        seconds.append(time.perf_counter() - began)
+    return np.array(seconds)
+
+
+def drive_naive(policy: Any, horizon: int, K: int, dim: int, seed: int, checkpoints: int) -> float:
+    """Mean seconds per round of the oracle over a run of ``horizon`` rounds, from ``checkpoints`` evenly spaced ones.
+
+    Its cost grows with t, so every stretch of the run must be sampled; between the checkpoints its history is filled
+    without deciding (arms in turn), which leaves the cost of a decision at round t what it is.
+    """
+    rng = np.random.default_rng([seed, 1])
+    timed = set(np.linspace(1, horizon, checkpoints).astype(int).tolist())
+    seconds = []
+    for t in range(1, horizon + 1):
+        arms, luck = arms_and_luck(rng, 1, K, dim)
+        click = 1 / (1 + np.exp(-arms[0] @ theta_star(t, horizon, dim)))
+        began = time.perf_counter()
+        if t in timed:
+            k = policy.select(arms[0])
+        else:
+            k = int(np.argmax(click + 0.1 * rng.random(K)))
+            policy.advance(1)
+        policy.update(arms[0, k], float(luck[0] < click[k]))
+        if t in timed:
+            seconds.append(time.perf_counter() - began)
+    return float(np.mean(seconds))

@@ -1,0 +1,92 @@
+"""Checks of arguments: each error names the argument, the value, and what is allowed, in one line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+def number(name: str, value: Any, allowed: str, accept: Callable[[float], bool]) -> float:
+    """``value`` as a finite float that ``accept`` takes."""
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}={value!r}: must be a number {allowed}") from None
+    if not math.isfinite(result) or not accept(result):
+        raise ValueError(f"{name}={value!r}: must be a number {allowed}")
+    return result
+
+
+def positive(name: str, value: Any) -> float:
+    return number(name, value, "above 0", lambda v: v > 0)
+
+
+def not_negative(name: str, value: Any) -> float:
+    return number(name, value, "at least 0", lambda v: v >= 0)
+
+
+def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """``value`` as an int within [least, most]."""
+    allowed = f"at least {least}" + ("" if most is None else f" and at most {most}")
+    wrong = isinstance(value, bool) or not isinstance(value, int | np.integer)
+    if wrong or value < least or (most is not None and value > most):
+        raise ValueError(f"{name}={value!r}: must be a whole number, {allowed}")
+    return int(value)
+
+
+def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise ValueError(f"{name}={value!r}: must be one of {', '.join(allowed)}")
+    return str(value)
+
+
+def per_lane(name: str, value: Any, lanes: int, allowed: str, accept: Callable[[Array], Any]) -> Array:
+    """A number, or one number per lane, as a fresh array[lanes] whose entries ``accept`` takes."""
+    try:
+        given = np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}={value!r}: must be a number {allowed}, or one per lane") from None
+    if given.shape not in ((), (lanes,)):
+        raise ValueError(f"{name} has shape {given.shape}: must be a single number or have shape ({lanes},)")
+    result = np.broadcast_to(given, (lanes,)).copy()
+    bad = ~(np.isfinite(result) & np.asarray(accept(result), dtype=bool))
+    if bad.any():
+        lane = int(np.argmax(bad))
+        where = "" if given.shape == () else f" in lane {lane}"
+        raise ValueError(f"{name}={float(result[lane])!r}{where}: must be a number {allowed}")
+    return result
+
+
+def discount_factor(gamma: Any, lanes: int) -> Array:
+    return per_lane("gamma", gamma, lanes, "in (0, 1]", lambda g: (g > 0) & (g <= 1))
+
+
+def lane_mask(mask: Any, lanes: int) -> npt.NDArray[np.bool_]:
+    """A boolean array[lanes]; None means every lane."""
+    if mask is None:
+        return np.ones(lanes, dtype=bool)
+    result = np.asarray(mask)
+    if result.dtype != bool or result.shape != (lanes,):
+        raise ValueError(f"mask has shape {result.shape} and type {result.dtype}: must be boolean, shape ({lanes},)")
+    return result.copy()
+
+
+def floats(name: str, value: Any, shape: tuple[int | None, ...]) -> Array:
+    """``value`` as a C-contiguous float array of ``shape`` (None: any length); never the caller's writable memory."""
+    try:
+        result = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: must be an array of numbers") from None
+    fits = result.ndim == len(shape) and all(
+        want is None or have == want for have, want in zip(result.shape, shape, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join("any" if want is None else str(want) for want in shape)
+        raise ValueError(f"{name} has shape {result.shape}: must have shape ({wanted})")
+    return np.ascontiguousarray(result)

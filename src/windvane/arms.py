@@ -1,0 +1,139 @@
+"""Infinite arm sets, and the best arm in them.
+
+The optimistic index of an arm is mu(<x, theta>) + factor ||x||_M. Over a ball or a sphere of radius r its maximisation
+is not convex, but it comes down to one dimension. Write x = r (cos(phi) e + sin(phi) y) with e = theta/||theta|| and y
+a unit vector orthogonal to e. The prediction depends on phi alone, and for a given phi the best y maximises a quadratic
+on a sphere: an eigenvalue problem whose solution is closed form up to a scalar secular equation (More and Sorensen
+1983). So: a grid over phi in [0, pi], then zooming in. For given <x, theta> the index is convex in the rest of x, so
+the best arm of the ball lies on the sphere too (for dim >= 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from windvane._validation import Array, positive
+
+_GRID = 513
+_ZOOM = 65
+_BISECTIONS = 70
+
+
+@dataclass(frozen=True)
+class Sphere:
+    """All arms of norm exactly ``radius``."""
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        positive("radius", self.radius)
+
+
+@dataclass(frozen=True)
+class Ball:
+    """All arms of norm at most ``radius``."""
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        positive("radius", self.radius)
+
+
+ArmSet = Ball | Sphere
+
+
+def best_arm(
+    arm_set: ArmSet, theta: Array, M: Array, factor: float, mean: Callable[[Array], Array], coin: float
+) -> Array:
+    """argmax over the set of mean(<x, theta>) + factor sqrt(x' M x); ``coin`` in [0, 1) picks between mirror images."""
+    r, d = arm_set.radius, len(theta)
+    sign = 1.0 if coin < 0.5 else -1.0
+    if d == 1:
+        points = np.linspace(-r, r, _GRID) if isinstance(arm_set, Ball) else np.array([-r, r])
+        index = _Line(theta[0], factor * float(np.sqrt(M[0, 0])), mean)
+        x = _zoomed_maximum(index, points) if isinstance(arm_set, Ball) else points[np.argmax(index(points))]
+        if index(np.array([sign * abs(x)]))[0] >= index(np.array([x]))[0]:
+            x = sign * abs(x)
+        return np.array([x])
+    length = float(np.linalg.norm(theta))
+    if length * r < 1e-150:  # every direction predicts the same: the widest wins
+        return np.asarray(sign * r * np.linalg.eigh(M)[1][:, -1])
+    circle = _Circle(theta / length, r, r * length, M, factor, mean)
+    phi = _zoomed_maximum(circle, np.linspace(0.0, np.pi, _GRID))
+    return circle.arm(phi, sign)
+
+
+def _zoomed_maximum(function: Callable[[Array], Array], grid: Array) -> float:
+    """The maximiser over an interval: zoom into the three best local maxima of the grid."""
+    values = function(grid)
+    padded = np.concatenate([[-np.inf], values, [-np.inf]])
+    peaks = np.flatnonzero((values >= padded[:-2]) & (values >= padded[2:]))
+    best_value, best = -np.inf, float(grid[0])
+    for peak in peaks[np.argsort(-values[peaks], kind="stable")][:3]:
+        low, high = grid[max(peak - 1, 0)], grid[min(peak + 1, len(grid) - 1)]
+        for _ in range(5):
+            fine = np.linspace(low, high, _ZOOM)
+            fine_values = function(fine)
+            at = int(np.argmax(fine_values))
+            low, high = fine[max(at - 1, 0)], fine[min(at + 1, _ZOOM - 1)]
+        if fine_values[at] > best_value:
+            best_value, best = float(fine_values[at]), float(fine[at])
+    return best
+
+
+class _Line:
+    """The index along the only axis of a one-dimensional problem."""
+
+    def __init__(self, theta: float, slope: float, mean: Callable[[Array], Array]) -> None:
+        self.theta, self.slope, self.mean = theta, slope, mean
+
+    def __call__(self, x: Array) -> Array:
+        return self.mean(x * self.theta) + self.slope * np.abs(x)
+
+
+class _Circle:
+    """The index as a function of the angle phi to theta, maximised over everything else."""
+
+    def __init__(
+        self, e: Array, radius: float, reach: float, M: Array, factor: float, mean: Callable[[Array], Array]
+    ) -> None:
+        self.e, self.radius, self.reach, self.factor, self.mean = e, radius, reach, factor, mean
+        basis = np.linalg.svd(e[None])[2][1:].T  # orthonormal basis of the complement of e
+        self.along = float(e @ M @ e)
+        self.eigenvalues, Q = np.linalg.eigh(basis.T @ M @ basis)
+        self.directions = basis @ Q
+        self.cross = self.directions.T @ M @ e
+
+    def _best_y(self, phi: Array, sign: float = 1.0) -> Array:
+        """For each phi the unit y, in eigen-coordinates, that maximises s^2 y'Cy + 2 c s <cross, y>."""
+        c, s = np.cos(phi)[:, None], np.sin(phi)[:, None]
+        pull = c * s * self.cross
+        poles = s * s * self.eigenvalues
+        low = np.zeros(len(phi))
+        high = np.linalg.norm(pull, axis=1)
+        tiny = np.finfo(float).tiny
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high)
+            gaps = np.maximum(poles[:, -1:] + middle[:, None] - poles, tiny)
+            outside = np.sum((pull / gaps) ** 2, axis=1) > 1.0
+            low, high = np.where(outside, middle, low), np.where(outside, high, middle)
+        gaps = np.maximum(poles[:, -1:] + high[:, None] - poles, tiny)
+        y = np.where(pull == 0.0, 0.0, pull / gaps)
+        missing = 1.0 - np.sum(y[:, :-1] ** 2, axis=1)  # the hard case: the rest goes along the widest direction
+        top = np.sqrt(np.maximum(missing, 0.0))
+        y[:, -1] = np.where(y[:, -1] == 0.0, sign, np.sign(y[:, -1])) * top
+        return np.asarray(y / np.maximum(np.linalg.norm(y, axis=1, keepdims=True), tiny))
+
+    def __call__(self, phi: Array) -> Array:
+        c, s = np.cos(phi), np.sin(phi)
+        y = self._best_y(phi)
+        square = c * c * self.along + 2 * c * s * (y @ self.cross) + s * s * (y * y @ self.eigenvalues)
+        return np.asarray(self.mean(self.reach * c) + self.factor * self.radius * np.sqrt(np.maximum(square, 0.0)))
+
+    def arm(self, phi: float, sign: float) -> Array:
+        y = self._best_y(np.array([phi]), sign)[0]
+        x = np.cos(phi) * self.e + np.sin(phi) * (self.directions @ y)
+        return np.asarray(self.radius * x / np.linalg.norm(x))

@@ -1,0 +1,428 @@
+"""The discounted quasi-maximum-likelihood estimator, many lanes at a time.
+
+For each lane, with weights w_s = gamma^(now - s) over the observations (x_s, r_s) decided at time s:
+
+===========  ==================  ==============================================================
+symbol       here                meaning
+===========  ==================  ==============================================================
+V            ``V``               sum w_s x_s x_s' + lam I
+V tilde      ``V_tilde``         sum w_s^2 x_s x_s' + lam I
+b            ``b``               sum w_s r_s x_s
+g(theta)     ``moments()[0]``    sum w_s mu(<x_s, theta>) x_s + ridge theta, ridge = lam c_mu
+H(theta)     ``moments()[1]``    its Jacobian: sum w_s mu'(<x_s, theta>) x_s x_s' + ridge I
+theta hat    ``theta_hat``       the unique root of g(theta) = b
+===========  ==================  ==============================================================
+
+V, V_tilde and b follow their recursions, V <- gamma V + (1 - gamma) lam I and so on (with gamma^2 for V_tilde); for a
+gap of n rounds, whole or not, gamma^n takes gamma's place. Only g and H need the observations themselves.
+
+**Time is the decision's.** An observation carries the age of the decision it belongs to; a late or out-of-order reward
+enters all four sums with the weight of that age. An observation given weight omega counts as omega equal ones.
+
+**Bounded memory.** Observations older than ``memory`` rounds are dropped from g and H (V, V_tilde and b keep them).
+Since g is ridge-strongly monotone, a dropped total weight D moves the root by at most
+
+    ||theta_hat - theta_hat(full)|| <= D sup|mu| L / ridge,        sup over |z| <= L ||theta_hat||,
+
+and only what keeps this within ``tolerance`` is dropped. For links bounded on the whole line (logistic, probit) that is
+a guarantee; for others sup|mu| is taken over |z| <= 2 S L when dropping, and ``truncation_error`` reports the bound at
+the actual theta_hat. A late observation older than the memory is ignored altogether: it could move theta_hat by at most
+(1 - gamma) tolerance.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane import kernels
+from windvane._validation import (
+    Array,
+    discount_factor,
+    floats,
+    lane_mask,
+    not_negative,
+    per_lane,
+    positive,
+    whole,
+)
+from windvane.kernels.threads import over_lanes
+from windvane.links import Identity, Link, get_link
+
+_LANE_ARRAYS = ("gamma", "clock", "V", "V_tilde", "b", "theta", "pull", "H", "stale", "passes", "error")
+
+
+class DiscountedEstimator:
+    """V, V_tilde, b and theta_hat of ``lanes`` independent streams.
+
+    ``gamma`` in (0, 1], one value or one per lane; or ``window``: weight 1 for decisions less than that many rounds old
+    and 0 for the rest (V_tilde is then V). ``tolerance`` bounds what forgetting may do to theta_hat; the root itself is
+    certified to a hundredth of it. ``remember=False`` keeps no observations, which needs the identity link.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        link: str | Link = "logistic",
+        *,
+        gamma: npt.ArrayLike = 1.0,
+        window: float | None = None,
+        S: float = 1.0,
+        L: float = 1.0,
+        lam: float = 1.0,
+        lanes: int = 1,
+        tolerance: float = 1e-6,
+        remember: bool = True,
+    ) -> None:
+        self.dim = whole("dim", dim, 1)
+        self.lanes = whole("lanes", lanes, 1)
+        self.link = get_link(link)
+        self.S, self.L, self.lam = positive("S", S), positive("L", L), positive("lam", lam)
+        self.tolerance = positive("tolerance", tolerance)
+        self.constants = self.link.constants(self.S, self.L)
+        self.ridge = self.lam * self.constants.c_mu
+        self.window = None if window is None else positive("window", window)
+        self._gamma = discount_factor(gamma, self.lanes)
+        if self.window is not None and (self._gamma != 1.0).any():
+            raise ValueError(f"window={window!r} and gamma={gamma!r}: give one or the other")
+        self.remember = bool(remember)
+        if not self.remember and (not isinstance(self.link, Identity) or self.window is not None):
+            raise ValueError("remember=False: needs the identity link and no window")
+        self._k = kernels.load(self.link)
+        self._window = np.full(self.lanes, math.inf if self.window is None else self.window)
+        self._drop_budget = self.tolerance * self.ridge / (self.L * self.link.mean_bound(2 * self.S * self.L))
+        self._allocate(8 if self.remember else 0)
+        self._memory = np.empty(self.lanes)
+        self._clear(np.ones(self.lanes, dtype=bool))
+
+    def _allocate(self, capacity: int) -> None:
+        n, d = self.lanes, self.dim
+        self._capacity = capacity
+        self._filled = 0  # no lane's history ends beyond this
+        self._X = np.zeros((n, d, capacity))
+        self._W, self._R, self._decided = (np.zeros((n, capacity)) for _ in range(3))
+        self._span = np.zeros((n, 3), dtype=np.int64)  # start, end, removals since the last rebuild
+        self._clock = np.zeros((n, 3))  # now, origin of the stored weights, dropped weight
+        self._V, self._V_tilde, self._H = (np.zeros((n, d, d)) for _ in range(3))
+        self._b, self._theta, self._pull = (np.zeros((n, d)) for _ in range(3))
+        self._stale = np.zeros(n, dtype=bool)
+        self._passes = np.zeros(n, dtype=np.int64)
+        self._error = np.zeros(n)
+
+    def _clear(self, lanes: npt.NDArray[np.bool_]) -> None:
+        eye = np.eye(self.dim)
+        self._span[lanes] = 0
+        for array in (self._clock, self._b, self._theta, self._pull, self._passes, self._error, self._stale):
+            array[lanes] = 0
+        self._V[lanes] = self._V_tilde[lanes] = self.lam * eye
+        self._H[lanes] = self.ridge * eye
+        self._memory[lanes] = [self._memory_of(gamma) for gamma in self._gamma[lanes]]
+
+    def _memory_of(self, gamma: float) -> float:
+        """The age A with gamma^A / (1 - gamma) at the budget for dropped weight: one observation a round may go."""
+        if gamma == 1.0:
+            return math.inf
+        return max(0.0, math.ceil(math.log(self._drop_budget * (1.0 - gamma)) / math.log(gamma)))
+
+    # --- what is known now ---------------------------------------------------------------------------------------
+
+    @property
+    def gamma(self) -> Array:
+        return self._gamma.copy()
+
+    @property
+    def V(self) -> Array:
+        return self._V.copy()
+
+    @property
+    def V_tilde(self) -> Array:
+        return self._V_tilde.copy()
+
+    @property
+    def b(self) -> Array:
+        return self._b.copy()
+
+    @property
+    def elapsed(self) -> Array:
+        """Rounds since the start or the last reset of each lane."""
+        return self._clock[:, 0].copy()
+
+    @property
+    def memory(self) -> Array:
+        """The age in rounds beyond which a lane forgets an observation (infinite for gamma = 1)."""
+        return np.minimum(self._memory, self._window)
+
+    @property
+    def remembered(self) -> npt.NDArray[np.int64]:
+        """How many observations each lane holds."""
+        return np.asarray(self._span[:, 1] - self._span[:, 0])
+
+    @property
+    def theta_hat(self) -> Array:
+        """The root of g(theta) = b now. Reading it changes nothing: a later :meth:`solve` starts as if it had not."""
+        if not self._stale.any():
+            return self._theta.copy()
+        theta = self._theta.copy()
+        self._solve(theta, self._pull.copy(), self._H.copy(), self._stale.copy(), self._passes.copy(), self._error.copy())
+        return theta
+
+    @property
+    def root_error(self) -> Array:
+        """A bound on the distance of the last solved theta_hat from the exact root of the remembered history."""
+        return self._error.copy()
+
+    @property
+    def root_passes(self) -> npt.NDArray[np.int64]:
+        """How many passes over the history the last solve took."""
+        return self._passes.copy()
+
+    @property
+    def truncation_error(self) -> Array:
+        """A bound on what dropping old observations did to theta_hat: D sup|mu| L / ridge at the actual theta_hat."""
+        reach = self.L * np.linalg.norm(self.theta_hat, axis=1)
+        bound = np.array([self.link.mean_bound(z) for z in reach])
+        return np.asarray(self._clock[:, 2] * bound * self.L / self.ridge)
+
+    def moments(self, theta: npt.ArrayLike) -> tuple[Array, Array]:
+        """g(theta) and H(theta), with ``theta`` of shape [lanes, dim]."""
+        theta = floats("theta", theta, (self.lanes, self.dim))
+        g, H = np.empty((self.lanes, self.dim)), np.empty((self.lanes, self.dim, self.dim))
+        if not self.remember:
+            return np.einsum("lij,lj->li", self._V, theta), self.V
+        scale = self._gamma ** (self._clock[:, 0] - self._clock[:, 1])
+        buffers = np.empty((3, max(1, int(self.remembered.max()))))
+        for lane in range(self.lanes):
+            start, end, _ = self._span[lane]
+            history = self._X[lane], self._W[lane], start, end, scale[lane]
+            self._k.moments(self.link.code, *history, self.ridge, theta[lane], buffers, g[lane], H[lane])
+            H[lane] = np.tril(H[lane]) + np.tril(H[lane], -1).T
+        return g, H
+
+    # --- what happens ----------------------------------------------------------------------------------------------
+
+    def advance(self, rounds: float = 1.0) -> None:
+        """Let ``rounds`` (at least 0, need not be whole) pass: the past ages, nothing else."""
+        gap = not_negative("rounds", rounds)
+        over_lanes(
+            self._k.age_lanes,
+            self.lanes,
+            self.lanes * self.dim * self.dim * 4,
+            gap,
+            self.lam,
+            self.ridge,
+            self._gamma,
+            self._window,
+            self._memory,
+            self._drop_budget,
+            self._clock,
+            self._span,
+            self._X,
+            self._W,
+            self._R,
+            self._decided,
+            self._V,
+            self._V_tilde,
+            self._b,
+            self._theta,
+            self._pull,
+            self._H,
+            self._stale,
+        )
+
+    def observe(
+        self,
+        x: npt.ArrayLike,
+        reward: npt.ArrayLike,
+        *,
+        age: npt.ArrayLike = 0.0,
+        weight: npt.ArrayLike = 1.0,
+        mask: npt.ArrayLike | None = None,
+    ) -> None:
+        """Take in one observation per lane (where ``mask``), decided ``age`` rounds ago."""
+        chosen = lane_mask(mask, self.lanes)
+        x = floats("x", x, (self.lanes, self.dim))
+        if not np.isfinite(x[chosen]).all():
+            raise ValueError("x: must be finite")
+        at_least_0 = "at least 0"
+        self._take(
+            x,
+            per_lane("reward", np.where(chosen, reward, 0.0), self.lanes, "that is finite", lambda r: np.isfinite(r)),
+            per_lane("age", np.where(chosen, age, 0.0), self.lanes, at_least_0, lambda a: a >= 0),
+            per_lane("weight", np.where(chosen, weight, 0.0), self.lanes, at_least_0, lambda w: w >= 0),
+            chosen,
+        )
+
+    def _take(self, x: Array, reward: Array, age: Array, weight: Array, mask: npt.NDArray[np.bool_]) -> None:
+        """:meth:`observe` for arguments already checked."""
+        if self.remember:
+            if self._filled == self._capacity:
+                self._make_room()
+            self._filled += 1
+        self._k.observe_lanes(
+            0,
+            self.lanes,
+            self.link.code,
+            x,
+            reward,
+            self._clock[:, 0] - age,
+            weight,
+            mask,
+            self.remember,
+            self._gamma,
+            self._window,
+            self._memory,
+            self._clock,
+            self._span,
+            self._X,
+            self._W,
+            self._R,
+            self._decided,
+            self._V,
+            self._V_tilde,
+            self._b,
+            self._theta,
+            self._pull,
+            self._H,
+            self._stale,
+        )
+
+    def _make_room(self) -> None:
+        """Move every history to the front of its row; double the row where that frees less than half of it."""
+        longest = int(self.remembered.max())
+        capacity = self._capacity if 2 * longest <= self._capacity else 2 * self._capacity
+        for name in ("_X", "_W", "_R", "_decided"):
+            old = getattr(self, name)
+            new = np.zeros((*old.shape[:-1], capacity)) if capacity != self._capacity else old
+            for lane, (start, end, _) in enumerate(self._span):
+                new[lane, ..., : end - start] = old[lane, ..., start:end]
+            setattr(self, name, new)
+        self._span[:, 1] -= self._span[:, 0]
+        self._span[:, 0] = 0
+        self._capacity, self._filled = capacity, longest
+
+    def solve(self) -> Array:
+        """Compute theta_hat where it is out of date, warm-started; returns the estimator's own array: do not write."""
+        self._solve(self._theta, self._pull, self._H, self._stale, self._passes, self._error)
+        return self._theta
+
+    def _solve(
+        self,
+        theta: Array,
+        pull: Array,
+        H: Array,
+        stale: npt.NDArray[np.bool_],
+        passes: npt.NDArray[np.int64],
+        error: Array,
+    ) -> None:
+        if not self.remember:
+            self._k.linear_solve_lanes(0, self.lanes, self._V, self._b, theta, stale)
+            return
+        over_lanes(
+            self._k.solve_lanes,
+            self.lanes,
+            self.pass_cost,
+            self.link.code,
+            self.ridge,
+            self.L,
+            0.01 * self.tolerance,
+            self._gamma,
+            self._clock,
+            self._span,
+            self._X,
+            self._W,
+            self._b,
+            theta,
+            pull,
+            H,
+            stale,
+            passes,
+            error,
+        )
+
+    @property
+    def pass_cost(self) -> float:
+        """About how many multiply-adds one pass over all histories costs: decides whether threads are worth it."""
+        return float(self.lanes * self._filled * (10 + self.dim * self.dim // 2))
+
+    def reset(self, mask: npt.ArrayLike | None = None, *, gamma: npt.ArrayLike | None = None) -> None:
+        """Forget everything in the lanes of ``mask`` (all by default), and give them new discounts if ``gamma``."""
+        chosen = lane_mask(mask, self.lanes)
+        if gamma is not None:
+            given = np.asarray(gamma, dtype=float)
+            new = discount_factor(np.where(chosen, given, 1.0) if given.ndim else given, self.lanes)
+            if self.window is not None and (new[chosen] != 1.0).any():
+                raise ValueError(f"gamma={gamma!r}: this estimator has a window instead")
+            self._gamma[chosen] = new[chosen]
+        self._clear(chosen)
+
+    # --- state -------------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Copies of everything that decides the future, as a flat dict of arrays."""
+        state = {name: getattr(self, f"_{name}").copy() for name in _LANE_ARRAYS}
+        counts = self.remembered
+        state["counts"] = counts
+        state["removals"] = self._span[:, 2].copy()
+        longest = int(counts.max()) if self.remember else 0
+        for name in ("X", "W", "R", "decided"):
+            row = getattr(self, f"_{name}")
+            packed = np.zeros((*row.shape[:-1], longest))
+            for lane, (start, end, _) in enumerate(self._span):
+                packed[lane, ..., : end - start] = row[lane, ..., start:end]
+            state[name] = packed
+        return state
+
+    def load_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
+        """Continue from a :meth:`state` of an estimator built alike. All is checked before anything changes."""
+        checked = self._checked_state(state)
+        counts = checked.pop("counts")
+        removals = checked.pop("removals")
+        rows = {name: checked.pop(name) for name in ("X", "W", "R", "decided")}
+        longest = rows["W"].shape[-1]
+        capacity = self._capacity
+        while capacity < longest:
+            capacity *= 2
+        for name, row in rows.items():
+            wide = np.zeros((*row.shape[:-1], capacity))
+            wide[..., :longest] = row
+            setattr(self, f"_{name}", wide)
+        for name, array in checked.items():
+            setattr(self, f"_{name}", array)
+        self._capacity, self._filled = capacity, longest
+        self._span = np.stack([np.zeros_like(counts), counts, removals], axis=1)
+        self._memory = np.array([self._memory_of(gamma) for gamma in self._gamma])
+
+    def _checked_state(self, state: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        own = self.state()
+        if set(state) != set(own):
+            odd = sorted(set(state) ^ set(own))
+            raise ValueError(f"state: missing or unknown entries {', '.join(odd)}")
+        checked = {}
+        longest = np.asarray(state["W"]).shape[-1] if np.asarray(state["W"]).ndim else 0
+        for name, mine in own.items():
+            array = np.array(state[name])
+            wanted = mine.shape if name not in ("X", "W", "R", "decided") else (*mine.shape[:-1], longest)
+            if array.dtype != mine.dtype or array.shape != wanted:
+                raise ValueError(
+                    f"state[{name!r}] has shape {array.shape} and type {array.dtype}: must be {wanted}, {mine.dtype}"
+                )
+            if name != "pull" and array.dtype == float and not np.isfinite(array).all():
+                raise ValueError(f"state[{name!r}]: must be finite")
+            checked[name] = array
+        discount_factor(checked["gamma"], self.lanes)
+        counts = checked["counts"]
+        if (counts < 0).any() or (counts > longest).any() or (checked["removals"] < 0).any():
+            raise ValueError("state['counts']: must lie between 0 and the length of the history")
+        for lane, count in enumerate(counts):
+            times = checked["decided"][lane, :count]
+            if (np.diff(times) < 0).any() or (times > checked["clock"][lane, 0]).any():
+                raise ValueError("state['decided']: must be sorted and not in the future")
+            if (checked["W"][lane, :count] <= 0).any():
+                raise ValueError("state['W']: must be positive")
+        for name in ("V", "V_tilde"):
+            if np.linalg.eigvalsh(checked[name]).min() < self.lam * (1 - 1e-6):
+                raise ValueError(f"state[{name!r}]: must be at least lam I")
+        return checked

@@ -1,0 +1,82 @@
+"""Lanes over cores: kernels release the interpreter lock, so plain threads split a range of lanes between them.
+
+Lanes never share data, so the split cannot change a result. ``WINDVANE_THREADS`` or :func:`set_threads` sets how many
+threads; a pool of worker processes should use one each.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
+
+# Handing a chunk to another thread costs tens of microseconds: not worth it for less work than this many
+# multiply-adds.
+WORTH_SPLITTING = 200_000
+CHUNKS_PER_THREAD = 3  # lanes differ in cost (some project, some do not), so each thread takes several smaller chunks
+
+_pool: ThreadPoolExecutor | None = None
+_pool_process = 0
+
+
+def _available_cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this platform
+        return os.cpu_count() or 1
+
+
+def _threads_from_environment() -> int:
+    text = os.environ.get("WINDVANE_THREADS", "")
+    if not text:
+        return _available_cores()
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"WINDVANE_THREADS={text!r}: must be a whole number, at least 1")
+    return int(text)
+
+
+_threads = _threads_from_environment()
+
+
+def set_threads(count: int) -> None:
+    """Use ``count`` threads (at least 1) for lanes from now on, in this process."""
+    global _threads, _pool
+    if count < 1:
+        raise ValueError(f"count={count}: must be at least 1")
+    if _pool is not None:
+        _pool.shutdown(wait=True)
+    _threads, _pool = int(count), None
+
+
+def get_threads() -> int:
+    """How many threads lanes are split over."""
+    return _threads
+
+
+def _workers() -> ThreadPoolExecutor:
+    global _pool, _pool_process
+    if _pool is None or _pool_process != os.getpid():  # threads do not survive a fork
+        _pool = ThreadPoolExecutor(max_workers=_threads - 1, thread_name_prefix="windvane")
+        _pool_process = os.getpid()
+    return _pool
+
+
+def over_lanes(kernel: Callable[..., None], lanes: int, work: float, *arguments: Any) -> None:
+    """Run ``kernel(lo, hi, *arguments)`` over 0..lanes; ``work`` is the estimated number of multiply-adds."""
+    if _threads == 1 or lanes == 1 or work < WORTH_SPLITTING:
+        kernel(0, lanes, *arguments)
+        return
+    pieces = min(lanes, _threads * CHUNKS_PER_THREAD)
+    cuts = [lanes * i // pieces for i in range(pieces + 1)]
+    chunks = iter(list(zip(cuts[:-1], cuts[1:], strict=True)))
+
+    def drain() -> None:
+        for lo, hi in chunks:  # a list iterator hands each chunk to exactly one thread
+            kernel(lo, hi, *arguments)
+
+    others = [_workers().submit(drain) for _ in range(_threads - 1)]
+    drain()
+    wait(others)
+    for other in others:
+        other.result()

@@ -1,0 +1,70 @@
+"""NAME: what it does, in a line. Copy this file, rename it, and make every line true (see CONTRIBUTING.md).
+
+Authors, "Title" (venue, year), Algorithm n.
+
+At round t:
+
+    theta_hat_t = ...                                             (the estimate)
+    x_t         = argmax over the arms of mu(<x, theta_hat_t>) + bonus_scale ||x||_{V_t^-1}
+
+===========  ================  ==========================================
+symbol       here              meaning
+===========  ================  ==========================================
+gamma        ``gamma``         discount
+===========  ================  ==========================================
+
+Guarantee: the theorem, under which assumptions; and what it does not cover.
+
+Cost per round and lane: O(...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy.typing as npt
+
+from windvane._validation import Array
+from windvane.arms import ArmSet
+from windvane.estimation import DiscountedEstimator
+from windvane.links import Link
+from windvane.policies.base import Index, Policy, lane_identities
+
+
+class Skeleton(Policy):
+    """A discounted estimate, used as it is, with a bonus of fixed size: enough to pass ``check_policy``."""
+
+    name = "skeleton"
+
+    def __init__(
+        self,
+        dim: int,
+        link: str | Link = "logistic",
+        *,
+        gamma: npt.ArrayLike,
+        S: float = 1.0,
+        L: float = 1.0,
+        lam: float = 1.0,
+        sigma: float = 0.5,
+        bonus_scale: npt.ArrayLike = 1.0,
+        lanes: int | Sequence[int] = 1,
+        seed: int = 0,
+    ) -> None:
+        ids = lane_identities(lanes)
+        estimator = DiscountedEstimator(dim, link, gamma=gamma, S=S, L=L, lam=lam, lanes=len(ids))
+        self._begin(estimator, ids, seed=seed, sigma=sigma, delta=1.0, bonus_scale=bonus_scale)
+
+    def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
+        arms, present = self._checked_arms(arms, valid)
+        theta_hat = self._estimate()
+        bonus = self.bonus_scale[:, None] * self._widths(arms)
+        return self._play(self._means(arms, theta_hat) + bonus, present)
+
+    def select_from(self, arm_set: ArmSet) -> Array:
+        arm_set = self._checked_set(arm_set)
+        return self._play_from(arm_set, self._estimate(), self.bonus_scale)
+
+    def _estimate(self) -> Array:
+        theta_hat = self.estimator.solve()
+        self._last = {"theta_hat": theta_hat.copy()}  # what info() tells about the last decision
+        return theta_hat

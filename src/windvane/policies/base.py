@@ -1,0 +1,348 @@
+"""The contract every policy keeps: many independent bandits ("lanes") advanced in lockstep.
+
+* ``select(arms[lanes, K, dim], valid[lanes, K]=None) -> index[lanes]`` decides round ``t``, then ``t += 1``.
+  ``select_from(Ball(r) | Sphere(r)) -> x[lanes, dim]`` does the same for infinite arm sets.
+* ``update(x[lanes, dim], reward[lanes], round=None, weight=1, mask=None)`` feeds back a reward. ``round`` is the
+  deciding round (default: the last one). It never moves ``t`` and may be called any number of times a round.
+* ``advance(n)`` only lets time pass; n need not be whole.
+* ``state()`` is a flat dict of array copies, ``load_state`` checks all of it and then swaps.
+
+Lanes never influence each other: k lanes together make the decisions of k policies alone, bit for bit. Random numbers
+depend on (seed, lane id, decision number) only. Bad input raises ``ValueError`` and changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane import kernels
+from windvane._validation import Array, discount_factor, floats, not_negative, per_lane, positive, whole
+from windvane.arms import ArmSet, Ball, Sphere, best_arm
+from windvane.estimation import DiscountedEstimator
+from windvane.theory import discount as discount_for
+
+FORMAT_VERSION = 1
+_ROUNDING = 1.0 + 1e-9  # a norm bound is kept up to this factor
+
+Index = npt.NDArray[np.int64]
+State = dict[str, npt.NDArray[Any]]
+
+
+class Policy:
+    """Time, randomness, input checks, feedback and state: what policies on a :class:`DiscountedEstimator` share.
+
+    A subclass builds ``self.estimator`` and ``self.config`` in ``__init__`` (through :meth:`_begin`) and implements
+    ``select`` and ``select_from`` with :meth:`_checked_arms`, :meth:`_play` and :meth:`_play_from`.
+    """
+
+    name: ClassVar[str]
+    estimator: DiscountedEstimator
+
+    def _begin(
+        self,
+        estimator: DiscountedEstimator,
+        lane_ids: npt.NDArray[np.int64],
+        *,
+        seed: int,
+        sigma: float,
+        delta: npt.ArrayLike,
+        bonus_scale: npt.ArrayLike,
+        **config: Any,
+    ) -> None:
+        self.estimator = estimator
+        self.dim, self.lanes, self.link, self.L = estimator.dim, estimator.lanes, estimator.link, estimator.L
+        self.sigma = positive("sigma", sigma)
+        self.delta = per_lane("delta", delta, self.lanes, "in (0, 1]", lambda d: (d > 0) & (d <= 1))
+        self.bonus_scale = per_lane("bonus_scale", bonus_scale, self.lanes, "at least 0", lambda s: s >= 0)
+        self.seed = whole("seed", seed, 0, 2**64 - 1)
+        self.lane_ids = lane_ids
+        self.t = 1.0
+        self._decisions = 0
+        self._last_round = math.nan
+        self._last: dict[str, npt.NDArray[Any]] = {}
+        self._everyone = np.ones(self.lanes, dtype=bool)
+        self._k = kernels.load(self.link)
+        self.config: dict[str, Any] = {
+            "policy": self.name,
+            "dim": self.dim,
+            "link": self.link.name,
+            "S": estimator.S,
+            "L": estimator.L,
+            "lam": estimator.lam,
+            "sigma": self.sigma,
+            "tolerance": estimator.tolerance,
+            "window": estimator.window,
+            "gamma": estimator.gamma,
+            "delta": self.delta,
+            "bonus_scale": self.bonus_scale,
+            "seed": self.seed,
+            **config,
+        }
+
+    # --- what can be read ------------------------------------------------------------------------------------------
+
+    @property
+    def gamma(self) -> Array:
+        return self.estimator.gamma
+
+    @property
+    def theta_hat(self) -> Array:
+        return self.estimator.theta_hat
+
+    @property
+    def V(self) -> Array:
+        return self.estimator.V
+
+    @property
+    def V_tilde(self) -> Array:
+        return self.estimator.V_tilde
+
+    @property
+    def b(self) -> Array:
+        return self.estimator.b
+
+    def info(self) -> dict[str, Any]:
+        """Diagnostics: of the last decision where there was one, and of the estimator now."""
+        e = self.estimator
+        return {
+            "t": self.t,
+            "decisions": self._decisions,
+            **{name: value.copy() for name, value in self._last.items()},
+            "root_passes": e.root_passes,
+            "root_error": e.root_error,
+            "truncation_error": e.truncation_error,
+            "remembered": e.remembered,
+            "memory": e.memory,
+        }
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(dim={self.dim}, link={self.link.name!r}, lanes={self.lanes}, t={self.t:g})"
+
+    # --- deciding --------------------------------------------------------------------------------------------------
+
+    def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
+        """Decide round t among ``arms[lanes, K, dim]``; ``valid[lanes, K]`` marks the arms that are really there."""
+        raise NotImplementedError
+
+    def select_from(self, arm_set: ArmSet) -> Array:
+        """Decide round t among all arms of a ball or a sphere; returns the arms played, [lanes, dim]."""
+        raise NotImplementedError
+
+    def _checked_arms(
+        self, arms: npt.ArrayLike, valid: npt.ArrayLike | None
+    ) -> tuple[Array, npt.NDArray[np.bool_]]:
+        arms = floats("arms", arms, (self.lanes, None, self.dim))
+        K = arms.shape[1]
+        if K == 0:
+            raise ValueError("arms: must offer at least one arm")
+        if valid is None:
+            mask = np.ones((self.lanes, K), dtype=bool)
+        else:
+            mask = np.ascontiguousarray(valid)
+            if mask.dtype != bool or mask.shape != (self.lanes, K):
+                raise ValueError(
+                    f"valid has shape {mask.shape} and type {mask.dtype}: must be boolean, shape ({self.lanes}, {K})"
+                )
+        wrong, lane, arm = self._k.check_points(arms, mask, self.L * _ROUNDING)
+        if wrong:
+            self._refuse_point("arms", arms[lane, arm], wrong, f"lane {lane}, arm {arm}")
+        if valid is not None and not mask.all():
+            arms = np.where(mask[:, :, None], arms, 0.0)  # what an absent arm holds must not reach a computation
+        return arms, mask
+
+    def _checked_set(self, arm_set: ArmSet) -> ArmSet:
+        if not isinstance(arm_set, Ball | Sphere):
+            raise ValueError(f"arm_set={arm_set!r}: must be a Ball or a Sphere")
+        if arm_set.radius > self.L * _ROUNDING:
+            raise ValueError(f"arm_set={arm_set!r}: the radius must be at most L={self.L:g}")
+        return arm_set
+
+    def _refuse_point(self, name: str, point: Array, wrong: int, where: str) -> None:
+        if wrong == self._k.NO_VALID_ARM:
+            raise ValueError(f"valid: {where.split(',')[0]} has no valid arm; at least one is needed")
+        if wrong == self._k.NOT_FINITE:
+            raise ValueError(f"{name}={point.tolist()} in {where}: must be finite")
+        raise ValueError(f"{name}: the norm is {np.linalg.norm(point):.9g} in {where}: must be at most L={self.L:g}")
+
+    def _means(self, arms: Array, theta: Array) -> Array:
+        """mu(<x, theta>) for every arm."""
+        out = np.empty(arms.shape[:2])
+        self._k.predict_lanes(0, self.lanes, self.link.code, arms, theta, out)
+        return out
+
+    def _widths(self, arms: Array, *, sandwich: bool = False) -> Array:
+        """||x|| in the metric V^{-1} for every arm, or in V^{-1} V_tilde V^{-1} (``sandwich``)."""
+        out = np.empty(arms.shape[:2])
+        e = self.estimator
+        self._k.width_lanes(0, self.lanes, sandwich, arms, e._V, e._V_tilde, out)
+        return out
+
+    def _play(self, scores: Array, valid: npt.NDArray[np.bool_]) -> Index:
+        """The argmax with seeded ties; the round is then over."""
+        index = np.empty(self.lanes, dtype=np.int64)
+        seed = np.uint64(self.seed)
+        self._k.choose_lanes(0, self.lanes, scores, valid, seed, self.lane_ids, self._decisions, index)
+        self._end_round()
+        return index
+
+    def _play_from(self, arm_set: ArmSet, theta: Array, factor: Array, *, sandwich: bool = False) -> Array:
+        """The best arm of an infinite set for mu(<x, theta>) + factor ||x||; the round is then over."""
+        played = np.empty((self.lanes, self.dim))
+        for lane in range(self.lanes):
+            inverse = np.linalg.inv(self.estimator._V[lane])
+            metric = inverse @ self.estimator._V_tilde[lane] @ inverse if sandwich else inverse
+            coin = self._k.uniform(np.uint64(self.seed), self.lane_ids[lane], self._decisions, self._k.TIES)
+            played[lane] = best_arm(arm_set, theta[lane], metric, factor[lane], self.link.mean, coin)
+        self._end_round()
+        return played
+
+    def _end_round(self) -> None:
+        self.estimator.advance(1.0)
+        self._last_round = self.t
+        self._decisions += 1
+        self.t += 1.0
+
+    # --- learning --------------------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        x: npt.ArrayLike,
+        reward: npt.ArrayLike,
+        round: npt.ArrayLike | None = None,
+        weight: npt.ArrayLike = 1.0,
+        mask: npt.ArrayLike | None = None,
+    ) -> None:
+        """Learn one reward per lane (where ``mask``); it enters with the weight of the age of ``round``."""
+        chosen = self._everyone
+        if mask is not None:
+            chosen = np.ascontiguousarray(mask)
+            if chosen.dtype != bool or chosen.shape != (self.lanes,):
+                raise ValueError(
+                    f"mask has shape {chosen.shape} and type {chosen.dtype}: must be boolean, shape ({self.lanes},)"
+                )
+        if round is None and math.isnan(self._last_round):
+            raise ValueError("round=None: no round has been decided yet; say which one the reward belongs to")
+        points = floats("x", x, (self.lanes, self.dim))
+        rewards = self._lane_values("reward", reward)
+        rounds = self._lane_values("round", self._last_round if round is None else round)
+        weights = self._lane_values("weight", weight)
+        low, high = self.link.reward_range(self.sigma)
+        bound = self.L * _ROUNDING
+        wrong, lane = self._k.check_feedback(points, rewards, rounds, weights, chosen, bound, low, high, self.t)
+        if wrong:
+            self._refuse_feedback(wrong, lane, points, rewards, rounds, weights)
+        self.estimator._take(points, rewards, self.t - 1.0 - rounds, weights, chosen)
+
+    def _lane_values(self, name: str, value: npt.ArrayLike) -> Array:
+        try:
+            given = np.asarray(value, dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name}={value!r}: must be a number, or one per lane") from None
+        if given.shape == (self.lanes,):
+            return np.ascontiguousarray(given)
+        if given.shape == ():
+            return np.full(self.lanes, given)
+        raise ValueError(f"{name} has shape {given.shape}: must be a single number or have shape ({self.lanes},)")
+
+    def _refuse_feedback(
+        self, wrong: int, lane: int, x: Array, reward: Array, rounds: Array, weight: Array
+    ) -> None:
+        k, where = self._k, f"lane {lane}"
+        if wrong in (k.NOT_FINITE, k.TOO_LONG):
+            self._refuse_point("x", x[lane], wrong, where)
+        if wrong == k.BAD_REWARD:
+            low, high = self.link.reward_range(self.sigma)
+            allowed = "finite" if math.isinf(high) else f"in [{low:g}, {high:g}] ([0, 2 sigma])"
+            raise ValueError(f"reward={float(reward[lane])!r} in {where}: must be {allowed}")
+        if wrong == k.BAD_ROUND:
+            raise ValueError(f"round={float(rounds[lane])!r} in {where}: must be at most {self.t - 1:g}, the last one")
+        raise ValueError(f"weight={float(weight[lane])!r} in {where}: must be finite and at least 0")
+
+    def advance(self, n: float = 1.0) -> None:
+        """Let ``n`` rounds pass (at least 0, need not be whole) without a decision."""
+        n = not_negative("n", n)
+        self.estimator.advance(n)
+        self.t += n
+
+    # --- state -----------------------------------------------------------------------------------------------------
+
+    @property
+    def config_hash(self) -> str:
+        """A fingerprint of everything a policy was built with, except its lanes: states move between equals only."""
+        text = json.dumps(self.config, sort_keys=True, default=lambda a: np.asarray(a).tolist())
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def state(self) -> State:
+        """Everything that decides the future, as a flat dict of array copies (safe to store without pickle)."""
+        own: State = {
+            "format": np.array(FORMAT_VERSION),
+            "config": np.array(self.config_hash),
+            "lane_ids": self.lane_ids.copy(),
+            "t": np.array(self.t),
+            "decisions": np.array(self._decisions),
+            "last_round": np.array(self._last_round),
+        }
+        return own | {f"estimator.{name}": array for name, array in self.estimator.state().items()}
+
+    def load_state(self, state: State) -> None:
+        """Continue from ``state()`` of a policy built alike. Everything is checked before anything changes."""
+        version = self._scalar(state, "format")
+        if version != FORMAT_VERSION:
+            raise ValueError(f"state['format']={version!r}: this version reads format {FORMAT_VERSION}")
+        if self._scalar(state, "config") != self.config_hash:
+            raise ValueError("state['config']: was made by a policy with other settings")
+        if not np.array_equal(np.asarray(state.get("lane_ids")), self.lane_ids):
+            raise ValueError("state['lane_ids']: belongs to other lanes")
+        t, decisions = self._scalar(state, "t"), self._scalar(state, "decisions")
+        last = self._scalar(state, "last_round")
+        t = positive("state['t']", t)
+        decisions = whole("state['decisions']", decisions, 0)
+        if decisions > 0 and not last < t:
+            raise ValueError(f"state['last_round']={last!r}: must be before t={t:g}")
+        unknown = {name for name in state if not name.startswith("estimator.")} - set(self._own_keys)
+        if unknown:
+            raise ValueError(f"state: unknown entries {', '.join(sorted(unknown))}")
+        prefix = "estimator."
+        self.estimator.load_state({n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)})
+        self.t, self._decisions, self._last_round = t, decisions, float(last)
+        self._last = {}
+
+    _own_keys: ClassVar[tuple[str, ...]] = ("format", "config", "lane_ids", "t", "decisions", "last_round")
+
+    @staticmethod
+    def _scalar(state: State, name: str) -> Any:
+        value = np.asarray(state.get(name))
+        if value.shape != () or value.dtype == object:
+            raise ValueError(f"state[{name!r}]: must be a single value")
+        return value.item()
+
+
+def lane_identities(lanes: int | Sequence[int]) -> npt.NDArray[np.int64]:
+    """``lanes`` as ids: a count n stands for 0..n-1; a sequence of ids is taken as it is (repeats allowed)."""
+    if isinstance(lanes, int | np.integer) and not isinstance(lanes, bool):
+        return np.arange(whole("lanes", lanes, 1), dtype=np.int64)
+    ids = np.array(lanes)
+    if ids.ndim != 1 or len(ids) == 0 or ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 2**32:
+        raise ValueError(f"lanes={lanes!r}: must be a count, or a sequence of ids in [0, 2**32)")
+    return ids.astype(np.int64)
+
+
+def choose_discount(
+    gamma: npt.ArrayLike | None, horizon: int | None, drift: float | None, discount: str, dim: int, lanes: int
+) -> Array:
+    """``gamma`` where given, else the discount theory recommends for this ``horizon`` and ``drift``."""
+    if gamma is not None:
+        if drift is not None:
+            raise ValueError(f"gamma={gamma!r} and drift={drift!r}: give one or the other")
+        return discount_factor(gamma, lanes)
+    if horizon is None or drift is None:
+        raise ValueError("gamma=None: give gamma, or horizon and drift")
+    recommended = discount_for(horizon=horizon, drift=drift, dim=whole("dim", dim, 1), kind=discount)
+    return discount_factor(recommended, lanes)
