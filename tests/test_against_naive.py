@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import naive
 import numpy as np
 import pytest
-from worlds import SIGMA, ball, draw_reward, turning_theta
 
+import naive
 from windvane import BVDGLMUCB, GLMUCB, OFUL, DLinUCB
+from worlds import SIGMA, ball, draw_reward, turning_theta
 
 K = 6
 

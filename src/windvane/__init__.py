@@ -39,10 +39,37 @@ _HOME = {
     "get_link": "windvane.links",
     "check_policy": "windvane.checks",
     "set_threads": "windvane.kernels.threads",
+    "warm_up": "windvane.warmup",
     "get_threads": "windvane.kernels.threads",
 }
 
-__all__ = ["__version__", *_HOME]
+__all__ = [
+    "BVDGLMUCB",
+    "GLMUCB",
+    "OFUL",
+    "POLICIES",
+    "Ball",
+    "CustomLink",
+    "DLinUCB",
+    "DiscountedEstimator",
+    "Identity",
+    "Link",
+    "Logistic",
+    "Poisson",
+    "Policy",
+    "Probit",
+    "Projection",
+    "Sphere",
+    "__version__",
+    "check_policy",
+    "get_link",
+    "get_policy",
+    "get_threads",
+    "p0",
+    "p2",
+    "set_threads",
+    "warm_up",
+]
 
 if TYPE_CHECKING:
     from windvane.arms import Ball, Sphere
@@ -57,6 +84,7 @@ if TYPE_CHECKING:
     from windvane.policies.oful import OFUL
     from windvane.policies.registry import POLICIES, get_policy
     from windvane.projection import Projection, p0, p2
+    from windvane.warmup import warm_up
 
 
 def __getattr__(name: str) -> Any:

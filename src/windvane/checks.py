@@ -3,13 +3,14 @@
     from windvane import check_policy
     check_policy(lambda **kw: MyPolicy(gamma=0.99, **kw))
 
-The factory is called with ``dim``, ``lanes`` (a count or ids) and ``seed``. A failed check raises ``AssertionError`` with
-the name of the check and what went wrong.
+The factory is called with ``dim``, ``lanes`` (a count or ids) and ``seed``. A failed check raises ``AssertionError``
+with the name of the check and what went wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -158,7 +159,7 @@ def check_bad_state_is_refused(factory: Factory) -> None:
             spoilt.append(np.full_like(array, np.nan))
         for bad in spoilt:
             state = {k: v for k, v in good.items() if k != name} | ({} if bad is None else {name: bad})
-            _must_refuse(lambda state=state: fresh.load_state(state), f"a state with a spoilt {name!r}")
+            _must_refuse(partial(fresh.load_state, state), f"a state with a spoilt {name!r}")
     assert _same(fresh.state(), untouched), "a refused state changed the policy"
 
 
@@ -218,7 +219,7 @@ def check_edge_cases(factory: Factory) -> None:
     policy = factory(dim=3, lanes=2, seed=0)
     for t in range(5):
         index = policy.select(np.zeros((2, 4, 3)))
-        assert ((0 <= index) & (index < 4)).all(), "a choice among zero vectors is out of range"
+        assert ((index >= 0) & (index < 4)).all(), "a choice among zero vectors is out of range"
         policy.update(np.zeros((2, 3)), np.full(2, float(t % 2)))
     for t in range(5):
         policy.select(_world_for(factory, [0, 1]).arms(t))  # rounds whose rewards never come
@@ -241,7 +242,9 @@ def check_edge_cases(factory: Factory) -> None:
         x = arms[np.arange(2), index]
         reward = world.rewards(x, t)
         alone.update(x, reward)
-        masked.update(np.where([[True], [False]], x, np.nan), np.where([True, False], reward, np.nan), mask=[True, False])
+        masked.update(
+            np.where([[True], [False]], x, np.nan), np.where([True, False], reward, np.nan), mask=[True, False]
+        )
 
 
 def check_bad_input_is_refused(factory: Factory) -> None:
@@ -290,7 +293,8 @@ def _must_refuse(call: Callable[[], Any], what: str) -> None:
     try:
         call()
     except ValueError as error:
-        assert str(error) and "\n" not in str(error), f"the error for {what} must be one line"
+        if len(str(error).splitlines()) != 1:
+            raise AssertionError(f"the error for {what} must be one line") from error
     else:
         raise AssertionError(f"{what} was accepted")
 

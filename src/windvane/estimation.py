@@ -153,7 +153,7 @@ class DiscountedEstimator:
     @property
     def memory(self) -> Array:
         """The age in rounds beyond which a lane forgets an observation (infinite for gamma = 1)."""
-        return np.minimum(self._memory, self._window)
+        return np.asarray(np.minimum(self._memory, self._window))
 
     @property
     def remembered(self) -> npt.NDArray[np.int64]:
@@ -166,7 +166,9 @@ class DiscountedEstimator:
         if not self._stale.any():
             return self._theta.copy()
         theta = self._theta.copy()
-        self._solve(theta, self._pull.copy(), self._H.copy(), self._stale.copy(), self._passes.copy(), self._error.copy())
+        self._solve(
+            theta, self._pull.copy(), self._H.copy(), self._stale.copy(), self._passes.copy(), self._error.copy()
+        )
         return theta
 
     @property
@@ -249,7 +251,7 @@ class DiscountedEstimator:
         at_least_0 = "at least 0"
         self._take(
             x,
-            per_lane("reward", np.where(chosen, reward, 0.0), self.lanes, "that is finite", lambda r: np.isfinite(r)),
+            per_lane("reward", np.where(chosen, reward, 0.0), self.lanes, "that is finite", np.isfinite),
             per_lane("age", np.where(chosen, age, 0.0), self.lanes, at_least_0, lambda a: a >= 0),
             per_lane("weight", np.where(chosen, weight, 0.0), self.lanes, at_least_0, lambda w: w >= 0),
             chosen,

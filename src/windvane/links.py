@@ -96,7 +96,7 @@ class Identity(Link):
         return np.ones_like(np.asarray(z, dtype=float))
 
     def primitive(self, z: npt.ArrayLike) -> Array:
-        return 0.5 * np.square(np.asarray(z, dtype=float))
+        return np.asarray(0.5 * np.square(np.asarray(z, dtype=float)))
 
     def _constants(self, largest: float) -> LinkConstants:
         return LinkConstants(1.0, 1.0)

@@ -122,7 +122,9 @@ def _solve(
     history = one, clock, span, X[None], W[None], b[None]
     theta_hat, theta, eta = np.zeros((1, d)), np.empty((1, d)), np.empty((1, d))
     cold = np.full((1, d), np.nan), np.zeros((1, d, d)), np.ones(1, dtype=bool)
-    k.solve_lanes(0, 1, link.code, ridge, longest, _ROOT_TOLERANCE, *history, theta_hat, *cold, span[:, 0].copy(), one.copy())
+    k.solve_lanes(
+        0, 1, link.code, ridge, longest, _ROOT_TOLERANCE, *history, theta_hat, *cold, span[:, 0].copy(), one.copy()
+    )
     value, residual, stage = np.empty(1), np.empty(1), np.empty(1, dtype=np.int64)
     found = theta, eta, value, residual, stage
     k.project_lanes(
@@ -145,9 +147,7 @@ def _metric(name: str, matrix: npt.ArrayLike, d: int) -> Array:
     return matrix
 
 
-def project(
-    estimator: DiscountedEstimator, program: str, theta_hat: Array, beta: Array, S: float
-) -> LaneProjections:
+def project(estimator: DiscountedEstimator, program: str, theta_hat: Array, beta: Array, S: float) -> LaneProjections:
     """``"P0"`` (metric V^{-1}) or ``"P2"`` for every lane of an estimator, from its current ``theta_hat``."""
     e, n = estimator, estimator.lanes
     theta, eta = np.empty((n, e.dim)), np.empty((n, e.dim))

@@ -1,4 +1,4 @@
-"""All compiled code. Nothing here is imported before a policy or an estimator is built, so ``import windvane`` is quick.
+"""All compiled code, imported when the first policy or estimator is built, so that ``import windvane`` is quick.
 
 :func:`load` returns the kernels for a link. For a built-in link they are compiled. For a custom link the very same
 functions run interpreted, with the four that evaluate the link replaced by NumPy versions: one source, no second

@@ -20,6 +20,9 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
+_njit: Any = numba.njit  # its type stubs do not know every option
+_config: Any = numba.config
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Sums may be re-ordered so that they vectorise; NaN and infinity keep their meaning (inputs are validated in Python,
@@ -60,20 +63,21 @@ if not _WARM and not os.environ.get("WINDVANE_QUIET"):
     print(f"windvane: compiling its kernels for this machine, once (cached in {CACHE_DIR})", file=sys.stderr)
 
 
-def _decorate(function: F, fastmath: set[str], *, from_python: bool = True) -> F:
-    previous = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(CACHE_DIR)  # read once, while the function is decorated
+def _decorate(function: F, fastmath: set[str], *, inline: str = "never") -> F:
+    previous = _config.CACHE_DIR
+    _config.CACHE_DIR = str(CACHE_DIR)  # read once, while the function is decorated
     try:
-        return numba.njit(  # type: ignore[no-any-return]
+        decorated: F = _njit(
             cache=True,
             nogil=True,
             fastmath=fastmath,
             error_model="numpy",  # a division by zero gives inf, and does not keep loops from vectorising
             no_cfunc_wrapper=True,
-            no_cpython_wrapper=not from_python,
+            inline=inline,
         )(function)
     finally:
-        numba.config.CACHE_DIR = previous
+        _config.CACHE_DIR = previous
+    return decorated
 
 
 def compiled(function: F) -> F:
@@ -82,8 +86,8 @@ def compiled(function: F) -> F:
 
 
 def compiled_inner(function: F) -> F:
-    """:func:`compiled`, callable from other kernels only: long argument lists make the Python wrapper dear."""
-    return _decorate(function, FUSE_ONLY, from_python=False)
+    """:func:`compiled`, pasted into its one caller: compiling it by itself as well would double the wait."""
+    return _decorate(function, FUSE_ONLY, inline="always")
 
 
 def compiled_sums(function: F) -> F:

@@ -15,6 +15,8 @@ from numba.extending import intrinsic
 
 from windvane.kernels._jit import compiled
 
+_intrinsic: Any = intrinsic  # typed as an object that cannot be called
+
 IDENTITY, LOGISTIC, POISSON, PROBIT = 0, 1, 2, 3
 
 _LOG2E = 1.4426950408889634
@@ -26,16 +28,16 @@ _INV_SQRT2 = 0.7071067811865476
 _INV_SQRT_2PI = 0.3989422804014327
 
 
-@intrinsic
-def _float_bits(_typing: Any, value: Any) -> Any:
+@_intrinsic
+def _float_bits(_typing, _value):  # type: ignore[no-untyped-def]
     def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.IntType(64))
 
     return types.int64(types.float64), build
 
 
-@intrinsic
-def _bits_float(_typing: Any, value: Any) -> Any:
+@_intrinsic
+def _bits_float(_typing, _value):  # type: ignore[no-untyped-def]
     def build(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], ir.DoubleType())
 
@@ -56,9 +58,7 @@ def exponential(z: float) -> float:
     r4 = r2 * r2
     r8 = r4 * r4
     low = (1.0 + r) + r2 * (0.5 + r * 0.16666666666666666)
-    mid = (0.041666666666666664 + r * 0.008333333333333333) + r2 * (
-        0.001388888888888889 + r * 0.0001984126984126984
-    )
+    mid = (0.041666666666666664 + r * 0.008333333333333333) + r2 * (0.001388888888888889 + r * 0.0001984126984126984)
     high = (2.48015873015873e-05 + r * 2.7557319223985893e-06) + r2 * (
         2.755731922398589e-07 + r * 2.505210838544172e-08
     )
@@ -128,7 +128,7 @@ def bend_array(link: int, z: np.ndarray, mean: np.ndarray, slope: np.ndarray, be
 @compiled
 def bend_ratio(link: int, largest_z: float) -> float:
     """A bound on |mu''| / mu' over |z| <= largest_z: how fast the Hessian can change along a step."""
-    if link == LOGISTIC or link == POISSON:
+    if link in (LOGISTIC, POISSON):
         return 1.0
     if link == PROBIT:
         return largest_z

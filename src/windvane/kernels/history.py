@@ -48,9 +48,7 @@ def _weighted_sum(X: np.ndarray, first: int, n: int, factor: np.ndarray, out: np
 
 
 @compiled_sums
-def _weighted_gram(
-    X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled: np.ndarray, out: np.ndarray
-) -> None:
+def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled: np.ndarray, out: np.ndarray) -> None:
     """out += sum_i factor[i] X[:, i] X[:, i]', lower triangle; four columns share each load of a row."""
     for j in range(X.shape[0]):
         row = X[j, first : first + n]
@@ -273,7 +271,7 @@ def age_lanes(
         if not math.isinf(window[lane]):
             removed = 0
             while start < end and now - S[lane, start] >= window[lane]:
-                x = X[lane, :, start]
+                x = X[lane, :, start].copy()
                 add_outer(V[lane], -W[lane, start], x)
                 for j in range(d):
                     b[lane, j] -= W[lane, start] * R[lane, start] * x[j]

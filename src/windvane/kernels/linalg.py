@@ -93,8 +93,8 @@ def trace_of_inverse(lower: np.ndarray, column: np.ndarray) -> float:
     for j in range(d):
         for i in range(d):
             column[i] = 1.0 if i == j else 0.0
-        solve_lower(lower[j:, j:], column[j:], column[j:])
-        total += dot(column[j:], column[j:])
+        solve_lower(lower, column, column)
+        total += dot(column, column)
     return total
 
 

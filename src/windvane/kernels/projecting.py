@@ -50,7 +50,9 @@ def _slack(
     work = np.empty((d, d))
     solve_cholesky(lower_V, gap, rho)
     for i in range(d):
-        linear[i] = -dot(A[:, i].copy(), rho)
+        linear[i] = 0.0
+        for j in range(d):
+            linear[i] -= A[j, i] * rho[j]
     nu = ball_quadratic(gram, linear, 1.0, 0.0, eta, work)
     if nu == 0.0:
         rho[:] = 0.0
@@ -112,15 +114,17 @@ def minimise(
     gradient = np.empty(d)
     J = np.empty((d, d))
     DJ = np.empty((d, d))
-    D = np.eye(d)
+    D = np.empty((d, d))
     bend = np.empty((d, d))
     B = np.empty((d, d))
     work = np.empty((d, d))
     linear = np.empty(d)
-    trial = theta.copy()
-    current = theta.copy()
-    best_eta = eta.copy()
+    trial = np.empty(d)
+    current = np.empty(d)
+    best_eta = np.zeros(d)
+    copy(theta, trial)
     f = math.inf
+    size = 0.0
     promised = 0.0
     damping = 0.0
     kappa = 0.0
@@ -142,10 +146,10 @@ def minimise(
         if not f_trial <= f - 1e-4 * promised:
             if promised <= 1e-13 * f:  # below what rounding lets f resolve
                 break
-            damping = max(4.0 * damping, 1e-3 * norm(B.ravel()))
+            damping = max(4.0 * damping, 1e-3 * size)
         else:
             if f < math.inf and f - f_trial > 0.25 * promised:
-                damping = 0.0 if damping < 1e-6 * norm(B.ravel()) else damping / 16.0
+                damping = 0.0 if damping < 1e-6 * size else damping / 16.0
             f = f_trial
             copy(trial, current)
             copy(best_eta if two_metrics else g, eta)
@@ -169,11 +173,12 @@ def minimise(
                 for j in range(i + 1):
                     B[i, j] = dot(J[i], DJ[j])
                     size += (1.0 if i == j else 2.0) * B[i, j] * B[i, j]
+            size = math.sqrt(size)
             kappa = max(0.0, -dot(gradient, current) / (S * S))
             residual = 0.0
             for i in range(d):
                 residual += (gradient[i] + kappa * current[i]) ** 2
-            residual = math.sqrt(residual / size)
+            residual = math.sqrt(residual) / size
             if last or f == 0.0 or residual <= SMALL_RESIDUAL * S:
                 break
             bend_gram(link, X, W, start, end, scale, u, buffers, bend)
@@ -203,25 +208,37 @@ def minimise(
 
 
 @compiled
-def fixed_start(number: int, theta_hat: np.ndarray, S: float, out: np.ndarray) -> bool:
-    """The ``number``-th fixed start inside the ball: S theta_hat/||theta_hat||, 0, its opposite, then +-S e_i.
-
-    False once the list is exhausted.
-    """
-    d = theta_hat.shape[0]
-    out[:] = 0.0
+def _fixed_start(number: int, theta_hat: np.ndarray, S: float, out: np.ndarray) -> None:
+    """The ``number``-th fixed start in the ball: S theta_hat/||theta_hat||, 0, the opposite of the first, then +-S e_i."""
+    for i in range(out.shape[0]):
+        out[i] = 0.0
     if number == 0 or number == 2:
-        sign = S / norm(theta_hat) if number == 0 else -S / norm(theta_hat)
-        for i in range(d):
-            out[i] = sign * theta_hat[i]
-        return True
-    if number == 1:
-        return True
-    axis = (number - 3) // 2
-    if axis >= min(d, 4):
-        return False
-    out[axis] = S if number % 2 == 1 else -S
-    return True
+        factor = S / norm(theta_hat) if number == 0 else -S / norm(theta_hat)
+        for i in range(out.shape[0]):
+            out[i] = factor * theta_hat[i]
+    elif number > 2:
+        out[(number - 3) // 2] = S if number % 2 == 1 else -S
+
+
+@compiled
+def _slack_operator(beta: float, lower_M: np.ndarray, lower_V: np.ndarray, A: np.ndarray, gram: np.ndarray) -> None:
+    """A = beta V^{-1} (Cholesky root of M) and A'A: the ball of slacks as P2 sees it.
+
+    Any root of M will do: roots differ by a rotation of eta, and the unit ball does not mind.
+    """
+    d = A.shape[0]
+    column = np.empty(d)
+    for i in range(d):
+        for j in range(d):
+            column[j] = beta * lower_M[j, i]
+        solve_cholesky(lower_V, column, column)
+        for j in range(d):
+            A[j, i] = column[j]
+    for i in range(d):
+        for j in range(d):
+            gram[i, j] = 0.0
+            for k in range(d):
+                gram[i, j] += A[k, i] * A[k, j]
 
 
 @compiled_inner
@@ -250,73 +267,50 @@ def project(
     P2: M = V_tilde; stage 1, then 2 where the P0 minimiser in the metric V_tilde^{-1} lies within beta, then 3.
     """
     d = b.shape[0]
-    eta[:] = 0.0
+    for i in range(d):
+        eta[i] = 0.0
     if norm(theta_hat) <= S:
         copy(theta_hat, theta)
         return 0.0, 0.0, 1
+    lower = np.empty((d, d))
     lower_M = np.empty((d, d))
-    cholesky(M, 0.0, lower_M)
     A = np.empty((d, d))
     gram = np.empty((d, d))
     trial = np.empty(d)
-    trial_eta = np.zeros(d)
+    trial_eta = np.empty(d)
     value = math.inf
     residual = math.inf
-    # Any stationary point within beta solves P2 exactly, so more starts are tried only while none has been found.
-    number = 0
-    while fixed_start(number, theta_hat, S, trial):
-        trial_value, trial_residual = minimise(
-            False, link, X, W, start, end, scale, ridge, b, lower_M, A, gram, S, buffers, trial, trial_eta
-        )
-        if trial_value < value * (1.0 - 1e-9):
-            value, residual = trial_value, trial_residual
-            copy(trial, theta)
-            copy(trial_eta, eta)
-        if not two_metrics or value <= beta:
-            break
-        number += 1
-    if not two_metrics:
-        eta[:] = 0.0
-        return value, residual, 2
-    if value <= beta:
-        for i in range(d):
-            eta[i] /= -beta
-        solve_lower(lower_M, eta, eta)
-        return 0.0, residual, 2
-
-    lower_V = np.empty((d, d))
-    cholesky(V, 0.0, lower_V)
-    for i in range(d):
-        for j in range(d):
-            trial[j] = beta * lower_M[j, i]
-        solve_cholesky(lower_V, trial, trial)
-        for j in range(d):
-            A[j, i] = trial[j]
-    for i in range(d):
-        for j in range(d):
-            total = 0.0
-            for k in range(d):
-                total += A[k, i] * A[k, j]
-            gram[i, j] = total
-    learning = theta.copy()  # the minimiser of stage 2 is the first start, then the fixed ones
-    value = math.inf
-    number = -1
-    while True:
-        if number < 0:
-            copy(learning, trial)
-        elif not fixed_start(number, theta_hat, S, trial):
-            break
-        trial_eta[:] = 0.0
-        trial_value, trial_residual = minimise(
-            True, link, X, W, start, end, scale, ridge, b, lower_V, A, gram, S, buffers, trial, trial_eta
-        )
-        if trial_value < value * (1.0 - 1e-9):
-            value, residual = trial_value, trial_residual
-            copy(trial, theta)
-            copy(trial_eta, eta)
-        if value == 0.0:
-            break
-        number += 1
+    cholesky(M, 0.0, lower_M)
+    copy_matrix(lower_M, lower)
+    for stage in range(2, 4):
+        if stage == 3:
+            cholesky(V, 0.0, lower)
+            _slack_operator(beta, lower_M, lower, A, gram)
+            value = math.inf
+        for number in range(3 + 2 * min(d, 4)):
+            if stage == 3 and number == 0:
+                copy(theta, trial)  # the minimiser of stage 2 is the first start of stage 3
+            else:
+                _fixed_start(number + 2 - stage, theta_hat, S, trial)
+            trial_value, trial_residual = minimise(
+                stage == 3, link, X, W, start, end, scale, ridge, b, lower, A, gram, S, buffers, trial, trial_eta
+            )
+            if trial_value < value * (1.0 - 1e-9):
+                value, residual = trial_value, trial_residual
+                copy(trial, theta)
+                copy(trial_eta, eta)
+            # A stationary point within beta solves P2 exactly: more starts are tried only while there is none.
+            if value == 0.0 or (stage == 2 and (not two_metrics or value <= beta)):
+                break
+        if not two_metrics:
+            for i in range(d):
+                eta[i] = 0.0
+            return value, residual, 2
+        if stage == 2 and value <= beta:
+            for i in range(d):
+                eta[i] /= -beta
+            solve_lower(lower_M, eta, eta)
+            return 0.0, residual, 2
     return value, residual, 3
 
 

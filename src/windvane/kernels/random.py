@@ -40,7 +40,7 @@ def philox(
 
 
 @compiled
-def uniform(seed: np.uint64, lane: np.int64, moment: np.int64, stream: np.int64) -> float:
+def uniform(seed: np.uint64, lane: int, moment: int, stream: int) -> float:
     """One uniform in [0, 1) for this seed, lane id (below 2**32), round and stream."""
     counter = np.uint64(moment)
     first, second, _, _ = philox(

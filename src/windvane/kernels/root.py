@@ -147,9 +147,7 @@ def solve_lanes(
 
 
 @compiled
-def linear_solve_lanes(
-    lo: int, hi: int, V: np.ndarray, b: np.ndarray, theta: np.ndarray, stale: np.ndarray
-) -> None:
+def linear_solve_lanes(lo: int, hi: int, V: np.ndarray, b: np.ndarray, theta: np.ndarray, stale: np.ndarray) -> None:
     """theta_hat = V^{-1} b of every stale lane: the root for the identity link."""
     d = b.shape[1]
     lower = np.empty((d, d))

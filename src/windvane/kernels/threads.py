@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
 from typing import Any
 
 # Handing a chunk to another thread costs tens of microseconds: not worth it for less work than this many
@@ -69,7 +70,7 @@ def over_lanes(kernel: Callable[..., None], lanes: int, work: float, *arguments:
         return
     pieces = min(lanes, _threads * CHUNKS_PER_THREAD)
     cuts = [lanes * i // pieces for i in range(pieces + 1)]
-    chunks = iter(list(zip(cuts[:-1], cuts[1:], strict=True)))
+    chunks = iter(list(pairwise(cuts)))
 
     def drain() -> None:
         for lo, hi in chunks:  # a list iterator hands each chunk to exactly one thread

@@ -66,5 +66,5 @@ class Skeleton(Policy):
 
     def _estimate(self) -> Array:
         theta_hat = self.estimator.solve()
-        self._last = {"theta_hat": theta_hat.copy()}  # what info() tells about the last decision
+        self.last = {"theta_hat": theta_hat.copy()}  # what info() tells about the last decision
         return theta_hat

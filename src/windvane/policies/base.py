@@ -66,7 +66,7 @@ class Policy:
         self.t = 1.0
         self._decisions = 0
         self._last_round = math.nan
-        self._last: dict[str, npt.NDArray[Any]] = {}
+        self.last: dict[str, npt.NDArray[Any]] = {}
         self._everyone = np.ones(self.lanes, dtype=bool)
         self._k = kernels.load(self.link)
         self.config: dict[str, Any] = {
@@ -114,7 +114,7 @@ class Policy:
         return {
             "t": self.t,
             "decisions": self._decisions,
-            **{name: value.copy() for name, value in self._last.items()},
+            **{name: value.copy() for name, value in self.last.items()},
             "root_passes": e.root_passes,
             "root_error": e.root_error,
             "truncation_error": e.truncation_error,
@@ -135,9 +135,7 @@ class Policy:
         """Decide round t among all arms of a ball or a sphere; returns the arms played, [lanes, dim]."""
         raise NotImplementedError
 
-    def _checked_arms(
-        self, arms: npt.ArrayLike, valid: npt.ArrayLike | None
-    ) -> tuple[Array, npt.NDArray[np.bool_]]:
+    def _checked_arms(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None) -> tuple[Array, npt.NDArray[np.bool_]]:
         arms = floats("arms", arms, (self.lanes, None, self.dim))
         K = arms.shape[1]
         if K == 0:
@@ -251,9 +249,7 @@ class Policy:
             return np.full(self.lanes, given)
         raise ValueError(f"{name} has shape {given.shape}: must be a single number or have shape ({self.lanes},)")
 
-    def _refuse_feedback(
-        self, wrong: int, lane: int, x: Array, reward: Array, rounds: Array, weight: Array
-    ) -> None:
+    def _refuse_feedback(self, wrong: int, lane: int, x: Array, reward: Array, rounds: Array, weight: Array) -> None:
         k, where = self._k, f"lane {lane}"
         if wrong in (k.NOT_FINITE, k.TOO_LONG):
             self._refuse_point("x", x[lane], wrong, where)
@@ -312,7 +308,7 @@ class Policy:
         prefix = "estimator."
         self.estimator.load_state({n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)})
         self.t, self._decisions, self._last_round = t, decisions, float(last)
-        self._last = {}
+        self.last = {}
 
     _own_keys: ClassVar[tuple[str, ...]] = ("format", "config", "lane_ids", "t", "decisions", "last_round")
 

@@ -112,7 +112,7 @@ class BVDGLMUCB(Policy):
         """theta_hat_t, the root of g_t(theta) = b_t, and from it the admissible theta_tilde_t, a solution of P2."""
         theta_hat = self.estimator.solve()
         projected = self._project(theta_hat, beta)
-        self._last = {
+        self.last = {
             "theta_hat": theta_hat.copy(),
             "theta_tilde": projected.theta,
             "beta": beta,

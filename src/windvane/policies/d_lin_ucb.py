@@ -5,9 +5,9 @@ Russac, Vernade and Cappe, "Weighted linear bandits for non-stationary environme
     theta_hat_t = V_t^-1 b_t                                             (discounted ridge regression)
     x_t         = argmax over the arms of <x, theta_hat_t> + beta_t(delta) ||x||_{V_t^-1 V_tilde_t V_t^-1}
 
-with beta_t(delta) = sqrt(lam) S + sigma sqrt(2 log(1/delta) + d log(1 + L^2 (1 - gamma^{2t}) / (lam d (1 - gamma^2)))),
-:class:`windvane.theory.Radius` with c_mu = 1. V_tilde follows its own recursion with gamma^2; public code that updates it from
-V instead computes something else.
+with beta_t(delta) = sqrt(lam) S + sigma sqrt(2 log(1/delta) + d log(1 + L^2 (1-gamma^{2t}) / (lam d (1-gamma^2)))),
+:class:`windvane.theory.Radius` with c_mu = 1. V_tilde follows its own recursion with gamma^2; public code that updates
+it from V instead computes something else.
 
 Guarantee: regret of order d^{2/3} B_T^{1/3} T^{2/3} for linear rewards with orthogonal arms at gamma =
 1 - (B_T/(dT))^{2/3} (for general arms the published proof has a gap; Faury et al. 2021, Touati and Vincent 2020). None
@@ -87,7 +87,7 @@ class DLinUCB(Policy):
 
     def _estimate(self) -> tuple[Array, Array]:
         theta_hat, beta = self.estimator.solve(), self.radius()
-        self._last = {"theta_hat": theta_hat.copy(), "theta_tilde": theta_hat.copy(), "beta": beta}
+        self.last = {"theta_hat": theta_hat.copy(), "theta_tilde": theta_hat.copy(), "beta": beta}
         return theta_hat, beta
 
     def radius(self) -> Array:

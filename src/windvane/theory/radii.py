@@ -214,6 +214,4 @@ def oful_radius(log_det_ratio: ArrayLike, *, S: float, lam: float, sigma: float,
     """
     level = proportion("delta", delta)
     noise = np.sqrt(log_det("log_det_ratio", log_det_ratio) - 2.0 * np.log(level))
-    return plain(
-        np.asarray(math.sqrt(positive("lam", lam)) * positive("S", S) + positive("sigma", sigma) * noise)
-    )
+    return plain(np.asarray(math.sqrt(positive("lam", lam)) * positive("S", S) + positive("sigma", sigma) * noise))

@@ -1,0 +1,122 @@
+"""How fast a round is, beside the literal transcription in the same process: `python benchmarks/speed.py`.
+
+Times are of select and update together. Every line is a ratio of two things measured in this run, since machines are
+noisy; the absolute figures are printed beside it. The oracle's cost grows with t, so it is sampled along a whole run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import naive
+from common import arms_and_luck, drive, drive_naive
+
+import windvane
+
+
+def say(what: str, figure: str, target: str, met: bool) -> None:
+    print(f"{'ok  ' if met else 'MISS'}  {what:<66} {figure:<34} (target {target})", flush=True)
+
+
+def compare_with_naive(dim: int, K: int, T: int, checkpoints: int, target: float, limit: float | None) -> None:
+    lanes, cores = 50, windvane.get_threads()
+    setting = f"d={dim} K={K} T={T} {lanes} lanes"
+    slow = drive_naive(naive.NaiveBVDGLMUCB(dim, gamma=0.995908), T, K, dim, 0, checkpoints)
+    cost = {}
+    for threads in (cores, 1):
+        windvane.set_threads(threads)
+        policy = windvane.BVDGLMUCB(dim, gamma=0.995908, lanes=lanes)
+        cost[threads] = drive(policy, T, K, 0).mean() / lanes
+    windvane.set_threads(cores)
+    fast, us = cost[cores], 1e6
+    ratio = slow / fast
+    figure = f"{ratio:.0f}x ({fast * us:.1f} against {slow * us:.0f} µs)"
+    say(f"{setting}: lane-round, {cores} threads, vs transcription", figure, f"{target:.0f}x", ratio >= target)
+    if limit is not None:
+        say(f"{setting}: lane-round, {cores} threads", f"{fast * us:.1f} µs", f"{limit:g} µs", fast * us <= limit)
+    print(f"      {setting}: lane-round, 1 thread {cost[1] * us:.1f} µs ({slow / cost[1]:.0f}x)")
+
+
+class NumPyDLinUCB:
+    """A plain, well-written NumPy D-LinUCB for one stream: what the one-lane figure is put beside."""
+
+    def __init__(self, dim: int, gamma: float) -> None:
+        self.dim, self.gamma, self.t = dim, gamma, 1
+        self.lanes = 1
+        self.V, self.V_tilde, self.b, self.eye = np.eye(dim), np.eye(dim), np.zeros(dim), np.eye(dim)
+
+    def select(self, arms: np.ndarray) -> np.ndarray:
+        X, g2 = arms[0], self.gamma**2
+        inverse = np.linalg.inv(self.V)
+        ratio = (1 - g2**self.t) / (self.dim * (1 - g2))
+        beta = 1 + 0.5 * np.sqrt(2 * np.log(20) + self.dim * np.log(1 + ratio))
+        Y = X @ inverse
+        score = Y @ self.b + beta * np.sqrt(np.einsum("ki,ij,kj->k", Y, self.V_tilde, Y))
+        self.t += 1
+        return np.array([np.argmax(score)])
+
+    def update(self, x: np.ndarray, reward: np.ndarray) -> None:
+        outer = np.outer(x[0], x[0])
+        self.V = self.gamma * self.V + outer + (1 - self.gamma) * self.eye
+        self.V_tilde = self.gamma**2 * self.V_tilde + outer + (1 - self.gamma**2) * self.eye
+        self.b = self.gamma * self.b + reward[0] * x[0]
+
+
+def one_lane() -> None:
+    plain = np.median(drive(NumPyDLinUCB(2, 0.995908), 3000, 10, 0))
+    alone = drive(windvane.BVDGLMUCB(2, gamma=0.995908), 3000, 10, 0).mean()
+    linear = np.median(drive(windvane.DLinUCB(2, gamma=0.995908), 3000, 10, 0))
+    say("d=2 K=10 T=3000 one lane, round", f"{alone * 1e6:.1f} µs", "60 µs", alone * 1e6 <= 60)
+    print(f"      the same, against D-LinUCB in NumPy (no history): {alone / plain:.2f}x its {plain * 1e6:.1f} µs")
+    print(f"      windvane's D-LinUCB against it: {linear / plain:.2f}x ({linear * 1e6:.1f} µs)")
+
+
+def flat_in_time() -> None:
+    """Two policies, aged 20,000 and 100,000 rounds, timed in alternation so that noise hits both alike."""
+    young, old = (windvane.BVDGLMUCB(2, gamma=0.995, lanes=4) for _ in range(2))
+    drive(young, 20_000, 10, 0)
+    drive(old, 100_000, 10, 0)
+    rng = np.random.default_rng(1)
+    seconds: dict[str, list[float]] = {"young": [], "old": []}
+    for _ in range(3000):
+        arms, luck = arms_and_luck(rng, 4, 10, 2)
+        for name, policy in (("young", young), ("old", old)):
+            began = time.perf_counter()
+            choice = policy.select(arms)
+            policy.update(arms[np.arange(4), choice], (luck < 0.5).astype(float))
+            seconds[name].append(time.perf_counter() - began)
+    ratio = np.mean(seconds["old"]) / np.mean(seconds["young"])
+    kept = [int(policy.estimator.remembered.max()) for policy in (young, old)]
+    size = [
+        sum(a.nbytes for a in vars(policy.estimator).values() if isinstance(a, np.ndarray)) for policy in (young, old)
+    ]
+    figure = f"{ratio:.2f}x ({np.mean(seconds['old']) * 2.5e5:.1f} µs)"
+    say("gamma=0.995: round at t=100,000 vs at t=20,000", figure, "1.3x", ratio <= 1.3)
+    say(
+        "gamma=0.995: memory at t=100,000 vs at t=20,000",
+        f"{size[1] / size[0]:.2f}x ({kept[1]} rounds)",
+        "1x",
+        size[1] <= size[0],
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer checkpoints of the oracle")
+    quick = parser.parse_args().quick
+    windvane.warm_up()
+    one_lane()
+    compare_with_naive(2, 10, 3000, 40 if quick else 150, target=250, limit=15)
+    compare_with_naive(20, 50, 2000, 10 if quick else 30, target=100, limit=None)
+    flat_in_time()
+
+
+if __name__ == "__main__":
+    main()
