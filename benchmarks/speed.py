@@ -15,9 +15,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import naive
 from common import arms_and_luck, drive, drive_naive
 
+import naive
 import windvane
 
 

@@ -153,10 +153,12 @@ def p0_objective(
 
 
 def p0(
-    features: Array, weights: Array, b: Array, metric: Array, S: float, ridge: float, link: NaiveLink
-) -> tuple[Array, float]:
+    features: Array, weights: Array, b: Array, metric: Array, S: float, ridge: float, link: NaiveLink,
+    hat: Array | None = None,
+) -> tuple[Array, float]:  # fmt: skip
     """P0 (Filippi's projection): the argmin over |theta| <= S of |g(theta) - b|_{metric^-1}, and the min."""
-    hat = solve_theta_hat(features, weights, b, ridge, link)
+    if hat is None:  # a caller that has theta_hat need not pay for it again
+        hat = solve_theta_hat(features, weights, b, ridge, link)
     if norm(hat) <= S:
         return hat, 0.0
     data = (features, weights, b, metric, ridge, link)
@@ -195,13 +197,14 @@ def p2_full(
 
 def p2(
     features: Array, weights: Array, b: Array, V: Array, V_tilde: Array, beta: float, S: float, ridge: float,
-    link: NaiveLink,
+    link: NaiveLink, hat: Array | None = None,
 ) -> tuple[Array, Array, float, int]:  # fmt: skip
     """P2 by the canonical rule, which settles its ties: (theta, eta, value, stage that settled it)."""
-    hat = solve_theta_hat(features, weights, b, ridge, link)
+    if hat is None:
+        hat = solve_theta_hat(features, weights, b, ridge, link)
     if norm(hat) <= S:
         return hat, np.zeros(len(b)), 0.0, 1  # g(hat) = b
-    theta, distance = p0(features, weights, b, V_tilde, S, ridge, link)
+    theta, distance = p0(features, weights, b, V_tilde, S, ridge, link, hat)
     gap = solve(symmetric_root(V_tilde), b - g(theta, features, weights, ridge, link))
     if distance <= beta:
         return theta, gap / beta, 0.0, 2  # g(theta) + beta V_tilde^(1/2) eta = b
@@ -259,7 +262,7 @@ class NaiveBVDGLMUCB:
 
     def project(self, X: Array, w: Array) -> None:
         self.theta_tilde, self.eta, self.value, self.stage = p2(
-            X, w, self.b, self.V, self.V_tilde, self.beta, self.S, self.ridge, self.link
+            X, w, self.b, self.V, self.V_tilde, self.beta, self.S, self.ridge, self.link, self.theta_hat
         )
 
     def bonus(self, x: Array) -> float:
@@ -280,7 +283,7 @@ class NaiveGLMUCB(NaiveBVDGLMUCB):
     """gamma = 1 (the default), and P0 in the metric V^-1 in place of P2 (Filippi et al. 2010): "stage 2"."""
 
     def project(self, X: Array, w: Array) -> None:
-        self.theta_tilde, self.value = p0(X, w, self.b, self.V, self.S, self.ridge, self.link)
+        self.theta_tilde, self.value = p0(X, w, self.b, self.V, self.S, self.ridge, self.link, self.theta_hat)
         self.stage = 1 if norm(self.theta_hat) <= self.S else 2
 
 

@@ -137,7 +137,7 @@ def test_p0_has_one_minimum_from_many_starts() -> None:
         found = p0(case.features, case.weights, case.b, case.V_tilde, case.S, case.ridge, case.link)
         data = (case.features, case.weights, case.b, case.V_tilde, case.ridge, naive.LINKS[case.link])
         for theta, _ in starts(rng, len(case.b), case.S, 5):
-            [end] = naive.slsqp(lambda th, data=data: naive.p0_objective(th, *data), theta, [case.S])
+            end = naive.slsqp(lambda th, data=data: naive.p0_objective(th, *data), theta, [case.S])
             assert found.value <= np.sqrt(2 * naive.p0_objective(end, *data)[0]) * (1 + 1e-6) + 1e-9
 
 

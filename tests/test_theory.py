@@ -88,9 +88,7 @@ def test_radius_at_the_settings_of_the_experiment() -> None:
     gamma, t, delta = 0.995908, 3000, 0.05
     count = math.fsum(gamma ** (2 * i) for i in range(t))
     expected = C_LOGISTIC + 0.5 * math.sqrt(2 * math.log(1 / delta) + 2 * math.log(1 + count / 2))
-    assert theory.radius(t, gamma=gamma, delta=delta, c_mu=C_LOGISTIC, **PAPER) == pytest.approx(
-        expected, rel=1e-13
-    )
+    assert theory.radius(t, gamma=gamma, delta=delta, c_mu=C_LOGISTIC, **PAPER) == pytest.approx(expected, rel=1e-13)
 
 
 @pytest.mark.parametrize("gamma", [0.5, 0.97, 1.0])
@@ -128,10 +126,7 @@ def test_radius_keeps_its_digits_when_gamma_squared_would_round() -> None:
 def test_radius_is_continuous_at_gamma_one() -> None:
     common: dict[str, Any] = dict(delta=0.05, c_mu=C_LOGISTIC, **PAPER)
     at_one = theory.radius(3000, gamma=1.0, **common)
-    gaps = [
-        abs(float(theory.radius(3000, gamma=1.0 - eps, **common)) - float(at_one))
-        for eps in (1e-5, 1e-7, 1e-9)
-    ]
+    gaps = [abs(float(theory.radius(3000, gamma=1.0 - eps, **common)) - float(at_one)) for eps in (1e-5, 1e-7, 1e-9)]
     assert gaps[0] > gaps[1] > gaps[2]
     assert gaps[2] < 1e-5
 
@@ -171,9 +166,7 @@ def test_linear_radius_passes_its_confidence_on(confidence: str) -> None:
 
 def test_oful_radius() -> None:
     expected = math.sqrt(0.4) * 1.7 + 0.8 * math.sqrt(2 * math.log(1 / 0.03) + 5.5)
-    assert theory.oful_radius(5.5, S=1.7, lam=0.4, sigma=0.8, delta=0.03) == pytest.approx(
-        expected, rel=1e-15
-    )
+    assert theory.oful_radius(5.5, S=1.7, lam=0.4, sigma=0.8, delta=0.03) == pytest.approx(expected, rel=1e-15)
     # Round-off in a factorisation of lam I must not stop the first round.
     assert theory.oful_radius(-1e-15, S=1.0, lam=1.0, sigma=1.0, delta=1.0) == 1.0
 
@@ -370,9 +363,7 @@ def test_elliptical_potential_and_determinant_trace(
     seed: int, dim: int, rounds: int, gamma: float, L: float, lam: float
 ) -> None:
     x = random_arms(np.random.default_rng(seed), rounds, dim, L)
-    potential = math.fsum(
-        float(x[t] @ np.linalg.solve(design(x[:t], gamma, lam), x[t])) for t in range(rounds)
-    )
+    potential = math.fsum(float(x[t] @ np.linalg.solve(design(x[:t], gamma, lam), x[t])) for t in range(rounds))
     log_det = float(np.linalg.slogdet(design(x, gamma, lam))[1])
     bound = theory.elliptical_potential_bound(
         log_det - dim * math.log(lam), gamma=gamma, rounds=rounds, dim=dim, L=L, lam=lam
@@ -389,9 +380,7 @@ def test_elliptical_potential_and_determinant_trace(
 def test_determinant_trace_is_attained_in_one_dimension() -> None:
     x = np.full((30, 1), 1.5)
     exact = math.log(float(design(x, 0.9, 0.7)[0, 0]))
-    assert theory.determinant_trace_bound(30, gamma=0.9, dim=1, L=1.5, lam=0.7) == pytest.approx(
-        exact, rel=1e-13
-    )
+    assert theory.determinant_trace_bound(30, gamma=0.9, dim=1, L=1.5, lam=0.7) == pytest.approx(exact, rel=1e-13)
     # exp would overflow here: the bound must stay in logs.
     assert theory.determinant_trace_bound(10, gamma=1.0, dim=5000, L=1.0, lam=1e9) > 1e5
 
@@ -501,11 +490,7 @@ def test_theorem_1_term_by_term(kind: str, confidence: str) -> None:
     C1 = math.sqrt(32 * max(1, L**2 / lam))
     D = math.ceil(math.log(T) / (1 - g))
     learning = (
-        C1
-        * R
-        * beta
-        * math.sqrt(d * T)
-        * math.sqrt(T * math.log(1 / g) + math.log(1 + L**2 * plain / (lam * d)))
+        C1 * R * beta * math.sqrt(d * T) * math.sqrt(T * math.log(1 / g) + math.log(1 + L**2 * plain / (lam * d)))
     )
     if kind == "orthogonal":
         truncation = 8 * k * L**3 * S / lam * R * g**D / (1 - g) * T
@@ -626,9 +611,7 @@ def test_grid_is_never_empty() -> None:
 
 
 def test_exp3_rate() -> None:
-    assert theory.exp3_rate(14, 28) == pytest.approx(
-        math.sqrt(14 * math.log(14) / ((math.e - 1) * 28)), rel=1e-15
-    )
+    assert theory.exp3_rate(14, 28) == pytest.approx(math.sqrt(14 * math.log(14) / ((math.e - 1) * 28)), rel=1e-15)
     assert theory.exp3_rate(14, 1) == 1.0
     assert theory.exp3_rate(1, 5) == 0.0
 
@@ -741,9 +724,7 @@ def test_pointwise_radius_fails_uniformly_and_the_union_bounds_do_not(dim: int) 
         for c in ("pointwise", "horizon", "anytime")
     }
     escaped = {c: np.zeros(lanes, dtype=bool) for c in limits}
-    for t, (norm, _) in enumerate(
-        noise_norms(np.random.default_rng(7), rounds=rounds, lanes=lanes, **common)
-    ):
+    for t, (norm, _) in enumerate(noise_norms(np.random.default_rng(7), rounds=rounds, lanes=lanes, **common)):
         for c, limit in limits.items():
             escaped[c] |= norm > limit[t]
     assert escaped["pointwise"].mean() > 0.9
@@ -754,9 +735,7 @@ def test_pointwise_radius_fails_uniformly_and_the_union_bounds_do_not(dim: int) 
 def test_oful_radius_covers_all_rounds_at_once() -> None:
     delta, lanes, lam, sigma = 0.2, 2000, 0.5, 0.7
     escaped = np.zeros(lanes, dtype=bool)
-    run = noise_norms(
-        np.random.default_rng(11), dim=2, gamma=1.0, lam=lam, sigma=sigma, rounds=600, lanes=lanes
-    )
+    run = noise_norms(np.random.default_rng(11), dim=2, gamma=1.0, lam=lam, sigma=sigma, rounds=600, lanes=lanes)
     for norm, log_det_ratio in run:
         limit = np.asarray(theory.oful_radius(log_det_ratio, S=1.0, lam=lam, sigma=sigma, delta=delta))
         escaped |= norm > limit - math.sqrt(lam)
@@ -842,9 +821,7 @@ def test_errors_in_lanes_show_the_offending_entry() -> None:
 
 
 def test_radius_refuses_lanes_that_do_not_broadcast() -> None:
-    with pytest.raises(
-        ValueError, match=r"^gamma has shape \(3,\) and delta \(2,\): must broadcast together$"
-    ):
+    with pytest.raises(ValueError, match=r"^gamma has shape \(3,\) and delta \(2,\): must broadcast together$"):
         theory.Radius(**{**FIXED, "gamma": [0.5, 0.6, 0.7], "delta": [0.1, 0.2]})
 
 

@@ -118,10 +118,11 @@ class _Circle:
         for _ in range(_BISECTIONS):
             middle = 0.5 * (low + high)
             gaps = np.maximum(poles[:, -1:] + middle[:, None] - poles, tiny)
-            outside = np.sum((pull / gaps) ** 2, axis=1) > 1.0
+            with np.errstate(over="ignore"):  # an infinite norm is outside, too
+                outside = np.sum((pull / gaps) ** 2, axis=1) > 1.0
             low, high = np.where(outside, middle, low), np.where(outside, high, middle)
         gaps = np.maximum(poles[:, -1:] + high[:, None] - poles, tiny)
-        y = np.where(pull == 0.0, 0.0, pull / gaps)
+        y = pull / gaps  # `high` is never outside: at most of norm 1
         missing = 1.0 - np.sum(y[:, :-1] ** 2, axis=1)  # the hard case: the rest goes along the widest direction
         top = np.sqrt(np.maximum(missing, 0.0))
         y[:, -1] = np.where(y[:, -1] == 0.0, sign, np.sign(y[:, -1])) * top

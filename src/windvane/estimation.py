@@ -108,7 +108,7 @@ class DiscountedEstimator:
         self._clock = np.zeros((n, 3))  # now, origin of the stored weights, dropped weight
         self._V, self._V_tilde, self._H = (np.zeros((n, d, d)) for _ in range(3))
         self._b, self._theta, self._pull = (np.zeros((n, d)) for _ in range(3))
-        self._stale = np.zeros(n, dtype=bool)
+        self._stale = np.zeros(n, dtype=np.int8)  # FRESH, MOVED or LOST
         self._passes = np.zeros(n, dtype=np.int64)
         self._error = np.zeros(n)
 
@@ -315,7 +315,7 @@ class DiscountedEstimator:
         theta: Array,
         pull: Array,
         H: Array,
-        stale: npt.NDArray[np.bool_],
+        stale: npt.NDArray[np.int8],
         passes: npt.NDArray[np.int64],
         error: Array,
     ) -> None:
@@ -411,10 +411,12 @@ class DiscountedEstimator:
                 raise ValueError(
                     f"state[{name!r}] has shape {array.shape} and type {array.dtype}: must be {wanted}, {mine.dtype}"
                 )
-            if name != "pull" and array.dtype == float and not np.isfinite(array).all():
+            if array.dtype == float and not np.isfinite(array).all():
                 raise ValueError(f"state[{name!r}]: must be finite")
             checked[name] = array
         discount_factor(checked["gamma"], self.lanes)
+        if not np.isin(checked["stale"], (self._k.FRESH, self._k.MOVED, self._k.LOST)).all():
+            raise ValueError("state['stale']: must be 0, 1 or 2")
         counts = checked["counts"]
         if (counts < 0).any() or (counts > longest).any() or (checked["removals"] < 0).any():
             raise ValueError("state['counts']: must lie between 0 and the length of the history")

@@ -121,7 +121,7 @@ def _solve(
     one, clock, span = np.ones(1), np.zeros((1, 3)), np.array([[0, n, 0]])
     history = one, clock, span, X[None], W[None], b[None]
     theta_hat, theta, eta = np.zeros((1, d)), np.empty((1, d)), np.empty((1, d))
-    cold = np.full((1, d), np.nan), np.zeros((1, d, d)), np.ones(1, dtype=bool)
+    cold = np.zeros((1, d)), np.zeros((1, d, d)), np.full(1, k.LOST, dtype=np.int8)
     k.solve_lanes(
         0, 1, link.code, ridge, longest, _ROOT_TOLERANCE, *history, theta_hat, *cold, span[:, 0].copy(), one.copy()
     )

@@ -16,6 +16,7 @@ from windvane.kernels.elementary import bend_array, mean_slope, mean_slope_array
 from windvane.kernels.linalg import copy_matrix
 
 BLOCK = 512  # entries worked on at a time: a block of every feature row stays in the first-level cache
+FRESH, MOVED, LOST = 0, 1, 2  # theta is the root; (pull, H) tell how to move it; they do not (entries were removed)
 MAX_EXPONENT = 300.0  # stored weights grow like gamma^-(s - origin); re-based before they pass e^300
 
 
@@ -278,19 +279,18 @@ def age_lanes(
                 start += 1
                 removed += 1
             if removed > 0:
-                stale[lane] = True
+                stale[lane] = LOST
                 span[lane, 0] = start
                 span[lane, 2] += removed
                 if span[lane, 2] >= max(1024, end - start):
                     rebuild_window(X[lane], W[lane], R[lane], start, end, lam, V[lane], b[lane])
                     span[lane, 2] = 0
                 copy_matrix(V[lane], V_tilde[lane])
-                pull[lane, :] = math.nan  # no cheap prediction of theta_hat across a removal
             continue
         rate = gamma[lane]
         if rate == 1.0:
             continue
-        stale[lane] = True
+        stale[lane] = max(stale[lane], MOVED)
         keep = rate if gap == 1.0 else rate**gap
         decay_towards(V[lane], keep, lam)
         decay_towards(V_tilde[lane], keep * keep, lam)
@@ -363,7 +363,7 @@ def observe_lanes(
         for j in range(d):
             b[lane, j] += entering * reward[lane] * point[j]
             z += point[j] * theta[lane, j]
-        stale[lane] = True
+        stale[lane] = max(stale[lane], MOVED)
         if not remember:
             continue
         mean, slope = mean_slope(link, z)

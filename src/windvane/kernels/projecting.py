@@ -209,7 +209,7 @@ def minimise(
 
 @compiled
 def _fixed_start(number: int, theta_hat: np.ndarray, S: float, out: np.ndarray) -> None:
-    """The ``number``-th fixed start in the ball: S theta_hat/||theta_hat||, 0, the opposite of the first, then +-S e_i."""
+    """The ``number``-th fixed start in the ball: S theta_hat/||theta_hat||, 0, the first's opposite, then +-S e_i."""
     for i in range(out.shape[0]):
         out[i] = 0.0
     if number == 0 or number == 2:

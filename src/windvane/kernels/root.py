@@ -19,7 +19,7 @@ import numpy as np
 
 from windvane.kernels._jit import compiled, compiled_inner
 from windvane.kernels.elementary import bend_ratio
-from windvane.kernels.history import moments
+from windvane.kernels.history import FRESH, MOVED, moments
 from windvane.kernels.linalg import cholesky, copy, copy_matrix, norm, solve_cholesky, trace_of_inverse
 
 MAX_STEPS = 200
@@ -131,11 +131,11 @@ def solve_lanes(
     lower = np.empty((d, d))
     step = np.empty(d)
     for lane in range(lo, hi):
-        if not stale[lane]:
+        if stale[lane] == FRESH:
             continue
         start, end = span[lane, 0], span[lane, 1]
         scale = gamma[lane] ** (clock[lane, 0] - clock[lane, 1])
-        if not math.isnan(pull[lane, 0]) and cholesky(H[lane], 0.0, lower):
+        if stale[lane] == MOVED and cholesky(H[lane], 0.0, lower):
             solve_cholesky(lower, pull[lane], step)
             for j in range(d):
                 theta[lane, j] -= step[j]
@@ -143,7 +143,7 @@ def solve_lanes(
             link, X[lane], W[lane], start, end, scale, ridge, L, b[lane], tolerance, buffers, theta[lane], H[lane]
         )
         pull[lane, :] = 0.0
-        stale[lane] = False
+        stale[lane] = FRESH
 
 
 @compiled
@@ -152,7 +152,7 @@ def linear_solve_lanes(lo: int, hi: int, V: np.ndarray, b: np.ndarray, theta: np
     d = b.shape[1]
     lower = np.empty((d, d))
     for lane in range(lo, hi):
-        if stale[lane]:
+        if stale[lane] != FRESH:
             cholesky(V[lane], 0.0, lower)
             solve_cholesky(lower, b[lane], theta[lane])
-            stale[lane] = False
+            stale[lane] = FRESH

@@ -1,0 +1,44 @@
+"""Every snippet in the README and the docs runs, page by page, as a reader would run it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_snippets_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    namespace: dict[str, object] = {}
+    for number, code in enumerate(blocks(page, "python")):
+        exec(compile(code, f"{page.name}, snippet {number + 1}", "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_only_known_kinds_of_snippets(page: Path) -> None:
+    """A fence of another kind would not be run."""
+    kinds = re.findall(r"^```(\w*)$", page.read_text(encoding="utf-8"), flags=re.M)
+    assert set(kinds) <= {"", "python", "console", "text"}, kinds
+
+
+def test_make_targets_in_snippets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = {t for page in PAGES for code in blocks(page, "console") for t in re.findall(r"^make (\w+)", code, re.M)}
+    assert {"demo", "test"} <= named
+    for target in named:
+        assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target

@@ -1,0 +1,86 @@
+"""The package as a whole: what importing costs, what it exports, what a clone contains."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import windvane
+
+ROOT = Path(__file__).parent.parent
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_import_is_light() -> None:
+    """numba and scipy load on first use only; numpy itself waits for the first name that needs it."""
+    loaded = python("import sys, windvane; print(*sorted({m.split('.')[0] for m in sys.modules}))").stdout.split()
+    assert not {"numba", "scipy", "numpy", "llvmlite", "matplotlib"} & set(loaded)
+
+
+def test_links_and_theory_need_no_numba() -> None:
+    code = "import sys, windvane.links, windvane.theory; print('numba' in sys.modules, 'scipy' in sys.modules)"
+    assert python(code).stdout.split() == ["False", "False"]
+
+
+def test_every_exported_name_exists() -> None:
+    for name in windvane.__all__:
+        assert getattr(windvane, name) is not None, name
+    assert set(windvane.__all__) == {"__version__", *windvane._HOME}
+    assert set(windvane.__all__) <= set(dir(windvane))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = windvane.nonsense
+
+
+def test_compilation_is_announced_once_and_then_cached(tmp_path: Path) -> None:
+    """One line on stderr on an empty cache; none when the cache is warm, or when asked to be quiet."""
+    code = "from windvane.kernels import linalg; import numpy as np; print(linalg.norm(np.ones(4)))"
+    first, second = (python(code, WINDVANE_CACHE_DIR=str(tmp_path)) for _ in range(2))
+    assert first.stdout == second.stdout == "2.0\n"
+    assert len(first.stderr.splitlines()) == 1
+    assert "compiling" in first.stderr
+    assert second.stderr == ""
+    assert python(code, WINDVANE_CACHE_DIR=str(tmp_path / "other"), WINDVANE_QUIET="1").stderr == ""
+
+
+def test_cache_does_not_touch_the_users_numba_settings(tmp_path: Path) -> None:
+    code = (
+        "from numba import config; b = config.CACHE_DIR; import windvane.kernels.linalg; print(b == config.CACHE_DIR)"
+    )
+    assert python(code, WINDVANE_CACHE_DIR=str(tmp_path)).stdout == "True\n"
+
+
+def test_an_unwritable_cache_is_not_fatal(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    code = "from windvane.kernels import linalg; import numpy as np; print(linalg.norm(np.ones(4)))"
+    done = python(code, WINDVANE_CACHE_DIR=str(blocked), WINDVANE_QUIET="1")
+    assert done.stdout == "2.0\n", done.stderr
+
+
+def test_lock_file_pins_versions_and_names_no_address() -> None:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").split()
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[^/:]+", line) for line in lines)
+    assert {"numpy", "scipy", "numba", "pytest", "hypothesis"} <= {line.split("==")[0] for line in lines}
+
+
+def test_the_demonstration_runs(tmp_path: Path) -> None:
+    """The main job, small: the table has four policies, and the figure is drawn."""
+    figure = tmp_path / "regret.png"
+    command = [sys.executable, "examples/four_policies.py", "--runs", "3", "--horizon", "60", "--figure", str(figure)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    rows = [
+        line.split() for line in done.stdout.splitlines() if re.match(r"(OFUL|D-LinUCB|GLM-UCB|BVD-GLM-UCB) ", line)
+    ]
+    assert len(rows) == 4
+    assert all(float(row[1]) > 0 for row in rows)
+    assert figure.stat().st_size > 5000
