@@ -11,13 +11,12 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).parent))
 
+import numpy as np
 from common import arms_and_luck, drive, drive_naive
 
-import naive
+import naive  # found through common
 import windvane
 
 
@@ -114,7 +113,7 @@ def main() -> None:
     windvane.warm_up()
     one_lane()
     compare_with_naive(2, 10, 3000, 40 if quick else 150, target=250, limit=15)
-    compare_with_naive(20, 50, 2000, 10 if quick else 30, target=100, limit=None)
+    compare_with_naive(20, 50, 2000, 40 if quick else 200, target=100, limit=None)
     flat_in_time()
 
 

@@ -77,16 +77,17 @@ def lane_mask(mask: Any, lanes: int) -> npt.NDArray[np.bool_]:
     return result.copy()
 
 
+def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))
+
+
 def floats(name: str, value: Any, shape: tuple[int | None, ...]) -> Array:
-    """``value`` as a C-contiguous float array of ``shape`` (None: any length); never the caller's writable memory."""
+    """``value`` as a C-contiguous float array of ``shape`` (None: any length), possibly the caller's own."""
     try:
         result = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         raise ValueError(f"{name}: must be an array of numbers") from None
-    fits = result.ndim == len(shape) and all(
-        want is None or have == want for have, want in zip(result.shape, shape, strict=True)
-    )
-    if not fits:
+    if result.shape != shape and not _fits(result.shape, shape):
         wanted = ", ".join("any" if want is None else str(want) for want in shape)
         raise ValueError(f"{name} has shape {result.shape}: must have shape ({wanted})")
     return np.ascontiguousarray(result)

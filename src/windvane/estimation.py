@@ -199,7 +199,8 @@ class DiscountedEstimator:
         for lane in range(self.lanes):
             start, end, _ = self._span[lane]
             history = self._X[lane], self._W[lane], start, end, scale[lane]
-            self._k.moments(self.link.code, *history, self.ridge, theta[lane], buffers, g[lane], H[lane])
+            self._k.mean_sums(self.link.code, *history, self.ridge, theta[lane], buffers, g[lane])
+            self._k.slope_gram(*history, self.ridge, buffers, H[lane])
             H[lane] = np.tril(H[lane]) + np.tril(H[lane], -1).T
         return g, H
 
@@ -252,13 +253,16 @@ class DiscountedEstimator:
         self._take(
             x,
             per_lane("reward", np.where(chosen, reward, 0.0), self.lanes, "that is finite", np.isfinite),
-            per_lane("age", np.where(chosen, age, 0.0), self.lanes, at_least_0, lambda a: a >= 0),
+            -per_lane("age", np.where(chosen, age, 0.0), self.lanes, at_least_0, lambda a: a >= 0),
+            0.0,
             per_lane("weight", np.where(chosen, weight, 0.0), self.lanes, at_least_0, lambda w: w >= 0),
             chosen,
         )
 
-    def _take(self, x: Array, reward: Array, age: Array, weight: Array, mask: npt.NDArray[np.bool_]) -> None:
-        """:meth:`observe` for arguments already checked."""
+    def _take(
+        self, x: Array, reward: Array, decided: Array, now: float, weight: Array, mask: npt.NDArray[np.bool_]
+    ) -> None:
+        """:meth:`observe` for arguments already checked, ages being ``now - decided`` on the caller's clock."""
         if self.remember:
             if self._filled == self._capacity:
                 self._make_room()
@@ -269,7 +273,8 @@ class DiscountedEstimator:
             self.link.code,
             x,
             reward,
-            self._clock[:, 0] - age,
+            decided,
+            now,
             weight,
             mask,
             self.remember,

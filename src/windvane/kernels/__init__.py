@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
     from windvane.links import Link
 
-_LINK_FUNCTIONS = ("mean_slope", "moments", "bend_gram", "bend_ratio")
+_LINK_FUNCTIONS = ("mean_slope", "mean_slope_array", "bend_array", "bend_ratio")
 
 
 @cache
 def _compiled() -> dict[str, Any]:
-    from windvane.kernels import elementary, history, linalg, projecting, random, root, scoring
+    from windvane.kernels import elementary, history, linalg, projecting, random, root, scoring, sums
 
     namespace: dict[str, Any] = {}
-    for module in (elementary, linalg, random, history, root, projecting, scoring):
+    for module in (elementary, linalg, random, sums, history, root, projecting, scoring):
         namespace.update(vars(module))
     return namespace
 
 
 def _numpy_link_functions(link: Link) -> dict[str, Any]:
-    """The functions of :mod:`elementary` and :mod:`history` that depend on the link, for any Python callables."""
+    """The functions of :mod:`elementary` that depend on the link, for any Python callables."""
     import numpy as np
 
     small = 1e-5
@@ -39,44 +39,22 @@ def _numpy_link_functions(link: Link) -> dict[str, Any]:
         at = np.array([z])
         return float(link.mean(at)[0]), float(link.slope(at)[0])
 
-    def moments(
-        _code: int,
-        X: np.ndarray,
-        W: np.ndarray,
-        start: int,
-        end: int,
-        scale: float,
-        ridge: float,
-        theta: np.ndarray,
-        buffers: np.ndarray,
-        g: np.ndarray,
-        H: np.ndarray,
-    ) -> None:
-        x, w = X[:, start:end], W[start:end] * scale
-        z = theta @ x
-        buffers[0, : end - start] = z
-        g[:] = x @ (w * link.mean(z)) + ridge * theta
-        H[:] = (x * (w * link.slope(z))) @ x.T + ridge * np.eye(len(theta))
+    def mean_slope_array(_code: int, z: np.ndarray, mean: np.ndarray, slope: np.ndarray, _n: int) -> None:
+        mean[:] = link.mean(z)
+        slope[:] = link.slope(z)
 
-    def bend_gram(
-        _code: int,
-        X: np.ndarray,
-        W: np.ndarray,
-        start: int,
-        end: int,
-        scale: float,
-        u: np.ndarray,
-        buffers: np.ndarray,
-        out: np.ndarray,
-    ) -> None:
-        x, z = X[:, start:end], buffers[0, : end - start]
-        bend = (link.slope(z + small) - link.slope(z - small)) / (2 * small)
-        out[:] = (x * (W[start:end] * scale * bend * (u @ x))) @ x.T
+    def bend_array(_code: int, z: np.ndarray, _mean: np.ndarray, _slope: np.ndarray, bend: np.ndarray, n: int) -> None:
+        bend[:n] = (link.slope(z + small) - link.slope(z - small)) / (2 * small)
 
     def bend_ratio(_code: int, _largest_z: float) -> float:
         return float("inf")  # unknown: convergence is then judged by the residual alone
 
-    return {"mean_slope": mean_slope, "moments": moments, "bend_gram": bend_gram, "bend_ratio": bend_ratio}
+    return {
+        "mean_slope": mean_slope,
+        "mean_slope_array": mean_slope_array,
+        "bend_array": bend_array,
+        "bend_ratio": bend_ratio,
+    }
 
 
 def _interpreted(link: Link) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The discounted history of one lane: sums over it, and how it ages, grows and forgets.
+"""How the discounted history of a lane ages, grows and forgets.
 
-A lane's history is feature-major: ``X[d, capacity]`` with the entries ``start <= i < end`` in use, sorted by deciding
-round, so that the loops over time are contiguous. The weight of entry i at clock ``now`` is ``W[i] * scale`` with
+The entries ``start <= i < end`` of ``X[d, capacity]``, ``W``, ``R`` and ``S`` (features, stored weight, reward and
+deciding time) are in use, sorted by deciding time. The weight of entry i at time ``now`` is ``W[i] * scale`` with
 ``scale = gamma^(now - origin)``: ageing the whole history is one multiplication, not a pass.
 """
 
@@ -11,185 +11,12 @@ import math
 
 import numpy as np
 
-from windvane.kernels._jit import compiled, compiled_sums
-from windvane.kernels.elementary import bend_array, mean_slope, mean_slope_array
+from windvane.kernels._jit import compiled
+from windvane.kernels.elementary import mean_slope
 from windvane.kernels.linalg import copy_matrix
 
-BLOCK = 512  # entries worked on at a time: a block of every feature row stays in the first-level cache
 FRESH, MOVED, LOST = 0, 1, 2  # theta is the root; (pull, H) tell how to move it; they do not (entries were removed)
 MAX_EXPONENT = 300.0  # stored weights grow like gamma^-(s - origin); re-based before they pass e^300
-
-
-# Rows are sliced before a loop: indexing [j, first + i] directly keeps numba's negative-index check in the loop, and
-# the loop from vectorising.
-
-
-@compiled_sums
-def _project_block(X: np.ndarray, theta: np.ndarray, first: int, n: int, z: np.ndarray) -> None:
-    for j in range(X.shape[0]):
-        row = X[j, first : first + n]
-        factor = theta[j]
-        if j == 0:
-            for i in range(n):
-                z[i] = factor * row[i]
-        else:
-            for i in range(n):
-                z[i] += factor * row[i]
-
-
-@compiled_sums
-def _weighted_sum(X: np.ndarray, first: int, n: int, factor: np.ndarray, out: np.ndarray) -> None:
-    """out[j] += sum_i factor[i] X[j, i]."""
-    for j in range(X.shape[0]):
-        row = X[j, first : first + n]
-        total = 0.0
-        for i in range(n):
-            total += factor[i] * row[i]
-        out[j] += total
-
-
-@compiled_sums
-def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled: np.ndarray, out: np.ndarray) -> None:
-    """out += sum_i factor[i] X[:, i] X[:, i]', lower triangle; four columns share each load of a row."""
-    for j in range(X.shape[0]):
-        row = X[j, first : first + n]
-        for i in range(n):
-            scaled[i] = factor[i] * row[i]
-        k = 0
-        while k + 3 <= j:
-            r0 = X[k, first : first + n]
-            r1 = X[k + 1, first : first + n]
-            r2 = X[k + 2, first : first + n]
-            r3 = X[k + 3, first : first + n]
-            s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-            for i in range(n):
-                f = scaled[i]
-                s0 += f * r0[i]
-                s1 += f * r1[i]
-                s2 += f * r2[i]
-                s3 += f * r3[i]
-            out[j, k] += s0
-            out[j, k + 1] += s1
-            out[j, k + 2] += s2
-            out[j, k + 3] += s3
-            k += 4
-        while k <= j:
-            r0 = X[k, first : first + n]
-            s0 = 0.0
-            for i in range(n):
-                s0 += scaled[i] * r0[i]
-            out[j, k] += s0
-            k += 1
-
-
-@compiled_sums
-def _sums_in_two_dimensions(
-    X: np.ndarray,
-    first: int,
-    n: int,
-    weight: np.ndarray,
-    mean: np.ndarray,
-    slope: np.ndarray,
-    g: np.ndarray,
-    H: np.ndarray,
-) -> None:
-    """d = 2, the commonest size: all five sums of g and H in one pass."""
-    r0 = X[0, first : first + n]
-    r1 = X[1, first : first + n]
-    g0, g1, h00, h10, h11 = 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(n):
-        wm = weight[i] * mean[i]
-        wv0 = weight[i] * slope[i] * r0[i]
-        wv1 = weight[i] * slope[i] * r1[i]
-        g0 += wm * r0[i]
-        g1 += wm * r1[i]
-        h00 += wv0 * r0[i]
-        h10 += wv0 * r1[i]
-        h11 += wv1 * r1[i]
-    g[0] += g0
-    g[1] += g1
-    H[0, 0] += h00
-    H[1, 0] += h10
-    H[1, 1] += h11
-
-
-@compiled
-def moments(
-    link: int,
-    X: np.ndarray,
-    W: np.ndarray,
-    start: int,
-    end: int,
-    scale: float,
-    ridge: float,
-    theta: np.ndarray,
-    buffers: np.ndarray,
-    g: np.ndarray,
-    H: np.ndarray,
-) -> None:
-    """g(theta) = sum w mu(<x, theta>) x + ridge theta and H(theta) = sum w mu' x x' + ridge I (lower triangle).
-
-    ``buffers[0..2]`` receive z, mu(z), mu'(z) of the whole history, for :func:`bend_gram`.
-    """
-    d = X.shape[0]
-    g[:] = 0.0
-    H[:] = 0.0
-    factor = np.empty(BLOCK)
-    scaled = np.empty(BLOCK)
-    for first in range(start, end, BLOCK):
-        n = min(BLOCK, end - first)
-        at = first - start
-        z = buffers[0, at : at + n]
-        mean = buffers[1, at : at + n]
-        slope = buffers[2, at : at + n]
-        _project_block(X, theta, first, n, z)
-        mean_slope_array(link, z, mean, slope, n)
-        weight = W[first : first + n]
-        if d == 2:
-            _sums_in_two_dimensions(X, first, n, weight, mean, slope, g, H)
-        else:
-            for i in range(n):
-                factor[i] = weight[i] * mean[i]
-            _weighted_sum(X, first, n, factor, g)
-            for i in range(n):
-                factor[i] = weight[i] * slope[i]
-            _weighted_gram(X, first, n, factor, scaled, H)
-    for j in range(d):
-        g[j] = g[j] * scale + ridge * theta[j]
-        for k in range(j + 1):
-            H[j, k] *= scale
-        H[j, j] += ridge
-
-
-@compiled
-def bend_gram(
-    link: int,
-    X: np.ndarray,
-    W: np.ndarray,
-    start: int,
-    end: int,
-    scale: float,
-    u: np.ndarray,
-    buffers: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """sum w mu''(z) <x, u> x x', the derivative of H(theta) u, at the theta of the last :func:`moments`."""
-    out[:] = 0.0
-    bend = np.empty(BLOCK)
-    along = np.empty(BLOCK)
-    scaled = np.empty(BLOCK)
-    for first in range(start, end, BLOCK):
-        n = min(BLOCK, end - first)
-        at = first - start
-        bend_array(link, buffers[0, at : at + n], buffers[1, at : at + n], buffers[2, at : at + n], bend, n)
-        _project_block(X, u, first, n, along)
-        weight = W[first : first + n]
-        for i in range(n):
-            bend[i] *= weight[i] * along[i]
-        _weighted_gram(X, first, n, bend, scaled, out)
-    for j in range(X.shape[0]):
-        for k in range(j + 1):
-            out[j, k] *= scale
 
 
 @compiled
@@ -326,6 +153,7 @@ def observe_lanes(
     x: np.ndarray,
     reward: np.ndarray,
     decided: np.ndarray,
+    now: float,
     weight: np.ndarray,
     mask: np.ndarray,
     remember: bool,
@@ -346,12 +174,13 @@ def observe_lanes(
     H: np.ndarray,
     stale: np.ndarray,
 ) -> None:
-    """Take in one observation per unmasked lane, with the weight of its age; older than the memory: ignored."""
+    """Take in one observation per unmasked lane, of age now - decided; one older than the memory is ignored."""
     d = b.shape[1]
     for lane in range(lo, hi):
         if not mask[lane] or weight[lane] == 0.0:
             continue
-        age = clock[lane, 0] - decided[lane]
+        age = now - decided[lane]
+        moment = clock[lane, 0] - age  # on the lane's own clock
         if age >= window[lane] or age > memory[lane]:
             continue
         decay = 1.0 if age == 0.0 else gamma[lane] ** age
@@ -373,7 +202,7 @@ def observe_lanes(
         if span[lane, 0] == span[lane, 1]:
             clock[lane, 1] = clock[lane, 0]
         at = span[lane, 1]
-        while at > span[lane, 0] and S[lane, at - 1] > decided[lane]:
+        while at > span[lane, 0] and S[lane, at - 1] > moment:
             for j in range(d):
                 X[lane, j, at] = X[lane, j, at - 1]
             W[lane, at] = W[lane, at - 1]
@@ -382,8 +211,8 @@ def observe_lanes(
             at -= 1
         for j in range(d):
             X[lane, j, at] = point[j]
-        exponent = math.log(gamma[lane]) * (clock[lane, 1] - decided[lane])
+        exponent = math.log(gamma[lane]) * (clock[lane, 1] - moment)
         W[lane, at] = weight[lane] * math.exp(exponent)
         R[lane, at] = reward[lane]
-        S[lane, at] = decided[lane]
+        S[lane, at] = moment
         span[lane, 1] += 1

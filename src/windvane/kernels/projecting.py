@@ -22,7 +22,6 @@ import math
 import numpy as np
 
 from windvane.kernels._jit import compiled, compiled_inner
-from windvane.kernels.history import bend_gram, moments
 from windvane.kernels.linalg import (
     ball_quadratic,
     cholesky,
@@ -34,6 +33,7 @@ from windvane.kernels.linalg import (
     solve_cholesky,
     solve_lower,
 )
+from windvane.kernels.sums import bend_gram, mean_sums, slope_apply, slope_gram
 
 MAX_STEPS = 60
 SMALL_STEP = 2e-6  # a Newton step this short (relative to S) leaves an error of its square
@@ -103,7 +103,8 @@ def minimise(
     """Descend from ``theta`` (in the ball) to a stationary point, in place; returns (value, first-order residual).
 
     ``lower_M`` is the Cholesky factor of M (P0) or of V (P2). The value is ||rho||, not its square; the residual is
-    ||grad f + kappa theta|| / ||J' D J||_F with the best multiplier kappa >= 0, a length in the units of theta.
+    ||grad f + kappa theta|| / ||J' D J||_F with the best multiplier kappa >= 0 and the last J' D J formed, a length in
+    the units of theta.
     ``eta`` receives the best slack (P2), or g(theta) - b (P0).
     """
     d = b.shape[0]
@@ -132,8 +133,7 @@ def minimise(
     residual = math.inf
     last = False
     for _ in range(MAX_STEPS):
-        moments(link, X, W, start, end, scale, ridge, trial, buffers, g, H)
-        mirror(H)
+        mean_sums(link, X, W, start, end, scale, ridge, trial, buffers, g)
         for i in range(d):
             g[i] -= b[i]
         if two_metrics:
@@ -153,8 +153,21 @@ def minimise(
             f = f_trial
             copy(trial, current)
             copy(best_eta if two_metrics else g, eta)
+            if last:
+                slope_apply(X, W, start, end, scale, ridge, u, buffers, gradient)
+            else:
+                slope_gram(X, W, start, end, scale, ridge, buffers, H)
+                mirror(H)
+                for i in range(d):
+                    gradient[i] = dot(H[i], u)
+            kappa = max(0.0, -dot(gradient, current) / (S * S))
+            violation = 0.0
             for i in range(d):
-                gradient[i] = dot(H[i], u)
+                violation += (gradient[i] + kappa * current[i]) ** 2
+            violation = math.sqrt(violation)
+            residual = violation / size if size > 0.0 else math.inf
+            if last or f == 0.0 or residual <= SMALL_RESIDUAL * S:
+                break
             for i in range(d):  # H is symmetric: its rows are its columns
                 if two_metrics:
                     solve_cholesky(lower_M, H[i], J[i])
@@ -174,13 +187,7 @@ def minimise(
                     B[i, j] = dot(J[i], DJ[j])
                     size += (1.0 if i == j else 2.0) * B[i, j] * B[i, j]
             size = math.sqrt(size)
-            kappa = max(0.0, -dot(gradient, current) / (S * S))
-            residual = 0.0
-            for i in range(d):
-                residual += (gradient[i] + kappa * current[i]) ** 2
-            residual = math.sqrt(residual) / size
-            if last or f == 0.0 or residual <= SMALL_RESIDUAL * S:
-                break
+            residual = violation / size
             bend_gram(link, X, W, start, end, scale, u, buffers, bend)
             for i in range(d):
                 for j in range(i + 1):

@@ -1,14 +1,16 @@
 """theta_hat: the root of g(theta) = b, by Newton's method with a certificate.
 
 g is the gradient of a strongly convex function, so ||g(theta) - b|| is a merit that damped Newton steps always lower,
-and two bounds on the distance to the root come for free:
+and bounds on the distance to the root come for free:
 
 * anywhere: ||theta - theta_hat|| <= ||g(theta) - b|| / ridge (strong monotonicity);
-* after a full Newton step p from theta, where |mu''| <= M mu' along it and r = M L ||p|| <= 1/10:
-  ||theta + p - theta_hat|| <= r ||p||_H / sqrt(lambda_min(H)). (H changes by at most a factor e^r along the step, so
-  the new residual is at most r e^r / 2 of ||p||_H in the H^-1 norm; the two remaining factors e^r are under 2.)
+* after a step s = H^-1 (g(theta) - b) with the Hessian H of a point at distance D, where |mu''| <= M mu' on the way and
+  r = M L (D + 2 ||s||) <= 1/10: ||theta - s - theta_hat|| <= 1.2 r ||s||_H / sqrt(lambda_min(H)). (H changes by at most
+  a factor e^r between the points involved, so the step leaves at most (e^r - 1) of the error, which is at most
+  e^r ||s||_H before it.) D = 0 is Newton's own step.
 
-The second one saves the pass over the history that would only confirm convergence.
+The second saves the pass over the history that would only confirm convergence, and lets one more step reuse the same
+Hessian, at the price of g alone.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ import numpy as np
 
 from windvane.kernels._jit import compiled, compiled_inner
 from windvane.kernels.elementary import bend_ratio
-from windvane.kernels.history import FRESH, MOVED, moments
-from windvane.kernels.linalg import cholesky, copy, copy_matrix, norm, solve_cholesky, trace_of_inverse
+from windvane.kernels.history import FRESH, MOVED
+from windvane.kernels.linalg import cholesky, copy, dot, norm, solve_cholesky, trace_of_inverse
+from windvane.kernels.sums import mean_sums, slope_gram
 
-MAX_STEPS = 200
+MAX_PASSES = 200
 
 
 @compiled_inner
@@ -43,58 +46,58 @@ def newton(
 ) -> tuple[int, float]:
     """Improve ``theta`` until ||theta - theta_hat|| <= tolerance; returns (passes over the history, error bound).
 
-    ``H`` is left as the Hessian at the last evaluated point.
+    ``H`` is left as the Hessian at the last point where it was formed.
     """
     d = b.shape[0]
     g = np.empty(d)
     step = np.empty(d)
     trial = np.empty(d)
-    column = np.empty(d)
     lower = np.empty((d, d))
-    trial_H = np.empty((d, d))
-    moments(link, X, W, start, end, scale, ridge, theta, buffers, g, H)
-    passes = 1
+    mean_sums(link, X, W, start, end, scale, ridge, theta, buffers, g)
     for j in range(d):
         g[j] -= b[j]
     residual = norm(g)
-    while passes < MAX_STEPS:
-        if residual <= tolerance * ridge:
-            return passes, residual / ridge
-        cholesky(H, 0.0, lower)
+    slope_gram(X, W, start, end, scale, ridge, buffers, H)
+    cholesky(H, 0.0, lower)
+    curvature = max(ridge, 1.0 / trace_of_inverse(lower, step))
+    distance = 0.0  # from the point whose Hessian H is
+    error = residual / ridge
+    passes = 1
+    while residual > tolerance * ridge and passes < MAX_PASSES:
         solve_cholesky(lower, g, step)
         length = norm(step)
-        decrement = 0.0
-        for j in range(d):
-            decrement += g[j] * step[j]
-        curvature = max(ridge, 1.0 / trace_of_inverse(lower, column))
-        relative = bend_ratio(link, L * (norm(theta) + length)) * L * length
-        reach = relative * math.sqrt(decrement / curvature)
-        if relative <= 0.1 and reach <= tolerance:
+        size = math.sqrt(max(dot(g, step), 0.0) / curvature)
+        ratio = bend_ratio(link, L * (norm(theta) + 2.0 * length)) * L * (distance + 2.0 * length)
+        if ratio <= 0.1 and 1.2 * ratio * size <= tolerance:
             for j in range(d):
                 theta[j] -= step[j]
-            return passes, reach
+            return passes, 1.2 * ratio * size
+        if distance > 0.0:  # this Hessian has served twice
+            slope_gram(X, W, start, end, scale, ridge, buffers, H)
+            cholesky(H, 0.0, lower)
+            curvature = max(ridge, 1.0 / trace_of_inverse(lower, step))
+            solve_cholesky(lower, g, step)
+            length = norm(step)
         damping = 1.0
-        accepted = False
-        while damping > 1e-9:
+        trial_residual = math.inf
+        while damping * length > 1e-15 * (1.0 + norm(theta)):
             for j in range(d):
                 trial[j] = theta[j] - damping * step[j]
-            moments(link, X, W, start, end, scale, ridge, trial, buffers, g, trial_H)
+            mean_sums(link, X, W, start, end, scale, ridge, trial, buffers, g)
             passes += 1
             for j in range(d):
                 g[j] -= b[j]
             trial_residual = norm(g)
             if trial_residual <= (1.0 - 1e-4 * damping) * residual:
-                accepted = True
                 break
             damping *= 0.5
-            if length * damping <= 1e-14 * (1.0 + norm(theta)):
-                break
-        if not accepted:  # rounding is all that is left
-            return passes, math.sqrt(decrement / curvature)
+        if not trial_residual < residual:  # rounding is all that is left
+            return passes, size
         copy(trial, theta)
-        copy_matrix(trial_H, H)
         residual = trial_residual
-    return passes, residual / ridge
+        error = residual / ridge
+        distance = damping * length
+    return passes, error
 
 
 @compiled

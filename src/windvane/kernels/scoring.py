@@ -8,7 +8,7 @@ import numpy as np
 
 from windvane.kernels._jit import compiled
 from windvane.kernels.elementary import mean_slope
-from windvane.kernels.linalg import cholesky, dot, solve_cholesky, solve_lower
+from windvane.kernels.linalg import cholesky, dot
 from windvane.kernels.random import TIES, uniform
 
 TIE = 1e-12  # scores this close to the best, relative to max(1, |best|), count as equal
@@ -25,24 +25,47 @@ def predict_lanes(lo: int, hi: int, link: int, arms: np.ndarray, theta: np.ndarr
 
 
 @compiled
+def _subtract(target: np.ndarray, factor: float, source: np.ndarray) -> None:
+    for i in range(target.shape[0]):
+        target[i] -= factor * source[i]
+
+
+@compiled
+def _divide(target: np.ndarray, divisor: float) -> None:
+    for i in range(target.shape[0]):
+        target[i] /= divisor
+
+
+@compiled
 def width_lanes(
     lo: int, hi: int, sandwich: bool, arms: np.ndarray, V: np.ndarray, V_tilde: np.ndarray, out: np.ndarray
 ) -> None:
     """out[lane, k] = ||arm_k|| in the metric V^{-1}, or V^{-1} V_tilde V^{-1} (``sandwich``)."""
-    d = arms.shape[2]
+    K, d = arms.shape[1], arms.shape[2]
     lower = np.empty((d, d))
-    solved = np.empty(d)
+    solved = np.empty((d, K))  # the arms as columns, so that one sweep solves for all of them
     for lane in range(lo, hi):
         cholesky(V[lane], 0.0, lower)
-        for k in range(arms.shape[1]):
-            if sandwich:
-                solve_cholesky(lower, arms[lane, k], solved)
-                square = 0.0
-                for i in range(d):
-                    square += solved[i] * dot(V_tilde[lane, i], solved)
-            else:
-                solve_lower(lower, arms[lane, k], solved)
-                square = dot(solved, solved)
+        for k in range(K):
+            for i in range(d):
+                solved[i, k] = arms[lane, k, i]
+        for i in range(d):  # lower^{-1} arms
+            for j in range(i):
+                _subtract(solved[i], lower[i, j], solved[j])
+            _divide(solved[i], lower[i, i])
+        if sandwich:
+            for i in range(d - 1, -1, -1):  # V^{-1} arms
+                _divide(solved[i], lower[i, i])
+                for j in range(i):
+                    _subtract(solved[j], lower[i, j], solved[i])
+        for k in range(K):
+            square = 0.0
+            for i in range(d):
+                if sandwich:
+                    for j in range(d):
+                        square += solved[i, k] * V_tilde[lane, i, j] * solved[j, k]
+                else:
+                    square += solved[i, k] * solved[i, k]
             out[lane, k] = math.sqrt(max(square, 0.0))
 
 

@@ -68,6 +68,7 @@ class Policy:
         self._last_round = math.nan
         self.last: dict[str, npt.NDArray[Any]] = {}
         self._everyone = np.ones(self.lanes, dtype=bool)
+        self._last_rounds, self._weight_one = np.full(self.lanes, math.nan), np.ones(self.lanes)
         self._k = kernels.load(self.link)
         self.config: dict[str, Any] = {
             "policy": self.name,
@@ -141,7 +142,7 @@ class Policy:
         if K == 0:
             raise ValueError("arms: must offer at least one arm")
         if valid is None:
-            mask = np.ones((self.lanes, K), dtype=bool)
+            mask = np.ones((self.lanes, K), dtype=bool)  # no arm is absent
         else:
             mask = np.ascontiguousarray(valid)
             if mask.dtype != bool or mask.shape != (self.lanes, K):
@@ -204,6 +205,7 @@ class Policy:
     def _end_round(self) -> None:
         self.estimator.advance(1.0)
         self._last_round = self.t
+        self._last_rounds.fill(self.t)
         self._decisions += 1
         self.t += 1.0
 
@@ -229,14 +231,16 @@ class Policy:
             raise ValueError("round=None: no round has been decided yet; say which one the reward belongs to")
         points = floats("x", x, (self.lanes, self.dim))
         rewards = self._lane_values("reward", reward)
-        rounds = self._lane_values("round", self._last_round if round is None else round)
-        weights = self._lane_values("weight", weight)
+        rounds = self._last_rounds if round is None else self._lane_values("round", round)
+        weights = (
+            self._weight_one if isinstance(weight, float) and weight == 1.0 else self._lane_values("weight", weight)
+        )
         low, high = self.link.reward_range(self.sigma)
         bound = self.L * _ROUNDING
         wrong, lane = self._k.check_feedback(points, rewards, rounds, weights, chosen, bound, low, high, self.t)
         if wrong:
             self._refuse_feedback(wrong, lane, points, rewards, rounds, weights)
-        self.estimator._take(points, rewards, self.t - 1.0 - rounds, weights, chosen)
+        self.estimator._take(points, rewards, rounds, self.t - 1.0, weights, chosen)
 
     def _lane_values(self, name: str, value: npt.ArrayLike) -> Array:
         try:
@@ -308,6 +312,7 @@ class Policy:
         prefix = "estimator."
         self.estimator.load_state({n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)})
         self.t, self._decisions, self._last_round = t, decisions, float(last)
+        self._last_rounds.fill(self._last_round)
         self.last = {}
 
     _own_keys: ClassVar[tuple[str, ...]] = ("format", "config", "lane_ids", "t", "decisions", "last_round")
