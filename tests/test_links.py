@@ -30,7 +30,7 @@ ALL = [*BUILT_IN, custom_copy(Logistic()), SOFTPLUS]
 
 # Multiples of 2^-20: z + h and z + 2h are then exact for h = 2^-10, and the difference quotient keeps its digits.
 exact_z = st.integers(-30 * 2**20, 30 * 2**20).map(lambda k: k * 2.0**-20)
-sizes = st.floats(0.05, 5.0)
+sizes = st.floats(0.05, 2.5)
 links = pytest.mark.parametrize("link", ALL, ids=repr)
 built_in = pytest.mark.parametrize("link", BUILT_IN, ids=lambda link: link.name)
 
@@ -198,12 +198,22 @@ def test_custom_constants_where_the_extreme_is_on_no_grid_point(shift: float, re
 
 
 @links
-@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, "1", None])
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, "one", None])
 def test_constants_refuse_what_is_not_a_positive_number(link: Link, bad: Any) -> None:
     with pytest.raises(ValueError, match=r"^S="):
         link.constants(bad, 1.0)
     with pytest.raises(ValueError, match=r"^L="):
         link.constants(1.0, bad)
+
+
+@pytest.mark.parametrize(("link", "fine", "too_flat"), [(Logistic(), 27, 31), (Poisson(), 13, 15), (Probit(), 7, 8)])
+def test_constants_refuse_a_link_too_flat_for_doubles(link: Link, fine: float, too_flat: float) -> None:
+    """R_mu beyond 1e12: e^29/4 for the logistic, e^28 for Poisson, e^(7.4^2/2) for probit."""
+    assert link.constants(fine, 1.0).R_mu < 1e12
+    for each in (link, custom_copy(link)):
+        with pytest.raises(ValueError, match=r"^S=.* and L=.*R_mu"):
+            each.constants(too_flat, 1.0)
+    assert Identity().constants(1e6, 1.0).R_mu == 1.0
 
 
 @links

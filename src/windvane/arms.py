@@ -117,11 +117,11 @@ class _Circle:
         tiny = np.finfo(float).tiny
         for _ in range(_BISECTIONS):
             middle = 0.5 * (low + high)
-            gaps = np.maximum(poles[:, -1:] + middle[:, None] - poles, tiny)
+            gaps = np.maximum((poles[:, -1:] - poles) + middle[:, None], tiny)
             with np.errstate(over="ignore"):  # an infinite norm is outside, too
                 outside = np.sum((pull / gaps) ** 2, axis=1) > 1.0
             low, high = np.where(outside, middle, low), np.where(outside, high, middle)
-        gaps = np.maximum(poles[:, -1:] + high[:, None] - poles, tiny)
+        gaps = np.maximum((poles[:, -1:] - poles) + high[:, None], tiny)
         y = pull / gaps  # `high` is never outside: at most of norm 1
         missing = 1.0 - np.sum(y[:, :-1] ** 2, axis=1)  # the hard case: the rest goes along the widest direction
         top = np.sqrt(np.maximum(missing, 0.0))

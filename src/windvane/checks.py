@@ -19,6 +19,7 @@ import numpy.typing as npt
 from windvane._validation import Array
 
 ROUNDS = 40
+TIES_EVERY = 5  # every so many rounds all arms are equal, so that ties are part of each check
 READABLE = ("theta_hat", "theta_tilde", "V", "V_tilde", "b")
 
 
@@ -61,7 +62,8 @@ class _World:
         rng = np.random.default_rng([1, lane, t])
         arms = rng.normal(size=(self.K, self.dim))
         arms *= self.L * rng.uniform(0.2, 1.0, (self.K, 1)) / np.linalg.norm(arms, axis=1, keepdims=True)
-        return np.asarray(np.repeat(arms[:1], self.K, axis=0) if self.repeated else arms)
+        tied = self.repeated or t % TIES_EVERY == TIES_EVERY - 1
+        return np.asarray(np.repeat(arms[:1], self.K, axis=0) if tied else arms)
 
     def rewards(self, x: Array, t: int) -> Array:
         draws = np.array([np.random.default_rng([2, lane, t]).random() for lane in self.ids])
@@ -136,12 +138,16 @@ def check_state_round_trips(factory: Factory) -> None:
     world = _world_for(factory, [0, 1, 2])
     original = factory(dim=3, lanes=3, seed=1)
     _run(original, world, range(ROUNDS))
+    original.select(world.arms(0))  # saved between a decision and its reward
     state = original.state()
     assert all(isinstance(a, np.ndarray) and a.dtype != object for a in state.values()), "state must hold plain arrays"
+    late = world.arms(0)[:, 0], np.ones(3)
+    original.update(*late)
     expected = _run(original, world, range(ROUNDS, 2 * ROUNDS))
     resumed = factory(dim=3, lanes=3, seed=1)
     resumed.load_state(state)
     assert _same(resumed.state(), state), "state() of a loaded policy differs from what was loaded"
+    resumed.update(*late)
     assert np.array_equal(_run(resumed, world, range(ROUNDS, 2 * ROUNDS)), expected), "a resumed run decides otherwise"
     assert _same(resumed.state(), original.state()), "a resumed run ends in another state"
 
@@ -179,7 +185,7 @@ def check_permuting_arms_permutes_the_choice(factory: Factory) -> None:
         arms = world.arms(t)
         order = np.random.default_rng([3, t]).permutation(5)
         index, moved = plain.select(arms), shuffled.select(arms[:, order])
-        if t > 0:  # before any reward many scores are equal
+        if t > 0 and t % TIES_EVERY != TIES_EVERY - 1:  # before any reward, and among equal arms, scores are equal
             assert np.array_equal(order[moved], index), "the order of the arms changed the choice"
         x = arms[np.arange(2), index]
         for policy in (plain, shuffled):
@@ -208,6 +214,27 @@ def check_late_rewards(factory: Factory) -> None:
         late.update(x, reward, round=moment)
     for name, value in _readings(punctual).items():
         assert np.allclose(getattr(late, name), value, rtol=1e-7, atol=1e-7), f"{name} differs after late rewards"
+
+
+def check_weights_and_masks(factory: Factory) -> None:
+    """Weight two is the same observation twice; weight zero and a masked lane are no observation at all."""
+    world = _world_for(factory, [0, 1])
+    weighted, repeated = (factory(dim=3, lanes=2, seed=0) for _ in range(2))
+    for t in range(ROUNDS):
+        arms = world.arms(t)
+        weighted.select(arms)
+        repeated.select(arms)
+        x, reward = arms[:, 0], world.rewards(arms[:, 0], t)
+        weighted.update(x, reward, weight=[2.0, 0.0])
+        for _ in range(2):
+            repeated.update(x, reward, mask=[True, False])
+    for name, value in _readings(weighted).items():
+        assert np.allclose(getattr(repeated, name), value, rtol=1e-7, atol=1e-7), f"{name}: weight 2 is not twice"
+    untouched = factory(dim=3, lanes=2, seed=0)
+    for t in range(ROUNDS):
+        untouched.select(world.arms(t))
+    for name, value in _readings(untouched).items():
+        assert np.allclose(getattr(repeated, name)[1], value[1], rtol=1e-9, atol=1e-9), f"{name}: a masked lane learnt"
 
 
 def check_edge_cases(factory: Factory) -> None:
@@ -307,6 +334,7 @@ CHECKS: tuple[Callable[[Factory], None], ...] = (
     check_seeds_reproduce,
     check_permuting_arms_permutes_the_choice,
     check_late_rewards,
+    check_weights_and_masks,
     check_edge_cases,
     check_bad_input_is_refused,
 )
@@ -324,3 +352,5 @@ def check_policy(factory: Factory, *, deterministic: bool = True) -> None:
             check(factory)
         except AssertionError as error:
             raise AssertionError(f"{check.__name__}: {error}") from error
+        except Exception as error:
+            raise AssertionError(f"{check.__name__}: raised {type(error).__name__}: {error}") from error

@@ -26,8 +26,8 @@ Since g is ridge-strongly monotone, a dropped total weight D moves the root by a
 
 and only what keeps this within ``tolerance`` is dropped. For links bounded on the whole line (logistic, probit) that is
 a guarantee; for others sup|mu| is taken over |z| <= 2 S L when dropping, and ``truncation_error`` reports the bound at
-the actual theta_hat. A late observation older than the memory is ignored altogether: it could move theta_hat by at most
-(1 - gamma) tolerance.
+the actual theta_hat. A late observation older than the memory is ignored altogether (unless its weight makes up for its
+age): it could move theta_hat by at most (1 - gamma) tolerance.
 """
 
 from __future__ import annotations
@@ -249,15 +249,21 @@ class DiscountedEstimator:
         x = floats("x", x, (self.lanes, self.dim))
         if not np.isfinite(x[chosen]).all():
             raise ValueError("x: must be finite")
-        at_least_0 = "at least 0"
         self._take(
             x,
-            per_lane("reward", np.where(chosen, reward, 0.0), self.lanes, "that is finite", np.isfinite),
-            -per_lane("age", np.where(chosen, age, 0.0), self.lanes, at_least_0, lambda a: a >= 0),
+            self._checked("reward", reward, chosen, -self._k.LARGEST_REWARD, self._k.LARGEST_REWARD),
+            -self._checked("age", age, chosen, 0.0, math.inf),
             0.0,
-            per_lane("weight", np.where(chosen, weight, 0.0), self.lanes, at_least_0, lambda w: w >= 0),
+            self._checked("weight", weight, chosen, 0.0, self._k.LARGEST_WEIGHT),
             chosen,
         )
+
+    def _checked(
+        self, name: str, value: npt.ArrayLike, chosen: npt.NDArray[np.bool_], low: float, high: float
+    ) -> Array:
+        """One number per lane, within [low, high] where it counts."""
+        allowed = f"in [{low:g}, {high:g}]"
+        return per_lane(name, np.where(chosen, value, 0.0), self.lanes, allowed, lambda v: (v >= low) & (v <= high))
 
     def _take(
         self, x: Array, reward: Array, decided: Array, now: float, weight: Array, mask: npt.NDArray[np.bool_]
@@ -419,7 +425,8 @@ class DiscountedEstimator:
             if array.dtype == float and not np.isfinite(array).all():
                 raise ValueError(f"state[{name!r}]: must be finite")
             checked[name] = array
-        discount_factor(checked["gamma"], self.lanes)
+        if not ((checked["gamma"] > 0) & (checked["gamma"] <= 1)).all():
+            raise ValueError("state['gamma']: must lie in (0, 1]")
         if not np.isin(checked["stale"], (self._k.FRESH, self._k.MOVED, self._k.LOST)).all():
             raise ValueError("state['stale']: must be 0, 1 or 2")
         counts = checked["counts"]

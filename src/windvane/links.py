@@ -20,14 +20,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[np.float64]
+from windvane._validation import Array, positive
 
 _INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
+LARGEST_R_MU = 1e12  # beyond it mu' is so flat somewhere that double precision cannot tell parameters apart
 _LARGEST = 708.0  # exp(708) is the largest power that stays a normal double; beyond it the mean is held there
 
 
@@ -40,7 +40,7 @@ class LinkConstants:
 
     @property
     def R_mu(self) -> float:
-        return self.k_mu / self.c_mu
+        return self.k_mu / self.c_mu if self.c_mu > 0 else math.inf
 
 
 class Link:
@@ -63,9 +63,10 @@ class Link:
 
     def constants(self, S: float, L: float) -> LinkConstants:
         """k_mu, c_mu, R_mu over ``|z| <= S L``."""
-        _require_positive("S", S)
-        _require_positive("L", L)
-        return self._constants(S * L)
+        found = self._constants(positive("S", S) * positive("L", L))
+        if not found.R_mu <= LARGEST_R_MU:  # not a number, too
+            raise ValueError(f"S={S!r} and L={L!r}: R_mu = {found.R_mu:.3g} is beyond {LARGEST_R_MU:g}; shrink S or L")
+        return found
 
     def _constants(self, largest: float) -> LinkConstants:
         raise NotImplementedError
@@ -78,6 +79,10 @@ class Link:
     def reward_range(self, sigma: float) -> tuple[float, float]:
         """The rewards this link accepts: [0, 2 sigma], as the paper's Assumption 2 has it."""
         return 0.0, 2.0 * sigma
+
+    def fingerprint(self) -> list[str | float]:
+        """What tells this link from another in a saved state: its name, and values of the mean."""
+        return [self.name, *self.mean(np.linspace(-1.0, 1.0, 9)).tolist()]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -254,8 +259,3 @@ def get_link(link: str | Link) -> Link:
     if isinstance(link, str) and link in LINKS:
         return LINKS[link]()
     raise ValueError(f"link={link!r}: must be one of {', '.join(sorted(LINKS))}, or a Link")
-
-
-def _require_positive(name: str, value: float) -> None:
-    if not (isinstance(value, int | float | np.floating | np.integer) and math.isfinite(value) and value > 0):
-        raise ValueError(f"{name}={value!r}: must be a finite number above 0")

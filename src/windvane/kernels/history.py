@@ -181,10 +181,10 @@ def observe_lanes(
             continue
         age = now - decided[lane]
         moment = clock[lane, 0] - age  # on the lane's own clock
-        if age >= window[lane] or age > memory[lane]:
-            continue
         decay = 1.0 if age == 0.0 else gamma[lane] ** age
         entering = weight[lane] * decay
+        if age >= window[lane] or (age > memory[lane] and entering <= gamma[lane] ** memory[lane]):
+            continue
         point = x[lane]
         add_outer(V[lane], entering, point)
         add_outer(V_tilde[lane], entering * decay, point)

@@ -11,6 +11,8 @@ from windvane.kernels.elementary import mean_slope
 from windvane.kernels.linalg import cholesky, dot
 from windvane.kernels.random import TIES, uniform
 
+LARGEST_REWARD = 1e100  # where any finite reward is allowed: short of what would overflow a sum
+LARGEST_WEIGHT = 1e12  # weights grow with age in store; products of larger ones could overflow
 TIE = 1e-12  # scores this close to the best, relative to max(1, |best|), count as equal
 
 FINE, NOT_FINITE, TOO_LONG, NO_VALID_ARM, BAD_REWARD, BAD_ROUND, BAD_WEIGHT = range(7)
@@ -131,7 +133,7 @@ def check_feedback(
     longest: float,
     low: float,
     high: float,
-    now: float,
+    latest: float,
 ) -> tuple[int, int]:
     """(what is wrong, lane) of the first bad observation among the unmasked lanes."""
     for lane in range(x.shape[0]):
@@ -142,10 +144,10 @@ def check_feedback(
             return NOT_FINITE, lane
         if square > longest * longest:
             return TOO_LONG, lane
-        if not math.isfinite(reward[lane]) or reward[lane] < low or reward[lane] > high:
+        if not (low <= reward[lane] <= high and abs(reward[lane]) <= LARGEST_REWARD):  # not a number, too
             return BAD_REWARD, lane
-        if not math.isfinite(decided[lane]) or decided[lane] > now - 1.0:
+        if not math.isfinite(decided[lane]) or decided[lane] > latest:
             return BAD_ROUND, lane
-        if not math.isfinite(weight[lane]) or weight[lane] < 0.0:
+        if not 0.0 <= weight[lane] <= LARGEST_WEIGHT:
             return BAD_WEIGHT, lane
     return FINE, 0

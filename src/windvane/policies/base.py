@@ -23,9 +23,20 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane import kernels
-from windvane._validation import Array, discount_factor, floats, not_negative, per_lane, positive, whole
+from windvane._validation import (
+    Array,
+    discount_factor,
+    floats,
+    lane_mask,
+    not_negative,
+    one_of,
+    per_lane,
+    positive,
+    whole,
+)
 from windvane.arms import ArmSet, Ball, Sphere, best_arm
 from windvane.estimation import DiscountedEstimator
+from windvane.theory import KINDS
 from windvane.theory import discount as discount_for
 
 FORMAT_VERSION = 1
@@ -59,21 +70,21 @@ class Policy:
         self.estimator = estimator
         self.dim, self.lanes, self.link, self.L = estimator.dim, estimator.lanes, estimator.link, estimator.L
         self.sigma = positive("sigma", sigma)
-        self.delta = per_lane("delta", delta, self.lanes, "in (0, 1]", lambda d: (d > 0) & (d <= 1))
+        self.delta = level_per_lane(delta, self.lanes)
         self.bonus_scale = per_lane("bonus_scale", bonus_scale, self.lanes, "at least 0", lambda s: s >= 0)
         self.seed = whole("seed", seed, 0, 2**64 - 1)
         self.lane_ids = lane_ids
         self.t = 1.0
         self._decisions = 0
-        self._last_round = math.nan
         self.last: dict[str, npt.NDArray[Any]] = {}
         self._everyone = np.ones(self.lanes, dtype=bool)
-        self._last_rounds, self._weight_one = np.full(self.lanes, math.nan), np.ones(self.lanes)
+        self._last_rounds = np.full(self.lanes, math.nan)  # of the last decision, one and the same for all lanes
+        self._weight_one = np.ones(self.lanes)
         self._k = kernels.load(self.link)
         self.config: dict[str, Any] = {
             "policy": self.name,
             "dim": self.dim,
-            "link": self.link.name,
+            "link": self.link.fingerprint(),
             "S": estimator.S,
             "L": estimator.L,
             "lam": estimator.lam,
@@ -204,7 +215,6 @@ class Policy:
 
     def _end_round(self) -> None:
         self.estimator.advance(1.0)
-        self._last_round = self.t
         self._last_rounds.fill(self.t)
         self._decisions += 1
         self.t += 1.0
@@ -220,14 +230,8 @@ class Policy:
         mask: npt.ArrayLike | None = None,
     ) -> None:
         """Learn one reward per lane (where ``mask``); it enters with the weight of the age of ``round``."""
-        chosen = self._everyone
-        if mask is not None:
-            chosen = np.ascontiguousarray(mask)
-            if chosen.dtype != bool or chosen.shape != (self.lanes,):
-                raise ValueError(
-                    f"mask has shape {chosen.shape} and type {chosen.dtype}: must be boolean, shape ({self.lanes},)"
-                )
-        if round is None and math.isnan(self._last_round):
+        chosen = self._everyone if mask is None else lane_mask(mask, self.lanes)
+        if round is None and math.isnan(self._last_rounds[0]):
             raise ValueError("round=None: no round has been decided yet; say which one the reward belongs to")
         points = floats("x", x, (self.lanes, self.dim))
         rewards = self._lane_values("reward", reward)
@@ -236,11 +240,15 @@ class Policy:
             self._weight_one if isinstance(weight, float) and weight == 1.0 else self._lane_values("weight", weight)
         )
         low, high = self.link.reward_range(self.sigma)
-        bound = self.L * _ROUNDING
-        wrong, lane = self._k.check_feedback(points, rewards, rounds, weights, chosen, bound, low, high, self.t)
+        bound, latest = self.L * _ROUNDING, self._latest_round()
+        wrong, lane = self._k.check_feedback(points, rewards, rounds, weights, chosen, bound, low, high, latest)
         if wrong:
             self._refuse_feedback(wrong, lane, points, rewards, rounds, weights)
-        self.estimator._take(points, rewards, rounds, self.t - 1.0, weights, chosen)
+        self.estimator._take(points, rewards, rounds, latest, weights, chosen)
+
+    def _latest_round(self) -> float:
+        """t - 1; but at fractional times (t + 1) - 1 may round below the t of a decision just made."""
+        return max(self.t - 1.0, self._last_rounds[0]) if self._decisions else self.t - 1.0
 
     def _lane_values(self, name: str, value: npt.ArrayLike) -> Array:
         try:
@@ -259,11 +267,13 @@ class Policy:
             self._refuse_point("x", x[lane], wrong, where)
         if wrong == k.BAD_REWARD:
             low, high = self.link.reward_range(self.sigma)
-            allowed = "finite" if math.isinf(high) else f"in [{low:g}, {high:g}] ([0, 2 sigma])"
+            bounded = f"in [{low:g}, {high:g}], that is [0, 2 sigma]"
+            allowed = f"finite, at most {k.LARGEST_REWARD:g} in size" if math.isinf(high) else bounded
             raise ValueError(f"reward={float(reward[lane])!r} in {where}: must be {allowed}")
         if wrong == k.BAD_ROUND:
-            raise ValueError(f"round={float(rounds[lane])!r} in {where}: must be at most {self.t - 1:g}, the last one")
-        raise ValueError(f"weight={float(weight[lane])!r} in {where}: must be finite and at least 0")
+            raise ValueError(f"round={float(rounds[lane])!r} in {where}: must be at most {self._latest_round():g}")
+        most = k.LARGEST_WEIGHT
+        raise ValueError(f"weight={float(weight[lane])!r} in {where}: must be a number in [0, {most:g}]")
 
     def advance(self, n: float = 1.0) -> None:
         """Let ``n`` rounds pass (at least 0, need not be whole) without a decision."""
@@ -287,7 +297,7 @@ class Policy:
             "lane_ids": self.lane_ids.copy(),
             "t": np.array(self.t),
             "decisions": np.array(self._decisions),
-            "last_round": np.array(self._last_round),
+            "last_round": np.array(self._last_rounds[0]),
         }
         return own | {f"estimator.{name}": array for name, array in self.estimator.state().items()}
 
@@ -311,8 +321,8 @@ class Policy:
             raise ValueError(f"state: unknown entries {', '.join(sorted(unknown))}")
         prefix = "estimator."
         self.estimator.load_state({n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)})
-        self.t, self._decisions, self._last_round = t, decisions, float(last)
-        self._last_rounds.fill(self._last_round)
+        self.t, self._decisions = t, decisions
+        self._last_rounds.fill(last)
         self.last = {}
 
     _own_keys: ClassVar[tuple[str, ...]] = ("format", "config", "lane_ids", "t", "decisions", "last_round")
@@ -329,16 +339,25 @@ def lane_identities(lanes: int | Sequence[int]) -> npt.NDArray[np.int64]:
     """``lanes`` as ids: a count n stands for 0..n-1; a sequence of ids is taken as it is (repeats allowed)."""
     if isinstance(lanes, int | np.integer) and not isinstance(lanes, bool):
         return np.arange(whole("lanes", lanes, 1), dtype=np.int64)
-    ids = np.array(lanes)
+    try:
+        ids = np.array(lanes)
+    except ValueError:  # ragged
+        ids = np.empty(0)
     if ids.ndim != 1 or len(ids) == 0 or ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 2**32:
         raise ValueError(f"lanes={lanes!r}: must be a count, or a sequence of ids in [0, 2**32)")
     return ids.astype(np.int64)
+
+
+def level_per_lane(delta: npt.ArrayLike, lanes: int) -> Array:
+    """The confidence parameter ``delta``, checked, one per lane."""
+    return per_lane("delta", delta, lanes, "in (0, 1]", lambda d: (d > 0) & (d <= 1))
 
 
 def choose_discount(
     gamma: npt.ArrayLike | None, horizon: int | None, drift: float | None, discount: str, dim: int, lanes: int
 ) -> Array:
     """``gamma`` where given, else the discount theory recommends for this ``horizon`` and ``drift``."""
+    one_of("discount", discount, KINDS)
     if gamma is not None:
         if drift is not None:
             raise ValueError(f"gamma={gamma!r} and drift={drift!r}: give one or the other")

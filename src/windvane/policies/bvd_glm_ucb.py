@@ -44,7 +44,7 @@ from windvane._validation import Array
 from windvane.arms import ArmSet
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
-from windvane.policies.base import Index, Policy, choose_discount, lane_identities
+from windvane.policies.base import Index, Policy, choose_discount, lane_identities, level_per_lane
 from windvane.projection import LaneProjections, project
 from windvane.theory import Radius
 
@@ -81,6 +81,7 @@ class BVDGLMUCB(Policy):
             dim, link, gamma=discounts, S=S, L=L, lam=lam, lanes=len(ids), tolerance=tolerance
         )
         self.constants = estimator.constants
+        delta = level_per_lane(delta, len(ids))
         self.beta = Radius(
             dim=dim,
             gamma=discounts,

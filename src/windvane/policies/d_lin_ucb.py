@@ -26,7 +26,7 @@ import numpy.typing as npt
 from windvane._validation import Array
 from windvane.arms import ArmSet
 from windvane.estimation import DiscountedEstimator
-from windvane.policies.base import Index, Policy, choose_discount, lane_identities
+from windvane.policies.base import Index, Policy, choose_discount, lane_identities, level_per_lane
 from windvane.theory import Radius
 
 
@@ -59,6 +59,7 @@ class DLinUCB(Policy):
         estimator = DiscountedEstimator(
             dim, "identity", gamma=discounts, S=S, L=L, lam=lam, lanes=len(ids), remember=False
         )
+        delta = level_per_lane(delta, len(ids))
         self.beta = Radius(
             dim=dim,
             gamma=discounts,
