@@ -303,10 +303,17 @@ class RaisesEssays(BVDGLMUCB):
 
 
 class IgnoresMask(BVDGLMUCB):
-    """Learns from masked lanes too, and so trips over what they hold."""
+    """Learns from masked lanes too."""
 
     def update(self, x, reward, round=None, weight=1.0, mask=None):
         super().update(x, reward, round, weight, None)
+
+
+class IgnoresWeight(BVDGLMUCB):
+    """Counts every observation once."""
+
+    def update(self, x, reward, round=None, weight=1.0, mask=None):
+        super().update(x, reward, round, 1.0, mask)
 
 
 BROKEN: dict[type, tuple[Any, str]] = {
@@ -329,6 +336,8 @@ BROKEN: dict[type, tuple[Any, str]] = {
     PicklesItsState: (checks.check_state_round_trips, "plain arrays"),
     FillsInMissingState: (checks.check_bad_state_is_refused, "was accepted"),
     LoadsBeforeChecking: (checks.check_bad_state_is_refused, "changed the policy"),
+    IgnoresMask: (checks.check_weights_and_masks, "not twice"),
+    IgnoresWeight: (checks.check_weights_and_masks, "not twice"),
     FirstOfEquals: (checks.check_seeds_reproduce, "do not depend on the seed"),
     UnseededTies: (checks.check_seeds_reproduce, "the same seed gave other choices"),
     TakesTheFirstForAModel: (checks.check_permuting_arms_permutes_the_choice, "order of the arms"),
@@ -350,7 +359,6 @@ BROKEN: dict[type, tuple[Any, str]] = {
 # What these do wrong makes them, or the check, raise something else than an AssertionError.
 CRASHING: dict[type, Any] = {
     OffByOneWithOneArm: checks.check_edge_cases,
-    IgnoresMask: checks.check_edge_cases,
     RaisesTypeError: checks.check_bad_input_is_refused,
 }
 

@@ -63,6 +63,15 @@ def per_lane(name: str, value: Any, lanes: int, allowed: str, accept: Callable[[
     return result
 
 
+def masked(name: str, value: Any, chosen: npt.NDArray[np.bool_], filler: float) -> Any:
+    """``value`` with ``filler`` in the lanes that are not chosen, where it is one per lane; else as it is."""
+    try:
+        given = np.array(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}={value!r}: must be a number, or one per lane") from None
+    return np.where(chosen, given, filler) if given.shape in ((), chosen.shape) else given
+
+
 def discount_factor(gamma: Any, lanes: int) -> Array:
     return per_lane("gamma", gamma, lanes, "in (0, 1]", lambda g: (g > 0) & (g <= 1))
 

@@ -44,6 +44,7 @@ from windvane._validation import (
     discount_factor,
     floats,
     lane_mask,
+    masked,
     not_negative,
     per_lane,
     positive,
@@ -263,7 +264,8 @@ class DiscountedEstimator:
     ) -> Array:
         """One number per lane, within [low, high] where it counts."""
         allowed = f"in [{low:g}, {high:g}]"
-        return per_lane(name, np.where(chosen, value, 0.0), self.lanes, allowed, lambda v: (v >= low) & (v <= high))
+        given = masked(name, value, chosen, 0.0)
+        return per_lane(name, given, self.lanes, allowed, lambda v: (v >= low) & (v <= high))
 
     def _take(
         self, x: Array, reward: Array, decided: Array, now: float, weight: Array, mask: npt.NDArray[np.bool_]
@@ -364,8 +366,7 @@ class DiscountedEstimator:
         """Forget everything in the lanes of ``mask`` (all by default), and give them new discounts if ``gamma``."""
         chosen = lane_mask(mask, self.lanes)
         if gamma is not None:
-            given = np.asarray(gamma, dtype=float)
-            new = discount_factor(np.where(chosen, given, 1.0) if given.ndim else given, self.lanes)
+            new = discount_factor(masked("gamma", gamma, chosen, 1.0), self.lanes)
             if self.window is not None and (new[chosen] != 1.0).any():
                 raise ValueError(f"gamma={gamma!r}: this estimator has a window instead")
             self._gamma[chosen] = new[chosen]
@@ -415,6 +416,8 @@ class DiscountedEstimator:
             raise ValueError(f"state: missing or unknown entries {', '.join(odd)}")
         checked = {}
         longest = np.asarray(state["W"]).shape[-1] if np.asarray(state["W"]).ndim else 0
+        if longest and not self.remember:
+            raise ValueError("state['W']: this estimator remembers nothing")
         for name, mine in own.items():
             array = np.array(state[name])
             wanted = mine.shape if name not in ("X", "W", "R", "decided") else (*mine.shape[:-1], longest)
@@ -427,6 +430,11 @@ class DiscountedEstimator:
             checked[name] = array
         if not ((checked["gamma"] > 0) & (checked["gamma"] <= 1)).all():
             raise ValueError("state['gamma']: must lie in (0, 1]")
+        if self.window is not None and (checked["gamma"] != 1.0).any():
+            raise ValueError("state['gamma']: must be 1, since this estimator has a window instead")
+        now, origin, dropped = checked["clock"].T
+        if (origin > now).any() or (dropped < 0).any():
+            raise ValueError("state['clock']: the origin must not be after now, nor the dropped weight negative")
         if not np.isin(checked["stale"], (self._k.FRESH, self._k.MOVED, self._k.LOST)).all():
             raise ValueError("state['stale']: must be 0, 1 or 2")
         counts = checked["counts"]
@@ -439,6 +447,8 @@ class DiscountedEstimator:
             if (checked["W"][lane, :count] <= 0).any():
                 raise ValueError("state['W']: must be positive")
         for name in ("V", "V_tilde"):
+            if not np.allclose(checked[name], checked[name].transpose(0, 2, 1), rtol=1e-9, atol=0.0):
+                raise ValueError(f"state[{name!r}]: must be symmetric")
             if np.linalg.eigvalsh(checked[name]).min() < self.lam * (1 - 1e-6):
                 raise ValueError(f"state[{name!r}]: must be at least lam I")
         return checked

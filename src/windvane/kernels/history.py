@@ -13,7 +13,7 @@ import numpy as np
 
 from windvane.kernels._jit import compiled
 from windvane.kernels.elementary import mean_slope
-from windvane.kernels.linalg import copy_matrix
+from windvane.kernels.linalg import copy_matrix, dot
 
 FRESH, MOVED, LOST = 0, 1, 2  # theta is the root; (pull, H) tell how to move it; they do not (entries were removed)
 MAX_EXPONENT = 300.0  # stored weights grow like gamma^-(s - origin); re-based before they pass e^300
@@ -25,7 +25,7 @@ def add_outer(matrix: np.ndarray, factor: float, x: np.ndarray) -> None:
     d = x.shape[0]
     for i in range(d):
         for j in range(d):
-            matrix[i, j] += factor * x[i] * x[j]
+            matrix[i, j] += factor * (x[i] * x[j])
 
 
 @compiled
@@ -98,18 +98,20 @@ def age_lanes(
         start, end = span[lane, 0], span[lane, 1]
         if not math.isinf(window[lane]):
             removed = 0
+            heaviest = 0.0
             while start < end and now - S[lane, start] >= window[lane]:
                 x = X[lane, :, start].copy()
                 add_outer(V[lane], -W[lane, start], x)
                 for j in range(d):
                     b[lane, j] -= W[lane, start] * R[lane, start] * x[j]
+                heaviest = max(heaviest, W[lane, start] * dot(x, x))
                 start += 1
                 removed += 1
             if removed > 0:
                 stale[lane] = LOST
                 span[lane, 0] = start
                 span[lane, 2] += removed
-                if span[lane, 2] >= max(1024, end - start):
+                if span[lane, 2] >= max(1024, end - start) or heaviest > 1e4 * lam:
                     rebuild_window(X[lane], W[lane], R[lane], start, end, lam, V[lane], b[lane])
                     span[lane, 2] = 0
                 copy_matrix(V[lane], V_tilde[lane])

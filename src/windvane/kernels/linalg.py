@@ -141,6 +141,8 @@ def ball_quadratic(
     high = max(norm(linear) / radius + size, 1e-300)
     kappa = min(max(guess, low), high)
     length = 0.0
+    for i in range(d):
+        out[i] = 0.0
     for _ in range(60):
         if not cholesky(matrix, kappa, lower):
             low = max(low, kappa)
@@ -169,7 +171,7 @@ def ball_quadratic(
             # zero itself is a legal multiplier: the minimiser may lie inside the ball
             candidate = 0.0 if low == 0.0 and candidate <= 0.0 else 0.5 * (low + high)
         kappa = candidate
-    if length > 0.0:
+    if length > radius or (length > 0.0 and kappa > 1e-14 * size):  # a vanishing multiplier: the minimiser is inside
         for i in range(d):
             out[i] *= radius / length
     return kappa

@@ -1,7 +1,9 @@
-"""theta_hat: the root of g(theta) = b, by Newton's method with a certificate.
+"""theta_hat: the root of g(theta) = b, by a trust-region Newton method with a certificate.
 
-g is the gradient of a strongly convex function, so ||g(theta) - b|| is a merit that damped Newton steps always lower,
-and bounds on the distance to the root come for free:
+g - b is the gradient of a strongly convex function, so a step is good if that function's slope along it,
+<g - b, step>, has not turned round by its end; no value of the function is needed. Where it has, or where Newton's step
+is longer than the model can be trusted, the step is the model's minimiser within a smaller radius: in the flat or steep
+tails of a link, plain halving of Newton's step would crawl. Bounds on the distance to the root come for free:
 
 * anywhere: ||theta - theta_hat|| <= ||g(theta) - b|| / ridge (strong monotonicity);
 * after a step s = H^-1 (g(theta) - b) with the Hessian H of a point at distance D, where |mu''| <= M mu' on the way and
@@ -22,7 +24,7 @@ import numpy as np
 from windvane.kernels._jit import compiled, compiled_inner
 from windvane.kernels.elementary import bend_ratio
 from windvane.kernels.history import FRESH, MOVED
-from windvane.kernels.linalg import cholesky, copy, dot, norm, solve_cholesky, trace_of_inverse
+from windvane.kernels.linalg import ball_quadratic, cholesky, copy, dot, norm, solve_cholesky, trace_of_inverse
 from windvane.kernels.sums import mean_sums, slope_gram
 
 MAX_PASSES = 200
@@ -50,53 +52,68 @@ def newton(
     """
     d = b.shape[0]
     g = np.empty(d)
+    trial_g = np.empty(d)
     step = np.empty(d)
     trial = np.empty(d)
     lower = np.empty((d, d))
+    work = np.empty((d, d))
     mean_sums(link, X, W, start, end, scale, ridge, theta, buffers, g)
     for j in range(d):
         g[j] -= b[j]
-    residual = norm(g)
     slope_gram(X, W, start, end, scale, ridge, buffers, H)
     cholesky(H, 0.0, lower)
     curvature = max(ridge, 1.0 / trace_of_inverse(lower, step))
+    radius = 1.0 / L  # no <x, theta> moves by more than 1 before the model has been tried
     distance = 0.0  # from the point whose Hessian H is
-    error = residual / ridge
+    error = norm(g) / ridge
     passes = 1
-    while residual > tolerance * ridge and passes < MAX_PASSES:
+    while error > tolerance and passes < MAX_PASSES:
         solve_cholesky(lower, g, step)
         length = norm(step)
-        size = math.sqrt(max(dot(g, step), 0.0) / curvature)
-        ratio = bend_ratio(link, L * (norm(theta) + 2.0 * length)) * L * (distance + 2.0 * length)
-        if ratio <= 0.1 and 1.2 * ratio * size <= tolerance:
+        size = 1.2 * math.sqrt(max(dot(g, step), 0.0) / curvature)
+        ratio = bend_ratio(link, L * (norm(theta) + distance + 2.0 * length)) * L * (distance + 2.0 * length)
+        if ratio <= 0.1 and ratio * size <= tolerance:
             for j in range(d):
                 theta[j] -= step[j]
-            return passes, 1.2 * ratio * size
+            return passes, ratio * size
         if distance > 0.0:  # this Hessian has served twice
             slope_gram(X, W, start, end, scale, ridge, buffers, H)
             cholesky(H, 0.0, lower)
             curvature = max(ridge, 1.0 / trace_of_inverse(lower, step))
             solve_cholesky(lower, g, step)
             length = norm(step)
-        damping = 1.0
-        trial_residual = math.inf
-        while damping * length > 1e-15 * (1.0 + norm(theta)):
+            distance = 0.0
+        accepted = False
+        while not accepted and passes < MAX_PASSES:
+            shift = 0.0
+            if length > radius:
+                shift = ball_quadratic(H, g, radius, 0.0, step, work)
+                length = norm(step)
+            if length <= 1e-15 * (1.0 + norm(theta)):
+                break
             for j in range(d):
-                trial[j] = theta[j] - damping * step[j]
-            mean_sums(link, X, W, start, end, scale, ridge, trial, buffers, g)
+                trial[j] = theta[j] - step[j]
+            mean_sums(link, X, W, start, end, scale, ridge, trial, buffers, trial_g)
             passes += 1
             for j in range(d):
-                g[j] -= b[j]
-            trial_residual = norm(g)
-            if trial_residual <= (1.0 - 1e-4 * damping) * residual:
-                break
-            damping *= 0.5
-        if not trial_residual < residual:  # rounding is all that is left
-            return passes, size
+                trial_g[j] -= b[j]
+            before = dot(g, step)
+            after = dot(trial_g, step)  # the model foretells shift length^2
+            accepted = after >= -0.5 * before
+            surprise = abs(after - shift * length * length)
+            if not accepted or surprise > 0.5 * before:
+                radius = 0.25 * length
+                length = math.inf  # a step from here on is cut to the radius
+            elif surprise < 0.25 * before and shift > 0.0:
+                radius *= 2.0
+        if not accepted:  # rounding is all that is left
+            return passes, min(error, size) if ratio <= 0.1 else error
+        for j in range(d):
+            distance += (trial[j] - theta[j]) ** 2
+        distance = math.sqrt(distance)
         copy(trial, theta)
-        residual = trial_residual
-        error = residual / ridge
-        distance = damping * length
+        copy(trial_g, g)
+        error = norm(g) / ridge
     return passes, error
 
 
@@ -140,8 +157,9 @@ def solve_lanes(
         scale = gamma[lane] ** (clock[lane, 0] - clock[lane, 1])
         if stale[lane] == MOVED and cholesky(H[lane], 0.0, lower):
             solve_cholesky(lower, pull[lane], step)
-            for j in range(d):
-                theta[lane, j] -= step[j]
+            if L * norm(step) <= 1.0:  # further away the linearisation tells nothing
+                for j in range(d):
+                    theta[lane, j] -= step[j]
         passes[lane], error[lane] = newton(
             link, X[lane], W[lane], start, end, scale, ridge, L, b[lane], tolerance, buffers, theta[lane], H[lane]
         )

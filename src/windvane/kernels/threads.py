@@ -32,7 +32,7 @@ def _threads_from_environment() -> int:
     text = os.environ.get("WINDVANE_THREADS", "")
     if not text:
         return _available_cores()
-    if not text.isdigit() or int(text) < 1:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise ValueError(f"WINDVANE_THREADS={text!r}: must be a whole number, at least 1")
     return int(text)
 
@@ -77,7 +77,9 @@ def over_lanes(kernel: Callable[..., None], lanes: int, work: float, *arguments:
             kernel(lo, hi, *arguments)
 
     others = [_workers().submit(drain) for _ in range(_threads - 1)]
-    drain()
-    wait(others)
+    try:
+        drain()
+    finally:
+        wait(others)  # no thread may still write to the arrays when this returns
     for other in others:
         other.result()
