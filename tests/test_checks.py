@@ -316,7 +316,15 @@ class IgnoresWeight(BVDGLMUCB):
         super().update(x, reward, round, 1.0, mask)
 
 
+class NeverLearns(BVDGLMUCB):
+    """Takes rewards in and throws them away."""
+
+    def update(self, x, reward, round=None, weight=1.0, mask=None):
+        super().update(x, np.where(np.isfinite(reward), 0.5, reward), round, weight, mask)
+
+
 BROKEN: dict[type, tuple[Any, str]] = {
+    NeverLearns: (checks.check_rewards_matter, "do not depend on the rewards"),
     CouplesEstimates: (checks.check_lanes_are_independent, "alone"),
     CouplesRewards: (checks.check_lanes_are_independent, "alone"),
     CouplesScales: (checks.check_lanes_are_independent, "alone"),

@@ -157,7 +157,7 @@ def test_input_may_be_a_scalar_a_list_or_an_array_and_is_never_returned(link: Li
 
 
 def test_the_papers_constants() -> None:
-    """SPEC: logistic, S = L = 1."""
+    """The constants of the paper's experiment: logistic, S = L = 1."""
     constants = Logistic().constants(1.0, 1.0)
     assert constants.k_mu == 0.25
     assert constants.c_mu == pytest.approx(math.e / (1 + math.e) ** 2, rel=1e-15)

@@ -24,7 +24,8 @@ def number(name: str, value: Any, allowed: str, accept: Callable[[float], bool])
 
 
 def positive(name: str, value: Any) -> float:
-    return number(name, value, "above 0", lambda v: v > 0)
+    """A number whose square, and its inverse, are far from overflow."""
+    return number(name, value, "above 0 (within [1e-100, 1e100])", lambda v: 1e-100 <= v <= 1e100)
 
 
 def not_negative(name: str, value: Any) -> float:
@@ -93,9 +94,13 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
 def floats(name: str, value: Any, shape: tuple[int | None, ...]) -> Array:
     """``value`` as a C-contiguous float array of ``shape`` (None: any length), possibly the caller's own."""
     try:
-        result = np.asarray(value, dtype=float)
+        result = np.asarray(value)
+        if result.dtype != float:
+            if result.dtype.kind not in "biufO":  # complex numbers, text, dates
+                raise TypeError
+            result = result.astype(float)
     except (TypeError, ValueError):
-        raise ValueError(f"{name}: must be an array of numbers") from None
+        raise ValueError(f"{name}: must be an array of real numbers") from None
     if result.shape != shape and not _fits(result.shape, shape):
         wanted = ", ".join("any" if want is None else str(want) for want in shape)
         raise ValueError(f"{name} has shape {result.shape}: must have shape ({wanted})")

@@ -192,6 +192,22 @@ def check_permuting_arms_permutes_the_choice(factory: Factory) -> None:
             policy.update(x, world.rewards(x, t))
 
 
+def check_rewards_matter(factory: Factory) -> None:
+    """Opposite rewards lead to other choices between an arm and its mirror image, which are equally uncertain."""
+    world = _world_for(factory, [0, 1], K=1)
+    choices = []
+    for sign in (1.0, -1.0):
+        policy, taken = factory(dim=3, lanes=2, seed=0), []
+        for t in range(ROUNDS):
+            arms = world.arms(t)
+            arms = np.concatenate([arms, -arms], axis=1)
+            taken.append(policy.select(arms))
+            x = arms[np.arange(2), taken[-1]]
+            policy.update(x, (sign * x[:, 0] > 0).astype(float))
+        choices.append(np.array(taken))
+    assert not np.array_equal(choices[0], choices[1]), "the choices do not depend on the rewards"
+
+
 def check_late_rewards(factory: Factory) -> None:
     """Rewards that come late, in any order, leave the policy where the same rewards on time would have."""
     world = _world_for(factory, [0, 1])
@@ -214,6 +230,8 @@ def check_late_rewards(factory: Factory) -> None:
         late.update(x, reward, round=moment)
     for name, value in _readings(punctual).items():
         assert np.allclose(getattr(late, name), value, rtol=1e-7, atol=1e-7), f"{name} differs after late rewards"
+    later = range(ROUNDS, 2 * ROUNDS)
+    assert np.array_equal(_run(late, world, later), _run(punctual, world, later)), "late rewards lead to other choices"
 
 
 def check_weights_and_masks(factory: Factory) -> None:
@@ -235,6 +253,9 @@ def check_weights_and_masks(factory: Factory) -> None:
         untouched.select(world.arms(t))
     for name, value in _readings(untouched).items():
         assert np.allclose(getattr(repeated, name)[1], value[1], rtol=1e-9, atol=1e-9), f"{name}: a masked lane learnt"
+    later = range(ROUNDS, 2 * ROUNDS)
+    same = np.array_equal(_run(weighted, world, later)[:, 0], _run(repeated, world, later)[:, 0])
+    assert same, "weight 2 and the same observation twice lead to other choices"
 
 
 def check_edge_cases(factory: Factory) -> None:
@@ -333,6 +354,7 @@ CHECKS: tuple[Callable[[Factory], None], ...] = (
     check_bad_state_is_refused,
     check_seeds_reproduce,
     check_permuting_arms_permutes_the_choice,
+    check_rewards_matter,
     check_late_rewards,
     check_weights_and_masks,
     check_edge_cases,
@@ -340,13 +362,16 @@ CHECKS: tuple[Callable[[Factory], None], ...] = (
 )
 
 
-def check_policy(factory: Factory, *, deterministic: bool = True) -> None:
+def check_policy(factory: Factory, *, deterministic: bool = True, learns: bool = True) -> None:
     """Run every check on the policies that ``factory(dim=, lanes=, seed=)`` makes.
 
     ``deterministic=False`` leaves out what only holds without randomisation: that the order of the arms is irrelevant.
+    ``learns=False`` is for policies that ignore rewards by design (uniform play, an oracle).
     """
     for check in CHECKS:
         if check is check_permuting_arms_permutes_the_choice and not deterministic:
+            continue
+        if check is check_rewards_matter and not learns:
             continue
         try:
             check(factory)

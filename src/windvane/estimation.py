@@ -27,7 +27,7 @@ Since g is ridge-strongly monotone, a dropped total weight D moves the root by a
 and only what keeps this within ``tolerance`` is dropped. For links bounded on the whole line (logistic, probit) that is
 a guarantee; for others sup|mu| is taken over |z| <= 2 S L when dropping, and ``truncation_error`` reports the bound at
 the actual theta_hat. A late observation older than the memory is ignored altogether (unless its weight makes up for its
-age): it could move theta_hat by at most (1 - gamma) tolerance.
+age): with a reward no larger than sup|mu| it could move theta_hat by at most (1 - gamma) tolerance.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ from windvane._validation import (
 from windvane.kernels.threads import over_lanes
 from windvane.links import Identity, Link, get_link
 
+ROUNDING = 1.0 + 1e-9  # a norm bound is kept up to this factor
 _LANE_ARRAYS = ("gamma", "clock", "V", "V_tilde", "b", "theta", "pull", "H", "stale", "passes", "error")
 
 
@@ -248,8 +249,10 @@ class DiscountedEstimator:
         """Take in one observation per lane (where ``mask``), decided ``age`` rounds ago."""
         chosen = lane_mask(mask, self.lanes)
         x = floats("x", x, (self.lanes, self.dim))
-        if not np.isfinite(x[chosen]).all():
-            raise ValueError("x: must be finite")
+        lengths = np.where(chosen, np.linalg.norm(x, axis=1), 0.0)
+        if not (lengths <= self.L * ROUNDING).all():  # not a number, too
+            lane = int(np.argmax(~(lengths <= self.L * ROUNDING)))
+            raise ValueError(f"x={x[lane].tolist()} in lane {lane}: must be finite, with norm at most L={self.L:g}")
         self._take(
             x,
             self._checked("reward", reward, chosen, -self._k.LARGEST_REWARD, self._k.LARGEST_REWARD),
@@ -451,4 +454,21 @@ class DiscountedEstimator:
                 raise ValueError(f"state[{name!r}]: must be symmetric")
             if np.linalg.eigvalsh(checked[name]).min() < self.lam * (1 - 1e-6):
                 raise ValueError(f"state[{name!r}]: must be at least lam I")
+        self._check_roots(checked)
         return checked
+
+    def _check_roots(self, state: dict[str, npt.NDArray[Any]]) -> None:
+        """A theta that a state calls fresh must be the root of the history beside it."""
+        now, origin, _ = state["clock"].T
+        for lane in np.flatnonzero(state["stale"] == self._k.FRESH):
+            theta, H = state["theta"][lane], state["V"][lane]
+            g = H @ theta
+            if self.remember:
+                x = state["X"][lane][:, : state["counts"][lane]]
+                w = state["W"][lane, : x.shape[1]] * state["gamma"][lane] ** (now[lane] - origin[lane])
+                z = theta @ x
+                g = x @ (w * self.link.mean(z)) + self.ridge * theta
+                H = (x * (w * self.link.slope(z))) @ x.T + self.ridge * np.eye(self.dim)
+            away = np.linalg.norm(np.linalg.solve(H, g - state["b"][lane]))
+            if not away <= 1e-3 * (1.0 + np.linalg.norm(theta)) + state["error"][lane]:
+                raise ValueError(f"state['theta']: in lane {lane} it is not the root of the history beside it")

@@ -80,9 +80,9 @@ class Link:
         """The rewards this link accepts: [0, 2 sigma], as the paper's Assumption 2 has it."""
         return 0.0, 2.0 * sigma
 
-    def fingerprint(self) -> list[str | float]:
-        """What tells this link from another in a saved state: its name, and values of the mean."""
-        return [self.name, *self.mean(np.linspace(-1.0, 1.0, 9)).tolist()]
+    def fingerprint(self, largest: float) -> list[str | float]:
+        """What tells this link from another in a saved state: name, range of rewards, means over ``|z| <= largest``."""
+        return [self.name, *self.reward_range(1.0), *self.mean(np.linspace(-largest, largest, 17)).tolist()]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

@@ -18,7 +18,7 @@ The programs are not convex in theta. A solve starts from S theta_hat/||theta_ha
 an earlier round's answer, and a Newton method runs to a stationary point; in stage 2 further starts are tried only
 while none has come within beta, in stage 3 all are tried and the best kept. "Value" is the norm, not its square.
 ``residual`` is the projected gradient of value^2/2 divided by the size of its Gauss-Newton Hessian: a length in the
-units of theta that is zero exactly at a stationary point (and 0 in stage 1).
+units of theta that is zero exactly at a stationary point. In stage 1 it is a bound on the error of theta_hat itself.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ def p0(
 ) -> Projection:
     """argmin over ||theta|| <= S of ||g(theta) - b|| in the metric ``metric``^{-1} (pass V, or V_tilde).
 
+    A local one: the stationary point reached from S theta_hat/||theta_hat||.
+
     g(theta) = sum weights mu(<features, theta>) features + ridge theta, with ``features`` [n, d]. eta is zero.
     """
     return _solve(False, features, weights, b, metric, metric, 0.0, S, ridge, link)
@@ -112,7 +114,7 @@ def _solve(
     M, V = _metric("V_tilde" if two_metrics else "metric", M, d), _metric("V", V, d)
     for name, array in (("features", X), ("weights", W), ("b", b)):
         if not np.isfinite(array).all():
-            raise ValueError(f"{name}: must be finite")
+            raise ValueError(f"{name}={array[~np.isfinite(array)][0]!r}: must be finite")
     if (W < 0).any():
         raise ValueError(f"weights={W.min()!r}: must be at least 0")
 
@@ -122,9 +124,9 @@ def _solve(
     history = one, clock, span, X[None], W[None], b[None]
     theta_hat, theta, eta = np.zeros((1, d)), np.empty((1, d)), np.empty((1, d))
     cold = np.zeros((1, d)), np.zeros((1, d, d)), np.full(1, k.LOST, dtype=np.int8)
-    k.solve_lanes(
-        0, 1, link.code, ridge, longest, _ROOT_TOLERANCE, *history, theta_hat, *cold, span[:, 0].copy(), one.copy()
-    )
+    passes, error = np.zeros(1, dtype=np.int64), np.zeros(1)
+    solved = theta_hat, *cold, passes, error
+    k.solve_lanes(0, 1, link.code, ridge, longest, _ROOT_TOLERANCE, *history, *solved)
     value, residual, stage = np.empty(1), np.empty(1), np.empty(1, dtype=np.int64)
     found = theta, eta, value, residual, stage
     k.project_lanes(
@@ -135,7 +137,8 @@ def _solve(
         eta = (Q / np.sqrt(eigenvalues)) @ Q.T @ np.linalg.cholesky(M) @ eta[0]
     else:
         eta = eta[0]
-    return Projection(theta[0], eta, float(value[0]), float(residual[0]), int(stage[0]))
+    doubt = error[0] if stage[0] == 1 else residual[0]
+    return Projection(theta[0], eta, float(value[0]), float(doubt), int(stage[0]))
 
 
 def _metric(name: str, matrix: npt.ArrayLike, d: int) -> Array:

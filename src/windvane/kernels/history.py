@@ -13,19 +13,11 @@ import numpy as np
 
 from windvane.kernels._jit import compiled
 from windvane.kernels.elementary import mean_slope
-from windvane.kernels.linalg import copy_matrix, dot
+from windvane.kernels.linalg import add_outer, copy_matrix, dot
 
 FRESH, MOVED, LOST = 0, 1, 2  # theta is the root; (pull, H) tell how to move it; they do not (entries were removed)
+SMALLEST_WEIGHT = 1e-300  # less is no observation at all (and would not stay positive in store)
 MAX_EXPONENT = 300.0  # stored weights grow like gamma^-(s - origin); re-based before they pass e^300
-
-
-@compiled
-def add_outer(matrix: np.ndarray, factor: float, x: np.ndarray) -> None:
-    """matrix += factor x x'."""
-    d = x.shape[0]
-    for i in range(d):
-        for j in range(d):
-            matrix[i, j] += factor * (x[i] * x[j])
 
 
 @compiled
@@ -185,6 +177,8 @@ def observe_lanes(
         moment = clock[lane, 0] - age  # on the lane's own clock
         decay = 1.0 if age == 0.0 else gamma[lane] ** age
         entering = weight[lane] * decay
+        if entering < SMALLEST_WEIGHT:
+            continue
         if age >= window[lane] or (age > memory[lane] and entering <= gamma[lane] ** memory[lane]):
             continue
         point = x[lane]

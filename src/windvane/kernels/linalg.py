@@ -39,8 +39,17 @@ def copy_matrix(source: np.ndarray, target: np.ndarray) -> None:
 
 @compiled
 def norm(a: np.ndarray) -> float:
-    """The Euclidean norm."""
-    return math.sqrt(dot(a, a))
+    """The Euclidean norm, also where its square overflows."""
+    square = dot(a, a)
+    if math.isfinite(square):
+        return math.sqrt(square)
+    largest = 0.0
+    for i in range(a.shape[0]):
+        largest = max(largest, abs(a[i]))
+    square = 0.0
+    for i in range(a.shape[0]):
+        square += (a[i] / largest) ** 2
+    return largest * math.sqrt(square)
 
 
 @compiled
@@ -57,6 +66,24 @@ def cholesky(matrix: np.ndarray, shift: float, lower: np.ndarray) -> bool:
             lower[i, j] = (matrix[i, j] - dot(lower[i, :j], lower[j, :j])) / root
             lower[j, i] = 0.0
     return True
+
+
+@compiled
+def factorise(matrix: np.ndarray, lower: np.ndarray) -> bool:
+    """:func:`cholesky` of a matrix that is positive definite but for rounding; False if a shift was needed.
+
+    The shift grows from rounding size until it suffices, so the factor is usable either way.
+    """
+    if cholesky(matrix, 0.0, lower):
+        return True
+    shift = 1e-300
+    for i in range(matrix.shape[0]):
+        shift = max(shift, 1e-15 * abs(matrix[i, i]))
+    for _ in range(40):
+        if cholesky(matrix, shift, lower):
+            break
+        shift *= 10.0
+    return False
 
 
 @compiled
@@ -110,6 +137,15 @@ def multiply_symmetric(matrix: np.ndarray, vector: np.ndarray, out: np.ndarray) 
 
 
 @compiled
+def add_outer(matrix: np.ndarray, factor: float, x: np.ndarray) -> None:
+    """matrix += factor x x'."""
+    d = x.shape[0]
+    for i in range(d):
+        for j in range(d):
+            matrix[i, j] += factor * (x[i] * x[j])
+
+
+@compiled
 def mirror(matrix: np.ndarray) -> None:
     """Copy the lower triangle onto the upper one."""
     for i in range(matrix.shape[0]):
@@ -125,7 +161,8 @@ def ball_quadratic(
 
     The trust-region sub-problem (More and Sorensen 1983): (matrix + kappa I) y = linear with matrix + kappa I positive
     semi-definite and kappa (radius - ||y||) = 0. The multiplier is found by Newton's method on 1/||y(kappa)|| inside a
-    bracket. The matrix may be indefinite; in the measure-zero "hard case" the returned y is feasible but not optimal.
+    bracket. The matrix may be indefinite. In the "hard case" (linear orthogonal to the eigenvectors of the smallest
+    eigenvalue) such an eigenvector, found by inverse iteration, is added to reach the sphere.
     """
     d = linear.shape[0]
     scaled = np.empty(d)
@@ -171,6 +208,20 @@ def ball_quadratic(
             # zero itself is a legal multiplier: the minimiser may lie inside the ball
             candidate = 0.0 if low == 0.0 and candidate <= 0.0 else 0.5 * (low + high)
         kappa = candidate
+    if length < radius * (1.0 - 1e-9) and kappa > 1e-14 * size and cholesky(matrix, kappa, lower):
+        for i in range(d):
+            scaled[i] = 1.0 + 0.1 * i  # any start not orthogonal to the eigenvector will do
+        for _ in range(4):
+            solve_cholesky(lower, scaled, scaled)
+            length = norm(scaled)
+            for i in range(d):
+                scaled[i] /= length
+        along = dot(out, scaled)
+        reach = math.sqrt(max(along * along + radius * radius - dot(out, out), 0.0))
+        step = reach - along if along >= 0.0 else -reach - along
+        for i in range(d):
+            out[i] += step * scaled[i]
+        length = norm(out)
     if length > radius or (length > 0.0 and kappa > 1e-14 * size):  # a vanishing multiplier: the minimiser is inside
         for i in range(d):
             out[i] *= radius / length
@@ -183,7 +234,7 @@ def log_det_lanes(lo: int, hi: int, V: np.ndarray, lam: float, out: np.ndarray) 
     d = V.shape[1]
     lower = np.empty((d, d))
     for lane in range(lo, hi):
-        cholesky(V[lane], 0.0, lower)
+        factorise(V[lane], lower)
         total = 0.0
         for i in range(d):
             total += math.log(lower[i, i] * lower[i, i] / lam)

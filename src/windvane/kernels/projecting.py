@@ -13,6 +13,9 @@ In both, grad f = H(theta) u with u = M^{-1}(g - b) or V^{-1} rho (for P2 by the
 with D = I for P0 and D = I - A G A' + (A G eta)(A G eta)' / (eta' G eta), G = (A'A + nu I)^{-1}, the derivative of the
 distance to the ellipsoid A Ball, for P2. Since Newton's model over the ball is itself a ball-constrained quadratic,
 solved globally, the method is Newton's with that model, damped a la Levenberg and Marquardt when f does not go down.
+On the sphere only the curvature along it counts; where the Hessian with the multiplier, B + kappa I, is not positive
+definite, a multiple of theta theta' is added to B. Along the sphere that changes the model in fourth order only, and it
+keeps the model's minimiser from jumping across the ball.
 """
 
 from __future__ import annotations
@@ -23,11 +26,13 @@ import numpy as np
 
 from windvane.kernels._jit import compiled, compiled_inner
 from windvane.kernels.linalg import (
+    add_outer,
     ball_quadratic,
     cholesky,
     copy,
     copy_matrix,
     dot,
+    factorise,
     mirror,
     norm,
     solve_cholesky,
@@ -69,7 +74,7 @@ def _distance_derivative(A: np.ndarray, gram: np.ndarray, eta: np.ndarray, nu: f
     lower = np.empty((d, d))
     half = np.empty((d, d))  # row i = lower^{-1} (row i of A): A G A' = half half'
     turned = np.empty(d)
-    cholesky(gram, nu, lower)
+    cholesky(gram, nu, lower)  # nu > 0 makes the Gram matrix safely definite
     for i in range(d):
         solve_lower(lower, A[i], half[i])
     solve_lower(lower, eta, turned)
@@ -148,8 +153,8 @@ def minimise(
                 break
             damping = max(4.0 * damping, 1e-3 * size)
         else:
-            if f < math.inf and f - f_trial > 0.25 * promised:
-                damping = 0.0 if damping < 1e-6 * size else damping / 16.0
+            if f < math.inf and f - f_trial > 0.5 * promised:
+                damping = 0.0 if damping < 1e-6 * size else damping / 8.0
             f = f_trial
             copy(trial, current)
             copy(best_eta if two_metrics else g, eta)
@@ -160,7 +165,9 @@ def minimise(
                 mirror(H)
                 for i in range(d):
                     gradient[i] = dot(H[i], u)
-            kappa = max(0.0, -dot(gradient, current) / (S * S))
+            kappa = 0.0
+            if norm(current) >= S * (1.0 - 1e-12):
+                kappa = max(0.0, -dot(gradient, current) / (S * S))
             violation = 0.0
             for i in range(d):
                 violation += (gradient[i] + kappa * current[i]) ** 2
@@ -193,6 +200,9 @@ def minimise(
                 for j in range(i + 1):
                     B[i, j] += bend[i, j]
             mirror(B)
+            if norm(current) >= S * (1.0 - 1e-12) and not cholesky(B, kappa, work):
+                stiff = 2.0 * (size + norm(bend.ravel())) / (S * S)
+                add_outer(B, stiff, current)
         # the model around `current`, as a quadratic in the new point itself
         for i in range(d):
             linear[i] = dot(B[i], current) + damping * current[i] - gradient[i]
@@ -287,11 +297,11 @@ def project(
     trial_eta = np.empty(d)
     value = math.inf
     residual = math.inf
-    cholesky(M, 0.0, lower_M)
+    factorise(M, lower_M)
     copy_matrix(lower_M, lower)
     for stage in range(2, 4):
         if stage == 3:
-            cholesky(V, 0.0, lower)
+            factorise(V, lower)
             _slack_operator(beta, lower_M, lower, A, gram)
             value = math.inf
         for number in range(3 + 2 * min(d, 4)):

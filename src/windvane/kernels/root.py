@@ -1,15 +1,16 @@
 """theta_hat: the root of g(theta) = b, by a trust-region Newton method with a certificate.
 
 g - b is the gradient of a strongly convex function, so a step is good if that function's slope along it,
-<g - b, step>, has not turned round by its end; no value of the function is needed. Where it has, or where Newton's step
-is longer than the model can be trusted, the step is the model's minimiser within a smaller radius: in the flat or steep
-tails of a link, plain halving of Newton's step would crawl. Bounds on the distance to the root come for free:
+<g - b, step>, has not turned round by more than half at its end; no value of the function is needed. Where it has, or
+where Newton's step is longer than the model can be trusted, the step is the model's minimiser within a smaller radius:
+in the flat or steep tails of a link, plain halving of Newton's step would crawl. Bounds on the distance to the root:
 
 * anywhere: ||theta - theta_hat|| <= ||g(theta) - b|| / ridge (strong monotonicity);
-* after a step s = H^-1 (g(theta) - b) with the Hessian H of a point at distance D, where |mu''| <= M mu' on the way and
-  r = M L (D + 2 ||s||) <= 1/10: ||theta - s - theta_hat|| <= 1.2 r ||s||_H / sqrt(lambda_min(H)). (H changes by at most
-  a factor e^r between the points involved, so the step leaves at most (e^r - 1) of the error, which is at most
-  e^r ||s||_H before it.) D = 0 is Newton's own step.
+* after a step s = H^-1 (g(theta) - b) with the Hessian H of a point at distance D. Let q = 1.2 ||s||_H /
+  sqrt(lambda_min(H)), |mu''| <= M mu' within D + q of that point, and r = M L (D + q) <= 1/10. Then
+  ||theta - theta_hat|| <= q and ||theta - s - theta_hat|| <= r q. (Within that distance the Hessian is between e^-r H
+  and e^r H, so on the sphere of radius q around theta the gradient points outwards and the root lies inside, at most
+  e^r ||s||_H away; and the step leaves at most (e^r - 1) of that.) D = 0 is Newton's own step.
 
 The second saves the pass over the history that would only confirm convergence, and lets one more step reuse the same
 Hessian, at the price of g alone.
@@ -24,7 +25,16 @@ import numpy as np
 from windvane.kernels._jit import compiled, compiled_inner
 from windvane.kernels.elementary import bend_ratio
 from windvane.kernels.history import FRESH, MOVED
-from windvane.kernels.linalg import ball_quadratic, cholesky, copy, dot, norm, solve_cholesky, trace_of_inverse
+from windvane.kernels.linalg import (
+    ball_quadratic,
+    cholesky,
+    copy,
+    dot,
+    factorise,
+    norm,
+    solve_cholesky,
+    trace_of_inverse,
+)
 from windvane.kernels.sums import mean_sums, slope_gram
 
 MAX_PASSES = 200
@@ -61,7 +71,7 @@ def newton(
     for j in range(d):
         g[j] -= b[j]
     slope_gram(X, W, start, end, scale, ridge, buffers, H)
-    cholesky(H, 0.0, lower)
+    sound = factorise(H, lower)
     curvature = max(ridge, 1.0 / trace_of_inverse(lower, step))
     radius = 1.0 / L  # no <x, theta> moves by more than 1 before the model has been tried
     distance = 0.0  # from the point whose Hessian H is
@@ -71,14 +81,14 @@ def newton(
         solve_cholesky(lower, g, step)
         length = norm(step)
         size = 1.2 * math.sqrt(max(dot(g, step), 0.0) / curvature)
-        ratio = bend_ratio(link, L * (norm(theta) + distance + 2.0 * length)) * L * (distance + 2.0 * length)
-        if ratio <= 0.1 and ratio * size <= tolerance:
+        ratio = bend_ratio(link, L * (norm(theta) + distance + size)) * L * (distance + size)
+        if sound and ratio <= 0.1 and ratio * size <= tolerance:
             for j in range(d):
                 theta[j] -= step[j]
             return passes, ratio * size
         if distance > 0.0:  # this Hessian has served twice
             slope_gram(X, W, start, end, scale, ridge, buffers, H)
-            cholesky(H, 0.0, lower)
+            sound = factorise(H, lower)
             curvature = max(ridge, 1.0 / trace_of_inverse(lower, step))
             solve_cholesky(lower, g, step)
             length = norm(step)
@@ -107,7 +117,7 @@ def newton(
             elif surprise < 0.25 * before and shift > 0.0:
                 radius *= 2.0
         if not accepted:  # rounding is all that is left
-            return passes, min(error, size) if ratio <= 0.1 else error
+            return passes, min(error, size) if sound and ratio <= 0.1 else error
         for j in range(d):
             distance += (trial[j] - theta[j]) ** 2
         distance = math.sqrt(distance)
@@ -140,8 +150,8 @@ def solve_lanes(
 ) -> None:
     """theta_hat of every stale lane, warm-started.
 
-    ``pull`` holds g(theta) - b at the stored theta, carried along exactly while rounds and observations came in, and
-    ``H`` its Jacobian: one Newton step from them needs no pass over the history.
+    ``pull`` holds g(theta) - b at the stored theta, carried along while rounds and observations came in, and ``H`` its
+    Jacobian: one Newton step from them needs no pass over the history. It is only a prediction; what follows is exact.
     """
     d = b.shape[1]
     longest = 1
@@ -160,9 +170,14 @@ def solve_lanes(
             if L * norm(step) <= 1.0:  # further away the linearisation tells nothing
                 for j in range(d):
                     theta[lane, j] -= step[j]
-        passes[lane], error[lane] = newton(
-            link, X[lane], W[lane], start, end, scale, ridge, L, b[lane], tolerance, buffers, theta[lane], H[lane]
-        )
+        for _ in range(2):
+            passes[lane], error[lane] = newton(
+                link, X[lane], W[lane], start, end, scale, ridge, L, b[lane], tolerance, buffers, theta[lane], H[lane]
+            )
+            if math.isfinite(error[lane]) and passes[lane] < MAX_PASSES:
+                break
+            for j in range(d):  # lost in a tail: once more, from the middle
+                theta[lane, j] = 0.0
         pull[lane, :] = 0.0
         stale[lane] = FRESH
 
@@ -174,6 +189,6 @@ def linear_solve_lanes(lo: int, hi: int, V: np.ndarray, b: np.ndarray, theta: np
     lower = np.empty((d, d))
     for lane in range(lo, hi):
         if stale[lane] != FRESH:
-            cholesky(V[lane], 0.0, lower)
+            factorise(V[lane], lower)
             solve_cholesky(lower, b[lane], theta[lane])
             stale[lane] = FRESH

@@ -8,7 +8,7 @@ import numpy as np
 
 from windvane.kernels._jit import compiled
 from windvane.kernels.elementary import mean_slope
-from windvane.kernels.linalg import cholesky, dot
+from windvane.kernels.linalg import dot, factorise
 from windvane.kernels.random import TIES, uniform
 
 LARGEST_REWARD = 1e100  # where any finite reward is allowed: short of what would overflow a sum
@@ -47,7 +47,7 @@ def width_lanes(
     lower = np.empty((d, d))
     solved = np.empty((d, K))  # the arms as columns, so that one sweep solves for all of them
     for lane in range(lo, hi):
-        cholesky(V[lane], 0.0, lower)
+        factorise(V[lane], lower)
         for k in range(K):
             for i in range(d):
                 solved[i, k] = arms[lane, k, i]
@@ -93,6 +93,7 @@ def choose_lanes(
         for k in range(scores.shape[1]):
             if valid[lane, k] and scores[lane, k] >= bar:
                 ties += 1
+        out[lane] = 0
         pick = int(uniform(seed, lane_ids[lane], decision, TIES) * ties)
         for k in range(scores.shape[1]):
             if valid[lane, k] and scores[lane, k] >= bar:

@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
+from windvane._validation import whole
+
 # Handing a chunk to another thread costs tens of microseconds: not worth it for less work than this many
 # multiply-adds.
 WORTH_SPLITTING = 200_000
@@ -43,11 +45,10 @@ _threads = _threads_from_environment()
 def set_threads(count: int) -> None:
     """Use ``count`` threads (at least 1) for lanes from now on, in this process."""
     global _threads, _pool
-    if count < 1:
-        raise ValueError(f"count={count}: must be at least 1")
+    count = whole("count", count, 1)
     if _pool is not None:
         _pool.shutdown(wait=True)
-    _threads, _pool = int(count), None
+    _threads, _pool = count, None
 
 
 def get_threads() -> int:
@@ -73,7 +74,7 @@ def over_lanes(kernel: Callable[..., None], lanes: int, work: float, *arguments:
     chunks = iter(list(pairwise(cuts)))
 
     def drain() -> None:
-        for lo, hi in chunks:  # a list iterator hands each chunk to exactly one thread
+        for lo, hi in chunks:  # under the interpreter lock, each chunk goes to exactly one thread
             kernel(lo, hi, *arguments)
 
     others = [_workers().submit(drain) for _ in range(_threads - 1)]

@@ -35,12 +35,12 @@ from windvane._validation import (
     whole,
 )
 from windvane.arms import ArmSet, Ball, Sphere, best_arm
-from windvane.estimation import DiscountedEstimator
+from windvane.estimation import ROUNDING, DiscountedEstimator
 from windvane.theory import KINDS
 from windvane.theory import discount as discount_for
 
 FORMAT_VERSION = 1
-_ROUNDING = 1.0 + 1e-9  # a norm bound is kept up to this factor
+LATEST = 2.0**52  # beyond it t + 1 would be t
 
 Index = npt.NDArray[np.int64]
 State = dict[str, npt.NDArray[Any]]
@@ -84,7 +84,7 @@ class Policy:
         self.config: dict[str, Any] = {
             "policy": self.name,
             "dim": self.dim,
-            "link": self.link.fingerprint(),
+            "link": self.link.fingerprint(estimator.S * estimator.L),
             "S": estimator.S,
             "L": estimator.L,
             "lam": estimator.lam,
@@ -160,7 +160,7 @@ class Policy:
                 raise ValueError(
                     f"valid has shape {mask.shape} and type {mask.dtype}: must be boolean, shape ({self.lanes}, {K})"
                 )
-        wrong, lane, arm = self._k.check_points(arms, mask, self.L * _ROUNDING)
+        wrong, lane, arm = self._k.check_points(arms, mask, self.L * ROUNDING)
         if wrong:
             self._refuse_point("arms", arms[lane, arm], wrong, f"lane {lane}, arm {arm}")
         if valid is not None and not mask.all():
@@ -170,7 +170,7 @@ class Policy:
     def _checked_set(self, arm_set: ArmSet) -> ArmSet:
         if not isinstance(arm_set, Ball | Sphere):
             raise ValueError(f"arm_set={arm_set!r}: must be a Ball or a Sphere")
-        if arm_set.radius > self.L * _ROUNDING:
+        if arm_set.radius > self.L * ROUNDING:
             raise ValueError(f"arm_set={arm_set!r}: the radius must be at most L={self.L:g}")
         return arm_set
 
@@ -240,7 +240,7 @@ class Policy:
             self._weight_one if isinstance(weight, float) and weight == 1.0 else self._lane_values("weight", weight)
         )
         low, high = self.link.reward_range(self.sigma)
-        bound, latest = self.L * _ROUNDING, self._latest_round()
+        bound, latest = self.L * ROUNDING, self._latest_round()
         wrong, lane = self._k.check_feedback(points, rewards, rounds, weights, chosen, bound, low, high, latest)
         if wrong:
             self._refuse_feedback(wrong, lane, points, rewards, rounds, weights)
@@ -278,6 +278,8 @@ class Policy:
     def advance(self, n: float = 1.0) -> None:
         """Let ``n`` rounds pass (at least 0, need not be whole) without a decision."""
         n = not_negative("n", n)
+        if self.t + n > LATEST:
+            raise ValueError(f"n={n!r}: must not take t beyond 2**52")
         self.estimator.advance(n)
         self.t += n
 
@@ -320,6 +322,11 @@ class Policy:
         if unknown:
             raise ValueError(f"state: unknown entries {', '.join(sorted(unknown))}")
         prefix = "estimator."
+        clock = np.asarray(state.get("estimator.clock"), dtype=float)
+        if clock.shape != (self.lanes, 3) or not (np.abs(clock[:, 0] - (t - 1.0)) <= 1e-6 * t).all():
+            raise ValueError(f"state['t']={t!r}: does not fit the clock of the estimator")
+        if not np.array_equal(np.asarray(state.get("estimator.gamma")), self.estimator.gamma):
+            raise ValueError("state['estimator.gamma']: differs from this policy's discount")
         self.estimator.load_state({n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)})
         self.t, self._decisions = t, decisions
         self._last_rounds.fill(last)
