@@ -141,6 +141,51 @@ def test_p0_has_one_minimum_from_many_starts() -> None:
             assert found.value <= np.sqrt(2 * naive.p0_objective(end, *data)[0]) * (1 + 1e-6) + 1e-9
 
 
+def steep_case(seed: int) -> Instance:
+    """Poisson rewards of 0 or 2 e^S with S up to 3: the objective is far from convex along the sphere."""
+    rng = np.random.default_rng([17, seed])
+    dim, S, n = [1, 2, 5, 10][seed % 4], float(rng.uniform(1.0, 3.0)), int(rng.integers(5, 60))
+    features = rng.normal(size=(n, dim))
+    features /= np.maximum(1.0, np.linalg.norm(features, axis=1, keepdims=True))
+    lam, weights = 10 ** rng.uniform(-2, 0), 0.98 ** np.arange(n)
+    b = features.T @ (weights * rng.integers(0, 2, n) * 2 * np.exp(S))
+    V = features.T @ (weights[:, None] * features) + lam * np.eye(dim)
+    V_tilde = features.T @ (weights[:, None] ** 2 * features) + lam * np.eye(dim)
+    return Instance(features, weights, b, V, V_tilde, 0.05, S, lam * np.exp(-S), "poisson")
+
+
+def test_steep_poisson_instances_converge() -> None:
+    reached = 0
+    for seed in range(300):
+        case = steep_case(seed)
+        for found in (p2(*case), p0(case.features, case.weights, case.b, case.V, case.S, case.ridge, case.link)):
+            assert norm(found.theta) <= case.S + 1e-9
+            assert found.residual <= 1e-6 * case.S, (seed, found)
+            reached += found.stage > 1
+    assert reached > 300
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_steep_poisson_instances_are_not_beaten(seed: int) -> None:
+    case = steep_case(seed)
+    found = p2(*case)
+    if found.stage == 3:
+        best = naive.p2_full(*case.for_naive, starts=starts(np.random.default_rng(seed), len(case.b), case.S, 5))[2]
+        assert found.value <= best * (1 + 1e-6) + 1e-9
+
+
+def test_an_instance_whose_model_is_indefinite_off_the_sphere() -> None:
+    """Newton's model used to jump across the ball here; the answer is SLSQP's."""
+    X = np.array([[0.62, -0.77], [0.59, -0.8], [-0.89, -0.43], [-0.98, -0.11], [-0.25, 0.96], [0.53, -0.83]])
+    r, ridge = np.array([60.0, 60, 60, 60, 0, 60]), 0.1 * np.exp(-2.5)
+    V = X.T @ X + 0.1 * np.eye(2)
+    found = p0(X, np.ones(6), X.T @ r, V, 2.5, ridge, "poisson")
+    theta, value = naive.p0(X, np.ones(6), X.T @ r, V, 2.5, ridge, naive.LINKS["poisson"])
+    np.testing.assert_allclose(found.theta, theta, atol=1e-5)
+    assert found.value == pytest.approx(value, rel=1e-9)
+    assert found.residual < 1e-9
+
+
 def test_inside_the_ball_nothing_is_projected() -> None:
     case = instance(np.random.default_rng(15), 3, hard=False, S=50.0)
     found = p2(*case)
