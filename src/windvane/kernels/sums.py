@@ -11,7 +11,7 @@ import numpy as np
 from windvane.kernels._jit import compiled, compiled_sums
 from windvane.kernels.elementary import bend_array, mean_slope_array
 
-BLOCK = 256  # entries worked on at a time: a block of every feature row stays in the nearest caches
+BLOCK = 512  # entries worked on at a time: a block of every feature row stays in the nearest caches
 
 # Rows are sliced before a loop: indexing [j, first + i] directly keeps numba's negative-index check in the loop, and
 # the loop from vectorising.
@@ -67,6 +67,41 @@ def _weighted_sum(X: np.ndarray, first: int, n: int, factor: np.ndarray, out: np
         out[d - 1] += s0
 
 
+# d = 2 is the commonest size, and there most of the time would go into storing and re-reading products: the next two
+# functions form them in registers.
+
+
+@compiled_sums
+def _plane_sum(X: np.ndarray, first: int, n: int, weight: np.ndarray, factor: np.ndarray, out: np.ndarray) -> None:
+    """out += sum_i weight[i] factor[i] X[:, i] for d = 2."""
+    r0 = X[0, first : first + n]
+    r1 = X[1, first : first + n]
+    s0, s1 = 0.0, 0.0
+    for i in range(n):
+        f = weight[i] * factor[i]
+        s0 += f * r0[i]
+        s1 += f * r1[i]
+    out[0] += s0
+    out[1] += s1
+
+
+@compiled_sums
+def _plane_gram(X: np.ndarray, first: int, n: int, weight: np.ndarray, factor: np.ndarray, out: np.ndarray) -> None:
+    """out += sum_i weight[i] factor[i] X[:, i] X[:, i]' for d = 2, lower triangle."""
+    r0 = X[0, first : first + n]
+    r1 = X[1, first : first + n]
+    s00, s10, s11 = 0.0, 0.0, 0.0
+    for i in range(n):
+        f0 = weight[i] * factor[i] * r0[i]
+        f1 = weight[i] * factor[i] * r1[i]
+        s00 += f0 * r0[i]
+        s10 += f0 * r1[i]
+        s11 += f1 * r1[i]
+    out[0, 0] += s00
+    out[1, 0] += s10
+    out[1, 1] += s11
+
+
 @compiled_sums
 def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled: np.ndarray, out: np.ndarray) -> None:
     """out += sum_i factor[i] X[:, i] X[:, i]', lower triangle, in tiles of two rows and four columns.
@@ -75,18 +110,6 @@ def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled
     measured, and the same on every lane whatever its neighbours.
     """
     d = X.shape[0]
-    if d == 2:  # the commonest size: three sums, one sweep
-        r0 = X[0, first : first + n]
-        r1 = X[1, first : first + n]
-        a0, b0, b1 = 0.0, 0.0, 0.0
-        for i in range(n):
-            a0 += factor[i] * r0[i] * r0[i]
-            b0 += factor[i] * r0[i] * r1[i]
-            b1 += factor[i] * r1[i] * r1[i]
-        out[0, 0] += a0
-        out[1, 0] += b0
-        out[1, 1] += b1
-        return
     sa = scaled[0, :n]
     sb = scaled[1, :n]
     for j in range(0, d, 2):
@@ -163,9 +186,12 @@ def mean_sums(
         weight = W[first : first + n]
         _project_block(X, theta, first, n, z)
         mean_slope_array(link, z, mean, buffers[2, at : at + n], n)
-        for i in range(n):
-            factor[i] = weight[i] * mean[i]
-        _weighted_sum(X, first, n, factor, g)
+        if X.shape[0] == 2:
+            _plane_sum(X, first, n, weight, mean, g)
+        else:
+            for i in range(n):
+                factor[i] = weight[i] * mean[i]
+            _weighted_sum(X, first, n, factor, g)
     for j in range(X.shape[0]):
         g[j] = g[j] * scale + ridge * theta[j]
 
@@ -192,9 +218,12 @@ def slope_gram(
         n = min(BLOCK, end - first)
         slope = buffers[2, first - start : first - start + n]
         weight = W[first : first + n]
-        for i in range(n):
-            factor[i] = weight[i] * slope[i]
-        _weighted_gram(X, first, n, factor, scaled, H)
+        if d == 2:
+            _plane_gram(X, first, n, weight, slope, H)
+        else:
+            for i in range(n):
+                factor[i] = weight[i] * slope[i]
+            _weighted_gram(X, first, n, factor, scaled, H)
     for j in range(d):
         for k in range(j + 1):
             H[j, k] *= scale
@@ -257,8 +286,13 @@ def bend_gram(
         bend_array(link, buffers[0, at : at + n], buffers[1, at : at + n], buffers[2, at : at + n], bend, n)
         _project_block(X, u, first, n, along)
         for i in range(n):
-            bend[i] *= weight[i] * along[i]
-        _weighted_gram(X, first, n, bend, scaled, out)
+            bend[i] *= along[i]
+        if d == 2:
+            _plane_gram(X, first, n, weight, bend, out)
+        else:
+            for i in range(n):
+                bend[i] *= weight[i]
+            _weighted_gram(X, first, n, bend, scaled, out)
     for j in range(d):
         for k in range(j + 1):
             out[j, k] *= scale

@@ -125,7 +125,7 @@ class BVDGLMUCB(Policy):
 
     def _step_2(self, beta: Array) -> Array:
         """2 R_mu beta_t(delta): what ||x||_{V_t^-1} is multiplied by in the exploration bonus."""
-        return self.bonus_scale * 2.0 * self.constants.R_mu * beta
+        return 2.0 * self.constants.R_mu * self.bonus_scale * beta
 
     def _project(self, theta_hat: Array, beta: Array) -> LaneProjections:
         return project(self.estimator, self.program, theta_hat, beta, self.estimator.S)
