@@ -12,14 +12,37 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 
+def shown(value: Any) -> str:
+    """``value`` for an error message: one line, not too long."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def real_array(name: str, value: Any, allowed: str) -> npt.NDArray[np.float64]:
+    """``value`` as a float array, possibly the caller's own; text, dates, complex and masked values are refused."""
+    try:
+        result = np.asarray(value)
+        if result.dtype != float:
+            if result.dtype.kind not in "biufO":
+                raise TypeError
+            result = result.astype(float)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name}={shown(value)}: must be {allowed}") from None
+    if isinstance(value, np.ma.MaskedArray):
+        raise ValueError(f"{name}={shown(value)}: must be {allowed}, without masked entries")
+    return result if result.flags.writeable else result.copy()  # kernels are compiled for writable arrays only
+
+
 def number(name: str, value: Any, allowed: str, accept: Callable[[float], bool]) -> float:
     """``value`` as a finite float that ``accept`` takes."""
     try:
+        if isinstance(value, str | bytes | np.ma.MaskedArray):
+            raise TypeError
         result = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}={value!r}: must be a number {allowed}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name}={shown(value)}: must be a number {allowed}") from None
     if not math.isfinite(result) or not accept(result):
-        raise ValueError(f"{name}={value!r}: must be a number {allowed}")
+        raise ValueError(f"{name}={shown(value)}: must be a number {allowed}")
     return result
 
 
@@ -37,22 +60,19 @@ def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
     allowed = f"at least {least}" + ("" if most is None else f" and at most {most}")
     wrong = isinstance(value, bool) or not isinstance(value, int | np.integer)
     if wrong or value < least or (most is not None and value > most):
-        raise ValueError(f"{name}={value!r}: must be a whole number, {allowed}")
+        raise ValueError(f"{name}={shown(value)}: must be a whole number, {allowed}")
     return int(value)
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise ValueError(f"{name}={value!r}: must be one of {', '.join(allowed)}")
-    return str(value)
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name}={shown(value)}: must be one of {', '.join(allowed)}")
+    return value
 
 
 def per_lane(name: str, value: Any, lanes: int, allowed: str, accept: Callable[[Array], Any]) -> Array:
     """A number, or one number per lane, as a fresh array[lanes] whose entries ``accept`` takes."""
-    try:
-        given = np.array(value, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}={value!r}: must be a number {allowed}, or one per lane") from None
+    given = real_array(name, value, f"a number {allowed}, or one per lane")
     if given.shape not in ((), (lanes,)):
         raise ValueError(f"{name} has shape {given.shape}: must be a single number or have shape ({lanes},)")
     result = np.broadcast_to(given, (lanes,)).copy()
@@ -66,10 +86,7 @@ def per_lane(name: str, value: Any, lanes: int, allowed: str, accept: Callable[[
 
 def masked(name: str, value: Any, chosen: npt.NDArray[np.bool_], filler: float) -> Any:
     """``value`` with ``filler`` in the lanes that are not chosen, where it is one per lane; else as it is."""
-    try:
-        given = np.array(value, dtype=float)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}={value!r}: must be a number, or one per lane") from None
+    given = real_array(name, value, "a number, or one per lane")
     return np.where(chosen, given, filler) if given.shape in ((), chosen.shape) else given
 
 
@@ -81,7 +98,10 @@ def lane_mask(mask: Any, lanes: int) -> npt.NDArray[np.bool_]:
     """A boolean array[lanes]; None means every lane."""
     if mask is None:
         return np.ones(lanes, dtype=bool)
-    result = np.asarray(mask)
+    try:
+        result = np.asarray(mask)
+    except ValueError:
+        raise ValueError(f"mask={shown(mask)}: must be boolean, shape ({lanes},)") from None
     if result.dtype != bool or result.shape != (lanes,):
         raise ValueError(f"mask has shape {result.shape} and type {result.dtype}: must be boolean, shape ({lanes},)")
     return result.copy()
@@ -93,14 +113,7 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
 
 def floats(name: str, value: Any, shape: tuple[int | None, ...]) -> Array:
     """``value`` as a C-contiguous float array of ``shape`` (None: any length), possibly the caller's own."""
-    try:
-        result = np.asarray(value)
-        if result.dtype != float:
-            if result.dtype.kind not in "biufO":  # complex numbers, text, dates
-                raise TypeError
-            result = result.astype(float)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}: must be an array of real numbers") from None
+    result = real_array(name, value, "an array of real numbers")
     if result.shape != shape and not _fits(result.shape, shape):
         wanted = ", ".join("any" if want is None else str(want) for want in shape)
         raise ValueError(f"{name} has shape {result.shape}: must have shape ({wanted})")

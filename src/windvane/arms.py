@@ -29,7 +29,7 @@ class Sphere:
     radius: float
 
     def __post_init__(self) -> None:
-        positive("radius", self.radius)
+        object.__setattr__(self, "radius", positive("radius", self.radius))
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Ball:
     radius: float
 
     def __post_init__(self) -> None:
-        positive("radius", self.radius)
+        object.__setattr__(self, "radius", positive("radius", self.radius))
 
 
 ArmSet = Ball | Sphere

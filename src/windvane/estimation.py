@@ -32,8 +32,11 @@ age): with a reward no larger than sup|mu| it could move theta_hat by at most (1
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +57,19 @@ from windvane.kernels.threads import over_lanes
 from windvane.links import Identity, Link, get_link
 
 ROUNDING = 1.0 + 1e-9  # a norm bound is kept up to this factor
+Method = TypeVar("Method", bound=Callable[..., Any])
 _LANE_ARRAYS = ("gamma", "clock", "V", "V_tilde", "b", "theta", "pull", "H", "stale", "passes", "error")
+
+
+def _locked(method: Method) -> Method:
+    """One thread at a time: two of them writing one history would corrupt memory, not only results."""
+
+    @functools.wraps(method)
+    def alone(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        with self._lock:
+            return method(self, *arguments, **keywords)
+
+    return cast(Method, alone)
 
 
 class DiscountedEstimator:
@@ -94,8 +109,12 @@ class DiscountedEstimator:
         if not self.remember and (not isinstance(self.link, Identity) or self.window is not None):
             raise ValueError("remember=False: needs the identity link and no window")
         self._k = kernels.load(self.link)
+        self._lock = threading.RLock()
         self._window = np.full(self.lanes, math.inf if self.window is None else self.window)
-        self._drop_budget = self.tolerance * self.ridge / (self.L * self.link.mean_bound(2 * self.S * self.L))
+        bound = self.link.mean_bound(2 * self.S * self.L)
+        if math.isinf(bound):  # a custom link need not be defined that far out
+            bound = self.link.mean_bound(self.S * self.L)
+        self._drop_budget = self.tolerance * self.ridge / (self.L * max(bound, 1e-300))
         self._allocate(8 if self.remember else 0)
         self._memory = np.empty(self.lanes)
         self._clear(np.ones(self.lanes, dtype=bool))
@@ -128,6 +147,13 @@ class DiscountedEstimator:
         if gamma == 1.0:
             return math.inf
         return max(0.0, math.ceil(math.log(self._drop_budget * (1.0 - gamma)) / math.log(gamma)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_k", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._k, self._lock = kernels.load(self.link), threading.RLock()
 
     # --- what is known now ---------------------------------------------------------------------------------------
 
@@ -175,7 +201,11 @@ class DiscountedEstimator:
 
     @property
     def root_error(self) -> Array:
-        """A bound on the distance of the last solved theta_hat from the exact root of the remembered history."""
+        """A bound on the distance of the last solved theta_hat from the root of the remembered history.
+
+        In exact arithmetic: rounding, of order 1e-15 (||b|| + sum w |mu| L) / lambda_min(H), comes on top. It matters
+        only with extreme weights or next to no regularisation.
+        """
         return self._error.copy()
 
     @property
@@ -208,6 +238,7 @@ class DiscountedEstimator:
 
     # --- what happens ----------------------------------------------------------------------------------------------
 
+    @_locked
     def advance(self, rounds: float = 1.0) -> None:
         """Let ``rounds`` (at least 0, need not be whole) pass: the past ages, nothing else."""
         gap = not_negative("rounds", rounds)
@@ -270,6 +301,7 @@ class DiscountedEstimator:
         given = masked(name, value, chosen, 0.0)
         return per_lane(name, given, self.lanes, allowed, lambda v: (v >= low) & (v <= high))
 
+    @_locked
     def _take(
         self, x: Array, reward: Array, decided: Array, now: float, weight: Array, mask: npt.NDArray[np.bool_]
     ) -> None:
@@ -311,21 +343,24 @@ class DiscountedEstimator:
         """Move every history to the front of its row; double the row where that frees less than half of it."""
         longest = int(self.remembered.max())
         capacity = self._capacity if 2 * longest <= self._capacity else 2 * self._capacity
-        for name in ("_X", "_W", "_R", "_decided"):
-            old = getattr(self, name)
-            new = np.zeros((*old.shape[:-1], capacity)) if capacity != self._capacity else old
-            for lane, (start, end, _) in enumerate(self._span):
+        span, moved = self._span.copy(), []
+        for old in (self._X, self._W, self._R, self._decided):
+            new = np.zeros((*old.shape[:-1], capacity))
+            for lane, (start, end, _) in enumerate(span):
                 new[lane, ..., : end - start] = old[lane, ..., start:end]
-            setattr(self, name, new)
-        self._span[:, 1] -= self._span[:, 0]
-        self._span[:, 0] = 0
-        self._capacity, self._filled = capacity, longest
+            moved.append(new)
+        span[:, 1] -= span[:, 0]
+        span[:, 0] = 0
+        # arrays, span and capacity at once, so that an interrupt finds either the old rows or the new ones
+        self._X, self._W, self._R, self._decided, self._span, self._capacity = *moved, span, capacity
+        self._filled = longest
 
     def solve(self) -> Array:
         """Compute theta_hat where it is out of date, warm-started; returns the estimator's own array: do not write."""
         self._solve(self._theta, self._pull, self._H, self._stale, self._passes, self._error)
         return self._theta
 
+    @_locked
     def _solve(
         self,
         theta: Array,
@@ -365,6 +400,7 @@ class DiscountedEstimator:
         """About how many multiply-adds one pass over all histories costs: decides whether threads are worth it."""
         return float(self.lanes * self._filled * (10 + self.dim * self.dim // 2))
 
+    @_locked
     def reset(self, mask: npt.ArrayLike | None = None, *, gamma: npt.ArrayLike | None = None) -> None:
         """Forget everything in the lanes of ``mask`` (all by default), and give them new discounts if ``gamma``."""
         chosen = lane_mask(mask, self.lanes)
@@ -377,6 +413,7 @@ class DiscountedEstimator:
 
     # --- state -------------------------------------------------------------------------------------------------------
 
+    @_locked
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Copies of everything that decides the future, as a flat dict of arrays."""
         state = {name: getattr(self, f"_{name}").copy() for name in _LANE_ARRAYS}
@@ -394,7 +431,10 @@ class DiscountedEstimator:
 
     def load_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Continue from a :meth:`state` of an estimator built alike. All is checked before anything changes."""
-        checked = self._checked_state(state)
+        self._swap(self.checked_state(state))
+
+    @_locked
+    def _swap(self, checked: dict[str, npt.NDArray[Any]]) -> None:
         counts = checked.pop("counts")
         removals = checked.pop("removals")
         rows = {name: checked.pop(name) for name in ("X", "W", "R", "decided")}
@@ -412,7 +452,8 @@ class DiscountedEstimator:
         self._span = np.stack([np.zeros_like(counts), counts, removals], axis=1)
         self._memory = np.array([self._memory_of(gamma) for gamma in self._gamma])
 
-    def _checked_state(self, state: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+    def checked_state(self, state: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """Copies of the entries of ``state``, if this estimator could continue from them."""
         own = self.state()
         if set(state) != set(own):
             odd = sorted(set(state) ^ set(own))
@@ -422,7 +463,7 @@ class DiscountedEstimator:
         if longest and not self.remember:
             raise ValueError("state['W']: this estimator remembers nothing")
         for name, mine in own.items():
-            array = np.array(state[name])
+            array = np.array(state[name], order="C")
             wanted = mine.shape if name not in ("X", "W", "R", "decided") else (*mine.shape[:-1], longest)
             if array.dtype != mine.dtype or array.shape != wanted:
                 raise ValueError(
@@ -447,12 +488,13 @@ class DiscountedEstimator:
             times = checked["decided"][lane, :count]
             if (np.diff(times) < 0).any() or (times > checked["clock"][lane, 0]).any():
                 raise ValueError("state['decided']: must be sorted and not in the future")
-            if (checked["W"][lane, :count] <= 0).any():
-                raise ValueError("state['W']: must be positive")
+            if (checked["W"][lane, :count] < 0).any():
+                raise ValueError("state['W']: must not be negative")
         for name in ("V", "V_tilde"):
             if not np.allclose(checked[name], checked[name].transpose(0, 2, 1), rtol=1e-9, atol=0.0):
                 raise ValueError(f"state[{name!r}]: must be symmetric")
-            if np.linalg.eigvalsh(checked[name]).min() < self.lam * (1 - 1e-6):
+            eigenvalues = np.linalg.eigvalsh(checked[name])
+            if (eigenvalues[:, 0] < self.lam * (1 - 1e-6) - 1e-12 * eigenvalues[:, -1]).any():
                 raise ValueError(f"state[{name!r}]: must be at least lam I")
         self._check_roots(checked)
         return checked

@@ -47,7 +47,7 @@ class Link:
     """A strictly increasing, continuously differentiable inverse link function."""
 
     name: str
-    code: int  # which compiled link; -1: none, evaluated in NumPy
+    code: int = -1  # which compiled link; -1: none, evaluated in NumPy
 
     def mean(self, z: npt.ArrayLike) -> Array:
         """mu(z)."""
@@ -74,7 +74,7 @@ class Link:
     def mean_bound(self, largest: float) -> float:
         """sup of |mu| over ``|z| <= largest``; for a link bounded on the whole line, its global bound."""
         ends = np.abs(self.mean(np.array([-largest, largest])))
-        return float(ends.max())
+        return float(ends.max()) if np.isfinite(ends).all() else math.inf
 
     def reward_range(self, sigma: float) -> tuple[float, float]:
         """The rewards this link accepts: [0, 2 sigma], as the paper's Assumption 2 has it."""
@@ -196,6 +196,11 @@ class CustomLink(Link):
         *,
         any_reward: bool = False,
     ) -> None:
+        for what, function in (("mean", mean), ("slope", slope), ("primitive", primitive)):
+            if not callable(function) and not (what == "primitive" and function is None):
+                raise ValueError(f"{what}={function!r}: must be callable")
+        if not isinstance(name, str):
+            raise ValueError(f"name={name!r}: must be a text")
         self.name = name
         self._mean, self._slope, self._primitive = mean, slope, primitive
         self._any_reward = any_reward
@@ -204,10 +209,10 @@ class CustomLink(Link):
         return f"CustomLink({self.name!r})"
 
     def mean(self, z: npt.ArrayLike) -> Array:
-        return np.asarray(self._mean(np.asarray(z, dtype=float)), dtype=float)
+        return np.asarray(self._mean(np.array(z, dtype=float)), dtype=float)
 
     def slope(self, z: npt.ArrayLike) -> Array:
-        return np.asarray(self._slope(np.asarray(z, dtype=float)), dtype=float)
+        return np.asarray(self._slope(np.array(z, dtype=float)), dtype=float)
 
     def primitive(self, z: npt.ArrayLike) -> Array:
         if self._primitive is None:
@@ -244,7 +249,8 @@ class CustomLink(Link):
                 continue
             with np.errstate(invalid="ignore"):
                 numeric = (np.asarray(function(z + h)) - np.asarray(function(z - h))) / (2 * h)
-            worst = float(np.max(np.abs(numeric - derivative)) / np.max(np.abs(derivative)))
+            size = np.abs(derivative)
+            worst = float(np.max(np.abs(numeric - derivative) / np.maximum(size, 1e-3 * size.max())))
             if not worst < 1e-4:
                 of = "mean" if what == "slope" else "primitive"
                 raise ValueError(f"link={self.name!r}: {what} is not the derivative of {of} (off by {worst:.2g})")
@@ -256,6 +262,8 @@ LINKS: dict[str, type[Link]] = {link.name: link for link in (Identity, Logistic,
 def get_link(link: str | Link) -> Link:
     """A link by name (``"logistic"``, ``"poisson"``, ``"probit"``, ``"identity"``) or as it is."""
     if isinstance(link, Link):
+        if link.code >= 0 and type(link) not in LINKS.values():
+            raise ValueError(f"link={link!r}: a subclass of a built-in link needs code = -1, or be a CustomLink")
         return link
     if isinstance(link, str) and link in LINKS:
         return LINKS[link]()

@@ -35,6 +35,7 @@ from windvane.kernels.threads import over_lanes
 from windvane.links import Link, get_link
 
 _ROOT_TOLERANCE = 1e-10
+_LARGEST = 1e15  # sums of larger numbers leave no digits to solve with
 
 
 @dataclass(frozen=True)
@@ -108,15 +109,18 @@ def _solve(
     S, ridge = positive("S", S), positive("ridge", ridge)
     b = floats("b", b, (None,))
     d = len(b)
+    if d == 0:
+        raise ValueError("b has shape (0,): must have at least one entry")
     X = np.ascontiguousarray(floats("features", features, (None, d)).T)
     n = X.shape[1]
     W = floats("weights", weights, (n,))
     M, V = _metric("V_tilde" if two_metrics else "metric", M, d), _metric("V", V, d)
     for name, array in (("features", X), ("weights", W), ("b", b)):
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name}={array[~np.isfinite(array)][0]!r}: must be finite")
+        bad = ~(np.abs(array) <= _LARGEST)  # not a number, too
+        if bad.any():
+            raise ValueError(f"{name}={float(array[bad][0])!r}: must be finite, at most {_LARGEST:g} in size")
     if (W < 0).any():
-        raise ValueError(f"weights={W.min()!r}: must be at least 0")
+        raise ValueError(f"weights={float(W.min())!r}: must be at least 0")
 
     longest = max(float(np.linalg.norm(X, axis=0).max()), 1e-300) if n else 1.0
     k = kernels.load(link)
@@ -157,28 +161,29 @@ def project(estimator: DiscountedEstimator, program: str, theta_hat: Array, beta
     value, residual = np.empty(n), np.empty(n)
     stage = np.empty(n, dtype=np.int64)
     two_metrics = program == "P2"
-    over_lanes(
-        e._k.project_lanes,
-        n,
-        4 * e.pass_cost,
-        two_metrics,
-        e.link.code,
-        e.ridge,
-        S,
-        e._gamma,
-        e._clock,
-        e._span,
-        e._X,
-        e._W,
-        e._b,
-        e._V_tilde if two_metrics else e._V,
-        e._V,
-        beta,
-        theta_hat,
-        theta,
-        eta,
-        value,
-        residual,
-        stage,
-    )
+    with e._lock:
+        over_lanes(
+            e._k.project_lanes,
+            n,
+            4 * e.pass_cost,
+            two_metrics,
+            e.link.code,
+            e.ridge,
+            S,
+            e._gamma,
+            e._clock,
+            e._span,
+            e._X,
+            e._W,
+            e._b,
+            e._V_tilde if two_metrics else e._V,
+            e._V,
+            beta,
+            theta_hat,
+            theta,
+            eta,
+            value,
+            residual,
+            stage,
+        )
     return LaneProjections(theta, value, residual, stage)

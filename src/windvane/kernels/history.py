@@ -96,7 +96,8 @@ def age_lanes(
                 add_outer(V[lane], -W[lane, start], x)
                 for j in range(d):
                     b[lane, j] -= W[lane, start] * R[lane, start] * x[j]
-                heaviest = max(heaviest, W[lane, start] * dot(x, x))
+                length = math.sqrt(dot(x, x))
+                heaviest = max(heaviest, W[lane, start] * length * (length + abs(R[lane, start])))
                 start += 1
                 removed += 1
             if removed > 0:
@@ -182,16 +183,16 @@ def observe_lanes(
         if age >= window[lane] or (age > memory[lane] and entering <= gamma[lane] ** memory[lane]):
             continue
         point = x[lane]
+        mean, slope = 0.0, 0.0
+        if remember:  # before anything changes: a custom link may raise
+            mean, slope = mean_slope(link, dot(point, theta[lane]))
         add_outer(V[lane], entering, point)
         add_outer(V_tilde[lane], entering * decay, point)
-        z = 0.0
         for j in range(d):
             b[lane, j] += entering * reward[lane] * point[j]
-            z += point[j] * theta[lane, j]
         stale[lane] = max(stale[lane], MOVED)
         if not remember:
             continue
-        mean, slope = mean_slope(link, z)
         for j in range(d):
             pull[lane, j] += entering * (mean - reward[lane]) * point[j]
         add_outer(H[lane], entering * slope, point)

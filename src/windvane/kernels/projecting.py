@@ -297,6 +297,7 @@ def project(
     trial_eta = np.empty(d)
     value = math.inf
     residual = math.inf
+    _fixed_start(0, theta_hat, S, theta)  # admissible whatever happens below
     factorise(M, lower_M)
     copy_matrix(lower_M, lower)
     for stage in range(2, 4):

@@ -13,7 +13,8 @@ in the flat or steep tails of a link, plain halving of Newton's step would crawl
   e^r ||s||_H away; and the step leaves at most (e^r - 1) of that.) D = 0 is Newton's own step.
 
 The second saves the pass over the history that would only confirm convergence, and lets one more step reuse the same
-Hessian, at the price of g alone.
+Hessian, at the price of g alone. Both speak of exact arithmetic: rounding in g and b, of relative size 1e-15 of the
+absolute sums behind them, comes on top, and the iteration stops where nothing else is left.
 """
 
 from __future__ import annotations
@@ -38,6 +39,16 @@ from windvane.kernels.linalg import (
 from windvane.kernels.sums import mean_sums, slope_gram
 
 MAX_PASSES = 200
+PATIENCE = 30  # passes after which rounding is suspected
+
+
+@compiled
+def _rounding(W: np.ndarray, start: int, end: int, scale: float, L: float, b: np.ndarray, buffers: np.ndarray) -> float:
+    """What rounding may do to g - b: 1e-15 of the absolute sums behind them, at the theta of the last means."""
+    total = 0.0
+    for i in range(end - start):
+        total += W[start + i] * abs(buffers[1, i])
+    return 1e-15 * (norm(b) + total * scale * L)
 
 
 @compiled_inner
@@ -75,9 +86,12 @@ def newton(
     curvature = max(ridge, 1.0 / trace_of_inverse(lower, step))
     radius = 1.0 / L  # no <x, theta> moves by more than 1 before the model has been tried
     distance = 0.0  # from the point whose Hessian H is
-    error = norm(g) / ridge
+    residual = norm(g)
+    error = residual / ridge
+    size = math.inf
+    ratio = math.inf
     passes = 1
-    while error > tolerance and passes < MAX_PASSES:
+    while residual > tolerance * ridge and passes < MAX_PASSES:
         solve_cholesky(lower, g, step)
         length = norm(step)
         size = 1.2 * math.sqrt(max(dot(g, step), 0.0) / curvature)
@@ -86,6 +100,8 @@ def newton(
             for j in range(d):
                 theta[j] -= step[j]
             return passes, ratio * size
+        if passes > PATIENCE and residual <= _rounding(W, start, end, scale, L, b, buffers):
+            break
         if distance > 0.0:  # this Hessian has served twice
             slope_gram(X, W, start, end, scale, ridge, buffers, H)
             sound = factorise(H, lower)
@@ -117,14 +133,16 @@ def newton(
             elif surprise < 0.25 * before and shift > 0.0:
                 radius *= 2.0
         if not accepted:  # rounding is all that is left
-            return passes, min(error, size) if sound and ratio <= 0.1 else error
+            break
         for j in range(d):
             distance += (trial[j] - theta[j]) ** 2
         distance = math.sqrt(distance)
         copy(trial, theta)
         copy(trial_g, g)
-        error = norm(g) / ridge
-    return passes, error
+        residual = norm(g)
+        error = residual / ridge
+        size = math.inf
+    return passes, min(error, size) if sound and ratio <= 0.1 else error
 
 
 @compiled
@@ -170,14 +188,15 @@ def solve_lanes(
             if L * norm(step) <= 1.0:  # further away the linearisation tells nothing
                 for j in range(d):
                     theta[lane, j] -= step[j]
-        for _ in range(2):
+        for attempt in range(2):
+            if attempt == 1:  # lost in a tail: once more, from the middle
+                for j in range(d):
+                    theta[lane, j] = 0.0
             passes[lane], error[lane] = newton(
                 link, X[lane], W[lane], start, end, scale, ridge, L, b[lane], tolerance, buffers, theta[lane], H[lane]
             )
             if math.isfinite(error[lane]) and passes[lane] < MAX_PASSES:
                 break
-            for j in range(d):  # lost in a tail: once more, from the middle
-                theta[lane, j] = 0.0
         pull[lane, :] = 0.0
         stale[lane] = FRESH
 

@@ -17,6 +17,7 @@ from windvane._validation import whole
 # Handing a chunk to another thread costs tens of microseconds: not worth it for less work than this many
 # multiply-adds.
 WORTH_SPLITTING = 200_000
+MOST_THREADS = 256
 CHUNKS_PER_THREAD = 3  # lanes differ in cost (some project, some do not), so each thread takes several smaller chunks
 
 _pool: ThreadPoolExecutor | None = None
@@ -34,8 +35,8 @@ def _threads_from_environment() -> int:
     text = os.environ.get("WINDVANE_THREADS", "")
     if not text:
         return _available_cores()
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
-        raise ValueError(f"WINDVANE_THREADS={text!r}: must be a whole number, at least 1")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_THREADS):
+        raise ValueError(f"WINDVANE_THREADS={text!r}: must be a whole number, at least 1 and at most {MOST_THREADS}")
     return int(text)
 
 
@@ -45,7 +46,7 @@ _threads = _threads_from_environment()
 def set_threads(count: int) -> None:
     """Use ``count`` threads (at least 1) for lanes from now on, in this process."""
     global _threads, _pool
-    count = whole("count", count, 1)
+    count = whole("count", count, 1, MOST_THREADS)
     if _pool is not None:
         _pool.shutdown(wait=True)
     _threads, _pool = count, None
@@ -77,7 +78,7 @@ def over_lanes(kernel: Callable[..., None], lanes: int, work: float, *arguments:
         for lo, hi in chunks:  # under the interpreter lock, each chunk goes to exactly one thread
             kernel(lo, hi, *arguments)
 
-    others = [_workers().submit(drain) for _ in range(_threads - 1)]
+    others = [_workers().submit(drain) for _ in range(min(_threads, pieces) - 1)]
     try:
         drain()
     finally:

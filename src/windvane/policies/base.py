@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +32,8 @@ from windvane._validation import (
     one_of,
     per_lane,
     positive,
+    real_array,
+    shown,
     whole,
 )
 from windvane.arms import ArmSet, Ball, Sphere, best_arm
@@ -71,7 +73,9 @@ class Policy:
         self.dim, self.lanes, self.link, self.L = estimator.dim, estimator.lanes, estimator.link, estimator.L
         self.sigma = positive("sigma", sigma)
         self.delta = level_per_lane(delta, self.lanes)
-        self.bonus_scale = per_lane("bonus_scale", bonus_scale, self.lanes, "at least 0", lambda s: s >= 0)
+        self.bonus_scale = per_lane(
+            "bonus_scale", bonus_scale, self.lanes, "in [0, 1e100]", lambda s: (s >= 0) & (s <= 1e100)
+        )
         self.seed = whole("seed", seed, 0, 2**64 - 1)
         self.lane_ids = lane_ids
         self.t = 1.0
@@ -97,6 +101,13 @@ class Policy:
             "seed": self.seed,
             **config,
         }
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_k"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._k = kernels.load(self.link)
 
     # --- what can be read ------------------------------------------------------------------------------------------
 
@@ -155,7 +166,10 @@ class Policy:
         if valid is None:
             mask = np.ones((self.lanes, K), dtype=bool)  # no arm is absent
         else:
-            mask = np.ascontiguousarray(valid)
+            try:
+                mask = np.ascontiguousarray(valid)
+            except ValueError:
+                raise ValueError(f"valid={shown(valid)}: must be boolean, shape ({self.lanes}, {K})") from None
             if mask.dtype != bool or mask.shape != (self.lanes, K):
                 raise ValueError(
                     f"valid has shape {mask.shape} and type {mask.dtype}: must be boolean, shape ({self.lanes}, {K})"
@@ -178,7 +192,7 @@ class Policy:
         if wrong == self._k.NO_VALID_ARM:
             raise ValueError(f"valid: {where.split(',')[0]} has no valid arm; at least one is needed")
         if wrong == self._k.NOT_FINITE:
-            raise ValueError(f"{name}={point.tolist()} in {where}: must be finite")
+            raise ValueError(f"{name}={point.tolist()} in {where}: must be finite, and so must its norm")
         raise ValueError(f"{name}: the norm is {np.linalg.norm(point):.9g} in {where}: must be at most L={self.L:g}")
 
     def _means(self, arms: Array, theta: Array) -> Array:
@@ -251,10 +265,7 @@ class Policy:
         return max(self.t - 1.0, self._last_rounds[0]) if self._decisions else self.t - 1.0
 
     def _lane_values(self, name: str, value: npt.ArrayLike) -> Array:
-        try:
-            given = np.asarray(value, dtype=float)
-        except (TypeError, ValueError):
-            raise ValueError(f"{name}={value!r}: must be a number, or one per lane") from None
+        given = real_array(name, value, "a number, or one per lane")
         if given.shape == (self.lanes,):
             return np.ascontiguousarray(given)
         if given.shape == ():
@@ -301,45 +312,64 @@ class Policy:
             "decisions": np.array(self._decisions),
             "last_round": np.array(self._last_rounds[0]),
         }
-        return own | {f"estimator.{name}": array for name, array in self.estimator.state().items()}
+        own |= {f"{_PART}{name}": array for name, array in self.estimator.state().items()}
+        return own | {"checksum": np.array(_checksum(own))}
 
     def load_state(self, state: State) -> None:
         """Continue from ``state()`` of a policy built alike. Everything is checked before anything changes."""
-        version = self._scalar(state, "format")
+        if not isinstance(state, Mapping):
+            raise ValueError(f"state={shown(state)}: must be a dict of arrays, as state() gives")
+        version = _scalar(state, "format", "i")
         if version != FORMAT_VERSION:
             raise ValueError(f"state['format']={version!r}: this version reads format {FORMAT_VERSION}")
-        if self._scalar(state, "config") != self.config_hash:
+        if _scalar(state, "config", "U") != self.config_hash:
             raise ValueError("state['config']: was made by a policy with other settings")
         if not np.array_equal(np.asarray(state.get("lane_ids")), self.lane_ids):
             raise ValueError("state['lane_ids']: belongs to other lanes")
-        t, decisions = self._scalar(state, "t"), self._scalar(state, "decisions")
-        last = self._scalar(state, "last_round")
-        t = positive("state['t']", t)
-        decisions = whole("state['decisions']", decisions, 0)
-        if decisions > 0 and not last < t:
-            raise ValueError(f"state['last_round']={last!r}: must be before t={t:g}")
-        unknown = {name for name in state if not name.startswith("estimator.")} - set(self._own_keys)
+        t, last = _scalar(state, "t", "f"), _scalar(state, "last_round", "f")
+        decisions = _scalar(state, "decisions", "i")
+        if not 1.0 <= t <= LATEST:
+            raise ValueError(f"state['t']={t!r}: must be a number in [1, 2**52]")
+        if not 0 <= decisions <= LATEST:
+            raise ValueError(f"state['decisions']={decisions!r}: must be a whole number in [0, 2**52]")
+        if decisions > 0 and not 1.0 <= last < t:
+            raise ValueError(f"state['last_round']={last!r}: must be a round before t={t:g}")
+        parts = {name.removeprefix(_PART): a for name, a in state.items() if str(name).startswith(_PART)}
+        unknown = {str(n) for n in state} - {f"{_PART}{n}" for n in parts} - set(self.state())
         if unknown:
             raise ValueError(f"state: unknown entries {', '.join(sorted(unknown))}")
-        prefix = "estimator."
-        clock = np.asarray(state.get("estimator.clock"), dtype=float)
-        if clock.shape != (self.lanes, 3) or not (np.abs(clock[:, 0] - (t - 1.0)) <= 1e-6 * t).all():
+        checked = self.estimator.checked_state(parts)
+        if not (np.abs(checked["clock"][:, 0] - (t - 1.0)) <= 1e-6 * t).all():
             raise ValueError(f"state['t']={t!r}: does not fit the clock of the estimator")
-        if not np.array_equal(np.asarray(state.get("estimator.gamma")), self.estimator.gamma):
+        if not np.array_equal(checked["gamma"], self.estimator.gamma):
             raise ValueError("state['estimator.gamma']: differs from this policy's discount")
-        self.estimator.load_state({n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)})
+        if _scalar(state, "checksum", "U") != _checksum(state):
+            raise ValueError("state['checksum']: does not fit; the state was damaged or changed")
+        self.estimator._swap(checked)
         self.t, self._decisions = t, decisions
         self._last_rounds.fill(last)
         self.last = {}
 
-    _own_keys: ClassVar[tuple[str, ...]] = ("format", "config", "lane_ids", "t", "decisions", "last_round")
 
-    @staticmethod
-    def _scalar(state: State, name: str) -> Any:
-        value = np.asarray(state.get(name))
-        if value.shape != () or value.dtype == object:
-            raise ValueError(f"state[{name!r}]: must be a single value")
-        return value.item()
+_PART = "estimator."
+
+
+def _checksum(state: Mapping[str, npt.NDArray[Any]]) -> str:
+    """SHA-256 over names, types, shapes and bytes of all entries but the checksum itself."""
+    digest = hashlib.sha256()
+    for name in sorted(set(state) - {"checksum"}):
+        array = np.asarray(state[name], order="C")
+        digest.update(f"{name} {array.dtype.str} {array.shape};".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _scalar(state: Mapping[str, npt.NDArray[Any]], name: str, kind: str) -> Any:
+    """The single value of an entry whose dtype is of this kind."""
+    value = np.asarray(state.get(name))
+    if value.shape != () or value.dtype.kind != kind:
+        raise ValueError(f"state[{name!r}]: must be a single value, as state() gives")
+    return value.item()
 
 
 def lane_identities(lanes: int | Sequence[int]) -> npt.NDArray[np.int64]:
@@ -351,7 +381,7 @@ def lane_identities(lanes: int | Sequence[int]) -> npt.NDArray[np.int64]:
     except ValueError:  # ragged
         ids = np.empty(0)
     if ids.ndim != 1 or len(ids) == 0 or ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 2**32:
-        raise ValueError(f"lanes={lanes!r}: must be a count, or a sequence of ids in [0, 2**32)")
+        raise ValueError(f"lanes={shown(lanes)}: must be a count, or a sequence of ids in [0, 2**32)")
     return ids.astype(np.int64)
 
 
@@ -365,9 +395,11 @@ def choose_discount(
 ) -> Array:
     """``gamma`` where given, else the discount theory recommends for this ``horizon`` and ``drift``."""
     one_of("discount", discount, KINDS)
+    if horizon is not None:
+        whole("horizon", horizon, 1)
     if gamma is not None:
         if drift is not None:
-            raise ValueError(f"gamma={gamma!r} and drift={drift!r}: give one or the other")
+            raise ValueError(f"gamma={shown(gamma)} and drift={shown(drift)}: give one or the other")
         return discount_factor(gamma, lanes)
     if horizon is None or drift is None:
         raise ValueError("gamma=None: give gamma, or horizon and drift")
