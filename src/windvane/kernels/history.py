@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from windvane.kernels._jit import compiled
+from windvane.kernels._jit import compiled, compiled_inner
 from windvane.kernels.elementary import mean_slope
 from windvane.kernels.linalg import add_outer, copy_matrix, dot
 
@@ -30,7 +30,7 @@ def decay_towards(matrix: np.ndarray, keep: float, diagonal: float) -> None:
         matrix[i, i] += (1.0 - keep) * diagonal
 
 
-@compiled
+@compiled_inner
 def rebuild_window(
     X: np.ndarray,
     W: np.ndarray,

@@ -39,6 +39,12 @@ def copy_matrix(source: np.ndarray, target: np.ndarray) -> None:
 
 @compiled
 def norm(a: np.ndarray) -> float:
+    """The Euclidean norm."""
+    return math.sqrt(dot(a, a))
+
+
+@compiled
+def large_norm(a: np.ndarray) -> float:
     """The Euclidean norm, also where its square overflows."""
     square = dot(a, a)
     if math.isfinite(square):
@@ -74,15 +80,13 @@ def factorise(matrix: np.ndarray, lower: np.ndarray) -> bool:
 
     The shift grows from rounding size until it suffices, so the factor is usable either way.
     """
-    if cholesky(matrix, 0.0, lower):
-        return True
-    shift = 1e-300
-    for i in range(matrix.shape[0]):
-        shift = max(shift, 1e-15 * abs(matrix[i, i]))
-    for _ in range(40):
+    shift = 0.0
+    for attempt in range(40):
         if cholesky(matrix, shift, lower):
-            break
+            return attempt == 0
         shift *= 10.0
+        for i in range(matrix.shape[0]):
+            shift = max(shift, 1e-15 * abs(matrix[i, i]))
     return False
 
 
@@ -180,8 +184,10 @@ def ball_quadratic(
     length = 0.0
     for i in range(d):
         out[i] = 0.0
+    factored = False
     for _ in range(60):
-        if not cholesky(matrix, kappa, lower):
+        factored = cholesky(matrix, kappa, lower)
+        if not factored:
             low = max(low, kappa)
             kappa = max(math.sqrt(low * high), low + 0.01 * (high - low))
             continue
@@ -208,7 +214,7 @@ def ball_quadratic(
             # zero itself is a legal multiplier: the minimiser may lie inside the ball
             candidate = 0.0 if low == 0.0 and candidate <= 0.0 else 0.5 * (low + high)
         kappa = candidate
-    if length < radius * (1.0 - 1e-9) and kappa > 1e-14 * size and cholesky(matrix, kappa, lower):
+    if factored and length < radius * (1.0 - 1e-9) and kappa > 1e-14 * size:
         for i in range(d):
             scaled[i] = 1.0 + 0.1 * i  # any start not orthogonal to the eigenvector will do
         for _ in range(4):

@@ -45,7 +45,7 @@ SMALL_STEP = 2e-6  # a Newton step this short (relative to S) leaves an error of
 SMALL_RESIDUAL = 1e-12
 
 
-@compiled
+@compiled_inner
 def _slack(
     gap: np.ndarray, lower_V: np.ndarray, A: np.ndarray, gram: np.ndarray, eta: np.ndarray, rho: np.ndarray
 ) -> float:
@@ -67,7 +67,7 @@ def _slack(
     return nu
 
 
-@compiled
+@compiled_inner
 def _distance_derivative(A: np.ndarray, gram: np.ndarray, eta: np.ndarray, nu: float, D: np.ndarray) -> None:
     """D = I - A G A' + (A G eta)(A G eta)' / (eta' G eta) with G = (A'A + nu I)^{-1}."""
     d = eta.shape[0]
@@ -237,7 +237,7 @@ def _fixed_start(number: int, theta_hat: np.ndarray, S: float, out: np.ndarray) 
         out[(number - 3) // 2] = S if number % 2 == 1 else -S
 
 
-@compiled
+@compiled_inner
 def _slack_operator(beta: float, lower_M: np.ndarray, lower_V: np.ndarray, A: np.ndarray, gram: np.ndarray) -> None:
     """A = beta V^{-1} (Cholesky root of M) and A'A: the ball of slacks as P2 sees it.
 

@@ -32,6 +32,7 @@ from windvane.kernels.linalg import (
     copy,
     dot,
     factorise,
+    large_norm,
     norm,
     solve_cholesky,
     trace_of_inverse,
@@ -86,7 +87,7 @@ def newton(
     curvature = max(ridge, 1.0 / trace_of_inverse(lower, step))
     radius = 1.0 / L  # no <x, theta> moves by more than 1 before the model has been tried
     distance = 0.0  # from the point whose Hessian H is
-    residual = norm(g)
+    residual = large_norm(g)
     error = residual / ridge
     size = math.inf
     ratio = math.inf
@@ -139,7 +140,7 @@ def newton(
         distance = math.sqrt(distance)
         copy(trial, theta)
         copy(trial_g, g)
-        residual = norm(g)
+        residual = large_norm(g)
         error = residual / ridge
         size = math.inf
     return passes, min(error, size) if sound and ratio <= 0.1 else error
