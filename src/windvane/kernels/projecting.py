@@ -201,8 +201,10 @@ def minimise(
                     B[i, j] += bend[i, j]
             mirror(B)
             if norm(current) >= S * (1.0 - 1e-12) and not cholesky(B, kappa, work):
-                stiff = 2.0 * (size + norm(bend.ravel())) / (S * S)
-                add_outer(B, stiff, current)
+                stiff = size
+                for i in range(d):
+                    stiff += norm(bend[i])
+                add_outer(B, 2.0 * stiff / (S * S), current)
         # the model around `current`, as a quadratic in the new point itself
         for i in range(d):
             linear[i] = dot(B[i], current) + damping * current[i] - gradient[i]
@@ -297,7 +299,8 @@ def project(
     trial_eta = np.empty(d)
     value = math.inf
     residual = math.inf
-    _fixed_start(0, theta_hat, S, theta)  # admissible whatever happens below
+    for i in range(d):
+        theta[i] = theta_hat[i] * (S / norm(theta_hat))  # admissible whatever happens below
     factorise(M, lower_M)
     copy_matrix(lower_M, lower)
     for stage in range(2, 4):

@@ -82,17 +82,21 @@ def newton(
     mean_sums(link, X, W, start, end, scale, ridge, theta, buffers, g)
     for j in range(d):
         g[j] -= b[j]
-    slope_gram(X, W, start, end, scale, ridge, buffers, H)
-    sound = factorise(H, lower)
-    curvature = max(ridge, 1.0 / trace_of_inverse(lower, step))
+    sound = False
+    curvature = ridge
     radius = 1.0 / L  # no <x, theta> moves by more than 1 before the model has been tried
-    distance = 0.0  # from the point whose Hessian H is
+    distance = math.inf  # from the point whose Hessian H is; infinite: to be formed anew
     residual = large_norm(g)
     error = residual / ridge
     size = math.inf
     ratio = math.inf
     passes = 1
     while residual > tolerance * ridge and passes < MAX_PASSES:
+        if math.isinf(distance):
+            slope_gram(X, W, start, end, scale, ridge, buffers, H)
+            sound = factorise(H, lower)
+            curvature = max(ridge, 1.0 / trace_of_inverse(lower, step))
+            distance = 0.0
         solve_cholesky(lower, g, step)
         length = norm(step)
         size = 1.2 * math.sqrt(max(dot(g, step), 0.0) / curvature)
@@ -101,15 +105,11 @@ def newton(
             for j in range(d):
                 theta[j] -= step[j]
             return passes, ratio * size
+        if distance > 0.0:  # this Hessian has served twice
+            distance = math.inf
+            continue
         if passes > PATIENCE and residual <= _rounding(W, start, end, scale, L, b, buffers):
             break
-        if distance > 0.0:  # this Hessian has served twice
-            slope_gram(X, W, start, end, scale, ridge, buffers, H)
-            sound = factorise(H, lower)
-            curvature = max(ridge, 1.0 / trace_of_inverse(lower, step))
-            solve_cholesky(lower, g, step)
-            length = norm(step)
-            distance = 0.0
         accepted = False
         while not accepted and passes < MAX_PASSES:
             shift = 0.0
