@@ -42,6 +42,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane import kernels
+from windvane._estimator_state import HISTORY, checked_state
 from windvane._validation import (
     Array,
     discount_factor,
@@ -343,12 +344,7 @@ class DiscountedEstimator:
         """Move every history to the front of its row; double the row where that frees less than half of it."""
         longest = int(self.remembered.max())
         capacity = self._capacity if 2 * longest <= self._capacity else 2 * self._capacity
-        span, moved = self._span.copy(), []
-        for old in (self._X, self._W, self._R, self._decided):
-            new = np.zeros((*old.shape[:-1], capacity))
-            for lane, (start, end, _) in enumerate(span):
-                new[lane, ..., : end - start] = old[lane, ..., start:end]
-            moved.append(new)
+        span, moved = self._span.copy(), self._moved_to_front(capacity)
         span[:, 1] -= span[:, 0]
         span[:, 0] = 0
         # arrays, span and capacity at once, so that an interrupt finds either the old rows or the new ones
@@ -421,13 +417,17 @@ class DiscountedEstimator:
         state["counts"] = counts
         state["removals"] = self._span[:, 2].copy()
         longest = int(counts.max()) if self.remember else 0
-        for name in ("X", "W", "R", "decided"):
+        return state | dict(zip(HISTORY, self._moved_to_front(longest), strict=True))
+
+    def _moved_to_front(self, width: int) -> list[Array]:
+        """Copies of the rows of the history, ``width`` wide, with every lane's entries at their beginning."""
+        moved = []
+        for name in HISTORY:
             row = getattr(self, f"_{name}")
-            packed = np.zeros((*row.shape[:-1], longest))
+            moved.append(np.zeros((*row.shape[:-1], width)))
             for lane, (start, end, _) in enumerate(self._span):
-                packed[lane, ..., : end - start] = row[lane, ..., start:end]
-            state[name] = packed
-        return state
+                moved[-1][lane, ..., : end - start] = row[lane, ..., start:end]
+        return moved
 
     def load_state(self, state: dict[str, npt.NDArray[Any]]) -> None:
         """Continue from a :meth:`state` of an estimator built alike. All is checked before anything changes."""
@@ -437,7 +437,7 @@ class DiscountedEstimator:
     def _swap(self, checked: dict[str, npt.NDArray[Any]]) -> None:
         counts = checked.pop("counts")
         removals = checked.pop("removals")
-        rows = {name: checked.pop(name) for name in ("X", "W", "R", "decided")}
+        rows = {name: checked.pop(name) for name in HISTORY}
         longest = rows["W"].shape[-1]
         capacity = self._capacity
         while capacity < longest:
@@ -454,63 +454,4 @@ class DiscountedEstimator:
 
     def checked_state(self, state: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         """Copies of the entries of ``state``, if this estimator could continue from them."""
-        own = self.state()
-        if set(state) != set(own):
-            odd = sorted(set(state) ^ set(own))
-            raise ValueError(f"state: missing or unknown entries {', '.join(odd)}")
-        checked = {}
-        longest = np.asarray(state["W"]).shape[-1] if np.asarray(state["W"]).ndim else 0
-        if longest and not self.remember:
-            raise ValueError("state['W']: this estimator remembers nothing")
-        for name, mine in own.items():
-            array = np.array(state[name], order="C")
-            wanted = mine.shape if name not in ("X", "W", "R", "decided") else (*mine.shape[:-1], longest)
-            if array.dtype != mine.dtype or array.shape != wanted:
-                raise ValueError(
-                    f"state[{name!r}] has shape {array.shape} and type {array.dtype}: must be {wanted}, {mine.dtype}"
-                )
-            if array.dtype == float and not np.isfinite(array).all():
-                raise ValueError(f"state[{name!r}]: must be finite")
-            checked[name] = array
-        if not ((checked["gamma"] > 0) & (checked["gamma"] <= 1)).all():
-            raise ValueError("state['gamma']: must lie in (0, 1]")
-        if self.window is not None and (checked["gamma"] != 1.0).any():
-            raise ValueError("state['gamma']: must be 1, since this estimator has a window instead")
-        now, origin, dropped = checked["clock"].T
-        if (origin > now).any() or (dropped < 0).any():
-            raise ValueError("state['clock']: the origin must not be after now, nor the dropped weight negative")
-        if not np.isin(checked["stale"], (self._k.FRESH, self._k.MOVED, self._k.LOST)).all():
-            raise ValueError("state['stale']: must be 0, 1 or 2")
-        counts = checked["counts"]
-        if (counts < 0).any() or (counts > longest).any() or (checked["removals"] < 0).any():
-            raise ValueError("state['counts']: must lie between 0 and the length of the history")
-        for lane, count in enumerate(counts):
-            times = checked["decided"][lane, :count]
-            if (np.diff(times) < 0).any() or (times > checked["clock"][lane, 0]).any():
-                raise ValueError("state['decided']: must be sorted and not in the future")
-            if (checked["W"][lane, :count] < 0).any():
-                raise ValueError("state['W']: must not be negative")
-        for name in ("V", "V_tilde"):
-            if not np.allclose(checked[name], checked[name].transpose(0, 2, 1), rtol=1e-9, atol=0.0):
-                raise ValueError(f"state[{name!r}]: must be symmetric")
-            eigenvalues = np.linalg.eigvalsh(checked[name])
-            if (eigenvalues[:, 0] < self.lam * (1 - 1e-6) - 1e-12 * eigenvalues[:, -1]).any():
-                raise ValueError(f"state[{name!r}]: must be at least lam I")
-        self._check_roots(checked)
-        return checked
-
-    def _check_roots(self, state: dict[str, npt.NDArray[Any]]) -> None:
-        """A theta that a state calls fresh must be the root of the history beside it."""
-        now, origin, _ = state["clock"].T
-        for lane in np.flatnonzero(state["stale"] == self._k.FRESH):
-            theta, H = state["theta"][lane], state["V"][lane]
-            g = H @ theta
-            if self.remember:
-                x = state["X"][lane][:, : state["counts"][lane]]
-                w = state["W"][lane, : x.shape[1]] * state["gamma"][lane] ** (now[lane] - origin[lane])
-                z = theta @ x
-                g = x @ (w * self.link.mean(z)) + self.ridge * theta
-                H = (x * (w * self.link.slope(z))) @ x.T + self.ridge * np.eye(self.dim)
-            away = np.linalg.norm(np.linalg.solve(H, g - state["b"][lane]))
-            if not away <= 1e-3 * (1.0 + np.linalg.norm(theta)) + state["error"][lane]:
-                raise ValueError(f"state['theta']: in lane {lane} it is not the root of the history beside it")
+        return checked_state(self, state)

@@ -335,7 +335,7 @@ class Policy:
         if decisions > 0 and not 1.0 <= last < t:
             raise ValueError(f"state['last_round']={last!r}: must be a round before t={t:g}")
         parts = {name.removeprefix(_PART): a for name, a in state.items() if str(name).startswith(_PART)}
-        unknown = {str(n) for n in state} - {f"{_PART}{n}" for n in parts} - set(self.state())
+        unknown = {str(n) for n in state} - {f"{_PART}{n}" for n in parts} - _OWN
         if unknown:
             raise ValueError(f"state: unknown entries {', '.join(sorted(unknown))}")
         checked = self.estimator.checked_state(parts)
@@ -352,6 +352,7 @@ class Policy:
 
 
 _PART = "estimator."
+_OWN = {"format", "config", "lane_ids", "t", "decisions", "last_round", "checksum"}
 
 
 def _checksum(state: Mapping[str, npt.NDArray[Any]]) -> str:
