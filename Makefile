@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test lint slow bench clean lock help
 
 help:
-	@echo "make demo   set up and run the drifting simulation"
+	@echo "make demo   set up, then reproduce the paper: table, figures, reproduction/report.html"
 	@echo "make test   set up, then lint, types, import contracts, tests"
 	@echo "make slow   the longer studies (tens of minutes)"
 	@echo "make bench  the speed measurements, each printing a ratio"
@@ -21,7 +21,7 @@ $(READY): requirements.lock pyproject.toml
 	touch $(READY)
 
 demo: $(READY)
-	$(BIN)/python examples/four_policies.py
+	$(BIN)/windvane reproduce --out reproduction --restart
 
 lint: $(READY)
 	$(BIN)/ruff check .

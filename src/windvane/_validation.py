@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,3 +118,16 @@ def floats(name: str, value: Any, shape: tuple[int | None, ...]) -> Array:
         wanted = ", ".join("any" if want is None else str(want) for want in shape)
         raise ValueError(f"{name} has shape {result.shape}: must have shape ({wanted})")
     return np.ascontiguousarray(result)
+
+
+def lane_identities(lanes: int | Sequence[int]) -> npt.NDArray[np.int64]:
+    """``lanes`` as ids: a count n stands for 0..n-1; a sequence of ids is taken as it is (repeats allowed)."""
+    if isinstance(lanes, int | np.integer) and not isinstance(lanes, bool):
+        return np.arange(whole("lanes", lanes, 1), dtype=np.int64)
+    try:
+        ids = np.array(lanes)
+    except ValueError:  # ragged
+        ids = np.empty(0)
+    if ids.ndim != 1 or len(ids) == 0 or ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 2**32:
+        raise ValueError(f"lanes={shown(lanes)}: must be a count, or a sequence of ids in [0, 2**32)")
+    return ids.astype(np.int64)

@@ -21,10 +21,10 @@ _LINK_FUNCTIONS = ("mean_slope", "mean_slope_array", "bend_array", "bend_ratio")
 
 @cache
 def _compiled() -> dict[str, Any]:
-    from windvane.kernels import elementary, history, linalg, projecting, random, root, scoring, sums
+    from windvane.kernels import drawing, elementary, history, linalg, projecting, random, root, scoring, sums
 
     namespace: dict[str, Any] = {}
-    for module in (elementary, linalg, random, sums, history, root, projecting, scoring):
+    for module in (elementary, linalg, random, sums, history, root, projecting, scoring, drawing):
         namespace.update(vars(module))
     return namespace
 

@@ -1,4 +1,4 @@
-"""Counter-based random numbers: a uniform depends on (seed, lane, round, stream) and on nothing else.
+"""Counter-based random numbers: a uniform depends on (seed, lane, round, stream, block) and on nothing else.
 
 Philox 4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). Having no
 state, it gives the same numbers however lanes are batched, split over threads, or resumed.
@@ -18,6 +18,12 @@ _TO_UNIT = 2.0**-53
 
 TIES = 0  # which arm wins among equals
 REWARDS = 1  # the noise of a reward
+ARMS = 2  # the features of arms
+DRIFT = 3  # where theta* goes
+DELAYS = 4  # how late a reward is
+PRESENCE = 5  # which arms are there
+_BLOCK_SHIFT = np.uint64(8)  # a counter's last word: the stream in its low bits, the block above them
+LARGEST_BLOCK = 2**24 - 1
 
 
 @compiled
@@ -40,15 +46,24 @@ def philox(
 
 
 @compiled
-def uniform(seed: np.uint64, lane: int, moment: int, stream: int) -> float:
-    """One uniform in [0, 1) for this seed, lane id (below 2**32), round and stream."""
+def uniform_pair(seed: np.uint64, lane: int, moment: int, stream: int, block: int) -> tuple[float, float]:
+    """Two uniforms in [0, 1) of the given block: one seed, lane id (below 2**32), round and stream has 2**24 blocks."""
     counter = np.uint64(moment)
-    first, second, _, _ = philox(
+    first, second, third, fourth = philox(
         counter & _MASK,
         counter >> _HALF,
         np.uint64(lane) & _MASK,
-        np.uint64(stream),
+        np.uint64(stream) | (np.uint64(block) << _BLOCK_SHIFT),
         seed & _MASK,
         seed >> _HALF,
     )
-    return float((first << np.uint64(21)) | (second >> np.uint64(11))) * _TO_UNIT
+    return (
+        float((first << np.uint64(21)) | (second >> np.uint64(11))) * _TO_UNIT,
+        float((third << np.uint64(21)) | (fourth >> np.uint64(11))) * _TO_UNIT,
+    )
+
+
+@compiled
+def uniform(seed: np.uint64, lane: int, moment: int, stream: int) -> float:
+    """One uniform in [0, 1) for this seed, lane id (below 2**32), round and stream."""
+    return uniform_pair(seed, lane, moment, stream, 0)[0]

@@ -24,11 +24,11 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from windvane._validation import Array
+from windvane._validation import Array, lane_identities
 from windvane.arms import ArmSet
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
-from windvane.policies.base import Index, Policy, lane_identities
+from windvane.policies.base import Index, Policy
 
 
 class Skeleton(Policy):

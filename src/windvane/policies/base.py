@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -371,19 +371,6 @@ def _scalar(state: Mapping[str, npt.NDArray[Any]], name: str, kind: str) -> Any:
     if value.shape != () or value.dtype.kind != kind:
         raise ValueError(f"state[{name!r}]: must be a single value, as state() gives")
     return value.item()
-
-
-def lane_identities(lanes: int | Sequence[int]) -> npt.NDArray[np.int64]:
-    """``lanes`` as ids: a count n stands for 0..n-1; a sequence of ids is taken as it is (repeats allowed)."""
-    if isinstance(lanes, int | np.integer) and not isinstance(lanes, bool):
-        return np.arange(whole("lanes", lanes, 1), dtype=np.int64)
-    try:
-        ids = np.array(lanes)
-    except ValueError:  # ragged
-        ids = np.empty(0)
-    if ids.ndim != 1 or len(ids) == 0 or ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 2**32:
-        raise ValueError(f"lanes={shown(lanes)}: must be a count, or a sequence of ids in [0, 2**32)")
-    return ids.astype(np.int64)
 
 
 def level_per_lane(delta: npt.ArrayLike, lanes: int) -> Array:

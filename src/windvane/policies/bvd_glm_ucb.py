@@ -40,11 +40,11 @@ from typing import ClassVar
 
 import numpy.typing as npt
 
-from windvane._validation import Array
+from windvane._validation import Array, lane_identities
 from windvane.arms import ArmSet
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
-from windvane.policies.base import Index, Policy, choose_discount, lane_identities, level_per_lane
+from windvane.policies.base import Index, Policy, choose_discount, level_per_lane
 from windvane.projection import LaneProjections, project
 from windvane.theory import Radius
 

@@ -1,0 +1,84 @@
+"""Commands that read what experiments wrote: report, compare."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from windvane.cli.console import number, output, print_json, remark, share, table
+from windvane.cli.options import AsJson
+from windvane.lab.results import Results
+from windvane.lab.summary import Difference, align, paired
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="A folder that simulate, tune or reproduce wrote.")],
+    as_json: AsJson = False,
+) -> None:
+    """Draw an experiment: figures (PNG, PDF, SVG) and a self-contained report.html in its folder.
+
+    \b
+    Example:
+      windvane report results
+    """
+    from windvane.lab.presentation import present
+
+    remark("drawing the figures and writing the report")
+    results = Results.open(folder)
+    written = present(results)
+    if as_json:
+        print_json({"folder": str(folder), "complete": results.complete, "files": [str(path) for path in written]})
+        return
+    for path in written:
+        output().print(str(path), markup=False)
+
+
+def compare(
+    folders: Annotated[list[Path], typer.Argument(help="One or more folders of experiments.")],
+    baseline: Annotated[str | None, typer.Option(help="The policy to compare with (default: the first).")] = None,
+    confidence: Annotated[float, typer.Option(help="Level of the intervals.", min=0.0, max=1.0)] = 0.95,
+    figure: Annotated[Path | None, typer.Option(help="Draw the intervals into this folder.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Paired differences of final regret, with confidence intervals.
+
+    Runs are paired, since all policies see the same arms and the same luck in a run. Folders can be compared
+    where environment, seed and horizon are the same.
+
+    \b
+    Examples:
+      windvane compare results
+      windvane compare results more-results --baseline results/BVD-GLM-UCB
+    """
+    several = [Results.open(folder) for folder in folders]
+    differences = paired(align(several), baseline=baseline, confidence=confidence)
+    if not differences:
+        raise ValueError(f"{folders[0]}: there is only one policy; nothing to compare it with")
+    written = _draw(differences, confidence, figure)
+    if as_json:
+        rows = [dataclasses.asdict(difference) for difference in differences]
+        print_json({"confidence": confidence, "differences": rows, "files": written})
+        return
+    console = output()
+    for name in dict.fromkeys(d.environment for d in differences):
+        here = [d for d in differences if d.environment == name]
+        title = f"{name}: final regret minus that of {here[0].baseline}, {confidence:.0%} confidence"
+        columns = ["policy", "difference", "low", "high", "p", "runs won", "runs", "verdict"]
+        console.print(table(columns, [_line(d) for d in here], title))
+
+
+def _line(d: Difference) -> list[str]:
+    verdict = "worse" if d.low > 0 else "better" if d.high < 0 else "not told apart"
+    p = "–" if d.p != d.p else f"{d.p:.2g}"
+    return [d.label, number(d.mean), number(d.low), number(d.high), p, share(d.won), str(d.n), verdict]
+
+
+def _draw(differences: list[Difference], confidence: float, folder: Path | None) -> list[str]:
+    if folder is None:
+        return []
+    from windvane.lab.presentation import draw_differences
+
+    return [str(path) for path in draw_differences(differences, folder, confidence)]

@@ -1,0 +1,102 @@
+"""The command ``bound``: what the theorems promise."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from windvane.cli.console import number, output, print_json, table
+from windvane.cli.options import AsJson
+from windvane.lab.bounds import Bounds, MeasuredBounds, evaluate, evaluate_results
+from windvane.lab.results import Results
+
+Positive = Annotated[float, typer.Option(min=0.0)]
+
+
+def bound(
+    folder: Annotated[
+        Path | None, typer.Argument(help="An experiment: its constants are used, its regret is shown.")
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(help="Rounds T.", min=1)] = None,
+    drift: Annotated[float | None, typer.Option(help="How far θ* moves in all, B_T.", min=0.0)] = None,
+    dim: Annotated[int | None, typer.Option(help="Features d.", min=1)] = None,
+    link: Annotated[str | None, typer.Option(help="identity, logistic, poisson or probit.")] = None,
+    s: Annotated[float | None, typer.Option("--S", help="Bound on ‖θ*‖.")] = None,
+    ell: Annotated[float | None, typer.Option("--L", help="Bound on ‖x‖.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Rewards lie in [0, 2σ].")] = None,
+    lam: Annotated[float | None, typer.Option(help="Regularisation λ.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Confidence parameter δ.")] = None,
+    gamma: Annotated[float | None, typer.Option(help="Discount (default: the recommended one).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Theorems 1 and 2 of the paper for given constants, beside a measured regret if a folder is given.
+
+    \b
+    Examples:
+      windvane bound --horizon 3000 --drift 1.5708 --dim 2
+      windvane bound reproduction
+    """
+    world: dict[str, Any] = {
+        "horizon": horizon, "drift": drift, "dim": dim, "link": link, "S": s, "L": ell, "sigma": sigma
+    }  # fmt: skip
+    told = {name: value for name, value in world.items() if value is not None}
+    agent: dict[str, Any] = {
+        name: value for name, value in {"lam": lam, "delta": delta, "gamma": gamma}.items() if value is not None
+    }
+    if folder is not None:
+        if told:
+            raise ValueError(f"--{next(iter(told))}: comes from the experiment in {folder}; leave it out")
+        found = evaluate_results(Results.open(folder), **agent)
+        if not found:
+            raise ValueError(f"{folder}: no cell is finished yet")
+    else:
+        missing = [name for name in ("horizon", "drift", "dim") if name not in told]
+        if missing:
+            raise ValueError(f"--{missing[0]}: is needed, or the folder of an experiment")
+        found = [MeasuredBounds("", False, evaluate(**told, **agent), [])]
+    if as_json:
+        print_json([dataclasses.asdict(one) for one in found])
+        return
+    for one in found:
+        _print(one)
+
+
+def _print(one: MeasuredBounds) -> None:
+    console, b = output(), one.bounds
+    c = b.constants
+    if one.environment:
+        console.print(one.environment, markup=False, style="bold")
+    console.print(
+        f"T = {c.horizon}, B_T = {c.drift:.6g}, d = {c.dim}, {c.link} link, S = {c.S:g}, L = {c.L:g}, λ = {c.lam:g}, "
+        f"σ = {c.sigma:g}, δ = {c.delta:g}; k_μ = {c.k_mu:.6g}, c_μ = {c.c_mu:.6g}",
+        markup=False,
+    )
+    console.print(table(["bound", "total", "γ", "terms"], _lines(b), left=1))
+    if one.measured:
+        rows = [[row.label, number(row.mean), number(row.se)] for row in one.measured]
+        console.print(table(["measured", "regret", "± SE"], rows))
+    if one.environment:
+        which = (
+            "orthogonal: both forms of Theorem 1 apply"
+            if one.orthogonal_arms
+            else "general: Theorem 1's first form and Theorem 2 do not apply"
+        )
+        console.print(f"The arms are {which}.", markup=False)
+    if b.orthogonal.total > b.trivial:
+        console.print("At this horizon the theorems exceed the trivial bound: they speak of rates.", markup=False)
+
+
+def _lines(b: Bounds) -> list[list[str]]:
+    theorems = {
+        "Theorem 1, orthogonal arms": dataclasses.asdict(b.orthogonal),
+        "Theorem 1, general arms": dataclasses.asdict(b.general),
+        "Theorem 2, drift unknown": dataclasses.asdict(b.unknown_drift),
+    }
+    found: list[list[str]] = []
+    for name, parts in theorems.items():
+        terms = ", ".join(f"{k} {v:,.0f}" for k, v in parts.items() if k not in ("total", "gamma") and v is not None)
+        found.append([name, number(parts["total"], 0), number(parts.get("gamma", float("nan")), 6), terms])
+    return [*found, ["trivial", number(b.trivial, 0), "–", "2σT, or T times the largest gap"]]

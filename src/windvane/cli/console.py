@@ -1,0 +1,104 @@
+"""What is printed where: results on stdout, all else on stderr, and nothing but results when nobody watches."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+PIPED_WIDTH = 200  # a table in a file is not broken to the width of a window
+
+
+def output() -> Console:
+    """stdout."""
+    return Console(
+        width=None if sys.stdout.isatty() else PIPED_WIDTH, highlight=False, soft_wrap=not sys.stdout.isatty()
+    )
+
+
+def remark(text: str) -> None:
+    """A word to whoever is watching: on stderr, and only if it is a terminal."""
+    if sys.stderr.isatty():
+        Console(stderr=True, highlight=False).print(text, markup=False)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout. What is not a number (nan, infinity) is null, so that any reader takes it."""
+    print(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", left: int = 1) -> Table:
+    """A plain table: the first ``left`` columns to the left, the others, numbers, to the right."""
+    made = Table(title=title or None, box=None, title_justify="left", pad_edge=False, padding=(0, 2, 0, 0))
+    for i, column in enumerate(columns):
+        made.add_column(Text(column), justify="left" if i < left else "right", no_wrap=i >= left)
+    for row in rows:
+        made.add_row(*(Text(cell) for cell in row))
+    return made
+
+
+def number(value: float, digits: int = 1) -> str:
+    return "–" if not math.isfinite(value) else f"{value:,.{digits}f}"
+
+
+def share(value: float) -> str:
+    return "–" if not math.isfinite(value) else f"{value:.0%}"
+
+
+class _Rate(ProgressColumn):
+    """Lane-rounds a second since this run began (what an earlier run had done does not count)."""
+
+    def render(self, task: Task) -> Text:
+        speed = (task.completed - task.fields["earlier"]) / task.elapsed if task.elapsed else 0.0
+        return Text(f"{speed:,.0f} rounds/s")
+
+
+class Bar:
+    """A progress bar on stderr: rounds, rate, time left. Without a terminal it stays silent."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._bar: Progress | None = None
+
+    def begin(self, total: int, done: int) -> None:
+        if not sys.stderr.isatty():
+            return
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f}/{task.total:,.0f} rounds"),
+            _Rate(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._bar.add_task(self._text, total=total, completed=done, earlier=done)
+        self._bar.start()
+
+    def show(self, done: int) -> None:
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done)
+
+    def end(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()

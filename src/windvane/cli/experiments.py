@@ -1,0 +1,136 @@
+"""Commands that run experiments: reproduce, simulate."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from windvane.cli import INTERRUPTED
+from windvane.cli.console import Bar, output, print_json, remark
+from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart, Runs, Seed, WithDiagnostics
+from windvane.cli.tables import print_summary, summary_json
+from windvane.lab import paper
+from windvane.lab.results import Results
+from windvane.lab.runner import run
+from windvane.lab.spec import Spec
+
+
+def conduct(
+    spec: Spec, folder: Path, text: str, *, jobs: int | None, cluster: str | None = None, restart: bool = False
+) -> Results:
+    """Run an experiment with a progress bar; Ctrl-C keeps what is finished and says how to go on."""
+    command = "windvane " + shlex.join(sys.argv[1:])
+    remark(f"{text}: {spec.runs} runs of {spec.horizon} rounds, into {folder}")
+    try:
+        return run(spec, folder, jobs=jobs, cluster=cluster, restart=restart, progress=Bar(text), command=command)
+    except KeyboardInterrupt:
+        _say_how_far(folder)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _say_how_far(folder: Path) -> None:
+    try:
+        found = Results.open(folder)
+        done = f"{found.finished} of {found.total} cells are finished and usable"
+    except ValueError:
+        done = "nothing is finished yet"
+    print(f"windvane: interrupted; {done}; the same command goes on from there", file=sys.stderr)
+
+
+def reproduce(
+    runs: Runs = paper.RUNS,
+    horizon: Annotated[int, typer.Option(help="Rounds of each run.", min=3)] = paper.HORIZON,
+    arms: Annotated[str, typer.Option(help=f"How arms are drawn: {', '.join(paper.ARMS)}.")] = "ball",
+    bonus_scale: Annotated[float, typer.Option(help="Multiplies every bonus; 1 is as printed.", min=0.0)] = 1.0,
+    seed: Seed = 0,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    out: Out = None,
+    diagnostics: WithDiagnostics = False,
+    restart: Restart = False,
+    as_json: AsJson = False,
+) -> None:
+    """The paper's experiment: table, figures and a report beside the published result.
+
+    \b
+    Examples:
+      windvane reproduce
+      windvane reproduce --runs 400 --arms sphere --out sphere
+      windvane reproduce --bonus-scale 0.5 --json
+    """
+    spec = paper.paper_spec(
+        runs=runs, horizon=horizon, arms=arms, bonus_scale=bonus_scale, seed=seed, diagnostics=diagnostics
+    )
+    folder = out or Path(_default_folder(runs, horizon, arms, bonus_scale, seed, diagnostics))
+    results = conduct(spec, folder, "reproducing the paper", jobs=jobs, cluster=cluster, restart=restart)
+    remark("drawing the figures and writing the report")
+    from windvane.lab.presentation import present_paper
+
+    written = present_paper(results, arms=arms, bonus_scale=bonus_scale)
+    against = paper.against_published(results.entries)
+    assumed = paper.readings(arms, bonus_scale)
+    if as_json:
+        print_json(
+            {
+                **summary_json(results),
+                "published": {a.policy: {"final": a.published, "standard_errors": a.errors} for a in against},
+                "readings": assumed,
+                "files": [str(path) for path in written],
+            }
+        )
+        return
+    print_summary(results, published=paper.published_curves() if horizon == paper.HORIZON else None)
+    console = output()
+    console.print("\nWhere this differs from the published result:", markup=False)
+    for line in map(str, against) if against else ["nothing to compare: only 3000 rounds were published."]:
+        console.print(f"  {line}", markup=False)
+    console.print("\nReadings assumed where the paper is silent:", markup=False)
+    for line in assumed:
+        console.print(f"  {line}", markup=False)
+    console.print(f"\nReport: {folder / 'report.html'}", markup=False)
+
+
+def _default_folder(runs: int, horizon: int, arms: str, bonus_scale: float, seed: int, diagnostics: bool) -> str:
+    """``reproduction``, and whatever differs from the defaults: so that another setting gets another folder."""
+    differs = [
+        f"{runs}x{horizon}" if (runs, horizon) != (paper.RUNS, paper.HORIZON) else "",
+        arms if arms != "ball" else "",
+        f"bonus{bonus_scale:g}" if bonus_scale != 1.0 else "",
+        f"seed{seed}" if seed else "",
+        "diagnostics" if diagnostics else "",
+    ]
+    return "-".join(["reproduction", *filter(None, differs)])
+
+
+def simulate(
+    spec: Annotated[Path, typer.Argument(help="The experiment, a TOML file ('windvane new' writes one).")],
+    out: Out = None,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    diagnostics: WithDiagnostics = False,
+    restart: Restart = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run an experiment. Stopped and started again, it goes on where it was.
+
+    \b
+    Examples:
+      windvane simulate spec.toml
+      windvane simulate spec.toml --out results --jobs 8
+      windvane simulate spec.toml --cluster tcp://scheduler:8786
+    """
+    experiment = Spec.read(spec)
+    if diagnostics:
+        experiment = dataclasses.replace(experiment, diagnostics=True)
+    folder = out or Path(f"{spec.stem}-results")
+    results = conduct(experiment, folder, experiment.title or spec.stem, jobs=jobs, cluster=cluster, restart=restart)
+    if as_json:
+        print_json(summary_json(results))
+        return
+    print_summary(results)
+    output().print(f"\nResults: {folder} (windvane report {folder} draws them)", markup=False)

@@ -1,0 +1,83 @@
+"""Simulated worlds: drifts, arm laws, reward laws and delay laws, combined freely by :class:`Environment`."""
+
+from __future__ import annotations
+
+from windvane.environments.arms import (
+    ARM_LAWS,
+    ArmLaw,
+    ArmStream,
+    BallArms,
+    ComeAndGo,
+    CubeArms,
+    FixedArms,
+    GaussianArms,
+    OrthogonalArms,
+    SphereArms,
+)
+from windvane.environments.delays import DELAYS, DelayLaw, FixedDelay, GeometricDelay, NoDelay, UniformDelay
+from windvane.environments.drift import (
+    DRIFTS,
+    Arc,
+    Drift,
+    FunctionDrift,
+    PiecewiseLinear,
+    RandomSwitches,
+    RandomWalk,
+    Rotation,
+    Sinusoid,
+    Static,
+    Switches,
+    Turns,
+)
+from windvane.environments.environment import Environment, Round
+from windvane.environments.paths import Path
+from windvane.environments.rewards import (
+    REWARD_LAWS,
+    BernoulliRewards,
+    BinomialRewards,
+    BoundRewards,
+    GaussianRewards,
+    PoissonRewards,
+    RewardLaw,
+)
+
+__all__ = [
+    "ARM_LAWS",
+    "DELAYS",
+    "DRIFTS",
+    "REWARD_LAWS",
+    "Arc",
+    "ArmLaw",
+    "ArmStream",
+    "BallArms",
+    "BernoulliRewards",
+    "BinomialRewards",
+    "BoundRewards",
+    "ComeAndGo",
+    "CubeArms",
+    "DelayLaw",
+    "Drift",
+    "Environment",
+    "FixedArms",
+    "FixedDelay",
+    "FunctionDrift",
+    "GaussianArms",
+    "GaussianRewards",
+    "GeometricDelay",
+    "NoDelay",
+    "OrthogonalArms",
+    "Path",
+    "PiecewiseLinear",
+    "PoissonRewards",
+    "RandomSwitches",
+    "RandomWalk",
+    "RewardLaw",
+    "Rotation",
+    "Round",
+    "Sinusoid",
+    "SphereArms",
+    "Static",
+    "Switches",
+    "Turns",
+    "UniformDelay",
+]

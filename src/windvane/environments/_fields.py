@@ -1,0 +1,61 @@
+"""What the fields of drifts and laws have in common: checked when made, kept as plain tuples.
+
+Tuples of floats, not arrays, so that two laws are equal when their fields are, and can be written to a file.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from windvane._validation import Array, real_array, shown, whole
+from windvane.estimation import ROUNDING
+
+Vector = tuple[float, ...]
+LATEST = 2**52  # beyond it t + 1 would be t
+
+
+def keep(law: object, /, **fields: Any) -> None:
+    """Put checked values into the fields of a frozen dataclass."""
+    for name, value in fields.items():
+        object.__setattr__(law, name, value)
+
+
+def vector(name: str, value: Any) -> Vector:
+    """``value`` as a tuple of finite numbers, at least one."""
+    given = real_array(name, value, "a vector of numbers")
+    if given.ndim != 1 or given.size == 0 or not np.isfinite(given).all():
+        raise ValueError(f"{name}={shown(value)}: must be a vector of finite numbers")
+    return tuple(given.tolist())
+
+
+def vectors(name: str, value: Any) -> tuple[Vector, ...]:
+    """``value`` as a tuple of finite vectors of one length, at least one."""
+    given = real_array(name, value, "a list of vectors of one length")
+    if given.ndim != 2 or given.size == 0 or not np.isfinite(given).all():
+        raise ValueError(f"{name}={shown(value)}: must be a list of finite vectors of one length")
+    return tuple(tuple(row) for row in given.tolist())
+
+
+def rounds(name: str, value: Any, least: int) -> tuple[int, ...]:
+    """``value`` as a tuple of whole, strictly increasing rounds from ``least`` on."""
+    try:
+        given = tuple(whole(f"{name}[{i}]", entry, least) for i, entry in enumerate(value))
+    except TypeError:
+        raise ValueError(f"{name}={shown(value)}: must be a list of rounds") from None
+    if any(late <= early for early, late in pairwise(given)):
+        raise ValueError(f"{name}={shown(value)}: must be strictly increasing")
+    return given
+
+
+def within(name: str, points: Any, dim: int, radius: float, radius_name: str) -> Array:
+    """``points`` (one vector or several) as an array whose last axis is ``dim`` and whose norms are within radius."""
+    array = np.array(points, dtype=float)
+    if array.shape[-1] != dim:
+        raise ValueError(f"{name}={shown(points)}: must have dim={dim} entries")
+    longest = float(np.sqrt(np.square(array).sum(axis=-1)).max())
+    if not longest <= radius * ROUNDING:
+        raise ValueError(f"{name}={shown(points)}: has norm {longest:.9g}, must be at most {radius_name}={radius:g}")
+    return array

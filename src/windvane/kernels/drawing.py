@@ -1,0 +1,344 @@
+"""The compiled loops of simulated worlds: arms for all lanes in one call, random walks, inverse distributions.
+
+Every number comes from (seed, lane id, round, stream, block) alone (see :mod:`windvane.kernels.random`), and every lane
+is computed by itself, so that a lane's world does not depend on which other lanes are there.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from windvane.kernels._jit import compiled
+from windvane.kernels.random import ARMS, DRIFT, PRESENCE, uniform_pair
+
+BALL, SPHERE, CUBE, ORTHOGONAL, GAUSSIAN = range(5)
+
+_BELOW_ONE = 1.0 - 2.0**-53  # keeps a logarithm off 0, so that no normal vector of any length is exactly 0
+_QUARTER = 0.5 * math.pi
+_SIN_3, _SIN_5, _SIN_7, _SIN_9, _SIN_11, _SIN_13, _SIN_15 = [
+    (-1.0) ** (n // 2) / math.factorial(n) for n in range(3, 17, 2)
+]
+_COS_2, _COS_4, _COS_6, _COS_8, _COS_10, _COS_12, _COS_14, _COS_16 = [
+    (-1.0) ** (n // 2) / math.factorial(n) for n in range(2, 17, 2)
+]
+_NEGLIGIBLE = 2.0**-70  # of the largest term: all terms beyond it are less than the rounding of their sum
+
+
+@compiled
+def blocks_of(dim: int) -> int:
+    """Blocks of uniforms one random point may use: its normals, and one for the radius."""
+    return (dim + 1) // 2 + 1
+
+
+@compiled
+def circle_point(turn: float) -> tuple[float, float]:
+    """(cos, sin) of 2 pi turn for turn in [0, 1), by Taylor polynomials on an eighth of the circle to either side."""
+    quarters = math.floor(4.0 * turn + 0.5)
+    a = (4.0 * turn - quarters) * _QUARTER
+    a2 = a * a
+    s = a + a * a2 * (
+        _SIN_3 + a2 * (_SIN_5 + a2 * (_SIN_7 + a2 * (_SIN_9 + a2 * (_SIN_11 + a2 * (_SIN_13 + a2 * _SIN_15)))))
+    )
+    c = 1.0 + a2 * (
+        _COS_2
+        + a2
+        * (_COS_4 + a2 * (_COS_6 + a2 * (_COS_8 + a2 * (_COS_10 + a2 * (_COS_12 + a2 * (_COS_14 + a2 * _COS_16))))))
+    )
+    side = int(quarters) & 3
+    if side & 1:
+        c, s = -s, c
+    if side & 2:
+        c, s = -c, -s
+    return c, s
+
+
+@compiled
+def exponential_variate(u: float) -> float:
+    """A standard exponential number from a uniform in [0, 1); never 0."""
+    return -math.log((1.0 - u) * _BELOW_ONE)
+
+
+@compiled
+def normal_pair(seed: np.uint64, lane: int, moment: int, stream: int, block: int) -> tuple[float, float]:
+    """Two standard normal numbers (Box and Muller)."""
+    u, turn = uniform_pair(seed, lane, moment, stream, block)
+    radius = math.sqrt(2.0 * exponential_variate(u))
+    c, s = circle_point(turn)
+    return radius * c, radius * s
+
+
+@compiled
+def normal_vector(seed: np.uint64, lane: int, moment: int, stream: int, first_block: int, out: np.ndarray) -> float:
+    """out = a standard normal vector; returns its squared norm."""
+    d = out.shape[0]
+    square = 0.0
+    for i in range(0, d, 2):
+        first, second = normal_pair(seed, lane, moment, stream, first_block + i // 2)
+        out[i] = first
+        square += first * first
+        if i + 1 < d:
+            out[i + 1] = second
+            square += second * second
+    return square
+
+
+@compiled
+def scale_vector(factor: float, out: np.ndarray) -> None:
+    for i in range(out.shape[0]):
+        out[i] *= factor
+
+
+@compiled
+def round_point(
+    law: int, radius: float, seed: np.uint64, lane: int, moment: int, stream: int, first_block: int, out: np.ndarray
+) -> None:
+    """out = a point uniform in the ball or on the sphere.
+
+    In general a normal vector over its norm; for the ball, over the norm of a normal vector with two more coordinates
+    (the first d coordinates of a uniform point of the sphere in d + 2 dimensions are uniform in the ball; the squares
+    of the two add up to twice an exponential number). In the plane, angle and radius directly.
+    """
+    d = out.shape[0]
+    if d == 2:
+        u, turn = uniform_pair(seed, lane, moment, stream, first_block)
+        r = radius * math.sqrt(u) if law == BALL else radius
+        c, s = circle_point(turn)
+        out[0] = r * c
+        out[1] = r * s
+    elif d == 1 and law == SPHERE:
+        u, _ = uniform_pair(seed, lane, moment, stream, first_block)
+        out[0] = radius if u < 0.5 else -radius
+    else:
+        square = normal_vector(seed, lane, moment, stream, first_block, out)
+        if law == BALL:
+            u, _ = uniform_pair(seed, lane, moment, stream, first_block + (d + 1) // 2)
+            square += 2.0 * exponential_variate(u)
+        scale_vector(radius / math.sqrt(square), out)
+
+
+@compiled
+def cube_point(radius: float, seed: np.uint64, lane: int, moment: int, first_block: int, out: np.ndarray) -> None:
+    """out = uniform in [-radius, radius]^d, pulled back to norm ``radius`` where longer."""
+    d = out.shape[0]
+    square = 0.0
+    for i in range(0, d, 2):
+        first, second = uniform_pair(seed, lane, moment, ARMS, first_block + i // 2)
+        out[i] = radius * (2.0 * first - 1.0)
+        square += out[i] * out[i]
+        if i + 1 < d:
+            out[i + 1] = radius * (2.0 * second - 1.0)
+            square += out[i + 1] * out[i + 1]
+    if square > radius * radius:
+        scale_vector(radius / math.sqrt(square), out)
+
+
+@compiled
+def arm(law: int, radius: float, seed: np.uint64, lane: int, moment: int, slot: int, out: np.ndarray) -> float:
+    """out = the arm of a slot; returns its squared norm where the law is Gaussian (which is scaled later), else 0."""
+    d = out.shape[0]
+    first_block = slot * blocks_of(d)
+    if law == CUBE:
+        cube_point(radius, seed, lane, moment, first_block, out)
+    elif law == ORTHOGONAL:
+        u, v = uniform_pair(seed, lane, moment, ARMS, first_block)
+        for i in range(d):
+            out[i] = 0.0
+        out[int(u * d)] = radius * (2.0 * v - 1.0)
+    elif law == GAUSSIAN:
+        return normal_vector(seed, lane, moment, ARMS, first_block, out)
+    else:
+        round_point(law, radius, seed, lane, moment, ARMS, first_block, out)
+    return 0.0
+
+
+@compiled
+def draw_arms(law: int, radius: float, seed: np.uint64, lane_ids: np.ndarray, t: int, out: np.ndarray) -> None:
+    """out[lane, k] = arm k of round t, fresh; a Gaussian set is scaled so that its longest arm has norm ``radius``."""
+    for lane in range(out.shape[0]):
+        longest = 0.0
+        for k in range(out.shape[1]):
+            longest = max(longest, arm(law, radius, seed, lane_ids[lane], t, k, out[lane, k]))
+        if law == GAUSSIAN:
+            factor = radius / math.sqrt(longest)
+            for k in range(out.shape[1]):
+                scale_vector(factor, out[lane, k])
+
+
+@compiled
+def draw_phases(seed: np.uint64, lane_ids: np.ndarray, lifetime: int, out: np.ndarray) -> None:
+    """out[lane, k] = how many rounds the first item of slot k has lived already, uniform in 0..lifetime-1."""
+    for lane in range(out.shape[0]):
+        for k in range(out.shape[1]):
+            u, _ = uniform_pair(seed, lane_ids[lane], 0, PRESENCE, k)
+            out[lane, k] = int(u * lifetime)
+
+
+@compiled
+def draw_items(
+    law: int,
+    radius: float,
+    seed: np.uint64,
+    lane_ids: np.ndarray,
+    t: int,
+    phases: np.ndarray,
+    lifetime: int,
+    presence: float,
+    held: np.ndarray,
+    coins: np.ndarray,
+    out: np.ndarray,
+    valid: np.ndarray,
+) -> None:
+    """out[lane, k] = the item now in slot k, valid[lane, k] = whether it is offered.
+
+    A slot's items follow each other every ``lifetime`` rounds, shifted by the phase of the slot. They are numbered
+    from 1, and an item's features and presence come from its number. Where none of a lane's items is offered, the one
+    that came nearest to it is. ``out`` and coins[lane, k], the uniform that decides the presence, still hold item
+    number held[lane, k] (0: none yet), and are drawn again where that has changed.
+    """
+    for lane in range(out.shape[0]):
+        nearest, offered = 0, False
+        for k in range(out.shape[1]):
+            item = 1 + (t - 1 + phases[lane, k]) // lifetime
+            if item != held[lane, k]:
+                arm(law, radius, seed, lane_ids[lane], item, k, out[lane, k])
+                coins[lane, k], _ = uniform_pair(seed, lane_ids[lane], item, PRESENCE, k)
+                held[lane, k] = item
+            valid[lane, k] = coins[lane, k] < presence
+            offered = offered or valid[lane, k]
+            if coins[lane, k] < coins[lane, nearest]:
+                nearest = k
+        if not offered:
+            valid[lane, nearest] = True
+
+
+@compiled
+def best_means(means: np.ndarray, valid: np.ndarray, out: np.ndarray) -> None:
+    """out[lane] = the largest mean among the valid arms."""
+    for lane in range(means.shape[0]):
+        best = -math.inf
+        for k in range(means.shape[1]):
+            if valid[lane, k]:
+                best = max(best, means[lane, k])
+        out[lane] = best
+
+
+@compiled
+def first_outside(values: np.ndarray, low: float, high: float) -> int:
+    """The first lane whose value is not within [low, high] (or not a number); -1 where there is none."""
+    for lane in range(values.shape[0]):
+        if not low <= values[lane] <= high:
+            return lane
+    return -1
+
+
+@compiled
+def draw_uniforms(seed: np.uint64, lane_ids: np.ndarray, moment: int, stream: int, out: np.ndarray) -> None:
+    """out[lane] = the one uniform of this round and stream."""
+    for lane in range(out.shape[0]):
+        out[lane], _ = uniform_pair(seed, lane_ids[lane], moment, stream, 0)
+
+
+@compiled
+def draw_switches(radius: float, seed: np.uint64, lane_ids: np.ndarray, coins: np.ndarray, thetas: np.ndarray) -> None:
+    """coins[lane, i] uniform in [0, 1); thetas[lane, i] uniform on the sphere: all that random switches need."""
+    blocks = blocks_of(thetas.shape[2])
+    for lane in range(coins.shape[0]):
+        for i in range(coins.shape[1]):
+            coins[lane, i], _ = uniform_pair(seed, lane_ids[lane], 0, DRIFT, i)
+        for i in range(thetas.shape[1]):
+            round_point(SPHERE, radius, seed, lane_ids[lane], 1, DRIFT, i * blocks, thetas[lane, i])
+
+
+@compiled
+def walk(
+    first: int, step: float, radius: float, seed: np.uint64, lane_ids: np.ndarray, state: np.ndarray, out: np.ndarray
+) -> None:
+    """out[i, lane] = theta of round first + i of a random walk in the ball; ``state``: of round ``first``, then of the
+    round after the last. theta_{t+1} is theta_t + step z / sqrt(d), z standard normal, pulled back to ``radius``."""
+    d = state.shape[1]
+    z = np.empty(d)
+    for lane in range(state.shape[0]):
+        for i in range(out.shape[0]):
+            normal_vector(seed, lane_ids[lane], first + i, DRIFT, 0, z)
+            square = 0.0
+            for j in range(d):
+                out[i, lane, j] = state[lane, j]
+                state[lane, j] += step / math.sqrt(d) * z[j]
+                square += state[lane, j] * state[lane, j]
+            if square > radius * radius:
+                scale_vector(radius / math.sqrt(square), state[lane])
+
+
+@compiled
+def add_moves(points: np.ndarray, last: np.ndarray, total: np.ndarray, lost: np.ndarray, switches: np.ndarray) -> None:
+    """total[lane] += the length of the way from ``last`` through ``points``, switches[lane] += the moves on it.
+
+    One after the other and compensated (Kahan), so that the sum does not depend on how a path is cut into blocks.
+    """
+    for lane in range(last.shape[0]):
+        for i in range(points.shape[0]):
+            square = 0.0
+            moved = False
+            for j in range(last.shape[1]):
+                move = points[i, lane, j] - last[lane, j]
+                square += move * move
+                moved = moved or points[i, lane, j] != last[lane, j]
+                last[lane, j] = points[i, lane, j]
+            if moved:
+                switches[lane] += 1
+            length = math.sqrt(square) - lost[lane]
+            longer = total[lane] + length
+            lost[lane] = (longer - total[lane]) - length
+            total[lane] = longer
+
+
+@compiled
+def count_quantile(u: float, mode: int, top: float, slope: float, most: int) -> int:
+    """min(k, most) for the least k with cdf(k) > u, where p(k+1)/p(k) = (top - slope k)/(k + 1) for k >= 0.
+
+    Poisson and binomial laws are of this kind (Panjer). Terms are summed relative to the one at the mode, so that none
+    over- or underflows, and their total stands for the normalising constant.
+    """
+    below, term, k = 0.0, 1.0, mode  # sum of the terms below the mode
+    while k > 0 and term > _NEGLIGIBLE:
+        term *= k / (top - slope * (k - 1))
+        below += term
+        k -= 1
+    above, term, k = 0.0, 1.0, mode  # from the mode on
+    while term > _NEGLIGIBLE:
+        above += term
+        term *= (top - slope * k) / (k + 1)
+        k += 1
+    goal = u * (below + above)
+    reached, term, k = below, 1.0, mode
+    while k > 0 and reached > goal:  # reached: the sum of all terms below k
+        term *= k / (top - slope * (k - 1))
+        k -= 1
+        reached -= term
+    while k < most and reached + term <= goal and term > _NEGLIGIBLE:
+        reached += term
+        term *= (top - slope * k) / (k + 1)
+        k += 1
+    return min(k, most)
+
+
+@compiled
+def draw_poisson(u: np.ndarray, mean: np.ndarray, most: int, out: np.ndarray) -> None:
+    """out[lane] = min(N, most), N Poisson with the lane's mean."""
+    for lane in range(out.shape[0]):
+        out[lane] = count_quantile(u[lane], int(mean[lane]), mean[lane], 0.0, most)
+
+
+@compiled
+def draw_binomial(u: np.ndarray, mean: np.ndarray, trials: int, out: np.ndarray) -> None:
+    """out[lane] = the share of successes in ``trials`` trials that succeed with the lane's mean."""
+    for lane in range(out.shape[0]):
+        p = mean[lane]
+        if p >= 1.0:
+            out[lane] = 1.0
+        else:
+            odds = p / (1.0 - p)
+            mode = min(int((trials + 1) * p), trials)
+            out[lane] = count_quantile(u[lane], mode, odds * trials, odds, trials) / trials

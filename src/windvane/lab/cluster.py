@@ -1,0 +1,56 @@
+"""Tasks on a Dask cluster: one that is running already, or one started here.
+
+Dask sends tasks and results pickled; connect to a scheduler only if you trust it and its network, as Dask itself asks.
+A task whose worker dies is given to another worker; after ``DEATHS`` deaths it is given up.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar, cast
+
+DEATHS = 5
+PATIENCE = 10.0  # seconds to reach a scheduler
+
+T = TypeVar("T")
+
+
+class ClusterError(RuntimeError):
+    """The cluster cannot be used; the message says why."""
+
+
+def on_cluster(
+    function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], *, workers: int, address: str
+) -> Iterator[T]:
+    """``function(*task)`` for every task, results in the order they are ready."""
+    try:
+        import dask
+        import distributed
+    except ImportError:
+        raise ClusterError("cluster: needs Dask; install it with: pip install 'windvane[cluster]'") from None
+
+    # their functions are not typed
+    start, connect, as_completed = cast(Any, (distributed.LocalCluster, distributed.Client, distributed.as_completed))
+    with dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}):
+        local = None
+        if address == "local":
+            local = start(
+                n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+            )
+        try:
+            client = connect(local or address, timeout=PATIENCE)
+        except (OSError, ValueError) as error:
+            raise ClusterError(f"cluster={address!r}: no scheduler answers there ({error})") from None
+        with client:
+            try:
+                futures = [client.submit(function, *task, pure=False) for task in tasks]
+                for future in as_completed(futures):
+                    yield future.result()
+                    future.release()
+            except distributed.KilledWorker:
+                raise ClusterError(f"cluster={address!r}: {DEATHS} workers died on the same cell") from None
+            finally:
+                client.cancel(futures)
+                if local is not None:
+                    local.close()

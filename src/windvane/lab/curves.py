@@ -1,0 +1,154 @@
+"""What the figures and the page share: a look fixed per policy, means and bands over runs, and how curves are thinned.
+
+Colours are chosen to stay apart for colour-blind readers and to stand out on white and on the page's dark ground; the
+policies of the paper's experiment have theirs for good, any other name gets one by a checksum of the name. Since
+colours fail in grey, every look has a marker too, and figures write names at the ends of lines.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane._validation import Array
+
+if TYPE_CHECKING:
+    from windvane.lab.results import Entry
+
+PublishedCurves = Mapping[str, Sequence[npt.NDArray[Any]]]
+"""A published curve per policy name: rounds, mean regret, and perhaps more that is not drawn."""
+
+
+class Look(NamedTuple):
+    colour: str  # "#rrggbb"
+    marker: str  # matplotlib's letter
+
+
+class Curve(NamedTuple):
+    """Regret over recorded rounds: mean and standard deviation over runs (nan throughout for a single run)."""
+
+    rounds: npt.NDArray[np.int64]
+    mean: Array
+    sd: Array
+
+
+FIXED = {
+    "BVD-GLM-UCB": Look("#d55e00", "o"),
+    "D-LinUCB": Look("#0072b2", "s"),
+    "GLM-UCB": Look("#009e73", "^"),
+    "OFUL": Look("#cc79a7", "D"),
+}
+OTHERS = (Look("#3399d6", "v"), Look("#8f7200", "P"), Look("#9467d6", "X"), Look("#7d7d7d", "*"))
+
+
+def looks(entries: Sequence[Entry]) -> list[Look]:
+    """A look per entry. Variants of one policy share its hue and marker and run from dark to light."""
+    of_policy: dict[str, Look] = {}
+    free = list(OTHERS)
+    for name in dict.fromkeys(entry.policy for entry in entries):
+        if name in FIXED:
+            of_policy[name] = FIXED[name]
+            continue
+        pool = free or [*OTHERS, *FIXED.values()]
+        of_policy[name] = pool[zlib.crc32(name.encode()) % len(pool)]
+        if free:
+            free.remove(of_policy[name])
+    result = []
+    for entry in entries:
+        look = of_policy[entry.policy]
+        siblings = [e for e in entries if e.policy == entry.policy and e.environment == entry.environment]
+        place = next(i for i, sibling in enumerate(siblings) if sibling is entry)
+        shade = 0.0 if len(siblings) == 1 else -0.45 + 0.9 * place / (len(siblings) - 1)
+        result.append(look._replace(colour=shaded(look.colour, shade)))
+    return result
+
+
+def shaded(colour: str, amount: float) -> str:
+    """``colour`` mixed with black (amount towards -1) or white (towards 1)."""
+    goal = 255 if amount > 0 else 0
+    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(part + (goal - part) * abs(amount)):02x}" for part in parts)
+
+
+def tidy(text: object, longest: int = 60) -> str:
+    """Text from a spec in one line that fits a figure."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def names(entries: Sequence[Entry]) -> list[str]:
+    """The entries' labels, with the environment where there are several."""
+    several = len({entry.environment for entry in entries}) > 1
+    return [f"{entry.label} ({entry.environment})" if several else entry.label for entry in entries]
+
+
+def by_environment(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(entry.environment, []).append(entry)
+    return groups
+
+
+def curve(entry: Entry) -> Curve:
+    regret = np.asarray(entry.regret, dtype=float)
+    return Curve(np.asarray(entry.rounds), regret.mean(axis=0), sd_over_runs(regret))
+
+
+def sd_over_runs(values: Array) -> Array:
+    """The standard deviation over runs (the first axis), unbiased; nan for a single run."""
+    if len(values) < 2:
+        return np.full(values.shape[1:], np.nan)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(values.std(axis=0, ddof=1))
+
+
+def quantile(values: Array, q: float) -> Array:
+    """A quantile over runs that is one of the values, so that infinite ones do no harm; nan where all are nan."""
+    ordered = np.sort(values, axis=0)  # nan goes last
+    known = np.sum(~np.isnan(values), axis=0)
+    place = np.rint(q * np.maximum(known - 1, 0)).astype(int)
+    return np.asarray(np.take_along_axis(ordered, place[None], axis=0)[0])
+
+
+def share_above(values: Array, bound: Array) -> float:
+    """The share of rounds and runs with ``values`` above ``bound``, of those where both are known."""
+    known = ~(np.isnan(values) | np.isnan(bound))
+    return float(np.mean(values[known] > bound[known])) if known.any() else float("nan")
+
+
+def published_for(entry: Entry, published: PublishedCurves | None) -> tuple[Array, Array] | None:
+    """The published (rounds, mean) of the entry's policy within its horizon; None for none, or for a variant."""
+    if published is None or entry.policy not in published or entry.variant:
+        return None
+    rounds, mean = (np.asarray(part, dtype=float) for part in published[entry.policy][:2])
+    within = rounds <= entry.horizon
+    return (rounds[within], mean[within]) if within.any() else None
+
+
+def published_final(entry: Entry, published: PublishedCurves | None) -> float:
+    """The published mean at the entry's horizon; nan where the published curve does not get there."""
+    if published is None or published_for(entry, published) is None:
+        return float("nan")
+    rounds, mean = (np.asarray(part, dtype=float) for part in published[entry.policy][:2])
+    return float(np.interp(entry.horizon, rounds, mean, right=np.nan))
+
+
+def outside(theta: Array, S: float) -> npt.NDArray[np.bool_]:
+    """Rows of norm above S, beyond rounding; False where unknown."""
+    return np.asarray(np.linalg.norm(theta, axis=1) > S * (1 + 1e-9))
+
+
+def thinned(count: int, most: int = 300) -> npt.NDArray[np.int64]:
+    """At most ``most`` of the indices 0..count-1: both ends, two thirds evenly, one third closer at the start.
+
+    The dense start keeps a curve smooth on a logarithmic axis.
+    """
+    if count <= most:
+        return np.arange(count)
+    even = np.linspace(0, count - 1, most - most // 3)
+    early = np.geomspace(1, count, most // 3) - 1
+    return np.unique(np.rint(np.concatenate([even, early])).astype(np.int64))

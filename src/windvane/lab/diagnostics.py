@@ -1,0 +1,208 @@
+"""The paper's lemmas, measured round by round on a simulated run (Faury et al. 2021).
+
+Only a simulation knows theta*. Given its path, the noiseless twin theta_bar_t of the estimate theta_hat_t is defined by
+
+    g_t(theta_bar_t) = b_bar_t + lam c_mu theta*_t,   b_bar_t = sum over s < t of gamma^(t-1-s) mu(<x_s, theta*_s>) x_s,
+
+so that g_t(theta_bar_t) is exact and needs no solve; g_t(theta_hat_t) is b_t. A late observation enters b_bar when it
+is learnt, with the weight of its age, as it enters b. The row of a recorded round holds, per lane:
+
+==================  =================================================================================================
+``learning``        ||g(theta_bar) - g(theta_hat)|| in Vtilde^-1: what noise and regularisation did
+``beta``            the radius that Lemma 1 sets it; Lemma 1 covers round t where ``learning <= beta``
+``tracking``        ||g(theta_bar) - g(theta*)|| in V^-2: what drift did
+``tracking_bound``  Lemma 2, for orthogonal or general arms, with D = max(1, ceil(log T / (1 - gamma)))
+``lemma_2_slack``   tracking_bound - tracking
+``lemma_3_slack``   bonus(x_t) - bonus(x*_t) + Delta(x_t) + Delta(x*_t) - regret of the round, the regret decomposition;
+                    Delta(x) = |what the policy predicts for x - the mean of x|, x*_t the best arm
+``lemma_4_slack``   tracking - the value of P2, where learning <= beta
+==================  =================================================================================================
+
+A slack is negative by rounding and by the tolerances of the solvers only. It is nan where nothing is claimed: Lemma 3
+for a policy that is none of those it is written for (BVD-GLM-UCB and GLM-UCB with their bonus 2 R_mu beta ||x||_{V^-1};
+D-LinUCB and OFUL with their own norms), Lemma 4 outside its event and without P2. At gamma = 1 Lemma 2 says nothing:
+its bound and its slack are infinite.
+
+A policy whose link is not the environment's (the linear ones under logistic rewards) is misspecified. Its learning term
+still measures its noise, since b_bar holds the true means, and the regret decomposition needs no model. Its theta_bar
+however differs from theta* even without drift, so tracking and Lemmas 2 and 4 are nan; so they are for a policy that
+was told an S or an L smaller than the environment's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane._validation import Array
+from windvane.estimation import ROUNDING, DiscountedEstimator
+from windvane.policies.base import Policy
+from windvane.policies.bvd_glm_ucb import BVDGLMUCB
+from windvane.policies.d_lin_ucb import DLinUCB
+from windvane.theory import tracking_bound
+
+if TYPE_CHECKING:
+    from windvane.environments import Environment, Round
+
+QUANTITIES = (
+    "learning", "beta", "tracking", "tracking_bound", "lemma_2_slack", "lemma_3_slack", "lemma_4_slack",
+)  # fmt: skip
+
+
+class Diagnostics:
+    """Watches one policy in one environment; every round ``before`` and ``after`` its select, ``learnt`` on update.
+
+    Outside recorded rounds it costs a step of the path and of b_bar. Memory: as many past values of the drift as
+    Lemma 2 calls recent, D per lane, at most the horizon.
+    """
+
+    def __init__(self, policy: Policy, environment: Environment) -> None:
+        estimator = getattr(policy, "estimator", None)
+        if not isinstance(estimator, DiscountedEstimator) or estimator.window is not None:
+            raise ValueError(f"policy={policy.name!r}: diagnostics need a policy with a discounted estimator")
+        self._policy, self._estimator = policy, estimator
+        self._kind = "orthogonal" if environment.orthogonal else "general"
+        reach = estimator.S * estimator.L
+        self._specified = (
+            estimator.link.fingerprint(reach) == environment.link.fingerprint(reach)
+            and environment.S <= estimator.S * ROUNDING
+            and environment.L <= estimator.L * ROUNDING
+        )
+        self._everyone = np.arange(estimator.lanes)
+        self._b_bar = np.zeros((estimator.lanes, estimator.dim))
+        self._t, self._elapsed = policy.t, estimator.elapsed
+        self._theta: Array | None = None
+        # sum over s < t of ||theta*_{s+1} - theta*_s||, and its past values: row t % rows belongs to round t
+        self._path = np.zeros(estimator.lanes)
+        self._depth = _depths(estimator.gamma, environment.horizon)
+        self._rows = int(min(self._depth.max(), environment.horizon)) + 1
+        self._paths = np.zeros((self._rows, estimator.lanes))
+        self._row: dict[str, Array] = {}
+        self._recorded = False
+
+    def before(self, round: Round, recorded: bool) -> None:
+        """Round t is about to be decided; a row is made if it is ``recorded``. No round may be left out."""
+        if self._theta is not None:
+            step = round.theta - self._theta
+            self._path += np.sqrt(np.einsum("ld,ld->l", step, step))
+        self._theta = round.theta.copy()
+        self._paths[round.t % self._rows] = self._path
+        self._recorded = recorded
+        if not recorded:
+            return
+        e = self._estimator
+        self._age()
+        self._V, self._V_tilde = e.V, e.V_tilde
+        g_bar = self._b_bar + e.ridge * self._theta
+        self._noise = g_bar - e.b
+        if self._specified:
+            self._lag = g_bar - e.moments(self._theta)[0]
+            self._bound = self._lemma_2(round.t)
+        else:
+            self._lag, self._bound = np.full_like(g_bar, np.nan), np.full(e.lanes, np.nan)
+
+    def after(self, round: Round, choice: npt.NDArray[np.int64]) -> None:
+        """Round t has been decided: makes the row of a recorded one."""
+        if not self._recorded:
+            return
+        last, nothing = self._policy.last, np.full(self._estimator.lanes, np.nan)
+        beta = np.array(last.get("beta", nothing))
+        learning = np.sqrt(_square(self._noise, self._V_tilde))
+        tracking = np.linalg.norm(_solve(self._V, self._lag), axis=1)
+        has_p2 = isinstance(self._policy, BVDGLMUCB) and self._policy.program == "P2"
+        left = last["value"] if has_p2 else nothing
+        self._row = {
+            "learning": learning,
+            "beta": beta,
+            "tracking": tracking,
+            "tracking_bound": self._bound,
+            "lemma_2_slack": self._bound - tracking,
+            "lemma_3_slack": self._lemma_3(round, choice, beta),
+            "lemma_4_slack": np.where(learning <= beta, tracking - left, np.nan),
+        }
+        # a lane that started afresh within the decision has no history that its radius belongs to
+        restarted = self._estimator.elapsed != self._elapsed + 1.0
+        for values in self._row.values():
+            values[restarted] = np.nan
+
+    def learnt(self, x: Array, mean: Array, decided: Array, mask: npt.NDArray[np.bool_] | None = None) -> None:
+        """The policy was told rewards of mean ``mean[lanes]`` for arms ``x`` that it played in rounds ``decided``."""
+        self._age()
+        age = self._t - 1.0 - decided
+        # what the estimator leaves out too: older than its memory, or from before a restart
+        taken = (age <= self._estimator.memory) & (age < self._elapsed)
+        if mask is not None:
+            taken &= mask
+        weight = np.where(taken, self._estimator.gamma ** np.where(taken, age, 0.0), 0.0)
+        self._b_bar += (weight * mean)[:, None] * x
+
+    def row(self) -> dict[str, Array]:
+        """The quantities of the last recorded round, [lanes] each; their names are QUANTITIES."""
+        return self._row
+
+    def _age(self) -> None:
+        """Bring b_bar to the policy's present time; a lane that was reset meanwhile starts from nothing."""
+        gap, elapsed = self._policy.t - self._t, self._estimator.elapsed
+        if gap > 0.0:
+            self._b_bar *= (self._estimator.gamma**gap)[:, None]
+            self._b_bar[elapsed < self._elapsed + gap] = 0.0
+        self._t, self._elapsed = self._policy.t, elapsed
+
+    def _lemma_2(self, t: int) -> Array:
+        e = self._estimator
+        first = np.maximum(t - np.minimum(self._depth, self._rows - 1), 1).astype(np.int64)
+        recent = self._path - self._paths[first % self._rows, self._everyone]
+        return np.asarray(
+            tracking_bound(
+                e.gamma,
+                self._depth,
+                recent,
+                k_mu=e.constants.k_mu,
+                S=e.S,
+                L=e.L,
+                lam=e.lam,
+                dim=e.dim,
+                kind=self._kind,
+            )
+        )
+
+    def _lemma_3(self, round: Round, choice: npt.NDArray[np.int64], beta: Array) -> Array:
+        policy = self._policy
+        if isinstance(policy, BVDGLMUCB):
+            factor, sandwich = policy._step_2(beta), False
+        elif isinstance(policy, DLinUCB):
+            factor, sandwich = policy.bonus_scale * beta, policy.sandwich
+        else:
+            return np.full(len(beta), np.nan)
+        means = round.means if round.valid is None else np.where(round.valid, round.means, -np.inf)
+        slack = np.zeros(len(beta))
+        for pick, sign in ((choice, 1.0), (np.argmax(means, axis=1), -1.0)):
+            x, mean = round.arms[self._everyone, pick], means[self._everyone, pick]
+            if sandwich:
+                dual = _solve(self._V, x)
+                width = np.sqrt(np.einsum("ld,lde,le->l", dual, self._V_tilde, dual))
+            else:
+                width = np.sqrt(_square(x, self._V))
+            predicted = policy.link.mean(np.einsum("ld,ld->l", x, policy.last["theta_tilde"]))
+            slack += sign * (factor * width + mean) + np.abs(predicted - mean)
+        return slack
+
+
+def _depths(gamma: Array, horizon: int) -> Array:
+    """D of the theorems, per lane; the horizon where gamma = 1. Lemma 2 holds with any D."""
+    forget = 1.0 - gamma
+    rounds = np.ceil(math.log(horizon) / np.where(forget > 0.0, forget, 1.0))
+    return np.where(forget > 0.0, np.maximum(1.0, rounds), float(horizon))
+
+
+def _solve(V: Array, x: Array) -> Array:
+    """V^-1 x, lane by lane."""
+    return np.asarray(np.linalg.solve(V, x[:, :, None])[:, :, 0])
+
+
+def _square(x: Array, V: Array) -> Array:
+    """||x||^2 in the metric V^-1, lane by lane."""
+    return np.asarray(np.maximum(np.einsum("ld,ld->l", x, _solve(V, x)), 0.0))

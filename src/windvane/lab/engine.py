@@ -1,0 +1,227 @@
+"""One cell of an experiment, from the first round to the last.
+
+Each round: the environment shows its arms, the policy chooses, the reward is drawn from the one uniform of
+(run, round), and it is learnt now or when its delay has passed. What is kept per lane: the cumulative pseudo-regret at
+no more than 1,000 recorded rounds, and a few counts. Memory therefore does not depend on the horizon.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane._validation import Array
+from windvane.environments import Environment
+from windvane.lab.cells import Cell, recorded_rounds
+from windvane.lab.diagnostics import Diagnostics
+
+if TYPE_CHECKING:
+    from windvane.lab.spec import Spec
+    from windvane.policies.base import Policy
+
+STAGES = 4  # 0: no projection was made; 1: the estimate was admissible; 2 and 3: how it was brought back
+Tick = Callable[[int], None]
+
+
+@dataclass
+class ThetaPath:
+    """Run 0 of a cell: where the parameter was, where the estimate was, and what the projection made of it."""
+
+    rounds: npt.NDArray[np.int64]
+    theta_star: Array
+    theta_hat: Array
+    theta_tilde: Array
+    S: float
+
+
+@dataclass
+class CellResult:
+    """What a cell found, lane by lane (n lanes, R recorded rounds)."""
+
+    lanes: npt.NDArray[np.int64]  # run ids
+    variants: npt.NDArray[np.int64]
+    rounds: npt.NDArray[np.int64]
+    regret: Array  # [n, R]
+    reward: Array  # [n], the sum of all rewards
+    drift: Array  # [n], B_T
+    switches: npt.NDArray[np.int64]
+    gamma: Array  # [n]
+    outside: Array  # [n], share of rounds with the estimate outside Theta; nan where there is none
+    stages: Array  # [n, STAGES], share of rounds by projection stage; nan where there is none
+    paths: dict[int, ThetaPath]  # by variant, of run 0
+    diagnostics: dict[str, Array]  # [n, R] each
+    seconds: float  # in select and update
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Letter:
+    """Rewards that arrive together, at most one per lane: ``mask`` says in which lanes."""
+
+    x: Array
+    reward: Array
+    mean: Array
+    decided: Array
+    mask: npt.NDArray[np.bool_]
+
+
+class _Post:
+    """Rewards under way. A reward with delay n is learnt at the end of round t + n; those of the horizon's end never."""
+
+    def __init__(self, lanes: int, dim: int, most: int) -> None:
+        size = most + 1
+        self._x = np.zeros((size, lanes, dim))
+        self._reward, self._mean = np.zeros((size, lanes)), np.zeros((size, lanes))
+        self._due = np.full((size, lanes), -1, dtype=np.int64)
+        self._decided = np.zeros(size)
+
+    def send(self, t: int, x: Array, reward: Array, mean: Array, delay: npt.NDArray[np.int64]) -> None:
+        slot = t % len(self._decided)
+        self._x[slot], self._reward[slot], self._mean[slot] = x, reward, mean
+        self._due[slot] = t + delay
+        self._decided[slot] = t
+
+    def arriving(self, t: int) -> Iterator[_Letter]:
+        """What arrives at the end of round t; within a lane in the order of the decisions."""
+        by_age = np.argsort(self._decided, kind="stable")
+        lane, rank = np.nonzero((self._due[by_age] == t).T)
+        if not len(lane):
+            return
+        turn = np.arange(len(lane)) - np.searchsorted(lane, lane)  # 0 for the first arrival of its lane, and so on
+        for k in range(int(turn.max()) + 1):
+            who, slot = lane[turn == k], by_age[rank[turn == k]]
+            mask = np.zeros(self._due.shape[1], dtype=bool)
+            mask[who] = True
+            x, reward = np.zeros(self._x.shape[1:]), np.zeros(len(mask))
+            mean, decided = np.zeros(len(mask)), np.full(len(mask), float(t))
+            x[who], reward[who], mean[who] = self._x[slot, who], self._reward[slot, who], self._mean[slot, who]
+            decided[who] = self._decided[slot]
+            yield _Letter(x, reward, mean, decided, mask)
+
+
+def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
+    """Compute one cell; ``tick(t)`` is called after every round."""
+    ids, variants = cell.lanes(spec.runs)
+    environment = spec.environments[cell.environment].build(
+        horizon=spec.horizon, lanes=[int(i) for i in ids], seed=spec.seed
+    )
+    choices = spec.policies[cell.policy].variants
+    policy = spec.policies[cell.policy].build(environment, variants=[choices[v] for v in variants])
+    recorder = _Recorder(spec, environment, policy, ids, variants)
+    probe = Diagnostics(policy, environment) if spec.diagnostics else None
+    post = None if environment.delay is None else _Post(environment.lanes, environment.dim, environment.delay.most)
+    everyone = np.arange(environment.lanes)
+    clock, spent = time.perf_counter, 0.0
+    for t in range(1, spec.horizon + 1):
+        offer = environment.round(t)
+        recorded = recorder.is_recorded(t)
+        if probe:
+            probe.before(offer, recorded)
+        began = clock()
+        choice = policy.select(offer.arms, offer.valid)
+        spent += clock() - began
+        if probe:
+            probe.after(offer, choice)
+        x, mean = offer.arms[everyone, choice], offer.means[everyone, choice]
+        reward = environment.reward(t, mean)
+        delay = environment.delays(t)
+        if post is None or delay is None:
+            began = clock()
+            policy.update(x, reward)
+            spent += clock() - began
+            if probe:
+                probe.learnt(x, mean, np.full(len(x), float(t)), None)
+        else:
+            post.send(t, x, reward, mean, delay)
+            for letter in post.arriving(t):
+                began = clock()
+                policy.update(letter.x, letter.reward, round=letter.decided, mask=letter.mask)
+                spent += clock() - began
+                if probe:
+                    probe.learnt(letter.x, letter.mean, letter.decided, letter.mask)
+        recorder.add(t, offer.theta, offer.best - mean, reward, probe.row() if probe and recorded else {})
+        if tick:
+            tick(t)
+    return recorder.result(spent)
+
+
+class _Recorder:
+    """Collects what :class:`CellResult` holds while the rounds pass."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        environment: Environment,
+        policy: Policy,
+        ids: npt.NDArray[np.int64],
+        variants: npt.NDArray[np.int64],
+    ) -> None:
+        self._environment, self._policy = environment, policy
+        self._ids, self._variants = ids, variants
+        self._rounds = recorded_rounds(spec.horizon, spec.record)
+        self._next = 0
+        n, R, d = len(ids), len(self._rounds), environment.dim
+        self._sum, self._reward = np.zeros(n), np.zeros(n)
+        self._regret = np.empty((n, R))
+        self._outside = np.zeros(n)
+        self._stages = np.zeros((n, STAGES))
+        self._has_estimate = self._has_stages = False
+        self._everyone = np.arange(n)
+        self._bound = environment.S * (1.0 + 1e-9)
+        self._first = np.flatnonzero(ids == 0)  # lanes of run 0: their parameters are kept for the figure
+        self._thetas = np.full((3, len(self._first), R, d), np.nan)
+        self._diagnostics: dict[str, Array] = {}
+
+    def is_recorded(self, t: int) -> bool:
+        return bool(self._rounds[self._next] == t)
+
+    def add(self, t: int, theta: Array, lost: Array, reward: Array, row: dict[str, Array]) -> None:
+        self._sum += lost
+        self._reward += reward
+        last: dict[str, npt.NDArray[Any]] = getattr(self._policy, "last", {})
+        hat, stage = last.get("theta_hat"), last.get("stage")
+        if hat is not None:
+            self._has_estimate = True
+            self._outside += np.sqrt(np.einsum("ij,ij->i", hat, hat)) > self._bound
+        if stage is not None:
+            self._has_stages = True
+            self._stages[self._everyone, stage] += 1.0
+        if not self.is_recorded(t):
+            return
+        at = self._next
+        self._regret[:, at] = self._sum
+        self._thetas[0, :, at] = theta[self._first]
+        for i, name in enumerate(("theta_hat", "theta_tilde"), start=1):
+            if name in last:
+                self._thetas[i, :, at] = last[name][self._first]
+        for name, values in row.items():
+            self._diagnostics.setdefault(name, np.full(self._regret.shape, np.nan))[:, at] = values
+        self._next = min(at + 1, len(self._rounds) - 1)
+
+    def result(self, seconds: float) -> CellResult:
+        T, n = self._environment.horizon, len(self._ids)
+        gamma = getattr(self._policy, "gamma", None)
+        star, hat, tilde = self._thetas
+        return CellResult(
+            lanes=self._ids,
+            variants=self._variants,
+            rounds=self._rounds,
+            regret=self._regret,
+            reward=self._reward,
+            drift=self._environment.variation,
+            switches=self._environment.switches,
+            gamma=np.full(n, np.nan) if gamma is None else np.asarray(gamma, dtype=float),
+            outside=self._outside / T if self._has_estimate else np.full(n, np.nan),
+            stages=self._stages / T if self._has_stages else np.full((n, STAGES), np.nan),
+            paths={
+                int(self._variants[lane]): ThetaPath(self._rounds, star[i], hat[i], tilde[i], self._environment.S)
+                for i, lane in enumerate(self._first)
+            },
+            diagnostics=self._diagnostics,
+            seconds=seconds,
+        )

@@ -1,0 +1,266 @@
+"""A policy as an experiment names it: which class, with which settings, swept over which values."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windvane import theory
+from windvane._validation import Array, number, one_of, shown
+from windvane.lab.errors import SpecError, field_errors, not_a_flag, refuse_unknown, suggestion, text_line
+from windvane.lab.objects import Table, frozen, imported, plain_link, reference, resolved_link
+from windvane.policies.base import Policy
+from windvane.policies.registry import POLICIES
+
+if TYPE_CHECKING:
+    from windvane.environments import Environment
+
+SWEEPABLE = ("gamma", "bonus_scale", "delta")  # what policies take lane by lane
+RESERVED = ("policy", "label", "sweep")  # keys of a policy's table that are no settings
+_FILLED_ONLY = ("dim", "lanes", "seed")  # the experiment's alone; S, L, link, sigma, horizon, gamma may be set
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """One policy of an experiment.
+
+    ``policy``: a registered name ("BVD-GLM-UCB"), a class on the lanes contract, or "module:Class", which imports
+    the module and so runs its code (not before the policy is checked or built). A class that can be imported by name is
+    kept by name. ``label``: what the policy is called in results; by default its registered name, or the class's own
+    (``__name__``). ``settings``: arguments of the constructor. ``sweep``: lists of values for ``gamma``,
+    ``bonus_scale`` or ``delta``; every combination is a variant, run in lanes of its own.
+
+    The experiment fills in what the environment knows, as far as the class takes it: ``dim``, ``lanes`` and ``seed``
+    always; ``link``, ``S``, ``L``, ``sigma`` and ``horizon`` unless set; and ``gamma``, unless ``gamma`` or ``drift``
+    is set or swept, as the discount recommended for the environment's exact B_T, lane by lane
+    (:func:`windvane.theory.discount`, of the kind that the setting ``discount`` names). A class that takes
+    ``**settings`` is given all of these.
+    """
+
+    policy: str | type[Policy]
+    label: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=Table)
+    sweep: Mapping[str, Sequence[float]] = field(default_factory=Table)
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__  # the dataclass is frozen: what is stored is a checked copy
+        with field_errors(known=("policy", "label")):
+            known_class = _known_class(self.policy)
+            if isinstance(self.policy, type):
+                set_(self, "policy", _registered_name(self.policy) or reference(self.policy) or self.policy)
+            if self.label is not None:
+                text_line("label", self.label)
+        set_(self, "settings", _checked_settings(self.settings))
+        set_(self, "sweep", _checked_sweep(self.sweep))
+        for name in self.sweep:
+            if name in self.settings:
+                raise SpecError((name,), ": is both set and swept; leave one out")
+        if "gamma" in self.sweep and "drift" in self.settings:
+            raise SpecError(("drift",), ": is set while gamma is swept; leave one out")
+        if known_class is not None:
+            self._check_arguments(known_class)
+
+    @property
+    def name(self) -> str:
+        """What the policy is called in results."""
+        if self.label is not None:
+            return self.label
+        if isinstance(self.policy, type):
+            return self.policy.__name__
+        return self.policy if self.policy in POLICIES else self.policy.rpartition(":")[2].rpartition(".")[2]
+
+    @property
+    def variants(self) -> list[dict[str, float]]:
+        """All combinations of the swept values; ``[{}]`` without a sweep."""
+        return [dict(zip(self.sweep, point, strict=True)) for point in itertools.product(*self.sweep.values())]
+
+    def resolve(self) -> type[Policy]:
+        """The class, imported if need be."""
+        found = _known_class(self.policy)
+        if found is None:
+            with field_errors():
+                try:
+                    found = imported(str(self.policy))
+                except ValueError as error:
+                    raise SpecError(("policy",), f"={shown(self.policy)}: {error}") from error
+                _check_class(found)
+            self._check_arguments(found)
+        return found
+
+    def build(self, environment: Environment, *, variants: Sequence[Mapping[str, float]] | None = None) -> Policy:
+        """The policy for ``environment``; ``variants`` says which point of the sweep each of its lanes is."""
+        arguments = _Arguments(self.resolve())
+        lanes = environment.lanes
+        points = [{}] * lanes if variants is None else list(variants)
+        if len(points) != lanes or any(set(point) != set(self.sweep) for point in points):
+            swept = ", ".join(self.sweep) or "nothing, since nothing is swept"
+            raise SpecError((), f": variants must give, for each of the {lanes} lanes, {swept}")
+        given = dict(self.settings)
+        if "link" in given:
+            with field_errors(known=("link",)):
+                given["link"] = resolved_link("link", given["link"])
+        filled: dict[str, Any] = {
+            "dim": environment.dim,
+            "link": environment.link,
+            "S": environment.S,
+            "L": environment.L,
+            "sigma": environment.sigma,
+            "horizon": environment.horizon,
+            "lanes": environment.lane_ids,
+            "seed": environment.seed,
+            **given,
+            **{name: np.array([point[name] for point in points]) for name in self.sweep},
+        }
+        with field_errors(known=(*given, *self.sweep), foreign=True):
+            if arguments.takes("gamma") and not {"gamma", "drift"} & filled.keys():
+                kind = filled.get("discount", arguments.default("discount", theory.KINDS[0]))
+                filled["gamma"] = _recommended(environment, filled["horizon"], kind)
+            return arguments.cls(**{name: value for name, value in filled.items() if arguments.takes(name)})
+
+    def check(self, environment: Environment) -> None:
+        """Build every variant in a lane of its own; an error names the setting, or the value of the sweep."""
+        self.resolve()
+        for point in self.variants:
+            try:
+                PolicySpec(self.policy, self.label, {**self.settings, **point}).build(environment)
+            except SpecError as error:
+                if error.path and (name := error.path[0]) in self.sweep:
+                    index = self.sweep[str(name)].index(point[str(name)])
+                    raise SpecError(("sweep", name, index), error.problem) from error.__cause__
+                raise
+
+    def _check_arguments(self, cls: type[Policy]) -> None:
+        arguments = _Arguments(cls)
+        for name, value in self.settings.items():
+            _check_taken(arguments, name, (name,))
+            if isinstance(value, bool) and arguments.wants_number(name):
+                with field_errors(known=(name,)):
+                    not_a_flag(name, value)
+        for name in self.sweep:
+            _check_taken(arguments, name, ("sweep", name))
+        for name in arguments.required:
+            if name not in {*self.settings, *self.sweep, *_FILLED}:
+                raise SpecError((name,), f": missing; {cls.__name__} needs it")
+
+
+_FILLED = (*_FILLED_ONLY, "link", "S", "L", "sigma", "horizon", "gamma")
+
+
+class _Arguments:
+    """What a policy's constructor takes."""
+
+    def __init__(self, cls: type[Policy]) -> None:
+        self.cls = cls
+        parameters = inspect.signature(cls).parameters.values()
+        self._anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        self._parameters = {p.name: p for p in parameters if p.kind in named}
+        self.names = tuple(self._parameters)
+        self.required = [p.name for p in self._parameters.values() if p.default is p.empty]
+
+    def takes(self, name: str) -> bool:
+        return self._anything or name in self._parameters
+
+    def default(self, name: str, otherwise: Any) -> Any:
+        found = self._parameters.get(name)
+        return otherwise if found is None or found.default in (found.empty, None) else found.default
+
+    def wants_number(self, name: str) -> bool:
+        """Whether the argument is a number for sure, so that true or false must be a slip."""
+        found = self._parameters.get(name)
+        if found is None:
+            return False
+        if found.annotation is not found.empty:
+            return "bool" not in str(found.annotation) and str(found.annotation) not in ("Any", "typing.Any", "object")
+        return isinstance(found.default, int | float) and not isinstance(found.default, bool)
+
+
+def _check_taken(arguments: _Arguments, name: str, path: tuple[str, ...]) -> None:
+    if not arguments.takes(name):
+        allowed = [other for other in arguments.names if other not in _FILLED_ONLY]
+        raise SpecError(path, f": {arguments.cls.__name__} takes no such setting{suggestion(name, allowed)}")
+
+
+def _registered_name(cls: type) -> str | None:
+    return next((name for name, registered in POLICIES.items() if registered is cls), None)
+
+
+def _known_class(policy: Any) -> type[Policy] | None:
+    """The class where it can be had without importing anything; None for "module:Class"."""
+    if isinstance(policy, type):
+        return _check_class(policy)
+    if not isinstance(policy, str):
+        raise ValueError(f'policy={shown(policy)}: must be a policy\'s name, a class, or "module:Class"')
+    if ":" in policy:
+        return None
+    if policy not in POLICIES:
+        raise ValueError(f"policy={shown(policy)}: unknown policy{suggestion(policy, POLICIES)}")
+    return POLICIES[policy]
+
+
+def _check_class(found: Any) -> type[Policy]:
+    """``found`` if it looks like a policy on the lanes contract."""
+    methods = isinstance(found, type) and all(callable(getattr(found, name, None)) for name in ("select", "update"))
+    if not methods or not all(_Arguments(found).takes(name) for name in _FILLED_ONLY):
+        needs = "must be a class with select and update whose constructor takes dim, lanes and seed"
+        raise SpecError(("policy",), f"={shown(found)}: {needs}")
+    return found  # type: ignore[no-any-return]
+
+
+def _checked_settings(settings: Any) -> Table:
+    if not isinstance(settings, Mapping):
+        raise SpecError(("settings",), f"={shown(settings)}: must be a mapping from names to values")
+    for name in settings:
+        if name in _FILLED_ONLY:
+            raise SpecError((name,), ": is filled in by the experiment and cannot be set")
+        if name in RESERVED or not isinstance(name, str) or not name.isidentifier():
+            raise SpecError(("settings",), f": {shown(name)} cannot be the name of a setting")
+    checked = {}
+    for name, value in settings.items():
+        with field_errors(name):
+            checked[name] = frozen(value)
+    if "link" in checked:
+        with field_errors(known=("link",)):
+            checked["link"] = plain_link("link", checked["link"])
+    return Table(checked)
+
+
+def _checked_sweep(sweep: Any) -> Table:
+    """The swept values, as tuples of floats, in the order of ``SWEEPABLE``."""
+    if not isinstance(sweep, Mapping):
+        raise SpecError(("sweep",), f"={shown(sweep)}: must be a table of lists, such as {{ gamma = [0.9, 0.99] }}")
+    with field_errors("sweep"):
+        refuse_unknown(sweep, SWEEPABLE, "cannot be swept")
+        for name, values in sweep.items():
+            if not isinstance(values, list | tuple | np.ndarray) or len(values) == 0:
+                raise SpecError((name,), f"={shown(values)}: must be a list of one or more numbers")
+        return Table({name: _checked_values(name, sweep[name]) for name in SWEEPABLE if name in sweep})
+
+
+def _checked_values(name: str, values: Sequence[Any]) -> tuple[float, ...]:
+    checked: list[float] = []
+    for index, value in enumerate(values):
+        try:
+            found = number("", not_a_flag("", value), "that is finite", math.isfinite)
+        except ValueError as error:
+            raise SpecError((name, index), str(error)) from error
+        if found in checked:
+            raise SpecError((name, index), f"={shown(value)}: stands twice in the list")
+        checked.append(found)
+    return tuple(checked)
+
+
+def _recommended(environment: Environment, horizon: int, kind: str) -> Array:
+    """gamma for the exact B_T of each lane."""
+    one_of("discount", kind, theory.KINDS)
+    drifts = environment.variation.tolist()
+    known = {
+        drift: theory.discount(horizon=horizon, drift=drift, dim=environment.dim, kind=kind) for drift in set(drifts)
+    }
+    return np.array([known[drift] for drift in drifts])

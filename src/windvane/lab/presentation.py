@@ -1,0 +1,105 @@
+"""From stored results to what people look at: figures in DIR/figures and DIR/report.html."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from windvane.lab import paper, plots
+from windvane.lab.curves import by_environment
+from windvane.lab.report import write_report
+from windvane.lab.results import Entry, Results
+from windvane.lab.summary import Difference
+from windvane.lab.tuning import Tuned
+
+PROJECTED = "BVD-GLM-UCB"  # whose projection is drawn, if it took part
+
+
+def present(
+    results: Results,
+    *,
+    heading: str = "",
+    notes: Sequence[str] = (),
+    turning: tuple[float, float] | None = None,
+    published: Mapping[str, paper.Published] | None = None,
+) -> list[Path]:
+    """Draw every environment and write the report; returns the files written."""
+    if not results.entries:
+        raise ValueError(f"{results.folder}: no cell is finished yet, so there is nothing to draw")
+    folder, written = results.folder / "figures", []
+    folder.mkdir(exist_ok=True)
+    worlds = by_environment(results.entries)
+    for environment, entries in worlds.items():
+        end = f"-{slug(environment)}" if len(worlds) > 1 else ""
+        figure = plots.regret_figure(entries, title=environment if end else "", turning=turning, published=published)
+        written += plots.save(figure, folder, f"regret{end}")
+        if shown := _projected(entries):
+            assert shown.path is not None  # said by _projected
+            written += plots.save(plots.projection_figure(shown.path), folder, f"projection{end}")
+        for entry in entries:
+            if entry.diagnostics:
+                name = f"diagnostics{end}-{slug(entry.label)}"
+                written += plots.save(plots.diagnostics_figure(entry), folder, name)
+    title = heading or results.manifest["title"] or results.folder.resolve().name
+    page = write_report(
+        results,
+        results.folder / "report.html",
+        heading=title,
+        notes=notes,
+        published=published,
+        turning=turning,
+    )
+    return [*written, page]
+
+
+def _projected(entries: Sequence[Entry]) -> Entry | None:
+    """The entry whose projection is worth a figure: one that has any, BVD-GLM-UCB before the others."""
+    able = [e for e in entries if e.path is not None and e.stages[0, 1] == e.stages[0, 1]]
+    return next((e for e in able if e.policy == PROJECTED), able[0] if able else None)
+
+
+def present_paper(results: Results, *, arms: str, bonus_scale: float) -> list[Path]:
+    """The paper's figures and report, beside what was published."""
+    horizon = results.manifest["horizon"]
+    published = paper.published_curves() if horizon == paper.HORIZON else None
+    notes = [*map(str, paper.against_published(results.entries)), *paper.readings(arms, bonus_scale)]
+    return present(
+        results,
+        heading="BVD-GLM-UCB and its rivals while the world turns",
+        notes=notes,
+        turning=paper.turning_period(horizon),
+        published=published,
+    )
+
+
+def draw_tuned(found: Tuned, folder: Path) -> list[Path]:
+    """The heat map (or curve) of a sweep."""
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    figure = plots.heat_map(
+        found.gammas,
+        found.scales,
+        found.mean,
+        found.se,
+        best=found.best,
+        close=found.close,
+        title=f"{found.policy} in {found.environment}",
+    )
+    return plots.save(figure, folder / "figures", "tuning")
+
+
+def draw_differences(differences: Sequence[Difference], folder: Path, confidence: float) -> list[Path]:
+    """Paired differences with their intervals, a figure per environment."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = list(dict.fromkeys(d.environment for d in differences))
+    written = []
+    for name in names:
+        here = [d for d in differences if d.environment == name]
+        figure = plots.difference_figure(here, title=name, confidence=confidence)
+        written += plots.save(figure, folder, "differences" + (f"-{slug(name)}" if len(names) > 1 else ""))
+    return written
+
+
+def slug(text: str) -> str:
+    """A text as part of a file name: letters and digits of any script, the rest dashes."""
+    return re.sub(r"\W+", "-", text).strip("-").lower()[:60] or "unnamed"

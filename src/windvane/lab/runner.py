@@ -1,0 +1,186 @@
+"""Run an experiment's cells on all cores, or on a Dask cluster, and store each as it finishes.
+
+Cells are independent and every random number depends on (seed, run, round) alone, so that where and in which order
+they run cannot change a result. A run that was stopped goes on with the cells that are missing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windvane._validation import whole
+from windvane.kernels.threads import MOST_THREADS, get_threads, set_threads
+from windvane.lab.cells import Cell
+from windvane.lab.engine import CellResult, run_cell
+from windvane.lab.progress import Counters, Progress, Silent, Teller
+from windvane.lab.results import Results
+from windvane.lab.store import Store, versions
+
+if TYPE_CHECKING:
+    from windvane.lab.spec import Spec
+
+
+class CellError(RuntimeError):
+    """A cell failed; the message says which one and why."""
+
+
+def available_cores() -> int:
+    """The cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this platform
+        return os.cpu_count() or 1
+
+
+def run(
+    spec: Spec,
+    folder: str | Path,
+    *,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    restart: bool = False,
+    progress: Progress | None = None,
+    command: str = "",
+) -> Results:
+    """Run what is missing of ``spec`` in ``folder`` and return everything that is in it.
+
+    ``jobs`` is the number of processes (default: one per core). ``cluster`` is the address of a Dask scheduler
+    ("tcp://host:8786") or "local" for one started here with ``jobs`` workers. ``restart`` forgets an experiment that is
+    already in the folder.
+    """
+    spec.check()
+    jobs = available_cores() if jobs is None else whole("jobs", jobs, 1, MOST_THREADS)
+    watcher = progress or Silent()
+    store = Store(Path(folder), spec)
+    with store.alone():
+        store.begin(restart=restart, command=command)
+        done = store.finished()
+        missing = [(i, cell) for i, cell in enumerate(store.cells) if cell not in done]
+        if missing:
+            _run_missing(spec, store, missing, done, jobs, cluster, watcher)
+    return Results.open(folder)
+
+
+def _run_missing(
+    spec: Spec,
+    store: Store,
+    missing: list[tuple[int, Cell]],
+    done: set[Cell],
+    jobs: int,
+    cluster: str | None,
+    watcher: Progress,
+) -> None:
+    from windvane.warmup import warm_up
+
+    warm_up()  # compiled once, here, rather than by every worker at the same time
+
+    def size(cell: Cell) -> int:
+        return (cell.last - cell.first) * spec.horizon
+
+    earlier = sum(size(cell) for cell in done)
+    watcher.begin(sum(size(cell) for cell in store.cells), earlier)
+    try:
+        with Counters(len(store.cells), earlier, watcher) as counters:
+            work = _Work(spec, missing, str(counters.path), threads=max(1, jobs // len(missing)))
+            with closing(_finished_cells(work, jobs, cluster)) as finished:
+                for index, cell, result in finished:
+                    work.learn(cell, result.seconds)
+                    store.write(cell, result)
+                    counters.finish(index, size(cell))
+    finally:
+        watcher.end()
+
+
+Finished = tuple[int, Cell, CellResult]
+
+
+class _Work:
+    """The cells still to be run, handed out so that what takes longest starts first."""
+
+    def __init__(self, spec: Spec, missing: list[tuple[int, Cell]], counters: str, threads: int) -> None:
+        self.spec, self.counters, self.threads = spec, counters, threads
+        self.missing = list(missing)
+        self._seconds: dict[tuple[int, int], float] = {}
+
+    def learn(self, cell: Cell, seconds: float) -> None:
+        """A lane of this policy in this environment takes that long: its other cells are planned by it."""
+        self._seconds[cell.environment, cell.policy] = seconds / (cell.last - cell.first)
+
+    def _cost(self, item: tuple[int, Cell]) -> float:
+        cell = item[1]
+        return self._seconds.get((cell.environment, cell.policy), float("inf")) * (cell.last - cell.first)
+
+    def __iter__(self) -> Iterator[tuple[int, Cell]]:
+        while self.missing:  # what is unknown first, the costliest of the known next
+            chosen = max(self.missing, key=self._cost)
+            self.missing.remove(chosen)
+            yield chosen
+
+
+def _finished_cells(work: _Work, jobs: int, cluster: str | None) -> Generator[Finished]:
+    if cluster is not None:
+        return _on_cluster(work, jobs, cluster)
+    jobs = min(jobs, len(work.missing))
+    return _in_processes(work, jobs) if jobs > 1 else _here(work)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = get_threads()
+    set_threads(count)
+    try:
+        yield
+    finally:
+        set_threads(before)
+
+
+def _compute(spec: Spec, index: int, cell: Cell, counters: str | None, threads: int) -> Finished:
+    """What a worker does: one cell, with the failure, if any, named."""
+    with _threads(threads):
+        try:
+            result = run_cell(spec, cell, Teller(counters, index, cell.last - cell.first))
+        except Exception as error:
+            policy, environment = spec.policies[cell.policy].name, spec.environments[cell.environment].name
+            raise CellError(f"{policy} in {environment!r} failed: {type(error).__name__}: {error}") from error
+    result.versions = versions()
+    return index, cell, result
+
+
+def _compute_in_worker(*arguments: Any) -> Finished:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    return _compute(*arguments)
+
+
+def _here(work: _Work) -> Generator[Finished]:
+    for index, cell in work:
+        yield _compute(work.spec, index, cell, work.counters, work.threads)
+
+
+def _in_processes(work: _Work, jobs: int) -> Generator[Finished]:
+    import joblib
+    from joblib.externals.loky import get_reusable_executor
+
+    task = joblib.delayed(_compute_in_worker)
+    # one task per worker is handed out at a time, so that the next one is chosen with what is known by then
+    pool = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=jobs)
+    try:
+        yield from pool(task(work.spec, index, cell, work.counters, work.threads) for index, cell in work)
+    except BaseException:
+        get_reusable_executor().shutdown(kill_workers=True, wait=True)
+        raise
+
+
+def _on_cluster(work: _Work, jobs: int, address: str) -> Generator[Finished]:
+    from windvane.lab.cluster import on_cluster
+
+    here = versions()
+    tasks = [(work.spec, index, cell, work.counters, work.threads) for index, cell in work]
+    for index, cell, result in on_cluster(_compute, tasks, workers=jobs, address=address):
+        if different := [name for name, version in here.items() if result.versions.get(name) != version]:
+            raise CellError(f"a worker of the cluster has another version of {', '.join(different)} than this process")
+        yield index, cell, result

@@ -1,0 +1,172 @@
+"""A spec: everything an experiment is, as Python objects or as a TOML file.
+
+    title = "two worlds"
+    runs = 50
+    horizon = 3000
+
+    [[environments]]
+    name = "turning"
+    drift = { kind = "rotation" }
+    arms = { kind = "ball", count = 10 }
+
+    [[policies]]
+    policy = "BVD-GLM-UCB"
+    bonus_scale = 0.5                # every key but policy, label and sweep is a setting of the constructor
+
+    [[policies]]
+    policy = "D-LinUCB"
+    sweep = { gamma = [0.9, 0.99, 0.999] }
+
+``windvane new`` writes a commented one. Every policy runs in every environment, ``runs`` times, and every variant of a
+sweep does. A spec is checked when it is made; :meth:`Spec.check` also builds all of it once. Errors name the field and,
+for a file, the line: ``spec.toml:12: environments[0].drift.period=-3: must be ...``.
+
+A spec may name Python objects as "module:name" (a policy's class, a link, the function of a drift). Checking or
+running such a spec imports those modules: treat it like a program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+from windvane._validation import shown, whole
+from windvane.environments import Environment
+from windvane.lab import reading, toml, writing
+from windvane.lab.environment_spec import EnvironmentSpec
+from windvane.lab.errors import SpecError, field_errors, flag, refuse_unknown, text_line
+from windvane.lab.policy_spec import PolicySpec
+
+__all__ = ["EnvironmentSpec", "PolicySpec", "Spec", "SpecError"]
+
+MOST_RUNS = 2**32  # lane ids have 32 bits
+LONGEST = 2**52  # rounds a policy can count
+MOST_RECORDED = 1000  # rounds kept of a run, however long it is
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An experiment: ``runs`` runs of ``horizon`` rounds of every policy in every environment.
+
+    ``record`` is how many rounds of a run are kept at most, ``lanes_per_cell`` how many lanes a worker takes at once,
+    ``diagnostics`` whether the terms of the analysis are recorded.
+    """
+
+    environments: Sequence[EnvironmentSpec]
+    policies: Sequence[PolicySpec]
+    runs: int = 50
+    horizon: int = 3000
+    seed: int = 0
+    title: str = ""
+    record: int = MOST_RECORDED
+    lanes_per_cell: int = 25
+    diagnostics: bool = False
+    _origin: tuple[str, toml.Lines] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__  # the dataclass is frozen: what is stored is a checked copy
+        for name, kind in (("environments", EnvironmentSpec), ("policies", PolicySpec)):
+            set_(self, name, _distinct(name, getattr(self, name), kind))
+        with field_errors(known=FIELDS):
+            set_(self, "runs", whole("runs", self.runs, 1, MOST_RUNS))
+            set_(self, "horizon", whole("horizon", self.horizon, 1, LONGEST))
+            if self.runs * self.horizon > LONGEST:
+                total = f"{self.runs} runs of {self.horizon} rounds"
+                raise ValueError(f"horizon={self.horizon}: {total} are too many; all runs together have at most 2**52")
+            set_(self, "seed", whole("seed", self.seed, 0, 2**64 - 1))
+            set_(self, "record", whole("record", self.record, 1, MOST_RECORDED))
+            set_(self, "lanes_per_cell", whole("lanes_per_cell", self.lanes_per_cell, 1, MOST_RUNS))
+            text_line("title", self.title, least=0)
+            flag("diagnostics", self.diagnostics)
+
+    @classmethod
+    def read(cls, path: str | PathLike[str], *, check: bool = True) -> Spec:
+        """The spec in a TOML file, checked as :meth:`check` does unless told not to."""
+        spec = cls.parse(toml.read_text(path), str(path))
+        if check:
+            spec.check()
+        return spec
+
+    @classmethod
+    def parse(cls, text: str, source: str = "spec") -> Spec:
+        """The spec in a TOML text; ``source`` is what errors call it. Nothing is built and no code is imported."""
+        document, lines = toml.load(text, source)
+        with _lines_named((source, lines)):
+            refuse_unknown(document, FIELDS)
+            environments = reading.entries(document, "environments", reading.environment)
+            policies = reading.entries(document, "policies", reading.policy)
+            spec = cls(**{**document, "environments": environments, "policies": policies})
+        object.__setattr__(spec, "_origin", (source, lines))
+        return spec
+
+    def to_toml(self) -> str:
+        """The spec as a TOML text: ``Spec.parse(spec.to_toml()) == spec``.
+
+        Objects of Python that cannot be imported by name are left out, with a comment in their place.
+        """
+        return writing.document(self)
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of everything that decides a result or which cells there are: all of the spec but its title.
+
+        A function is known by the path it makes (up to 1000 rounds of it), a custom link by its means, a class by its
+        name: code that changes behind a class's name is not noticed. Equal specs have equal fingerprints.
+        """
+        with _lines_named(self._origin):
+            return writing.fingerprint(self)
+
+    def check(self) -> None:
+        """Build every environment with one lane, and every variant of every policy in it: errors come before a run."""
+        with _lines_named(self._origin):
+            built = []
+            for index, environment in enumerate(self.environments):
+                with field_errors("environments", index):
+                    built.append(environment.check(horizon=self.horizon, seed=self.seed))
+            for index, policy in enumerate(self.policies):
+                for number, world in enumerate(built):
+                    with field_errors("policies", index):
+                        _check_in(policy, world, f"environments[{number}]")
+
+
+FIELDS = tuple(field.name for field in dataclasses.fields(Spec) if field.init)
+
+
+@contextmanager
+def _lines_named(origin: tuple[str, toml.Lines] | None) -> Iterator[None]:
+    """A :class:`SpecError` raised inside names file and line, if the spec came from a text."""
+    try:
+        yield
+    except SpecError as error:
+        if origin is None or error.where:
+            raise
+        source, lines = origin
+        raise SpecError(error.path, error.problem, f"{source}:{lines.of(error.path)}") from error.__cause__
+
+
+def _check_in(policy: PolicySpec, environment: Environment, name: str) -> None:
+    """What is wrong with no setting in particular is wrong with what the environment filled in."""
+    try:
+        policy.check(environment)
+    except SpecError as error:
+        if error.path:
+            raise
+        raise SpecError((), f": in {name}{error.problem}") from error.__cause__
+
+
+def _distinct(name: str, given: Any, kind: type) -> tuple[Any, ...]:
+    """One or more parts of a spec, each with a name of its own."""
+    if not isinstance(given, Collection) or isinstance(given, str) or len(given) == 0:
+        raise SpecError((name,), f"={shown(given)}: must be a list of one or more {kind.__name__}")
+    first: dict[str, int] = {}
+    for index, part in enumerate(given):
+        if not isinstance(part, kind):
+            raise SpecError((name, index), f"={shown(part)}: must be a {kind.__name__}")
+        earlier = first.setdefault(part.name, index)  # type: ignore[attr-defined]
+        if earlier != index:
+            hint = "" if kind is EnvironmentSpec else "; give it a label"
+            raise SpecError((name, index), f': the name "{part.name}" is that of {name}[{earlier}] too{hint}')  # type: ignore[attr-defined]
+    return tuple(given)
