@@ -38,6 +38,7 @@ slow: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/lab.py
 
 lock:
 	rm -rf .lockenv && $(PYTHON) -m venv .lockenv

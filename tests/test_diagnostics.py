@@ -177,7 +177,7 @@ class Run:
         lanes, e = range(self.policy.lanes), self.policy.estimator
         self.link = naive.LINKS[e.link.name]
         made = [naive.NaiveHistory(e.dim, self.link, gamma, e.lam, e.ridge) for gamma in self.policy.gamma]
-        self.histories, self.means = made, [np.zeros(0) for _ in lanes]
+        self.histories, self.means, self.since = made, [np.zeros(0) for _ in lanes], [0 for _ in lanes]
 
     def rounds(self, every: int) -> Iterator[tuple[Round, np.ndarray, dict[str, np.ndarray]]]:
         probe = Diagnostics(self.policy, self.environment)
@@ -210,8 +210,9 @@ class Run:
             waiting = [item for item in waiting if item[0] > t]
 
     def note(self, lane: int, x: np.ndarray, reward: float, mean: float, t: int) -> None:
-        self.histories[lane].append(x, reward, t)
-        self.means[lane] = np.append(self.means[lane], mean)
+        if t >= self.since[lane]:
+            self.histories[lane].append(x, reward, t)
+            self.means[lane] = np.append(self.means[lane], mean)
 
     def expected(self, t: int, lane: int) -> dict[str, float]:
         """learning, tracking and Lemma 2's bound from their definitions, theta_bar by solving for it."""
@@ -310,7 +311,7 @@ def test_rounds_that_are_not_recorded_leave_the_row() -> None:
 def test_what_the_estimator_ignores_for_its_age_is_ignored() -> None:
     """Without any observation b and b_bar are 0, and theta* alone is left: ridge |theta*| / sqrt(lam)."""
     slow = world("static", "ball", delay=DELAYS["fixed"](rounds=60)).build(horizon=90, lanes=1, seed=0)
-    policy = BVDGLMUCB(2, gamma=0.5)
+    policy = BVDGLMUCB(2, gamma=0.9, tolerance=1.0)
     assert policy.estimator.memory[0] < 60
     for _, _, row in Run(slow, policy).rounds(every=10):
         assert row["learning"][0] == pytest.approx(policy.estimator.ridge)
@@ -318,31 +319,40 @@ def test_what_the_estimator_ignores_for_its_age_is_ignored() -> None:
 
 
 class Restarting(BVDGLMUCB):
-    """Begins anew at the decisions of rounds 31, 32 and 61, in lane 0 only, with another discount."""
+    """Begins anew at three decisions, in lane 0 only, with another discount; earlier decisions are not learnt then."""
+
+    restarts = (31, 32, 61)
+    since = 0
 
     def select(self, arms, valid=None):
-        if self.t in (31, 32, 61):
+        if self.t in self.restarts:
             self.estimator.reset(np.array([True, False]), gamma=0.8)
+            self.since = self.t
         return super().select(arms, valid)
 
+    def update(self, x, reward, round=None, weight=1.0, mask=None):
+        if mask is not None:
+            mask = mask & ((round >= self.since) | np.array([False, True]))
+        super().update(x, reward, round, weight, mask)
 
-def test_lanes_that_start_afresh() -> None:
-    built = world("arc", "ball").build(horizon=90, lanes=2, seed=0)
-    run = Run(built, Restarting(2, gamma=[0.95, 0.95], lanes=2))
+
+@pytest.mark.parametrize("late", [None, delay("uniform")], ids=["at once", "late"])
+def test_lanes_that_start_afresh(late: Any) -> None:
+    built = world("arc", "ball", delay=late).build(horizon=90, lanes=2, seed=0)
+    policy = Restarting(2, gamma=[0.95, 0.95], lanes=2)
+    run = Run(built, policy)
     for shown, _, row in run.rounds(every=1):
-        expected = {name: value for name, value in run.expected(shown.t, 1).items() if name != "tracking_bound"}
-        if shown.t in (31, 32, 61):
+        lanes = [0, 1]
+        if shown.t in policy.restarts:
             assert all(np.isnan(values[0]) for values in row.values())
-            e = run.policy.estimator
-            run.histories[0] = naive.NaiveHistory(2, run.link, 0.8, e.lam, e.ridge)
-            run.means[0] = np.zeros(0)
-        else:
-            for name, value in run.expected(shown.t, 0).items():
-                if name != "tracking_bound":
-                    assert row[name][0] == pytest.approx(value, rel=1e-7, abs=1e-7)
-            assert row["lemma_2_slack"][0] >= -SOLVER
-        for name, value in expected.items():
-            assert row[name][1] == pytest.approx(value, rel=1e-7, abs=1e-7)
+            run.histories[0] = naive.NaiveHistory(2, run.link, 0.8, policy.estimator.lam, policy.estimator.ridge)
+            run.means[0], run.since[0] = np.zeros(0), shown.t
+            lanes = [1]
+        for lane in lanes:
+            expected = run.expected(shown.t, lane)
+            for name in ("learning", "tracking"):
+                assert row[name][lane] == pytest.approx(expected[name], rel=1e-7, abs=1e-7)
+            assert row["lemma_2_slack"][lane] >= -SOLVER
 
 
 def test_a_policy_told_less_than_the_truth_promises_nothing() -> None:
@@ -352,6 +362,16 @@ def test_a_policy_told_less_than_the_truth_promises_nothing() -> None:
             assert np.isfinite(row["learning"]).all()
             assert np.isfinite(row["lemma_3_slack"]).all()
             assert np.isfinite(row["lemma_2_slack"]).all() == promised
+
+
+def test_lemma_4_says_nothing_where_the_noise_beats_the_radius() -> None:
+    built = world("arc", "ball", "gaussian").build(horizon=60, lanes=3, seed=0)
+    policy = BVDGLMUCB(2, "identity", gamma=0.95, sigma=0.01, lam=0.01, lanes=3)  # the noise is thirty times that
+    rows = [row for _, _, row in Run(built, policy).rounds(every=1)]
+    beaten = np.array([row["learning"] > row["beta"] for row in rows])
+    assert beaten.any()
+    assert not beaten.all()
+    assert np.array_equal(np.isnan([row["lemma_4_slack"] for row in rows]), beaten)
 
 
 def test_custom_links_are_told_apart_by_their_means() -> None:

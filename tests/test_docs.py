@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+import typer.main
+
+from windvane.cli.app import app
+from windvane.lab.spec import Spec
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -26,7 +31,26 @@ def test_python_snippets_run(page: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_only_known_kinds_of_snippets(page: Path) -> None:
     """A fence of another kind would not be run."""
     kinds = re.findall(r"^```(\w*)$", page.read_text(encoding="utf-8"), flags=re.M)
-    assert set(kinds) <= {"", "python", "console", "text"}, kinds
+    assert set(kinds) <= {"", "python", "console", "text", "toml"}, kinds
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_specs_in_the_docs_are_valid(page: Path) -> None:
+    """Every spec on a page can be run."""
+    for number, text in enumerate(blocks(page, "toml")):
+        Spec.parse(text, f"{page.name}, spec {number + 1}").check()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_the_docs_exist(page: Path) -> None:
+    """The commands and options that a page shows are ones that the program has."""
+    group = typer.main.get_command(app)
+    for code in blocks(page, "console"):
+        for line in re.findall(r"^windvane (.*?)(?:  #.*)?$", code, flags=re.M):
+            name, *words = shlex.split(line)
+            command = group.commands[name]  # type: ignore[attr-defined]
+            known = {option for parameter in command.params for option in parameter.opts}
+            assert {word for word in words if word.startswith("--")} <= known, line
 
 
 def test_make_targets_in_snippets_exist() -> None:

@@ -227,8 +227,8 @@ ERRORS = [
     (
         '"logistic"',
         '"poisson"\nrewards.kind = "bernoulli"',
-        "10: environments[0].rewards=BernoulliRewards(): means lie in [0.367879, 2.71828] under link='poisson' for |z| <= 1,"
-        " must be within [0, 1]",
+        "10: environments[0].rewards=BernoulliRewards(): means lie in [0.367879, 2.71828] under link='poisson' for"
+        " |z| <= 1, must be within [0, 1]",
     ),
     (
         '"logistic"',
@@ -414,8 +414,8 @@ def test_reading_without_a_check_imports_and_builds_nothing(tmp_path):
             lambda: a_spec(policies=[PolicySpec("OFUL"), PolicySpec("OFUL")]),
             'policies[1]: the name "OFUL" is that of policies[0] too; give it a label',
         ),
-        (lambda: with_environment(drift="static"), "drift='static': must be a Drift of windvane.environments"),
-        (lambda: with_environment(arms=None), "arms=None: must be a ArmLaw of windvane.environments"),
+        (lambda: with_environment(drift="static"), "drift='static': must be of the type windvane.environments.Drift"),
+        (lambda: with_environment(arms=None), "arms=None: must be of the type windvane.environments.ArmLaw"),
         (lambda: with_environment(S=-1), f"S=-1: {POSITIVE}"),
         (lambda: with_policy(lam=1), None),
         (lambda: PolicySpec("OFUL", settings=3), "settings=3: must be a mapping from names to values"),
@@ -427,6 +427,7 @@ def test_reading_without_a_check_imports_and_builds_nothing(tmp_path):
         (lambda: with_policy(sweep={"delta": [0.1, 3.0]}).check(), "policies[0].sweep.delta[1]=3.0: must be a number"),
         (lambda: with_policy(settings={"lam": object()}), "lam=<object"),
         (lambda: with_policy(settings={"lam": float("nan")}), "lam=nan: must be a number"),
+        (lambda: with_policy(settings={"lam": "\ud800"}), "lam='\\ud800': must be a number"),
         (lambda: PolicySpec("test_spec:Anything", settings={"a": {1: 2}}), "a: the key 1 must be a text"),
     ],
 )
@@ -678,8 +679,8 @@ def test_what_cannot_be_imported_is_left_out_with_a_comment():
     environment = EnvironmentSpec("a", drift, ARM_LAWS["ball"](), link=make_link())
     spec = a_spec(environments=[environment], policies=[PolicySpec(Local, settings={"hook": lambda: 1, "none": None})])
     text = spec.to_toml()
-    for name in ("drift", "link", "policy", "hook"):
-        assert re.search(rf"^# {name}: .* cannot be imported by a name, so it is not written here$", text, re.MULTILINE)
+    for name in ("drift", "link", "policy", "hook", "none"):
+        assert re.search(rf"^# {name}: .* cannot be imported by a name: left out$", text, re.MULTILINE)
     with pytest.raises(SpecError, match=r"environments\[0\]\.drift: missing"):
         Spec.parse(text)
     assert spec.policies[0].name == "Local"
@@ -747,6 +748,7 @@ POLICY_CHANGES = [
     {"policy": "BVD-GLM-UCB", "settings": {"link": "probit"}},
     {"policy": "BVD-GLM-UCB", "settings": {"link": FLAT}},
     {"policy": Anything},
+    {"policy": Anything, "settings": {"name": "Anything"}},
 ]
 
 
@@ -931,6 +933,15 @@ def test_a_link_of_ones_own_reaches_environment_and_policy():
     assert other.link is FLAT
 
 
+def test_a_fingerprint_that_cannot_be_taken_names_the_field():
+    for spec, path in (
+        (with_environment(link="nowhere:x"), "environments[0].link"),
+        (with_policy("BVD-GLM-UCB", settings={"link": "nowhere:x"}), "policies[0].link"),
+    ):
+        with pytest.raises(SpecError, match=re.escape(f"{path}='nowhere:x': cannot import")):
+            spec.fingerprint()
+
+
 def test_a_check_follows_a_function_to_the_end():
     spec = with_environment(drift=DRIFTS["function"](breaks_late))
     for work in (spec.check, spec.fingerprint):
@@ -938,7 +949,7 @@ def test_a_check_follows_a_function_to_the_end():
             work()
     missing = with_environment(drift=DRIFTS["function"]("nowhere:f"))
     for work in (missing.check, missing.fingerprint):
-        with pytest.raises(SpecError, match=r"^environments\[0\]\.drift\.function='nowhere:f': cannot be found"):
+        with pytest.raises(SpecError, match=r"^environments\[0\]\.drift\.function='nowhere:f': cannot import"):
             work()
     broken = with_environment(drift=DRIFTS["function"](lambda t: [1 / (t - 9), 0.0]))
     with pytest.raises(SpecError, match=r"^environments\[0\]\.drift\.function: ZeroDivisionError: division by zero$"):

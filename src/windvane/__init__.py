@@ -37,6 +37,7 @@ _HOME = {
     "Probit": "windvane.links",
     "CustomLink": "windvane.links",
     "get_link": "windvane.links",
+    "Environment": "windvane.environments",
     "check_policy": "windvane.checks",
     "set_threads": "windvane.kernels.threads",
     "warm_up": "windvane.warmup",
@@ -52,6 +53,7 @@ __all__ = [
     "CustomLink",
     "DLinUCB",
     "DiscountedEstimator",
+    "Environment",
     "Identity",
     "Link",
     "Logistic",
@@ -74,6 +76,7 @@ __all__ = [
 if TYPE_CHECKING:
     from windvane.arms import Ball, Sphere
     from windvane.checks import check_policy
+    from windvane.environments import Environment
     from windvane.estimation import DiscountedEstimator
     from windvane.kernels.threads import get_threads, set_threads
     from windvane.links import CustomLink, Identity, Link, Logistic, Poisson, Probit, get_link

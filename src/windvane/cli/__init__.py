@@ -14,6 +14,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     An error is one line on stderr; with ``--debug``, which may stand anywhere, its traceback comes too.
     """
+    sys.path.append(os.getcwd())  # a policy or a drift of the user's own may live beside the spec that names it
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     try:

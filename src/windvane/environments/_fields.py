@@ -14,7 +14,7 @@ from windvane._validation import Array, real_array, shown, whole
 from windvane.estimation import ROUNDING
 
 Vector = tuple[float, ...]
-LATEST = 2**52  # beyond it t + 1 would be t
+LATEST = 2**40  # rounds: times counts of up to a million they are still whole numbers of 64 bits
 
 
 def keep(law: object, /, **fields: Any) -> None:

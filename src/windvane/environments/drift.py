@@ -20,15 +20,15 @@ Turns are in the plane of the first two axes, on the circle of radius S; angles 
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from windvane._importing import imported
 from windvane._validation import Array, floats, lane_identities, number, positive, shown, whole
 from windvane.environments._fields import LATEST, Vector, keep, rounds, vector, vectors, within
 from windvane.environments.paths import Curve, Frame, Path, Rounds, SwitchingPath, WalkingPath
@@ -286,14 +286,13 @@ class FunctionDrift(Drift):
     def _found(self) -> Callable[[int], npt.ArrayLike]:
         if not isinstance(self.function, str):
             return self.function
-        module, _, name = self.function.partition(":")
         try:
-            found = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(f"function={self.function!r}: cannot be found ({error})") from None
+            found = imported(self.function)
+        except ValueError as error:
+            raise ValueError(f"function={self.function!r}: {error}") from error
         if not callable(found):
-            raise ValueError(f"function={self.function!r}: must be callable")
-        return found  # type: ignore[no-any-return]
+            raise ValueError(f"function={self.function!r}: must name a callable")
+        return cast("Callable[[int], npt.ArrayLike]", found)
 
     def _path(self, frame: Frame) -> Path:
         path = super()._path(frame)

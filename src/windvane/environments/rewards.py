@@ -184,7 +184,7 @@ class PoissonRewards(RewardLaw):
                 f"must be at least {least_bound}"
             )
         bound = least_bound if self.bound is None else self.bound
-        return BoundRewards(0.5 * bound, _Counts(bound), 0.0, most)
+        return BoundRewards(0.5 * bound, _Counts(bound), 0.0, LARGEST_COUNT)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,55 @@
-"""Experiments: a spec is cut into cells, run on all cores, stored, summarised and drawn.
+"""Experiments: a spec says which policies run in which environments, a runner runs it, results are stored and drawn.
 
-Modules are imported by name (``from windvane.lab.spec import Spec``), so that nothing is loaded that is not used.
+>>> from windvane.environments import BallArms, Rotation
+>>> from windvane.lab import EnvironmentSpec, PolicySpec, Spec, run
+>>> world = EnvironmentSpec(name="turning", drift=Rotation(), arms=BallArms())
+>>> spec = Spec(environments=[world], policies=[PolicySpec("BVD-GLM-UCB")], runs=50, horizon=3000)
+>>> results = run(spec, "results")                                          # doctest: +SKIP
+
+Names below are imported on first use, so that nothing is loaded that is not used.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+_HOME = {
+    "Spec": "windvane.lab.spec",
+    "SpecError": "windvane.lab.spec",
+    "EnvironmentSpec": "windvane.lab.spec",
+    "PolicySpec": "windvane.lab.spec",
+    "run": "windvane.lab.runner",
+    "Results": "windvane.lab.results",
+    "Entry": "windvane.lab.results",
+    "paper_spec": "windvane.lab.paper",
+    "paired": "windvane.lab.summary",
+    "present": "windvane.lab.presentation",
+}
+
+__all__ = [
+    "Entry",
+    "EnvironmentSpec",
+    "PolicySpec",
+    "Results",
+    "Spec",
+    "SpecError",
+    "paired",
+    "paper_spec",
+    "present",
+    "run",
+]
+
+if TYPE_CHECKING:
+    from windvane.lab.paper import paper_spec
+    from windvane.lab.presentation import present
+    from windvane.lab.results import Entry, Results
+    from windvane.lab.runner import run
+    from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec, SpecError
+    from windvane.lab.summary import paired
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'windvane.lab' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)

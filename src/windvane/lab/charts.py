@@ -159,7 +159,9 @@ def projection(path: ThetaPath) -> list[Chart]:
     one, two, three = ((rounds, np.linalg.norm(theta, axis=1)) for theta in (star, hat, tilde))
     norms = {
         "data": _thetas(rounds, one, two, three, moved, flat=True),
-        "layout": _layout(_axis("Round (colour: time)"), _axis("Norm", rangemode="tozero"), shapes=[_ground(band)]),
+        "layout": _layout(
+            _axis("Round (colour: time)", rangemode="tozero"), _axis("Norm", rangemode="tozero"), shapes=[_ground(band)]
+        ),
     }
     return [plane, norms]
 
@@ -244,12 +246,13 @@ def differences(rows: Sequence[Difference]) -> Chart:
         "error_x": {
             "type": "data",
             "symmetric": False,
+            "color": "#7d7d7d",
             "array": numbers(high - mean),
             "arrayminus": numbers(mean - low),
         },
         "marker": {"size": 9, "color": ["#0072b2" if value < 0 else "#d55e00" for value in mean]},
     }
     ticks = {"tickmode": "array", "tickvals": list(range(len(rows))), "ticktext": [label(name) for name in names]}
-    y = {**_axis(""), **ticks, "range": [len(rows) - 0.5, -0.5], "showgrid": False}
-    x = _axis("Difference of final regret (left of 0 is better)", zeroline=True, zerolinewidth=2)
+    y = {**_axis(""), **ticks, "range": [len(rows) - 0.5, -0.5], "showgrid": False, "zeroline": False}
+    x = _axis("Difference (left of 0 is better)", zeroline=True, zerolinewidth=2)
     return {"data": [data], "layout": {**_layout(x, y), "height": 120 + 34 * len(rows)}}

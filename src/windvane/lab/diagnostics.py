@@ -88,7 +88,7 @@ class Diagnostics:
         if self._theta is not None:
             step = round.theta - self._theta
             self._path += np.sqrt(np.einsum("ld,ld->l", step, step))
-        self._theta = round.theta.copy()
+        self._theta = round.theta
         self._paths[round.t % self._rows] = self._path
         self._recorded = recorded
         if not recorded:
@@ -132,7 +132,7 @@ class Diagnostics:
         """The policy was told rewards of mean ``mean[lanes]`` for arms ``x`` that it played in rounds ``decided``."""
         self._age()
         age = self._t - 1.0 - decided
-        # what the estimator leaves out too: older than its memory, or from before a restart
+        # what the policy leaves out too: older than its memory, or decided before the lane was reset
         taken = (age <= self._estimator.memory) & (age < self._elapsed)
         if mask is not None:
             taken &= mask

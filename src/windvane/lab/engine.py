@@ -71,7 +71,7 @@ class _Letter:
 
 
 class _Post:
-    """Rewards under way. A reward with delay n is learnt at the end of round t + n; those of the horizon's end never."""
+    """Rewards under way. A reward with delay n is learnt at the end of round t + n, or never if that is too late."""
 
     def __init__(self, lanes: int, dim: int, most: int) -> None:
         size = most + 1

@@ -55,7 +55,9 @@ class EnvironmentSpec:
             for part, base in PARTS.items():
                 value = getattr(self, part)
                 if not isinstance(value, base) and not (value is None and part in _OPTIONAL):
-                    raise ValueError(f"{part}={shown(value)}: must be a {base.__name__} of windvane.environments")
+                    raise ValueError(
+                        f"{part}={shown(value)}: must be of the type windvane.environments.{base.__name__}"
+                    )
             checked["drift"] = _by_name(self.drift)
         for name, value in checked.items():
             object.__setattr__(self, name, value)  # the dataclass is frozen: what is stored is a checked copy

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from windvane._importing import imported
 from windvane._validation import shown
 from windvane.lab.errors import SpecError
 from windvane.links import LINKS, CustomLink, Link
@@ -45,35 +46,23 @@ def frozen(value: Any) -> Any:
     """A copy of ``value`` that cannot change: lists and arrays as tuples, mappings as :class:`Table`."""
     if isinstance(value, Mapping):
         for name in value:
-            if not isinstance(name, str):
+            if not isinstance(name, str) or not _sound(name):
                 raise SpecError((), f": the key {shown(name)} must be a text")
         return Table({name: frozen(item) for name, item in value.items()})
     if isinstance(value, np.ndarray | np.generic):
         return frozen(value.tolist())
     if isinstance(value, list | tuple):
         return tuple(frozen(item) for item in value)
-    known = value is None or isinstance(value, bool | int | float | str | Link) or callable(value)
-    if not known or (isinstance(value, float) and math.isnan(value)):
+    known = value is None or isinstance(value, bool | int | float | str | Link) or hasattr(value, "__qualname__")
+    if not known or (isinstance(value, float) and math.isnan(value)) or (isinstance(value, str) and not _sound(value)):
         allowed = "a number, a text, true or false, a list or table of these, a link, or a function or class"
         raise SpecError((), f"={shown(value)}: must be {allowed}")
     return value
 
 
-def imported(reference: str) -> Any:
-    """The object that ``module:name`` names; ``name`` may be dotted. A ``ValueError`` says what failed."""
-    module, _, name = reference.partition(":")
-    if not module or not name:
-        raise ValueError(f'{shown(reference)}: must be "module:name"')
-    try:
-        found = importlib.import_module(module)
-    except Exception as error:  # whatever the module's own code raises
-        raise ValueError(f"cannot import {module!r}: {type(error).__name__}: {error}") from error
-    for part in name.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            raise ValueError(f"module {module!r} has no {name!r}") from None
-    return found
+def _sound(text: str) -> bool:
+    """Whether a text can be written to a file: half of a surrogate pair cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def reference(value: Any) -> str | None:
@@ -101,7 +90,7 @@ def _places(value: Any) -> list[tuple[str, str]]:
 
 def qualified(value: Callable[..., Any] | type) -> str:
     """``module:name`` of a function or class, importable or not."""
-    return f"{value.__module__}:{value.__qualname__}" if hasattr(value, "__qualname__") else f"{type(value)!r}"
+    return f"{value.__module__}:{value.__qualname__}"
 
 
 def plain_link(name: str, link: Any) -> str | Link:

@@ -35,8 +35,8 @@ _ARM_TEXT = {
 READINGS = (
     "Arms are {arms}; the paper does not say how they are drawn.",
     "delta = 0.05; the paper does not say.",
-    "theta* goes from (1, 0) to (0, 1), as the published figure and its B_T have it; the text's order contradicts both.",
-    "The bonus is multiplied by {bonus_scale:g} (1 is as printed) and the radius is the one printed, for a fixed round.",
+    "theta* goes from (1, 0) to (0, 1), as the published figure and B_T have it; the text contradicts both.",
+    "The bonus is multiplied by {bonus_scale:g} (1 is as printed); the radius is the printed one, of a fixed round.",
     "gamma = 1 - (B_T/(dT))^(2/3), with the exact B_T, which the policies are told.",
     "V_tilde follows its definition; the solution of the projection, which is not unique, is the canonical one.",
     "Equal scores are broken at random.",

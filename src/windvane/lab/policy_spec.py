@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windvane import theory
+from windvane._importing import imported
 from windvane._validation import Array, number, one_of, shown
 from windvane.lab.errors import SpecError, field_errors, not_a_flag, refuse_unknown, suggestion, text_line
-from windvane.lab.objects import Table, frozen, imported, plain_link, reference, resolved_link
+from windvane.lab.objects import Table, frozen, plain_link, reference, resolved_link
 from windvane.policies.base import Policy
 from windvane.policies.registry import POLICIES
 

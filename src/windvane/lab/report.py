@@ -46,8 +46,8 @@ def write_report(
     """Write the page to ``target``, in one step.
 
     ``notes``: what a reader should know, a line each. ``published``: curves to compare with, drawn in every
-    environment. ``turning``: first and last round of the drift, for all environments or by name. ``comparison_rows``: paired
-    differences to show.
+    environment. ``turning``: first and last round of the drift, for all environments or by name.
+    ``comparison_rows``: paired differences to show.
     """
     target = Path(target)
     environments = curves.by_environment(results.entries)
@@ -221,7 +221,7 @@ def _table(heads: Sequence[str], rows: Sequence[str], caption: str, name: str) -
     top = "".join(f'<th scope="col"><button type="button">{head}</button></th>' for head in heads)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="Table: {html.escape(name)}">'
-        f'<table class="sortable"><caption>{caption}</caption><thead><tr>{top}</tr></thead>'
+        f'<table class="sortable"><caption><span>{caption}</span></caption><thead><tr>{top}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 

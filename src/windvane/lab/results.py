@@ -75,7 +75,7 @@ class Results:
         """The spec, read from the folder; not possible if it held Python objects that a file cannot name."""
         from windvane.lab.spec import Spec
 
-        return Spec.read(self.folder / "spec.toml")
+        return Spec.read(self.folder / "spec.toml", check=False)
 
     @classmethod
     def open(cls, folder: str | Path) -> Results:

@@ -47,43 +47,44 @@ def _sizes(spec: Spec) -> dict[str, Any]:
 def _environment(environment: EnvironmentSpec) -> dict[str, Any]:
     """The fields, the tables last."""
     fields = {field.name: getattr(environment, field.name) for field in dataclasses.fields(environment)}
-    tables = {name: _table(fields.pop(name)) for name in PARTS}
-    return {**fields, **tables}
+    tables = {name: _table(part) for name in PARTS if (part := fields.pop(name)) is not None}
+    return {**{name: value for name, value in fields.items() if value is not None}, **tables}
 
 
 def _policy(policy: PolicySpec) -> dict[str, Any]:
-    table: dict[str, Any] = {"policy": policy.policy, "label": policy.label, **policy.settings}
-    return {**table, "sweep": policy.sweep or None}
+    label = {} if policy.label is None else {"label": policy.label}
+    sweep = {"sweep": policy.sweep} if policy.sweep else {}
+    return {"policy": policy.policy, **label, **policy.settings, **sweep}
 
 
-def _table(part: Any) -> dict[str, Any] | None:
+def _table(part: Any) -> dict[str, Any]:
     """A drift or law as a table: its kind, and every field that is not None."""
-    if part is None:
-        return None
     fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part) if field.init}
     return {"kind": part.kind, **{name: value for name, value in fields.items() if value is not None}}
 
 
 def _lines(table: Mapping[str, Any]) -> str:
-    return "".join(_line(name, value) for name, value in table.items() if value is not None)
+    return "".join(_line(name, value) for name, value in table.items())
 
 
 def _line(name: str, value: Any) -> str:
     try:
         return f"{key(name)} = {written(value)}\n"
     except TypeError:
-        return f"# {key(name)}: {shown(value)} cannot be imported by a name, so it is not written here\n"
+        return f"# {key(name)}: {shown(value)} has no form in TOML and cannot be imported by a name: left out\n"
 
 
 # --- fingerprint ------------------------------------------------------------------------------------------------------
 
 
 def fingerprint(spec: Spec) -> str:
-    content: dict[str, Any] = {**_sizes(spec), "environments": []}
+    content: dict[str, Any] = {**_sizes(spec), "environments": [], "policies": []}
     for index, environment in enumerate(spec.environments):
         with field_errors("environments", index):
             content["environments"].append(_environment_content(environment, spec))
-    content["policies"] = [_policy_content(policy, spec) for policy in spec.policies]
+    for index, policy in enumerate(spec.policies):
+        with field_errors("policies", index):
+            content["policies"].append(_policy_content(policy, spec))
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -91,21 +92,22 @@ def _environment_content(environment: EnvironmentSpec, spec: Spec) -> dict[str, 
     content = _environment(environment)
     if isinstance(environment.drift, FunctionDrift):
         content["drift"] = {"kind": environment.drift.kind, "path": _sampled_path(environment, spec)}
-    with field_errors(known=("link",)):
-        content["link"] = _link_content(environment.link, environment.S * environment.L)
+    content["link"] = _link_content(environment.link, environment.S * environment.L)
     return {name: _canonical(value) for name, value in content.items()}
 
 
 def _policy_content(policy: PolicySpec, spec: Spec) -> dict[str, Any]:
-    content = {**_policy(policy), "name": policy.name, "sweep": list(policy.sweep.items())}
-    if "link" in policy.settings:
+    settings = dict(policy.settings)
+    if "link" in settings:
         largest = max(environment.S * environment.L for environment in spec.environments)
-        content["link"] = _link_content(policy.settings["link"], largest)
+        settings["link"] = _link_content(settings["link"], largest)
+    content = {"name": policy.name, "policy": policy.policy, "settings": settings, "sweep": policy.sweep}
     return {name: _canonical(value) for name, value in content.items()}
 
 
 def _link_content(link: str | Link, largest: float) -> Any:
-    found = resolved_link("link", link)
+    with field_errors(known=("link",)):
+        found = resolved_link("link", link)
     return found if isinstance(found, str) else (*found.fingerprint(largest),)
 
 

@@ -7,7 +7,8 @@
     dark: { ink: "#e6e9ee", muted: "#a5adb8", grid: "#313945", zero: "#77818d", ground: "#1e242c" },
   };
   const CONFIG = {
-    responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
+    responsive: true, displaylogo: false,
+    modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
   };
   const PRINT_WIDTH = 660;
   const drawn = new Set();
@@ -20,6 +21,7 @@
     const { ink, muted, grid, zero, ground } = theme();
     const changes = {
       "font.color": ink, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      "modebar.bgcolor": "rgba(0,0,0,0)", "modebar.color": muted, "modebar.activecolor": ink,
       "hoverlabel.bgcolor": ground, "hoverlabel.font.color": ink, "hoverlabel.bordercolor": muted,
     };
     for (const axis of ["xaxis", "yaxis"]) {
@@ -44,7 +46,8 @@
     for (const [path, value] of Object.entries(colours())) set(layout, path, value);
     layout.font.family = getComputedStyle(document.body).fontFamily;
     layout.font.size = 13;
-    layout.margin = { l: 56, r: 12, t: 28, b: 48 };
+    layout.hoverlabel.font.family = layout.font.family;
+    layout.margin = { l: 56, r: 24, t: 28, b: 48 };
     layout.autosize = true;
     for (const trace of data) if (trace.meta?.ink) trace.line.color = theme().ink;
     div.hidden = false;

@@ -1,0 +1,364 @@
+"""Every option of every command, through the real command in a process of its own."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import windvane
+from windvane.environments import BallArms, Rotation, Static
+from windvane.lab.results import Results
+from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
+
+SCRIPT = Path(sys.executable).with_name("windvane")
+
+
+def windvane_command(line: str, folder: Path, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run ``windvane LINE`` in ``folder``; stdout and stderr are pipes, as in a script."""
+    words = shlex.split(line)
+    settings = {**os.environ, "COLUMNS": "100", **environment}
+    found = subprocess.run([SCRIPT, *words], cwd=folder, capture_output=True, text=True, env=settings, check=False)
+    assert found.returncode == code, f"{line}: exit {found.returncode}\n{found.stdout}\n{found.stderr}"
+    return found
+
+
+def fails(line: str, folder: Path, message: str, code: int = 2) -> None:
+    """The command refuses in one line, without a traceback and without a word on stdout."""
+    found = windvane_command(line, folder, code)
+    assert found.stdout == ""
+    assert len(found.stderr.splitlines()) == 1, found.stderr
+    assert re.search(message, found.stderr), found.stderr
+    assert found.stderr.startswith("windvane: error: ")
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+SPEC = Spec(
+    title="two worlds",
+    environments=(
+        EnvironmentSpec(name="turning", drift=Rotation(), arms=BallArms(count=4)),
+        EnvironmentSpec(name="still", drift=Static(), arms=BallArms(count=4)),
+    ),
+    policies=(PolicySpec("OFUL"), PolicySpec("BVD-GLM-UCB")),
+    runs=4,
+    horizon=60,
+    lanes_per_cell=3,
+)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a spec and the results of running it."""
+    folder = tmp_path_factory.mktemp("bench")
+    (folder / "two.toml").write_text(SPEC.to_toml())
+    found = windvane_command("simulate two.toml --out results --jobs 1", folder)
+    assert found.stderr == ""  # quiet when piped
+    assert "turning: 4 runs of 60 rounds" in found.stdout
+    assert "BVD-GLM-UCB" in found.stdout
+    return folder
+
+
+# --- the paper -----------------------------------------------------------------------------------------------------
+
+
+def test_reproduce(tmp_path: Path) -> None:
+    line = "reproduce --runs 3 --horizon 90 --arms cube --bonus-scale 0.5 --seed 7 --jobs 2 --out new/folder"
+    found = windvane_command(f"{line} --diagnostics", tmp_path)
+    assert found.stderr == ""
+    for text in ("OFUL", "D-LinUCB", "GLM-UCB", "BVD-GLM-UCB", "B_T = 1.57", "cube [-1, 1]^2", "multiplied by 0.5"):
+        assert text in found.stdout
+    assert "nothing to compare" in found.stdout  # another horizon than the published one
+    written = files(tmp_path / "new/folder")
+    for name in ("regret", "projection", "diagnostics-bvd-glm-ucb"):
+        assert {f"figures/{name}.{kind}" for kind in ("png", "pdf", "svg")} <= written
+    assert {"report.html", "spec.toml", "manifest.json"} <= written
+    entries = Results.open(tmp_path / "new/folder").entries
+    assert [len(entry.final) for entry in entries] == [3] * 4
+    assert {"learning", "tracking", "lemma_2_slack"} <= entries[-1].diagnostics.keys()
+    # the same again does nothing, says the same, and as JSON
+    again = json.loads(windvane_command(f"{line} --diagnostics --json", tmp_path).stdout)
+    assert [row["mean"] for row in again["policies"]] == pytest.approx([e.final.mean() for e in entries])
+    # other settings do not mix, unless told to start over; a cluster gives the same
+    fails(line.replace("--seed 7", "--seed 8"), tmp_path, "new/folder: holds another experiment")
+    restarted = windvane_command(f"{line} --restart --cluster local --json", tmp_path).stdout
+    assert [row["mean"] for row in json.loads(restarted)["policies"]] == [row["mean"] for row in again["policies"]]
+
+
+def test_reproduce_at_the_published_horizon(tmp_path: Path) -> None:
+    found = json.loads(windvane_command("reproduce --runs 2 --json", tmp_path).stdout)
+    assert found["published"]["BVD-GLM-UCB"]["final"] == pytest.approx(59.14)
+    assert found["published"]["OFUL"]["final"] == pytest.approx(220.48)
+    assert len(found["readings"]) == 7
+    assert (tmp_path / "reproduction-2x3000/report.html").exists()
+    rows = {row["policy"]: row for row in found["policies"]}
+    assert rows["BVD-GLM-UCB"]["gamma"] == pytest.approx(0.995908, abs=1e-6)
+    assert sum(rows["BVD-GLM-UCB"]["stages"]) == pytest.approx(1.0)
+    text = windvane_command("reproduce --runs 2", tmp_path).stdout
+    assert re.search(r"BVD-GLM-UCB: our final regret [\d.]+ (is \d+% (above|below)|agrees within noise with)", text)
+    assert re.search(r"OFUL .* 220\.5\n", text)
+
+
+def test_reproduce_refuses(tmp_path: Path) -> None:
+    fails("reproduce --arms torus", tmp_path, r"arms='torus': must be one of ball, sphere, cube")
+    fails("reproduce --runs 0", tmp_path, "--runs")
+    fails("reproduce --horizon two", tmp_path, "--horizon")
+    fails(
+        "reproduce --bonus-scale nan --runs 1 --horizon 3",
+        tmp_path,
+        "'--bonus-scale': Input should be greater",
+    )
+    fails("reproduce --seed -1", tmp_path, "--seed")
+    fails("reproduce --runz 3", tmp_path, "--runz")
+    assert files(tmp_path) == set()
+
+
+# --- experiments ---------------------------------------------------------------------------------------------------
+
+
+def test_simulate(bench: Path, tmp_path: Path) -> None:
+    reference = Results.open(bench / "results")
+    source = shlex.quote(str(bench / "two.toml"))
+    out = json.loads(
+        windvane_command(f"simulate {source} --diagnostics --cluster local --jobs 2 --json", tmp_path).stdout
+    )
+    assert out["folder"] == "two-results"
+    found = Results.open(tmp_path / "two-results")
+    for one, other in zip(found.entries, reference.entries, strict=True):
+        np.testing.assert_array_equal(one.regret, other.regret)
+        assert one.diagnostics
+        assert not other.diagnostics
+    fails(f"simulate {source}", tmp_path, "two-results: holds another experiment")
+    windvane_command(f"simulate {source} --restart", tmp_path)
+    assert not Results.open(tmp_path / "two-results").entries[0].diagnostics
+
+
+def test_simulate_refuses(bench: Path, tmp_path: Path) -> None:
+    fails("simulate", tmp_path, "Missing argument 'spec'")
+    fails("simulate nowhere.toml", tmp_path, "nowhere.toml")
+    bad = (bench / "two.toml").read_text().replace("horizon = 60", "horizon = -60")
+    (tmp_path / "bad.toml").write_text(bad)
+    line = bad.splitlines().index("horizon = -60") + 1
+    fails("simulate bad.toml", tmp_path, rf"bad\.toml:{line}: horizon=-60: must be a whole number")
+    fails(f"simulate {bench / 'two.toml'} --out bad.toml", tmp_path, "bad.toml: is a file; name a folder")
+    fails(f"simulate {bench / 'two.toml'} --cluster nonsense", tmp_path, "cluster='nonsense'", code=1)
+
+
+def test_new_writes_what_simulate_runs(tmp_path: Path) -> None:
+    assert "spec.toml written" in windvane_command("new", tmp_path).stdout
+    fails("new", tmp_path, "spec.toml: is there already; name another file, or --force")
+    (tmp_path / "spec.toml").write_text("")
+    windvane_command("new spec.toml --force", tmp_path)
+    assert json.loads(windvane_command("new other.toml --json", tmp_path).stdout) == {"file": "other.toml"}
+    fails("new nowhere/spec.toml", tmp_path, r"nowhere/spec.toml: cannot be written \(No such file or directory\)")
+    example = Spec.read(tmp_path / "spec.toml")
+    short = re.sub(r"^horizon = \d+", "horizon = 30", (tmp_path / "spec.toml").read_text(), flags=re.MULTILINE)
+    (tmp_path / "spec.toml").write_text(re.sub(r"^runs = \d+", "runs = 2", short, flags=re.MULTILINE))
+    found = json.loads(windvane_command("simulate spec.toml --json", tmp_path).stdout)
+    assert found["complete"]
+    assert {row["environment"] for row in found["policies"]} == {world.name for world in example.environments}
+
+
+def test_report(bench: Path) -> None:
+    out = windvane_command("report results", bench).stdout.split()
+    assert "results/report.html" in out
+    assert {f"results/figures/regret-{w}.{k}" for w in ("turning", "still") for k in ("png", "pdf", "svg")} <= set(out)
+    found = json.loads(windvane_command("report results --json", bench).stdout)
+    assert found["complete"]
+    assert all((bench / name).stat().st_size > 1000 for name in found["files"])
+    fails("report nowhere", bench, "nowhere: is not a folder")
+    fails("report .", bench, r"\.: holds no experiment")
+
+
+def test_compare(bench: Path) -> None:
+    text = windvane_command("compare results", bench).stdout
+    assert re.search(r"turning: final regret minus that of OFUL, 95% confidence", text)
+    line = "compare results --baseline BVD-GLM-UCB --confidence 0.9 --figure shown --json"
+    found = json.loads(windvane_command(line, bench).stdout)
+    entries = {(e.environment, e.policy): e for e in Results.open(bench / "results").entries}
+    for row in found["differences"]:
+        gaps = entries[row["environment"], "OFUL"].final - entries[row["environment"], "BVD-GLM-UCB"].final
+        assert row["mean"] == pytest.approx(gaps.mean())
+        assert row["low"] < gaps.mean() < row["high"]
+    assert {f"shown/differences-{w}.png" for w in ("turning", "still")} <= set(found["files"])
+    fails("compare results --baseline UCB1", bench, r"baseline='UCB1': must be one of OFUL, BVD-GLM-UCB")
+    fails("compare results --confidence 1.5", bench, "--confidence")
+    fails("compare results results", bench, "is given twice")
+    fails("compare", bench, "Missing argument 'folders'")
+
+
+def test_compare_folders(bench: Path, tmp_path: Path) -> None:
+    """The same worlds and seed: runs can be paired across folders."""
+    source = (bench / "two.toml").read_text()
+    (tmp_path / "linear.toml").write_text(source.replace('"BVD-GLM-UCB"', '"GLM-UCB"'))
+    windvane_command("simulate linear.toml --out linear", tmp_path)
+    found = json.loads(windvane_command(f"compare {bench / 'results'} linear --json", tmp_path).stdout)
+    gaps = {(d["environment"], d["label"]): d["mean"] for d in found["differences"]}
+    assert gaps["turning", "linear/OFUL"] == 0.0
+    (tmp_path / "other.toml").write_text(source.replace("seed = 0", "seed = 1"))
+    windvane_command("simulate other.toml --out other", tmp_path)
+    fails(f"compare {bench / 'results'} other", tmp_path, "cannot be paired in turning: the seed is 0 and 1")
+
+
+def test_bound(bench: Path) -> None:
+    told = "--horizon 3000 --drift 1.5708 --dim 2"
+    text = windvane_command(f"bound {told}", bench).stdout
+    assert "Theorem 1, orthogonal arms" in text
+    assert "they speak of rates" in text
+    line = f"bound {told} --link logistic --S 1 --L 1 --sigma 0.5 --lam 1 --delta 0.05 --gamma 0.99 --json"
+    (found,) = json.loads(windvane_command(line, bench).stdout)
+    k = windvane.get_link("logistic").constants(1, 1)
+    from windvane.theory import regret_bound
+
+    wanted = regret_bound(
+        horizon=3000, drift=1.5708, dim=2, gamma=0.99, k_mu=k.k_mu, c_mu=k.c_mu, S=1, L=1, lam=1, sigma=0.5, delta=0.05
+    )
+    assert found["bounds"]["orthogonal"]["total"] == pytest.approx(wanted.total)
+    assert found["bounds"]["trivial"] == 3000
+    beside = windvane_command("bound results", bench).stdout
+    assert beside.count("measured") == 2
+    (first, _) = json.loads(windvane_command("bound results --delta 0.1 --json", bench).stdout)
+    assert first["measured"][0]["mean"] == pytest.approx(Results.open(bench / "results").entries[0].final.mean())
+    assert first["bounds"]["constants"]["delta"] == 0.1
+    fails("bound --horizon 10", bench, "--drift: is needed, or the folder of an experiment")
+    fails("bound results --dim 2", bench, "--dim: comes from the experiment in results; leave it out")
+    fails(f"bound {told} --S -1", bench, "S=-1.0: must be a number above 0")
+    fails(f"bound {told} --link tanh", bench, "link='tanh': must be one of")
+
+
+def test_tune(bench: Path, tmp_path: Path) -> None:
+    text = windvane_command(
+        "tune --gammas 0.9,0.99 --scales 0.5,1 --runs 3 --horizon 40 --seed 2 --jobs 1", tmp_path
+    ).stdout
+    assert "best: γ = " in text
+    found = Results.open(tmp_path / "tune-paper-BVD-GLM-UCB")
+    assert [tuple(entry.variant.values()) for entry in found.entries] == [
+        (0.9, 0.5),
+        (0.9, 1.0),
+        (0.99, 0.5),
+        (0.99, 1.0),
+    ]
+    assert (tmp_path / "tune-paper-BVD-GLM-UCB/figures/tuning.png").stat().st_size > 5000
+    source = shlex.quote(str(bench / "two.toml"))
+    line = f"tune {source} --policy D-LinUCB --environment still --discounts 3 --scales 1 --out tuned --json"
+    swept = json.loads(windvane_command(line, tmp_path).stdout)
+    assert len(swept["gammas"]) == 3
+    assert np.array(swept["mean"]).shape == (3, 1)
+    again = json.loads(windvane_command(f"{line} --restart --cluster local", tmp_path).stdout)
+    assert again["mean"] == swept["mean"]
+    fails(f"tune {source}", tmp_path, "--environment: must be one of turning, still")
+    fails(f"tune {source} --environment moon", tmp_path, "--environment='moon': must be one of turning, still")
+    fails("tune --gammas 0.9,x", tmp_path, "--gammas='0.9,x': must be numbers with commas between them")
+    fails("tune --gammas 0.9,1.5 --out w", tmp_path, r"gamma.*1\.5: must be a number in \(0, 1\]")
+    fails("tune --policy nobody --out w", tmp_path, "nobody")
+    fails("tune --policy GLM-UCB --out w", tmp_path, "gamma")
+
+
+def test_doctor(tmp_path: Path) -> None:
+    text = windvane_command("doctor", tmp_path).stdout
+    assert "all is well" in text
+    assert f"windvane       {windvane.__version__}" in text
+    found = json.loads(windvane_command("doctor --json", tmp_path).stdout)
+    assert found["healthy"]
+    assert len(found["checks"]) == 5
+
+
+# --- the frame -----------------------------------------------------------------------------------------------------
+
+
+def commands() -> list:
+    import typer.main
+
+    from windvane.cli.app import app
+
+    group = typer.main.get_command(app)
+    return [*group.commands.values()]  # type: ignore[attr-defined]
+
+
+def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
+    top = windvane_command("--help", tmp_path).stdout
+    assert "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted" in " ".join(top.split())
+    for command in commands():
+        assert command.name in top
+        text = windvane_command(f"{command.name} --help", tmp_path).stdout
+        assert re.search(rf"Examples?:(.|\n)*windvane {command.name}", text), text
+        assert "--json" in text
+
+
+def test_version_and_unknown_commands(tmp_path: Path) -> None:
+    assert windvane_command("--version", tmp_path).stdout == f"windvane {windvane.__version__}\n"
+    fails("reproduec", tmp_path, "No such command 'reproduec'.*reproduce")
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    for line in ("simulate nowhere.toml --debug", "--debug simulate nowhere.toml"):
+        found = windvane_command(line, tmp_path, code=1)
+        assert "Traceback" in found.stderr
+        assert "nowhere.toml" in found.stderr.splitlines()[-1]
+
+
+def test_a_reader_who_leaves_early_causes_no_noise(bench: Path) -> None:
+    line = f"{shlex.quote(str(SCRIPT))} compare results | true"
+    found = subprocess.run(["bash", "-c", line], cwd=bench, capture_output=True, text=True, check=False)
+    assert found.stderr == ""
+
+
+def test_a_terminal_sees_a_progress_bar(bench: Path, tmp_path: Path) -> None:
+    """stderr is a terminal (a real pseudo-terminal), stdout is not: the bar is on the one, the table on the other."""
+    main, worker = pty.openpty()
+    line = [SCRIPT, "simulate", bench / "two.toml", "--out", tmp_path / "out", "--jobs", "2"]
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=worker, env={**os.environ, "TERM": "xterm"})
+    os.close(worker)
+    seen = b""
+    while True:
+        try:
+            chunk = os.read(main, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not chunk:
+            break
+        seen += chunk
+    out, _ = process.communicate()
+    os.close(main)
+    assert process.returncode == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen.decode())
+    assert re.search(r"960/960\s+rounds", text)
+    assert "rounds/s" in text
+    assert b"BVD-GLM-UCB" in out
+
+
+def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:
+    """A folder with a broken ``typer`` comes first on the path: as if it were not installed."""
+    (tmp_path / "typer.py").write_text("raise ModuleNotFoundError(\"No module named 'typer'\", name='typer')")
+    found = windvane_command("doctor", tmp_path, code=1, PYTHONPATH=str(tmp_path))
+    assert found.stderr == "windvane: error: typer is missing; install it with: pip install 'windvane[lab]'\n"
+
+
+def test_every_option_is_exercised() -> None:
+    """Each option of each command occurs in a test of this file that runs that command."""
+    used = set()
+    for function in ast.parse(Path(__file__).read_text()).body:
+        if isinstance(function, ast.FunctionDef):
+            texts = [n.value for n in ast.walk(function) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+            words = {word for text in texts for word in text.split()}
+            used |= {(text.split()[0], word) for text in texts if text.split() for word in words}
+    asked = {
+        (command.name, option)
+        for command in commands()
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("--") and option != "--help"
+    }
+    assert len(asked) > 40
+    assert not sorted(asked - used)
