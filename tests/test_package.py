@@ -28,7 +28,8 @@ def test_import_is_light() -> None:
 
 
 def test_links_and_theory_need_no_numba() -> None:
-    code = "import sys, windvane.links, windvane.theory, windvane.environments, windvane.lab.spec; print('numba' in sys.modules, 'scipy' in sys.modules)"
+    modules = "windvane.links, windvane.theory, windvane.environments, windvane.lab.spec"
+    code = f"import sys, {modules}; print('numba' in sys.modules, 'scipy' in sys.modules)"
     assert python(code).stdout.split() == ["False", "False"]
 
 

@@ -184,16 +184,44 @@ def test_variants_share_a_hue_and_differ_in_shade():
     assert len({look.marker for look in found}) == 1
 
 
-@pytest.mark.parametrize("look", [*curves.FIXED.values(), *curves.OTHERS])
-def test_colours_stand_out_on_white_and_on_the_dark_page(look):
-    def luminance(colour):
-        parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-        return linear @ [0.2126, 0.7152, 0.0722]
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+SIGHT = {  # Machado, Oliveira and Fernandes (2009), full severity
+    "normal": np.eye(3),
+    "protan": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deutan": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+    "tritan": np.array(
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
+    ),
+}
+PALETTE = [look.colour for look in (*curves.FIXED.values(), *curves.OTHERS)]
 
-    for ground in ("#ffffff", "#15191f"):
-        low, high = sorted([luminance(look.colour), luminance(ground)])
-        assert (high + 0.05) / (low + 0.05) >= 3  # what WCAG asks of graphics
+
+def linear(colour):
+    parts = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+
+
+def lab(light):
+    ratio = TO_XYZ @ np.clip(light, 0, 1) / [0.9505, 1.0, 1.089]
+    x, y, z = np.where(ratio > 0.008856, np.cbrt(ratio), 7.787 * ratio + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_colours_stay_apart_for_every_sight(sight):
+    seen = [lab(SIGHT[sight] @ linear(colour)) for colour in PALETTE]
+    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 15  # about 2 can just be seen
+
+
+@pytest.mark.parametrize("colour", PALETTE)
+@pytest.mark.parametrize("ground", ["#ffffff", "#15191f"])
+def test_colours_stand_out_on_white_and_on_the_dark_page(colour, ground):
+    low, high = sorted(TO_XYZ[1] @ linear(each) for each in (colour, ground))
+    assert (high + 0.05) / (low + 0.05) >= 3  # what WCAG asks of graphics
 
 
 @given(st.integers(1, 5000), st.integers(6, 400))
@@ -241,8 +269,9 @@ def test_projection_in_the_plane():
     outside = np.linalg.norm(hat.get_offsets(), axis=1) > path.S
     assert outside.sum() == len(tilde.get_offsets()) > 0  # each estimate outside Theta is drawn with its projection
     np.testing.assert_allclose(np.linalg.norm(tilde.get_offsets(), axis=1), path.S)
-    limits = [*plane.get_xlim(), *plane.get_ylim()]
-    assert np.abs(path.theta_hat).max() < min(map(abs, limits))  # excursions are within the frame
+    for values, (low, high) in zip(path.theta_hat.T, (plane.get_xlim(), plane.get_ylim()), strict=True):
+        assert low < min(values.min(), -path.S)  # excursions, and all of Theta, are within the frame
+        assert max(values.max(), path.S) < high
     assert plane.get_aspect() == 1
     (line,) = (a for a in by_gid(norms, "theta_hat") if not isinstance(a, PathCollection))
     np.testing.assert_array_equal(line.get_ydata(), np.linalg.norm(path.theta_hat, axis=1))

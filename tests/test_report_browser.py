@@ -400,13 +400,16 @@ def test_the_projection_can_be_chosen(visit, reports):
 def test_diagnostics_are_shown_where_there_are_any(visit, reports):
     page = visit("four")
     panels = "[...document.querySelectorAll('[data-chart=diagnostics] .chart')]"
-    learning, tracking, slack = page.evaluate(f"{panels}.map(d => d.data.map(t => [t.name, [...t.y]]))")
+    learning, tracking, slack = page.evaluate(f"{panels}.map(d => d.data.map(t => [t.name, [...t.y], t.customdata]))")
     d = reports.full[3].diagnostics
     assert learning[-1][0] == "its radius beta"
     assert learning[-1][1][-1] == pytest.approx(np.median(d["beta"][:, -1]), rel=1e-5)
     assert tracking[-1][1][0] is None  # infinite: a gap
-    assert [name for name, _ in slack] == ["Lemma 2", "Lemma 3", "Lemma 4"]
-    assert slack[0][1][-1] == pytest.approx(d["lemma_2_slack"][:, -1].min(), rel=1e-5)
+    least = [d[f"lemma_{k}_slack"].min() for k in (2, 3, 4)]
+    assert [name for name, _, _ in slack] == [
+        f"Lemma {k} (least {v:.2g})" for k, v in zip((2, 3, 4), least, strict=True)
+    ]
+    assert slack[0][2][-1] == pytest.approx(d["lemma_2_slack"][:, -1].min(), rel=1e-5)
     assert visit("one").locator("[data-chart=diagnostics]").count() == 0
 
 

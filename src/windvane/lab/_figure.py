@@ -16,7 +16,7 @@ INK, MUTED, FAINT = "#222222", "#666666", "#e6e6e6"
 SHADE = "#f0f0f0"
 SIZE = 9
 
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {  # the names are matplotlib's, and its type of them differs by version
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same everywhere
     "font.size": SIZE,
     "axes.titlesize": SIZE + 1,

@@ -145,13 +145,13 @@ def projection(path: ThetaPath) -> list[Chart]:
         band = {"type": "rect", "y0": -path.S, "y1": path.S, "xref": "paper", "x0": 0, "x1": 1}
         over = _thetas(rounds, (rounds, star[:, 0]), (rounds, hat[:, 0]), (rounds, tilde[:, 0]), moved, flat=True)
         return [{"data": over, "layout": _layout(_axis("Round"), _axis("θ"), shapes=[_ground(band)])}]
-    reach = max(float(np.nanmax(np.abs(np.concatenate([hat, star])), initial=path.S)), path.S) * 1.08
+    (x, y), half = curves.frame(hat[:, :2], star[:, :2], path.S)
     circle = {"type": "circle", "x0": -path.S, "x1": path.S, "y0": -path.S, "y1": path.S}
     plane = {
         "data": _thetas(rounds, star[:, :2].T, hat[:, :2].T, tilde[:, :2].T, moved, flat=False),
         "layout": _layout(
-            _axis("first coordinate", range=[-reach, reach], constrain="domain"),
-            _axis("second coordinate", range=[-reach, reach], scaleanchor="x", constrain="domain"),
+            _axis("first coordinate", range=[x - half, x + half], constrain="domain"),
+            _axis("second coordinate", range=[y - half, y + half], scaleanchor="x", constrain="domain"),
             shapes=[_ground(circle)],
         ),
     }
@@ -207,27 +207,52 @@ def diagnostics(entry: Entry) -> list[Chart]:
         ("learning", "beta", "learning term", "its radius beta", "#d55e00"),
         ("tracking", "tracking_bound", "tracking term", "its bound", "#0072b2"),
     ):
-        data: list[dict[str, Any]] = []
-        if name in d:
-            low, middle, high = (curves.quantile(d[name], q)[kept] for q in (0.05, 0.5, 0.95))
-            data += _band(rounds, low, high, colour)
-            data.append(_line(rounds, middle, colour, title, "median %{y:.4g}"))
-        if bound in d:
-            top = curves.quantile(d[bound], 0.5)[kept]
-            ink = {"meta": {"ink": True}, "dash": _DASH["bound"]}
-            data.append(_line(rounds, top, colour, limit, "median %{y:.4g}", **ink))
+        low, middle, high = (curves.quantile(d[name], q)[kept] for q in (0.05, 0.5, 0.95))
+        top = curves.finite(curves.quantile(d[bound], 0.5)[kept])
+        ink = {"meta": {"ink": True}, "dash": _DASH["bound"]}
+        data = [
+            *_band(rounds, low, high, colour),
+            _line(rounds, middle, colour, title, "median %{y:.4g}"),
+            _line(rounds, top, colour, limit, "median %{y:.4g}", **ink),
+        ]
         axis = _axis(f"{title.capitalize()} (dashed: {limit})", rangemode="tozero")
-        charts.append({"data": data, "layout": _layout(_axis("Round"), axis)})
-    data = []
+        if curves.wants_log(middle, top):
+            most = float(np.log10(np.nanmax(top)))
+            axis |= {
+                "type": "log",
+                "range": [most + np.log10(curves.ROUNDING), most + 0.5],
+                "dtick": 1,
+                "exponentformat": "power",
+            }
+        layout = _layout(_axis("Round"), axis)
+        if np.isnan(middle).all():
+            where = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
+            layout["annotations"] = [{**where, "text": "not defined for this policy here"}]
+        charts.append({"data": data, "layout": layout})
+    return [*charts, _slacks(entry, kept)]
+
+
+def _slacks(entry: Entry, kept: npt.NDArray[np.int64]) -> Chart:
+    """The smallest slack over runs of each lemma, on an axis that is linear near 0 and logarithmic beyond."""
+    data, largest = [], curves.LINEAR
     for k, (colour, dash) in _LEMMAS.items():
-        if f"lemma_{k}_slack" in d:
-            least = curves.quantile(d[f"lemma_{k}_slack"], 0.0)[kept]
-            data.append(_line(rounds, least, colour, f"Lemma {k}", "smallest slack %{y:.4g}", dash=dash))
+        every = curves.finite(curves.quantile(entry.diagnostics[f"lemma_{k}_slack"], 0.0))
+        least = every[kept]
+        largest = max(largest, float(np.nanmax(np.abs(least), initial=0.0)))
+        hover = {"customdata": numbers(least), "dash": dash}
+        # thinning may skip the worst round: the name tells it
+        name = f"Lemma {k} ({'says nothing here' if np.isnan(every).all() else f'least {np.nanmin(every):.2g}'})"
+        data.append(_line(entry.rounds[kept], _bent(least), colour, name, "smallest slack %{customdata:.3g}", **hover))
+    powers = curves.LINEAR * 10.0 ** np.arange(np.ceil(np.log10(largest / curves.LINEAR)) + 1)
+    ticks = np.concatenate([-powers[::-1], [0.0], powers])
+    marks = {"tickmode": "array", "tickvals": numbers(_bent(ticks)), "ticktext": [f"{tick:g}" for tick in ticks]}
     legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
-    layout = _layout(_axis("Round"), _axis("Smallest slack over runs", zeroline=True), legend=legend)
-    layout["showlegend"] = True
-    charts.append({"data": data, "layout": layout})
-    return charts
+    layout = _layout(_axis("Round"), _axis("Smallest slack over runs", **marks), legend=legend)
+    return {"data": data, "layout": {**layout, "showlegend": True}}
+
+
+def _bent(values: Array) -> Array:
+    return np.arcsinh(values / curves.LINEAR)
 
 
 def differences(rows: Sequence[Difference]) -> Chart:

@@ -42,7 +42,10 @@ FIXED = {
     "GLM-UCB": Look("#009e73", "^"),
     "OFUL": Look("#cc79a7", "D"),
 }
-OTHERS = (Look("#3399d6", "v"), Look("#8f7200", "P"), Look("#9467d6", "X"), Look("#7d7d7d", "*"))
+FARTHEST = 2.5  # in units of S: how far out theta_hat is shown in the plane
+ROUNDING = 1e-6  # of the largest value on a log axis: what is smaller is left out
+LINEAR = 1e-3  # slacks within it are drawn to scale, larger ones by their logarithm
+OTHERS = (Look("#962dff", "v"), Look("#9678ff", "P"), Look("#e1004b", "X"), Look("#d200b4", "*"))
 
 
 def looks(entries: Sequence[Entry]) -> list[Look]:
@@ -114,6 +117,11 @@ def quantile(values: Array, q: float) -> Array:
     return np.asarray(np.take_along_axis(ordered, place[None], axis=0)[0])
 
 
+def finite(values: Array) -> Array:
+    """``values`` with gaps where nothing can be drawn."""
+    return np.where(np.isfinite(values), values, np.nan)
+
+
 def share_above(values: Array, bound: Array) -> float:
     """The share of rounds and runs with ``values`` above ``bound``, of those where both are known."""
     known = ~(np.isnan(values) | np.isnan(bound))
@@ -140,6 +148,21 @@ def published_final(entry: Entry, published: PublishedCurves | None) -> float:
 def outside(theta: Array, S: float) -> npt.NDArray[np.bool_]:
     """Rows of norm above S, beyond rounding; False where unknown."""
     return np.asarray(np.linalg.norm(theta, axis=1) > S * (1 + 1e-9))
+
+
+def frame(hat: Array, star: Array, S: float, farthest: float = FARTHEST) -> tuple[Array, float]:
+    """Centre and half the side of the square about Theta, theta* and theta_hat in the plane, nothing too far away."""
+    corners = S * np.array([[-1.0, -1.0], [1.0, 1.0]])
+    seen = np.concatenate([hat, star, corners]).clip(-farthest * S, farthest * S)
+    low, high = np.nanmin(seen, axis=0), np.nanmax(seen, axis=0)
+    return (low + high) / 2, 0.54 * float((high - low).max())
+
+
+def wants_log(values: Array, bound: Array) -> bool:
+    """Whether a term and its bound are so far apart that a linear axis would flatten the term."""
+    usual = float(np.nanmedian(values)) if np.isfinite(values).any() else 0.0
+    most = float(np.nanmax(bound)) if np.isfinite(bound).any() else 0.0
+    return most > 20 * max(usual, 1e-12)
 
 
 def thinned(count: int, most: int = 300) -> npt.NDArray[np.int64]:

@@ -45,7 +45,6 @@ Index = npt.NDArray[np.int64]
 MOST_BANDS = 8  # beyond so many lines, bands and names at the line ends would hide each other
 MOST_DOTS = 250  # of theta_hat; more would hide the path
 HEIGHT = 4.0  # of the regret figure, in inches
-FARTHEST = 2.5  # in units of S: what the projection figure shows of theta_hat
 DASHES = (0, (4, 2))
 TIME_MAP = "viridis"
 LINK = "#bbbbbb"
@@ -285,14 +284,13 @@ def _in_plane(axes: Axes, path: ThetaPath) -> None:
     _scatter(axes, path, hat, tilde)
     axes.plot(*star.T, color=INK, linewidth=2, label=r"$\theta^*$ (truth)", gid="theta_star")
     _arrow(axes, star)
-    farthest = np.nanmax(np.abs(np.concatenate([hat, star])), initial=path.S)
-    reach = 1.08 * min(farthest, FARTHEST * path.S)
-    axes.set_xlim(-reach, reach)
-    axes.set_ylim(-reach, reach)
+    centre, half = curves.frame(hat, star, path.S)
+    axes.set_xlim(centre[0] - half, centre[0] + half)
+    axes.set_ylim(centre[1] - half, centre[1] + half)
     axes.set_aspect("equal")
     axes.set_xlabel(r"$\theta_1$")
     axes.set_ylabel(r"$\theta_2$")
-    beyond = int(np.sum(np.abs(hat).max(axis=1) > reach))
+    beyond = int(np.sum(np.abs(hat).max(axis=1) > curves.FARTHEST * path.S))
     if beyond:
         axes.set_title(f"{beyond:,} estimates lie beyond the frame", color=MUTED, size=SIZE - 0.5)
 

@@ -84,7 +84,7 @@ def _memory_axis(axes: Axes, gammas: Array, memory: Array) -> None:
     for i in range(len(gammas) - 1, -1, -1):  # from the right: the longest labels are there
         if not kept or room[kept[-1]] - room[i] >= 0.085:
             kept.append(i)
-    axes.xaxis.set_major_locator(FixedLocator(memory[kept]))
+    axes.xaxis.set_major_locator(FixedLocator(memory[kept].tolist()))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(memory[kept], [_two_lines(gammas[i], memory[i]) for i in kept], size=SIZE - 1.5)
     axes.set_xlabel("Discount $\\gamma$\n(below it: memory $1/(1-\\gamma)$ in rounds, log scale)")
@@ -125,7 +125,7 @@ def _map(g: Array, s: Array, m: Array, near: npt.NDArray[np.bool_], best: tuple[
     frame.set_clip_on(False)
     axes.add_patch(frame)
     bar = figure.colorbar(mesh, ax=axes, pad=0.02, aspect=25)
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar.outline.set_visible(False)
     bar.set_label("Mean final regret (lower is better)")
     return figure
 
@@ -142,7 +142,7 @@ def _curve(g: Array, s: Array, m: Array, e: Array, near: npt.NDArray[np.bool_], 
     close = near[:, 0] if over_gamma else near[0, order]
     if not over_gamma:
         place = int(np.flatnonzero(order == best[1])[0])
-    bars = {"capsize": 2.5, "elinewidth": 1.0, "linewidth": 1.2, "markersize": 4}
+    bars: dict[str, Any] = {"capsize": 2.5, "elinewidth": 1.0, "linewidth": 1.2, "markersize": 4}
     axes.errorbar(x, line, yerr=np.nan_to_num(error), color=OTHER, marker="o", label="mean ± 1 SE", **bars)
     if close.sum() > 1:
         axes.plot(x[close], line[close], "o", color=OTHER, markerfacecolor="white", markersize=4, zorder=3,
@@ -209,7 +209,8 @@ def diagnostics_figure(entry: Entry) -> Figure:
             _smallest(slack, entry.rounds, d.get(f"lemma_{k}_slack"), f"Lemma {k}", look)
         slack.grid(axis="y")
         slack.axhline(0, color=INK, linewidth=0.8)
-        slack.set_yscale("symlog", linthresh=1e-3)
+        slack.set_yscale("symlog", linthresh=curves.LINEAR)
+        slack.set_ylim(bottom=min(-curves.LINEAR, 1.5 * slack.dataLim.y0))
         slack.set_ylabel("Slack")
         slack.set_title("Smallest slack over runs: a lemma holds where it is at least 0", size=SIZE)
         slack.legend(loc="best", ncols=3)
@@ -220,39 +221,36 @@ def diagnostics_figure(entry: Entry) -> Figure:
     return figure
 
 
-def _finite(values: Array) -> Array:
-    """``values`` with gaps where nothing can be drawn."""
-    return np.where(np.isfinite(values), values, np.nan)
-
-
 def _term(axes: Axes, entry: Entry, name: str, bound: str, title: str, bound_title: str, colour: str) -> None:
     nothing = np.full((1, len(entry.rounds)), np.nan)
     values, limit = entry.diagnostics.get(name, nothing), entry.diagnostics.get(bound, nothing)
-    middle, top = _finite(curves.quantile(values, 0.5)), _finite(curves.quantile(limit, 0.5))
+    middle, top = curves.finite(curves.quantile(values, 0.5)), curves.finite(curves.quantile(limit, 0.5))
     axes.grid(axis="y")
     if np.isnan(middle).all():
         axes.text(0.5, 0.5, "not defined for this policy here", transform=axes.transAxes, ha="center", color=MUTED)
     else:
-        low, high = (_finite(curves.quantile(values, q)) for q in (0.05, 0.95))
+        low, high = (curves.finite(curves.quantile(values, q)) for q in (0.05, 0.95))
         axes.fill_between(entry.rounds, low, high, color=colour, alpha=0.2, linewidth=0)
         axes.plot(entry.rounds, middle, color=colour, label=title.lower(), gid=name)
     if not np.isnan(top).all():
         axes.plot(entry.rounds, top, color=INK, linestyle=(0, (4, 2)), linewidth=1.2, label=bound_title, gid=bound)
-        drawn = np.concatenate([middle, top])
-        if np.nanmax(drawn) > 20 * max(np.nanmedian(middle) if not np.isnan(middle).all() else 0.0, 1e-12):
-            axes.set_yscale("log")
-    if axes.get_yscale() == "linear":
+    if curves.wants_log(middle, top):
+        axes.set_yscale("log")
+        axes.set_ylim(max(axes.get_ylim()[0], curves.ROUNDING * np.nanmax(top)), 30 * np.nanmax(top))
+    else:
         axes.set_ylim(0, 1.3 * axes.get_ylim()[1])  # room for the legend
     axes.set_ylabel(title)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(loc="upper left" if axes.get_yscale() == "linear" else "best", ncols=2)
+        axes.legend(loc="upper left", ncols=2)
+    else:
+        axes.set_yticks([])
     share = curves.share_above(*np.broadcast_arrays(values, limit))
     says = "" if np.isnan(share) else f": above {bound_title} in {100 * share:.2g} % of recorded rounds"
     axes.set_title(f"{title}{says}", size=SIZE)
 
 
 def _smallest(axes: Axes, rounds: npt.NDArray[np.int64], values: Array | None, name: str, look: dict[str, Any]) -> None:
-    least = None if values is None else _finite(curves.quantile(values, 0.0))
+    least = None if values is None else curves.finite(curves.quantile(values, 0.0))
     if least is None or np.isnan(least).all():
         axes.plot([], [], label=f"{name} (says nothing here)", linewidth=1.1, **look)
     else:
