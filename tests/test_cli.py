@@ -79,7 +79,8 @@ def test_reproduce(tmp_path: Path) -> None:
     assert found.stderr == ""
     for text in ("OFUL", "D-LinUCB", "GLM-UCB", "BVD-GLM-UCB", "B_T = 1.57", "cube [-1, 1]^2", "multiplied by 0.5"):
         assert text in found.stdout
-    assert "nothing to compare" in found.stdout  # another horizon than the published one
+    assert "Theorem 1, general arms" in found.stdout  # the bound beside the regret, with the diagnostics
+    assert "Nothing to compare" in found.stdout  # another horizon than the published one
     written = files(tmp_path / "new/folder")
     for name in ("regret", "projection", "diagnostics-bvd-glm-ucb"):
         assert {f"figures/{name}.{kind}" for kind in ("png", "pdf", "svg")} <= written
@@ -89,6 +90,7 @@ def test_reproduce(tmp_path: Path) -> None:
     assert {"learning", "tracking", "lemma_2_slack"} <= entries[-1].diagnostics.keys()
     # the same again does nothing, says the same, and as JSON
     again = json.loads(windvane_command(f"{line} --diagnostics --json", tmp_path).stdout)
+    assert again["bounds"][0]["bounds"]["general"]["total"] > again["bounds"][0]["measured"][3]["mean"]
     assert [row["mean"] for row in again["policies"]] == pytest.approx([e.final.mean() for e in entries])
     # other settings do not mix, unless told to start over; a cluster gives the same
     fails(line.replace("--seed 7", "--seed 8"), tmp_path, "new/folder: holds another experiment")

@@ -62,7 +62,7 @@ def reports(tmp_path_factory):
         made_up.results(full),
         folder / "four.html",
         heading="Four policies",
-        notes=["A note on what was assumed."],
+        notes={"Notes": ["A note on what was assumed."]},
         published=made_up.published(),
         turning=(1000.0, 2000.0),
         comparison_rows=made_up.differences(),
@@ -71,7 +71,7 @@ def reports(tmp_path_factory):
         made_up.results([hostile], title=HOSTILE, command=HOSTILE),
         folder / "hostile.html",
         heading=HOSTILE,
-        notes=[HOSTILE],
+        notes={HOSTILE: [HOSTILE]},
         comparison_rows=differences,
     )
     write_report(made_up.results(made_up.many(40, runs=4), finished=5), folder / "many.html", heading="Forty")

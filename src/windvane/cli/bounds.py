@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,8 +13,6 @@ from windvane.cli.console import number, output, print_json, table
 from windvane.cli.options import AsJson
 from windvane.lab.bounds import Bounds, MeasuredBounds, evaluate, evaluate_results
 from windvane.lab.results import Results
-
-Positive = Annotated[float, typer.Option(min=0.0)]
 
 
 def bound(
@@ -58,8 +57,17 @@ def bound(
             raise ValueError(f"--{missing[0]}: is needed, or the folder of an experiment")
         found = [MeasuredBounds("", False, evaluate(**told, **agent), [])]
     if as_json:
-        print_json([dataclasses.asdict(one) for one in found])
-        return
+        print_json(bounds_json(found))
+    else:
+        print_bounds(found)
+
+
+def bounds_json(found: Sequence[MeasuredBounds]) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(one) for one in found]
+
+
+def print_bounds(found: Sequence[MeasuredBounds]) -> None:
+    """The theorems, and beside them what was measured."""
     for one in found:
         _print(one)
 

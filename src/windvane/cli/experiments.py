@@ -6,15 +6,17 @@ import dataclasses
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from windvane.cli import INTERRUPTED
+from windvane.cli.bounds import bounds_json, print_bounds
 from windvane.cli.console import Bar, output, print_json, remark
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart, Runs, Seed, WithDiagnostics
 from windvane.cli.tables import print_summary, summary_json
 from windvane.lab import paper
+from windvane.lab.bounds import evaluate_results
 from windvane.lab.results import Results
 from windvane.lab.runner import run
 from windvane.lab.spec import Spec
@@ -81,18 +83,26 @@ def reproduce(
                 "published": {a.policy: {"final": a.published, "standard_errors": a.errors} for a in against},
                 "readings": assumed,
                 "files": [str(path) for path in written],
+                **_with_bounds(results, diagnostics),
             }
         )
         return
     print_summary(results, published=paper.published_curves() if horizon == paper.HORIZON else None)
+    if diagnostics:
+        print_bounds(evaluate_results(results))
     console = output()
     console.print("\nWhere this differs from the published result:", markup=False)
-    for line in map(str, against) if against else ["nothing to compare: only 3000 rounds were published."]:
+    for line in paper.differences(results.entries):
         console.print(f"  {line}", markup=False)
     console.print("\nReadings assumed where the paper is silent:", markup=False)
     for line in assumed:
         console.print(f"  {line}", markup=False)
     console.print(f"\nReport: {folder / 'report.html'}", markup=False)
+
+
+def _with_bounds(results: Results, diagnostics: bool) -> dict[str, Any]:
+    """The regret beside its bounds, for those who asked for diagnostics."""
+    return {"bounds": bounds_json(evaluate_results(results))} if diagnostics else {}
 
 
 def _default_folder(runs: int, horizon: int, arms: str, bonus_scale: float, seed: int, diagnostics: bool) -> str:
@@ -130,7 +140,9 @@ def simulate(
     folder = out or Path(f"{spec.stem}-results")
     results = conduct(experiment, folder, experiment.title or spec.stem, jobs=jobs, cluster=cluster, restart=restart)
     if as_json:
-        print_json(summary_json(results))
+        print_json({**summary_json(results), **_with_bounds(results, experiment.diagnostics)})
         return
     print_summary(results)
+    if experiment.diagnostics:
+        print_bounds(evaluate_results(results))
     output().print(f"\nResults: {folder} (windvane report {folder} draws them)", markup=False)

@@ -16,7 +16,8 @@ Cluster = Annotated[
 ]
 Restart = Annotated[bool, typer.Option("--restart", help="Forget an experiment that is already in the folder.")]
 WithDiagnostics = Annotated[
-    bool, typer.Option("--diagnostics", help="Record learning and tracking terms and the slack of the lemmas.")
+    bool,
+    typer.Option("--diagnostics", help="Record learning and tracking terms and the lemmas' slack; print the bounds."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Out = Annotated[Path | None, typer.Option(help="The folder to write to.", show_default=False)]

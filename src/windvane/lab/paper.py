@@ -123,3 +123,9 @@ def against_published(entries: list[Entry]) -> list[Against]:
             error = math.sqrt(variance + curve.sd[-1] ** 2 / RUNS)
             found.append(Against(entry.policy, ours, theirs, abs(ours - theirs) / error))
     return found
+
+
+def differences(entries: list[Entry]) -> list[str]:
+    """:func:`against_published` in words."""
+    found = [str(one) for one in against_published(entries)]
+    return found or [f"Nothing to compare: only {HORIZON} rounds were published."]

@@ -10,7 +10,7 @@ from windvane.lab import paper, plots
 from windvane.lab.curves import by_environment
 from windvane.lab.report import write_report
 from windvane.lab.results import Entry, Results
-from windvane.lab.summary import Difference
+from windvane.lab.summary import Difference, paired
 from windvane.lab.tuning import Tuned
 
 PROJECTED = "BVD-GLM-UCB"  # whose projection is drawn, if it took part
@@ -20,7 +20,7 @@ def present(
     results: Results,
     *,
     heading: str = "",
-    notes: Sequence[str] = (),
+    notes: Mapping[str, Sequence[str]] | None = None,
     turning: tuple[float, float] | None = None,
     published: Mapping[str, paper.Published] | None = None,
 ) -> list[Path]:
@@ -36,7 +36,7 @@ def present(
         written += plots.save(figure, folder, f"regret{end}")
         if shown := _projected(entries):
             assert shown.path is not None  # said by _projected
-            written += plots.save(plots.projection_figure(shown.path), folder, f"projection{end}")
+            written += plots.save(plots.projection_figure(shown.path, title=shown.label), folder, f"projection{end}")
         for entry in entries:
             if entry.diagnostics:
                 name = f"diagnostics{end}-{slug(entry.label)}"
@@ -49,6 +49,7 @@ def present(
         notes=notes,
         published=published,
         turning=turning,
+        comparison_rows=paired(results.entries) if results.complete else None,
     )
     return [*written, page]
 
@@ -63,7 +64,10 @@ def present_paper(results: Results, *, arms: str, bonus_scale: float) -> list[Pa
     """The paper's figures and report, beside what was published."""
     horizon = results.manifest["horizon"]
     published = paper.published_curves() if horizon == paper.HORIZON else None
-    notes = [*map(str, paper.against_published(results.entries)), *paper.readings(arms, bonus_scale)]
+    notes = {
+        "Where this differs from the published result": paper.differences(results.entries),
+        "Readings assumed where the paper is silent": paper.readings(arms, bonus_scale),
+    }
     return present(
         results,
         heading="BVD-GLM-UCB and its rivals while the world turns",

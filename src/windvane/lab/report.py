@@ -38,14 +38,14 @@ def write_report(
     target: Path | str,
     *,
     heading: str,
-    notes: Sequence[str] = (),
+    notes: Mapping[str, Sequence[str]] | None = None,
     published: PublishedCurves | None = None,
     turning: Turning | None = None,
     comparison_rows: Sequence[Difference] | None = None,
 ) -> Path:
     """Write the page to ``target``, in one step.
 
-    ``notes``: what a reader should know, a line each. ``published``: curves to compare with, drawn in every
+    ``notes``: what a reader should know, lines by heading. ``published``: curves to compare with, drawn in every
     environment. ``turning``: first and last round of the drift, for all environments or by name.
     ``comparison_rows``: paired differences to show.
     """
@@ -55,7 +55,7 @@ def write_report(
     sections = [
         _regret(environments, drawn, published, turning),
         _tables(environments, published),
-        _notes(notes),
+        *(_note(i, title, lines) for i, (title, lines) in enumerate((notes or {}).items())),
         _differences(comparison_rows, drawn),
         _projection(results.entries, drawn),
         _diagnostics(results.entries, drawn),
@@ -341,11 +341,9 @@ def _diagnostics(entries: Sequence[Entry], drawn: dict[str, Any]) -> str:
 # --- words ---------------------------------------------------------------------------------------------------------
 
 
-def _notes(notes: Sequence[str]) -> str:
-    if not notes:
-        return ""
-    items = "".join(f"<li>{html.escape(str(note))}</li>" for note in notes)
-    return _section("notes", "Notes", f"<ul>{items}</ul>")
+def _note(number: int, title: str, lines: Sequence[str]) -> str:
+    items = "".join(f"<li>{html.escape(str(line))}</li>" for line in lines)
+    return _section(f"notes-{number}", html.escape(title), f"<ul>{items}</ul>")
 
 
 def _facts(results: Results) -> str:
