@@ -17,7 +17,7 @@ Cluster = Annotated[
 Restart = Annotated[bool, typer.Option("--restart", help="Forget an experiment that is already in the folder.")]
 WithDiagnostics = Annotated[
     bool,
-    typer.Option("--diagnostics", help="Record learning and tracking terms and the lemmas' slack; print the bounds."),
+    typer.Option("--diagnostics", help="Record the terms of the analysis and the lemmas' slack; print the bounds."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Out = Annotated[Path | None, typer.Option(help="The folder to write to.", show_default=False)]
