@@ -22,6 +22,7 @@ from windvane import (
     theory,
 )
 from windvane.policies._skeleton import Skeleton
+from windvane.policies.base import FORMAT_VERSION
 from worlds import SIGMA, ball, draw_reward
 
 NAN, INF = float("nan"), float("inf")
@@ -865,7 +866,7 @@ def test_the_horizon_counts_only_where_it_is_used() -> None:
 
 
 SPOILT = {
-    "format of the future": {"format": np.array(2)},
+    "format of the future": {"format": np.array(FORMAT_VERSION + 1)},
     "format missing": {"format": None},
     "settings": {"config": np.array("0" * 64)},
     "settings as bytes": {"config": np.zeros(3)},

@@ -38,10 +38,11 @@ class PolicySpec:
     ``bonus_scale`` or ``delta``; every combination is a variant, run in lanes of its own.
 
     The experiment fills in what the environment knows, as far as the class takes it: ``dim``, ``lanes`` and ``seed``
-    always; ``link``, ``S``, ``L``, ``sigma`` and ``horizon`` unless set; and ``gamma``, unless ``gamma`` or ``drift``
-    is set or swept, as the discount recommended for the environment's exact B_T, lane by lane
-    (:func:`windvane.theory.discount`, of the kind that the setting ``discount`` names). A class that takes
-    ``**settings`` is given all of these.
+    always; ``link``, ``S``, ``L``, ``sigma`` and ``horizon`` unless set; and, unless it is told how to forget
+    (``gamma``, ``window``, ``restart_every``, ``drift`` or ``switches`` set or swept), the environment's exact B_T as
+    ``drift`` and its number of changes as ``switches``, lane by lane. A class that takes ``gamma`` but neither of
+    these by name gets the discount recommended for B_T (:func:`windvane.theory.discount`, of the kind that the setting
+    ``discount`` names). A class that takes ``**settings`` is given all but ``drift`` and ``switches``.
     """
 
     policy: str | type[Policy]
@@ -119,7 +120,11 @@ class PolicySpec:
             **{name: np.array([point[name] for point in points]) for name in self.sweep},
         }
         with field_errors(known=(*given, *self.sweep), foreign=True):
-            if arguments.takes("gamma") and not {"gamma", "drift"} & filled.keys():
+            untold = not _TUNING & filled.keys()
+            for name, truth in (("drift", environment.variation), ("switches", environment.switches)):
+                if untold and name in arguments.names:
+                    filled[name] = truth
+            if untold and arguments.takes("gamma") and not {"drift", "switches"} & filled.keys():
                 kind = filled.get("discount", arguments.default("discount", theory.KINDS[0]))
                 filled["gamma"] = _recommended(environment, filled["horizon"], kind)
             return arguments.cls(**{name: value for name, value in filled.items() if arguments.takes(name)})
@@ -150,7 +155,14 @@ class PolicySpec:
                 raise SpecError((name,), f": missing; {cls.__name__} needs it")
 
 
-_FILLED = (*_FILLED_ONLY, "link", "S", "L", "sigma", "horizon", "gamma")
+_FILLED = (*_FILLED_ONLY, "link", "S", "L", "sigma", "horizon", "gamma", "drift", "switches")
+_TUNING = {
+    "gamma",
+    "window",
+    "restart_every",
+    "drift",
+    "switches",
+}  # any of these set: the policy is told how to forget
 
 
 class _Arguments:

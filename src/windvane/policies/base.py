@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,7 +41,7 @@ from windvane.estimation import ROUNDING, DiscountedEstimator
 from windvane.theory import KINDS
 from windvane.theory import discount as discount_for
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 LATEST = 2.0**52  # beyond it t + 1 would be t
 
 Index = npt.NDArray[np.int64]
@@ -67,6 +67,7 @@ class Policy:
         sigma: float,
         delta: npt.ArrayLike,
         bonus_scale: npt.ArrayLike,
+        restart_every: int | None = None,
         **config: Any,
     ) -> None:
         self.estimator = estimator
@@ -79,7 +80,9 @@ class Policy:
         self.seed = whole("seed", seed, 0, 2**64 - 1)
         self.lane_ids = lane_ids
         self.t = 1.0
+        self._born = 1.0  # the round with which the estimator began, or began anew
         self._decisions = 0
+        self.restart_every = None if restart_every is None else whole("restart_every", restart_every, 1)
         self.last: dict[str, npt.NDArray[Any]] = {}
         self._everyone = np.ones(self.lanes, dtype=bool)
         self._last_rounds = np.full(self.lanes, math.nan)  # of the last decision, one and the same for all lanes
@@ -99,6 +102,7 @@ class Policy:
             "delta": self.delta,
             "bonus_scale": self.bonus_scale,
             "seed": self.seed,
+            "restart_every": self.restart_every,
             **config,
         }
 
@@ -232,6 +236,18 @@ class Policy:
         self._last_rounds.fill(self.t)
         self._decisions += 1
         self.t += 1.0
+        if self.restart_every is not None and self._decisions % self.restart_every == 0:
+            self.restart()
+
+    @property
+    def local_t(self) -> float:
+        """t, counted from the last restart: what a radius must be taken at."""
+        return self.t - self._born + 1.0
+
+    def restart(self) -> None:
+        """Forget everything; rewards decided before now are no longer learnt from."""
+        self.estimator.reset()
+        self._born = self.t
 
     # --- learning --------------------------------------------------------------------------------------------------
 
@@ -258,6 +274,8 @@ class Policy:
         wrong, lane = self._k.check_feedback(points, rewards, rounds, weights, chosen, bound, low, high, latest)
         if wrong:
             self._refuse_feedback(wrong, lane, points, rewards, rounds, weights)
+        if self._born > 1.0:
+            chosen = chosen & (rounds >= self._born)
         self.estimator._take(points, rewards, rounds, latest, weights, chosen)
 
     def _latest_round(self) -> float:
@@ -309,6 +327,7 @@ class Policy:
             "config": np.array(self.config_hash),
             "lane_ids": self.lane_ids.copy(),
             "t": np.array(self.t),
+            "born": np.array(self._born),
             "decisions": np.array(self._decisions),
             "last_round": np.array(self._last_rounds[0]),
         }
@@ -327,9 +346,11 @@ class Policy:
         if not np.array_equal(np.asarray(state.get("lane_ids")), self.lane_ids):
             raise ValueError("state['lane_ids']: belongs to other lanes")
         t, last = _scalar(state, "t", "f"), _scalar(state, "last_round", "f")
-        decisions = _scalar(state, "decisions", "i")
+        born, decisions = _scalar(state, "born", "f"), _scalar(state, "decisions", "i")
         if not 1.0 <= t <= LATEST:
             raise ValueError(f"state['t']={t!r}: must be a number in [1, 2**52]")
+        if not 1.0 <= born <= t:
+            raise ValueError(f"state['born']={born!r}: must be a round up to t={t:g}")
         if not 0 <= decisions <= LATEST:
             raise ValueError(f"state['decisions']={decisions!r}: must be a whole number in [0, 2**52]")
         if decisions > 0 and not 1.0 <= last < t:
@@ -339,20 +360,20 @@ class Policy:
         if unknown:
             raise ValueError(f"state: unknown entries {', '.join(sorted(unknown))}")
         checked = self.estimator.checked_state(parts)
-        if not (np.abs(checked["clock"][:, 0] - (t - 1.0)) <= 1e-6 * t).all():
+        if not (np.abs(checked["clock"][:, 0] - (t - born)) <= 1e-6 * t).all():
             raise ValueError(f"state['t']={t!r}: does not fit the clock of the estimator")
         if not np.array_equal(checked["gamma"], self.estimator.gamma):
             raise ValueError("state['estimator.gamma']: differs from this policy's discount")
         if _scalar(state, "checksum", "U") != _checksum(state):
             raise ValueError("state['checksum']: does not fit; the state was damaged or changed")
         self.estimator._swap(checked)
-        self.t, self._decisions = t, decisions
+        self.t, self._born, self._decisions = t, born, decisions
         self._last_rounds.fill(last)
         self.last = {}
 
 
 _PART = "estimator."
-_OWN = {"format", "config", "lane_ids", "t", "decisions", "last_round", "checksum"}
+_OWN = {"format", "config", "lane_ids", "t", "born", "decisions", "last_round", "checksum"}
 
 
 def _checksum(state: Mapping[str, npt.NDArray[Any]]) -> str:
@@ -379,7 +400,7 @@ def level_per_lane(delta: npt.ArrayLike, lanes: int) -> Array:
 
 
 def choose_discount(
-    gamma: npt.ArrayLike | None, horizon: int | None, drift: float | None, discount: str, dim: int, lanes: int
+    gamma: npt.ArrayLike | None, horizon: int | None, drift: npt.ArrayLike | None, discount: str, dim: int, lanes: int
 ) -> Array:
     """``gamma`` where given, else the discount theory recommends for this ``horizon`` and ``drift``."""
     one_of("discount", discount, KINDS)
@@ -391,5 +412,12 @@ def choose_discount(
         return discount_factor(gamma, lanes)
     if horizon is None or drift is None:
         raise ValueError("gamma=None: give gamma, or horizon and drift")
-    recommended = discount_for(horizon=horizon, drift=drift, dim=whole("dim", dim, 1), kind=discount)
-    return discount_factor(recommended, lanes)
+    d = whole("dim", dim, 1)
+    return by_drift(lambda B: discount_for(horizon=horizon, drift=B, dim=d, kind=discount), "drift", drift, lanes)
+
+
+def by_drift(rule: Callable[[float], float], name: str, amount: npt.ArrayLike, lanes: int) -> Array:
+    """``rule`` of the amount of drift (or of changes) in each lane, given as one number or one per lane."""
+    amounts = per_lane(name, amount, lanes, "at least 0", lambda b: b >= 0).tolist()
+    known = {b: rule(b) for b in set(amounts)}
+    return np.array([known[b] for b in amounts])

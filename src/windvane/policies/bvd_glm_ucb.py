@@ -36,7 +36,7 @@ theta_hat lies outside the ball; O(K d^2) for the arms. n is at most ``memory``,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy.typing as npt
 
@@ -62,7 +62,7 @@ class BVDGLMUCB(Policy):
         *,
         gamma: npt.ArrayLike | None = None,
         horizon: int | None = None,
-        drift: float | None = None,
+        drift: npt.ArrayLike | None = None,
         discount: str = "orthogonal",
         S: float = 1.0,
         L: float = 1.0,
@@ -94,19 +94,19 @@ class BVDGLMUCB(Policy):
             confidence=confidence,
             horizon=horizon,
         )
-        settings = {"confidence": confidence, "horizon": horizon if confidence == "horizon" else None}
+        settings: dict[str, Any] = {"confidence": confidence, "horizon": horizon if confidence == "horizon" else None}
         self._begin(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, **settings)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         arms, present = self._checked_arms(arms, valid)
-        beta = self.beta(self.t)
+        beta = self.beta(self.local_t)
         theta_tilde = self._step_1(beta)
         bonus = self._step_2(beta)[:, None] * self._widths(arms)
         return self._play(self._means(arms, theta_tilde) + bonus, present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         arm_set = self._checked_set(arm_set)
-        beta = self.beta(self.t)
+        beta = self.beta(self.local_t)
         return self._play_from(arm_set, self._step_1(beta), self._step_2(beta))
 
     def _step_1(self, beta: Array) -> Array:
@@ -133,4 +133,4 @@ class BVDGLMUCB(Policy):
     @property
     def theta_tilde(self) -> Array:
         """The admissible parameter that a decision made now would use."""
-        return self._project(self.theta_hat, self.beta(self.t)).theta
+        return self._project(self.theta_hat, self.beta(self.local_t)).theta

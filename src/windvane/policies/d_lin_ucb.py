@@ -20,6 +20,7 @@ Cost per round and lane: O((K + d) d^2). No history is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy.typing as npt
 
@@ -42,7 +43,7 @@ class DLinUCB(Policy):
         *,
         gamma: npt.ArrayLike | None = None,
         horizon: int | None = None,
-        drift: float | None = None,
+        drift: npt.ArrayLike | None = None,
         discount: str = "orthogonal",
         S: float = 1.0,
         L: float = 1.0,
@@ -72,7 +73,7 @@ class DLinUCB(Policy):
             confidence=confidence,
             horizon=horizon,
         )
-        settings = {"confidence": confidence, "horizon": horizon if confidence == "horizon" else None}
+        settings: dict[str, Any] = {"confidence": confidence, "horizon": horizon if confidence == "horizon" else None}
         self._begin(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, **settings)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
@@ -93,7 +94,7 @@ class DLinUCB(Policy):
 
     def radius(self) -> Array:
         """beta_t(delta) of the coming decision, per lane."""
-        return self.beta(self.t)
+        return self.beta(self.local_t)
 
     @property
     def theta_tilde(self) -> Array:
