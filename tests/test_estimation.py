@@ -564,13 +564,15 @@ def one_lane(state: dict[str, np.ndarray], lane: int) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("settings_", [{"gamma": [0.7, 1.0, 0.95, 0.5]}, {"window": 20.0}], ids=["gamma", "window"])
+@pytest.mark.parametrize(
+    "settings_", [{"gamma": [0.7, 1.0, 0.95, 0.5]}, {"window": [20.0, 3.0, 0.5, 400.0]}], ids=["gamma", "window"]
+)
 def test_lanes_together_equal_lanes_alone(dim: int, settings_: dict[str, Any]) -> None:
     """Bit for bit, though together they double and compact their buffers at other times than alone."""
     together = DiscountedEstimator(dim, lanes=4, **settings_)
     feed(together, [0, 1, 2, 3], range(300), dim)
     for lane in range(4):
-        own = {name: value[lane : lane + 1] if name == "gamma" else value for name, value in settings_.items()}
+        own = {name: value[lane] for name, value in settings_.items()}
         alone = DiscountedEstimator(dim, **own)
         feed(alone, [lane], range(300), dim)
         assert same_state(one_lane(together.state(), lane), one_lane(alone.state(), 0))
@@ -627,6 +629,46 @@ def test_a_reset_lane_is_a_fresh_one(gamma: Any) -> None:
     assert same_state(one_lane(estimator.state(), 1), one_lane(fresh.state(), 0))
     for lane in (0, 2):
         assert same_state(one_lane(estimator.state(), lane), one_lane(untouched.state(), lane))
+
+
+@pytest.mark.parametrize("link", ["logistic", "identity"])
+@pytest.mark.parametrize("window", [None, 7.0, [math.nan, 7.0, math.nan]], ids=["as before", "one", "per lane"])
+def test_a_reset_lane_may_have_another_window(link: str, window: Any) -> None:
+    """As with a discount; and a saved state carries the windows as they are then."""
+    chosen, new = np.array([False, True, False]), 30.0 if window is None else 7.0
+    estimator, untouched = (DiscountedEstimator(2, link, window=[5.0, 30.0, 80.0], lanes=3) for _ in range(2))
+    for each in (estimator, untouched):
+        feed(each, [0, 1, 2], range(100), 2)
+    estimator.reset(chosen, window=window)
+    assert estimator.window is not None
+    assert estimator.window.tolist() == estimator.memory.tolist() == [5.0, new, 80.0]
+    fresh = DiscountedEstimator(2, link, window=new)
+    for each, lanes in ((estimator, [0, 1, 2]), (untouched, [0, 1, 2]), (fresh, [1])):
+        feed(each, lanes, range(100, 200), 2)
+    assert same_state(one_lane(estimator.state(), 1), one_lane(fresh.state(), 0))
+    for lane in (0, 2):
+        assert same_state(one_lane(estimator.state(), lane), one_lane(untouched.state(), lane))
+    resumed = DiscountedEstimator(2, link, window=[5.0, 30.0, 80.0], lanes=3)
+    resumed.load_state(estimator.state())
+    for each in (estimator, resumed):
+        feed(each, [0, 1, 2], range(200, 300), 2)
+    assert same_state(resumed.state(), estimator.state())
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan, [5.0, 0.0], [5.0, 5.0, 5.0], "x"])
+def test_a_refused_window_changes_nothing(bad: Any) -> None:
+    estimator, discounted = DiscountedEstimator(2, window=[9.0, 4.0], lanes=2), DiscountedEstimator(2, lanes=2)
+    feed(estimator, [0, 1], range(10), 2)
+    before = estimator.state()
+    with pytest.raises(ValueError, match="window"):
+        estimator.reset(window=bad)
+    with pytest.raises(ValueError, match=r"window=5.0: this estimator has a discount instead"):
+        discounted.reset(window=5.0)
+    with pytest.raises(ValueError, match=r"gamma=0.5: this estimator has a window instead"):
+        estimator.reset(gamma=0.5)
+    with pytest.raises(ValueError, match=r"state\['window'\]"):
+        estimator.load_state({**before, "window": np.array([9.0, 0.0])})
+    assert same_state(before, estimator.state())
 
 
 def test_reset_without_a_mask_resets_all() -> None:

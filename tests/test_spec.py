@@ -823,7 +823,7 @@ def test_the_example_is_valid(tmp_path):
     path = tmp_path / "example.toml"
     path.write_text(EXAMPLE)
     spec = Spec.read(path)
-    assert {policy.policy for policy in spec.policies} == set(POLICIES)
+    assert {policy.policy for policy in spec.policies} <= set(POLICIES)
 
 
 @pytest.mark.parametrize("number", alternatives(), ids=lambda number: EXAMPLE.splitlines()[number][1:40])

@@ -21,6 +21,32 @@ _HOME = {
     "GLMUCB": "windvane.policies.glm_ucb",
     "DLinUCB": "windvane.policies.d_lin_ucb",
     "OFUL": "windvane.policies.oful",
+    "UniformRandom": "windvane.policies.references",
+    "Oracle": "windvane.policies.references",
+    "Greedy": "windvane.policies.references",
+    "SWLinUCB": "windvane.policies.sw_lin_ucb",
+    "RestartUCB": "windvane.policies.restart_ucb",
+    "LBWeightUCB": "windvane.policies.lb_weight_ucb",
+    "DLinTS": "windvane.policies.d_lin_ts",
+    "DRandLinUCB": "windvane.policies.d_rand_lin_ucb",
+    "BOB": "windvane.policies.bob",
+    "BOBBVDGLMUCB": "windvane.policies.bob",
+    "BanditOverBandits": "windvane.policies.bob",
+    "DetectGLMUCB": "windvane.policies.detection",
+    "MasterOFUL": "windvane.policies.master",
+    "MasterGLMUCB": "windvane.policies.master",
+    "PerLane": "windvane.policies.per_lane",
+    "EXP3": "windvane.policies.exp3",
+    "SWBVDGLMUCB": "windvane.policies.sw_bvd_glm_ucb",
+    "DGLUCB": "windvane.policies.d_glucb",
+    "SWGLUCB": "windvane.policies.d_glucb",
+    "RestartGLB": "windvane.policies.restart_glb",
+    "GLBWeightUCB": "windvane.policies.glm_weight_ucb",
+    "SCBWeightUCB": "windvane.policies.glm_weight_ucb",
+    "SCDGLUCB": "windvane.policies.sc_glucb",
+    "SCSWGLUCB": "windvane.policies.sc_glucb",
+    "DGLMTS": "windvane.policies.d_glm_ts",
+    "OnePassGLMUCB": "windvane.policies.one_pass_glm",
     "Policy": "windvane.policies.base",
     "POLICIES": "windvane.policies.registry",
     "get_policy": "windvane.policies.registry",
@@ -45,23 +71,49 @@ _HOME = {
 }
 
 __all__ = [
+    "BOB",
+    "BOBBVDGLMUCB",
     "BVDGLMUCB",
+    "DGLMTS",
+    "DGLUCB",
+    "EXP3",
     "GLMUCB",
     "OFUL",
     "POLICIES",
+    "SCDGLUCB",
+    "SCSWGLUCB",
+    "SWBVDGLMUCB",
+    "SWGLUCB",
     "Ball",
+    "BanditOverBandits",
     "CustomLink",
+    "DLinTS",
     "DLinUCB",
+    "DRandLinUCB",
+    "DetectGLMUCB",
     "DiscountedEstimator",
     "Environment",
+    "GLBWeightUCB",
+    "Greedy",
     "Identity",
+    "LBWeightUCB",
     "Link",
     "Logistic",
+    "MasterGLMUCB",
+    "MasterOFUL",
+    "OnePassGLMUCB",
+    "Oracle",
+    "PerLane",
     "Poisson",
     "Policy",
     "Probit",
     "Projection",
+    "RestartGLB",
+    "RestartUCB",
+    "SCBWeightUCB",
+    "SWLinUCB",
     "Sphere",
+    "UniformRandom",
     "__version__",
     "check_policy",
     "get_link",
@@ -81,11 +133,29 @@ if TYPE_CHECKING:
     from windvane.kernels.threads import get_threads, set_threads
     from windvane.links import CustomLink, Identity, Link, Logistic, Poisson, Probit, get_link
     from windvane.policies.base import Policy
+    from windvane.policies.bob import BOB, BOBBVDGLMUCB, BanditOverBandits
     from windvane.policies.bvd_glm_ucb import BVDGLMUCB
+    from windvane.policies.d_glm_ts import DGLMTS
+    from windvane.policies.d_glucb import DGLUCB, SWGLUCB
+    from windvane.policies.d_lin_ts import DLinTS
     from windvane.policies.d_lin_ucb import DLinUCB
+    from windvane.policies.d_rand_lin_ucb import DRandLinUCB
+    from windvane.policies.detection import DetectGLMUCB
+    from windvane.policies.exp3 import EXP3
     from windvane.policies.glm_ucb import GLMUCB
+    from windvane.policies.glm_weight_ucb import GLBWeightUCB, SCBWeightUCB
+    from windvane.policies.lb_weight_ucb import LBWeightUCB
+    from windvane.policies.master import MasterGLMUCB, MasterOFUL
     from windvane.policies.oful import OFUL
+    from windvane.policies.one_pass_glm import OnePassGLMUCB
+    from windvane.policies.per_lane import PerLane
+    from windvane.policies.references import Greedy, Oracle, UniformRandom
     from windvane.policies.registry import POLICIES, get_policy
+    from windvane.policies.restart_glb import RestartGLB
+    from windvane.policies.restart_ucb import RestartUCB
+    from windvane.policies.sc_glucb import SCDGLUCB, SCSWGLUCB
+    from windvane.policies.sw_bvd_glm_ucb import SWBVDGLMUCB
+    from windvane.policies.sw_lin_ucb import SWLinUCB
     from windvane.projection import Projection, p0, p2
     from windvane.warmup import warm_up
 

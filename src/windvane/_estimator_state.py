@@ -36,8 +36,10 @@ def checked_state(estimator: DiscountedEstimator, state: State) -> State:
         checked[name] = array
     if not ((checked["gamma"] > 0) & (checked["gamma"] <= 1)).all():
         raise ValueError("state['gamma']: must lie in (0, 1]")
-    if estimator.window is not None and (checked["gamma"] != 1.0).any():
+    if estimator.windowed and (checked["gamma"] != 1.0).any():
         raise ValueError("state['gamma']: must be 1, since this estimator has a window instead")
+    if estimator.windowed and not (checked["window"] > 0).all():
+        raise ValueError("state['window']: must be above 0")
     now, origin, dropped = checked["clock"].T
     if (origin > now).any() or (dropped < 0).any():
         raise ValueError("state['clock']: the origin must not be after now, nor the dropped weight negative")

@@ -52,6 +52,7 @@ from windvane._validation import (
     not_negative,
     per_lane,
     positive,
+    shown,
     whole,
 )
 from windvane.kernels.threads import over_lanes
@@ -73,12 +74,17 @@ def _locked(method: Method) -> Method:
     return cast(Method, alone)
 
 
+def _window_length(window: npt.ArrayLike, lanes: int) -> Array:
+    return per_lane("window", window, lanes, "above 0 (within [1e-100, 1e100])", lambda w: (w >= 1e-100) & (w <= 1e100))
+
+
 class DiscountedEstimator:
     """V, V_tilde, b and theta_hat of ``lanes`` independent streams.
 
-    ``gamma`` in (0, 1], one value or one per lane; or ``window``: weight 1 for decisions less than that many rounds old
-    and 0 for the rest (V_tilde is then V). ``tolerance`` bounds what forgetting may do to theta_hat; the root itself is
-    certified to a hundredth of it. ``remember=False`` keeps no observations, which needs the identity link.
+    ``gamma`` in (0, 1], one value or one per lane; or ``window``, likewise: weight 1 for decisions less than that many
+    rounds old and 0 for the rest (V_tilde is then V). ``tolerance`` bounds what forgetting may do to theta_hat; the
+    root itself is certified to a hundredth of it. ``remember=False`` keeps no observations, which needs the identity
+    link.
     """
 
     def __init__(
@@ -87,7 +93,7 @@ class DiscountedEstimator:
         link: str | Link = "logistic",
         *,
         gamma: npt.ArrayLike = 1.0,
-        window: float | None = None,
+        window: npt.ArrayLike | None = None,
         S: float = 1.0,
         L: float = 1.0,
         lam: float = 1.0,
@@ -102,16 +108,17 @@ class DiscountedEstimator:
         self.tolerance = positive("tolerance", tolerance)
         self.constants = self.link.constants(self.S, self.L)
         self.ridge = self.lam * self.constants.c_mu
-        self.window = None if window is None else positive("window", window)
+        self.windowed = window is not None
+        self._window = np.full(self.lanes, math.inf) if window is None else _window_length(window, self.lanes)
         self._gamma = discount_factor(gamma, self.lanes)
-        if self.window is not None and (self._gamma != 1.0).any():
-            raise ValueError(f"window={window!r} and gamma={gamma!r}: give one or the other")
+        if self.windowed and (self._gamma != 1.0).any():
+            raise ValueError(f"window={shown(window)} and gamma={shown(gamma)}: give one or the other")
         self.remember = bool(remember)
-        if not self.remember and (not isinstance(self.link, Identity) or self.window is not None):
+        if not self.remember and (not isinstance(self.link, Identity) or self.windowed):
             raise ValueError("remember=False: needs the identity link and no window")
+        self._linear = isinstance(self.link, Identity) and (self.windowed or not self.remember)  # theta_hat is V^-1 b
         self._k = kernels.load(self.link)
         self._lock = threading.RLock()
-        self._window = np.full(self.lanes, math.inf if self.window is None else self.window)
         bound = self.link.mean_bound(2 * self.S * self.L)
         if math.isinf(bound):  # a custom link need not be defined that far out
             bound = self.link.mean_bound(self.S * self.L)
@@ -161,6 +168,11 @@ class DiscountedEstimator:
     @property
     def gamma(self) -> Array:
         return self._gamma.copy()
+
+    @property
+    def window(self) -> Array | None:
+        """The window of each lane, None where the estimator discounts instead."""
+        return self._window.copy() if self.windowed else None
 
     @property
     def V(self) -> Array:
@@ -366,7 +378,7 @@ class DiscountedEstimator:
         passes: npt.NDArray[np.int64],
         error: Array,
     ) -> None:
-        if not self.remember:
+        if self._linear:
             self._k.linear_solve_lanes(0, self.lanes, self._V, self._b, theta, stale)
             return
         over_lanes(
@@ -397,14 +409,25 @@ class DiscountedEstimator:
         return float(self.lanes * self._filled * (10 + self.dim * self.dim // 2))
 
     @_locked
-    def reset(self, mask: npt.ArrayLike | None = None, *, gamma: npt.ArrayLike | None = None) -> None:
-        """Forget everything in the lanes of ``mask`` (all by default), and give them new discounts if ``gamma``."""
+    def reset(
+        self,
+        mask: npt.ArrayLike | None = None,
+        *,
+        gamma: npt.ArrayLike | None = None,
+        window: npt.ArrayLike | None = None,
+    ) -> None:
+        """Forget everything in the lanes of ``mask`` (all by default), and give them new discounts or windows."""
         chosen = lane_mask(mask, self.lanes)
+        gammas, windows = self._gamma, self._window
         if gamma is not None:
-            new = discount_factor(masked("gamma", gamma, chosen, 1.0), self.lanes)
-            if self.window is not None and (new[chosen] != 1.0).any():
-                raise ValueError(f"gamma={gamma!r}: this estimator has a window instead")
-            self._gamma[chosen] = new[chosen]
+            gammas = np.where(chosen, discount_factor(masked("gamma", gamma, chosen, 1.0), self.lanes), gammas)
+            if self.windowed and (gammas != 1.0).any():
+                raise ValueError(f"gamma={shown(gamma)}: this estimator has a window instead")
+        if window is not None:
+            windows = np.where(chosen, _window_length(masked("window", window, chosen, 1.0), self.lanes), windows)
+            if not self.windowed:
+                raise ValueError(f"window={shown(window)}: this estimator has a discount instead")
+        self._gamma, self._window = gammas, windows
         self._clear(chosen)
 
     # --- state -------------------------------------------------------------------------------------------------------
@@ -413,6 +436,8 @@ class DiscountedEstimator:
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Copies of everything that decides the future, as a flat dict of arrays."""
         state = {name: getattr(self, f"_{name}").copy() for name in _LANE_ARRAYS}
+        if self.windowed:
+            state["window"] = self._window.copy()
         counts = self.remembered
         state["counts"] = counts
         state["removals"] = self._span[:, 2].copy()

@@ -24,6 +24,7 @@ units of theta that is zero exactly at a stationary point. In stage 1 it is a bo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,7 @@ from windvane.estimation import DiscountedEstimator
 from windvane.kernels.threads import over_lanes
 from windvane.links import Link, get_link
 
+PROGRAMS = ("P0", "P0 in V_tilde", "P2")  # P0 itself has the metric V^{-1}
 _ROOT_TOLERANCE = 1e-10
 _LARGEST = 1e15  # sums of larger numbers leave no digits to solve with
 
@@ -107,42 +109,54 @@ def _solve(
 ) -> Projection:
     link = get_link(link)
     S, ridge = positive("S", S), positive("ridge", ridge)
-    b = floats("b", b, (None,))
+    X, W, b = checked_history(features, weights, b)
     d = len(b)
-    if d == 0:
-        raise ValueError("b has shape (0,): must have at least one entry")
-    X = np.ascontiguousarray(floats("features", features, (None, d)).T)
-    n = X.shape[1]
-    W = floats("weights", weights, (n,))
     M, V = _metric("V_tilde" if two_metrics else "metric", M, d), _metric("V", V, d)
-    for name, array in (("features", X), ("weights", W), ("b", b)):
-        bad = ~(np.abs(array) <= _LARGEST)  # not a number, too
-        if bad.any():
-            raise ValueError(f"{name}={float(array[bad][0])!r}: must be finite, at most {_LARGEST:g} in size")
-    if (W < 0).any():
-        raise ValueError(f"weights={float(W.min())!r}: must be at least 0")
-
-    longest = max(float(np.linalg.norm(X, axis=0).max()), 1e-300) if n else 1.0
-    k = kernels.load(link)
-    one, clock, span = np.ones(1), np.zeros((1, 3)), np.array([[0, n, 0]])
-    history = one, clock, span, X[None], W[None], b[None]
-    theta_hat, theta, eta = np.zeros((1, d)), np.empty((1, d)), np.empty((1, d))
-    cold = np.zeros((1, d)), np.zeros((1, d, d)), np.full(1, k.LOST, dtype=np.int8)
-    passes, error = np.zeros(1, dtype=np.int64), np.zeros(1)
-    solved = theta_hat, *cold, passes, error
-    k.solve_lanes(0, 1, link.code, ridge, longest, _ROOT_TOLERANCE, *history, *solved)
+    theta_hat, error = solved_root(X, W, b, ridge, link)
+    k, history, theta, eta = kernels.load(link), _one_lane(X, W, b), np.empty((1, d)), np.empty((1, d))
     value, residual, stage = np.empty(1), np.empty(1), np.empty(1, dtype=np.int64)
     found = theta, eta, value, residual, stage
     k.project_lanes(
-        0, 1, two_metrics, link.code, ridge, S, *history, M[None], V[None], np.array([beta]), theta_hat, *found
+        0, 1, two_metrics, link.code, ridge, S, *history, M[None], V[None], np.array([beta]), theta_hat[None], *found
     )
     if two_metrics:  # the kernel's eta belongs to the Cholesky root of V_tilde; ours to the symmetric one
         eigenvalues, Q = np.linalg.eigh(M)
         eta = (Q / np.sqrt(eigenvalues)) @ Q.T @ np.linalg.cholesky(M) @ eta[0]
     else:
         eta = eta[0]
-    doubt = error[0] if stage[0] == 1 else residual[0]
+    doubt = error if stage[0] == 1 else residual[0]
     return Projection(theta[0], eta, float(value[0]), float(doubt), int(stage[0]))
+
+
+def checked_history(features: npt.ArrayLike, weights: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, Array, Array]:
+    """Features as [d, n], weights and b, if a program can be solved with them."""
+    b = floats("b", b, (None,))
+    if len(b) == 0:
+        raise ValueError("b has shape (0,): must have at least one entry")
+    X = np.ascontiguousarray(floats("features", features, (None, len(b))).T)
+    W = floats("weights", weights, (X.shape[1],))
+    for name, array in (("features", X), ("weights", W), ("b", b)):
+        bad = ~(np.abs(array) <= _LARGEST)  # not a number, too
+        if bad.any():
+            raise ValueError(f"{name}={float(array[bad][0])!r}: must be finite, at most {_LARGEST:g} in size")
+    if (W < 0).any():
+        raise ValueError(f"weights={float(W.min())!r}: must be at least 0")
+    return X, W, b
+
+
+def _one_lane(X: Array, W: Array, b: Array) -> tuple[npt.NDArray[Any], ...]:
+    """A history as the kernels take it: discount, clock, span, features, weights, b."""
+    return np.ones(1), np.zeros((1, 3)), np.array([[0, len(W), 0]]), X[None], W[None], b[None]
+
+
+def solved_root(X: Array, W: Array, b: Array, ridge: float, link: Link) -> tuple[Array, float]:
+    """theta_hat of a checked history, and a bound on its error."""
+    d, k = len(b), kernels.load(link)
+    longest = max(float(np.linalg.norm(X, axis=0).max()), 1e-300) if len(W) else 1.0
+    theta_hat, error = np.zeros((1, d)), np.zeros(1)
+    cold = np.zeros((1, d)), np.zeros((1, d, d)), np.full(1, k.LOST, dtype=np.int8), np.zeros(1, dtype=np.int64)
+    k.solve_lanes(0, 1, link.code, ridge, longest, _ROOT_TOLERANCE, *_one_lane(X, W, b), theta_hat, *cold, error)
+    return theta_hat[0], float(error[0])
 
 
 def _metric(name: str, matrix: npt.ArrayLike, d: int) -> Array:
@@ -155,7 +169,9 @@ def _metric(name: str, matrix: npt.ArrayLike, d: int) -> Array:
 
 
 def project(estimator: DiscountedEstimator, program: str, theta_hat: Array, beta: Array, S: float) -> LaneProjections:
-    """``"P0"`` (metric V^{-1}) or ``"P2"`` for every lane of an estimator, from its current ``theta_hat``."""
+    """A program of :data:`PROGRAMS` for every lane of an estimator, from its current ``theta_hat``."""
+    if program not in PROGRAMS:
+        raise ValueError(f"program={program!r}: must be one of {', '.join(PROGRAMS)}")
     e, n = estimator, estimator.lanes
     theta, eta = np.empty((n, e.dim)), np.empty((n, e.dim))
     value, residual = np.empty(n), np.empty(n)
@@ -176,7 +192,7 @@ def project(estimator: DiscountedEstimator, program: str, theta_hat: Array, beta
             e._X,
             e._W,
             e._b,
-            e._V_tilde if two_metrics else e._V,
+            e._V if program == "P0" else e._V_tilde,
             e._V,
             beta,
             theta_hat,

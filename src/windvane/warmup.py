@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 
 import numpy as np
@@ -14,9 +15,10 @@ def warm_up() -> float:
 
     began = time.perf_counter()
     arms = np.full((1, 2, 2), 0.5)
-    for name in POLICIES:
-        settings = {"gamma": 0.9} if name in ("BVD-GLM-UCB", "D-LinUCB") else {}
-        policy = POLICIES[name](dim=2, **settings)  # type: ignore[call-arg]
+    known = {"horizon": 9, "drift": 1.0, "switches": 1.0, "truth": lambda _t, arms: arms[..., 0]}
+    for made in POLICIES.values():
+        taken = inspect.signature(made).parameters
+        policy = made(dim=2, **{name: value for name, value in known.items() if name in taken})  # type: ignore[call-arg]
         for _ in range(2):
             policy.update(arms[:, policy.select(arms)[0]], 1.0)
         policy.state()

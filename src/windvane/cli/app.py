@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import windvane
-from windvane.cli import analyse, bounds, experiments, start, tuning
+from windvane.cli import analyse, bounds, experiments, policies, start, tuning
 
 HELP = """Bandits in a drifting world: reproduce the paper, run and compare experiments.
 
@@ -47,6 +47,7 @@ for command in (
     analyse.report,
     analyse.compare,
     bounds.bound,
+    policies.policies,
     start.new,
     start.doctor,
 ):

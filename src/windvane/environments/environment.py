@@ -127,10 +127,21 @@ class Environment:
         if self.intercept is not None:
             theta = _with_last(theta, self.intercept)
             arms = _with_last(arms, 1.0)
-        means, best = np.empty(arms.shape[:2]), np.empty(self.lanes)
-        self._k.predict_lanes(0, self.lanes, self.link.code, arms, theta, means)
+        means, best = self._means(theta, arms), np.empty(self.lanes)
         self._k.best_means(means, self._everything if valid is None else valid, best)
         return Round(t, arms, valid, theta, means, best)
+
+    def means(self, t: float, arms: npt.ArrayLike) -> Array:
+        """mu(<x, theta*_t>) of ``arms[lanes, K, dim]`` at the whole round t: the truth, for who may know it."""
+        theta = self.path.at(int(number("t", t, "that is whole", float.is_integer)))
+        if self.intercept is not None:
+            theta = _with_last(theta, self.intercept)
+        return self._means(theta, floats("arms", arms, (self.lanes, None, self.dim)))
+
+    def _means(self, theta: Array, arms: Array) -> Array:
+        means = np.empty(arms.shape[:2])
+        self._k.predict_lanes(0, self.lanes, self.link.code, arms, theta, means)
+        return means
 
     def reward(self, t: int, means: npt.ArrayLike) -> Array:
         """The rewards of round t for arms of these means, [lanes], from the one uniform of each lane and round."""

@@ -21,10 +21,22 @@ _LINK_FUNCTIONS = ("mean_slope", "mean_slope_array", "bend_array", "bend_ratio")
 
 @cache
 def _compiled() -> dict[str, Any]:
-    from windvane.kernels import drawing, elementary, history, linalg, projecting, random, root, scoring, sums
+    from windvane.kernels import (
+        drawing,
+        elementary,
+        history,
+        linalg,
+        one_pass,
+        projecting,
+        random,
+        root,
+        sampling,
+        scoring,
+        sums,
+    )
 
     namespace: dict[str, Any] = {}
-    for module in (elementary, linalg, random, sums, history, root, projecting, scoring, drawing):
+    for module in (elementary, linalg, random, sums, history, root, projecting, scoring, drawing, sampling, one_pass):
         namespace.update(vars(module))
     return namespace
 

@@ -22,6 +22,8 @@ ARMS = 2  # the features of arms
 DRIFT = 3  # where theta* goes
 DELAYS = 4  # how late a reward is
 PRESENCE = 5  # which arms are there
+SAMPLES = 6  # what a randomised policy adds to its estimate
+MASTER = 7  # which of its policies a master lets act
 _BLOCK_SHIFT = np.uint64(8)  # a counter's last word: the stream in its low bits, the block above them
 LARGEST_BLOCK = 2**24 - 1
 

@@ -39,9 +39,10 @@ import numpy.typing as npt
 
 from windvane._validation import Array
 from windvane.estimation import ROUNDING, DiscountedEstimator
+from windvane.one_pass import OnePassEstimator
 from windvane.policies.base import Policy
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
-from windvane.policies.d_lin_ucb import DLinUCB
+from windvane.policies.linear import LinearUCB
 from windvane.theory import tracking_bound
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class Diagnostics:
 
     def __init__(self, policy: Policy, environment: Environment) -> None:
         estimator = getattr(policy, "estimator", None)
-        if not isinstance(estimator, DiscountedEstimator) or estimator.window is not None:
+        forgets_otherwise = isinstance(estimator, OnePassEstimator) or getattr(estimator, "windowed", False)
+        if not isinstance(estimator, DiscountedEstimator) or forgets_otherwise:
             raise ValueError(f"policy={policy.name!r}: diagnostics need a policy with a discounted estimator")
         self._policy, self._estimator = policy, estimator
         self._kind = "orthogonal" if environment.orthogonal else "general"
@@ -173,7 +175,7 @@ class Diagnostics:
         policy = self._policy
         if isinstance(policy, BVDGLMUCB):
             factor, sandwich = policy._step_2(beta), False
-        elif isinstance(policy, DLinUCB):
+        elif isinstance(policy, LinearUCB):
             factor, sandwich = policy.bonus_scale * beta, policy.sandwich
         else:
             return np.full(len(beta), np.nan)

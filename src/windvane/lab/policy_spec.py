@@ -42,7 +42,8 @@ class PolicySpec:
     (``gamma``, ``window``, ``restart_every``, ``drift`` or ``switches`` set or swept), the environment's exact B_T as
     ``drift`` and its number of changes as ``switches``, lane by lane. A class that takes ``gamma`` but neither of
     these by name gets the discount recommended for B_T (:func:`windvane.theory.discount`, of the kind that the setting
-    ``discount`` names). A class that takes ``**settings`` is given all but ``drift`` and ``switches``.
+    ``discount`` names). A class that takes ``**settings`` is given all but ``drift`` and ``switches``. One whose
+    ``needs_truth`` is true gets ``truth``, the environment's own mean rewards (:meth:`Environment.means`).
     """
 
     policy: str | type[Policy]
@@ -127,6 +128,8 @@ class PolicySpec:
             if untold and arguments.takes("gamma") and not {"drift", "switches"} & filled.keys():
                 kind = filled.get("discount", arguments.default("discount", theory.KINDS[0]))
                 filled["gamma"] = _recommended(environment, filled["horizon"], kind)
+            if getattr(arguments.cls, "needs_truth", False):
+                filled["truth"] = environment.means
             return arguments.cls(**{name: value for name, value in filled.items() if arguments.takes(name)})
 
     def check(self, environment: Environment) -> None:
@@ -151,7 +154,8 @@ class PolicySpec:
         for name in self.sweep:
             _check_taken(arguments, name, ("sweep", name))
         for name in arguments.required:
-            if name not in {*self.settings, *self.sweep, *_FILLED}:
+            filled = name == "truth" and getattr(cls, "needs_truth", False)
+            if not filled and name not in {*self.settings, *self.sweep, *_FILLED}:
                 raise SpecError((name,), f": missing; {cls.__name__} needs it")
 
 

@@ -28,13 +28,14 @@ from windvane._validation import Array, lane_identities
 from windvane.arms import ArmSet
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
-from windvane.policies.base import Index, Policy
+from windvane.policies.base import Card, Index, Policy
 
 
 class Skeleton(Policy):
     """A discounted estimate, used as it is, with a bonus of fixed size: enough to pass ``check_policy``."""
 
     name = "skeleton"
+    card = Card("generalized linear", "discount", "gamma", "none", "Authors year", "O((K + memory) d^2)")
 
     def __init__(
         self,

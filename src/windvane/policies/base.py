@@ -16,8 +16,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,14 +38,23 @@ from windvane._validation import (
 )
 from windvane.arms import ArmSet, Ball, Sphere, best_arm
 from windvane.estimation import ROUNDING, DiscountedEstimator
+from windvane.links import Link
+from windvane.policies._saving import LATEST, Header, State, check_unchanged, checked_header, part_of, saved
 from windvane.theory import KINDS
 from windvane.theory import discount as discount_for
 
-FORMAT_VERSION = 2
-LATEST = 2.0**52  # beyond it t + 1 would be t
-
 Index = npt.NDArray[np.int64]
-State = dict[str, npt.NDArray[Any]]
+
+
+class Card(NamedTuple):
+    """A policy in a few words: its row in the table of ``windvane policies``."""
+
+    rewards: str  # "linear", "generalized linear" or "any"
+    forgetting: str  # "none", "discount", "window", "restarts", "detection" or "adaptive"
+    needs: str  # what it must be told of the world beyond S, L, sigma and the link, such as "T, B_T"
+    guarantee: str  # the order of its regret and for which arms, or "none"
+    reference: str
+    cost: str  # per round and lane
 
 
 class Policy:
@@ -56,6 +65,9 @@ class Policy:
     """
 
     name: ClassVar[str]
+    card: ClassVar[Card]
+    needs_truth: ClassVar[bool] = False  # whether it must be given ``truth``, the mean of every arm (an oracle)
+    kept: ClassVar[tuple[str, ...]] = ()  # "x" for each array _x, of fixed shape, that a subclass keeps in its state
     estimator: DiscountedEstimator
 
     def _begin(
@@ -67,27 +79,18 @@ class Policy:
         sigma: float,
         delta: npt.ArrayLike,
         bonus_scale: npt.ArrayLike,
-        restart_every: int | None = None,
+        restart_every: npt.ArrayLike | None = None,
         **config: Any,
     ) -> None:
         self.estimator = estimator
-        self.dim, self.lanes, self.link, self.L = estimator.dim, estimator.lanes, estimator.link, estimator.L
-        self.sigma = positive("sigma", sigma)
+        self._set_up(estimator.dim, estimator.link, estimator.L, sigma, lane_ids, seed)
         self.delta = level_per_lane(delta, self.lanes)
         self.bonus_scale = per_lane(
             "bonus_scale", bonus_scale, self.lanes, "in [0, 1e100]", lambda s: (s >= 0) & (s <= 1e100)
         )
-        self.seed = whole("seed", seed, 0, 2**64 - 1)
-        self.lane_ids = lane_ids
-        self.t = 1.0
-        self._born = 1.0  # the round with which the estimator began, or began anew
-        self._decisions = 0
-        self.restart_every = None if restart_every is None else whole("restart_every", restart_every, 1)
-        self.last: dict[str, npt.NDArray[Any]] = {}
-        self._everyone = np.ones(self.lanes, dtype=bool)
-        self._last_rounds = np.full(self.lanes, math.nan)  # of the last decision, one and the same for all lanes
-        self._weight_one = np.ones(self.lanes)
-        self._k = kernels.load(self.link)
+        self.restart_every = (
+            None if restart_every is None else rounds_per_lane("restart_every", restart_every, self.lanes)
+        )
         self.config: dict[str, Any] = {
             "policy": self.name,
             "dim": self.dim,
@@ -105,6 +108,21 @@ class Policy:
             "restart_every": self.restart_every,
             **config,
         }
+
+    def _set_up(self, dim: int, link: Link, L: float, sigma: float, lane_ids: npt.NDArray[np.int64], seed: int) -> None:
+        """Time, lanes and randomness: what a policy has even without an estimator of its own."""
+        self.dim, self.lanes, self.link, self.L = dim, len(lane_ids), link, L
+        self.sigma = positive("sigma", sigma)
+        self.seed = whole("seed", seed, 0, 2**64 - 1)
+        self.lane_ids = lane_ids
+        self.t = 1.0
+        self._born = np.ones(self.lanes)  # the round with which each lane's estimator began, or began anew
+        self._decisions = 0
+        self.last: dict[str, npt.NDArray[Any]] = {}
+        self._everyone = np.ones(self.lanes, dtype=bool)
+        self._last_rounds = np.full(self.lanes, math.nan)  # of the last decision, one and the same for all lanes
+        self._weight_one = np.ones(self.lanes)
+        self._k = kernels.load(self.link)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_k"}
@@ -236,18 +254,19 @@ class Policy:
         self._last_rounds.fill(self.t)
         self._decisions += 1
         self.t += 1.0
-        if self.restart_every is not None and self._decisions % self.restart_every == 0:
-            self.restart()
+        if self.restart_every is not None and (due := self._decisions % self.restart_every == 0).any():
+            self.restart(due)
 
     @property
-    def local_t(self) -> float:
-        """t, counted from the last restart: what a radius must be taken at."""
+    def local_t(self) -> Array:
+        """t, counted from the last restart of each lane: what a radius must be taken at."""
         return self.t - self._born + 1.0
 
-    def restart(self) -> None:
-        """Forget everything; rewards decided before now are no longer learnt from."""
-        self.estimator.reset()
-        self._born = self.t
+    def restart(self, mask: npt.ArrayLike | None = None) -> None:
+        """Forget everything, in the lanes of ``mask``; rewards decided before now are no longer learnt from there."""
+        chosen = lane_mask(mask, self.lanes)
+        self.estimator.reset(chosen)
+        self._born[chosen] = self.t
 
     # --- learning --------------------------------------------------------------------------------------------------
 
@@ -260,6 +279,20 @@ class Policy:
         mask: npt.ArrayLike | None = None,
     ) -> None:
         """Learn one reward per lane (where ``mask``); it enters with the weight of the age of ``round``."""
+        points, rewards, rounds, weights, chosen = self._checked_feedback(x, reward, round, weight, mask)
+        if (self._born > 1.0).any():
+            chosen = chosen & (rounds >= self._born)
+        self.estimator._take(points, rewards, rounds, self._latest_round(), weights, chosen)
+
+    def _checked_feedback(
+        self,
+        x: npt.ArrayLike,
+        reward: npt.ArrayLike,
+        round: npt.ArrayLike | None,
+        weight: npt.ArrayLike,
+        mask: npt.ArrayLike | None,
+    ) -> tuple[Array, Array, Array, Array, npt.NDArray[np.bool_]]:
+        """Points, rewards, rounds and weights, one per lane, and which lanes they count in."""
         chosen = self._everyone if mask is None else lane_mask(mask, self.lanes)
         if round is None and math.isnan(self._last_rounds[0]):
             raise ValueError("round=None: no round has been decided yet; say which one the reward belongs to")
@@ -274,9 +307,7 @@ class Policy:
         wrong, lane = self._k.check_feedback(points, rewards, rounds, weights, chosen, bound, low, high, latest)
         if wrong:
             self._refuse_feedback(wrong, lane, points, rewards, rounds, weights)
-        if self._born > 1.0:
-            chosen = chosen & (rounds >= self._born)
-        self.estimator._take(points, rewards, rounds, latest, weights, chosen)
+        return points, rewards, rounds, weights, chosen
 
     def _latest_round(self) -> float:
         """t - 1; but at fractional times (t + 1) - 1 may round below the t of a decision just made."""
@@ -306,11 +337,15 @@ class Policy:
 
     def advance(self, n: float = 1.0) -> None:
         """Let ``n`` rounds pass (at least 0, need not be whole) without a decision."""
+        n = self._checked_gap(n)
+        self.estimator.advance(n)
+        self.t += n
+
+    def _checked_gap(self, n: float) -> float:
         n = not_negative("n", n)
         if self.t + n > LATEST:
             raise ValueError(f"n={n!r}: must not take t beyond 2**52")
-        self.estimator.advance(n)
-        self.t += n
+        return n
 
     # --- state -----------------------------------------------------------------------------------------------------
 
@@ -322,76 +357,26 @@ class Policy:
 
     def state(self) -> State:
         """Everything that decides the future, as a flat dict of array copies (safe to store without pickle)."""
-        own: State = {
-            "format": np.array(FORMAT_VERSION),
-            "config": np.array(self.config_hash),
-            "lane_ids": self.lane_ids.copy(),
-            "t": np.array(self.t),
-            "born": np.array(self._born),
-            "decisions": np.array(self._decisions),
-            "last_round": np.array(self._last_rounds[0]),
-        }
-        own |= {f"{_PART}{name}": array for name, array in self.estimator.state().items()}
-        return own | {"checksum": np.array(_checksum(own))}
+        return saved(self, estimator=self.estimator.state())
 
     def load_state(self, state: State) -> None:
         """Continue from ``state()`` of a policy built alike. Everything is checked before anything changes."""
-        if not isinstance(state, Mapping):
-            raise ValueError(f"state={shown(state)}: must be a dict of arrays, as state() gives")
-        version = _scalar(state, "format", "i")
-        if version != FORMAT_VERSION:
-            raise ValueError(f"state['format']={version!r}: this version reads format {FORMAT_VERSION}")
-        if _scalar(state, "config", "U") != self.config_hash:
-            raise ValueError("state['config']: was made by a policy with other settings")
-        if not np.array_equal(np.asarray(state.get("lane_ids")), self.lane_ids):
-            raise ValueError("state['lane_ids']: belongs to other lanes")
-        t, last = _scalar(state, "t", "f"), _scalar(state, "last_round", "f")
-        born, decisions = _scalar(state, "born", "f"), _scalar(state, "decisions", "i")
-        if not 1.0 <= t <= LATEST:
-            raise ValueError(f"state['t']={t!r}: must be a number in [1, 2**52]")
-        if not 1.0 <= born <= t:
-            raise ValueError(f"state['born']={born!r}: must be a round up to t={t:g}")
-        if not 0 <= decisions <= LATEST:
-            raise ValueError(f"state['decisions']={decisions!r}: must be a whole number in [0, 2**52]")
-        if decisions > 0 and not 1.0 <= last < t:
-            raise ValueError(f"state['last_round']={last!r}: must be a round before t={t:g}")
-        parts = {name.removeprefix(_PART): a for name, a in state.items() if str(name).startswith(_PART)}
-        unknown = {str(n) for n in state} - {f"{_PART}{n}" for n in parts} - _OWN
-        if unknown:
-            raise ValueError(f"state: unknown entries {', '.join(sorted(unknown))}")
-        checked = self.estimator.checked_state(parts)
-        if not (np.abs(checked["clock"][:, 0] - (t - born)) <= 1e-6 * t).all():
-            raise ValueError(f"state['t']={t!r}: does not fit the clock of the estimator")
+        header = checked_header(self, state, "estimator")
+        checked = self.estimator.checked_state(part_of(state, "estimator"))
+        if not (np.abs(checked["clock"][:, 0] - (header.t - header.born)) <= 1e-6 * header.t).all():
+            raise ValueError(f"state['t']={header.t!r}: does not fit the clock of the estimator")
         if not np.array_equal(checked["gamma"], self.estimator.gamma):
             raise ValueError("state['estimator.gamma']: differs from this policy's discount")
-        if _scalar(state, "checksum", "U") != _checksum(state):
-            raise ValueError("state['checksum']: does not fit; the state was damaged or changed")
+        check_unchanged(state)
         self.estimator._swap(checked)
-        self.t, self._born, self._decisions = t, born, decisions
-        self._last_rounds.fill(last)
+        self._take_header(header)
+
+    def _take_header(self, header: Header) -> None:
+        self.t, self._born, self._decisions = header.t, header.born, header.decisions
+        self._last_rounds.fill(header.last_round)
+        for name, array in header.kept.items():
+            setattr(self, f"_{name}", array)
         self.last = {}
-
-
-_PART = "estimator."
-_OWN = {"format", "config", "lane_ids", "t", "born", "decisions", "last_round", "checksum"}
-
-
-def _checksum(state: Mapping[str, npt.NDArray[Any]]) -> str:
-    """SHA-256 over names, types, shapes and bytes of all entries but the checksum itself."""
-    digest = hashlib.sha256()
-    for name in sorted(set(state) - {"checksum"}):
-        array = np.asarray(state[name], order="C")
-        digest.update(f"{name} {array.dtype.str} {array.shape};".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
-
-
-def _scalar(state: Mapping[str, npt.NDArray[Any]], name: str, kind: str) -> Any:
-    """The single value of an entry whose dtype is of this kind."""
-    value = np.asarray(state.get(name))
-    if value.shape != () or value.dtype.kind != kind:
-        raise ValueError(f"state[{name!r}]: must be a single value, as state() gives")
-    return value.item()
 
 
 def level_per_lane(delta: npt.ArrayLike, lanes: int) -> Array:
@@ -399,21 +384,43 @@ def level_per_lane(delta: npt.ArrayLike, lanes: int) -> Array:
     return per_lane("delta", delta, lanes, "in (0, 1]", lambda d: (d > 0) & (d <= 1))
 
 
+def rounds_per_lane(name: str, value: npt.ArrayLike, lanes: int) -> Array:
+    """A whole number of rounds, at least 1, one per lane."""
+    return per_lane(name, value, lanes, "that is whole, at least 1", lambda n: (n >= 1) & (n == np.floor(n)))
+
+
 def choose_discount(
     gamma: npt.ArrayLike | None, horizon: int | None, drift: npt.ArrayLike | None, discount: str, dim: int, lanes: int
 ) -> Array:
     """``gamma`` where given, else the discount theory recommends for this ``horizon`` and ``drift``."""
     one_of("discount", discount, KINDS)
+    return discount_factor(
+        told_or_tuned(
+            "gamma", gamma, lambda T, B: discount_for(horizon=T, drift=B, dim=dim, kind=discount), horizon, drift, lanes
+        ),
+        lanes,
+    )
+
+
+def told_or_tuned(
+    name: str,
+    told: npt.ArrayLike | None,
+    rule: Callable[[int, float], float],
+    horizon: int | None,
+    amount: npt.ArrayLike | None,
+    lanes: int,
+    by: str = "drift",
+) -> npt.ArrayLike:
+    """The tuning ``name`` as ``told``, else ``rule`` of the horizon and of each lane's drift (or what ``by`` names)."""
     if horizon is not None:
         whole("horizon", horizon, 1)
-    if gamma is not None:
-        if drift is not None:
-            raise ValueError(f"gamma={shown(gamma)} and drift={shown(drift)}: give one or the other")
-        return discount_factor(gamma, lanes)
-    if horizon is None or drift is None:
-        raise ValueError("gamma=None: give gamma, or horizon and drift")
-    d = whole("dim", dim, 1)
-    return by_drift(lambda B: discount_for(horizon=horizon, drift=B, dim=d, kind=discount), "drift", drift, lanes)
+    if told is not None:
+        if amount is not None:
+            raise ValueError(f"{name}={shown(told)} and {by}={shown(amount)}: give one or the other")
+        return told
+    if horizon is None or amount is None:
+        raise ValueError(f"{name}=None: give {name}, or horizon and {by}")
+    return by_drift(lambda B: rule(horizon, B), by, amount, lanes)
 
 
 def by_drift(rule: Callable[[float], float], name: str, amount: npt.ArrayLike, lanes: int) -> Array:

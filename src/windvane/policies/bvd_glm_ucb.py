@@ -36,24 +36,31 @@ theta_hat lies outside the ball; O(K d^2) for the arms. n is at most ``memory``,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities
-from windvane.arms import ArmSet
+from windvane._validation import lane_identities
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
-from windvane.policies.base import Index, Policy, choose_discount, level_per_lane
-from windvane.projection import LaneProjections, project
-from windvane.theory import Radius
+from windvane.policies.base import Card, choose_discount
+from windvane.policies.glm_index import GLMIndex
+from windvane.policies.linear import settings_of_confidence
 
 
-class BVDGLMUCB(Policy):
+class BVDGLMUCB(GLMIndex):
     """BVD-GLM-UCB (Algorithm 1). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended one."""
 
     name = "BVD-GLM-UCB"
-    program: ClassVar[str] = "P2"
+    card = Card(
+        "generalized linear",
+        "discount",
+        "T, B_T",
+        "R_mu d^(2/3) B^(1/3) T^(2/3), orthogonal arms; R_mu d^(9/10) B^(1/5) T^(4/5)",
+        "Faury et al. 2021",
+        "O((K + memory) d^2)",
+    )
+    program: ClassVar[str] = "P2"  # Step 1: theta_tilde_t
 
     def __init__(
         self,
@@ -76,61 +83,12 @@ class BVDGLMUCB(Policy):
         seed: int = 0,
     ) -> None:
         ids = lane_identities(lanes)
-        discounts = choose_discount(gamma, horizon, drift, discount, dim, len(ids))
-        estimator = DiscountedEstimator(
-            dim, link, gamma=discounts, S=S, L=L, lam=lam, lanes=len(ids), tolerance=tolerance
-        )
-        self.constants = estimator.constants
-        delta = level_per_lane(delta, len(ids))
-        self.beta = Radius(
-            dim=dim,
-            gamma=discounts,
-            S=S,
-            L=L,
-            lam=lam,
-            sigma=sigma,
-            delta=delta,
-            c_mu=self.constants.c_mu,
-            confidence=confidence,
-            horizon=horizon,
-        )
-        settings: dict[str, Any] = {"confidence": confidence, "horizon": horizon if confidence == "horizon" else None}
-        self._begin(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, **settings)
+        gamma = choose_discount(gamma, horizon, drift, discount, dim, len(ids))
+        estimator = DiscountedEstimator(dim, link, gamma=gamma, S=S, L=L, lam=lam, lanes=len(ids), tolerance=tolerance)
+        form = settings_of_confidence(confidence, horizon)
+        self._assemble(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, **form)
+        self.beta = self._plain_radius(confidence, horizon)  # beta_t(delta)
 
-    def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self._checked_arms(arms, valid)
-        beta = self.beta(self.local_t)
-        theta_tilde = self._step_1(beta)
-        bonus = self._step_2(beta)[:, None] * self._widths(arms)
-        return self._play(self._means(arms, theta_tilde) + bonus, present)
-
-    def select_from(self, arm_set: ArmSet) -> Array:
-        arm_set = self._checked_set(arm_set)
-        beta = self.beta(self.local_t)
-        return self._play_from(arm_set, self._step_1(beta), self._step_2(beta))
-
-    def _step_1(self, beta: Array) -> Array:
-        """theta_hat_t, the root of g_t(theta) = b_t, and from it the admissible theta_tilde_t, a solution of P2."""
-        theta_hat = self.estimator.solve()
-        projected = self._project(theta_hat, beta)
-        self.last = {
-            "theta_hat": theta_hat.copy(),
-            "theta_tilde": projected.theta,
-            "beta": beta,
-            "stage": projected.stage,
-            "value": projected.value,
-            "residual": projected.residual,
-        }
-        return projected.theta
-
-    def _step_2(self, beta: Array) -> Array:
-        """2 R_mu beta_t(delta): what ||x||_{V_t^-1} is multiplied by in the exploration bonus."""
-        return 2.0 * self.constants.R_mu * self.bonus_scale * beta
-
-    def _project(self, theta_hat: Array, beta: Array) -> LaneProjections:
-        return project(self.estimator, self.program, theta_hat, beta, self.estimator.S)
-
-    @property
-    def theta_tilde(self) -> Array:
-        """The admissible parameter that a decision made now would use."""
-        return self._project(self.theta_hat, self.beta(self.local_t)).theta
+    def factor(self) -> float:
+        """Step 2: bonus_t(x) = 2 R_mu beta_t(delta) ||x||_{V_t^-1}."""
+        return 2.0 * self.constants.R_mu

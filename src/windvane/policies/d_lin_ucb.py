@@ -11,8 +11,7 @@ it from V instead computes something else.
 
 Guarantee: regret of order d^{2/3} B_T^{1/3} T^{2/3} for linear rewards with orthogonal arms at gamma =
 1 - (B_T/(dT))^{2/3} (for general arms the published proof has a gap; Faury et al. 2021, Touati and Vincent 2020). None
-for generalized linear rewards, where the model is misspecified. Rewards: any finite number; sigma is the noise's
-sub-Gaussian scale (1/2 for rewards in [0, 1]).
+for generalized linear rewards.
 
 Cost per round and lane: O((K + d) d^2). No history is kept.
 """
@@ -20,22 +19,28 @@ Cost per round and lane: O((K + d) d^2). No history is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
 import numpy.typing as npt
 
 from windvane._validation import Array, lane_identities
-from windvane.arms import ArmSet
-from windvane.estimation import DiscountedEstimator
-from windvane.policies.base import Index, Policy, choose_discount, level_per_lane
-from windvane.theory import Radius
+from windvane.policies.base import Card, choose_discount
+from windvane.policies.linear import LinearUCB, settings_of_confidence
 
 
-class DLinUCB(Policy):
+class DLinUCB(LinearUCB):
     """D-LinUCB (Russac et al. 2019). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended one."""
 
     name = "D-LinUCB"
-    sandwich = True  # widths in the metric V^-1 V_tilde V^-1
+    card = Card(
+        "linear",
+        "discount",
+        "T, B_T",
+        "d^(2/3) B^(1/3) T^(2/3), orthogonal arms",
+        "Russac et al. 2019",
+        "O((K + d) d^2)",
+    )
+    sandwich: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -55,48 +60,21 @@ class DLinUCB(Policy):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        ids = lane_identities(lanes)
-        discounts = choose_discount(gamma, horizon, drift, discount, dim, len(ids))
-        estimator = DiscountedEstimator(
-            dim, "identity", gamma=discounts, S=S, L=L, lam=lam, lanes=len(ids), remember=False
-        )
-        delta = level_per_lane(delta, len(ids))
-        self.beta = Radius(
-            dim=dim,
-            gamma=discounts,
+        super().__init__(
+            dim,
+            gamma=choose_discount(gamma, horizon, drift, discount, dim, len(lane_identities(lanes))),
             S=S,
             L=L,
             lam=lam,
             sigma=sigma,
             delta=delta,
-            c_mu=1.0,
-            confidence=confidence,
-            horizon=horizon,
+            bonus_scale=bonus_scale,
+            lanes=lanes,
+            seed=seed,
+            **settings_of_confidence(confidence, horizon),
         )
-        settings: dict[str, Any] = {"confidence": confidence, "horizon": horizon if confidence == "horizon" else None}
-        self._begin(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, **settings)
-
-    def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self._checked_arms(arms, valid)
-        theta_hat, beta = self._estimate()
-        bonus = (self.bonus_scale * beta)[:, None] * self._widths(arms, sandwich=self.sandwich)
-        return self._play(self._means(arms, theta_hat) + bonus, present)
-
-    def select_from(self, arm_set: ArmSet) -> Array:
-        arm_set = self._checked_set(arm_set)
-        theta_hat, beta = self._estimate()
-        return self._play_from(arm_set, theta_hat, self.bonus_scale * beta, sandwich=self.sandwich)
-
-    def _estimate(self) -> tuple[Array, Array]:
-        theta_hat, beta = self.estimator.solve(), self.radius()
-        self.last = {"theta_hat": theta_hat.copy(), "theta_tilde": theta_hat.copy(), "beta": beta}
-        return theta_hat, beta
+        self.beta = self._discounted_radius(confidence, horizon)
 
     def radius(self) -> Array:
         """beta_t(delta) of the coming decision, per lane."""
         return self.beta(self.local_t)
-
-    @property
-    def theta_tilde(self) -> Array:
-        """theta_hat itself: a linear model is used as estimated."""
-        return self.theta_hat

@@ -21,6 +21,7 @@ from typing import ClassVar
 import numpy.typing as npt
 
 from windvane.links import Link
+from windvane.policies.base import Card
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
 
 
@@ -28,6 +29,14 @@ class GLMUCB(BVDGLMUCB):
     """GLM-UCB (Filippi et al. 2010): no forgetting, projection P0."""
 
     name = "GLM-UCB"
+    card = Card(
+        "generalized linear",
+        "none",
+        "nothing",
+        "R_mu d T^(1/2), theta* fixed",
+        "Filippi et al. 2010",
+        "O((K + t) d^2)",
+    )
     program: ClassVar[str] = "P0"
 
     def __init__(

@@ -21,15 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane._validation import Array
-from windvane.policies.d_lin_ucb import DLinUCB
+from windvane.policies.base import Card
+from windvane.policies.linear import LinearUCB
 from windvane.theory import oful_radius
 
 
-class OFUL(DLinUCB):
+class OFUL(LinearUCB):
     """OFUL (Abbasi-Yadkori et al. 2011): no forgetting, radius from the determinant, widths in V^-1."""
 
     name = "OFUL"
-    sandwich = False
+    card = Card("linear", "none", "nothing", "d T^(1/2), theta* fixed", "Abbasi-Yadkori et al. 2011", "O((K + d) d^2)")
 
     def __init__(
         self,
@@ -46,7 +47,6 @@ class OFUL(DLinUCB):
     ) -> None:
         super().__init__(
             dim,
-            gamma=1.0,
             S=S,
             L=L,
             lam=lam,

@@ -29,9 +29,16 @@ restore a statement about all rounds by a union bound. Theorems 1 and 2 need one
 from __future__ import annotations
 
 from windvane.theory._checks import KINDS, Lanes
+from windvane.theory.glm import (
+    SelfConcordantRadius,
+    WeightedSelfConcordantRadius,
+    self_concordant_deviation,
+    weight_discount,
+)
 from windvane.theory.lemmas import determinant_trace_bound, elliptical_potential_bound, tracking_bound
 from windvane.theory.radii import (
     CONFIDENCES,
+    Growth,
     Radius,
     confidence_level,
     discounted_count,
@@ -47,15 +54,18 @@ from windvane.theory.regret import (
     regret_bound_unknown_drift,
     trivial_bound,
 )
-from windvane.theory.tuning import block_length, discount, discount_grid, exp3_rate, window_length
+from windvane.theory.tuning import block_length, discount, discount_grid, exp3_rate, window_grid, window_length
 
 __all__ = [
     "CONFIDENCES",
     "KINDS",
+    "Growth",
     "Lanes",
     "Radius",
     "RegretBound",
+    "SelfConcordantRadius",
     "UnknownDriftBound",
+    "WeightedSelfConcordantRadius",
     "block_length",
     "confidence_level",
     "determinant_trace_bound",
@@ -69,8 +79,11 @@ __all__ = [
     "radius",
     "regret_bound",
     "regret_bound_unknown_drift",
+    "self_concordant_deviation",
     "tracking_bound",
     "trivial_bound",
+    "weight_discount",
+    "window_grid",
     "window_length",
     "window_radius",
 ]

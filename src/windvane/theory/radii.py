@@ -53,12 +53,37 @@ def confidence_level(
     return plain(np.broadcast_arrays(level, rounds)[0].copy())
 
 
+class Growth:
+    """ratio (1 - gamma^(2t)) / (1 - gamma^2), or ratio min(t, window): 1 more is what a radius takes the log of.
+
+    The limit at gamma = 1 is ratio t. log gamma^2 is taken as 2 log gamma, so that gamma^2 is never rounded near 1.
+    """
+
+    def __init__(self, ratio: float, gamma: Array, window: Array | None = None) -> None:
+        # curved * expm1(t log gamma^2) where gamma < 1, and straight * t where gamma is 1
+        self._log_square = 2.0 * np.log(gamma)
+        flat = self._log_square == 0.0
+        self._straight = np.where(flat, ratio, 0.0)
+        self._curved = np.where(flat, 0.0, ratio / np.expm1(np.where(flat, -1.0, self._log_square)))
+        self._any_flat, self._all_flat = bool(flat.any()), bool(flat.all())
+        self._window = window
+
+    def __call__(self, t: float | Array) -> Array:
+        if self._window is not None:
+            t = np.minimum(t, self._window)
+        if self._all_flat:
+            return np.asarray(t * self._straight)
+        growth: Array = self._curved * np.expm1(t * self._log_square)
+        return growth + t * self._straight if self._any_flat else growth
+
+
 class Radius:
     """beta_t(delta) of `radius` with everything but t fixed: arguments are checked once, calls check nothing.
 
     A call takes t, a float or an array of reals >= 0 (>= 1 when `confidence` is "anytime"), and returns an
     array of the shape that t, `gamma` and `delta` broadcast to. An entry depends on its own t, gamma and
-    delta alone, bit for bit, whatever the number of lanes. c_mu = 1 gives the radius of D-LinUCB.
+    delta alone, bit for bit, whatever the number of lanes. c_mu = 1 gives the radius of D-LinUCB, and
+    `window` (with gamma = 1) that of `window_radius`.
     """
 
     def __init__(
@@ -74,6 +99,7 @@ class Radius:
         c_mu: float,
         confidence: str = "pointwise",
         horizon: int | None = None,
+        window: Array | None = None,
     ) -> None:
         d, reg = whole("dim", dim, 1), positive("lam", lam)
         discounts, level = proportion("gamma", gamma), proportion("delta", delta)
@@ -90,22 +116,10 @@ class Radius:
         self._bias = np.asarray(math.sqrt(reg) * positive("c_mu", c_mu) * positive("S", S))
         # -2 log of the part of delta_t that is the same in every round.
         self._log_level = 2.0 * (math.log(rounds) - np.log(level))
-        # L^2 count / (lam d) is curved * expm1(t log gamma^2) where gamma < 1, and straight * t where gamma
-        # is 1; log gamma^2 is taken as 2 log gamma, so that gamma^2 is never rounded near 1.
-        self._log_square = 2.0 * np.log(discounts)
-        ratio = positive("L", L) ** 2 / (reg * d)
-        flat = self._log_square == 0.0
-        self._straight = np.where(flat, ratio, 0.0)
-        self._curved = np.where(flat, 0.0, ratio / np.expm1(np.where(flat, -1.0, self._log_square)))
-        self._any_flat, self._all_flat = bool(flat.any()), bool(flat.all())
+        self._growth = Growth(positive("L", L) ** 2 / (reg * d), discounts, window)
 
     def __call__(self, t: float | Array) -> Array:
-        if self._all_flat:
-            growth = t * self._straight
-        else:
-            growth = self._curved * np.expm1(t * self._log_square)
-            if self._any_flat:
-                growth = growth + t * self._straight
+        growth = self._growth(t)
         log_level = self._log_level
         if self._anytime:
             slowly = 1.0 + np.log(t)
@@ -200,10 +214,20 @@ def window_radius(
     that this form follows easily; c_mu = 1 gives its linear counterpart, which is not the radius printed for
     SW-LinUCB by Cheung et al. 2019.
     """
-    level = confidence_level(delta, t, confidence=confidence, horizon=horizon)
-    count = np.minimum(_rounds(t, confidence), at_least("window", window, 1))
-    fixed = Radius(dim=dim, gamma=1.0, S=S, L=L, lam=lam, sigma=sigma, delta=level, c_mu=c_mu)
-    return plain(fixed(count))
+    fixed = Radius(
+        dim=dim,
+        gamma=1.0,
+        S=S,
+        L=L,
+        lam=lam,
+        sigma=sigma,
+        delta=delta,
+        c_mu=c_mu,
+        confidence=confidence,
+        horizon=horizon,
+        window=at_least("window", window, 1),
+    )
+    return plain(fixed(_rounds(t, confidence)))
 
 
 def oful_radius(log_det_ratio: ArrayLike, *, S: float, lam: float, sigma: float, delta: ArrayLike) -> Lanes:

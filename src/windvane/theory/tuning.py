@@ -64,6 +64,19 @@ def discount_grid(horizon: int, dim: int, S: float) -> Array:
     return np.clip(1.0 - steps, 0.5, np.nextafter(1.0, 0.0))
 
 
+def window_grid(horizon: int, dim: int) -> tuple[int, Array]:
+    """H = min(T, floor(d^(2/3) sqrt(T))) and the windows floor(H^(j/n)), j = 0..n, n = ceil(log H) of BOB.
+
+    Bandit-over-bandit of Cheung et al. 2019, section 6. The minimum with T is ours. For H = 3 the window 1 stands
+    twice in it, as the formula has it; H = 1 leaves the one window 1.
+    """
+    T, d = whole("horizon", horizon, 1), whole("dim", dim, 1)
+    H = min(T, math.floor(d ** (2.0 / 3.0) * math.sqrt(T) * _FLOOR_SLACK))
+    n = max(1, math.ceil(math.log(H)))
+    windows = np.floor(float(H) ** (np.arange(n + 1) / n) * _FLOOR_SLACK)
+    return H, windows if H > 1 else windows[:1]
+
+
 def exp3_rate(arms: int, rounds: int) -> float:
     """alpha = min(1, sqrt(N log N / ((e - 1) n))), N = `arms`, n = `rounds` (Auer et al. 2002, Cor. 3.2).
 

@@ -1,0 +1,40 @@
+"""The command ``policies``: what there is to choose from."""
+
+from __future__ import annotations
+
+from windvane.cli.console import Bar, number, output, print_json, remark, table
+from windvane.cli.options import AsJson
+
+
+def policies(as_json: AsJson = False) -> None:
+    """All policies: what they assume, need and promise, and what a round of each costs on this machine.
+
+    \b
+    Example:
+      windvane policies
+    """
+    from windvane.lab import catalogue
+    from windvane.warmup import warm_up
+
+    remark("measuring (the first time, kernels are compiled: about 20 s)")
+    warm_up()
+    bar = Bar("measuring")
+    bar.begin(catalogue.measured_rounds(), 0)
+    try:
+        found = list(catalogue.catalogue(bar.show))
+    finally:
+        bar.end()
+    if as_json:
+        rows = [{"name": e.name, **e.card._asdict(), "us_alone": e.alone, "us_together": e.together} for e in found]
+        print_json({"lanes": catalogue.LANES, "rounds": catalogue.ROUNDS, "policies": rows})
+        return
+    columns = ["policy", "rewards", "forgets by", "needs", "regret proven", "reference", "µs, 1 lane", "µs, 50 lanes"]
+    lines = [[e.name, *e.card[:5], number(e.alone), number(e.together, 2)] for e in found]
+    console = output()
+    console.print(table(columns, lines, left=6))
+    console.print(
+        f"needs: beyond S, L, σ and the link. µs: of a decision and its update, per lane, in the first "
+        f"{catalogue.ROUNDS} rounds of the paper's experiment (d = 2, 10 arms), one lane alone or fifty together.",
+        markup=False,
+        style="dim",
+    )
