@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -14,6 +15,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     An error is one line on stderr; with ``--debug``, which may stand anywhere, its traceback comes too.
     """
+    signal.signal(signal.SIGTERM, _interrupted)  # a scheduler's way of saying Ctrl-C
     sys.path.append(os.getcwd())  # a policy or a drift of the user's own may live beside the spec that names it
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
@@ -44,6 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _fail(text, WRONG_INPUT)
         expected = isinstance(error, OSError | ImportError) or type(error).__module__.startswith("windvane.")
         return _fail(text if expected else f"{type(error).__name__}: {text} (--debug shows where)", FAILED)
+
+
+def _interrupted(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _fail(message: str, code: int) -> int:

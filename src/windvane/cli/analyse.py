@@ -24,11 +24,11 @@ def report(
     Example:
       windvane report results
     """
-    from windvane.lab.presentation import present
+    from windvane.lab.presentation import present_all
 
     remark("drawing the figures and writing the report")
     results = Results.open(folder)
-    written = present(results)
+    written = present_all(results)
     if as_json:
         print_json({"folder": str(folder), "complete": results.complete, "files": [str(path) for path in written]})
         return

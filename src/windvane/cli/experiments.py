@@ -80,7 +80,7 @@ def reproduce(
         print_json(
             {
                 **summary_json(results),
-                "published": {a.policy: {"final": a.published, "standard_errors": a.errors} for a in against},
+                "published": [one._asdict() for one in against],
                 "readings": assumed,
                 "files": [str(path) for path in written],
                 **_with_bounds(results, diagnostics),

@@ -11,9 +11,23 @@ from windvane.lab.curves import by_environment
 from windvane.lab.report import write_report
 from windvane.lab.results import Entry, Results
 from windvane.lab.summary import Difference, paired
-from windvane.lab.tuning import Tuned
+from windvane.lab.tuning import AXES, Tuned, tuned
 
 PROJECTED = "BVD-GLM-UCB"  # whose projection is drawn, if it took part
+
+
+def present_all(results: Results) -> list[Path]:
+    """What suits the experiment: the paper's figures for the paper's, a heat map as well for a sweep."""
+    recognised = paper.recognised(results.spec)
+    if recognised is not None:
+        return present_paper(results, arms=recognised[0], bonus_scale=recognised[1])
+    written = present(results)
+    policies = results.spec.policies
+    if len(policies) == 1 and policies[0].sweep and set(policies[0].sweep) <= set(AXES):
+        for world in by_environment(results.entries):
+            end = f"-{slug(world)}" if len(results.spec.environments) > 1 else ""
+            written += draw_tuned(tuned(results, world), results.folder, end)
+    return written
 
 
 def present(
@@ -77,7 +91,7 @@ def present_paper(results: Results, *, arms: str, bonus_scale: float) -> list[Pa
     )
 
 
-def draw_tuned(found: Tuned, folder: Path) -> list[Path]:
+def draw_tuned(found: Tuned, folder: Path, end: str = "") -> list[Path]:
     """The heat map (or curve) of a sweep."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     figure = plots.heat_map(
@@ -89,7 +103,7 @@ def draw_tuned(found: Tuned, folder: Path) -> list[Path]:
         close=found.close,
         title=f"{found.policy} in {found.environment}",
     )
-    return plots.save(figure, folder / "figures", "tuning")
+    return plots.save(figure, folder / "figures", f"tuning{end}")
 
 
 def draw_differences(differences: Sequence[Difference], folder: Path, confidence: float) -> list[Path]:

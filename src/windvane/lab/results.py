@@ -13,7 +13,7 @@ import numpy.typing as npt
 from windvane._validation import Array
 from windvane.lab.cells import Cell
 from windvane.lab.engine import STAGES, ThetaPath
-from windvane.lab.store import FolderError, cell_note, read_manifest
+from windvane.lab.store import FolderError, cell_note, experiment_id, read_manifest
 
 if TYPE_CHECKING:
     from windvane.lab.spec import Spec
@@ -85,9 +85,10 @@ class Results:
         try:
             cells = [Cell(*numbers) for numbers in manifest["cells"]]
             names = list(manifest["environments"]), list(manifest["policies"])
+            experiment = experiment_id(manifest["fingerprint"], manifest["versions"])
         except (KeyError, TypeError):
             raise FolderError(f"{folder / 'manifest.json'}: is incomplete") from None
-        notes = {cell: cell_note(folder, cell) for cell in cells}
+        notes = {cell: cell_note(folder, cell, experiment) for cell in cells}
         entries: list[Entry] = []
         for e, environment in enumerate(names[0]):
             for p, policy in enumerate(names[1]):

@@ -41,7 +41,11 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _TELLING_ONLY = ("cli",)  # packages that show results and compute none
-_COMPUTING = ("cells.py", "engine.py", "diagnostics.py", "environment_spec.py", "policy_spec.py")  # of this package
+_COMPUTING = (  # of this package
+    "cells.py", "diagnostics.py", "engine.py", "environment_spec.py", "objects.py", "policy_spec.py", "post.py",
+    "store.py",
+)  # fmt: skip
+FIGURES = ("regret", "projection", "diagnostics", "tuning")  # how the names of figures begin
 TABLES = ("curves", "lanes", "paths")
 
 
@@ -51,12 +55,14 @@ class FolderError(ValueError):
 
 def versions() -> dict[str, str]:
     """What can change the last bit of a result: the versions of the code and of what it computes with."""
+    from windvane.kernels._jit import host_processor
+
     return {
         "windvane": windvane.__version__,
         "code": _code_hash(),
         "python": platform.python_version(),
-        **{name: metadata.version(name) for name in ("numpy", "scipy", "numba")},
-        "machine": platform.machine(),
+        **{name: metadata.version(name) for name in ("numpy", "scipy", "numba", "pyarrow")},
+        "processor": host_processor(),
     }
 
 
@@ -102,31 +108,37 @@ class Store:
     def begin(self, *, restart: bool = False, command: str = "") -> None:
         """Check that the folder is empty or holds this very experiment; ``restart`` clears an experiment in it."""
         manifest = self.folder / "manifest.json"
-        if restart:
+        anew = not manifest.exists()
+        if restart and not anew:
             self._clear()
-        if manifest.exists():
+            anew = True
+        elif not anew:
             self._check_same(read_manifest(self.folder))
         elif foreign := sorted(p.name for p in self.folder.iterdir() if not _is_ours(p)):
             raise FolderError(f"{self.folder}: holds no experiment, but {shown(foreign[0])}; name another folder")
+        self._tidy()
         for name in (*TABLES, "cells"):
             (self.folder / name).mkdir(exist_ok=True)
-        if not manifest.exists():
+        if anew:
             write_atomically(self.folder / "spec.toml", self.spec.to_toml().encode())
             write_atomically(manifest, _json(self._manifest(command)))
 
     def _clear(self) -> None:
-        """Remove what an experiment wrote here, and nothing else."""
-        if not (self.folder / "manifest.json").exists():
-            return
-        (self.folder / "manifest.json").unlink()
-        for name in ("cells", *TABLES):
-            for path in (self.folder / name).glob("*"):
-                if path.suffix in (".json", ".parquet", ".part"):
+        """Remove what an experiment wrote here, and nothing else; but its manifest, which the next one replaces."""
+        known = [("cells", "*.json"), *((table, "*.parquet") for table in TABLES)]
+        known += [("figures", f"{name}*.{kind}") for name in FIGURES for kind in ("png", "pdf", "svg")]
+        known += [(".", "report.html"), (".", "spec.toml")]
+        for inside, pattern in known:
+            for path in (self.folder / inside).glob(pattern):
+                if path.is_file():
                     path.unlink()
-        for path in [*self.folder.glob("figures/*"), *self.folder.glob("report.html"), *self.folder.glob("spec.toml")]:
-            path.unlink()
-        with contextlib.suppress(OSError):
-            (self.folder / "figures").rmdir()
+
+    def _tidy(self) -> None:
+        """Remove what a killed run left half-written, and notes of cells that belong to no manifest."""
+        orphans = [] if (self.folder / "manifest.json").exists() else [("cells", "*.json")]
+        for inside, pattern in [*((name, ".*.part") for name in (".", "cells", *TABLES)), *orphans]:
+            for path in (self.folder / inside).glob(pattern):
+                path.unlink(missing_ok=True)
 
     def _check_same(self, manifest: dict[str, Any]) -> None:
         again = "name another folder, or start over with --restart"
@@ -171,13 +183,16 @@ class Store:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except ImportError:  # not on this platform: nothing keeps two runs apart
                 pass
-            except OSError:
+            except BlockingIOError:
                 raise FolderError(f"{self.folder}: another run is writing here; wait for it, or stop it") from None
+            except OSError as error:
+                raise FolderError(f"{self.folder}: cannot be locked ({error.strerror})") from None
             yield
 
     def finished(self) -> set[Cell]:
         """The cells whose files are all there and whole."""
-        return {cell for cell in self.cells if cell_note(self.folder, cell) is not None}
+        experiment = experiment_id(self.spec.fingerprint(), versions())
+        return {cell for cell in self.cells if cell_note(self.folder, cell, experiment) is not None}
 
     def write(self, cell: Cell, result: CellResult) -> None:
         """Store a finished cell."""
@@ -188,6 +203,7 @@ class Store:
             hashes[name] = hashlib.sha256(content).hexdigest()
         lane_rounds = (cell.last - cell.first) * self.spec.horizon
         note = {
+            "experiment": experiment_id(self.spec.fingerprint(), versions()),
             "files": hashes,
             "seconds": result.seconds,
             "lane_rounds": lane_rounds,
@@ -198,7 +214,7 @@ class Store:
 
 def _is_ours(path: Path) -> bool:
     """Whether an experiment that was stopped while it began may have left this behind."""
-    return path.name in (".lock", "spec.toml", "cells", *TABLES) or path.suffix == ".part"
+    return path.name in (".lock", ".progress", "spec.toml", "cells", *TABLES) or path.suffix == ".part"
 
 
 def _json(value: Any) -> bytes:
@@ -220,10 +236,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def cell_note(folder: Path, cell: Cell) -> dict[str, Any] | None:
-    """What was noted when the cell was finished; None if it was not, or if a file of it is damaged."""
+def experiment_id(fingerprint: str, made_with: dict[str, str]) -> str:
+    """What two cells must share to belong together: the spec and everything that can change a bit of its results."""
+    return hashlib.sha256(json.dumps([fingerprint, made_with], sort_keys=True).encode()).hexdigest()
+
+
+def cell_note(folder: Path, cell: Cell, experiment: str) -> dict[str, Any] | None:
+    """What was noted when the cell was finished; None if it was not, if a file of it is damaged, or is not of here."""
     try:
         note: dict[str, Any] = json.loads((folder / "cells" / f"{cell.name}.json").read_text(encoding="utf-8"))
+        if note["experiment"] != experiment or not {"curves", "lanes"} <= note["files"].keys():
+            return None
         for name, digest in note["files"].items():
             content = (folder / name / f"{cell.name}.parquet").read_bytes()
             if hashlib.sha256(content).hexdigest() != digest:
