@@ -22,10 +22,11 @@ from windvane.environments import BallArms, Environment, GeometricDelay, RandomW
 from windvane.lab.cells import cells_of, recorded_rounds
 from windvane.lab.cluster import ClusterError
 from windvane.lab.engine import run_cell
+from windvane.lab.folder import FolderError
 from windvane.lab.results import Results
 from windvane.lab.runner import CellError, run
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
-from windvane.lab.store import FolderError, Store
+from windvane.lab.store import Store
 
 WORLDS = (
     EnvironmentSpec(name="turning", drift=Rotation(), arms=BallArms(count=5)),
@@ -209,7 +210,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_bytes(
 
     folder, gate = tmp_path / "out", tmp_path / "gate"
     monkeypatch.setenv(GATE, str(gate))
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster:
         process = started(GATED, folder, gate, "--cluster", cluster.scheduler_address)
         wait_until(process, lambda: waiting(gate) == 2)
         assert finished(folder) < ALL
@@ -334,7 +335,7 @@ def test_a_folder_with_something_else_is_left_alone(reference: Path, tmp_path: P
 
 def test_results_of_other_code_are_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(small(), tmp_path / "out", jobs=1)
-    monkeypatch.setattr("windvane.lab.store._code_hash", lambda: "0123")
+    monkeypatch.setattr("windvane.lab.folder._code_hash", lambda: "0123")
     with pytest.raises(FolderError, match=r"was made with code \w+ \(now 0123\); name another folder, or start over"):
         run(small(), tmp_path / "out", jobs=1)
     assert run(small(), tmp_path / "out", jobs=1, restart=True).complete

@@ -626,7 +626,7 @@ specs = st.builds(
     Spec,
     environments=st.lists(environments, min_size=1, max_size=3, unique_by=lambda e: e.name),
     policies=st.lists(policies, min_size=1, max_size=3, unique_by=lambda p: p.name),
-    runs=st.integers(1, 2**20),
+    runs=st.integers(1, 1000),
     horizon=st.integers(1, 2**20),
     seed=st.integers(0, 2**64 - 1),
     title=printable,

@@ -36,7 +36,7 @@ def on_cluster(
         local = None
         if address == "local":
             local = start(
-                n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+                n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
             )
         futures: list[Any] = []
         try:

@@ -62,7 +62,7 @@ class Diagnostics:
     def __init__(self, policy: Policy, environment: Environment) -> None:
         estimator = getattr(policy, "estimator", None)
         if not isinstance(estimator, DiscountedEstimator) or estimator.window is not None:
-            raise ValueError(f"policy={policy.name!r}: diagnostics need a policy with a discounted estimator")
+            raise ValueError(f"policy={type(policy).__name__}: diagnostics need a policy with a discounted estimator")
         self._policy, self._estimator = policy, estimator
         self._kind = "orthogonal" if environment.orthogonal else "general"
         reach = estimator.S * estimator.L

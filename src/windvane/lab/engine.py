@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array
-from windvane.environments import Environment
+from windvane._validation import Array, shown
+from windvane.environments import Environment, Round
 from windvane.lab.cells import Cell, recorded_rounds
 from windvane.lab.diagnostics import Diagnostics
 from windvane.lab.post import Post
@@ -82,6 +82,7 @@ def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
         began = clock()
         choice = policy.select(offer.arms, offer.valid)
         spent += clock() - began
+        choice = _checked_choice(choice, offer)
         if probe:
             probe.after(offer, choice)
         x, mean = offer.arms[everyone, choice], offer.means[everyone, choice]
@@ -105,6 +106,21 @@ def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
         if tick:
             tick(t)
     return recorder.result(spent)
+
+
+def _checked_choice(choice: Any, offer: Round) -> npt.NDArray[np.int64]:
+    """One arm per lane, of those that are offered: a policy of the user's own may return anything."""
+    found = np.asarray(choice)
+    lanes, K = offer.means.shape
+    if found.shape != (lanes,) or found.dtype.kind not in "iu":
+        raise ValueError(f"select returned {shown(choice)}: must be {lanes} whole numbers, an arm for each lane")
+    if (
+        found.min() < 0
+        or found.max() >= K
+        or (offer.valid is not None and not offer.valid[np.arange(lanes), found].all())
+    ):
+        raise ValueError(f"select returned {shown(choice)}: must be arms in 0..{K - 1} that are offered (valid)")
+    return found
 
 
 class _Recorder:
@@ -140,7 +156,7 @@ class _Recorder:
     def add(self, t: int, theta: Array, lost: Array, reward: Array, row: dict[str, Array]) -> None:
         self._sum += lost
         self._reward += reward
-        last: dict[str, npt.NDArray[Any]] = getattr(self._policy, "last", {})
+        last: dict[str, npt.NDArray[Any]] = getattr(self._policy, "last", None) or {}
         hat, stage = last.get("theta_hat"), last.get("stage")
         if hat is not None:
             self._has_estimate = True
@@ -172,7 +188,7 @@ class _Recorder:
             reward=self._reward,
             drift=self._environment.variation,
             switches=self._environment.switches,
-            gamma=np.full(n, np.nan) if gamma is None else np.asarray(gamma, dtype=float),
+            gamma=np.full(n, np.nan) if gamma is None else np.broadcast_to(np.asarray(gamma, dtype=float), (n,)),
             outside=self._outside / T if self._has_estimate else np.full(n, np.nan),
             stages=self._stages / T if self._has_stages else np.full((n, STAGES), np.nan),
             paths={

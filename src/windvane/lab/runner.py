@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
@@ -20,9 +21,10 @@ from windvane._validation import whole
 from windvane.kernels.threads import MOST_THREADS, get_threads, set_threads
 from windvane.lab.cells import Cell
 from windvane.lab.engine import CellResult, run_cell
+from windvane.lab.folder import versions
 from windvane.lab.progress import Counters, Progress, Silent, Teller
 from windvane.lab.results import Results
-from windvane.lab.store import Store, versions
+from windvane.lab.store import Store
 
 if TYPE_CHECKING:
     from windvane.lab.spec import Spec
@@ -147,7 +149,7 @@ def _compute(spec: Spec, index: int, cell: Cell, counters: str | None, threads: 
     with _threads(threads):
         try:
             result = run_cell(spec, cell, Teller(counters, index, cell.last - cell.first))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             policy, environment = spec.policies[cell.policy].name, spec.environments[cell.environment].name
             raise CellError(f"{policy} in {environment!r} failed: {type(error).__name__}: {error}") from error
     result.versions = versions()
@@ -176,6 +178,7 @@ def _in_processes(work: _Work, jobs: int) -> Generator[Finished]:
     from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # or a worker would import whatever lies in the current folder first
     task = joblib.delayed(_compute)
     # one task per worker is handed out at a time, so that the next one is chosen with what is known by then
     pool = joblib.Parallel(
@@ -187,6 +190,7 @@ def _in_processes(work: _Work, jobs: int) -> Generator[Finished]:
         initargs=(os.getpid(),),
     )
     try:
+        warnings.filterwarnings("ignore", message=".*tasks which were still being processed by the workers.*")
         yield from pool(task(work.spec, index, cell, work.counters, work.threads) for index, cell in work)
     except BaseException as error:
         get_reusable_executor().shutdown(kill_workers=True, wait=True)

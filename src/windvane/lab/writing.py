@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from windvane.lab.policy_spec import PolicySpec
 from windvane.lab.reading import KINDS
 from windvane.lab.toml import key, written
 from windvane.links import Link
+from windvane.policies.registry import POLICIES
 
 if TYPE_CHECKING:
     from windvane.lab.spec import Spec
@@ -109,8 +112,24 @@ def _policy_content(policy: PolicySpec, spec: Spec) -> dict[str, Any]:
     if "link" in settings:
         largest = max(environment.S * environment.L for environment in spec.environments)
         settings["link"] = _link_content(settings["link"], largest)
-    content = {"name": policy.name, "policy": policy.policy, "settings": settings, "sweep": policy.sweep}
+    content: dict[str, Any] = {
+        "name": policy.name,
+        "policy": policy.policy,
+        "settings": settings,
+        "sweep": policy.sweep,
+    }
+    if policy.policy not in POLICIES:
+        content["source"] = _source(policy.resolve())
     return {name: _canonical(value) for name, value in content.items()}
+
+
+def _source(cls: type) -> str | None:
+    """A hash of the file that a user's class is written in: edited, it is another policy."""
+    try:
+        path = inspect.getsourcefile(cls)
+    except TypeError:  # made at a prompt
+        return None
+    return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def _link_content(link: str | Link, largest: float) -> Any:
