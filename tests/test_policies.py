@@ -21,8 +21,8 @@ from windvane import (
     get_policy,
     theory,
 )
-from windvane.policies._skeleton import Skeleton
 from windvane.policies._saving import FORMAT_VERSION
+from windvane.policies._skeleton import Skeleton
 from worlds import SIGMA, ball, draw_reward
 
 NAN, INF = float("nan"), float("inf")

@@ -10,20 +10,23 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from gated import GATE, waiting
 from windvane import BVDGLMUCB
 from windvane.environments import BallArms, Environment, GeometricDelay, RandomWalk, Rotation
 from windvane.lab.cells import cells_of, recorded_rounds
 from windvane.lab.cluster import ClusterError
 from windvane.lab.engine import run_cell
+from windvane.lab.folder import FolderError
 from windvane.lab.results import Results
 from windvane.lab.runner import CellError, run
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
-from windvane.lab.store import FolderError, Store
+from windvane.lab.store import Store
 
 WORLDS = (
     EnvironmentSpec(name="turning", drift=Rotation(), arms=BallArms(count=5)),
@@ -107,72 +110,179 @@ def test_two_processes_and_other_cells_give_the_same_numbers(reference: Path, tm
         np.testing.assert_array_equal(one.stages, other.stages)
 
 
-def started(spec: Spec, folder: Path, tmp_path: Path, *more: str) -> subprocess.Popen:
-    """A real ``windvane simulate`` in a session of its own."""
-    source = tmp_path / "spec.toml"
+def started(spec: Spec, folder: Path, gate: Path | None, *more: str) -> subprocess.Popen:
+    """A real ``windvane simulate`` in a session of its own; cells of ``gated:Gated`` wait for the gate."""
+    source = folder.with_suffix(".toml")
     source.write_text(spec.to_toml())
     command = [sys.executable, "-m", "windvane.cli", "simulate", str(source), "--out", str(folder), *more]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"}
+    if gate is not None:
+        environment[GATE] = str(gate)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stderr=pipe, stdout=pipe, text=True, start_new_session=True, env=environment)
 
 
-def wait_for_cells(process: subprocess.Popen, folder: Path, count: int) -> None:
-    while len(list(folder.glob("cells/*.json"))) < count:
+def wait_until(process: subprocess.Popen, condition: Callable[[], bool]) -> None:
+    while not condition():
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
 
 
-LONG = {"horizon": 1500, "runs": 12, "environments": WORLDS[:1]}  # 4 cells of the costly policy, 12 in all
+# quick cells, and others that wait at the gate: once all workers wait, whatever happens is in the middle of a run
+GATED = small(environments=WORLDS[:1], policies=(PolicySpec("OFUL"), PolicySpec("gated:Gated")), runs=10)
+ALL = 8
 
 
-def test_killed_and_started_again_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    spec, folder = small(**LONG), tmp_path / "out"
-    run(spec, tmp_path / "unbroken", jobs=2)
-    process = started(spec, folder, tmp_path, "--jobs", "2")
-    wait_for_cells(process, folder, 3)
-    os.killpg(process.pid, signal.SIGKILL)
+def finished(folder: Path) -> int:
+    return len(list(folder.glob("cells/*.json")))
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("unbroken") / "out"
+    assert run(GATED, folder, jobs=2).total == ALL
+    return contents(folder)
+
+
+def children(process: int) -> list[int]:
+    """The worker processes of a run."""
+    found = subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True, check=False).stdout.split()
+    names = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in found if Path(f"/proc/{pid}").exists()}
+    return [pid for pid, name in names.items() if b"popen_loky" in name]
+
+
+def test_killed_and_started_again_it_ends_with_the_same_bytes(tmp_path: Path, unbroken: dict[str, str]) -> None:
+    folder, gate = tmp_path / "out", tmp_path / "gate"
+    process = started(GATED, folder, gate, "--jobs", "2")
+    wait_until(process, lambda: waiting(gate) == 2)
+    workers = children(process.pid)
+    assert len(workers) == 2
+    os.kill(process.pid, signal.SIGKILL)  # the parent alone: its workers notice
     process.communicate()
     half = Results.open(folder)
-    assert 3 <= half.finished < half.total
-    assert half.entries  # what is finished can be read
+    assert 0 < half.finished < half.total == ALL
+    assert [entry.policy for entry in half.entries] == ["OFUL"]  # what is finished can be read
     noted = {path: path.stat().st_mtime_ns for path in folder.glob("cells/*.json")}
-    process = started(spec, folder, tmp_path, "--jobs", "2", "--json")
+    (folder / "curves" / ".e000-p001-00000000.parquet.123.part").write_bytes(b"half")  # as a kill can leave behind
+    gate.touch()
+    process = started(GATED, folder, gate, "--jobs", "2", "--json")
     out, _ = process.communicate()
     assert process.returncode == 0
     assert json.loads(out)["complete"]
-    assert contents(folder) == contents(tmp_path / "unbroken")
+    assert contents(folder) == unbroken
     assert all(path.stat().st_mtime_ns == when for path, when in noted.items())  # finished cells were not run again
     assert not list(folder.rglob("*.part"))
+    deadline = 100
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and deadline:
+        time.sleep(0.1)
+        deadline -= 1
+    assert deadline, "the workers of the killed run are still there"
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_ctrl_c_leaves_finished_cells_usable(tmp_path: Path, jobs: str) -> None:
-    spec, folder = small(**LONG), tmp_path / "out"
-    process = started(spec, folder, tmp_path, "--jobs", jobs)
-    wait_for_cells(process, folder, 2)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everybody
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_finished_cells_usable(
+    tmp_path: Path, jobs: str, sign: signal.Signals, unbroken: dict[str, str]
+) -> None:
+    folder, gate = tmp_path / "out", tmp_path / "gate"
+    process = started(GATED, folder, gate, "--jobs", jobs)
+    wait_until(process, lambda: waiting(gate) == int(jobs))
+    if sign == signal.SIGINT:
+        os.killpg(process.pid, sign)  # as a terminal does: to everybody
+    else:
+        os.kill(process.pid, sign)
     _, errors = process.communicate()
     assert process.returncode == 130
-    assert "Traceback" not in errors
-    assert errors.strip().splitlines()[-1].startswith("windvane: interrupted; ")
     found = Results.open(folder)
-    assert 2 <= found.finished < found.total
+    how_far = f"{found.finished} of 8 cells are finished and usable"
+    assert errors == f"windvane: interrupted; {how_far}; the same command goes on from there\n"
+    assert 0 < found.finished < ALL
     assert all(np.isfinite(entry.final).all() for entry in found.entries)
-    assert run(spec, folder, jobs=2).complete
+    assert run(GATED, folder, jobs=2).complete
+    assert contents(folder) == unbroken
 
 
-def test_a_cluster_that_loses_a_worker_gives_the_same_bytes(tmp_path: Path) -> None:
-    """A real cluster with two workers, reached by its address; one is killed while it works."""
+def test_a_cluster_that_loses_a_worker_gives_the_same_bytes(
+    tmp_path: Path, unbroken: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real cluster with two workers, reached by its address; one is killed while both are in the middle of a cell."""
     from distributed import LocalCluster
 
-    spec, folder = small(**LONG), tmp_path / "out"
-    run(spec, tmp_path / "unbroken", jobs=2)
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
-        process = started(spec, folder, tmp_path, "--cluster", cluster.scheduler_address)
-        wait_for_cells(process, folder, 2)
-        os.kill(cluster.workers[0].pid, signal.SIGKILL)
-        _, errors = process.communicate(timeout=120)
+    folder, gate = tmp_path / "out", tmp_path / "gate"
+    monkeypatch.setenv(GATE, str(gate))
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster:
+        process = started(GATED, folder, gate, "--cluster", cluster.scheduler_address)
+        wait_until(process, lambda: waiting(gate) == 2)
+        assert finished(folder) < ALL
+        lost = cluster.workers[0].pid
+        os.kill(lost, signal.SIGKILL)
+        wait_until(process, lambda: cluster.workers[0].pid not in (lost, None))  # its nanny starts another
+        gate.touch()
+        _, errors = process.communicate()
     assert process.returncode == 0, errors
-    assert contents(folder) == contents(tmp_path / "unbroken")
+    assert contents(folder) == unbroken
+
+
+def test_a_worker_that_dies_is_reported(tmp_path: Path, unbroken: dict[str, str]) -> None:
+    folder, gate = tmp_path / "out", tmp_path / "gate"
+    process = started(GATED, folder, gate, "--jobs", "2")
+    wait_until(process, lambda: waiting(gate) == 2)
+    os.kill(children(process.pid)[0], signal.SIGKILL)
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert errors.startswith("windvane: error: a worker process died")
+    assert len(errors.splitlines()) == 1
+    gate.touch()
+    assert run(GATED, folder, jobs=2).complete
+    assert contents(folder) == unbroken
+
+
+def test_an_interrupted_restart_mixes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far the clearing came, cells of the old experiment are never taken for the new one's."""
+    run(small(seed=8), tmp_path / "clean", jobs=1)
+    for survive in (0, 3, 7, 20):
+        folder = tmp_path / f"out{survive}"
+        run(small(seed=7), folder, jobs=1)
+        (folder / "figures" / "mine").mkdir(parents=True)
+        (folder / "figures" / "notes.txt").write_text("precious")
+        left = [survive]
+        unlink = Path.unlink
+
+        def fragile(self: Path, missing_ok: bool = False) -> None:
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            unlink(self, missing_ok)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "unlink", fragile)
+            with pytest.raises(KeyboardInterrupt):
+                run(small(seed=8), folder, jobs=1, restart=True)
+        run(small(seed=8), folder, jobs=1, restart=True)
+        assert contents(folder) == contents(tmp_path / "clean")
+        assert (folder / "figures" / "notes.txt").read_text() == "precious"
+
+
+def test_cells_of_another_experiment_are_not_adopted(tmp_path: Path) -> None:
+    """Their files are whole and have the right names, but were made by another spec."""
+    run(small(seed=7), tmp_path / "seven", jobs=1)
+    run(small(seed=8), tmp_path / "eight", jobs=1)
+    wanted = contents(tmp_path / "eight")
+    for name in ("cells", "curves", "lanes", "paths"):
+        for path in (tmp_path / "seven" / name).iterdir():
+            (tmp_path / "eight" / name / path.name).write_bytes(path.read_bytes())
+    assert Results.open(tmp_path / "eight").finished == 0
+    run(small(seed=8), tmp_path / "eight", jobs=1)
+    assert contents(tmp_path / "eight") == wanted
+
+
+def test_theta_is_the_policys_own(tmp_path: Path) -> None:
+    """A policy that is told a larger S has a larger Theta: its estimate is outside where it is projected."""
+    spec = small(environments=WORLDS[:1], policies=(PolicySpec("BVD-GLM-UCB", settings={"S": 3.0}),))
+    (entry,) = run(spec, tmp_path / "out", jobs=1).entries
+    np.testing.assert_allclose(entry.outside, entry.stages[:, 2:].sum(axis=1), atol=1e-12)
+    assert entry.path is not None
+    assert entry.path.S == 3.0
 
 
 def test_a_local_cluster(reference: Path, tmp_path: Path) -> None:
@@ -225,7 +335,7 @@ def test_a_folder_with_something_else_is_left_alone(reference: Path, tmp_path: P
 
 def test_results_of_other_code_are_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(small(), tmp_path / "out", jobs=1)
-    monkeypatch.setattr("windvane.lab.store._code_hash", lambda: "0123")
+    monkeypatch.setattr("windvane.lab.folder._code_hash", lambda: "0123")
     with pytest.raises(FolderError, match=r"was made with code \w+ \(now 0123\); name another folder, or start over"):
         run(small(), tmp_path / "out", jobs=1)
     assert run(small(), tmp_path / "out", jobs=1, restart=True).complete
@@ -258,10 +368,12 @@ def test_a_policy_that_fails_is_named(tmp_path: Path, jobs: int) -> None:
 def test_recorded_rounds() -> None:
     for horizon in (1, 2, 7, 999, 1000, 1001, 3000, 12345, 10**9):
         rounds = recorded_rounds(horizon, 1000)
-        assert len(rounds) == min(horizon, 1000)
+        assert min(horizon, 997) <= len(rounds) <= 1000
         assert rounds[-1] == horizon
+        assert {max(1, horizon // 3), max(1, 2 * horizon // 3)} <= set(rounds.tolist())
         assert rounds[0] == 1
         assert (np.diff(rounds) >= 1).all()
+    assert [recorded_rounds(9, most).tolist() for most in (1, 2, 3, 4)] == [[9], [3, 9], [3, 6, 9], [1, 3, 6, 9]]
 
 
 def test_memory_does_not_grow_with_the_horizon() -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windvane import theory
-from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS
+from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS, BallArms, SphereArms
 from windvane.lab.example import EXAMPLE, wobble
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec, SpecError
 from windvane.lab.toml import LARGEST_FILE, Lines
@@ -626,7 +626,7 @@ specs = st.builds(
     Spec,
     environments=st.lists(environments, min_size=1, max_size=3, unique_by=lambda e: e.name),
     policies=st.lists(policies, min_size=1, max_size=3, unique_by=lambda p: p.name),
-    runs=st.integers(1, 2**20),
+    runs=st.integers(1, 1000),
     horizon=st.integers(1, 2**20),
     seed=st.integers(0, 2**64 - 1),
     title=printable,
@@ -960,3 +960,33 @@ def test_specs_are_paths_or_texts_alike(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text(BASE)
     assert Spec.read(path) == Spec.read(str(path)) == Spec.parse(Path(path).read_text())
+
+
+def test_a_function_counts_in_every_round() -> None:
+    """Two functions that differ in a single round, at a horizon far beyond what is recorded, are told apart."""
+
+    def still(t: int) -> list[float]:
+        return [1.0, 0.0]
+
+    def jump(t: int) -> list[float]:
+        return [0.0, 1.0] if t == 4321 else [1.0, 0.0]
+
+    one, other = (
+        dataclasses.replace(with_environment(drift=DRIFTS["function"](f)), horizon=5000) for f in (still, jump)
+    )
+    assert one.fingerprint() != other.fingerprint()
+
+
+class LongArms(BallArms):
+    """Arms of a user's own: all as long as they may be."""
+
+    def bind(self, **world):
+        return SphereArms(self.count).bind(**world)
+
+
+def test_a_law_of_ones_own_is_not_taken_for_its_base() -> None:
+    plain, own = with_environment(arms=BallArms()), with_environment(arms=LongArms())
+    assert plain.fingerprint() != own.fingerprint()
+    assert own.fingerprint() == with_environment(arms=LongArms()).fingerprint()
+    assert "# arms: " in own.to_toml()
+    assert 'kind = "ball"' not in own.to_toml()

@@ -15,7 +15,7 @@ def imported(reference: str) -> Any:
         raise ValueError(f'{shown(reference)}: must be "module:name"')
     try:
         found = importlib.import_module(module)
-    except Exception as error:  # whatever the module's own code raises
+    except (Exception, SystemExit) as error:  # whatever the module's own code raises
         raise ValueError(f"cannot import {module!r}: {type(error).__name__}: {error}") from error
     for part in name.split("."):
         try:

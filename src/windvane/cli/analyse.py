@@ -24,11 +24,11 @@ def report(
     Example:
       windvane report results
     """
-    from windvane.lab.presentation import present
+    from windvane.lab.presentation import present_all
 
     remark("drawing the figures and writing the report")
     results = Results.open(folder)
-    written = present(results)
+    written = present_all(results)
     if as_json:
         print_json({"folder": str(folder), "complete": results.complete, "files": [str(path) for path in written]})
         return
@@ -54,6 +54,11 @@ def compare(
       windvane compare results more-results --baseline results/BVD-GLM-UCB
     """
     several = [Results.open(folder) for folder in folders]
+    for results in several:
+        if not results.entries:
+            raise ValueError(f"{results.folder}: no cell is finished yet, so there is nothing to compare")
+        if not results.complete:
+            remark(f"{results.folder}: incomplete, {results.finished} of {results.total} cells are finished")
     differences = paired(align(several), baseline=baseline, confidence=confidence)
     if not differences:
         raise ValueError(f"{folders[0]}: there is only one policy; nothing to compare it with")

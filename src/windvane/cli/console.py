@@ -16,6 +16,10 @@ from rich.text import Text
 PIPED_WIDTH = 200  # a table in a file is not broken to the width of a window
 
 
+class InterruptedRunError(Exception):
+    """Ctrl-C, and what there is to say about it."""
+
+
 def output() -> Console:
     """stdout."""
     return Console(
@@ -31,7 +35,7 @@ def remark(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout. What is not a number (nan, infinity) is null, so that any reader takes it."""
-    print(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False))
+    print(json.dumps(_plain(value), allow_nan=False))
 
 
 def _plain(value: Any) -> Any:
@@ -48,7 +52,9 @@ def _plain(value: Any) -> Any:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", left: int = 1) -> Table:
     """A plain table: the first ``left`` columns to the left, the others, numbers, to the right."""
-    made = Table(title=title or None, box=None, title_justify="left", pad_edge=False, padding=(0, 2, 0, 0))
+    made = Table(
+        title=Text(title) if title else None, box=None, title_justify="left", pad_edge=False, padding=(0, 2, 0, 0)
+    )
     for i, column in enumerate(columns):
         made.add_column(Text(column), justify="left" if i < left else "right", no_wrap=i >= left)
     for row in rows:
@@ -84,7 +90,7 @@ class Bar:
             return
         self._bar = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.completed:,.0f}/{task.total:,.0f} rounds"),
             _Rate(),

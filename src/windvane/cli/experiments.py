@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from windvane.cli import INTERRUPTED
 from windvane.cli.bounds import bounds_json, print_bounds
-from windvane.cli.console import Bar, output, print_json, remark
+from windvane.cli.console import Bar, InterruptedRunError, output, print_json, remark
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart, Runs, Seed, WithDiagnostics
 from windvane.cli.tables import print_summary, summary_json
 from windvane.lab import paper
@@ -31,17 +30,15 @@ def conduct(
     try:
         return run(spec, folder, jobs=jobs, cluster=cluster, restart=restart, progress=Bar(text), command=command)
     except KeyboardInterrupt:
-        _say_how_far(folder)
-        raise typer.Exit(INTERRUPTED) from None
+        raise InterruptedRunError(f"interrupted; {_how_far(folder)}; the same command goes on from there") from None
 
 
-def _say_how_far(folder: Path) -> None:
+def _how_far(folder: Path) -> str:
     try:
         found = Results.open(folder)
-        done = f"{found.finished} of {found.total} cells are finished and usable"
     except ValueError:
-        done = "nothing is finished yet"
-    print(f"windvane: interrupted; {done}; the same command goes on from there", file=sys.stderr)
+        return "nothing is finished yet"
+    return f"{found.finished} of {found.total} cells are finished and usable"
 
 
 def reproduce(
@@ -80,7 +77,7 @@ def reproduce(
         print_json(
             {
                 **summary_json(results),
-                "published": {a.policy: {"final": a.published, "standard_errors": a.errors} for a in against},
+                "published": [one._asdict() for one in against],
                 "readings": assumed,
                 "files": [str(path) for path in written],
                 **_with_bounds(results, diagnostics),

@@ -33,6 +33,8 @@ from windvane._validation import Array, floats, lane_identities, number, positiv
 from windvane.environments._fields import LATEST, Vector, keep, rounds, vector, vectors, within
 from windvane.environments.paths import Curve, Frame, Path, Rounds, SwitchingPath, WalkingPath
 
+MOST_NUMBERS = 2**24  # that one round of one lane may draw: the counter of the generator has room for no more
+
 
 class Drift:
     """A way for theta* to move. Subclasses are frozen dataclasses with a ``kind``.
@@ -198,6 +200,8 @@ class RandomSwitches(Drift):
     def _path(self, frame: Frame) -> Path:
         if self.count > frame.horizon - 1:
             raise ValueError(f"count={self.count}: must be at most horizon - 1 = {frame.horizon - 1}")
+        if (self.count + 1) * frame.dim > MOST_NUMBERS:
+            raise ValueError(f"count={self.count} and dim={frame.dim}: (count + 1) dim must be at most {MOST_NUMBERS}")
         return SwitchingPath(frame, self.count)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import llvmlite.binding
 import numba
 import numpy as np
 
@@ -61,6 +62,11 @@ def _prepare_cache() -> tuple[Path, bool]:
 CACHE_DIR, _WARM = _prepare_cache()
 if not _WARM and not os.environ.get("WINDVANE_QUIET"):
     print(f"windvane: compiling its kernels for this machine, once (cached in {CACHE_DIR})", file=sys.stderr)
+
+
+def host_processor() -> str:
+    """The processor that code is compiled for: on another kind, the last bit of a result may differ."""
+    return f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
 
 
 def _decorate(function: F, fastmath: set[str], *, inline: str = "never") -> F:

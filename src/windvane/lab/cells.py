@@ -48,5 +48,9 @@ def cells_of(spec: Spec) -> list[Cell]:
 
 
 def recorded_rounds(horizon: int, most: int) -> npt.NDArray[np.int64]:
-    """At most ``most`` rounds, evenly spread over 1..horizon; the last one is the horizon."""
-    return np.unique(np.rint(np.linspace(1, horizon, min(most, horizon))).astype(np.int64))
+    """At most ``most`` rounds, spread over 1..horizon; the last one is the horizon, and the thirds are among them."""
+    if horizon <= most:
+        return np.arange(1, horizon + 1)
+    marks = [horizon, horizon // 3, 2 * horizon // 3][:most]
+    spread = np.linspace(1, horizon, most - len(marks) + 1)[:-1]
+    return np.unique(np.rint([*spread, *marks]).astype(np.int64))

@@ -36,21 +36,25 @@ def on_cluster(
         local = None
         if address == "local":
             local = start(
-                n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+                n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
             )
+        futures: list[Any] = []
         try:
             client = connect(local or address, timeout=PATIENCE)
+            with client:
+                try:
+                    futures += [client.submit(function, *task, pure=False) for task in tasks]
+                    for future in as_completed(futures):
+                        yield future.result()
+                        future.release()
+                finally:
+                    client.cancel(futures)
+        except distributed.KilledWorker:
+            raise ClusterError(f"cluster={address!r}: {DEATHS} workers died on the same cell") from None
         except (OSError, ValueError) as error:
+            if futures:
+                raise
             raise ClusterError(f"cluster={address!r}: no scheduler answers there ({error})") from None
-        with client:
-            try:
-                futures = [client.submit(function, *task, pure=False) for task in tasks]
-                for future in as_completed(futures):
-                    yield future.result()
-                    future.release()
-            except distributed.KilledWorker:
-                raise ClusterError(f"cluster={address!r}: {DEATHS} workers died on the same cell") from None
-            finally:
-                client.cancel(futures)
-                if local is not None:
-                    local.close()
+        finally:
+            if local is not None:
+                local.close()

@@ -42,6 +42,8 @@ from windvane.estimation import ROUNDING, DiscountedEstimator
 from windvane.one_pass import OnePassEstimator
 from windvane.policies.base import Policy
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
+from windvane.policies.d_lin_ts import DLinTS
+from windvane.policies.d_rand_lin_ucb import DRandLinUCB
 from windvane.policies.linear import LinearUCB
 from windvane.theory import tracking_bound
 
@@ -53,6 +55,13 @@ QUANTITIES = (
 )  # fmt: skip
 
 
+def applies(policy: Policy) -> bool:
+    """Whether the policy forgets by a discount (or not at all), which is what the analysis is about."""
+    estimator, card = getattr(policy, "estimator", None), getattr(policy, "card", None)
+    kept = isinstance(estimator, DiscountedEstimator) and not isinstance(estimator, OnePassEstimator)
+    return kept and not estimator.windowed and (card is None or card.forgetting in ("none", "discount"))
+
+
 class Diagnostics:
     """Watches one policy in one environment; every round ``before`` and ``after`` its select, ``learnt`` on update.
 
@@ -62,9 +71,8 @@ class Diagnostics:
 
     def __init__(self, policy: Policy, environment: Environment) -> None:
         estimator = getattr(policy, "estimator", None)
-        forgets_otherwise = isinstance(estimator, OnePassEstimator) or getattr(estimator, "windowed", False)
-        if not isinstance(estimator, DiscountedEstimator) or forgets_otherwise:
-            raise ValueError(f"policy={policy.name!r}: diagnostics need a policy with a discounted estimator")
+        if not applies(policy):
+            raise ValueError(f"policy={type(policy).__name__}: diagnostics need a policy with a discounted estimator")
         self._policy, self._estimator = policy, estimator
         self._kind = "orthogonal" if environment.orthogonal else "general"
         reach = estimator.S * estimator.L
@@ -175,7 +183,7 @@ class Diagnostics:
         policy = self._policy
         if isinstance(policy, BVDGLMUCB):
             factor, sandwich = policy._step_2(beta), False
-        elif isinstance(policy, LinearUCB):
+        elif isinstance(policy, LinearUCB) and not isinstance(policy, DLinTS | DRandLinUCB):  # those draw their index
             factor, sandwich = policy.bonus_scale * beta, policy.sandwich
         else:
             return np.full(len(beta), np.nan)

@@ -2,23 +2,25 @@
 
 Each round: the environment shows its arms, the policy chooses, the reward is drawn from the one uniform of
 (run, round), and it is learnt now or when its delay has passed. What is kept per lane: the cumulative pseudo-regret at
-no more than 1,000 recorded rounds, and a few counts. Memory therefore does not depend on the horizon.
+no more than 1,000 recorded rounds, and a few counts. What is recorded therefore does not grow with the horizon; the
+history that a policy keeps may (GLM-UCB's all of it, BVD-GLM-UCB's as far as its discount has not forgotten).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array
-from windvane.environments import Environment
+from windvane._validation import Array, shown
+from windvane.environments import Environment, Round
 from windvane.lab.cells import Cell, recorded_rounds
-from windvane.lab.diagnostics import Diagnostics
+from windvane.lab.diagnostics import Diagnostics, applies
+from windvane.lab.post import Post
 
 if TYPE_CHECKING:
     from windvane.lab.spec import Spec
@@ -59,51 +61,6 @@ class CellResult:
     versions: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass
-class _Letter:
-    """Rewards that arrive together, at most one per lane: ``mask`` says in which lanes."""
-
-    x: Array
-    reward: Array
-    mean: Array
-    decided: Array
-    mask: npt.NDArray[np.bool_]
-
-
-class _Post:
-    """Rewards under way. A reward with delay n is learnt at the end of round t + n, or never if that is too late."""
-
-    def __init__(self, lanes: int, dim: int, most: int) -> None:
-        size = most + 1
-        self._x = np.zeros((size, lanes, dim))
-        self._reward, self._mean = np.zeros((size, lanes)), np.zeros((size, lanes))
-        self._due = np.full((size, lanes), -1, dtype=np.int64)
-        self._decided = np.zeros(size)
-
-    def send(self, t: int, x: Array, reward: Array, mean: Array, delay: npt.NDArray[np.int64]) -> None:
-        slot = t % len(self._decided)
-        self._x[slot], self._reward[slot], self._mean[slot] = x, reward, mean
-        self._due[slot] = t + delay
-        self._decided[slot] = t
-
-    def arriving(self, t: int) -> Iterator[_Letter]:
-        """What arrives at the end of round t; within a lane in the order of the decisions."""
-        by_age = np.argsort(self._decided, kind="stable")
-        lane, rank = np.nonzero((self._due[by_age] == t).T)
-        if not len(lane):
-            return
-        turn = np.arange(len(lane)) - np.searchsorted(lane, lane)  # 0 for the first arrival of its lane, and so on
-        for k in range(int(turn.max()) + 1):
-            who, slot = lane[turn == k], by_age[rank[turn == k]]
-            mask = np.zeros(self._due.shape[1], dtype=bool)
-            mask[who] = True
-            x, reward = np.zeros(self._x.shape[1:]), np.zeros(len(mask))
-            mean, decided = np.zeros(len(mask)), np.full(len(mask), float(t))
-            x[who], reward[who], mean[who] = self._x[slot, who], self._reward[slot, who], self._mean[slot, who]
-            decided[who] = self._decided[slot]
-            yield _Letter(x, reward, mean, decided, mask)
-
-
 def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
     """Compute one cell; ``tick(t)`` is called after every round."""
     ids, variants = cell.lanes(spec.runs)
@@ -113,8 +70,8 @@ def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
     choices = spec.policies[cell.policy].variants
     policy = spec.policies[cell.policy].build(environment, variants=[choices[v] for v in variants])
     recorder = _Recorder(spec, environment, policy, ids, variants)
-    probe = Diagnostics(policy, environment) if spec.diagnostics else None
-    post = None if environment.delay is None else _Post(environment.lanes, environment.dim, environment.delay.most)
+    probe = Diagnostics(policy, environment) if spec.diagnostics and applies(policy) else None
+    post = None if environment.delay is None else Post(spec.horizon, environment.lanes, environment.dim)
     everyone = np.arange(environment.lanes)
     clock, spent = time.perf_counter, 0.0
     for t in range(1, spec.horizon + 1):
@@ -125,6 +82,7 @@ def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
         began = clock()
         choice = policy.select(offer.arms, offer.valid)
         spent += clock() - began
+        choice = _checked_choice(choice, offer)
         if probe:
             probe.after(offer, choice)
         x, mean = offer.arms[everyone, choice], offer.means[everyone, choice]
@@ -150,6 +108,21 @@ def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
     return recorder.result(spent)
 
 
+def _checked_choice(choice: Any, offer: Round) -> npt.NDArray[np.int64]:
+    """One arm per lane, of those that are offered: a policy of the user's own may return anything."""
+    found = np.asarray(choice)
+    lanes, K = offer.means.shape
+    if found.shape != (lanes,) or found.dtype.kind not in "iu":
+        raise ValueError(f"select returned {shown(choice)}: must be {lanes} whole numbers, an arm for each lane")
+    if (
+        found.min() < 0
+        or found.max() >= K
+        or (offer.valid is not None and not offer.valid[np.arange(lanes), found].all())
+    ):
+        raise ValueError(f"select returned {shown(choice)}: must be arms in 0..{K - 1} that are offered (valid)")
+    return found
+
+
 class _Recorder:
     """Collects what :class:`CellResult` holds while the rounds pass."""
 
@@ -172,7 +145,7 @@ class _Recorder:
         self._stages = np.zeros((n, STAGES))
         self._has_estimate = self._has_stages = False
         self._everyone = np.arange(n)
-        self._bound = environment.S * (1.0 + 1e-9)
+        self._S = getattr(policy, "S", environment.S)  # Theta is the policy's, which may have been told another S
         self._first = np.flatnonzero(ids == 0)  # lanes of run 0: their parameters are kept for the figure
         self._thetas = np.full((3, len(self._first), R, d), np.nan)
         self._diagnostics: dict[str, Array] = {}
@@ -183,11 +156,11 @@ class _Recorder:
     def add(self, t: int, theta: Array, lost: Array, reward: Array, row: dict[str, Array]) -> None:
         self._sum += lost
         self._reward += reward
-        last: dict[str, npt.NDArray[Any]] = getattr(self._policy, "last", {})
+        last: dict[str, npt.NDArray[Any]] = getattr(self._policy, "last", None) or {}
         hat, stage = last.get("theta_hat"), last.get("stage")
         if hat is not None:
             self._has_estimate = True
-            self._outside += np.sqrt(np.einsum("ij,ij->i", hat, hat)) > self._bound
+            self._outside += np.sqrt(np.einsum("ij,ij->i", hat, hat)) > self._S * (1.0 + 1e-9)
         if stage is not None:
             self._has_stages = True
             self._stages[self._everyone, stage] += 1.0
@@ -215,11 +188,11 @@ class _Recorder:
             reward=self._reward,
             drift=self._environment.variation,
             switches=self._environment.switches,
-            gamma=np.full(n, np.nan) if gamma is None else np.asarray(gamma, dtype=float),
+            gamma=np.full(n, np.nan) if gamma is None else np.broadcast_to(np.asarray(gamma, dtype=float), (n,)),
             outside=self._outside / T if self._has_estimate else np.full(n, np.nan),
             stages=self._stages / T if self._has_stages else np.full((n, STAGES), np.nan),
             paths={
-                int(self._variants[lane]): ThetaPath(self._rounds, star[i], hat[i], tilde[i], self._environment.S)
+                int(self._variants[lane]): ThetaPath(self._rounds, star[i], hat[i], tilde[i], self._S)
                 for i, lane in enumerate(self._first)
             },
             diagnostics=self._diagnostics,

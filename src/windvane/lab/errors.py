@@ -57,7 +57,8 @@ def field_errors(*prefix: str | int, known: Collection[str] = (), foreign: bool 
         text = str(error)
         name = leading_name(text)
         if name in known:
-            raise SpecError((*prefix, name), text[len(name) :]) from error
+            rest = text[len(name) :]
+            raise SpecError((*prefix, name), f":{rest}" if rest[:1].isspace() else rest) from error
         raise SpecError(prefix, f": {text}") from error
     except Exception as error:
         if not foreign:

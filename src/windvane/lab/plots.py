@@ -7,6 +7,7 @@ alone. :func:`save` writes the same bytes for the same figure, so that a repeate
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from windvane._validation import Array
 from windvane.lab import curves
 from windvane.lab._figure import INK, MUTED, SHADE, SIZE, new_figure, style, text
 from windvane.lab.curves import PublishedCurves
-from windvane.lab.store import write_atomically
+from windvane.lab.folder import write_atomically
 from windvane.lab.study_plots import diagnostics_figure, difference_figure, heat_map
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def save(figure: Figure, folder: Path | str, name: str) -> list[Path]:
     paths = []
     for kind, metadata in timeless.items():
         content = io.BytesIO()
-        with style():
+        with style(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing")  # in the font: boxes are drawn
             figure.savefig(content, format=kind, metadata=metadata)
         paths.append(folder / f"{name}.{kind}")
         write_atomically(paths[-1], content.getvalue())

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from windvane.lab import paper, plots
 from windvane.lab.curves import by_environment
 from windvane.lab.report import write_report
 from windvane.lab.results import Entry, Results
+from windvane.lab.spec import SpecError
 from windvane.lab.summary import Difference, paired
-from windvane.lab.tuning import Tuned
+from windvane.lab.tuning import AXES, Tuned, tuned
 
 PROJECTED = "BVD-GLM-UCB"  # whose projection is drawn, if it took part
+
+
+def present_all(results: Results) -> list[Path]:
+    """What suits the experiment: the paper's figures for the paper's, a heat map as well for a sweep."""
+    try:
+        recognised = paper.recognised(results.spec)
+    except SpecError:  # it held objects of Python that a file cannot name
+        recognised = None
+    if recognised is not None:
+        return present_paper(results, arms=recognised[0], bonus_scale=recognised[1])
+    written = present(results)
+    policies = results.manifest["policies"]
+    if len(policies) == 1 and {} not in policies[0]["variants"] and set(policies[0]["variants"][0]) <= set(AXES):
+        for world, end in _ends(results.entries).items():
+            written += draw_tuned(tuned(results, world), results.folder, end)
+    return written
+
+
+def _ends(several: Iterable[Entry] | Iterable[Difference]) -> dict[str, str]:
+    """How the names of an environment's figures end: not at all if it is alone."""
+    worlds = dict.fromkeys(one.environment for one in several)
+    return {world: f"-{name}" if len(worlds) > 1 else "" for world, name in slugs(worlds).items()}
 
 
 def present(
@@ -29,18 +53,17 @@ def present(
         raise ValueError(f"{results.folder}: no cell is finished yet, so there is nothing to draw")
     folder, written = results.folder / "figures", []
     folder.mkdir(exist_ok=True)
-    worlds = by_environment(results.entries)
-    for environment, entries in worlds.items():
-        end = f"-{slug(environment)}" if len(worlds) > 1 else ""
+    ends = _ends(results.entries)
+    for environment, entries in by_environment(results.entries).items():
+        end = ends[environment]
         figure = plots.regret_figure(entries, title=environment if end else "", turning=turning, published=published)
         written += plots.save(figure, folder, f"regret{end}")
         if shown := _projected(entries):
             assert shown.path is not None  # said by _projected
             written += plots.save(plots.projection_figure(shown.path, title=shown.label), folder, f"projection{end}")
-        for entry in entries:
+        for entry, name in zip(entries, slugs(entry.label for entry in entries).values(), strict=True):
             if entry.diagnostics:
-                name = f"diagnostics{end}-{slug(entry.label)}"
-                written += plots.save(plots.diagnostics_figure(entry), folder, name)
+                written += plots.save(plots.diagnostics_figure(entry), folder, f"diagnostics{end}-{name}")
     title = heading or results.manifest["title"] or results.folder.resolve().name
     page = write_report(
         results,
@@ -77,7 +100,7 @@ def present_paper(results: Results, *, arms: str, bonus_scale: float) -> list[Pa
     )
 
 
-def draw_tuned(found: Tuned, folder: Path) -> list[Path]:
+def draw_tuned(found: Tuned, folder: Path, end: str = "") -> list[Path]:
     """The heat map (or curve) of a sweep."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     figure = plots.heat_map(
@@ -89,21 +112,28 @@ def draw_tuned(found: Tuned, folder: Path) -> list[Path]:
         close=found.close,
         title=f"{found.policy} in {found.environment}",
     )
-    return plots.save(figure, folder / "figures", "tuning")
+    return plots.save(figure, folder / "figures", f"tuning{end}")
 
 
 def draw_differences(differences: Sequence[Difference], folder: Path, confidence: float) -> list[Path]:
     """Paired differences with their intervals, a figure per environment."""
-    folder.mkdir(parents=True, exist_ok=True)
-    names = list(dict.fromkeys(d.environment for d in differences))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{folder}: cannot be made a folder ({error.strerror})") from None
     written = []
-    for name in names:
+    for name, end in _ends(differences).items():
         here = [d for d in differences if d.environment == name]
         figure = plots.difference_figure(here, title=name, confidence=confidence)
-        written += plots.save(figure, folder, "differences" + (f"-{slug(name)}" if len(names) > 1 else ""))
+        written += plots.save(figure, folder, f"differences{end}")
     return written
 
 
-def slug(text: str) -> str:
-    """A text as part of a file name: letters and digits of any script, the rest dashes."""
-    return re.sub(r"\W+", "-", text).strip("-").lower()[:60] or "unnamed"
+def slugs(texts: Iterable[str]) -> dict[str, str]:
+    """Texts as parts of file names: letters and digits of any script, the rest dashes; numbered where they agree."""
+    found: dict[str, str] = {}
+    for text in texts:
+        plain = re.sub(r"\W+", "-", text).strip("-").lower()[:60] or "unnamed"
+        numbered = (f"{plain}-{i}" if i > 1 else plain for i in itertools.count(1))
+        found[text] = next(name for name in numbered if name not in found.values())
+    return found

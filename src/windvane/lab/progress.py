@@ -7,7 +7,6 @@ times a second. On a cluster elsewhere the bar moves when a cell is done.
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -44,10 +43,8 @@ class Silent:
 class Counters:
     """A shared file with one counter per cell, and a thread that shows their sum."""
 
-    def __init__(self, cells: int, earlier: int, progress: Progress) -> None:
-        handle, name = tempfile.mkstemp(prefix="windvane-progress-")
-        os.close(handle)
-        self.path = Path(name)
+    def __init__(self, path: Path, cells: int, earlier: int, progress: Progress) -> None:
+        self.path = path.resolve()
         self._counts = np.memmap(self.path, dtype=np.int64, mode="w+", shape=(cells,))
         self._earlier, self._progress = earlier, progress
         self._over = threading.Event()

@@ -21,7 +21,7 @@ import numpy as np
 
 from windvane.lab import charts, curves
 from windvane.lab.curves import PublishedCurves
-from windvane.lab.store import write_atomically
+from windvane.lab.folder import write_atomically
 from windvane.lab.summary import Row, row_of
 
 if TYPE_CHECKING:

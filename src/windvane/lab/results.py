@@ -13,7 +13,7 @@ import numpy.typing as npt
 from windvane._validation import Array
 from windvane.lab.cells import Cell
 from windvane.lab.engine import STAGES, ThetaPath
-from windvane.lab.store import FolderError, cell_note, read_manifest
+from windvane.lab.folder import FolderError, cell_note, experiment_id, read_manifest
 
 if TYPE_CHECKING:
     from windvane.lab.spec import Spec
@@ -45,7 +45,7 @@ class Entry:
     @property
     def label(self) -> str:
         """The policy's name, with what tells the variant from its siblings."""
-        return " ".join([self.policy, *(f"{_SHORT.get(k, k)}={v:.6g}" for k, v in self.variant.items())])
+        return " ".join([self.policy, *(f"{_SHORT.get(k, k)}={v:.12g}" for k, v in self.variant.items())])
 
     @property
     def final(self) -> Array:
@@ -75,19 +75,20 @@ class Results:
         """The spec, read from the folder; not possible if it held Python objects that a file cannot name."""
         from windvane.lab.spec import Spec
 
-        return Spec.read(self.folder / "spec.toml", check=False)
+        found = Spec.read(self.folder / "spec.toml", check=False)
+        if found.fingerprint() != self.manifest["fingerprint"]:
+            raise FolderError(f"{self.folder / 'spec.toml'}: is not the spec that these results were made from")
+        return found
 
     @classmethod
     def open(cls, folder: str | Path) -> Results:
         """Read a folder; unfinished cells are left out. Runs that not every table knows are never mixed in."""
         folder = Path(folder)
         manifest = read_manifest(folder)
-        try:
-            cells = [Cell(*numbers) for numbers in manifest["cells"]]
-            names = list(manifest["environments"]), list(manifest["policies"])
-        except (KeyError, TypeError):
-            raise FolderError(f"{folder / 'manifest.json'}: is incomplete") from None
-        notes = {cell: cell_note(folder, cell) for cell in cells}
+        cells = [Cell(*numbers) for numbers in manifest["cells"]]
+        names = manifest["environments"], manifest["policies"]
+        experiment = experiment_id(manifest)
+        notes = {cell: cell_note(folder, cell, experiment) for cell in cells}
         entries: list[Entry] = []
         for e, environment in enumerate(names[0]):
             for p, policy in enumerate(names[1]):

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
+import warnings
+from collections import defaultdict
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windvane._validation import whole
 from windvane.kernels.threads import MOST_THREADS, get_threads, set_threads
 from windvane.lab.cells import Cell
 from windvane.lab.engine import CellResult, run_cell
+from windvane.lab.folder import versions
 from windvane.lab.progress import Counters, Progress, Silent, Teller
 from windvane.lab.results import Results
-from windvane.lab.store import Store, versions
+from windvane.lab.store import Store
 
 if TYPE_CHECKING:
     from windvane.lab.spec import Spec
@@ -85,7 +90,7 @@ def _run_missing(
     earlier = sum(size(cell) for cell in done)
     watcher.begin(sum(size(cell) for cell in store.cells), earlier)
     try:
-        with Counters(len(store.cells), earlier, watcher) as counters:
+        with Counters(store.folder / ".progress", len(store.cells), earlier, watcher) as counters:
             work = _Work(spec, missing, str(counters.path), threads=max(1, jobs // len(missing)))
             with closing(_finished_cells(work, jobs, cluster)) as finished:
                 for index, cell, result in finished:
@@ -104,28 +109,28 @@ class _Work:
 
     def __init__(self, spec: Spec, missing: list[tuple[int, Cell]], counters: str, threads: int) -> None:
         self.spec, self.counters, self.threads = spec, counters, threads
-        self.missing = list(missing)
+        self.count = len(missing)
+        self._left: dict[tuple[int, int], list[tuple[int, Cell]]] = defaultdict(list)
+        for index, cell in missing:
+            self._left[cell.environment, cell.policy].append((index, cell))
         self._seconds: dict[tuple[int, int], float] = {}
 
     def learn(self, cell: Cell, seconds: float) -> None:
         """A lane of this policy in this environment takes that long: its other cells are planned by it."""
         self._seconds[cell.environment, cell.policy] = seconds / (cell.last - cell.first)
 
-    def _cost(self, item: tuple[int, Cell]) -> float:
-        cell = item[1]
-        return self._seconds.get((cell.environment, cell.policy), float("inf")) * (cell.last - cell.first)
-
     def __iter__(self) -> Iterator[tuple[int, Cell]]:
-        while self.missing:  # what is unknown first, the costliest of the known next
-            chosen = max(self.missing, key=self._cost)
-            self.missing.remove(chosen)
-            yield chosen
+        while self._left:  # what is unknown first, the costliest of the known next
+            dearest = max(self._left, key=lambda kind: self._seconds.get(kind, float("inf")))
+            yield self._left[dearest].pop(0)
+            if not self._left[dearest]:
+                del self._left[dearest]
 
 
 def _finished_cells(work: _Work, jobs: int, cluster: str | None) -> Generator[Finished]:
     if cluster is not None:
         return _on_cluster(work, jobs, cluster)
-    jobs = min(jobs, len(work.missing))
+    jobs = min(jobs, work.count)
     return _in_processes(work, jobs) if jobs > 1 else _here(work)
 
 
@@ -144,16 +149,23 @@ def _compute(spec: Spec, index: int, cell: Cell, counters: str | None, threads: 
     with _threads(threads):
         try:
             result = run_cell(spec, cell, Teller(counters, index, cell.last - cell.first))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             policy, environment = spec.policies[cell.policy].name, spec.environments[cell.environment].name
             raise CellError(f"{policy} in {environment!r} failed: {type(error).__name__}: {error}") from error
     result.versions = versions()
     return index, cell, result
 
 
-def _compute_in_worker(*arguments: Any) -> Finished:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    return _compute(*arguments)
+def _begin_worker(parent: int) -> None:
+    """In a new worker: Ctrl-C is the parent's to handle; and once the parent is gone, however it went, so is this."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _here(work: _Work) -> Generator[Finished]:
@@ -164,14 +176,26 @@ def _here(work: _Work) -> Generator[Finished]:
 def _in_processes(work: _Work, jobs: int) -> Generator[Finished]:
     import joblib
     from joblib.externals.loky import get_reusable_executor
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    task = joblib.delayed(_compute_in_worker)
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # or a worker would import whatever lies in the current folder first
+    task = joblib.delayed(_compute)
     # one task per worker is handed out at a time, so that the next one is chosen with what is known by then
-    pool = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=jobs)
+    pool = joblib.Parallel(
+        n_jobs=jobs,
+        return_as="generator_unordered",
+        batch_size=1,
+        pre_dispatch=jobs,
+        initializer=_begin_worker,
+        initargs=(os.getpid(),),
+    )
     try:
+        warnings.filterwarnings("ignore", message=".*tasks which were still being processed by the workers.*")
         yield from pool(task(work.spec, index, cell, work.counters, work.threads) for index, cell in work)
-    except BaseException:
+    except BaseException as error:
         get_reusable_executor().shutdown(kill_workers=True, wait=True)
+        if isinstance(error, TerminatedWorkerError):
+            raise CellError("a worker process died (killed, or out of memory?); finished cells are kept") from None
         raise
 
 

@@ -28,6 +28,7 @@ running such a spec imports those modules: treat it like a program.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ __all__ = ["EnvironmentSpec", "PolicySpec", "Spec", "SpecError"]
 
 MOST_RUNS = 2**32  # lane ids have 32 bits
 LONGEST = 2**52  # rounds a policy can count
+MOST_CELLS = 10**6
 MOST_RECORDED = 1000  # rounds kept of a run, however long it is
 
 
@@ -80,6 +82,10 @@ class Spec:
             set_(self, "seed", whole("seed", self.seed, 0, 2**64 - 1))
             set_(self, "record", whole("record", self.record, 1, MOST_RECORDED))
             set_(self, "lanes_per_cell", whole("lanes_per_cell", self.lanes_per_cell, 1, MOST_RUNS))
+            lanes = [self.runs * math.prod(len(values) for values in p.sweep.values()) for p in self.policies]
+            cells = len(self.environments) * sum(-(-n // self.lanes_per_cell) for n in lanes)
+            if cells > MOST_CELLS:
+                raise ValueError(f"runs={self.runs}: makes {cells} cells, at most {MOST_CELLS}; raise lanes_per_cell")
             text_line("title", self.title, least=0)
             flag("diagnostics", self.diagnostics)
 

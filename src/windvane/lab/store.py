@@ -16,80 +16,41 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import json
 import os
-import platform
+import re
+import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import cache
-from importlib import metadata
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-import windvane
 from windvane._validation import shown
 from windvane.lab.cells import Cell, cells_of
-from windvane.lab.engine import STAGES, CellResult
+from windvane.lab.engine import CellResult
+from windvane.lab.folder import (
+    FORMAT,
+    TABLES,
+    FolderError,
+    cell_note,
+    experiment_id,
+    read_manifest,
+    versions,
+    write_atomically,
+)
+from windvane.lab.tables import parquet_bytes, tables
 
 if TYPE_CHECKING:
-    import pyarrow
-
     from windvane.lab.spec import Spec
 
-FORMAT = 1
-_TELLING_ONLY = ("cli",)  # packages that show results and compute none
-_COMPUTING = ("cells.py", "engine.py", "diagnostics.py", "environment_spec.py", "policy_spec.py")  # of this package
-TABLES = ("curves", "lanes", "paths")
+FIGURES = ("regret", "projection", "diagnostics", "tuning")  # how the names of figures begin
+_CELL = re.compile(r"e\d{3,}-p\d{3,}-\d{8,}\.(json|parquet)")
+_FIGURE = re.compile(rf"({'|'.join(FIGURES)})(-[^.]*)?\.(png|pdf|svg)")
 
 
-class FolderError(ValueError):
-    """The folder cannot be used as asked; the message says why and what to do."""
-
-
-def versions() -> dict[str, str]:
-    """What can change the last bit of a result: the versions of the code and of what it computes with."""
-    return {
-        "windvane": windvane.__version__,
-        "code": _code_hash(),
-        "python": platform.python_version(),
-        **{name: metadata.version(name) for name in ("numpy", "scipy", "numba")},
-        "machine": platform.machine(),
-    }
-
-
-@cache
-def _code_hash() -> str:
-    """A fingerprint of every source file that a number can depend on."""
-    root = Path(windvane.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        inside = path.relative_to(root)
-        if inside.parts[0] not in _TELLING_ONLY and (inside.parts[0] != "lab" or inside.name in _COMPUTING):
-            digest.update(f"{inside.as_posix()}\n".encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """All of ``content`` under ``path``, or nothing: aside, flushed, renamed."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # where a folder can be opened, make the new name durable too
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+class StoreError(RuntimeError):
+    """A result could not be written; what was written before is whole."""
 
 
 class Store:
@@ -101,47 +62,62 @@ class Store:
 
     def begin(self, *, restart: bool = False, command: str = "") -> None:
         """Check that the folder is empty or holds this very experiment; ``restart`` clears an experiment in it."""
-        manifest = self.folder / "manifest.json"
-        if restart:
-            self._clear()
-        if manifest.exists():
+        manifest, spec = self.folder / "manifest.json", self.folder / "spec.toml"
+        content = self.spec.to_toml().encode()
+        anew = not manifest.exists()
+        if anew:
+            foreign = sorted(p.name for p in self.folder.iterdir() if not _is_ours(p))
+            if not foreign and spec.exists() and spec.read_bytes() != content:
+                foreign = [spec.name]
+            if foreign:
+                raise FolderError(f"{self.folder}: holds no experiment, but {shown(foreign[0])}; name another folder")
+        elif not restart:
             self._check_same(read_manifest(self.folder))
-        elif foreign := sorted(p.name for p in self.folder.iterdir() if not _is_ours(p)):
-            raise FolderError(f"{self.folder}: holds no experiment, but {shown(foreign[0])}; name another folder")
-        for name in (*TABLES, "cells"):
-            (self.folder / name).mkdir(exist_ok=True)
-        if not manifest.exists():
-            write_atomically(self.folder / "spec.toml", self.spec.to_toml().encode())
-            write_atomically(manifest, _json(self._manifest(command)))
+        try:
+            for name in (*TABLES, "cells"):
+                (self.folder / name).mkdir(exist_ok=True)
+        except OSError as error:
+            raise FolderError(f"{error.filename}: cannot be made a folder ({error.strerror})") from None
+        self._clear(everything=restart and not anew, notes=anew)
+        if anew or restart:
+            write_atomically(spec, content)
+            write_atomically(
+                manifest, _json({**self._core, "title": self.spec.title, "command": command, **_today("begun")})
+            )
 
-    def _clear(self) -> None:
-        """Remove what an experiment wrote here, and nothing else."""
-        if not (self.folder / "manifest.json").exists():
-            return
-        (self.folder / "manifest.json").unlink()
-        for name in ("cells", *TABLES):
-            for path in (self.folder / name).glob("*"):
-                if path.suffix in (".json", ".parquet", ".part"):
+    def _clear(self, *, everything: bool, notes: bool) -> None:
+        """Remove what a killed run left half-written; notes that belong to no manifest; or all that an experiment
+        wrote here but its manifest, which the next one replaces. Nothing else, and nothing behind a link."""
+        for name in (".", "cells", *TABLES, "figures"):
+            inside = self.folder / name
+            if (name != "." and inside.is_symlink()) or not inside.is_dir():
+                continue
+            for path in sorted(inside.iterdir()):
+                written = name in ("cells", *TABLES) and _CELL.fullmatch(path.name)
+                drawn = name == "figures" and _FIGURE.fullmatch(path.name)
+                page = name == "." and path.name in ("report.html", "spec.toml")
+                half = name != "figures" and path.name.startswith(".") and path.suffix == ".part"
+                ours = half or (everything and (written or drawn or page)) or (notes and written and name == "cells")
+                if ours and (path.is_file() or path.is_symlink()):
                     path.unlink()
-        for path in [*self.folder.glob("figures/*"), *self.folder.glob("report.html"), *self.folder.glob("spec.toml")]:
-            path.unlink()
-        with contextlib.suppress(OSError):
-            (self.folder / "figures").rmdir()
 
     def _check_same(self, manifest: dict[str, Any]) -> None:
         again = "name another folder, or start over with --restart"
-        if manifest["fingerprint"] != self.spec.fingerprint():
+        if manifest["fingerprint"] != self._core["fingerprint"]:
             raise FolderError(f"{self.folder}: holds another experiment; {again}")
-        now = versions()
+        now = self._core["versions"]
         changed = [f"{k} {v} (now {now.get(k)})" for k, v in manifest["versions"].items() if now.get(k) != v]
         if changed:
             raise FolderError(f"{self.folder}: was made with {', '.join(changed)}; {again}")
+        if experiment_id(manifest) != experiment_id(self._core):
+            raise FolderError(f"{self.folder / 'manifest.json'}: was changed; {again}")
 
-    def _manifest(self, command: str) -> dict[str, Any]:
+    @cached_property
+    def _core(self) -> dict[str, Any]:
+        """The part of the manifest that follows from the spec and the versions."""
         spec = self.spec
         return {
             "format": FORMAT,
-            "title": spec.title,
             "fingerprint": spec.fingerprint(),
             "seed": spec.seed,
             "runs": spec.runs,
@@ -150,8 +126,6 @@ class Store:
             "policies": [{"name": policy.name, "variants": policy.variants} for policy in spec.policies],
             "cells": [[cell.environment, cell.policy, cell.first, cell.last] for cell in self.cells],
             "versions": versions(),
-            "begun": datetime.now(UTC).isoformat(timespec="seconds"),
-            "command": command,
         }
 
     @contextlib.contextmanager
@@ -159,136 +133,61 @@ class Store:
         """Create the folder and keep others from writing to it; the lock goes with the process, however it ends."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock = (self.folder / ".lock").open("w")
+            handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
         except (FileExistsError, NotADirectoryError):
             raise FolderError(f"{self.folder}: is a file; name a folder") from None
         except OSError as error:
             raise FolderError(f"{self.folder}: cannot be written to ({error.strerror})") from None
-        with lock:
+        with contextlib.ExitStack() as stack:
+            stack.callback(os.close, handle)
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise FolderError(f"{self.folder / '.lock'}: is not a plain file; name another folder")
             try:
                 import fcntl
 
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except ImportError:  # not on this platform: nothing keeps two runs apart
                 pass
-            except OSError:
+            except BlockingIOError:
                 raise FolderError(f"{self.folder}: another run is writing here; wait for it, or stop it") from None
+            except OSError as error:
+                raise FolderError(f"{self.folder}: cannot be locked ({error.strerror})") from None
             yield
 
     def finished(self) -> set[Cell]:
         """The cells whose files are all there and whole."""
-        return {cell for cell in self.cells if cell_note(self.folder, cell) is not None}
+        experiment = experiment_id(self._core)
+        return {cell for cell in self.cells if cell_note(self.folder, cell, experiment) is not None}
 
     def write(self, cell: Cell, result: CellResult) -> None:
-        """Store a finished cell."""
-        hashes = {}
-        for name, table in tables(self.spec, cell, result).items():
-            content = parquet_bytes(table)
-            write_atomically(self.folder / name / f"{cell.name}.parquet", content)
-            hashes[name] = hashlib.sha256(content).hexdigest()
-        lane_rounds = (cell.last - cell.first) * self.spec.horizon
+        """Store a finished cell, its note last."""
+        contents = {name: parquet_bytes(table) for name, table in tables(self.spec, cell, result).items()}
         note = {
-            "files": hashes,
+            "cell": cell.name,
+            "experiment": experiment_id(self._core),
+            "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
             "seconds": result.seconds,
-            "lane_rounds": lane_rounds,
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "lane_rounds": (cell.last - cell.first) * self.spec.horizon,
+            **_today("finished"),
         }
-        write_atomically(self.folder / "cells" / f"{cell.name}.json", _json(note))
+        try:
+            for name, content in contents.items():
+                write_atomically(self.folder / name / f"{cell.name}.parquet", content)
+            write_atomically(self.folder / "cells" / f"{cell.name}.json", _json(note))
+        except OSError as error:
+            raise StoreError(
+                f"{self.folder}: cannot be written to ({error.strerror}); finished cells are kept"
+            ) from error
 
 
 def _is_ours(path: Path) -> bool:
     """Whether an experiment that was stopped while it began may have left this behind."""
-    return path.name in (".lock", "spec.toml", "cells", *TABLES) or path.suffix == ".part"
+    return path.name in (".lock", ".progress", "spec.toml", "cells", *TABLES) or path.suffix == ".part"
 
 
 def _json(value: Any) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of an experiment's folder."""
-    path = folder / "manifest.json"
-    if not path.is_file():
-        what = "holds no experiment (no manifest.json)" if folder.is_dir() else "is not a folder"
-        raise FolderError(f"{folder}: {what}")
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FolderError(f"{path}: cannot be read ({error})") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise FolderError(f"{path}: is not of format {FORMAT}, which this version reads")
-    return manifest
-
-
-def cell_note(folder: Path, cell: Cell) -> dict[str, Any] | None:
-    """What was noted when the cell was finished; None if it was not, or if a file of it is damaged."""
-    try:
-        note: dict[str, Any] = json.loads((folder / "cells" / f"{cell.name}.json").read_text(encoding="utf-8"))
-        for name, digest in note["files"].items():
-            content = (folder / name / f"{cell.name}.parquet").read_bytes()
-            if hashlib.sha256(content).hexdigest() != digest:
-                return None
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return None
-    return note
-
-
-def parquet_bytes(table: pyarrow.Table) -> bytes:
-    import pyarrow.parquet
-
-    buffer = io.BytesIO()
-    pyarrow.parquet.write_table(table, buffer, compression="zstd")
-    return buffer.getvalue()
-
-
-def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Table]:
-    """A cell's result as tables that need nothing else to be understood: names are in every row (as a dictionary)."""
-    import pyarrow as pa
-
-    names = spec.environments[cell.environment].name, spec.policies[cell.policy].name
-
-    def table(columns: dict[str, Any]) -> pyarrow.Table:
-        rows = len(next(iter(columns.values())))
-        same = pa.array(np.zeros(rows, dtype=np.int32))
-        constant = {
-            name: pa.DictionaryArray.from_arrays(same, pa.array([value]))
-            for name, value in zip(("environment", "policy"), names, strict=True)
-        }
-        return pa.table({**constant, **columns})
-
-    n, R = result.regret.shape
-    swept = spec.policies[cell.policy].variants
-    curves = {
-        "variant": np.repeat(result.variants, R),
-        "run": np.repeat(result.lanes, R),
-        "round": np.tile(result.rounds, n),
-        "regret": result.regret.ravel(),
-        **{name: values.ravel() for name, values in result.diagnostics.items()},
-    }
-    lanes = {
-        "variant": result.variants,
-        "run": result.lanes,
-        **{f"sweep_{key}": np.array([swept[v][key] for v in result.variants]) for key in swept[0]},
-        "final_regret": result.regret[:, -1],
-        "total_reward": result.reward,
-        "drift": result.drift,
-        "switches": result.switches,
-        "gamma": result.gamma,
-        "outside": result.outside,
-        **{f"stage_{i}": result.stages[:, i] for i in range(STAGES)},
-    }
-    found = {"curves": table(curves), "lanes": table(lanes)}
-    if result.paths:
-        paths = [(variant, path) for variant, path in result.paths.items()]
-        found["paths"] = table(
-            {
-                "variant": np.repeat([variant for variant, _ in paths], R),
-                "round": np.tile(result.rounds, len(paths)),
-                **{
-                    name: pa.array([row for _, path in paths for row in getattr(path, name).tolist()])
-                    for name in ("theta_star", "theta_hat", "theta_tilde")
-                },
-                "S": np.repeat([path.S for _, path in paths], R),
-            }
-        )
-    return found
+def _today(what: str) -> dict[str, str]:
+    return {what: datetime.now(UTC).isoformat(timespec="seconds")}

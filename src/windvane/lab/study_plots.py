@@ -79,6 +79,8 @@ def _memory(gammas: Array) -> Array:
 def _memory_axis(axes: Axes, gammas: Array, memory: Array) -> None:
     """A log axis of memory whose ticks, as many as there is room for, are labelled with gamma."""
     axes.set_xscale("log")
+    if len(memory) == 1:
+        axes.set_xlim(memory[0] / 3.0, memory[0] * 3.0)
     room = np.log(memory / memory[0]) / max(float(np.log(memory[-1] / memory[0])), 1e-9)
     kept: list[int] = []
     for i in range(len(gammas) - 1, -1, -1):  # from the right: the longest labels are there

@@ -165,7 +165,7 @@ def align(several: Sequence[Results]) -> list[Entry]:
 
 
 def _check_same(environment: str, one: Results, other: Results) -> None:
-    """Runs of two folders are paired only if everything that draws their random numbers is equal."""
+    """Runs of two folders are paired only if seed, horizon and environment are equal (the code may differ)."""
     pair = f"{one.folder} and {other.folder} cannot be paired in {environment}"
     for key in ("seed", "horizon"):
         if one.manifest[key] != other.manifest[key]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,13 +19,15 @@ from windvane.lab.environment_spec import PARTS, EnvironmentSpec
 from windvane.lab.errors import field_errors
 from windvane.lab.objects import qualified, resolved_link
 from windvane.lab.policy_spec import PolicySpec
+from windvane.lab.reading import KINDS
 from windvane.lab.toml import key, written
 from windvane.links import Link
+from windvane.policies.registry import POLICIES
 
 if TYPE_CHECKING:
     from windvane.lab.spec import Spec
 
-_SAMPLED = 1000  # rounds at which the path of a user's function is looked at
+_SAMPLED = 1000  # rounds at which a world with parts of the user's own is looked at
 
 # --- TOML -------------------------------------------------------------------------------------------------------------
 
@@ -47,7 +51,7 @@ def _sizes(spec: Spec) -> dict[str, Any]:
 def _environment(environment: EnvironmentSpec) -> dict[str, Any]:
     """The fields, the tables last."""
     fields = {field.name: getattr(environment, field.name) for field in dataclasses.fields(environment)}
-    tables = {name: _table(part) for name in PARTS if (part := fields.pop(name)) is not None}
+    tables = {name: _table(name, part) for name in PARTS if (part := fields.pop(name)) is not None}
     return {**{name: value for name, value in fields.items() if value is not None}, **tables}
 
 
@@ -57,8 +61,11 @@ def _policy(policy: PolicySpec) -> dict[str, Any]:
     return {"policy": policy.policy, **label, **policy.settings, **sweep}
 
 
-def _table(part: Any) -> dict[str, Any]:
-    """A drift or law as a table: its kind, and every field that is not None."""
+def _table(name: str, part: Any) -> Any:
+    """A drift or law as a table: its kind, and every field that is not None. One that has no kind here stays itself."""
+    known: type[Any] | None = KINDS[name].get(getattr(part, "kind", ""))
+    if known is not type(part):
+        return part
     fields = {field.name: getattr(part, field.name) for field in dataclasses.fields(part) if field.init}
     return {"kind": part.kind, **{name: value for name, value in fields.items() if value is not None}}
 
@@ -91,8 +98,12 @@ def fingerprint(spec: Spec) -> str:
 def _environment_content(environment: EnvironmentSpec, spec: Spec) -> dict[str, Any]:
     content = _environment(environment)
     if isinstance(environment.drift, FunctionDrift):
-        content["drift"] = {"kind": environment.drift.kind, "path": _sampled_path(environment, spec)}
-    content["link"] = _link_content(environment.link, environment.S * environment.L)
+        content["drift"] = {"kind": environment.drift.kind, "path": _path_content(environment, spec)}
+    for name in PARTS:
+        if isinstance(part := content.get(name), tuple(PARTS.values())):  # a class of the user's own
+            content[name] = [qualified(type(part)), *_world_content(environment, spec)]
+    largest = environment.build(horizon=1, lanes=1, seed=0) if environment.intercept is not None else environment
+    content["link"] = _link_content(environment.link, largest.S * largest.L)
     return {name: _canonical(value) for name, value in content.items()}
 
 
@@ -101,8 +112,24 @@ def _policy_content(policy: PolicySpec, spec: Spec) -> dict[str, Any]:
     if "link" in settings:
         largest = max(environment.S * environment.L for environment in spec.environments)
         settings["link"] = _link_content(settings["link"], largest)
-    content = {"name": policy.name, "policy": policy.policy, "settings": settings, "sweep": policy.sweep}
+    content: dict[str, Any] = {
+        "name": policy.name,
+        "policy": policy.policy,
+        "settings": settings,
+        "sweep": policy.sweep,
+    }
+    if policy.policy not in POLICIES:
+        content["source"] = _source(policy.resolve())
     return {name: _canonical(value) for name, value in content.items()}
+
+
+def _source(cls: type) -> str | None:
+    """A hash of the file that a user's class is written in: edited, it is another policy."""
+    try:
+        path = inspect.getsourcefile(cls)
+    except TypeError:  # made at a prompt
+        return None
+    return None if path is None else hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
 def _link_content(link: str | Link, largest: float) -> Any:
@@ -111,8 +138,9 @@ def _link_content(link: str | Link, largest: float) -> Any:
     return found if isinstance(found, str) else (*found.fingerprint(largest),)
 
 
-def _sampled_path(environment: EnvironmentSpec, spec: Spec) -> Any:
-    """theta* of run 0 at rounds spread evenly over the horizon."""
+def _path_content(environment: EnvironmentSpec, spec: Spec) -> str:
+    """theta* of run 0 in every round, hashed."""
+    digest = hashlib.sha256()
     with field_errors("drift", known=("function",), foreign=True):
         path = environment.drift.path(
             horizon=spec.horizon,
@@ -121,7 +149,21 @@ def _sampled_path(environment: EnvironmentSpec, spec: Spec) -> Any:
             lane_ids=np.zeros(1, dtype=np.int64),
             seed=spec.seed,
         )
-        return [path.at(int(t))[0].tolist() for t in recorded_rounds(spec.horizon, _SAMPLED)]
+        for t in range(1, spec.horizon + 1):
+            digest.update(path.at(t).tobytes())
+    return digest.hexdigest()
+
+
+def _world_content(environment: EnvironmentSpec, spec: Spec) -> list[Any]:
+    """What a world with parts of the user's own makes of run 0, at rounds spread evenly over the horizon."""
+    world = environment.build(horizon=spec.horizon, lanes=1, seed=spec.seed)
+    content: list[Any] = [world.variation.tolist()]
+    for t in recorded_rounds(spec.horizon, _SAMPLED):
+        offer = world.round(int(t))
+        delays = world.delays(int(t))
+        content.append([offer.arms.tolist(), offer.theta.tolist(), world.reward(int(t), offer.best).tolist()])
+        content.append(None if delays is None else delays.tolist())
+    return content
 
 
 def _canonical(value: Any) -> Any:

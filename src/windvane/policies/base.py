@@ -138,6 +138,10 @@ class Policy:
         return self.estimator.gamma
 
     @property
+    def S(self) -> float:
+        return self.estimator.S
+
+    @property
     def theta_hat(self) -> Array:
         return self.estimator.theta_hat
 

@@ -1,0 +1,133 @@
+"""What is known of an experiment's folder: its manifest, which of its cells are finished, and what made them.
+
+A cell counts as finished if its note says so, if the note belongs to the experiment of the manifest (its spec, its
+versions, the names and sizes in it), and if the cell's files have the hashes noted. Whatever does not fit is not
+trusted: it counts as not done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import platform
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import windvane
+from windvane.lab.cells import Cell
+
+FORMAT = 1
+TABLES = ("curves", "lanes", "paths")
+_TELLING_ONLY = ("cli",)  # packages that show results and compute none
+_COMPUTING = (  # of this package
+    "cells.py", "diagnostics.py", "engine.py", "environment_spec.py", "objects.py", "policy_spec.py", "post.py",
+    "tables.py",
+)  # fmt: skip
+_CORE = ("fingerprint", "seed", "runs", "horizon", "environments", "policies", "cells", "versions")
+
+
+class FolderError(ValueError):
+    """The folder cannot be used as asked; the message says why and what to do."""
+
+
+def versions() -> dict[str, str]:
+    """What can change the last bit of a result: the versions of the code and of what it computes with."""
+    from windvane.kernels._jit import host_processor
+
+    return {
+        "windvane": windvane.__version__,
+        "code": _code_hash(),
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in ("numpy", "scipy", "numba", "pyarrow")},
+        "processor": host_processor(),
+    }
+
+
+@cache
+def _code_hash() -> str:
+    """A fingerprint of every source file that a number can depend on."""
+    root = Path(windvane.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        inside = path.relative_to(root)
+        if inside.parts[0] not in _TELLING_ONLY and (inside.parts[0] != "lab" or inside.name in _COMPUTING):
+            digest.update(f"{inside.as_posix()}\n".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """All of ``content`` under ``path``, or nothing: aside, flushed, renamed."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with aside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # where a folder can be opened, make the new name durable too
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of an experiment's folder, its parts checked for what others rely on."""
+    path = folder / "manifest.json"
+    if not path.is_file():
+        what = "holds no experiment (no manifest.json)" if folder.is_dir() else "is not a folder"
+        raise FolderError(f"{folder}: {what}")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT:
+            raise FolderError(f"{path}: is not of format {FORMAT}, which this version reads")
+        cells = [Cell(*map(int, numbers)) for numbers in manifest["cells"]]
+        names = [str(name) for name in manifest["environments"]]
+        variants = [[dict(point) for point in policy["variants"]] for policy in manifest["policies"]]
+        sound = (
+            all(isinstance(manifest[key], int) for key in ("seed", "runs", "horizon"))
+            and all(isinstance(policy["name"], str) for policy in manifest["policies"])
+            and all(0 <= c.environment < len(names) and 0 <= c.policy < len(variants) for c in cells)
+            and isinstance(manifest["versions"], dict)
+            and {"title", "fingerprint", "begun", "command"} <= manifest.keys()
+        )
+    except FolderError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        sound = False
+    if not sound:
+        raise FolderError(f"{path}: is damaged; start over with --restart, or name another folder")
+    return manifest  # type: ignore[no-any-return]
+
+
+def experiment_id(manifest: dict[str, Any]) -> str:
+    """What cells must share to belong together: the spec, what can change a bit of its results, names and sizes."""
+    core = {key: manifest[key] for key in _CORE}
+    return hashlib.sha256(json.dumps(core, sort_keys=True).encode()).hexdigest()
+
+
+def cell_note(folder: Path, cell: Cell, experiment: str) -> dict[str, Any] | None:
+    """What was noted when the cell was finished; None if it was not, if it is damaged, or if it belongs elsewhere."""
+    try:
+        note: dict[str, Any] = json.loads((folder / "cells" / f"{cell.name}.json").read_text(encoding="utf-8"))
+        here = note["experiment"] == experiment and note["cell"] == cell.name
+        if not here or not {"curves", "lanes"} <= note["files"].keys() <= set(TABLES):
+            return None
+        if not (math.isfinite(note["seconds"]) and note["lane_rounds"] > 0):
+            return None
+        for name, digest in note["files"].items():
+            content = (folder / name / f"{cell.name}.parquet").read_bytes()
+            if hashlib.sha256(content).hexdigest() != digest:
+                return None
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        return None
+    return note
