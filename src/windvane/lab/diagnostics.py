@@ -70,9 +70,9 @@ class Diagnostics:
     """
 
     def __init__(self, policy: Policy, environment: Environment) -> None:
-        estimator = getattr(policy, "estimator", None)
         if not applies(policy):
             raise ValueError(f"policy={type(policy).__name__}: diagnostics need a policy with a discounted estimator")
+        estimator = policy.estimator
         self._policy, self._estimator = policy, estimator
         self._kind = "orthogonal" if environment.orthogonal else "general"
         reach = estimator.S * estimator.L
