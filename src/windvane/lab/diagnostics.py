@@ -32,7 +32,7 @@ was told an S or an L smaller than the environment's.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +57,8 @@ QUANTITIES = (
 
 def applies(policy: Policy) -> bool:
     """Whether the policy forgets by a discount (or not at all), which is what the analysis is about."""
-    estimator, card = getattr(policy, "estimator", None), getattr(policy, "card", None)
+    estimator: Any = getattr(policy, "estimator", None)
+    card = getattr(policy, "card", None)
     kept = isinstance(estimator, DiscountedEstimator) and not isinstance(estimator, OnePassEstimator)
     return kept and not estimator.windowed and (card is None or card.forgetting in ("none", "discount"))
 
