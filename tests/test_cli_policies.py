@@ -6,22 +6,15 @@ import json
 import os
 import pty
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from test_cli import SCRIPT, windvane_command
 from windvane.policies.registry import POLICIES
 
-SCRIPT = Path(sys.executable).with_name("windvane")
 REWARDS = {"linear", "generalized linear", "any"}
 FORGETTING = {"none", "discount", "window", "restarts", "detection", "adaptive"}
-
-
-def run(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    found = subprocess.run([SCRIPT, *words], capture_output=True, text=True, check=False)
-    assert found.returncode == code, found.stderr
-    return found
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -35,8 +28,8 @@ def test_every_policy_has_a_card(name: str) -> None:
         assert "\n" not in text
 
 
-def test_the_table_lists_every_policy_with_its_cost() -> None:
-    found = run("policies")
+def test_the_table_lists_every_policy_with_its_cost(tmp_path: Path) -> None:
+    found = windvane_command("policies", tmp_path)
     assert found.stderr == ""  # nobody watches: no progress
     lines = found.stdout.splitlines()
     assert lines[0].split()[0] == "policy"
@@ -50,8 +43,8 @@ def test_the_table_lists_every_policy_with_its_cost() -> None:
         assert together > 0
 
 
-def test_json_is_one_document() -> None:
-    found = run("policies", "--json")
+def test_json_is_one_document(tmp_path: Path) -> None:
+    found = windvane_command("policies --json", tmp_path)
     assert found.stderr == ""
     document = json.loads(found.stdout)
     assert document["lanes"] == [1, 50]
@@ -64,10 +57,10 @@ def test_json_is_one_document() -> None:
         assert row["us_together"] > 0
 
 
-def test_help_has_an_example_and_a_wrong_option_is_refused() -> None:
-    assert "windvane policies" in run("policies", "--help").stdout
-    assert "policies" in run("--help").stdout
-    assert "--nonsense" in run("policies", "--nonsense", code=2).stderr
+def test_help_has_an_example_and_a_wrong_option_is_refused(tmp_path: Path) -> None:
+    assert "windvane policies" in windvane_command("policies --help", tmp_path).stdout
+    assert "policies" in windvane_command("--help", tmp_path).stdout
+    assert "--nonsense" in windvane_command("policies --nonsense", tmp_path, 2).stderr
 
 
 def test_progress_is_shown_on_a_terminal() -> None:

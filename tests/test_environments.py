@@ -46,6 +46,7 @@ ARMS: dict[str, E.ArmLaw] = {
     "cube": E.CubeArms(5),
     "orthogonal": E.OrthogonalArms(5),
     "gaussian": E.GaussianArms(5),
+    "skewed": E.SkewedArms(5),
     "fixed": E.FixedArms([[1.0, 0.0], [0.0, 1.0], [-0.6, -0.8]]),
     "come-and-go": E.ComeAndGo(count=5, lifetime=7, presence=0.4),
 }
@@ -310,6 +311,20 @@ def test_gaussian_sets_are_scaled_to_the_longest(dim: int) -> None:
     assert scipy.stats.kstest(ratio, lambda r: 2 * r / (1 + r)).pvalue > UNLIKELY
 
 
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_skewed_sets_are_exponential_and_scaled_to_the_longest(dim: int) -> None:
+    sets = sample(E.SkewedArms(10), dim, 2.0)
+    np.testing.assert_allclose(np.linalg.norm(sets, axis=2).max(axis=1), 2.0, rtol=1e-14)
+    assert (sets > 0).all()
+    flat = sets.reshape(len(sets), -1)
+    for i, j in ((0, 1), (0, flat.shape[1] - 1)):  # x / (x + y) of two exponential numbers is uniform at any scale
+        share = flat[:, i] / (flat[:, i] + flat[:, j])
+        assert scipy.stats.kstest(share, "uniform").pvalue > UNLIKELY
+    ones = sample(E.SkewedArms(2), 1, 1.0)[:, :, 0]  # exponential numbers, scaled
+    ratio = ones.min(axis=1) / ones.max(axis=1)
+    assert scipy.stats.kstest(ratio, lambda r: 2 * r / (1 + r)).pvalue > UNLIKELY
+
+
 def test_fixed_arms_are_always_the_same() -> None:
     law = E.FixedArms(np.array([[1.0, 0.0], [0.6, 0.8]]))
     stream = law.bind(dim=2, L=1.0, lane_ids=3)
@@ -321,7 +336,7 @@ def test_fixed_arms_are_always_the_same() -> None:
 
 
 def test_arms_of_different_slots_rounds_and_lanes_differ() -> None:
-    for law in (E.BallArms(6), E.CubeArms(6), E.GaussianArms(6), E.ComeAndGo(count=6, lifetime=1)):
+    for law in (E.BallArms(6), E.CubeArms(6), E.GaussianArms(6), E.SkewedArms(6), E.ComeAndGo(count=6, lifetime=1)):
         points = sample(law, 3, 1.0, rounds=4, lanes=5).reshape(-1, 3)
         assert len(np.unique(points, axis=0)) == len(points)
 

@@ -559,7 +559,7 @@ FIELDS = {
         "function": st.fixed_dictionaries({"function": st.sampled_from([half_turn, wobble, "test_spec:half_turn"])}),
     },
     "arms": {
-        **{kind: optional(count=counts) for kind in ("ball", "sphere", "cube", "orthogonal", "gaussian")},
+        **{kind: optional(count=counts) for kind in ("ball", "sphere", "cube", "orthogonal", "gaussian", "skewed")},
         "fixed": st.fixed_dictionaries({"arms": st.lists(vector, min_size=1, max_size=20)}),
         "come-and-go": optional(law=st.sampled_from(["ball", "sphere", "cube"]), lifetime=counts, presence=unit),
     },

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import windvane
-from windvane.cli import analyse, bounds, experiments, policies, start, tuning
+from windvane.cli import analyse, benchmark, bounds, experiments, policies, start, studies, tuning
 
 HELP = """Bandits in a drifting world: reproduce the paper, run and compare experiments.
 
@@ -17,6 +17,7 @@ Examples:
   windvane new spec.toml                 a commented example of an experiment
   windvane simulate spec.toml            run it, on all cores
   windvane compare results               who is better, with confidence intervals
+  windvane benchmark drift --quick       every policy in twelve drifting worlds
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted.
 """
@@ -48,6 +49,8 @@ for command in (
     analyse.compare,
     bounds.bound,
     policies.policies,
+    benchmark.benchmark,
+    studies.study,
     start.new,
     start.doctor,
 ):

@@ -21,3 +21,8 @@ WithDiagnostics = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Out = Annotated[Path | None, typer.Option(help="The folder to write to.", show_default=False)]
+
+
+def named(given: str | None) -> list[str] | None:
+    """The names in an option's value, with commas between them; None if it is not given."""
+    return None if given is None else [name.strip() for name in given.split(",")]

@@ -12,6 +12,7 @@ from windvane.environments.arms import (
     FixedArms,
     GaussianArms,
     OrthogonalArms,
+    SkewedArms,
     SphereArms,
 )
 from windvane.environments.delays import DELAYS, DelayLaw, FixedDelay, GeometricDelay, NoDelay, UniformDelay
@@ -75,6 +76,7 @@ __all__ = [
     "Rotation",
     "Round",
     "Sinusoid",
+    "SkewedArms",
     "SphereArms",
     "Static",
     "Switches",

@@ -8,6 +8,7 @@ sphere        uniform on the sphere of radius L
 cube          uniform in [-L, L]^dim, those longer than L pulled back to norm L
 orthogonal    alpha e_i, i uniform among the axes, alpha uniform in [-L, L] (the paper's Assumption 4)
 gaussian      standard normal, the whole set then scaled so that its longest arm has norm L
+skewed        coordinates standard exponential (never negative), the whole set then scaled like a Gaussian one
 fixed         always the given ones
 come-and-go   slots whose items live ``lifetime`` rounds and are offered with probability ``presence``
 ============  ==========================================================================================================
@@ -125,6 +126,13 @@ class GaussianArms(_FreshArms):
     kind: ClassVar[str] = "gaussian"
 
 
+@dataclass(frozen=True)
+class SkewedArms(_FreshArms):
+    """Standard exponential coordinates; the set of a round is then scaled so that its longest arm has norm L."""
+
+    kind: ClassVar[str] = "skewed"
+
+
 class _Fixed(ArmStream):
     def __init__(self, arms: Array, lanes: int) -> None:
         self._arms, self._lanes = arms, lanes
@@ -214,5 +222,6 @@ class ComeAndGo(ArmLaw):
 
 
 ARM_LAWS: dict[str, type[ArmLaw]] = {
-    law.kind: law for law in (BallArms, SphereArms, CubeArms, OrthogonalArms, GaussianArms, FixedArms, ComeAndGo)
+    law.kind: law
+    for law in (BallArms, SphereArms, CubeArms, OrthogonalArms, GaussianArms, SkewedArms, FixedArms, ComeAndGo)
 }

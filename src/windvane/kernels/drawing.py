@@ -13,7 +13,7 @@ import numpy as np
 from windvane.kernels._jit import compiled
 from windvane.kernels.random import ARMS, DRIFT, PRESENCE, uniform_pair
 
-BALL, SPHERE, CUBE, ORTHOGONAL, GAUSSIAN = range(5)
+BALL, SPHERE, CUBE, ORTHOGONAL, GAUSSIAN, SKEWED = range(6)
 
 _BELOW_ONE = 1.0 - 2.0**-53  # keeps a logarithm off 0, so that no normal vector of any length is exactly 0
 _QUARTER = 0.5 * math.pi
@@ -135,8 +135,23 @@ def cube_point(radius: float, seed: np.uint64, lane: int, moment: int, first_blo
 
 
 @compiled
+def skewed_point(seed: np.uint64, lane: int, moment: int, first_block: int, out: np.ndarray) -> float:
+    """out = independent standard exponential coordinates; returns the squared norm."""
+    d = out.shape[0]
+    square = 0.0
+    for i in range(0, d, 2):
+        first, second = uniform_pair(seed, lane, moment, ARMS, first_block + i // 2)
+        out[i] = exponential_variate(first)
+        square += out[i] * out[i]
+        if i + 1 < d:
+            out[i + 1] = exponential_variate(second)
+            square += out[i + 1] * out[i + 1]
+    return square
+
+
+@compiled
 def arm(law: int, radius: float, seed: np.uint64, lane: int, moment: int, slot: int, out: np.ndarray) -> float:
-    """out = the arm of a slot; returns its squared norm where the law is Gaussian (which is scaled later), else 0."""
+    """out = the arm of a slot; returns its squared norm where sets are scaled later (Gaussian, skewed), else 0."""
     d = out.shape[0]
     first_block = slot * blocks_of(d)
     if law == CUBE:
@@ -148,6 +163,8 @@ def arm(law: int, radius: float, seed: np.uint64, lane: int, moment: int, slot: 
         out[int(u * d)] = radius * (2.0 * v - 1.0)
     elif law == GAUSSIAN:
         return normal_vector(seed, lane, moment, ARMS, first_block, out)
+    elif law == SKEWED:
+        return skewed_point(seed, lane, moment, first_block, out)
     else:
         round_point(law, radius, seed, lane, moment, ARMS, first_block, out)
     return 0.0
@@ -155,12 +172,12 @@ def arm(law: int, radius: float, seed: np.uint64, lane: int, moment: int, slot: 
 
 @compiled
 def draw_arms(law: int, radius: float, seed: np.uint64, lane_ids: np.ndarray, t: int, out: np.ndarray) -> None:
-    """out[lane, k] = arm k of round t, fresh; a Gaussian set is scaled so that its longest arm has norm ``radius``."""
+    """out[lane, k] = arm k of round t, fresh; Gaussian and skewed sets are scaled to a longest arm of ``radius``."""
     for lane in range(out.shape[0]):
         longest = 0.0
         for k in range(out.shape[1]):
             longest = max(longest, arm(law, radius, seed, lane_ids[lane], t, k, out[lane, k]))
-        if law == GAUSSIAN:
+        if law in (GAUSSIAN, SKEWED):
             factor = radius / math.sqrt(longest)
             for k in range(out.shape[1]):
                 scale_vector(factor, out[lane, k])

@@ -23,6 +23,8 @@ _HOME = {
     "Results": "windvane.lab.results",
     "Entry": "windvane.lab.results",
     "paper_spec": "windvane.lab.paper",
+    "benchmark_spec": "windvane.lab.drift_benchmark",
+    "leaderboard": "windvane.lab.standings",
     "paired": "windvane.lab.summary",
     "present": "windvane.lab.presentation",
 }
@@ -34,6 +36,8 @@ __all__ = [
     "Results",
     "Spec",
     "SpecError",
+    "benchmark_spec",
+    "leaderboard",
     "paired",
     "paper_spec",
     "present",
@@ -41,11 +45,13 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from windvane.lab.drift_benchmark import benchmark_spec
     from windvane.lab.paper import paper_spec
     from windvane.lab.presentation import present
     from windvane.lab.results import Entry, Results
     from windvane.lab.runner import run
     from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec, SpecError
+    from windvane.lab.standings import leaderboard
     from windvane.lab.summary import paired
 
 

@@ -60,6 +60,7 @@ arms = { kind = "ball", count = 10 }
 #arms = { kind = "cube", count = 10 }
 #arms = { kind = "orthogonal", count = 10 }
 #arms = { kind = "gaussian", count = 10 }
+#arms = { kind = "skewed", count = 10 }
 #arms = { kind = "fixed", arms = [[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8]] }
 #arms = { kind = "come-and-go", law = "ball", count = 10, lifetime = 100, presence = 0.7 }
 

@@ -1,4 +1,4 @@
-"""Figures for papers: regret with bands, the projection, and (from ``study_plots``) tuning, differences, diagnostics.
+"""Figures for papers: regret with bands, the projection, and those of ``study_plots`` and ``benchmark_plots``.
 
 Every function returns a :class:`matplotlib.figure.Figure` on its own canvas: pyplot and the caller's settings are left
 alone. :func:`save` writes the same bytes for the same figure, so that a repeated run changes no file.
@@ -24,6 +24,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from windvane._validation import Array
 from windvane.lab import curves
 from windvane.lab._figure import INK, MUTED, SHADE, SIZE, new_figure, style, text
+from windvane.lab.benchmark_plots import leaderboard_figure, levels_figure, slopes_figure
 from windvane.lab.curves import PublishedCurves
 from windvane.lab.folder import write_atomically
 from windvane.lab.study_plots import diagnostics_figure, difference_figure, heat_map
@@ -36,9 +37,12 @@ __all__ = [
     "diagnostics_figure",
     "difference_figure",
     "heat_map",
+    "leaderboard_figure",
+    "levels_figure",
     "projection_figure",
     "regret_figure",
     "save",
+    "slopes_figure",
 ]
 
 Index = npt.NDArray[np.int64]

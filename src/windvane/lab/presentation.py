@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from windvane.lab import paper, plots
 from windvane.lab.curves import by_environment
-from windvane.lab.report import write_report
+from windvane.lab.report import Listing, write_report
 from windvane.lab.results import Entry, Results
 from windvane.lab.spec import SpecError
+from windvane.lab.standings import Standing
 from windvane.lab.summary import Difference, paired
 from windvane.lab.tuning import AXES, Tuned, tuned
 
@@ -98,6 +101,43 @@ def present_paper(results: Results, *, arms: str, bonus_scale: float) -> list[Pa
         turning=paper.turning_period(horizon),
         published=published,
     )
+
+
+def present_leaderboard(
+    results: Results, standings: Sequence[Standing], *, confidence: float, notes: Mapping[str, Sequence[str]]
+) -> list[Path]:
+    """The leaderboard as a figure, and a report that begins with it; what lost nothing, the oracle, is not drawn."""
+    ranked = {standing.label for standing in standings}
+    drawn = [replace(entry, path=None) for entry in results.entries if entry.label in ranked]  # no room for paths
+    rows = [
+        (
+            standing.label,
+            [
+                (standing.rank or math.nan, str(standing.rank or "reference")),
+                (standing.score, f"{standing.score:.2f}"),
+                (standing.low, f"{standing.low:.2f} to {standing.high:.2f}"),
+                (standing.worst, f"{standing.worst:.2f} ({standing.worst_environment})"),
+                (standing.microseconds, f"{standing.microseconds:.1f}"),
+            ],
+        )
+        for standing in standings
+    ]
+    listing = Listing(
+        "Leaderboard",
+        "Final regret relative to the best policy of each environment, geometric mean over the environments: 1 would "
+        "be the best everywhere. Click a heading to sort.",
+        ["Policy", "Rank", "Relative regret", f"{confidence:.0%} interval", "Worst", "µs a round"],
+        rows,
+    )
+    figure = plots.leaderboard_figure(standings, confidence=confidence)
+    page = write_report(
+        replace(results, entries=drawn),
+        results.folder / "report.html",
+        heading=results.manifest["title"],
+        notes=notes,
+        listings=[listing],
+    )
+    return [*plots.save(figure, results.folder / "figures", "leaderboard"), page]
 
 
 def draw_tuned(found: Tuned, folder: Path, end: str = "") -> list[Path]:

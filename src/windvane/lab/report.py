@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,9 +28,20 @@ if TYPE_CHECKING:
     from windvane.lab.results import Entry, Results
     from windvane.lab.summary import Difference
 
+
+class Listing(NamedTuple):
+    """A table of one's own for the page: a name and then numbers with their texts in every row."""
+
+    title: str
+    caption: str
+    heads: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[tuple[float, str]]]]
+
+
 Turning = tuple[float, float] | Mapping[str, tuple[float, float]]
 UNKNOWN = "&ndash;"
 _NAMED = 5  # curves that the text alternative of a chart names
+_TOLD = 4  # environments whose best policy the first lines name
 
 
 def write_report(
@@ -42,17 +53,19 @@ def write_report(
     published: PublishedCurves | None = None,
     turning: Turning | None = None,
     comparison_rows: Sequence[Difference] | None = None,
+    listings: Sequence[Listing] = (),
 ) -> Path:
     """Write the page to ``target``, in one step.
 
     ``notes``: what a reader should know, lines by heading. ``published``: curves to compare with, drawn in every
     environment. ``turning``: first and last round of the drift, for all environments or by name.
-    ``comparison_rows``: paired differences to show.
+    ``comparison_rows``: paired differences to show. ``listings``: more tables, which come first.
     """
     target = Path(target)
     environments = curves.by_environment(results.entries)
     drawn: dict[str, Any] = {}
     sections = [
+        *(_listing(i, listing) for i, listing in enumerate(listings)),
         _regret(environments, drawn, published, turning),
         _tables(environments, published),
         *(_note(i, title, lines) for i, (title, lines) in enumerate((notes or {}).items())),
@@ -129,7 +142,7 @@ def _lede(results: Results) -> str:
         f"{_count(results.entries[0].horizon, 'round', 'rounds')}."
     ]
     groups = curves.by_environment(results.entries)
-    for name, entries in groups.items():
+    for name, entries in groups.items() if len(groups) <= _TOLD else ():
         rows = [row for row in map(row_of, entries) if math.isfinite(row.mean)]
         if len(rows) > 1:
             best = min(rows, key=lambda row: row.mean)
@@ -224,6 +237,17 @@ def _table(heads: Sequence[str], rows: Sequence[str], caption: str, name: str) -
         f'<table class="sortable"><caption><span>{caption}</span></caption><thead><tr>{top}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
+
+
+def _listing(number: int, listing: Listing) -> str:
+    rows = [
+        f'<tr><th scope="row">{html.escape(name)}</th>'
+        f"{''.join(_cell(value, html.escape(text)) for value, text in cells)}</tr>"
+        for name, cells in listing.rows
+    ]
+    heads = [html.escape(head) for head in listing.heads]
+    table = _table(heads, rows, html.escape(listing.caption), listing.title)
+    return _section(f"listing-{number}", html.escape(listing.title), table)
 
 
 def _row(row: Row, published: float, with_published: bool) -> str:

@@ -44,7 +44,7 @@ from windvane.lab.tables import parquet_bytes, tables
 if TYPE_CHECKING:
     from windvane.lab.spec import Spec
 
-FIGURES = ("regret", "projection", "diagnostics", "tuning")  # how the names of figures begin
+FIGURES = ("regret", "projection", "diagnostics", "tuning", "leaderboard")  # how the names of figures begin
 _CELL = re.compile(r"e\d{3,}-p\d{3,}-\d{8,}\.(json|parquet)")
 _FIGURE = re.compile(rf"({'|'.join(FIGURES)})(-[^.]*)?\.(png|pdf|svg)")
 
@@ -95,7 +95,7 @@ class Store:
             for path in sorted(inside.iterdir()):
                 written = name in ("cells", *TABLES) and _CELL.fullmatch(path.name)
                 drawn = name == "figures" and _FIGURE.fullmatch(path.name)
-                page = name == "." and path.name in ("report.html", "spec.toml")
+                page = name == "." and path.name in ("report.html", "spec.toml", "leaderboard.json")
                 half = name != "figures" and path.name.startswith(".") and path.suffix == ".part"
                 ours = half or (everything and (written or drawn or page)) or (notes and written and name == "cells")
                 if ours and (path.is_file() or path.is_symlink()):

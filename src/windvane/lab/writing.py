@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windvane._validation import shown
-from windvane.environments import FunctionDrift
+from windvane.environments import Environment, FunctionDrift
 from windvane.lab.cells import recorded_rounds
 from windvane.lab.environment_spec import PARTS, EnvironmentSpec
 from windvane.lab.errors import field_errors
@@ -102,7 +102,9 @@ def _environment_content(environment: EnvironmentSpec, spec: Spec) -> dict[str, 
     for name in PARTS:
         if isinstance(part := content.get(name), tuple(PARTS.values())):  # a class of the user's own
             content[name] = [qualified(type(part)), *_world_content(environment, spec)]
-    largest = environment.build(horizon=1, lanes=1, seed=0) if environment.intercept is not None else environment
+    largest: Environment | EnvironmentSpec = environment
+    if environment.intercept is not None:
+        largest = environment.build(horizon=spec.horizon, lanes=1, seed=spec.seed)
     content["link"] = _link_content(environment.link, largest.S * largest.L)
     return {name: _canonical(value) for name, value in content.items()}
 

@@ -367,7 +367,8 @@ class Policy:
         """Continue from ``state()`` of a policy built alike. Everything is checked before anything changes."""
         header = checked_header(self, state, "estimator")
         checked = self.estimator.checked_state(part_of(state, "estimator"))
-        if not (np.abs(checked["clock"][:, 0] - (header.t - header.born)) <= 1e-6 * header.t).all():
+        born = np.repeat(header.born, self.estimator.lanes // self.lanes)  # an estimator may have several rows a lane
+        if not (np.abs(checked["clock"][:, 0] - (header.t - born)) <= 1e-6 * header.t).all():
             raise ValueError(f"state['t']={header.t!r}: does not fit the clock of the estimator")
         if not np.array_equal(checked["gamma"], self.estimator.gamma):
             raise ValueError("state['estimator.gamma']: differs from this policy's discount")

@@ -1,0 +1,99 @@
+"""Figures of the benchmark and the studies: the leaderboard, regret against the drift, regret against the horizon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+from windvane._validation import Array
+from windvane.lab._figure import INK, MUTED, SIZE, new_figure, style, text
+from windvane.lab.curves import FIXED, OTHERS
+
+if TYPE_CHECKING:
+    from windvane.lab.rates import Slope
+    from windvane.lab.standings import Standing
+
+LOOKS = (*FIXED.values(), *OTHERS)
+
+
+def leaderboard_figure(standings: Sequence[Standing], *, confidence: float) -> Figure:
+    """A row per policy: its score with the interval, and a tick at its worst environment; the best on top."""
+    with style():
+        figure = new_figure(7.0, 1.2 + 0.2 * max(len(standings), 4))
+        axes = figure.add_subplot()
+        axes.grid(axis="x")
+        axes.set_xscale("log")
+        axes.axvline(1.0, color=INK, linewidth=1)
+        for i, one in enumerate(standings):
+            colour = MUTED if one.rank is None else FIXED["D-LinUCB"].colour
+            axes.plot([one.low, one.high], [i, i], color=colour, linewidth=2, gid="interval")
+            axes.plot(one.score, i, "o", color=colour, markersize=5, gid="score")
+            axes.plot(one.worst, i, "|", color=colour, markersize=8, gid="worst")
+        axes.set_yticks(range(len(standings)), [text(one.label, 45) for one in standings], size=SIZE - 1)
+        axes.set_ylim(len(standings) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
+        axes.tick_params(axis="x", which="minor", labelsize=SIZE - 2)
+        axes.set_xlabel(
+            "Regret relative to the best of each environment (log scale; left is better)\n"
+            f"dot: geometric mean over environments; line: its {100 * confidence:g} % interval; tick: the worst one"
+        )
+    return figure
+
+
+def levels_figure(levels: Sequence[float], curves: Mapping[str, tuple[Array, Array]], *, title: str = "") -> Figure:
+    """Final regret (mean, standard error) of several policies at each drift B_T; the drifts stand side by side."""
+    with style():
+        figure = new_figure(7.0, 4.0)
+        axes = figure.add_subplot()
+        axes.grid(axis="y")
+        places = np.arange(len(levels))
+        for i, (name, (mean, se)) in enumerate(curves.items()):
+            look = LOOKS[i % len(LOOKS)]
+            axes.errorbar(
+                places + 0.04 * (i - 0.5 * (len(curves) - 1)), mean, yerr=np.nan_to_num(se), color=look.colour,
+                marker=look.marker, capsize=2.5, elinewidth=1.0, linewidth=1.4, markersize=5,
+                label=text(name), gid=name,
+            )  # fmt: skip
+        axes.set_xticks(places, [f"{level:g}" for level in levels])
+        axes.set_xlabel("Drift $B_T$ (not to scale)")
+        axes.set_ylabel("Final regret, mean ± 1 SE (lower is better)")
+        axes.set_ylim(bottom=0)
+        axes.set_title(text(title, 90))
+        axes.legend()
+    return figure
+
+
+def slopes_figure(slopes: Sequence[Slope], *, title: str = "") -> Figure:
+    """Mean regret against the horizon on log axes, with the fitted lines and the bounds (dashed) above them."""
+    with style():
+        figure = new_figure(7.0, 4.4)
+        axes = figure.add_subplot()
+        axes.grid()
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        for i, one in enumerate(slopes):
+            look = LOOKS[i % len(LOOKS)]
+            T = np.array(one.horizons, dtype=float)
+            label = f"{one.name}: slope {one.slope:.3f} [{one.low:.3f}, {one.high:.3f}], proven {one.proven:.3f}"
+            axes.errorbar(
+                T, one.mean, yerr=np.nan_to_num(one.se), color=look.colour, marker=look.marker, linestyle="none",
+                capsize=2.5, markersize=5, label=text(label, 90), gid=one.name,
+            )  # fmt: skip
+            middle = np.exp(np.log(one.mean).mean() + one.slope * (np.log(T) - np.log(T).mean()))
+            axes.plot(T, middle, color=look.colour, linewidth=1.2)
+            bound = f"the bound: slope {one.bound_slope:.3f}"
+            axes.plot(T, one.bound, color=look.colour, linestyle=(0, (4, 2)), linewidth=1.2, label=bound)
+        axes.set_xticks(T, [f"{t:,.0f}" for t in T])
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel("Rounds $T$ (log scale)")
+        axes.set_ylabel("Final regret (log scale)")
+        axes.set_title(text(title, 90))
+        axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.16))
+    return figure
