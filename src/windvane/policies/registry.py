@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
 from windvane.policies.bob import BOB, BOBBVDGLMUCB
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
@@ -53,7 +52,6 @@ _REGISTERED: tuple[type[Policy], ...] = (
     SCSWGLUCB,
     DGLMTS,
     OnePassGLMUCB,
-    AdaptiveGLMUCB,
 )
 POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in _REGISTERED}
 
