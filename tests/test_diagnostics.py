@@ -406,7 +406,9 @@ def test_a_policy_without_a_radius_or_a_lemma() -> None:
 
 def test_a_policy_without_a_discounted_estimator_is_refused() -> None:
     built = world("arc", "ball").build(horizon=10, lanes=1, seed=0)
-    with pytest.raises(ValueError, match=r"^policy=SimpleNamespace: diagnostics need a policy with a discounted estimator$"):
+    with pytest.raises(
+        ValueError, match=r"^policy=SimpleNamespace: diagnostics need a policy with a discounted estimator$"
+    ):
         Diagnostics(SimpleNamespace(name="mine"), built)
 
 

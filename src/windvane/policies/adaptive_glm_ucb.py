@@ -26,7 +26,7 @@ do about equally well, and with exp(-2 loss) it follows the best one closer than
 
 **The bonus** is one standard error of the predicted mean (by the delta method), nothing else: if the estimate is about
 normal, the index is the 84 % quantile of what the arm is worth. In our trials 0.7 or 1.3 of it changed the regret by a
-few percent on average; where the arms are always the same, 0.7 was clearly worse, and none at all fails.
+few percent on average; where the arms are always the same, 0.7 was a tenth worse, and none at all fails.
 In G the prior counts as information: along a direction never played, or forgotten, the standard error is again that of
 the prior, S / sqrt(d), so that an arm that was bad long ago is tried again; without the ridge in G the sandwich would
 know the noise only, and explore next to nothing there.
@@ -274,9 +274,9 @@ class AdaptiveGLMUCB(Policy):
 
         ``verdict`` goes by the predictions of the whole run. ``evidence`` is the log likelihood ratio of forgetting
         (the mean over the finite memories) against not forgetting. "drift": it is at least log 20, which would ever
-        happen in at most one run of 20 if the predictions without forgetting were the truth. Else "no drift seen" where the data could have told, that is where they
-        have refuted the shortest memory by as much; ``rate_high`` says how slow a drift may still be hidden. Else "too
-        little data to tell".
+        happen in at most one run of 20 if the predictions without forgetting were the truth. Else "no drift seen" where
+        the data could have told, that is where they have refuted the shortest memory by as much; ``rate_high`` says how
+        fast a drift may still be hidden. Else "too little data to tell".
         """
         weights, memories = self.weights, np.array(MEMORIES)
         low, middle, high = (memories[_quantile(weights, q)] for q in (0.1, 0.5, 0.9))
