@@ -86,7 +86,7 @@ def test_reproduce(tmp_path: Path) -> None:
         assert {f"figures/{name}.{kind}" for kind in ("png", "pdf", "svg")} <= written
     assert {"report.html", "spec.toml", "manifest.json"} <= written
     entries = Results.open(tmp_path / "new/folder").entries
-    assert [len(entry.final) for entry in entries] == [3] * 4
+    assert [len(entry.final) for entry in entries] == [3] * 6
     assert {"learning", "tracking", "lemma_2_slack"} <= entries[-1].diagnostics.keys()
     # the same again does nothing, says the same, and as JSON
     again = json.loads(windvane_command(f"{line} --diagnostics --json", tmp_path).stdout)

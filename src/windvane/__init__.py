@@ -47,6 +47,7 @@ _HOME = {
     "SCSWGLUCB": "windvane.policies.sc_glucb",
     "DGLMTS": "windvane.policies.d_glm_ts",
     "OnePassGLMUCB": "windvane.policies.one_pass_glm",
+    "AdaptiveGLMUCB": "windvane.policies.adaptive_glm_ucb",
     "Policy": "windvane.policies.base",
     "POLICIES": "windvane.policies.registry",
     "get_policy": "windvane.policies.registry",
@@ -84,6 +85,7 @@ __all__ = [
     "SCSWGLUCB",
     "SWBVDGLMUCB",
     "SWGLUCB",
+    "AdaptiveGLMUCB",
     "Ball",
     "BanditOverBandits",
     "CustomLink",
@@ -132,6 +134,7 @@ if TYPE_CHECKING:
     from windvane.estimation import DiscountedEstimator
     from windvane.kernels.threads import get_threads, set_threads
     from windvane.links import CustomLink, Identity, Link, Logistic, Poisson, Probit, get_link
+    from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
     from windvane.policies.base import Policy
     from windvane.policies.bob import BOB, BOBBVDGLMUCB, BanditOverBandits
     from windvane.policies.bvd_glm_ucb import BVDGLMUCB

@@ -22,7 +22,9 @@ from windvane.environments import ARM_LAWS, Rotation
 from windvane.lab.results import Entry
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
 
-POLICIES = ("OFUL", "D-LinUCB", "GLM-UCB", "BVD-GLM-UCB")
+PUBLISHED = ("OFUL", "D-LinUCB", "GLM-UCB", "BVD-GLM-UCB")  # the policies of the paper's figure
+UNTOLD = ("BOB-BVD-GLM-UCB", "AdaptiveGLMUCB")  # and two that are not told the drift
+POLICIES = (*PUBLISHED, *UNTOLD)
 ARMS = ("ball", "sphere", "cube")
 HORIZON, RUNS = 3000, 50
 ENVIRONMENT = "the paper's rotation"
@@ -60,7 +62,7 @@ def published_curves() -> dict[str, Published]:
     text = resources.files("windvane.lab").joinpath("published.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
     rounds = np.array([int(row["round"]) for row in rows])
-    return {name: Published(rounds, np.array([float(row[name]) for row in rows])) for name in POLICIES}
+    return {name: Published(rounds, np.array([float(row[name]) for row in rows])) for name in PUBLISHED}
 
 
 def paper_spec(
@@ -74,11 +76,11 @@ def paper_spec(
 ) -> Spec:
     """The paper's experiment as a spec; the defaults are its sizes."""
     law = ARM_LAWS[one_of("arms", arms, ARMS)]()
-    scale = {} if bonus_scale == 1.0 else {"bonus_scale": bonus_scale}
+    scale = {} if bonus_scale == 1.0 else {"bonus_scale": bonus_scale}  # AdaptiveGLMUCB has a bonus of its own
     return Spec(
         title="Faury et al. (2021), reproduced",
         environments=(EnvironmentSpec(name=ENVIRONMENT, drift=Rotation(), arms=law),),
-        policies=tuple(PolicySpec(policy=name, settings=scale) for name in POLICIES),
+        policies=tuple(PolicySpec(name, settings={} if name == "AdaptiveGLMUCB" else scale) for name in POLICIES),
         runs=runs,
         horizon=horizon,
         seed=seed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
 from windvane.policies.bob import BOB, BOBBVDGLMUCB
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
@@ -52,6 +53,7 @@ _REGISTERED: tuple[type[Policy], ...] = (
     SCSWGLUCB,
     DGLMTS,
     OnePassGLMUCB,
+    AdaptiveGLMUCB,
 )
 POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in _REGISTERED}
 
