@@ -87,7 +87,7 @@ def test_reproduce(tmp_path: Path) -> None:
     assert {"report.html", "spec.toml", "manifest.json"} <= written
     entries = Results.open(tmp_path / "new/folder").entries
     assert [len(entry.final) for entry in entries] == [3] * 6
-    assert {"learning", "tracking", "lemma_2_slack"} <= entries[-1].diagnostics.keys()
+    assert {"learning", "tracking", "lemma_2_slack"} <= {e.policy: e for e in entries}["BVD-GLM-UCB"].diagnostics.keys()
     # the same again does nothing, says the same, and as JSON
     again = json.loads(windvane_command(f"{line} --diagnostics --json", tmp_path).stdout)
     assert again["bounds"][0]["bounds"]["general"]["total"] > again["bounds"][0]["measured"][3]["mean"]
