@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -25,11 +24,9 @@ import numpy.typing as npt
 from windvane import kernels
 from windvane._validation import (
     Array,
-    discount_factor,
     floats,
     lane_mask,
     not_negative,
-    one_of,
     per_lane,
     positive,
     real_array,
@@ -40,8 +37,7 @@ from windvane.arms import ArmSet, Ball, Sphere, best_arm
 from windvane.estimation import ROUNDING, DiscountedEstimator
 from windvane.links import Link
 from windvane.policies._saving import LATEST, Header, State, check_unchanged, checked_header, part_of, saved
-from windvane.theory import KINDS
-from windvane.theory import discount as discount_for
+from windvane.policies._tuning import level_per_lane, rounds_per_lane
 
 Index = npt.NDArray[np.int64]
 
@@ -382,54 +378,3 @@ class Policy:
         for name, array in header.kept.items():
             setattr(self, f"_{name}", array)
         self.last = {}
-
-
-def level_per_lane(delta: npt.ArrayLike, lanes: int) -> Array:
-    """The confidence parameter ``delta``, checked, one per lane."""
-    return per_lane("delta", delta, lanes, "in (0, 1]", lambda d: (d > 0) & (d <= 1))
-
-
-def rounds_per_lane(name: str, value: npt.ArrayLike, lanes: int) -> Array:
-    """A whole number of rounds, at least 1, one per lane."""
-    return per_lane(name, value, lanes, "that is whole, at least 1", lambda n: (n >= 1) & (n == np.floor(n)))
-
-
-def choose_discount(
-    gamma: npt.ArrayLike | None, horizon: int | None, drift: npt.ArrayLike | None, discount: str, dim: int, lanes: int
-) -> Array:
-    """``gamma`` where given, else the discount theory recommends for this ``horizon`` and ``drift``."""
-    one_of("discount", discount, KINDS)
-    return discount_factor(
-        told_or_tuned(
-            "gamma", gamma, lambda T, B: discount_for(horizon=T, drift=B, dim=dim, kind=discount), horizon, drift, lanes
-        ),
-        lanes,
-    )
-
-
-def told_or_tuned(
-    name: str,
-    told: npt.ArrayLike | None,
-    rule: Callable[[int, float], float],
-    horizon: int | None,
-    amount: npt.ArrayLike | None,
-    lanes: int,
-    by: str = "drift",
-) -> npt.ArrayLike:
-    """The tuning ``name`` as ``told``, else ``rule`` of the horizon and of each lane's drift (or what ``by`` names)."""
-    if horizon is not None:
-        whole("horizon", horizon, 1)
-    if told is not None:
-        if amount is not None:
-            raise ValueError(f"{name}={shown(told)} and {by}={shown(amount)}: give one or the other")
-        return told
-    if horizon is None or amount is None:
-        raise ValueError(f"{name}=None: give {name}, or horizon and {by}")
-    return by_drift(lambda B: rule(horizon, B), by, amount, lanes)
-
-
-def by_drift(rule: Callable[[float], float], name: str, amount: npt.ArrayLike, lanes: int) -> Array:
-    """``rule`` of the amount of drift (or of changes) in each lane, given as one number or one per lane."""
-    amounts = per_lane(name, amount, lanes, "at least 0", lambda b: b >= 0).tolist()
-    known = {b: rule(b) for b in set(amounts)}
-    return np.array([known[b] for b in amounts])

@@ -33,7 +33,8 @@ from windvane._validation import Array, lane_identities, whole
 from windvane.arms import ArmSet
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
-from windvane.policies.base import Card, Index, Policy, choose_discount
+from windvane.policies._tuning import choose_discount
+from windvane.policies.base import Card, Index, Policy
 
 
 class DGLMTS(Policy):

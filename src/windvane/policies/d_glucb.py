@@ -30,9 +30,9 @@ import numpy.typing as npt
 from windvane._validation import discount_factor, lane_identities
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
-from windvane.policies.base import Card, told_or_tuned
+from windvane.policies._tuning import settings_of_confidence, told_or_tuned
+from windvane.policies.base import Card
 from windvane.policies.glm_index import GLMIndex
-from windvane.policies.linear import settings_of_confidence
 from windvane.theory import discount, window_length
 
 _GUARANTEE = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes"

@@ -26,7 +26,8 @@ import numpy.typing as npt
 
 from windvane._validation import Array, lane_identities
 from windvane.arms import ArmSet
-from windvane.policies.base import Card, Index, choose_discount
+from windvane.policies._tuning import choose_discount
+from windvane.policies.base import Card, Index
 from windvane.policies.linear import LinearUCB
 
 

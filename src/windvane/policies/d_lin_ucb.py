@@ -24,8 +24,9 @@ from typing import ClassVar
 import numpy.typing as npt
 
 from windvane._validation import Array, lane_identities
-from windvane.policies.base import Card, choose_discount
-from windvane.policies.linear import LinearUCB, settings_of_confidence
+from windvane.policies._tuning import choose_discount, settings_of_confidence
+from windvane.policies.base import Card
+from windvane.policies.linear import LinearUCB
 
 
 class DLinUCB(LinearUCB):

@@ -24,7 +24,8 @@ from collections.abc import Sequence
 import numpy.typing as npt
 
 from windvane._validation import lane_identities
-from windvane.policies.base import Card, told_or_tuned
+from windvane.policies._tuning import told_or_tuned
+from windvane.policies.base import Card
 from windvane.policies.d_lin_ucb import DLinUCB
 from windvane.theory import weight_discount
 

@@ -29,11 +29,12 @@ from typing import Any, ClassVar
 
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities, one_of
+from windvane._validation import Array, lane_identities
 from windvane.arms import ArmSet
 from windvane.estimation import DiscountedEstimator
-from windvane.policies.base import Index, Policy, level_per_lane
-from windvane.theory import CONFIDENCES, Radius
+from windvane.policies._tuning import level_per_lane
+from windvane.policies.base import Index, Policy
+from windvane.theory import Radius
 
 
 class LinearUCB(Policy):
@@ -118,9 +119,3 @@ class LinearUCB(Policy):
     def theta_tilde(self) -> Array:
         """theta_hat itself: a linear model is used as estimated."""
         return self.theta_hat
-
-
-def settings_of_confidence(confidence: str, horizon: int | None) -> dict[str, Any]:
-    """What of the two a state must agree on: the horizon counts only where delta is divided by it."""
-    one_of("confidence", confidence, CONFIDENCES)
-    return {"confidence": confidence, "horizon": horizon if confidence == "horizon" else None}

@@ -32,9 +32,9 @@ import numpy.typing as npt
 from windvane._validation import lane_identities
 from windvane.links import Link
 from windvane.one_pass import OnePassEstimator
-from windvane.policies.base import Card, choose_discount
+from windvane.policies._tuning import choose_discount, settings_of_confidence
+from windvane.policies.base import Card
 from windvane.policies.glm_index import GLMIndex
-from windvane.policies.linear import settings_of_confidence
 
 
 class OnePassGLMUCB(GLMIndex):

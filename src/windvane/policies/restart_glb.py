@@ -26,7 +26,8 @@ import numpy.typing as npt
 from windvane._validation import Array, lane_identities
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
-from windvane.policies.base import Card, told_or_tuned
+from windvane.policies._tuning import told_or_tuned
+from windvane.policies.base import Card
 from windvane.policies.glm_index import GLMIndex
 from windvane.theory import window_length
 

@@ -25,7 +25,8 @@ from collections.abc import Sequence
 import numpy.typing as npt
 
 from windvane._validation import Array, lane_identities
-from windvane.policies.base import Card, told_or_tuned
+from windvane.policies._tuning import told_or_tuned
+from windvane.policies.base import Card
 from windvane.policies.linear import LinearUCB
 from windvane.theory import window_length
 

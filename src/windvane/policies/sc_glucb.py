@@ -39,7 +39,8 @@ import numpy.typing as npt
 from windvane._validation import Array, discount_factor, lane_identities, positive, whole
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link, get_link
-from windvane.policies.base import Card, told_or_tuned
+from windvane.policies._tuning import told_or_tuned
+from windvane.policies.base import Card
 from windvane.policies.glm_index import GLMIndex
 from windvane.policies.glm_weight_ucb import logarithmic_ridge
 from windvane.theory import SelfConcordantRadius, discount, window_length

@@ -27,8 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane._validation import Array, lane_identities
-from windvane.policies.base import Card, told_or_tuned
-from windvane.policies.linear import LinearUCB, settings_of_confidence
+from windvane.policies._tuning import settings_of_confidence, told_or_tuned
+from windvane.policies.base import Card
+from windvane.policies.linear import LinearUCB
 from windvane.theory import confidence_level, window_length
 
 
