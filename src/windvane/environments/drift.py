@@ -33,8 +33,6 @@ from windvane._validation import Array, floats, lane_identities, number, positiv
 from windvane.environments._fields import LATEST, Vector, keep, rounds, vector, vectors, within
 from windvane.environments.paths import Curve, Frame, Path, Rounds, SwitchingPath, WalkingPath
 
-MOST_NUMBERS = 2**24  # that one round of one lane may draw: the counter of the generator has room for no more
-
 
 class Drift:
     """A way for theta* to move. Subclasses are frozen dataclasses with a ``kind``.
@@ -200,8 +198,11 @@ class RandomSwitches(Drift):
     def _path(self, frame: Frame) -> Path:
         if self.count > frame.horizon - 1:
             raise ValueError(f"count={self.count}: must be at most horizon - 1 = {frame.horizon - 1}")
-        if (self.count + 1) * frame.dim > MOST_NUMBERS:
-            raise ValueError(f"count={self.count} and dim={frame.dim}: (count + 1) dim must be at most {MOST_NUMBERS}")
+        from windvane.kernels.random import LARGEST_BLOCK
+
+        most = LARGEST_BLOCK + 1  # the counter of the generator has room for no more numbers in one round of a lane
+        if (self.count + 1) * frame.dim > most:
+            raise ValueError(f"count={self.count} and dim={frame.dim}: (count + 1) dim must be at most {most}")
         return SwitchingPath(frame, self.count)
 
 

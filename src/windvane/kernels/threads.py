@@ -24,7 +24,8 @@ _pool: ThreadPoolExecutor | None = None
 _pool_process = 0
 
 
-def _available_cores() -> int:
+def available_cores() -> int:
+    """The cores this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on this platform
@@ -34,7 +35,7 @@ def _available_cores() -> int:
 def _threads_from_environment() -> int:
     text = os.environ.get("WINDVANE_THREADS", "")
     if not text:
-        return _available_cores()
+        return available_cores()
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_THREADS):
         raise ValueError(f"WINDVANE_THREADS={text!r}: must be a whole number, at least 1 and at most {MOST_THREADS}")
     return int(text)

@@ -39,6 +39,7 @@ class Health:
 def examine() -> Health:
     """Look at everything once; takes a second, or the time to compile."""
     from windvane.kernels._jit import CACHE_DIR
+    from windvane.kernels.threads import available_cores
 
     seconds = windvane.warm_up()
     files = [path for path in CACHE_DIR.rglob("*") if path.is_file()]
@@ -46,7 +47,7 @@ def examine() -> Health:
         "windvane": windvane.__version__,
         "python": f"{platform.python_version()} ({platform.system()} {platform.machine()})",
         **{name: _version(name) for name in OPTIONAL},
-        "cores": f"{_usable_cores()} usable of {os.cpu_count()}",
+        "cores": f"{available_cores()} usable of {os.cpu_count()}",
         "threads": windvane.get_threads(),
         "compile cache": f"{CACHE_DIR} ({len(files)} files, {sum(p.stat().st_size for p in files) / 1e6:.1f} MB)",
         "kernels ready": f"after {seconds:.1f} s",
@@ -60,12 +61,6 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def _usable_cores() -> int:
-    from windvane.lab.runner import available_cores
-
-    return available_cores()
 
 
 def _self_test() -> list[Check]:

@@ -11,14 +11,14 @@ import signal
 import threading
 import time
 import warnings
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windvane._validation import whole
-from windvane.kernels.threads import MOST_THREADS, get_threads, set_threads
+from windvane.kernels.threads import MOST_THREADS, available_cores, get_threads, set_threads
 from windvane.lab.cells import Cell
 from windvane.lab.engine import CellResult, run_cell
 from windvane.lab.folder import versions
@@ -32,14 +32,6 @@ if TYPE_CHECKING:
 
 class CellError(RuntimeError):
     """A cell failed; the message says which one and why."""
-
-
-def available_cores() -> int:
-    """The cores this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this platform
-        return os.cpu_count() or 1
 
 
 def run(
@@ -110,7 +102,7 @@ class _Work:
     def __init__(self, spec: Spec, missing: list[tuple[int, Cell]], counters: str, threads: int) -> None:
         self.spec, self.counters, self.threads = spec, counters, threads
         self.count = len(missing)
-        self._left: dict[tuple[int, int], list[tuple[int, Cell]]] = defaultdict(list)
+        self._left: dict[tuple[int, int], deque[tuple[int, Cell]]] = defaultdict(deque)
         for index, cell in missing:
             self._left[cell.environment, cell.policy].append((index, cell))
         self._seconds: dict[tuple[int, int], float] = {}
@@ -122,7 +114,7 @@ class _Work:
     def __iter__(self) -> Iterator[tuple[int, Cell]]:
         while self._left:  # what is unknown first, the costliest of the known next
             dearest = max(self._left, key=lambda kind: self._seconds.get(kind, float("inf")))
-            yield self._left[dearest].pop(0)
+            yield self._left[dearest].popleft()
             if not self._left[dearest]:
                 del self._left[dearest]
 
@@ -190,8 +182,9 @@ def _in_processes(work: _Work, jobs: int) -> Generator[Finished]:
         initargs=(os.getpid(),),
     )
     try:
-        warnings.filterwarnings("ignore", message=".*tasks which were still being processed by the workers.*")
-        yield from pool(task(work.spec, index, cell, work.counters, work.threads) for index, cell in work)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*tasks which were still being processed by the workers.*")
+            yield from pool(task(work.spec, index, cell, work.counters, work.threads) for index, cell in work)
     except BaseException as error:
         get_reusable_executor().shutdown(kill_workers=True, wait=True)
         if isinstance(error, TerminatedWorkerError):

@@ -109,7 +109,7 @@ class Store:
         changed = [f"{k} {v} (now {now.get(k)})" for k, v in manifest["versions"].items() if now.get(k) != v]
         if changed:
             raise FolderError(f"{self.folder}: was made with {', '.join(changed)}; {again}")
-        if experiment_id(manifest) != experiment_id(self._core):
+        if experiment_id(manifest) != self._experiment:
             raise FolderError(f"{self.folder / 'manifest.json'}: was changed; {again}")
 
     @cached_property
@@ -127,6 +127,11 @@ class Store:
             "cells": [[cell.environment, cell.policy, cell.first, cell.last] for cell in self.cells],
             "versions": versions(),
         }
+
+    @cached_property
+    def _experiment(self) -> str:
+        """Taken once: the list of all cells is in it, and every note carries it."""
+        return experiment_id(self._core)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -156,15 +161,14 @@ class Store:
 
     def finished(self) -> set[Cell]:
         """The cells whose files are all there and whole."""
-        experiment = experiment_id(self._core)
-        return {cell for cell in self.cells if cell_note(self.folder, cell, experiment) is not None}
+        return {cell for cell in self.cells if cell_note(self.folder, cell, self._experiment) is not None}
 
     def write(self, cell: Cell, result: CellResult) -> None:
         """Store a finished cell, its note last."""
         contents = {name: parquet_bytes(table) for name, table in tables(self.spec, cell, result).items()}
         note = {
             "cell": cell.name,
-            "experiment": experiment_id(self._core),
+            "experiment": self._experiment,
             "files": {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
             "seconds": result.seconds,
             "lane_rounds": (cell.last - cell.first) * self.spec.horizon,

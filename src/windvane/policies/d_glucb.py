@@ -38,20 +38,12 @@ from windvane.theory import discount, window_length
 _GUARANTEE = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes"
 
 
-class _GLUCB(GLMIndex):
-    """What the two share."""
-
-    program = "P0 in V_tilde"
-
-    def factor(self) -> float:
-        return 2.0 * self.constants.R_mu
-
-
-class DGLUCB(_GLUCB):
+class DGLUCB(GLMIndex):
     """D-GLUCB (Russac et al. 2020). Give ``gamma``, or ``horizon`` and ``switches`` for the recommended one."""
 
     name = "D-GLUCB"
     card = Card("generalized linear", "discount", "T, Gamma_T", _GUARANTEE, "Russac et al. 2020", "O((K + memory) d^2)")
+    program = "P0 in V_tilde"
 
     def __init__(
         self,
@@ -97,11 +89,12 @@ class DGLUCB(_GLUCB):
         self.beta = self._plain_radius(confidence, horizon)
 
 
-class SWGLUCB(_GLUCB):
+class SWGLUCB(GLMIndex):
     """SW-GLUCB (Russac et al. 2020). Give ``window``, or ``horizon`` and ``switches`` for the recommended one."""
 
     name = "SW-GLUCB"
     card = Card("generalized linear", "window", "T, Gamma_T", _GUARANTEE, "Russac et al. 2020", "O((K + window) d^2)")
+    program = "P0 in V_tilde"
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ from windvane.theory import Radius
 class GLMIndex(Policy):
     """A weighted maximum-likelihood estimate, projected or not, used with a bonus.
 
-    A subclass names its ``program``, gives :meth:`factor`, and sets ``beta`` (or overrides :meth:`_radius`).
+    A subclass names its ``program`` and sets ``beta`` (or overrides :meth:`_radius`).
     """
 
     program: ClassVar[str]  # of Step 1: "none", one of windvane.projection.PROGRAMS, or "P0 in H"
@@ -77,8 +77,8 @@ class GLMIndex(Policy):
         )
 
     def factor(self) -> float:
-        """What beta_t ||x||_{V_t^-1} is multiplied by in the bonus."""
-        raise NotImplementedError
+        """What beta_t ||x||_{V_t^-1} is multiplied by in the bonus: 2 R_mu, unless a subclass says otherwise."""
+        return 2.0 * self.constants.R_mu
 
     def radius(self) -> Array:
         """beta_t of the coming decision, per lane."""

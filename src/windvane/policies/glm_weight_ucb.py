@@ -102,9 +102,6 @@ class GLBWeightUCB(GLMIndex):
         self._assemble(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, **form)
         self.beta = self._plain_radius(confidence, horizon)
 
-    def factor(self) -> float:
-        return 2.0 * self.constants.R_mu
-
 
 class SCBWeightUCB(GLMIndex):
     """SCB-WeightUCB (Wang et al. 2023). Give ``horizon`` and ``drift``; or ``gamma`` and ``horizon`` or ``lam``."""

@@ -71,6 +71,3 @@ class SWBVDGLMUCB(GLMIndex):
         form = settings_of_confidence(confidence, horizon)
         self._assemble(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, **form)
         self.beta = self._plain_radius(confidence, horizon)
-
-    def factor(self) -> float:
-        return 2.0 * self.constants.R_mu
