@@ -611,4 +611,4 @@ def test_the_thread_count_of_the_environment(monkeypatch: pytest.MonkeyPatch) ->
             monkeypatch.delenv("WINDVANE_THREADS")
         else:
             monkeypatch.setenv("WINDVANE_THREADS", unset)
-        assert threads._threads_from_environment() == threads._available_cores() >= 1
+        assert threads._threads_from_environment() == threads.available_cores() >= 1
