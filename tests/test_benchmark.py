@@ -14,7 +14,7 @@ from entries import entry
 from test_cli import fails, files, windvane_command
 from windvane import theory
 from windvane.environments import Environment
-from windvane.lab import benchmark_spec, drift_benchmark, leaderboard, plots, rates, unknown_drift
+from windvane.lab import benchmark_spec, drift_benchmark, leaderboard, no_tuning, plots, rates, run, unknown_drift
 from windvane.lab.bounds import evaluate
 from windvane.lab.results import Entry, Results
 from windvane.policies.registry import POLICIES
@@ -351,6 +351,36 @@ def test_study_of_unknown_drift(tmp_path: Path) -> None:
         assert [row["drift"] for row in rows] == pytest.approx([drift] * 4)
         assert all(row["mean"] > 0 for row in rows)
     assert document["rows"][0][0]["policy"] == "BOB-BVD-GLM-UCB"
+
+
+def test_study_of_no_tuning(tmp_path: Path) -> None:
+    line = "study no-tuning --runs 3 --horizon 30 --out out"
+    assert "geometric mean of the ratios" in windvane_command(line, tmp_path).stdout
+    assert {f"no-tuning.{end}" for end in ("json", "png", "pdf", "svg")} <= files(tmp_path / "out")
+    document = json.loads(windvane_command(f"{line} --json", tmp_path).stdout)
+    worlds = document["environments"]
+    assert len(worlds) == 24
+    assert sum(world["set_aside"] for world in worlds) == 3
+    grid = Results.open(tmp_path / "out" / "grid").entries
+    tried = [one for one in grid if one.environment == "random walk, d = 2"]
+    assert len(tried) == 36
+    best = min(tried, key=lambda one: one.final.mean())
+    (walk,) = (world for world in worlds if world["environment"] == "random walk, d = 2")
+    assert (walk["memory"], walk["scale"]) == (float(best.policy.removeprefix("memory ")), best.variant["bonus_scale"])
+    ratios = [world["adaptive"]["mean"] / world["chosen"]["mean"] for world in worlds]
+    assert [world["ratio"] for world in worlds] == pytest.approx(ratios)
+    assert document["geometric mean"]["everywhere"] == pytest.approx(float(np.exp(np.log(ratios).mean())))
+
+
+@pytest.mark.slow
+def test_no_tuning_is_needed(tmp_path: Path) -> None:
+    """At full size: not far from the best memory and bonus of a grid anywhere, near it on average, ahead of BOB."""
+    found = no_tuning.no_tuning(tmp_path, lambda spec, folder, _text: run(spec, folder))
+    for one in found:
+        assert one.adaptive.mean <= 1.5 * one.chosen.mean + 10, one.environment
+        assert one.adaptive.mean < one.master.mean, one.environment
+    assert found[0].adaptive.mean <= 36  # the paper's experiment
+    assert no_tuning.geometric_mean(found) <= 1.2
 
 
 def test_study_of_rates(tmp_path: Path) -> None:

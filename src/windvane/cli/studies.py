@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,18 +15,20 @@ from windvane._validation import one_of
 from windvane.cli.console import number, output, plain, print_json, remark, table
 from windvane.cli.experiments import conduct
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart, Seed
-from windvane.lab import rates, unknown_drift
+from windvane.lab import no_tuning, rates, unknown_drift
 from windvane.lab.drift_benchmark import Conduct
 from windvane.lab.folder import write_atomically
+from windvane.lab.summary import Row
 
-STUDIES = ("unknown-drift", "rates")
+STUDIES = ("unknown-drift", "no-tuning", "rates")
 
 
 def study(
     name: Annotated[str, typer.Argument(help=f"Which one: {', '.join(STUDIES)}.")],
-    runs: Annotated[int, typer.Option(help="Runs of each policy.", min=1)] = unknown_drift.RUNS,
+    runs: Annotated[int | None, typer.Option(help="Runs of each policy (default: 20; no-tuning: 200).", min=1)] = None,
     horizon: Annotated[
-        int | None, typer.Option(help="Rounds of each run (default 12000); rates: the longest (default 100000).", min=1)
+        int | None,
+        typer.Option(help="Rounds of each run (12000; no-tuning: 3000); rates: the longest (100000).", min=1),
     ] = None,
     seed: Seed = 0,
     jobs: Jobs = None,
@@ -37,6 +40,7 @@ def study(
     """A study, with a figure (PNG, PDF, SVG). Slow; stopped, it goes on where it was.
 
     unknown-drift: what BOB-BVD-GLM-UCB pays for not knowing the drift, and BVD-GLM-UCB for being wrong about it.
+    no-tuning: what AdaptiveGLMUCB loses to the best memory and bonus of each environment of the drift benchmark.
     rates: how regret grows with the horizon, beside the proven rates.
 
     \b
@@ -47,15 +51,15 @@ def study(
     one_of("name", name, STUDIES)
     folder = out or Path(f"study-{name}")
     go = functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart)
-    if name == "unknown-drift":
-        T = unknown_drift.HORIZON if horizon is None else horizon
-        _finish(_unknown_drift(folder, go, runs=runs, horizon=T, seed=seed), name, folder, as_json)
-    else:
-        T = rates.LONGEST if horizon is None else horizon
-        _finish(_rates(folder, go, runs=runs, horizon=T, seed=seed), name, folder, as_json)
+    asked = {key: value for key, value in (("runs", runs), ("horizon", horizon)) if value is not None}
+    _finish(_DO[name](folder, go, seed=seed, **asked), name, folder, as_json)
 
 
-def _finish(found: tuple[dict[str, Any], list[Any]], name: str, folder: Path, as_json: bool) -> None:
+Found = tuple[dict[str, Any], list[Any]]
+"""A document and its tables."""
+
+
+def _finish(found: Found, name: str, folder: Path, as_json: bool) -> None:
     """Store the document beside the figures; print it or the tables."""
     document, tables = found
     write_atomically(folder / f"{name}.json", (json.dumps(plain(document), indent=2) + "\n").encode())
@@ -69,8 +73,8 @@ def _finish(found: tuple[dict[str, Any], list[Any]], name: str, folder: Path, as
 
 
 def _unknown_drift(
-    folder: Path, go: Conduct, *, runs: int, horizon: int, seed: int
-) -> tuple[dict[str, Any], list[Any]]:
+    folder: Path, go: Conduct, *, seed: int, runs: int = unknown_drift.RUNS, horizon: int = unknown_drift.HORIZON
+) -> Found:
     found = unknown_drift.unknown_drift(folder, go, runs=runs, horizon=horizon, seed=seed)
     remark("drawing the figure")
     files = [str(path) for path in unknown_drift.draw(found, folder)]
@@ -79,11 +83,39 @@ def _unknown_drift(
         for drift, rows in zip(found.drifts, found.rows, strict=True)
     ]
     columns = ["B_T", *(row.label for row in found.rows[0])]
-    title = f"Final regret, mean ± SE: {runs} runs of {horizon} rounds"
+    title = f"Final regret, mean ± SE: {found.runs} runs of {found.horizon} rounds"
     return {**dataclasses.asdict(found), "files": files}, [table(columns, lines, title)]
 
 
-def _rates(folder: Path, go: Conduct, *, runs: int, horizon: int, seed: int) -> tuple[dict[str, Any], list[Any]]:
+def _no_tuning(folder: Path, go: Conduct, **asked: int) -> Found:
+    found = no_tuning.no_tuning(folder, go, **asked)
+    remark("drawing the figure")
+    files = [str(path) for path in no_tuning.draw(found, folder)]
+    lines = [
+        [
+            one.environment + (" *" if one.set_aside else ""),
+            f"{one.memory:g}", f"{one.scale:g}", *(f"{number(row.mean)} ± {number(row.se)}" for row in _rows(one)),
+            number(one.ratio, 2),
+        ]
+        for one in found
+    ]  # fmt: skip
+    columns = ["environment", "memory", "bonus", "that pair", *(row.label for row in _rows(found[0])[1:]), "ratio"]
+    everywhere, aside = no_tuning.geometric_mean(found), [one for one in found if one.set_aside]
+    means = {"everywhere": everywhere, "set aside": no_tuning.geometric_mean(aside)}
+    title = (
+        f"Final regret, mean ± SE of {found[0].adaptive.runs} runs; geometric mean of the ratios "
+        f"{number(everywhere, 3)}, of the {len(aside)} environments set aside (*) {number(means['set aside'], 3)}"
+    )
+    worlds = [{**dataclasses.asdict(one), "ratio": one.ratio} for one in found]
+    document = {**asked, "geometric mean": means, "environments": worlds, "files": files}
+    return document, [table(columns, lines, title)]
+
+
+def _rows(one: no_tuning.Comparison) -> list[Row]:
+    return [one.chosen, one.adaptive, one.master, one.greedy]
+
+
+def _rates(folder: Path, go: Conduct, *, seed: int, runs: int = rates.RUNS, horizon: int = rates.LONGEST) -> Found:
     found = rates.rates(folder, go, horizons=rates.horizons_up_to(horizon), runs=runs, seed=seed)
     remark("drawing the figure")
     files = [str(path) for path in rates.draw(found, folder)]
@@ -100,3 +132,6 @@ def _rates(folder: Path, go: Conduct, *, runs: int, horizon: int, seed: int) -> 
         tables.append(table(["T", "B_T", "regret ± SE", "bound"], lines, title))
     document = {"runs": runs, "seed": seed, "families": [dataclasses.asdict(one) for one in found], "files": files}
     return document, tables
+
+
+_DO: dict[str, Callable[..., Found]] = {"unknown-drift": _unknown_drift, "no-tuning": _no_tuning, "rates": _rates}

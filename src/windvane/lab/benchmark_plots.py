@@ -1,4 +1,4 @@
-"""Figures of the benchmark and the studies: the leaderboard, regret against the drift, regret against the horizon."""
+"""Figures of the benchmark and the studies: the leaderboard, ratios by environment, regret by drift and by horizon."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from windvane.lab._figure import INK, MUTED, SIZE, new_figure, style, text
 from windvane.lab.curves import FIXED, OTHERS
 
 if TYPE_CHECKING:
+    from windvane.lab.no_tuning import Comparison
     from windvane.lab.rates import Slope
     from windvane.lab.standings import Standing
 
@@ -44,6 +45,34 @@ def leaderboard_figure(standings: Sequence[Standing], *, confidence: float) -> F
             "Regret relative to the best of each environment (log scale; left is better)\n"
             f"dot: geometric mean over environments; line: its {100 * confidence:g} % interval; tick: the worst one"
         )
+    return figure
+
+
+def ratios_figure(found: Sequence[Comparison], *, title: str = "") -> Figure:
+    """A row per environment: regret of three policies over that of the pair chosen for it; names set aside have a *."""
+    with style():
+        figure = new_figure(7.0, 1.4 + 0.2 * max(len(found), 4))
+        axes = figure.add_subplot()
+        axes.grid(axis="x")
+        axes.set_xscale("log")
+        axes.axvline(1.0, color=INK, linewidth=1)
+        for look, name in zip(LOOKS, ("adaptive", "master", "greedy"), strict=False):
+            ratios = [getattr(one, name).mean / one.chosen.mean for one in found]
+            label = text(getattr(found[0], name).label)
+            axes.plot(ratios, range(len(found)), look.marker, color=look.colour, markersize=5, label=label, gid=name)
+        names = [text(one.environment, 45) + (" *" if one.set_aside else "") for one in found]
+        axes.set_yticks(range(len(found)), names, size=SIZE - 1)
+        axes.set_ylim(len(found) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel(
+            "Regret relative to the best memory and bonus of a grid (log scale; left is better)\n"
+            "*: not looked at while the policy was made"
+        )
+        axes.set_title(text(title, 90))
+        axes.legend(loc="lower right")
     return figure
 
 

@@ -24,7 +24,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from windvane._validation import Array
 from windvane.lab import curves
 from windvane.lab._figure import INK, MUTED, SHADE, SIZE, new_figure, style, text
-from windvane.lab.benchmark_plots import leaderboard_figure, levels_figure, slopes_figure
+from windvane.lab.benchmark_plots import leaderboard_figure, levels_figure, ratios_figure, slopes_figure
 from windvane.lab.curves import PublishedCurves
 from windvane.lab.folder import write_atomically
 from windvane.lab.study_plots import diagnostics_figure, difference_figure, heat_map
@@ -40,6 +40,7 @@ __all__ = [
     "leaderboard_figure",
     "levels_figure",
     "projection_figure",
+    "ratios_figure",
     "regret_figure",
     "save",
     "slopes_figure",

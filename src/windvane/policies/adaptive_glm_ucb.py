@@ -56,7 +56,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities, lane_mask, positive, whole
+from windvane._validation import Array, lane_identities, lane_mask, positive, real_array, shown, whole
 from windvane.arms import ArmSet, best_arm
 from windvane.links import Link, get_link
 from windvane.one_pass import OnePassEstimator
@@ -67,8 +67,6 @@ LOSS_DISCOUNT = 0.998
 EVIDENCE = math.log(20.0)  # a likelihood ratio of 20, in nats
 DRIFT, NO_DRIFT, UNKNOWN = "drift", "no drift seen", "too little data to tell"
 
-_GAMMAS = np.array([1.0 - 1.0 / m for m in MEMORIES])
-_COUNT = len(MEMORIES)
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)  # for the mean of a function over [-1, 1], times 2
 
 
@@ -87,11 +85,16 @@ class DriftEstimate(NamedTuple):
 
 
 class AdaptiveGLMUCB(Policy):
-    """AdaptiveGLMUCB (ours). Needs to know the world's bounds (S, L, sigma) and its link, not its drift or horizon."""
+    """AdaptiveGLMUCB (ours). Needs to know the world's bounds (S, L, sigma) and its link, not its drift or horizon.
+
+    ``memories`` and ``bonus_scale`` (standard errors in the bonus) are for those who study the policy: nothing needs to
+    be set. One memory alone is a policy with that discount, 1 - 1/m, which can say nothing about the drift.
+    """
 
     name = "AdaptiveGLMUCB"
     card = Card("generalized linear", "adaptive", "nothing", "none", "windvane", "O(G d^3 + K d^2), G = 7")
-    # per lane and memory: discounted losses, losses of the whole run, G; per lane: weight of all rewards, implied B_t
+    # per lane and memory: discounted losses, losses of the whole run, G;
+    # per lane: weight of all rewards, as the longest memory counts it, and the implied B_t
     kept = ("losses", "run_losses", "spread", "seen", "variation")
 
     def __init__(
@@ -102,6 +105,8 @@ class AdaptiveGLMUCB(Policy):
         S: float = 1.0,
         L: float = 1.0,
         sigma: float = 0.5,
+        memories: Sequence[float] = MEMORIES,
+        bonus_scale: npt.ArrayLike = 1.0,
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
@@ -110,7 +115,9 @@ class AdaptiveGLMUCB(Policy):
         self.dispersion = positive("sigma", sigma) ** 2 if any_reward else 1.0
         ridge = self.dispersion * n / positive("S", S) ** 2
         lam = ridge / link.constants(S, L).c_mu
-        gamma = np.tile(_GAMMAS, len(ids))
+        self.memories = _increasing(memories)
+        self._gammas = 1.0 - 1.0 / self.memories
+        gamma = np.tile(self._gammas, len(ids))
         estimator = OnePassEstimator(n, link, gamma=gamma, S=S, L=L, lam=lam, lanes=len(gamma))
         self._begin(
             estimator,
@@ -118,11 +125,11 @@ class AdaptiveGLMUCB(Policy):
             seed=seed,
             sigma=sigma,
             delta=1.0,
-            bonus_scale=1.0,
-            memories=MEMORIES,
+            bonus_scale=bonus_scale,
+            memories=self.memories,
             loss_discount=LOSS_DISCOUNT,
         )
-        self._losses, self._run_losses = np.zeros((2, self.lanes, _COUNT))
+        self._losses, self._run_losses = np.zeros((2, self.lanes, len(self.memories)))
         self._seen, self._variation = np.zeros((2, self.lanes))
         self._spread = estimator.V  # G; no reward has come in, it is ridge I
 
@@ -130,18 +137,18 @@ class AdaptiveGLMUCB(Policy):
 
     @property
     def weights(self) -> Array:
-        """p of each memory in ``MEMORIES``, [lanes, G]."""
+        """p of each memory in ``memories``, [lanes, G]."""
         return _weights(self._losses)
 
     @property
     def memory(self) -> Array:
         """The memory that a decision made now would act by: the median under the weights, [lanes]."""
-        return np.array(MEMORIES)[_quantile(self.weights, 0.5)]
+        return self.memories[_quantile(self.weights, 0.5)]
 
     @property
     def gamma(self) -> Array:
         """The discount of that memory."""
-        return _GAMMAS[_quantile(self.weights, 0.5)]
+        return self._gammas[_quantile(self.weights, 0.5)]
 
     @property
     def theta_hat(self) -> Array:
@@ -163,7 +170,7 @@ class AdaptiveGLMUCB(Policy):
         return self.estimator._b[self._rows()]
 
     def info(self) -> dict[str, Any]:
-        mine = {"weights": self.weights, "memories": np.array(MEMORIES), "acting_memory": self.memory}
+        mine = {"weights": self.weights, "memories": self.memories.copy(), "acting_memory": self.memory}
         return super().info() | mine
 
     # --- deciding --------------------------------------------------------------------------------------------------
@@ -175,7 +182,7 @@ class AdaptiveGLMUCB(Policy):
         width = np.empty(arms.shape[:2])
         self._k.width_lanes(0, self.lanes, True, arms, self.estimator._V[rows], self._spread[rows], width)
         z = _along(arms, theta[:, None])
-        return self._play(self.link.mean(z) + self.link.slope(z) * math.sqrt(self.dispersion) * width, present)
+        return self._play(self.link.mean(z) + self.link.slope(z) * self._standard_errors[:, None] * width, present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         arm_set = self._checked_set(arm_set)
@@ -186,9 +193,14 @@ class AdaptiveGLMUCB(Policy):
             inverse = np.linalg.inv(self.estimator._V[row])
             metric = inverse @ self._spread[row] @ inverse
             coin = self._k.uniform(np.uint64(self.seed), self.lane_ids[lane], self._decisions, self._k.TIES)
-            played[lane] = best_arm(arm_set, theta[lane], metric, math.sqrt(self.dispersion), np.asarray, coin)
+            played[lane] = best_arm(arm_set, theta[lane], metric, self._standard_errors[lane], np.asarray, coin)
         self._end_round()
         return played
+
+    @property
+    def _standard_errors(self) -> Array:
+        """What the root of x' H^-1 G H^-1 x is multiplied by."""
+        return math.sqrt(self.dispersion) * self.bonus_scale
 
     def _acting(self, estimates: Array) -> tuple[npt.NDArray[np.int64], Array]:
         """The row of the estimator that each lane acts by, and its theta."""
@@ -196,10 +208,10 @@ class AdaptiveGLMUCB(Policy):
         return rows, self._pulled_back(estimates)[rows]
 
     def _rows(self) -> npt.NDArray[np.int64]:
-        return np.asarray(np.arange(self.lanes) * _COUNT + _quantile(self.weights, 0.5))
+        return np.asarray(np.arange(self.lanes) * len(self.memories) + _quantile(self.weights, 0.5))
 
     def _show(self, rows: npt.NDArray[np.int64], theta: Array) -> None:
-        self.last = {"theta_hat": theta.copy(), "expert": rows % _COUNT}
+        self.last = {"theta_hat": theta.copy(), "expert": rows % len(self.memories)}
 
     def _pulled_back(self, theta: Array) -> Array:
         """Estimates outside the ball of radius S, moved to its surface."""
@@ -224,15 +236,15 @@ class AdaptiveGLMUCB(Policy):
         loss = weights[:, None] * self._surprise(points, rewards)
         self._losses += LOSS_DISCOUNT ** (now - rounds)[:, None] * loss
         self._run_losses += loss
-        self._seen += weights
-        e, before = self.estimator, self.estimator.V
-        x_, reward_, rounds_, weight_ = (np.repeat(a, _COUNT, axis=0) for a in (points, rewards, rounds, weights))
-        e._take(x_, reward_, rounds_, now, weight_, np.repeat(chosen, _COUNT))
+        self._seen += self._gammas[-1] ** (now - rounds) * weights
+        e, before, count = self.estimator, self.estimator.V, len(self.memories)
+        x_, reward_, rounds_, weight_ = (np.repeat(a, count, axis=0) for a in (points, rewards, rounds, weights))
+        e._take(x_, reward_, rounds_, now, weight_, np.repeat(chosen, count))
         self._spread += (e._gamma ** (now - rounds_))[:, None, None] * (e._V - before)
 
     def _surprise(self, x: Array, reward: Array) -> Array:
         """(b(z) - r z) / phi at the z each memory predicts; b(z) - b(0) is z times the mean of mu over [0, z]."""
-        theta = self._pulled_back(self.estimator.solve()).reshape(self.lanes, _COUNT, self.dim)
+        theta = self._pulled_back(self.estimator.solve()).reshape(self.lanes, len(self.memories), self.dim)
         z = _along(x[:, None], theta)
         b = 0.5 * z * (self.link.mean(z[:, :, None] * (0.5 + 0.5 * _NODES)) * _NODE_WEIGHTS).sum(axis=2)
         return np.asarray((b - reward[:, None] * z) / self.dispersion)
@@ -248,14 +260,16 @@ class AdaptiveGLMUCB(Policy):
         self._variation += float(n) * self._rates(self.memory)
 
     def _age(self, n: float) -> None:
-        fading = np.tile(_GAMMAS ** (2.0 * n), self.lanes)[:, None, None]
+        fading = np.tile(self._gammas ** (2.0 * n), self.lanes)[:, None, None]
         self._spread = fading * self._spread + (1.0 - fading) * (self.estimator.lam * np.eye(self.dim))
         self._losses *= LOSS_DISCOUNT**n
+        self._seen *= self._gammas[-1] ** n
 
     def restart(self, mask: npt.ArrayLike | None = None) -> None:
         chosen = lane_mask(mask, self.lanes)
-        self.estimator.reset(np.repeat(chosen, _COUNT))
-        self._spread[np.repeat(chosen, _COUNT)] = self.estimator.lam * np.eye(self.dim)
+        rows = np.repeat(chosen, len(self.memories))
+        self.estimator.reset(rows)
+        self._spread[rows] = self.estimator.lam * np.eye(self.dim)
         for array in (self._losses, self._run_losses, self._seen, self._variation):
             array[chosen] = 0.0
         self._born[chosen] = self.t
@@ -276,10 +290,13 @@ class AdaptiveGLMUCB(Policy):
         (the mean over the finite memories) against not forgetting. "drift": it is at least log 20, which would ever
         happen in at most one run of 20 if the predictions without forgetting were the truth. Else "no drift seen" where
         the data could have told, that is where they have refuted the shortest memory by as much; ``rate_high`` says how
-        fast a drift may still be hidden. Else "too little data to tell".
+        fast a drift may still be hidden. Else "too little data to tell". (Where other ``memories`` were given, the
+        longest of them is what "not forgetting" means.)
         """
-        weights, memories = self.weights, np.array(MEMORIES)
-        low, middle, high = (memories[_quantile(weights, q)] for q in (0.1, 0.5, 0.9))
+        if len(self.memories) == 1:
+            raise ValueError("drift_estimate needs two memories or more to compare: this policy was given one")
+        weights = self.weights
+        low, middle, high = (self.memories[_quantile(weights, q)] for q in (0.1, 0.5, 0.9))
         behind = self._run_losses[:, -1:] - self._run_losses  # > 0: better than not forgetting
         finite = behind[:, :-1]
         top = finite.max(axis=1)
@@ -300,12 +317,20 @@ class AdaptiveGLMUCB(Policy):
 
     def _rates(self, memory: Array) -> Array:
         """The speed at which ``memory`` would be best, given the information that a round brings."""
-        H = self.estimator._V[_COUNT - 1 :: _COUNT]  # of the memory that forgets nothing
+        count = len(self.memories)
+        H = self.estimator._V[count - 1 :: count]  # of the longest memory
         gathered = np.trace(H, axis1=1, axis2=2) - self.dim * self.estimator.lam
         each = np.maximum(gathered, 1e-300) / np.maximum(self._seen, 1e-300) / self.dim
         with np.errstate(over="ignore"):
             best = np.sqrt(self.dispersion * self.dim / (4.0 * each)) * memory**-1.5
         return np.where(np.isinf(memory), 0.0, np.minimum(best, 2.0 * self.S))
+
+
+def _increasing(memories: Sequence[float]) -> Array:
+    found = np.array(real_array("memories", memories, "a list of numbers"))
+    if found.ndim != 1 or not len(found) or not ((found > 1.0).all() and (np.diff(found) > 0.0).all()):
+        raise ValueError(f"memories={shown(memories)}: must be one or more increasing numbers of rounds above 1")
+    return found
 
 
 def _along(a: Array, b: Array) -> Array:
