@@ -329,6 +329,10 @@ def test_benchmark_tuned_on_a_cluster_and_anew(tmp_path: Path) -> None:
     again = json.loads((tmp_path / "out/leaderboard.json").read_text())
     for one, other in zip(first["leaderboard"], again["leaderboard"], strict=True):
         assert one["ratios"] == other["ratios"]
+    page = (tmp_path / "out/report.html").read_bytes()
+    drawn = json.loads(windvane_command("report out --json", tmp_path).stdout)["files"]
+    assert {"leaderboard.png", "regret-rotation-d-2.png"} <= {Path(name).name for name in drawn}
+    assert (tmp_path / "out/report.html").read_bytes() == page
 
 
 def test_benchmark_refuses(tmp_path: Path) -> None:

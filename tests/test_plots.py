@@ -170,12 +170,18 @@ def test_environments_are_named_where_there_are_several():
 
 
 def test_looks_are_fixed_by_name_and_distinct():
-    entries = [*made_up.four(), *(made_up.entry(f"policy {i}") for i in range(4))]
+    entries = [
+        *made_up.four(),
+        *(made_up.entry(name) for name in ("policy 0", "policy 1", "AdaptiveGLMUCB", "BOB-BVD-GLM-UCB")),
+    ]
     found = curves.looks(entries)
     assert len({look.colour for look in found}) == 8
     assert len({look.marker for look in found}) == 8
     assert curves.looks(entries[::-1])[-4:] == found[:4][::-1]
     assert curves.looks([entries[5]]) == curves.looks([entries[0], entries[5]])[1:]
+    many = curves.looks([made_up.entry(f"policy {i}") for i in range(60)])
+    assert len({look.colour for look in many[:8]}) == 8
+    assert len(set(many[:8])) + len(set(many[8:])) == 60
 
 
 def test_variants_share_a_hue_and_differ_in_shade():
@@ -197,7 +203,7 @@ SIGHT = {  # Machado, Oliveira and Fernandes (2009), full severity
         [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
     ),
 }
-PALETTE = [look.colour for look in (*curves.FIXED.values(), *curves.OTHERS)]
+PALETTE = [look.colour for look in curves.PALETTE]
 
 
 def linear(colour):

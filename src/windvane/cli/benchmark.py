@@ -18,7 +18,7 @@ from windvane.lab import drift_benchmark as drift
 from windvane.lab.curves import by_environment
 from windvane.lab.folder import write_atomically
 from windvane.lab.results import Results
-from windvane.lab.standings import Standing, leaderboard
+from windvane.lab.standings import Standing
 from windvane.lab.summary import row_of
 
 BENCHMARKS = ("drift",)
@@ -62,10 +62,9 @@ def benchmark(
         spec, folder, functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart), tuned=tuned
     )
     remark("computing the leaderboard and writing the report")
-    standings = leaderboard(results.entries, references=drift.REFERENCES, confidence=CONFIDENCE)
-    from windvane.lab.presentation import present_leaderboard
+    from windvane.lab.presentation import present_benchmark
 
-    files = present_leaderboard(results, standings, confidence=CONFIDENCE, notes=drift.notes(spec))
+    standings, files = present_benchmark(results, confidence=CONFIDENCE)
     document = _document(results, standings, scales)
     write_atomically(folder / "leaderboard.json", (json.dumps(plain(document), indent=2) + "\n").encode())
     if as_json:

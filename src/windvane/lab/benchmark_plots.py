@@ -11,14 +11,12 @@ from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from windvane._validation import Array
 from windvane.lab._figure import INK, MUTED, SIZE, new_figure, style, text
-from windvane.lab.curves import FIXED, OTHERS
+from windvane.lab.curves import FIXED, PALETTE
 
 if TYPE_CHECKING:
     from windvane.lab.no_tuning import Comparison
     from windvane.lab.rates import Slope
     from windvane.lab.standings import Standing
-
-LOOKS = (*FIXED.values(), *OTHERS)
 
 
 def leaderboard_figure(standings: Sequence[Standing], *, confidence: float) -> Figure:
@@ -56,7 +54,7 @@ def ratios_figure(found: Sequence[Comparison], *, title: str = "") -> Figure:
         axes.grid(axis="x")
         axes.set_xscale("log")
         axes.axvline(1.0, color=INK, linewidth=1)
-        for look, name in zip(LOOKS, ("adaptive", "master", "greedy"), strict=False):
+        for look, name in zip(PALETTE, ("adaptive", "master", "greedy"), strict=False):
             ratios = [getattr(one, name).mean / one.chosen.mean for one in found]
             label = text(getattr(found[0], name).label)
             axes.plot(ratios, range(len(found)), look.marker, color=look.colour, markersize=5, label=label, gid=name)
@@ -84,7 +82,7 @@ def levels_figure(levels: Sequence[float], curves: Mapping[str, tuple[Array, Arr
         axes.grid(axis="y")
         places = np.arange(len(levels))
         for i, (name, (mean, se)) in enumerate(curves.items()):
-            look = LOOKS[i % len(LOOKS)]
+            look = PALETTE[i % len(PALETTE)]
             axes.errorbar(
                 places + 0.04 * (i - 0.5 * (len(curves) - 1)), mean, yerr=np.nan_to_num(se), color=look.colour,
                 marker=look.marker, capsize=2.5, elinewidth=1.0, linewidth=1.4, markersize=5,
@@ -108,7 +106,7 @@ def slopes_figure(slopes: Sequence[Slope], *, title: str = "") -> Figure:
         axes.set_xscale("log")
         axes.set_yscale("log")
         for i, one in enumerate(slopes):
-            look = LOOKS[i % len(LOOKS)]
+            look = PALETTE[i % len(PALETTE)]
             T = np.array(one.horizons, dtype=float)
             label = f"{one.name}: slope {one.slope:.3f} [{one.low:.3f}, {one.high:.3f}], proven {one.proven:.3f}"
             axes.errorbar(

@@ -1,8 +1,9 @@
 """What the figures and the page share: a look fixed per policy, means and bands over runs, and how curves are thinned.
 
 Colours are chosen to stay apart for colour-blind readers and to stand out on white and on the page's dark ground; the
-policies of the paper's experiment have theirs for good, any other name gets one by a checksum of the name. Since
-colours fail in grey, every look has a marker too, and figures write names at the ends of lines.
+policies of ``windvane reproduce`` have theirs for good, any other name gets one by a checksum of the name. Since
+colours fail in grey, every look has a marker too, and figures write names at the ends of lines. More than eight colours
+cannot be told apart: from the ninth policy on they come again, with other markers.
 """
 
 from __future__ import annotations
@@ -41,25 +42,34 @@ FIXED = {
     "D-LinUCB": Look("#0072b2", "s"),
     "GLM-UCB": Look("#009e73", "^"),
     "OFUL": Look("#cc79a7", "D"),
+    "BOB-BVD-GLM-UCB": Look("#e1004b", "X"),
+    "AdaptiveGLMUCB": Look("#962dff", "v"),
 }
 FARTHEST = 2.5  # in units of S: how far out theta_hat is shown in the plane
 ROUNDING = 1e-6  # of the largest value on a log axis: what is smaller is left out
 LINEAR = 1e-3  # slacks within it are drawn to scale, larger ones by their logarithm
-OTHERS = (Look("#962dff", "v"), Look("#9678ff", "P"), Look("#e1004b", "X"), Look("#d200b4", "*"))
+OTHERS = (Look("#9678ff", "P"), Look("#d200b4", "*"))
+PALETTE = (*FIXED.values(), *OTHERS)
+AGAIN = tuple(
+    Look(PALETTE[i].colour, PALETTE[(i + shift) % len(PALETTE)].marker)
+    for shift in range(1, len(PALETTE))
+    for i in range(len(PALETTE))
+)
 
 
 def looks(entries: Sequence[Entry]) -> list[Look]:
     """A look per entry. Variants of one policy share its hue and marker and run from dark to light."""
     of_policy: dict[str, Look] = {}
-    free = list(OTHERS)
-    for name in dict.fromkeys(entry.policy for entry in entries):
+    named = list(dict.fromkeys(entry.policy for entry in entries))
+    pools = [list(OTHERS), [look for name, look in FIXED.items() if name not in named]]
+    for name in named:
         if name in FIXED:
             of_policy[name] = FIXED[name]
             continue
-        pool = free or [*OTHERS, *FIXED.values()]
-        of_policy[name] = pool[zlib.crc32(name.encode()) % len(pool)]
-        if free:
-            free.remove(of_policy[name])
+        free = next((pool for pool in pools if pool), None)
+        if free is None:
+            pools.append(free := list(AGAIN))
+        of_policy[name] = free.pop(zlib.crc32(name.encode()) % len(free))
     result = []
     for entry in entries:
         look = of_policy[entry.policy]

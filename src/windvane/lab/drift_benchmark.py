@@ -65,6 +65,7 @@ LANES = 30  # that a worker takes at once
 RECORD = 100  # rounds kept of a run: enough for a curve
 SCALES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of the bonus, tried by --tuned
 HELD_BACK = 1_000_003  # added to the seed for the runs that the tuning sees
+HELD_BACK_FOLDER = "held-back"
 REFERENCES = ("Oracle", "UniformRandom")  # run, but not ranked
 INTERCEPT, CLICKS_S = -3.9, 5.0  # of the clicks
 
@@ -220,18 +221,49 @@ def run_benchmark(base: Spec, folder: Path, conduct: Conduct, *, tuned: bool = F
     results = conduct(base, folder, "the drift benchmark")
     if not tuned:
         return results, {}
-    scales = best_scales(conduct(held_back_spec(base), folder / "held-back", "bonus scales on runs held back"))
-    entries, finished, total = [], results.finished, results.total
+    scales = best_scales(conduct(held_back_spec(base), folder / HELD_BACK_FOLDER, "bonus scales on runs held back"))
+    again = []
     for number, environment in enumerate(base.environments, 1):
         spec = tuned_spec(base, environment, scales[environment.name])
         text = f"tuned policies, environment {number} of {len(base.environments)}"
-        again = conduct(spec, folder / "tuned" / f"{number:02d}", text)
-        entries += [entry for entry in results.entries if entry.environment == environment.name] + again.entries
-        finished, total = finished + again.finished, total + again.total
-    return dataclasses.replace(results, entries=entries, finished=finished, total=total), scales
+        again.append(conduct(spec, _tuned_folder(folder, number), text))
+    return _merged(results, again), scales
 
 
-def notes(base: Spec) -> dict[str, list[str]]:
+def stored_benchmark(results: Results) -> Results | None:
+    """The benchmark of which ``results`` are the plain part, with all that was tuned; None if they are another
+    experiment's, or something is missing."""
+    spec = results.spec
+    worlds = list(dict.fromkeys(environment.name.rpartition(", d = ")[0] for environment in spec.environments))
+    names = [policy.name for policy in spec.policies]
+    if not results.complete or not {*worlds} <= {*WORLDS} or not {*names} <= {*POLICIES}:
+        return None
+    same = benchmark_spec(runs=spec.runs, horizon=spec.horizon, seed=spec.seed, worlds=worlds, policies=names)
+    if same.fingerprint() != spec.fingerprint():
+        return None
+    folders = [_tuned_folder(results.folder, number) for number in range(1, len(spec.environments) + 1)]
+    again = [Results.open(folder) for folder in folders if folder.exists()]
+    whole_set = len(again) == len(folders) and all(one.complete for one in again)
+    return _merged(results, again) if whole_set else results
+
+
+def _merged(results: Results, again: Sequence[Results]) -> Results:
+    """``results`` with the policies that ran ``again``, tuned, environment by environment."""
+    groups = by_environment([*results.entries, *(entry for one in again for entry in one.entries)])
+    return dataclasses.replace(
+        results,
+        entries=[entry for group in groups.values() for entry in group],
+        finished=results.finished + sum(one.finished for one in again),
+        total=results.total + sum(one.total for one in again),
+    )
+
+
+def _tuned_folder(folder: Path, number: int) -> Path:
+    """Where the tuned policies of the environment with this number are kept."""
+    return folder / "tuned" / f"{number:02d}"
+
+
+def notes(runs: int, horizon: int) -> dict[str, list[str]]:
     """What a reader of the leaderboard should know."""
     return {
         "How to read the leaderboard": [
@@ -242,6 +274,6 @@ def notes(base: Spec) -> dict[str, list[str]]:
             "UniformRandom is a reference and has no rank; the oracle, which loses nothing, is left out.",
             "Intervals come from drawing runs anew, the same for all policies; the best of an environment is chosen "
             "by the runs that judge it, which flatters it a little.",
-            f"{base.runs} runs of {base.horizon} rounds; how fast a policy is depends on the machine.",
+            f"{runs} runs of {horizon} rounds; how fast a policy is depends on the machine.",
         ]
     }

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from windvane.lab import paper, plots
+from windvane.lab import drift_benchmark, paper, plots
 from windvane.lab.curves import by_environment
 from windvane.lab.report import Listing, write_report
 from windvane.lab.results import Entry, Results
 from windvane.lab.spec import SpecError
-from windvane.lab.standings import Standing
+from windvane.lab.standings import Standing, leaderboard
 from windvane.lab.summary import Difference, paired
 from windvane.lab.tuning import AXES, Tuned, tuned
 
@@ -22,14 +22,15 @@ PROJECTED = "BVD-GLM-UCB"  # whose projection is drawn, if it took part
 
 
 def present_all(results: Results) -> list[Path]:
-    """What suits the experiment: the paper's figures for the paper's, a heat map as well for a sweep."""
+    """What suits the experiment: the paper's figures, the benchmark's leaderboard, a heat map for a sweep."""
     try:
-        recognised = paper.recognised(results.spec)
+        recognised, benchmark = paper.recognised(results.spec), drift_benchmark.stored_benchmark(results)
     except SpecError:  # it held objects of Python that a file cannot name
-        recognised = None
+        recognised, benchmark = None, None
     if recognised is not None:
         return present_paper(results, arms=recognised[0], bonus_scale=recognised[1])
-    written = present(results)
+    written = [] if benchmark is None else present_benchmark(benchmark)[1]
+    written += present(results, page=benchmark is None)
     policies = results.manifest["policies"]
     if len(policies) == 1 and {} not in policies[0]["variants"] and set(policies[0]["variants"][0]) <= set(AXES):
         for world, end in _ends(results.entries).items():
@@ -50,8 +51,9 @@ def present(
     notes: Mapping[str, Sequence[str]] | None = None,
     turning: tuple[float, float] | None = None,
     published: Mapping[str, paper.Published] | None = None,
+    page: bool = True,
 ) -> list[Path]:
-    """Draw every environment and write the report; returns the files written."""
+    """Draw every environment and, if ``page``, write the report; returns the files written."""
     if not results.entries:
         raise ValueError(f"{results.folder}: no cell is finished yet, so there is nothing to draw")
     folder, written = results.folder / "figures", []
@@ -67,8 +69,10 @@ def present(
         for entry, name in zip(entries, slugs(entry.label for entry in entries).values(), strict=True):
             if entry.diagnostics:
                 written += plots.save(plots.diagnostics_figure(entry), folder, f"diagnostics{end}-{name}")
+    if not page:
+        return written
     title = heading or results.manifest["title"] or results.folder.resolve().name
-    page = write_report(
+    report = write_report(
         results,
         results.folder / "report.html",
         heading=title,
@@ -77,7 +81,7 @@ def present(
         turning=turning,
         comparison_rows=paired(results.entries) if results.complete else None,
     )
-    return [*written, page]
+    return [*written, report]
 
 
 def _projected(entries: Sequence[Entry]) -> Entry | None:
@@ -103,10 +107,9 @@ def present_paper(results: Results, *, arms: str, bonus_scale: float) -> list[Pa
     )
 
 
-def present_leaderboard(
-    results: Results, standings: Sequence[Standing], *, confidence: float, notes: Mapping[str, Sequence[str]]
-) -> list[Path]:
+def present_benchmark(results: Results, *, confidence: float = 0.95) -> tuple[list[Standing], list[Path]]:
     """The leaderboard as a figure, and a report that begins with it; what lost nothing, the oracle, is not drawn."""
+    standings = leaderboard(results.entries, references=drift_benchmark.REFERENCES, confidence=confidence)
     ranked = {standing.label for standing in standings}
     drawn = [replace(entry, path=None) for entry in results.entries if entry.label in ranked]  # no room for paths
     rows = [
@@ -134,10 +137,10 @@ def present_leaderboard(
         replace(results, entries=drawn),
         results.folder / "report.html",
         heading=results.manifest["title"],
-        notes=notes,
+        notes=drift_benchmark.notes(results.manifest["runs"], results.manifest["horizon"]),
         listings=[listing],
     )
-    return [*plots.save(figure, results.folder / "figures", "leaderboard"), page]
+    return standings, [*plots.save(figure, results.folder / "figures", "leaderboard"), page]
 
 
 def draw_tuned(found: Tuned, folder: Path, end: str = "") -> list[Path]:
