@@ -13,6 +13,7 @@ from windvane import (
     GLMUCB,
     OFUL,
     POLICIES,
+    SWBVDGLMUCB,
     CustomLink,
     DLinUCB,
     Policy,
@@ -920,3 +921,10 @@ def test_a_spoilt_history_is_refused(spoil: str) -> None:
     else:
         state["estimator.W"][1, 4] = -1.0
     refuses(policy, "state", lambda: policy.load_state(state))
+
+
+def test_a_state_with_another_window_is_refused() -> None:
+    source, policy = (SWBVDGLMUCB(2, window=30.0, lanes=2) for _ in range(2))
+    play(source, World(2, 2), 10)
+    state = source.state() | {"estimator.window": np.full(2, 31.0)}
+    refuses(policy, r"state\['estimator.window'\]: differs", lambda: policy.load_state(state))

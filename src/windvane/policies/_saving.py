@@ -18,7 +18,7 @@ from windvane._validation import Array, shown
 if TYPE_CHECKING:
     from windvane.policies.base import Policy
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 LATEST = 2.0**52  # beyond it t + 1 would be t
 
 State = dict[str, npt.NDArray[Any]]

@@ -368,6 +368,8 @@ class Policy:
             raise ValueError(f"state['t']={header.t!r}: does not fit the clock of the estimator")
         if not np.array_equal(checked["gamma"], self.estimator.gamma):
             raise ValueError("state['estimator.gamma']: differs from this policy's discount")
+        if self.estimator.windowed and not np.array_equal(checked["window"], self.estimator._window):
+            raise ValueError("state['estimator.window']: differs from this policy's window")
         check_unchanged(state)
         self.estimator._swap(checked)
         self._take_header(header)
