@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, StrMethodFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from windvane._validation import Array
 from windvane.lab._figure import INK, MUTED, SIZE, new_figure, style, text
@@ -19,14 +20,25 @@ if TYPE_CHECKING:
     from windvane.lab.standings import Standing
 
 
+def _ratio_axes(figure: Figure) -> Axes:
+    """Rows of names on the left; to the right ratios on a log axis with a line at 1."""
+    axes = figure.add_subplot()
+    axes.grid(axis="x")
+    axes.set_xscale("log")
+    axes.axvline(1.0, color=INK, linewidth=1)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=20))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    return axes
+
+
 def leaderboard_figure(standings: Sequence[Standing], *, confidence: float) -> Figure:
     """A row per policy: its score with the interval, and a tick at its worst environment; the best on top."""
     with style():
         figure = new_figure(7.0, 1.2 + 0.2 * max(len(standings), 4))
-        axes = figure.add_subplot()
-        axes.grid(axis="x")
-        axes.set_xscale("log")
-        axes.axvline(1.0, color=INK, linewidth=1)
+        axes = _ratio_axes(figure)
         for i, one in enumerate(standings):
             colour = MUTED if one.rank is None else FIXED["D-LinUCB"].colour
             axes.plot([one.low, one.high], [i, i], color=colour, linewidth=2, gid="interval")
@@ -34,11 +46,6 @@ def leaderboard_figure(standings: Sequence[Standing], *, confidence: float) -> F
             axes.plot(one.worst, i, "|", color=colour, markersize=8, gid="worst")
         axes.set_yticks(range(len(standings)), [text(one.label, 45) for one in standings], size=SIZE - 1)
         axes.set_ylim(len(standings) - 0.4, -0.6)
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.xaxis.set_minor_formatter(StrMethodFormatter("{x:g}"))
-        axes.tick_params(axis="x", which="minor", labelsize=SIZE - 2)
         axes.set_xlabel(
             "Regret relative to the best of each environment (log scale; left is better)\n"
             f"dot: geometric mean over environments; line: its {100 * confidence:g} % interval; tick: the worst one"
@@ -50,10 +57,7 @@ def ratios_figure(found: Sequence[Comparison], *, title: str = "") -> Figure:
     """A row per environment: regret of three policies over that of the pair chosen for it; names set aside have a *."""
     with style():
         figure = new_figure(7.0, 1.4 + 0.2 * max(len(found), 4))
-        axes = figure.add_subplot()
-        axes.grid(axis="x")
-        axes.set_xscale("log")
-        axes.axvline(1.0, color=INK, linewidth=1)
+        axes = _ratio_axes(figure)
         for look, name in zip(PALETTE, ("adaptive", "master", "greedy"), strict=False):
             ratios = [getattr(one, name).mean / one.chosen.mean for one in found]
             label = text(getattr(found[0], name).label)
@@ -61,10 +65,6 @@ def ratios_figure(found: Sequence[Comparison], *, title: str = "") -> Figure:
         names = [text(one.environment, 45) + (" *" if one.set_aside else "") for one in found]
         axes.set_yticks(range(len(found)), names, size=SIZE - 1)
         axes.set_ylim(len(found) - 0.4, -0.6)
-        axes.tick_params(axis="y", length=0)
-        axes.spines["left"].set_visible(False)
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(
             "Regret relative to the best memory and bonus of a grid (log scale; left is better)\n"
             "*: not looked at while the policy was made"
