@@ -174,6 +174,8 @@ def test_constant_memory_and_what_info_shows() -> None:
     assert info["weights"].shape == (2, len(MEMORIES))
     np.testing.assert_allclose(info["weights"].sum(axis=1), 1.0)
     assert set(info["acting_memory"]) <= set(info["memories"])
+    for name in ("root_passes", "root_error", "truncation_error", "remembered", "memory"):
+        assert info[name].shape == (2,)
 
 
 def test_one_memory_is_a_policy_with_that_discount() -> None:
@@ -230,6 +232,23 @@ def test_no_drift_seen() -> None:
     assert (told.verdict == NO_DRIFT).mean() >= 0.9
     assert np.median(told.variation) < 0.5
     assert (told.rate_low == 0).mean() >= 0.9
+
+
+def test_drift_is_rarely_claimed_where_there_is_none() -> None:
+    """At no time in more than one run of 20, if the model is right: the evidence is a likelihood ratio of 20."""
+    env = Environment(Static(), BallArms(), horizon=1200, lanes=120, seed=3)
+    policy, lanes = AdaptiveGLMUCB(2, lanes=120), np.arange(120)
+    claimed, most = np.zeros(120, dtype=bool), np.full(120, -math.inf)
+    for t in range(1, 1201):
+        offer = env.round(t)
+        chosen = policy.select(offer.arms)
+        policy.update(offer.arms[lanes, chosen], env.reward(t, offer.means[lanes, chosen]))
+        if t % 20 == 0:
+            told = policy.drift_estimate()
+            claimed |= told.verdict == DRIFT
+            most = np.maximum(most, told.evidence)
+    assert claimed.mean() <= 0.05
+    assert np.array_equal(claimed, most >= math.log(20.0))
 
 
 def test_drift_is_seen_and_its_size_is_about_right() -> None:

@@ -13,7 +13,7 @@ K = 6
 
 
 def compare(fast, slow, link: str, horizon: int, checkpoints: int, seed: int, S: float) -> dict[int, int]:
-    """Play ``horizon`` rounds; at the checkpoints compare estimates, matrices and the score of the chosen arm."""
+    """Play ``horizon`` rounds; at the checkpoints compare estimates, projections, matrices, the chosen arm's score."""
     rng = np.random.default_rng(seed)
     stages: dict[int, int] = {}
     stops = set(np.unique(np.linspace(1, horizon, checkpoints).astype(int)).tolist())
@@ -29,6 +29,7 @@ def compare(fast, slow, link: str, horizon: int, checkpoints: int, seed: int, S:
         choice = int(fast.select(arms)[0])
         if t in stops:
             assert scores[choice] >= scores.max() - 1e-6
+            np.testing.assert_allclose(fast.last["theta_tilde"][0], slow.theta_tilde, rtol=0, atol=1e-4)
             assert fast.info()["beta"][0] == pytest.approx(slow.beta, rel=1e-12)
         x = arms[:, choice]
         reward = draw_reward(rng, link, x @ turning_theta(t, horizon, fast.dim, S))

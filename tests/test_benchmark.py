@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+import made_up
 from entries import entry
 from test_cli import fails, files, windvane_command
 from windvane import theory
@@ -17,6 +19,7 @@ from windvane.environments import Environment
 from windvane.lab import benchmark_spec, drift_benchmark, leaderboard, no_tuning, plots, rates, run, unknown_drift
 from windvane.lab.bounds import evaluate
 from windvane.lab.results import Entry, Results
+from windvane.lab.summary import row_of
 from windvane.policies.registry import POLICIES
 
 UNLIKELY = 1e-6
@@ -372,8 +375,23 @@ def test_study_of_no_tuning(tmp_path: Path) -> None:
     (walk,) = (world for world in worlds if world["environment"] == "random walk, d = 2")
     assert (walk["memory"], walk["scale"]) == (float(best.policy.removeprefix("memory ")), best.variant["bonus_scale"])
     ratios = [world["adaptive"]["mean"] / world["chosen"]["mean"] for world in worlds]
-    assert [world["ratio"] for world in worlds] == pytest.approx(ratios)
-    assert document["geometric mean"]["everywhere"] == pytest.approx(float(np.exp(np.log(ratios).mean())))
+    assert [world["ratio"]["value"] for world in worlds] == pytest.approx(ratios)
+    everywhere = document["geometric mean"]["everywhere"]
+    assert everywhere["value"] == pytest.approx(float(np.exp(np.log(ratios).mean())))
+    assert 0 < everywhere["se"] < np.mean([world["ratio"]["se"] for world in worlds])
+
+
+def test_the_error_of_a_ratio() -> None:
+    """The influences give about what drawing runs anew gives."""
+    rng = np.random.default_rng(0)
+    luck = rng.gamma(20.0, 1.0, 400)
+    mine, chosen = (luck + rng.gamma(5.0, 1.0, 400) for _ in range(2))
+    influence = mine / mine.mean() - chosen / chosen.mean()
+    rows = [row_of(dataclasses.replace(made_up.entry("p"), regret=regret[:, None])) for regret in (mine, chosen)]
+    one = no_tuning.Comparison("e", False, 32.0, 1.0, *rows, *rows, influence)
+    drawn = rng.integers(0, 400, (4000, 400))
+    again = mine[drawn].mean(axis=1) / chosen[drawn].mean(axis=1)
+    assert no_tuning.geometric_mean([one]).se == pytest.approx(again.std(), rel=0.1)
 
 
 @pytest.mark.slow
@@ -384,7 +402,7 @@ def test_no_tuning_is_needed(tmp_path: Path) -> None:
         assert one.adaptive.mean <= 1.5 * one.chosen.mean + 10, one.environment
         assert one.adaptive.mean < one.master.mean, one.environment
     assert found[0].adaptive.mean <= 36  # the paper's experiment
-    assert no_tuning.geometric_mean(found) <= 1.2
+    assert no_tuning.geometric_mean(found).value <= 1.2
 
 
 def test_study_of_rates(tmp_path: Path) -> None:

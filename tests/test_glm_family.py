@@ -194,6 +194,14 @@ def test_windows(fast, slow, dim: int, link: str, window: float) -> None:
     compare(fast(**settings), slow(**settings), link, 160, 12, dim, 1.0)
 
 
+@pytest.mark.parametrize("dim", [2, 5])
+def test_a_window_where_p2_is_solved_in_full(dim: int) -> None:
+    """theta* far outside the assumed ball, little regularisation: the value of P2 is positive."""
+    settings = {"dim": dim, "window": 150.0, "S": 0.3, "lam": 0.01, "sigma": 0.5, "delta": 1.0}
+    stages = compare(SWBVDGLMUCB(**settings), NaiveWindow(**settings), "logistic", 250, 15, 7, 6.0)
+    assert stages.get(3, 0) >= 3, stages
+
+
 @DIMS
 @LINKS
 @pytest.mark.parametrize(
@@ -655,5 +663,7 @@ def test_the_bonus_of_one_pass_is_at_most_half_of_the_papers() -> None:
             policy.advance(1.0)
             policy.update(x, reward, round=policy.t - 1)
     np.testing.assert_array_equal(one.radius(), paper.radius())
+    k_mu, c_mu, _ = naive.constants(naive.LINKS["logistic"], 2.0, 1.0)
+    assert one.factor() == pytest.approx(k_mu / math.sqrt(c_mu), rel=1e-9)
     arms = ball(rng, (4, 50), 3)
     assert (one.factor() * one._widths(arms) <= 0.5 * paper.factor() * paper._widths(arms) * (1 + 1e-12)).all()

@@ -108,10 +108,11 @@ def test_inside_the_ball_nothing_is_projected() -> None:
     np.testing.assert_allclose(found.theta, naive.solve_theta_hat(*data_of(case)[:3], case.ridge, data_of(case)[4]))
 
 
-def test_more_starts_are_never_worse() -> None:
+def test_more_starts_find_nothing_better() -> None:
+    """The program is not convex, but the one start that is used was never seen to miss its minimum."""
     for _, case in outside_cases(4, 63):
         many = p0_local(case.features, case.weights, case.b, case.S, case.ridge, case.link, starts=9)
-        assert many.value <= found_for(case).value
+        assert many.value == pytest.approx(found_for(case).value, rel=1e-6)
 
 
 @pytest.mark.parametrize("link", ["logistic", BENT], ids=["logistic", "custom"])

@@ -253,26 +253,27 @@ class LiteralCheungBOB(LiteralBOB):
         return 0.5 + sum(rewards) / (2 * self.H + 4 * self.R * math.sqrt(self.H * math.log(self.T / math.sqrt(self.H))))
 
 
-def literal_bvd(lane: int) -> LiteralBOB:
-    return LiteralBOB(2, 300, 1.0, 0.5, lambda turn: K.uniform(np.uint64(5), lane, turn, K.MASTER))
+def literal_bvd(lane: int, sigma: float) -> LiteralBOB:
+    return LiteralBOB(2, 300, 1.0, sigma, lambda turn: K.uniform(np.uint64(5), lane, turn, K.MASTER))
 
 
-def literal_cheung(lane: int) -> LiteralBOB:
-    return LiteralCheungBOB(2, 300, 0.5, lambda turn: K.uniform(np.uint64(5), lane, turn, K.MASTER))
+def literal_cheung(lane: int, sigma: float) -> LiteralBOB:
+    return LiteralCheungBOB(2, 300, sigma, lambda turn: K.uniform(np.uint64(5), lane, turn, K.MASTER))
 
 
+@pytest.mark.parametrize("sigma", [0.5, 0.8])
 @pytest.mark.parametrize(
     ("cls", "literal"), [(BOBBVDGLMUCB, literal_bvd), (BOB, literal_cheung)], ids=["BOB-BVD-GLM-UCB", "BOB"]
 )
-def test_bob_is_the_papers_algorithm(cls, literal) -> None:
+def test_bob_is_the_papers_algorithm(cls, literal, sigma: float) -> None:
     """The same draws lead to the same discounts or windows, the same laws and the same choices in every round."""
     ids = [0, 3]
-    world, policy = World(ids, 2), cls(2, horizon=300, lanes=ids, seed=5)
+    world, policy = World(ids, 2), cls(2, horizon=300, sigma=sigma, lanes=ids, seed=5)
     choices = play(policy, world, range(1, 301))
     policy.select(world.arms(301))  # closes the last block
     info = policy.info()
     for place, lane in enumerate(ids):
-        alone, paper = World([lane], 2), literal(lane)
+        alone, paper = World([lane], 2), literal(lane, sigma)
         expected = paper.run(lambda t: alone.arms(t)[0], lambda x, t: float(alone.rewards(x[None], t)[0]))
         assert np.array_equal(choices[:, place], expected)
         n = len(paper.laws)
@@ -288,6 +289,39 @@ def test_blocks_end_with_the_horizon_and_go_on_after_it() -> None:
     assert [policy.turn_of(n) for n in range(46)] == [0] * 10 + [1] * 10 + [2] * 5 + [3] * 10 + [4] * 10 + [5]
     play(policy, World([0], 2), range(46))
     assert policy.info()["block"] == 5
+
+
+def test_the_range_of_rewards() -> None:
+    """2 sigma where the link bounds rewards; with the identity link sigma is the noise alone, and 1 is the least."""
+    grid = {"horizon": 100, "block": 10, "grid": [0.9, 0.99], "dim": 2}
+    told = {
+        (): BOBBVDGLMUCB(2, horizon=100, sigma=0.2).reward_range,
+        (0.1,): BanditOverBandits(functools.partial(DLinUCB, sigma=0.1), **grid).reward_range,
+        (3.0,): BanditOverBandits(functools.partial(DLinUCB, sigma=3.0), **grid).reward_range,
+        (7.0,): BanditOverBandits(functools.partial(DLinUCB, sigma=3.0), reward_range=7.0, **grid).reward_range,
+    }
+    assert list(told.values()) == [0.4, 1.0, 6.0, 7.0]
+    narrow = BanditOverBandits(functools.partial(DLinUCB, sigma=0.1), **grid)
+    assert narrow.gain(np.array([5.0])) == 0.5  # ten rewards of mean 1/2
+    with pytest.raises(ValueError, match=r"^reward_range"):
+        BanditOverBandits(DLinUCB, reward_range=0.0, **grid)
+
+
+def test_a_block_that_was_restarted_is_not_judged() -> None:
+    """Its draw was made by weights that are forgotten."""
+    world, policy = World([0, 1], 2), BOBBVDGLMUCB(2, horizon=400, block=10, lanes=2)
+    play(policy, world, range(14))
+    policy.restart([True, False])
+    play(policy, world, range(14, 21))  # into the third block
+    assert (policy.exp3.log_weights[0] == 0.0).all()
+    assert (policy.exp3.log_weights[1] > 0.0).any()
+    play(policy, world, range(21, 31))
+    assert (policy.exp3.log_weights[0] > 0.0).any()
+
+
+def test_masters_tell_the_bound_of_their_policies() -> None:
+    for policy in (BOB(2, horizon=50, S=2.0), MasterOFUL(2, horizon=50, S=2.0), PerLane(BVDGLMUCB, dim=2, gamma=0.9)):
+        assert (1.0 if isinstance(policy, PerLane) and not isinstance(policy, MasterOFUL) else 2.0) == policy.S
 
 
 def test_a_block_of_bob_is_a_fresh_worker() -> None:
@@ -524,11 +558,12 @@ def test_master_restarts_when_the_world_gets_better() -> None:
     assert (better[-1] >= 1).all()
 
 
+@pytest.mark.parametrize("sigma", [0.5, 0.9])
 @pytest.mark.parametrize(("cls", "mean_at_0"), [(MasterOFUL, 0.0), (MasterGLMUCB, 0.5)])
-def test_the_bases_have_the_stated_bonus(cls, mean_at_0: float) -> None:
-    """Before any reward the index of an arm is mu(0) + 2 beta ||x|| / sqrt(lam)."""
+def test_the_bases_have_the_stated_bonus(cls, mean_at_0: float, sigma: float) -> None:
+    """Before any reward the index of an arm is mu(0) + 2 beta ||x|| / sqrt(lam), times 2 sigma."""
     T, delta, lam, d = 500, 0.1, 2.0, 3
-    policy = cls(d, horizon=T, delta=delta, lam=lam)
+    policy = cls(d, horizon=T, delta=delta, lam=lam, sigma=sigma)
     arms = np.array([[[0.5, 0.0, 0.0], [0.1, 0.1, 0.0]]])
     assert policy.select(arms)[0] == 0
     c, R = naive.constants(naive.LINKS["logistic"], 1.0, 1.0)[1:]
@@ -536,12 +571,51 @@ def test_the_bases_have_the_stated_bonus(cls, mean_at_0: float) -> None:
     if cls is MasterGLMUCB:
         beta = 4 * R * (math.sqrt(d * math.log(c * T / (lam * delta))) + c * math.sqrt(lam))
     lane = policy.policies[0]
-    assert lane._acting.optimistic == pytest.approx(mean_at_0 + 2 * beta * 0.5 / math.sqrt(lam), rel=1e-6)
+    bonus = 2 * sigma * 2 * beta * 0.5 / math.sqrt(lam)
+    assert lane._acting.optimistic == pytest.approx(mean_at_0 + bonus, rel=1e-6)
     assert lane.rho(7) == pytest.approx(beta * math.sqrt(d * math.log(T / delta) / 7), rel=1e-6)
     assert lane.rho_hat(7) == pytest.approx(6 * (math.log2(T) + 1) * math.log(T / delta) * lane.rho(7))
-    ball_policy = cls(d, horizon=T, delta=delta, lam=lam)
+    ball_policy = cls(d, horizon=T, delta=delta, lam=lam, sigma=sigma)
     ball_policy.select_from(Sphere(0.5))
     assert ball_policy.policies[0]._acting.optimistic == pytest.approx(lane._acting.optimistic, rel=1e-6)
+
+
+@pytest.mark.parametrize("sigma", [0.1, 0.5, 2.0])
+def test_masters_tests_see_rewards_between_0_and_1(sigma: float) -> None:
+    """Sums of w (f - r) and of w r in units of the range: 2 sigma, and with MASTER-OFUL, told the noise alone, 1."""
+    for cls, width in ((MasterOFUL, max(1.0, 2 * sigma)), (MasterGLMUCB, 2 * sigma)):
+        policy = cls(1, horizon=100, sigma=sigma, first_order=4)
+        policy.select(np.full((1, 1, 1), 0.5))
+        policy.update(np.full((1, 1), 0.5), 0.16, weight=2.0)
+        lane = policy.policies[0]
+        value = lane._log[0, 3]
+        assert lane._sums == pytest.approx([2 * (value - 0.16 / width), 2.0])
+        assert lane._rewards[min(lane._copies)] == pytest.approx(2 * 0.16 / width)
+        assert value == pytest.approx(min(1.0, lane._acting.optimistic / width))
+
+
+def test_a_stationary_linear_world_with_little_noise_does_not_restart() -> None:
+    rng = np.random.default_rng(0)
+    policy = sensible_master(MasterOFUL, 1.0, 6.0, sigma=0.1)
+    arms = np.repeat(np.array([[[1.0, 0.0, 0.0]]]), policy.lanes, axis=0)
+    for _ in range(600):
+        policy.select(arms)
+        policy.update(arms[:, 0], 0.8 + 0.1 * rng.standard_normal(policy.lanes))
+    assert not policy.info()["restarts"].any()
+
+
+def test_a_reward_between_two_decisions_of_master() -> None:
+    """It belongs to the decision before it, and is learnt as of then."""
+    arms = np.full((1, 1, 2), 0.4)
+    policies = []
+    for round_ in (2.2, 1.0):
+        policy = MasterGLMUCB(2, horizon=100, first_order=3)
+        policy.select(arms)
+        policy.advance(1.5)
+        policy.select(arms)
+        policy.update(arms[:, 0], 1.0, round=round_)
+        policies.append(policy)
+    assert same_state(policies[0].state(), policies[1].state())
 
 
 def test_master_with_the_printed_constants_cannot_restart() -> None:
@@ -575,6 +649,19 @@ def test_evidence_is_the_shiryaev_roberts_sum() -> None:
         ]
         assert policy.evidence[0] == pytest.approx(sum(ratios) / 8, rel=1e-9)
         assert policy.info()["evidence"][0] == policy.evidence[0]
+
+
+@pytest.mark.parametrize("weight", [1.0, 3.0])
+def test_the_surprise_of_a_click(weight: float) -> None:
+    """(r - mu) / (sigma sqrt(1/w + R_mu^2 |x|^2 in V^-1)): that of the mean of w equal rewards."""
+    policy = DetectGLMUCB(2, S=2.0, sigma=0.4, lam=0.7, run_length=1e12)
+    x, theta_hat = np.array([0.6, -0.3]), np.zeros(2)
+    R = naive.constants(naive.LINKS["logistic"], 2.0, 1.0)[2]
+    z = (0.8 - 1 / (1 + math.exp(-x @ theta_hat))) / (0.4 * math.sqrt(1 / weight + R**2 * x @ x / 0.7))
+    policy.select(x[None, None])
+    policy.update(x[None], 0.8, weight=weight)
+    expected = np.mean([math.exp(a * s * z - a * a / 2) for a in SHIFTS for s in (1, -1)])
+    assert policy.evidence[0] == pytest.approx(expected, rel=1e-9)
 
 
 def test_false_alarms_of_the_test_itself() -> None:

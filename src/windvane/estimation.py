@@ -240,13 +240,8 @@ class DiscountedEstimator:
         if not self.remember:
             return np.einsum("lij,lj->li", self._V, theta), self.V
         scale = self._gamma ** (self._clock[:, 0] - self._clock[:, 1])
-        buffers = np.empty((3, max(1, int(self.remembered.max()))))
-        for lane in range(self.lanes):
-            start, end, _ = self._span[lane]
-            history = self._X[lane], self._W[lane], start, end, scale[lane]
-            self._k.mean_sums(self.link.code, *history, self.ridge, theta[lane], buffers, g[lane])
-            self._k.slope_gram(*history, self.ridge, buffers, H[lane])
-            H[lane] = np.tril(H[lane]) + np.tril(H[lane], -1).T
+        history = self._X, self._W, self._span, scale
+        over_lanes(self._k.moments_lanes, self.lanes, self.pass_cost, self.link.code, *history, self.ridge, theta, g, H)
         return g, H
 
     # --- what happens ----------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def policies(as_json: AsJson = False) -> None:
     console = output()
     console.print(table(columns, lines, left=6))
     console.print(
-        f"needs: beyond S, L, σ and the link. µs: of a decision and its update, per lane, in the first "
+        f"needs: beyond S, L, σ and the link. µs: of a decision and its update, per lane, in up to "
         f"{catalogue.ROUNDS} rounds of the paper's experiment (d = 2, 10 arms), one lane alone or fifty together.",
         markup=False,
         style="dim",

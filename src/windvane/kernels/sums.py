@@ -296,3 +296,22 @@ def bend_gram(
     for j in range(d):
         for k in range(j + 1):
             out[j, k] *= scale
+
+
+@compiled
+def moments_lanes(
+    first: int, last: int, code: int, X: np.ndarray, W: np.ndarray, span: np.ndarray, scale: np.ndarray, ridge: float,
+    theta: np.ndarray, g: np.ndarray, H: np.ndarray,
+) -> None:  # fmt: skip
+    """g and H of every lane in [first, last) at its theta; H in full."""
+    longest = 1
+    for lane in range(first, last):
+        longest = max(longest, span[lane, 1] - span[lane, 0])
+    buffers = np.empty((3, longest))
+    for lane in range(first, last):
+        start, end = span[lane, 0], span[lane, 1]
+        mean_sums(code, X[lane], W[lane], start, end, scale[lane], ridge, theta[lane], buffers, g[lane])
+        slope_gram(X[lane], W[lane], start, end, scale[lane], ridge, buffers, H[lane])
+        for i in range(H.shape[1]):
+            for j in range(i):
+                H[lane, j, i] = H[lane, i, j]

@@ -66,7 +66,7 @@ def ratios_figure(found: Sequence[Comparison], *, title: str = "") -> Figure:
         axes.set_yticks(range(len(found)), names, size=SIZE - 1)
         axes.set_ylim(len(found) - 0.4, -0.6)
         axes.set_xlabel(
-            "Regret relative to the best memory and bonus of a grid (log scale; left is better)\n"
+            "Regret relative to the memory and bonus chosen there (log scale; left is better)\n"
             "*: not looked at while the policy was made"
         )
         axes.set_title(text(title, 90))

@@ -54,7 +54,7 @@ class _World:
             counted += 1
             if offer.t == UNCOUNTED:
                 spent, counted = 0.0, 0
-            if spent > LONGEST:
+            if spent > LONGEST and offer.t > UNCOUNTED:
                 break
         return 1e6 * spent / (counted * len(lanes))
 

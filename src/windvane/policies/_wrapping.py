@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from windvane._validation import Array
+from windvane._validation import Array, positive
+from windvane.links import Link
 from windvane.policies.base import Policy
+
+
+def reward_width(link: Link, sigma: float, told: float | None) -> float:
+    """How wide the range of rewards is, by which masters bring them to [0, 1]: as ``told``, else 2 sigma.
+
+    Where any reward goes (identity), sigma is the noise alone, and the means are supposed to need 1 at least.
+    """
+    if told is not None:
+        return positive("reward_range", told)
+    return max(1.0, 2.0 * sigma) if math.isinf(link.reward_range(sigma)[1]) else 2.0 * sigma
 
 
 def _reader(name: str) -> Any:
@@ -17,6 +29,14 @@ class Wrapping(Policy):
 
     theta_hat, theta_tilde = _reader("theta_hat"), _reader("theta_tilde")
     V, V_tilde, b, gamma = _reader("V"), _reader("V_tilde"), _reader("b"), _reader("gamma")
+
+    @property
+    def S(self) -> float:
+        return float(self._within().S)
+
+    def _within(self) -> Policy:
+        """One of the policies within: they all have the same world."""
+        raise NotImplementedError
 
     def _read(self, name: str) -> Array:
         raise NotImplementedError

@@ -170,8 +170,10 @@ class AdaptiveGLMUCB(Policy):
         return self.estimator._b[self._rows()]
 
     def info(self) -> dict[str, Any]:
-        mine = {"weights": self.weights, "memories": self.memories.copy(), "acting_memory": self.memory}
-        return super().info() | mine
+        told, rows = super().info(), self._rows()
+        for name in ("root_passes", "root_error", "truncation_error", "remembered", "memory"):
+            told[name] = told[name][rows]  # of the memory that acts
+        return told | {"weights": self.weights, "memories": self.memories.copy(), "acting_memory": self.memory}
 
     # --- deciding --------------------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ from windvane._validation import Array, lane_identities, lane_mask, one_of, real
 from windvane.arms import ArmSet
 from windvane.links import Link
 from windvane.policies._saving import State, check_unchanged, checked_header, part_of, saved
-from windvane.policies._wrapping import Wrapping
+from windvane.policies._wrapping import Wrapping, reward_width
 from windvane.policies.base import Card, Index, Policy
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
 from windvane.policies.exp3 import EXP3
@@ -65,11 +65,12 @@ class BanditOverBandits(Wrapping):
     """EXP3 over the ``grid`` of a worker's ``parameter`` ("gamma" or "window"), drawn anew every ``block`` decisions.
 
     ``factory(dim=, lanes=ids, seed=, gamma=array)`` builds the workers: any policy on an estimator that takes the
-    parameter lane by lane, such as a class with its other settings bound by ``functools.partial``.
+    parameter lane by lane, such as a class with its other settings bound by ``functools.partial``. ``reward_range``:
+    how wide the range of rewards is (default: 2 sigma; with the identity link at least 1).
     """
 
     name = "bandit over bandits"
-    kept = ("log_weights", "drawn", "earned", "late", "late_sum")
+    kept = ("log_weights", "drawn", "earned", "cut", "late", "late_sum")
 
     def __init__(
         self,
@@ -80,6 +81,7 @@ class BanditOverBandits(Wrapping):
         block: int,
         grid: npt.ArrayLike,
         parameter: str = "gamma",
+        reward_range: float | None = None,
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
@@ -96,7 +98,9 @@ class BanditOverBandits(Wrapping):
         self._drawn = self.exp3.draw(0)
         self.worker = self._fresh(self._drawn)
         self._set_up(self.worker.dim, self.worker.link, self.worker.L, self.worker.sigma, ids, seed)
+        self.reward_range = reward_width(self.link, self.sigma, reward_range)
         self._earned, self._late, self._late_sum = (np.zeros(self.lanes) for _ in range(3))
+        self._cut = np.zeros(self.lanes, dtype=bool)  # whether the open block was restarted: then it is not judged
         self._turn = 0  # the block that is open
         self._history = _History()
         self._history.add(0, self.exp3.probabilities(), self.chosen)
@@ -107,6 +111,7 @@ class BanditOverBandits(Wrapping):
             "grid": self.grid,
             "block": self.block,
             "horizon": self.horizon,
+            "reward_range": self.reward_range,
         }
 
     def _fresh(self, drawn: npt.NDArray[np.int64]) -> Policy:
@@ -135,16 +140,17 @@ class BanditOverBandits(Wrapping):
 
     def gain(self, earned: Array) -> Array:
         """What EXP3 is told of a block in which the rewards ``earned`` came, one sum per lane."""
-        return np.asarray(earned / (2.0 * self.sigma * self.block))
+        return np.asarray(earned / (self.reward_range * self.block))
 
     def _turn_over(self) -> None:
         """Before the first decision of a block: the last one is judged, and fresh workers take over."""
         turn = self.turn_of(self._decisions)
         if turn == self._turn:
             return
-        self.exp3.learn(self._drawn, np.clip(self.gain(self._earned), 0.0, 1.0))
+        gain = np.clip(self.gain(self._earned), 0.0, 1.0)
+        self.exp3.learn(self._drawn, np.where(self._cut, 0.0, gain))  # a gain of 0 changes no weight
         self._turn, self._drawn = turn, self.exp3.draw(turn)
-        self._earned = np.zeros(self.lanes)
+        self._earned, self._cut = np.zeros(self.lanes), np.zeros(self.lanes, dtype=bool)
         self.worker = self._start(self._fresh(self._drawn))
         self._history.add(turn, self.exp3.probabilities(), self.chosen)
 
@@ -191,11 +197,11 @@ class BanditOverBandits(Wrapping):
         self.t += n
 
     def restart(self, mask: npt.ArrayLike | None = None) -> None:
-        """Forget everything, the weights of EXP3 too, in the lanes of ``mask``; the block goes on."""
+        """Forget everything, the weights of EXP3 too, where ``mask``; the block goes on, and is not judged."""
         lanes = lane_mask(mask, self.lanes)
         self.worker.restart(lanes)
         self.exp3.log_weights[lanes] = 0.0
-        self._earned[lanes] = 0.0
+        self._cut |= lanes
 
     def info(self) -> dict[str, Any]:
         """The worker's diagnostics and the master's.
@@ -215,6 +221,9 @@ class BanditOverBandits(Wrapping):
             "late_sum": self._late_sum.copy(),
             **self._history.arrays(),
         }
+
+    def _within(self) -> Policy:
+        return self.worker
 
     def _read(self, name: str) -> Array:
         return np.asarray(getattr(self.worker, name))

@@ -1,7 +1,7 @@
 """BVD-GLM-UCB: optimism for generalized linear bandits under parameter drift.
 
-Faury, Russac, Abeille and Calauzenes, "A technical note on non-stationary parametric bandits: existing mistakes and
-preliminary solutions" (2021), Algorithm 1.
+Faury, Russac, Abeille and Calauzenes, "Regret bounds for generalized linear bandits under parameter drift" (2021),
+Algorithm 1.
 
 At round t, with discounted weights gamma^(t-1-s) on the past,
 

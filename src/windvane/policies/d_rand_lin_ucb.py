@@ -35,7 +35,7 @@ class DRandLinUCB(DLinUCB):
         "linear",
         "discount",
         "T, B_T",
-        "d^(7/8) B^(1/4) T^(3/4)",
+        "d^(7/8) B^(1/4) T^(3/4), unknown if for the 2/5 law",
         "Kim and Tewari 2020",
         "O((K + d) d^2)",
     )

@@ -30,8 +30,9 @@ cannot fail before 3 rho_hat(t) <= 1, which for d = 2, T = 3000, delta = 0.05 me
 
 What is uncertain, because it could not be read in the source: rho of the GLM base (we take the form it has for OFUL);
 how the GLM base projects (as GLM-UCB does here); that test 1 averages over all rounds of the copy's life, whoever
-acted. What is ours: rewards in [0, 2 sigma] are divided by 2 sigma for the tests, and the bonus is multiplied by it;
-the first order n0 (``first_order``, 0 in the paper; experiments in the literature needed 13); and late rewards. The
+acted. What is ours: rewards are divided by the width of their range for the tests, and the bonus is multiplied by it
+(``reward_range``; 2 sigma where rewards lie in [0, 2 sigma]; for MASTER-OFUL, whose sigma is the noise alone, at least
+1); the first order n0 (``first_order``, 0 in the paper; experiments in the literature needed 13); and late rewards. The
 tests of a round wait for the next decision. A late reward goes to the copy that decided it if that is alive and the
 decision is among the last 1024 of its block; test 2 averages over the rounds whose rewards are in. A reward of weight w
 counts as w of them.
@@ -66,11 +67,12 @@ _NONE = -1
 class MasterLane(Wrapping):
     """MASTER over the copies that ``base(dim=, lanes=[id], seed=)`` makes; one lane.
 
-    A base is a :class:`BaseOFUL` or a :class:`BaseGLMUCB`, or anything with their ``optimistic`` and ``base_beta``.
+    A base is a :class:`BaseOFUL` or a :class:`BaseGLMUCB`, or anything with their ``optimistic``, ``base_beta`` and
+    ``reward_range``.
     """
 
     name = "MASTER"
-    kept = ("block", "starts", "rewards", "weights", "sums", "floor", "log", "counts")
+    kept = ("block", "starts", "rewards", "weights", "sums", "ceiling", "log", "counts")
 
     def __init__(
         self,
@@ -90,6 +92,7 @@ class MasterLane(Wrapping):
         self.test_scale = not_negative("test_scale", test_scale)
         base_copy = self._build()
         self._set_up(base_copy.dim, base_copy.link, base_copy.L, base_copy.sigma, ids, seed)
+        self.reward_range = base_copy.reward_range
         log_level = math.log(self.horizon / base_copy.delta.item())
         self._rho_of_1 = float(base_copy.base_beta) * math.sqrt(base_copy.dim * log_level)
         self._caution = 6.0 * (math.log2(self.horizon) + 1.0) * log_level * self.test_scale
@@ -107,6 +110,7 @@ class MasterLane(Wrapping):
             "horizon": self.horizon,
             "first_order": self.first_order,
             "test_scale": self.test_scale,
+            "reward_range": self.reward_range,
         }
 
     # --- the schedule ------------------------------------------------------------------------------------------------
@@ -125,7 +129,7 @@ class MasterLane(Wrapping):
             self._drop(m)
         self._block = np.array([order, self._decisions])
         self._sums = np.zeros(2)  # sum of w (f - r), sum of w
-        self._floor = np.ones(1)  # U_t
+        self._ceiling = np.ones(1)  # U_t
 
     def _turn(self) -> None:
         """Before a decision: tests, the end of copies and blocks, new copies."""
@@ -164,7 +168,7 @@ class MasterLane(Wrapping):
 
     def _fails(self) -> bool:
         """Tests 1 and 2, on the rewards that are in."""
-        ceiling = self._floor.item()
+        ceiling = self._ceiling.item()
         for m in self._ending():
             if self._rewards[m] / max(2.0**m, self._weights[m]) >= ceiling + 9.0 * self.rho_hat(2**m):
                 return True
@@ -182,8 +186,8 @@ class MasterLane(Wrapping):
 
     def _end_round(self) -> None:
         order = min(self._copies)
-        value = min(1.0, max(0.0, self._acting.optimistic / (2.0 * self.sigma)))
-        self._floor = np.minimum(self._floor, value)
+        value = min(1.0, max(0.0, self._acting.optimistic / self.reward_range))
+        self._ceiling = np.minimum(self._ceiling, value)
         self._log[self._decisions % _LOG] = self.t, order, self._starts[order], value
         super()._end_round()
         self.last = dict(self._acting.last)
@@ -220,15 +224,15 @@ class MasterLane(Wrapping):
         if age > known:
             self._counts[1] += 1
             return
-        _, order, start, value = self._log[(self._decisions - age) % _LOG]
-        decision, r, w = self._decisions - age, float(rewards[0]) / (2.0 * self.sigma), float(weights[0])
+        decided, order, start, value = self._log[(self._decisions - age) % _LOG]
+        if self._starts[int(order)] == start:  # its clock stands at its last decision: later is the same to it
+            self._copies[int(order)].update(points, rewards, round=decided, weight=weights)
+        decision, r, w = self._decisions - age, float(rewards[0]) / self.reward_range, float(weights[0])
         self._sums += w * (value - r), w
         for m in self._copies:
             if self._starts[m] <= decision:
                 self._rewards[m] += w * r
                 self._weights[m] += w
-        if self._starts[int(order)] == start:
-            self._copies[int(order)].update(points, rewards, round=rounds, weight=weights)
 
     def advance(self, n: float = 1.0) -> None:
         """Let ``n`` rounds pass (at least 0, need not be whole): stationary policies do not forget meanwhile."""
@@ -248,10 +252,13 @@ class MasterLane(Wrapping):
             "decisions": self._decisions,
             "block_order": self._block[:1].copy(),
             "acting_order": np.array([min(self._copies, default=_NONE)]),
-            "ceiling": self._floor.copy(),
+            "ceiling": self._ceiling.copy(),
             "restarts": self._counts[:1].copy(),
             "late": self._counts[1:].copy(),
         }
+
+    def _within(self) -> Policy:
+        return self._acting  # type: ignore[no-any-return]
 
     def _read(self, name: str) -> Array:
         return np.asarray(getattr(self._acting, name))
@@ -323,6 +330,7 @@ class MasterOFUL(_Master):
         horizon: int,
         first_order: int = 0,
         test_scale: float = 1.0,
+        reward_range: float | None = None,
         S: float = 1.0,
         L: float = 1.0,
         lam: float = 1.0,
@@ -332,7 +340,8 @@ class MasterOFUL(_Master):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        base = functools.partial(BaseOFUL, horizon=whole("horizon", horizon, 1), S=S, L=L, lam=lam, sigma=sigma)
+        T = whole("horizon", horizon, 1)
+        base = functools.partial(BaseOFUL, horizon=T, reward_range=reward_range, S=S, L=L, lam=lam, sigma=sigma)
         super().__init__(
             base,
             dim=dim,
@@ -367,6 +376,7 @@ class MasterGLMUCB(_Master):
         horizon: int,
         first_order: int = 0,
         test_scale: float = 1.0,
+        reward_range: float | None = None,
         S: float = 1.0,
         L: float = 1.0,
         lam: float = 1.0,
@@ -378,7 +388,17 @@ class MasterGLMUCB(_Master):
         seed: int = 0,
     ) -> None:
         T = whole("horizon", horizon, 1)
-        base = functools.partial(BaseGLMUCB, link=link, horizon=T, S=S, L=L, lam=lam, sigma=sigma, tolerance=tolerance)
+        base = functools.partial(
+            BaseGLMUCB,
+            link=link,
+            horizon=T,
+            reward_range=reward_range,
+            S=S,
+            L=L,
+            lam=lam,
+            sigma=sigma,
+            tolerance=tolerance,
+        )
         super().__init__(
             base,
             dim=dim,

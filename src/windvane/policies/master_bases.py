@@ -14,6 +14,7 @@ import numpy.typing as npt
 from windvane._validation import Array
 from windvane.arms import ArmSet
 from windvane.links import Link
+from windvane.policies._wrapping import reward_width
 from windvane.policies.base import Index, Policy
 from windvane.policies.glm_ucb import GLMUCB
 from windvane.policies.oful import OFUL
@@ -36,31 +37,42 @@ class _Valued(Policy):
 
 
 class BaseOFUL(_Valued, OFUL):
-    """Ridge with the bonus 2 beta ||x||_{V^-1}, beta = 4 sqrt(d log(T/delta)), for rewards in [0, 2 sigma]."""
+    """Ridge with the bonus 2 beta ||x||_{V^-1}, beta = 4 sqrt(d log(T/delta)), times the width of rewards' range."""
 
     name = "base of MASTER-OFUL"
 
-    def __init__(self, dim: int, *, horizon: int, **settings: Any) -> None:
+    def __init__(self, dim: int, *, horizon: int, reward_range: float | None = None, **settings: Any) -> None:
         super().__init__(dim, **settings)
+        self.reward_range = reward_width(self.link, self.sigma, reward_range)
         self.base_beta = 4.0 * math.sqrt(dim * math.log(horizon / self.delta.item()))
 
     def radius(self) -> Array:
-        return np.full(self.lanes, 4.0 * self.sigma * self.base_beta)
+        return np.full(self.lanes, 2.0 * self.reward_range * self.base_beta)
 
 
 class BaseGLMUCB(_Valued, GLMUCB):
-    """GLM-UCB with the bonus 2 beta ||x||_{V^-1}, beta = 4 R_mu (sqrt(d log(c_mu T/(lam delta))) + c_mu sqrt(lam))."""
+    """GLM-UCB with the bonus 2 beta ||x||_{V^-1}, beta = 4 R_mu (sqrt(d log(c_mu T/(lam delta))) + c_mu sqrt(lam)),
+    times the width of rewards' range. The logarithm is taken of 1 at least: with a large lam it would be negative."""
 
     name = "base of MASTER-GLM-UCB"
 
-    def __init__(self, dim: int, link: str | Link = "logistic", *, horizon: int, **settings: Any) -> None:
+    def __init__(
+        self,
+        dim: int,
+        link: str | Link = "logistic",
+        *,
+        horizon: int,
+        reward_range: float | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__(dim, link, **settings)
+        self.reward_range = reward_width(self.link, self.sigma, reward_range)
         c_mu, lam = self.constants.c_mu, self.estimator.lam
         growth = math.log(max(1.0, c_mu * horizon / (lam * self.delta.item())))
         self.base_beta = 4.0 * self.constants.R_mu * (math.sqrt(dim * growth) + c_mu * math.sqrt(lam))
 
     def factor(self) -> float:
-        return 4.0 * self.sigma
+        return 2.0 * self.reward_range
 
     def _radius(self, theta_hat: Array) -> Array:
         return np.full(self.lanes, self.base_beta)

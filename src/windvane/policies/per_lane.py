@@ -93,6 +93,9 @@ class PerLane(Wrapping):
         """Diagnostics: arrays of all lanes, one after the other; single values are those of the first lane."""
         return _together([policy.info() for policy in self.policies])
 
+    def _within(self) -> Policy:
+        return self.policies[0]
+
     def _read(self, name: str) -> Array:
         return np.concatenate([getattr(policy, name) for policy in self.policies])
 

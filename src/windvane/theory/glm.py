@@ -40,8 +40,8 @@ class SelfConcordantRadius:
 
     With a discount n = (1 - T^-2) / (1 - gamma^2) and Sb = S + (2 S k_mu + m) / (T lam (1 - gamma)), the second for
     what is older than log T / (1 - gamma) rounds. With a window n = min(t, tau) and Sb = S. Two choices are ours: at
-    gamma = 1 nothing is that old, and Sb = S; and n is never above T, the number of rounds there are, which changes
-    nothing at the discounts that the paper tunes.
+    gamma = 1 nothing is that old, and Sb = S; and n is never above T, the number of rounds there are, which binds where
+    changes are few (gamma > 1 - 1 / (2 T) or so) and makes the radius a little smaller than printed.
 
     The paper has arms of norm at most 1. For another L the formulas are evaluated at S L and lam / L^2, that is for the
     arms x / L: the same algorithm in other units.
