@@ -362,7 +362,7 @@ def test_study_of_unknown_drift(tmp_path: Path) -> None:
 
 def test_study_of_no_tuning(tmp_path: Path) -> None:
     line = "study no-tuning --runs 3 --horizon 30 --out out"
-    assert "geometric mean of the ratios" in windvane_command(line, tmp_path).stdout
+    assert "geometric means of the ratios" in windvane_command(line, tmp_path).stdout
     assert {f"no-tuning.{end}" for end in ("json", "png", "pdf", "svg")} <= files(tmp_path / "out")
     document = json.loads(windvane_command(f"{line} --json", tmp_path).stdout)
     worlds = document["environments"]
