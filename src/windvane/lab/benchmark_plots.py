@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from windvane._validation import Array
 from windvane.lab._figure import INK, MUTED, SIZE, new_figure, style, text
-from windvane.lab.curves import FIXED, PALETTE
+from windvane.lab.curves import FIXED, PALETTE, Look
 
 if TYPE_CHECKING:
     from windvane.lab.no_tuning import Comparison
@@ -58,10 +58,13 @@ def ratios_figure(found: Sequence[Comparison], *, title: str = "") -> Figure:
     with style():
         figure = new_figure(7.0, 1.4 + 0.2 * max(len(found), 4))
         axes = _ratio_axes(figure)
-        for look, name in zip(PALETTE, ("adaptive", "master", "greedy"), strict=False):
+        for name in ("adaptive", "master", "greedy"):
             ratios = [getattr(one, name).mean / one.chosen.mean for one in found]
-            label = text(getattr(found[0], name).label)
-            axes.plot(ratios, range(len(found)), look.marker, color=look.colour, markersize=5, label=label, gid=name)
+            label = getattr(found[0], name).label
+            look = FIXED.get(label, Look(MUTED, "o"))
+            axes.plot(
+                ratios, range(len(found)), look.marker, color=look.colour, markersize=5, label=text(label), gid=name
+            )
         names = [text(one.environment, 45) + (" *" if one.set_aside else "") for one in found]
         axes.set_yticks(range(len(found)), names, size=SIZE - 1)
         axes.set_ylim(len(found) - 0.4, -0.6)

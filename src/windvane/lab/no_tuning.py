@@ -133,5 +133,5 @@ def draw(found: Sequence[Comparison], folder: Path) -> list[Path]:
     """The ratio of every environment, and that of the other two policies, as PNG, PDF and SVG."""
     from windvane.lab import plots
 
-    title = f"{POLICY} against a memory and a bonus chosen for each environment: {found[0].adaptive.runs:,} runs"
+    title = f"{POLICY}, not tuned: {found[0].adaptive.runs:,} runs in each environment"
     return plots.save(plots.ratios_figure(found, title=title), folder, "no-tuning")
