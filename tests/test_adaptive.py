@@ -226,6 +226,19 @@ def test_too_little_data_to_tell() -> None:
         assert (_played(env, AdaptiveGLMUCB(2, lanes=20), 40).drift_estimate().verdict == UNKNOWN).all()
 
 
+def test_nothing_is_said_of_a_speed_that_nothing_is_known_of() -> None:
+    """Zero arms teach nothing, and neither do decisions without rewards."""
+    silent, empty = AdaptiveGLMUCB(2), AdaptiveGLMUCB(2)
+    for _ in range(300):
+        silent.select(np.full((1, 2, 2), 0.3))
+        empty.select(np.zeros((1, 2, 2)))
+        empty.update(np.zeros((1, 2)), 1.0)
+    for policy in (silent, empty):
+        told = policy.drift_estimate()
+        assert told.verdict[0] == UNKNOWN
+        assert told.rate[0] == told.variation[0] == 0.0
+
+
 def test_no_drift_seen() -> None:
     env = Environment(Static(), BallArms(), horizon=1500, lanes=20)
     told = _played(env, AdaptiveGLMUCB(2, lanes=20)).drift_estimate()

@@ -338,7 +338,19 @@ def test_benchmark_tuned_on_a_cluster_and_anew(tmp_path: Path) -> None:
     assert (tmp_path / "out/report.html").read_bytes() == page
 
 
+def test_what_was_tuned_for_another_benchmark_is_left_out(tmp_path: Path) -> None:
+    few = "benchmark drift --policies OFUL,D-LinUCB --worlds rotation --runs 2 --out out --jobs 1"
+    windvane_command(f"{few} --tuned --horizon 20", tmp_path)
+    windvane_command(f"{few} --horizon 25 --seed 5 --restart", tmp_path)
+    windvane_command("report out", tmp_path)
+    assert "D-LinUCB tuned" not in (tmp_path / "out/report.html").read_text()
+
+
 def test_benchmark_refuses(tmp_path: Path) -> None:
+    fails("benchmark drift --policies Oracle", tmp_path, "policies=Oracle: must name at least one")
+    fails("benchmark drift --tuned --policies UniformRandom,Greedy", tmp_path, "none of them has a bonus")
+    fails("study unknown-drift --horizon 12", tmp_path, r"drift=24.0: must be at most 2 \(horizon - 1\) = 22")
+    assert not files(tmp_path)
     fails("benchmark tides", tmp_path, "name='tides': must be")
     fails("benchmark drift --worlds nowhere", tmp_path, "worlds='nowhere': must be one of rotation, ")
     fails("benchmark drift --policies LinOFUL", tmp_path, "policies='LinOFUL': must be one of OFUL, ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -667,3 +668,37 @@ def test_the_bonus_of_one_pass_is_at_most_half_of_the_papers() -> None:
     assert one.factor() == pytest.approx(k_mu / math.sqrt(c_mu), rel=1e-9)
     arms = ball(rng, (4, 50), 3)
     assert (one.factor() * one._widths(arms) <= 0.5 * paper.factor() * paper._widths(arms) * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize(
+    ("cls", "settings"),
+    [(DGLMTS, {"link": "identity", "gamma": 1.0}), (SCBWeightUCB, {"gamma": 0.99}), (BVDGLMUCB, {"gamma": 0.99})],
+    ids=["D-GLM-TS", "SCB", "BVD"],
+)
+@pytest.mark.parametrize("lam", [1e-18, 1e-50])
+def test_next_to_no_regularisation(cls, settings, lam: float) -> None:
+    """Matrices that are singular to rounding do not stop a policy."""
+    policy, x = cls(3, lam=lam, **settings), np.array([[[0.5, 0.5, 0.5], [0.4, 0.4, 0.4]]])
+    for t in range(6):
+        policy.update(x[:, policy.select(x)[0]], float(t % 2))
+    policy.select_from(Ball(1.0))
+    assert np.isfinite(policy.theta_hat).all()
+
+
+def test_two_threads_on_one_policy_do_not_crash() -> None:
+    """D-GLM-TS reads its history for every decision, while another thread lengthens it."""
+    policy, arms = DGLMTS(2, gamma=0.999), np.full((1, 3, 2), 0.4)
+    policy.select(arms)
+    decided = threading.Event()
+
+    def learn() -> None:
+        while not decided.is_set():
+            policy.update(arms[:, 0], 1.0, round=1.0)
+
+    learner = threading.Thread(target=learn)
+    learner.start()
+    for _ in range(400):
+        policy.select(arms)
+    decided.set()
+    learner.join()
+    assert np.isfinite(policy.theta_hat).all()

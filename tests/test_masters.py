@@ -307,6 +307,34 @@ def test_the_range_of_rewards() -> None:
         BanditOverBandits(DLinUCB, reward_range=0.0, **grid)
 
 
+def test_every_value_of_the_grid_is_checked_at_once() -> None:
+    with pytest.raises(ValueError, match=r"^discounts: value 9 is refused: gamma=5.0"):
+        BOBBVDGLMUCB(2, horizon=100, discounts=[0.9] * 9 + [5.0])
+    with pytest.raises(ValueError, match=r"^windows: value 1 is refused: window=-5"):
+        BOB(2, horizon=100, windows=[10, -5])
+    with pytest.raises(ValueError, match=r"^factory: must make policies"):
+        BanditOverBandits(functools.partial(PerLane, DLinUCB), dim=2, horizon=60, block=5, grid=[0.9])
+
+
+def test_lanes_apart_share_their_world() -> None:
+    with pytest.raises(ValueError, match=r"^L: must be the same in all lanes"):
+        PerLane(functools.partial(DLinUCB, gamma=0.9), dim=2, lanes=2, L=[1.0, 0.1])
+
+
+def test_masked_garbage_reaches_no_gain() -> None:
+    policy = BOBBVDGLMUCB(2, horizon=100, lanes=2)
+    policy.select(np.full((2, 1, 2), 0.5))
+    policy.update(np.full((2, 2), 0.5), [1.0, np.inf], weight=[1.0, 0.0], mask=np.array([True, False]))
+    assert policy._earned.tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("cls", [MasterOFUL, MasterGLMUCB])
+def test_master_with_extreme_levels(cls) -> None:
+    with pytest.raises(ValueError, match=r"^delta=1.0: must be below 1 where horizon=1"):
+        cls(2, horizon=1, delta=1.0)
+    cls(2, horizon=100, delta=1e-320).select(np.full((1, 2, 2), 0.3))
+
+
 def test_a_block_that_was_restarted_is_not_judged() -> None:
     """Its draw was made by weights that are forgotten."""
     world, policy = World([0, 1], 2), BOBBVDGLMUCB(2, horizon=400, block=10, lanes=2)

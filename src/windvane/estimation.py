@@ -233,6 +233,7 @@ class DiscountedEstimator:
         bound = np.array([self.link.mean_bound(z) for z in reach])
         return np.asarray(self._clock[:, 2] * bound * self.L / self.ridge)
 
+    @_locked
     def moments(self, theta: npt.ArrayLike) -> tuple[Array, Array]:
         """g(theta) and H(theta), with ``theta`` of shape [lanes, dim]."""
         theta = floats("theta", theta, (self.lanes, self.dim))

@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane import kernels
+from windvane._linalg import solve
 from windvane._validation import Array, positive
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link, get_link
@@ -62,7 +63,7 @@ class _Program:
         self.k.slope_gram(*self.history, self.ridge, self.buffers, self.H)
         self.k.mirror(self.H)
         self.gap -= b
-        self.u = np.linalg.solve(self.H, self.gap)
+        self.u = solve(self.H, self.gap)
         return 0.5 * float(self.gap @ self.u)
 
     def derivatives(self) -> tuple[Array, Array, Array]:
@@ -70,7 +71,7 @@ class _Program:
         Q = np.empty((self.dim, self.dim))
         self.k.bend_gram(self.link.code, *self.history, self.u, self.buffers, Q)
         self.k.mirror(Q)
-        model = self.H - Q + Q @ np.linalg.solve(self.H, Q)
+        model = self.H - Q + Q @ solve(self.H, Q)
         z, slope, h = self.buffers[0, : self.n], self.buffers[2, : self.n], DIFFERENCE
         third = (self.link.slope(z + h) - 2.0 * slope + self.link.slope(z - h)) / h**2
         C = (self.X * (self.W * third * np.square(self.u @ self.X))) @ self.X.T

@@ -36,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if outcome == INTERRUPTED:  # Ctrl-C, as typer tells it
             return _fail("interrupted", INTERRUPTED, "")
         return outcome if isinstance(outcome, int) else 0
-    except BrokenPipeError:  # whoever reads us has seen enough
+    except (BrokenPipeError, SystemExit) as error:  # whoever reads us has seen enough; typer makes an exit of it
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor may the interpreter's last flush complain
         return 0
     except KeyboardInterrupt:

@@ -33,7 +33,7 @@ def benchmark(
     tuned: Annotated[
         bool, typer.Option("--tuned", help="Also every policy at the bonus scale that served it best on other runs.")
     ] = False,
-    runs: Annotated[int | None, typer.Option(help="Runs of each policy (default: by size).", min=1)] = None,
+    runs: Annotated[int | None, typer.Option(help="Runs of each policy (default: by size).", min=1, max=10**6)] = None,
     horizon: Annotated[int | None, typer.Option(help="Rounds of each run (default: by size).", min=1)] = None,
     worlds: Annotated[str | None, typer.Option(help="Only these worlds, with commas: rotation,clicks")] = None,
     policies: Annotated[str | None, typer.Option(help="Only these policies, with commas: OFUL,BVD-GLM-UCB")] = None,

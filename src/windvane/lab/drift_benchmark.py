@@ -53,8 +53,9 @@ from windvane.environments import (
     Switches,
 )
 from windvane.lab.curves import by_environment
+from windvane.lab.folder import FolderError
 from windvane.lab.results import Results
-from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
+from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec, SpecError
 from windvane.policies.registry import POLICIES
 
 DIMS = (2, 10)
@@ -154,6 +155,8 @@ def benchmark_spec(
     ``runs`` and ``horizon`` stand in place of the usual sizes, ``worlds`` and ``policies`` in place of all of them.
     """
     T = (QUICK_HORIZON if quick else HORIZON) if horizon is None else whole("horizon", horizon, SHORTEST)
+    if policies is not None and set(policies) <= set(REFERENCES):
+        raise ValueError(f"policies={','.join(policies)}: must name at least one that is ranked, besides references")
     chosen = [one_of("worlds", name, tuple(WORLDS)) for name in (WORLDS if worlds is None else worlds)]
     return Spec(
         title="The drift benchmark",
@@ -174,6 +177,8 @@ def benchmark_spec(
 
 def held_back_spec(base: Spec) -> Spec:
     """Every policy with a bonus, swept over :data:`SCALES`, in a third as many runs, which are none of ``base``'s."""
+    if not any(_scaled(policy) for policy in base.policies):
+        raise ValueError(f"policies={','.join(p.name for p in base.policies)}: none of them has a bonus to be tuned")
     swept = [dataclasses.replace(policy, sweep={"bonus_scale": SCALES}) for policy in base.policies if _scaled(policy)]
     return dataclasses.replace(
         base,
@@ -218,10 +223,11 @@ Conduct = Callable[[Spec, Path, str], Results]
 def run_benchmark(base: Spec, folder: Path, conduct: Conduct, *, tuned: bool = False) -> tuple[Results, Scales]:
     """Run ``base`` into ``folder`` with ``conduct(spec, folder, text)``; with ``tuned``, what is tuned is among the
     entries, and the scales it got are returned as well."""
+    held_back = held_back_spec(base) if tuned else None
     results = conduct(base, folder, "the drift benchmark")
-    if not tuned:
+    if held_back is None:
         return results, {}
-    scales = best_scales(conduct(held_back_spec(base), folder / HELD_BACK_FOLDER, "bonus scales on runs held back"))
+    scales = best_scales(conduct(held_back, folder / HELD_BACK_FOLDER, "bonus scales on runs held back"))
     again = []
     for number, environment in enumerate(base.environments, 1):
         spec = tuned_spec(base, environment, scales[environment.name])
@@ -241,10 +247,26 @@ def stored_benchmark(results: Results) -> Results | None:
     same = benchmark_spec(runs=spec.runs, horizon=spec.horizon, seed=spec.seed, worlds=worlds, policies=names)
     if same.fingerprint() != spec.fingerprint():
         return None
-    folders = [_tuned_folder(results.folder, number) for number in range(1, len(spec.environments) + 1)]
-    again = [Results.open(folder) for folder in folders if folder.exists()]
-    whole_set = len(again) == len(folders) and all(one.complete for one in again)
-    return _merged(results, again) if whole_set else results
+    again = _tuned_again(spec, results.folder)
+    return results if again is None else _merged(results, again)
+
+
+def _tuned_again(base: Spec, folder: Path) -> list[Results] | None:
+    """What was tuned for this very benchmark, if all of it is there: a folder may hold what belongs to an older one."""
+    try:
+        held_back = Results.open(folder / HELD_BACK_FOLDER)
+        if held_back.spec.fingerprint() != held_back_spec(base).fingerprint() or not held_back.complete:
+            return None
+        scales, again = best_scales(held_back), []
+        for number, environment in enumerate(base.environments, 1):
+            one = Results.open(_tuned_folder(folder, number))
+            wanted = tuned_spec(base, environment, scales[environment.name])
+            if one.spec.fingerprint() != wanted.fingerprint() or not one.complete:
+                return None
+            again.append(one)
+    except (FolderError, SpecError):
+        return None
+    return again
 
 
 def _merged(results: Results, again: Sequence[Results]) -> Results:

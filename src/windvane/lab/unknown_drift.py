@@ -78,6 +78,7 @@ def unknown_drift(
     seed: int = 0,
 ) -> UnknownDrift:
     """Run the study into ``folder``, an experiment per drift, with ``conduct(spec, folder, text)``."""
+    arc_of_length(max(drifts), horizon)  # whether there is room for it is told before anything is run
     rows = []
     for drift in drifts:
         spec = unknown_drift_spec(drift, runs=runs, horizon=horizon, seed=seed)

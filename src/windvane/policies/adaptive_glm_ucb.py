@@ -56,6 +56,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from windvane._linalg import inverse
 from windvane._validation import Array, lane_identities, lane_mask, positive, real_array, shown, whole
 from windvane.arms import ArmSet, best_arm
 from windvane.links import Link, get_link
@@ -192,8 +193,8 @@ class AdaptiveGLMUCB(Policy):
         self._show(rows, theta)
         played = np.empty((self.lanes, self.dim))
         for lane, row in enumerate(rows):
-            inverse = np.linalg.inv(self.estimator._V[row])
-            metric = inverse @ self._spread[row] @ inverse
+            H_inverse = inverse(self.estimator._V[row])
+            metric = H_inverse @ self._spread[row] @ H_inverse
             coin = self._k.uniform(np.uint64(self.seed), self.lane_ids[lane], self._decisions, self._k.TIES)
             played[lane] = best_arm(arm_set, theta[lane], metric, self._standard_errors[lane], np.asarray, coin)
         self._end_round()
@@ -323,9 +324,10 @@ class AdaptiveGLMUCB(Policy):
         H = self.estimator._V[count - 1 :: count]  # of the longest memory
         gathered = np.trace(H, axis1=1, axis2=2) - self.dim * self.estimator.lam
         each = np.maximum(gathered, 1e-300) / np.maximum(self._seen, 1e-300) / self.dim
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             best = np.sqrt(self.dispersion * self.dim / (4.0 * each)) * memory**-1.5
-        return np.where(np.isinf(memory), 0.0, np.minimum(best, 2.0 * self.S))
+        known = np.isfinite(memory) & (gathered > 1e-12 * self.dim * self.estimator.lam)  # else nothing was ever learnt
+        return np.where(known, np.minimum(best, 2.0 * self.S), 0.0)
 
 
 def _increasing(memories: Sequence[float]) -> Array:

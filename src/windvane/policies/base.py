@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane import kernels
+from windvane._linalg import inverse
 from windvane._validation import (
     Array,
     floats,
@@ -242,8 +243,8 @@ class Policy:
         """The best arm of an infinite set for mu(<x, theta>) + factor ||x||; the round is then over."""
         played = np.empty((self.lanes, self.dim))
         for lane in range(self.lanes):
-            inverse = np.linalg.inv(self.estimator._V[lane])
-            metric = inverse @ self.estimator._V_tilde[lane] @ inverse if sandwich else inverse
+            V_inverse = inverse(self.estimator._V[lane])
+            metric = V_inverse @ self.estimator._V_tilde[lane] @ V_inverse if sandwich else V_inverse
             coin = self._k.uniform(np.uint64(self.seed), self.lane_ids[lane], self._decisions, self._k.TIES)
             played[lane] = best_arm(arm_set, theta[lane], metric, factor[lane], self.link.mean, coin)
         self._end_round()

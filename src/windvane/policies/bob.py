@@ -41,7 +41,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +70,7 @@ class BanditOverBandits(Wrapping):
     """
 
     name = "bandit over bandits"
+    grid_name: ClassVar[str] = "grid"  # what the constructor calls it
     kept = ("log_weights", "drawn", "earned", "cut", "late", "late_sum")
 
     def __init__(
@@ -90,13 +91,14 @@ class BanditOverBandits(Wrapping):
         self.parameter = one_of("parameter", parameter, PARAMETERS)
         self.horizon = whole("horizon", horizon, 1)
         self.block = whole("block", block, 1)
-        self.grid = real_array("grid", grid, "numbers").copy()
+        self.grid = real_array(self.grid_name, grid, "numbers").copy()
         if self.grid.ndim != 1 or len(self.grid) == 0:
-            raise ValueError(f"grid={shown(grid)}: must be a list of one or more numbers")
+            raise ValueError(f"{self.grid_name}={shown(grid)}: must be a list of one or more numbers")
         rate = exp3_rate(len(self.grid), math.ceil(self.horizon / self.block))
         self.exp3 = EXP3(len(self.grid), rate, lane_ids=ids, seed=seed)
         self._drawn = self.exp3.draw(0)
         self.worker = self._fresh(self._drawn)
+        self._check_grid()
         self._set_up(self.worker.dim, self.worker.link, self.worker.L, self.worker.sigma, ids, seed)
         self.reward_range = reward_width(self.link, self.sigma, reward_range)
         self._earned, self._late, self._late_sum = (np.zeros(self.lanes) for _ in range(3))
@@ -113,6 +115,16 @@ class BanditOverBandits(Wrapping):
             "horizon": self.horizon,
             "reward_range": self.reward_range,
         }
+
+    def _check_grid(self) -> None:
+        """Every value must make a worker, not only those that happen to be drawn."""
+        if isinstance(self.worker, Wrapping):
+            raise ValueError("factory: must make policies with an estimator of their own, no masters and no PerLane")
+        for place in range(len(self.grid)):
+            try:
+                self._fresh(np.full(len(self.exp3.lane_ids), place))
+            except ValueError as error:
+                raise ValueError(f"{self.grid_name}: value {place} is refused: {error}") from None
 
     def _fresh(self, drawn: npt.NDArray[np.int64]) -> Policy:
         """Workers with these places of the grid, one per lane."""
@@ -185,7 +197,8 @@ class BanditOverBandits(Wrapping):
         """The reward goes to the worker that decided ``round``; if its block is over, it is only recorded."""
         points, rewards, rounds, weights, chosen = self._checked_feedback(x, reward, round, weight, mask)
         self.worker.update(points, rewards, round=rounds, weight=weights, mask=chosen)
-        amount, late = np.where(chosen, weights * rewards, 0.0), rounds < self.worker._born
+        amount = np.where(chosen, weights, 0.0) * np.where(chosen, rewards, 0.0)
+        late = rounds < self.worker._born
         self._earned += np.where(late, 0.0, amount)
         self._late += late & chosen
         self._late_sum += np.where(late, amount, 0.0)
@@ -275,6 +288,7 @@ class BOBBVDGLMUCB(BanditOverBandits):
     """BOB-BVD-GLM-UCB (Faury et al. 2021, Algorithm 2): needs the horizon T, not the drift."""
 
     name = "BOB-BVD-GLM-UCB"
+    grid_name = "discounts"
     card = Card(
         "generalized linear",
         "adaptive",
@@ -326,6 +340,7 @@ class BOB(BanditOverBandits):
     """BOB (Cheung et al. 2019) over SW-LinUCB: needs the horizon T, not the drift."""
 
     name = "BOB"
+    grid_name = "windows"
     card = Card(
         "linear",
         "adaptive",

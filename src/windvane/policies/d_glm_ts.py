@@ -29,6 +29,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from windvane._linalg import cholesky, solve
 from windvane._validation import Array, lane_identities, whole
 from windvane.arms import ArmSet
 from windvane.estimation import DiscountedEstimator
@@ -88,8 +89,8 @@ class DGLMTS(Policy):
 
     def _spread(self, theta_hat: Array, z: Array) -> Array:
         """a C'^-1 z with C C' = H(theta_hat), for the columns of z[lanes, dim, any]."""
-        C = np.linalg.cholesky(self.estimator.moments(theta_hat)[1])
-        return self.bonus_scale[:, None, None] * np.linalg.solve(C.transpose(0, 2, 1), z)
+        C = cholesky(self.estimator.moments(theta_hat)[1])
+        return self.bonus_scale[:, None, None] * solve(C.transpose(0, 2, 1), z)
 
     @property
     def theta_tilde(self) -> Array:

@@ -56,7 +56,7 @@ from windvane.links import Link
 from windvane.policies._saving import State, check_unchanged, checked_header, part_of, saved
 from windvane.policies._wrapping import Wrapping
 from windvane.policies.base import Card, Index, Policy
-from windvane.policies.master_bases import BaseGLMUCB, BaseOFUL
+from windvane.policies.master_bases import BaseGLMUCB, BaseOFUL, log_quotient
 from windvane.policies.per_lane import PerLane
 
 ORDERS = 53  # no block is longer than 2^52 rounds
@@ -93,7 +93,9 @@ class MasterLane(Wrapping):
         base_copy = self._build()
         self._set_up(base_copy.dim, base_copy.link, base_copy.L, base_copy.sigma, ids, seed)
         self.reward_range = base_copy.reward_range
-        log_level = math.log(self.horizon / base_copy.delta.item())
+        log_level = log_quotient(self.horizon, base_copy.delta.item())
+        if not log_level > 0.0:
+            raise ValueError(f"delta={base_copy.delta.item()!r}: must be below 1 where horizon={self.horizon}")
         self._rho_of_1 = float(base_copy.base_beta) * math.sqrt(base_copy.dim * log_level)
         self._caution = 6.0 * (math.log2(self.horizon) + 1.0) * log_level * self.test_scale
         self._copies: dict[int, Any] = {}  # by order

@@ -20,6 +20,12 @@ from windvane.policies.glm_ucb import GLMUCB
 from windvane.policies.oful import OFUL
 
 
+def log_quotient(a: float, b: float) -> float:
+    """log(a / b), also where a / b would be too large for a number."""
+    quotient = a / b if b > 0.0 else math.inf
+    return math.log(quotient) if math.isfinite(quotient) else math.log(a) - math.log(max(b, 5e-324))
+
+
 class _Valued(Policy):
     """A base policy, of one lane, that tells the optimistic value of its last decision."""
 
@@ -44,7 +50,7 @@ class BaseOFUL(_Valued, OFUL):
     def __init__(self, dim: int, *, horizon: int, reward_range: float | None = None, **settings: Any) -> None:
         super().__init__(dim, **settings)
         self.reward_range = reward_width(self.link, self.sigma, reward_range)
-        self.base_beta = 4.0 * math.sqrt(dim * math.log(horizon / self.delta.item()))
+        self.base_beta = 4.0 * math.sqrt(dim * log_quotient(horizon, self.delta.item()))
 
     def radius(self) -> Array:
         return np.full(self.lanes, 2.0 * self.reward_range * self.base_beta)
@@ -68,7 +74,7 @@ class BaseGLMUCB(_Valued, GLMUCB):
         super().__init__(dim, link, **settings)
         self.reward_range = reward_width(self.link, self.sigma, reward_range)
         c_mu, lam = self.constants.c_mu, self.estimator.lam
-        growth = math.log(max(1.0, c_mu * horizon / (lam * self.delta.item())))
+        growth = max(0.0, log_quotient(c_mu * horizon, lam * self.delta.item()))
         self.base_beta = 4.0 * self.constants.R_mu * (math.sqrt(dim * growth) + c_mu * math.sqrt(lam))
 
     def factor(self) -> float:

@@ -45,6 +45,9 @@ class PerLane(Wrapping):
             for i, lane in enumerate(ids)
         ]
         first = self.policies[0]
+        for name in ("L", "sigma", "link"):
+            if any(getattr(policy, name) != getattr(first, name) for policy in self.policies):
+                raise ValueError(f"{name}: must be the same in all lanes")
         self._set_up(first.dim, first.link, first.L, first.sigma, ids, seed)
         self.config = {"policy": self.name, "lanes": [policy.config for policy in self.policies]}
 
