@@ -294,8 +294,8 @@ def notes(runs: int, horizon: int) -> dict[str, list[str]]:
             f'Policies called "{tuned_label("...")}" have the best of the bonus scales '
             f"{', '.join(f'{scale:g}' for scale in SCALES)} in each environment, chosen on other runs.",
             "UniformRandom is a reference and has no rank; the oracle, which loses nothing, is left out.",
-            "AdaptiveGLMUCB was developed in worlds much like these, all but three of the 24 environments, which flatters "
-            "it; windvane study no-tuning tells the three apart.",
+            "AdaptiveGLMUCB was developed in worlds much like these, all but three of the 24 environments, which "
+            "flatters it; windvane study no-tuning tells the three apart.",
             "Intervals come from drawing runs anew, the same for all policies; the best of an environment is chosen "
             "by the runs that judge it, which flatters it a little.",
             f"{runs} runs of {horizon} rounds; how fast a policy is depends on the machine.",
