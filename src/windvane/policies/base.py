@@ -230,8 +230,11 @@ class Policy:
         self._k.width_lanes(0, self.lanes, sandwich, arms, e._V, e._V_tilde, out)
         return out
 
-    def _play(self, scores: Array, valid: npt.NDArray[np.bool_]) -> Index:
-        """The argmax with seeded ties; the round is then over."""
+    def _play(self, scores: Array, valid: npt.NDArray[np.bool_], means: Array | None = None) -> Index:
+        """The argmax with seeded ties; the round is then over. ``means``: the scores without their bonus."""
+        self.last["scores"] = scores
+        if means is not None:
+            self.last["means"] = means
         index = np.empty(self.lanes, dtype=np.int64)
         seed = np.uint64(self.seed)
         self._k.choose_lanes(0, self.lanes, scores, valid, seed, self.lane_ids, self._decisions, index)

@@ -1,0 +1,23 @@
+"""One live stream of decisions: see :class:`windvane.Agent`."""
+
+from windvane.agent.agent import Agent
+from windvane.agent.decisions import (
+    ConflictingRewardError,
+    Decision,
+    DecisionError,
+    ExpiredDecisionError,
+    Explanation,
+    UnknownDecisionError,
+)
+from windvane.agent.features import Features
+
+__all__ = [
+    "Agent",
+    "ConflictingRewardError",
+    "Decision",
+    "DecisionError",
+    "ExpiredDecisionError",
+    "Explanation",
+    "Features",
+    "UnknownDecisionError",
+]
