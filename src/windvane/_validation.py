@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,10 @@ Array = npt.NDArray[np.float64]
 
 def shown(value: Any) -> str:
     """``value`` for an error message: one line, not too long."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a number with more digits than Python writes out, or an object that cannot be shown
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -23,8 +26,8 @@ def real_array(name: str, value: Any, allowed: str) -> npt.NDArray[np.float64]:
     try:
         result = np.asarray(value)
         if result.dtype != float:
-            if result.dtype.kind not in "biufO":
-                raise TypeError
+            if result.dtype.kind not in "biufO" or any(isinstance(one, str | bytes) for one in _objects(result)):
+                raise TypeError  # NumPy would read "1.5" as a number
             result = result.astype(float)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name}={shown(value)}: must be {allowed}") from None
@@ -33,10 +36,14 @@ def real_array(name: str, value: Any, allowed: str) -> npt.NDArray[np.float64]:
     return result if result.flags.writeable else result.copy()  # kernels are compiled for writable arrays only
 
 
+def _objects(array: npt.NDArray[Any]) -> Iterable[Any]:
+    return array.flat if array.dtype.kind == "O" else ()
+
+
 def number(name: str, value: Any, allowed: str, accept: Callable[[float], bool]) -> float:
     """``value`` as a finite float that ``accept`` takes."""
     try:
-        if isinstance(value, str | bytes | np.ma.MaskedArray):
+        if isinstance(value, str | bytes | np.ma.MaskedArray) or getattr(value, "ndim", 0) != 0:
             raise TypeError
         result = float(value)
     except (TypeError, ValueError, OverflowError):
