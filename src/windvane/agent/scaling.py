@@ -56,12 +56,12 @@ class Scaling:
             center, deviation = rows.mean(axis=0), rows.std(axis=0)
             varies = deviation > CONSTANT * np.abs(rows).max(axis=0)  # less is the rounding of the mean
             if not varies.any():
-                raise ValueError(
-                    'X: its rows do not vary (or are too large), so that scaling="fit" has nothing to go by'
-                )
+                raise ValueError('X: its rows do not vary, so that scaling="fit" has nothing to go by')
             deviation = np.where(varies, deviation, 1.0)
             longest = float(np.sqrt(np.square((rows - center) / deviation).sum(axis=1)).max())
             pair = center, deviation * (longest * FIT_MARGIN / self.L)
+        if not np.isfinite(pair).all():
+            raise ValueError('X: its values are too large for scaling="fit"')
         return Scaling(self.raw_dim, self.L, scaling=pair, intercept=self.intercept, clip=self.clip, remedy=self.remedy)
 
     def apply(self, rows: Array, argument: str, names: Sequence[Name] | None = None) -> Array:

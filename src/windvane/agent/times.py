@@ -23,7 +23,8 @@ from windvane import theory
 from windvane._validation import number, shown
 from windvane.policies.base import Policy
 
-TICK = 1e-5  # seconds
+TICKS = 100_000.0  # a second
+TICK = 1.0 / TICKS
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|w)")
 LONGEST = 1e10  # seconds: three centuries
@@ -74,7 +75,7 @@ class Clock:
             return
         if self.first is None:
             self.first = at
-        gap = 1.0 + math.floor((self.last - self.first) / TICK) - policy.t
+        gap = 1.0 + math.floor((self.last - self.first) * TICKS) - policy.t
         if gap > 0.0:
             policy.advance(gap)
 
@@ -126,7 +127,7 @@ def forgetting(
     if half_life is not None:
         span = Span.of("half_life", half_life, least=0.01)
         by_clock = span.by_clock
-        rate = math.log(2.0) / (span.length / TICK if by_clock else span.length)
+        rate = math.log(2.0) / (span.length * TICKS if by_clock else span.length)
         settings |= _discounted(policy, "half_life", half_life, math.exp(-rate), -1.0 / math.expm1(-rate))
     elif gamma is not None:
         gamma = number("gamma", gamma, "in (0, 1]", lambda g: 0.0 < g <= 1.0)
