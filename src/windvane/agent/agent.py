@@ -130,7 +130,7 @@ class Agent:
         }  # fmt: skip
         self._config: dict[str, Any] = {name: plain(value) for name, value in given.items()}
         self._lock, self._saving = threading.RLock(), threading.Lock()
-        self._pending: dict[str, Pending] = {}
+        self._pending: OrderedDict[str, Pending] = OrderedDict()  # the oldest first
         self._closed: OrderedDict[str, float | None] = OrderedDict()  # a reward, or None: it expired
         self.decisions = self.rewards = self.expired = self.projections = 0
         self.reward_total = 0.0
@@ -400,8 +400,7 @@ class Agent:
 
     def to_bytes(self) -> bytes:
         """The whole agent: equal agents give equal bytes. The format is described in :mod:`windvane.agent.file`."""
-        with self._lock:
-            return saving.content(self)
+        return saving.content(self)
 
     def save(self, path: str | Path) -> None:
         """Write the agent to a file: whole or not at all, and on disk when this returns."""

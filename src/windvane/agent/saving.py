@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,25 +41,28 @@ if TYPE_CHECKING:
     from windvane.agent.agent import Agent
 
 _MOST = 2**53
+_FIELDS = {field.name: str(field.type).split(" | ") for field in fields(Decision)}
+_KINDS = {"str": str, "int": int, "bool": bool, "float": float}
 
 
 def content(agent: Agent) -> bytes:
-    """The bytes of an agent's file."""
-    arrays = {f"policy/{name}": array for name, array in agent.policy.state().items()}
-    waiting = list(agent._pending.values())
+    """The bytes of an agent's file; the agent is held up only while it is copied."""
+    with agent._lock:
+        arrays = {f"policy/{name}": array for name, array in agent.policy.state().items()}
+        arrays["center"], arrays["spread"] = agent._scaling.center, agent._scaling.spread  # replaced, never written to
+        waiting, closed, config = list(agent._pending.values()), list(agent._closed.items()), dict(agent._config)
+        clock = agent._clock
+        document: dict[str, Any] = {
+            "features": None if agent.features is None else agent.features.declared(),
+            "to_fit": [agent._scaling.to_fit, agent._fits_features],
+            "counts": [agent.decisions, agent.rewards, agent.expired, agent.projections],
+            "reward_total": agent.reward_total,
+            "times": [clock.first, None if math.isinf(clock.last) else clock.last],
+            "closed": closed,
+        }
     arrays["pending"] = np.array([one.x for one in waiting]).reshape(len(waiting), agent.policy.dim)
-    arrays["center"], arrays["spread"] = agent._scaling.center, agent._scaling.spread
-    clock = agent._clock
-    document = {
-        "config": {name: _written(name, value) for name, value in agent._config.items()},
-        "features": None if agent.features is None else agent.features.declared(),
-        "to_fit": [agent._scaling.to_fit, agent._fits_features],
-        "counts": [agent.decisions, agent.rewards, agent.expired, agent.projections],
-        "reward_total": agent.reward_total,
-        "times": [clock.first, None if math.isinf(clock.last) else clock.last],
-        "pending": [[one.round, one.number, _written("decision", asdict(one.decision))] for one in waiting],
-        "closed": list(agent._closed.items()),
-    }
+    document["config"] = {name: _written(name, value) for name, value in config.items()}
+    document["pending"] = [[one.round, one.number, _told(one.decision)] for one in waiting]
     return file.packed(document, arrays)
 
 
@@ -110,18 +113,21 @@ def _fill(agent: Agent, document: Mapping[str, Any], arrays: file.Arrays) -> Non
         raise ValueError("pending: an id is there twice")
 
 
+def _told(decision: Decision) -> dict[str, Any]:
+    return {name: _written(name, getattr(decision, name)) for name in _FIELDS}
+
+
 def _decision(told: dict[str, Any]) -> Decision:
     """A decision whose fields are of the kinds they have to be."""
     found = Decision(**told)
-    for field in fields(Decision):
-        value = getattr(found, field.name)
-        allowed = str(field.type).split(" | ")
+    for name, allowed in _FIELDS.items():
+        value = told[name]
         if value is None and "None" in allowed:
             continue
-        if "Name" in allowed:
-            plain_name(field.name, value)
-        elif not isinstance(value, {"str": str, "int": int, "bool": bool, "float": float}[allowed[0]]):
-            raise ValueError(f"pending: {field.name}={shown(value)}: is of another kind")
+        if allowed[0] == "Name":
+            plain_name(name, value)
+        elif not isinstance(value, _KINDS[allowed[0]]):
+            raise ValueError(f"pending: {name}={shown(value)}: is of another kind")
     return found
 
 
@@ -135,12 +141,10 @@ def _written(name: str, value: Any) -> Any:
     """``value`` as JSON has it."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"number": repr(float(value))}
+    if value is None or isinstance(value, str | int | float):
+        return value
     if isinstance(value, list):
         return [_written(name, one) for one in value]
-    if isinstance(value, dict):
-        return {key: _written(name, one) for key, one in value.items()}
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
     raise ValueError(f"{name}={shown(value)}: cannot be saved; only numbers, texts and lists of them can")
 
 
