@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import inspect
 import io
@@ -205,6 +206,42 @@ def test_the_format_is_as_documented() -> None:
                 data = json.dumps(head | {"digest": ""}, sort_keys=True, separators=(",", ":")).encode()
             digest.update(name.encode() + b"\0" + struct.pack("<Q", len(data)) + data)
     assert digest.hexdigest() == head["digest"]
+
+
+VERSION_1 = (
+    "c-qZbTWl3Y7~Vp;SU|uQC<4iGA1sEo?&Vze9F0{mY66(X22pA`?q&9L=$_r<?w+<#niQW5iH2yr#PDF^gNi1i7!xl6A545Un&1T!A2b?G)PzLeiZ"
+    "k0;cXztGKu#t5C)1ssGxN{)Uv}pI{|@h2-rdJAs~JSMFvq?)@y2({83wl=G@>+s<qaNoZEJ?rOxp!ITN@o^b%EuCL4ItEV>R0{V1upAuzT4W8spd"
+    "z^3+V&VrzzCx`1PK*hItV=|IC{YgXGdIkurRn@aF9u9!yMga%-1tT4`^0o#E`Z7cX4S{`sT(DMG{X+moPO*ZWYbUmn{B~4|z-U5~mErdwmF`+@|y"
+    "8Zx<QMGInYDdtr`)}V1t^K?2L(5tYw4God|D`?!U}N0FOz<K{v2?o$j{?j@EOD$0uqGtbfekDIKZpjW6zE~_Iy;N?(zZMoX-nb+j_3F>tb+z{@eH"
+    "Y2Rg7|3F!*9gC<?q><~3Ors)DM>a=FSY5|A_jh(IuOqa>-ksH%EJP_?2gYJyrukPV=CZ3nmkYQuJ#3g$fpEqzk4K*2X17B0}o=qNS|&&{xkgN(td"
+    "=ttGI+Ag-2P%KO3Qjr(=QdO*oGRK1HmT5a!Ormaxx~$H#*c3XL_RZNs6QJfnY^DYEI=}#qzs%pD<=BUT=Hd51y*5JRLhlG(Ay<&z95|_%XuiUde%"
+    ";m3&dIPm*u=k7ctV5x>=-vHhzoC6LNQswic}Q&N<}P+rBVgGq)I4WR|yxxib{y(!V)6yaln+~=ylKbFf0EH!!xmqMYX|27ougJT{o~>jxNaP|3$-"
+    "-z;S(<gxTTP32^7OuJ$vihZ{ZtG=RUmL92D-g@^a=8-BctnPg@Lbl_^vK&>!vmmv>ug#qM#9{Nb?wxa_){(!$(VZa?%S^&N86u8^C!fc@f!eD%g<"
+    "2^X?-l>zQhua#|h`V<TSmX*qXOIctAI}HRIPgy{e19QO^m+{3KbY=NZO6)ww*MN6gT8fc-%E2{41-&52wEEl+JxI~rUTz!E?yP#PH`7{Bm@hfRzy"
+    "uiO-D^2t%{m~otpF|((qUbUw5cg$XuDs0pzKo#-mmyV*wA1tOJpEK={g}1(+1FmqGf)$o?|f8<2e@f?X#(1u|bF^L4_b6d5Zo`aI73zT)S=U>hR_"
+    "^Kb1un5#r!2P#lWGl=>4h-xa4F@wD85%mWu4OFH^+#paNAnW9adIiE$CH-<_Z8@UuU|*H+mq<S_l}hGI5p#$HSJa*4h%3a+_3eir{~8<$eWAH@ph"
+    "0|GyXh8#^7S!Tp=WvGIsEL%yPpQgH;2ekzyncWVmpHmEy1Z)5IQ@RQ%<#cd;QQH>dmELe`G1J^BrC%am@Ws%$GCu{b(Nat$4qE_Tb4&l)f8qXga{"
+    "YJrR4|gQgDhAi>Vh-~9SKcj;O^=0N^D=AJ+LFJxkVY>D*U32X|pe)=st)63N*!Q7#qSH3>7>h7m6Qa)1M_0b2fpdM~FCt*hkwKlO7_@&MR)o%IJs"
+    "e2iU;_|%q>bd6wTWm{|$4_}XzM}rOR3ZA&CLTNZn$>}xzfU)slqI?nN=WS-Cu!&OiPf3-{Yp?C@Sm;!Gk^K=pF`K^`YpwEL5^L2&905l1p;hM6rg"
+    "RIc{ob1eDv%{g71K)J&EAt*8;yhb?B$#sCPW=6L3AnOpkbuLE(Dg?@D)_MBv^y@Ra=ePBf*8WWWmr)BNUBQJ0TYT1>?Pb*Sgq(ceCM76!mKMS;6s"
+    "-9ZsT=hy2J=sbvc;?PeY+Wk%deQgNc%L(GuixEeQh<J+Ia)6@etA5zEtdB|m4^y1N|2NU==(==B%etdgYI+@A9}emL?pU>$UP#wxLz-Bzs9H-ert"
+    "7336;>uzO=$*n-7cgrS0z;O=;d@BDWtg@lB-HI2fCgUQmrSgx<m7zv*eKe?n$e%&^+imM@XmFq*Xm=9(27SBx7xM_2KFz+PN;R3PAIq^YD-^u1m|"
+    "xX&!W59MZ`f)3Rim2c4gWw0C`0wo3D%gX564Z^+CNvy>Y*(+?Z6v$d?lA}-p?8?&+}nh%|~gmmDhtSsj0RkWoyGn=3p(Q$l8-}Gig^;vj!#P!p6h"
+    "3J}QMaQ)v9o&=^<z`71=hM46E9lHR`QiuXSDO=pzbwtf5AG9N5`!?B0UiE?w7Wkg7@}FwVMs{x{qdkA>&}W_l4rI?gM;BcD^@bT?RPLQqWk1YU*r"
+    "D*mNiR$"
+)
+
+
+def test_a_file_of_version_1_can_be_read_for_ever() -> None:
+    """As written by windvane 0.1.0: D-LinUCB, one reward of 1 for x = 1/2, and two decisions that wait."""
+    content = zlib.decompress(base64.b85decode(VERSION_1))
+    agent = Agent.from_bytes(content)
+    assert agent.to_bytes() == content
+    assert [decision.id for decision in agent.pending] == ["d0", "d2"]
+    decision = agent.decide({"a": [0.5], "b": [-0.5]}, now=NOON + 3600)
+    weight = 0.5 ** (3000 / 3600)
+    assert decision.prediction == pytest.approx(0.25 * weight / (1.0 + 0.25 * weight), rel=1e-5)
+    assert (decision.arm, decision.propensity) == ("a", 0.875)
 
 
 def test_numbers_that_are_not_finite_are_no_bare_words() -> None:

@@ -105,9 +105,7 @@ def _check_settings(
         if name in _OWN or not (name in taken or takes_any):
             raise ValueError(f"{name}: neither Agent nor {policy.name} takes such a setting")
         if name in given:
-            raise ValueError(
-                f"{name}={shown(settings[name])}: follows from half_life, gamma or drift; give one of them"
-            )
+            raise ValueError(f"{name}={shown(settings[name])}: half_life, gamma or drift say it already; leave it out")
     variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     for name, parameter in taken.items():
         needed = parameter.default is parameter.empty and parameter.kind not in variadic
