@@ -292,14 +292,16 @@ def test_ranges_are_fitted_on_history_and_then_frozen() -> None:
     rng = np.random.default_rng(1)
     ages, prices = rng.normal(40, 10, 50), rng.exponential(3.0, 50)
     prices[7] = 500.0  # far beyond four standard deviations
+    credit = rng.exponential(3.0, 50)
+    credit[9] = -500.0
     agent = Agent(
-        features={"shared": ["age"], "per_arm": ["price"], "by_arm": ["age"], "arms": ["red"]},
+        features={"shared": ["age", "credit"], "per_arm": ["price"], "by_arm": ["age"], "arms": ["red"]},
         scaling="fit",
         policy="OFUL",
     )
     untouched(agent, 'scaling="fit"', lambda: agent.decide({"red": {"price": 1}}, context={"age": 5}))
     history = {
-        "contexts": [{"age": age} for age in ages],
+        "contexts": [{"age": age, "credit": one} for age, one in zip(ages, credit, strict=True)],
         "arms": [{"red": {"price": price}} for price in prices],
         "rewards": np.ones(50),
     }
@@ -308,9 +310,12 @@ def test_ranges_are_fitted_on_history_and_then_frozen() -> None:
     low, high = ages.mean() - 4 * ages.std(), ages.mean() + 4 * ages.std()
     assert declared["shared"]["age"] == declared["by_arm"]["age"] == pytest.approx({"low": low, "high": high})
     assert declared["per_arm"]["price"]["high"] == 500.0  # the history itself lies inside
+    assert declared["shared"]["credit"]["low"] == -500.0
     agent.update_many(**history)
     assert agent.features.declared() == declared
-    untouched(agent, r"context\['age'\]=1000", lambda: agent.decide({"red": {"price": 1}}, context={"age": 1000}))
+    untouched(
+        agent, r"context\['age'\]=1000", lambda: agent.decide({"red": {"price": 1}}, context={"age": 1000, "credit": 1})
+    )
     again = Agent.from_bytes(agent.to_bytes())
     assert again.features.declared() == declared
 

@@ -371,7 +371,16 @@ def test_zip_bombs_are_refused_unread(small: bytes, monkeypatch: pytest.MonkeyPa
     record = bytes(stacked[stacked.rindex(b"PK\1\2") : stacked.rindex(b"PK\5\6")])
     body = bytes(stacked[: stacked.rindex(b"PK\1\2")])
     end = struct.pack("<4H2LH", 0, 0, 500, 500, 500 * len(record), len(body), 0)
-    damaged(body + record * 500 + b"PK\5\6" + end)
+    monkeypatch.setattr(zipfile.ZipFile, "read", lambda *_: pytest.fail("was read"))
+    assert "more than it is long" in damaged(body + record * 500 + b"PK\5\6" + end)
+
+
+def test_an_entry_that_was_changed_with_its_checksum_is_refused(small: bytes) -> None:
+    """CRC and layout fit; the digest does not."""
+    entries = entries_of(small)
+    assert "digest" in damaged(file._archive(entries | {"center.npy": npy(np.array([1.0]))}))
+    assert "digest" in damaged(file._archive(entries | {"more.npy": npy(np.array([1.0]))}))
+    assert "digest" in damaged(file._archive(entries | {"agent.json": entries["agent.json"].replace(b"d1", b"d9")}))
 
 
 def test_another_archive_of_the_same_entries_is_refused(small: bytes) -> None:
@@ -390,7 +399,7 @@ def test_no_pickle_is_ever_read(small: bytes, monkeypatch: pytest.MonkeyPatch) -
     for module in (pickle, __import__("_pickle")):
         monkeypatch.setattr(module, "loads", lambda *_, **__: pytest.fail("was unpickled"))
         monkeypatch.setattr(module, "load", lambda *_, **__: pytest.fail("was unpickled"))
-    assert "cannot be read" in damaged(resealed(small, {"center.npy": buffer.getvalue()}))
+    assert "numbers and texts only" in damaged(resealed(small, {"center.npy": buffer.getvalue()}))
 
 
 def resealed(content: bytes, changes: dict[str, bytes | None], edit=None) -> bytes:
@@ -440,6 +449,7 @@ def claiming(shape: str) -> bytes:
         {"center.npy": claiming("('a',)")},
         {"center.npy": claiming("(1,)") + b"more"},
         {"center.npy": npy(np.array([1 + 1j]))},
+        {"pending.npy": npy(np.asfortranarray(np.zeros((2, 2))))},
         {"agent.json": b"[]"},
         {"agent.json": b"nonsense"},
         {"agent.json": b"[" * 100_000},

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+_NOT_NUMBERS = (str, bytes, np.ma.MaskedArray)  # though float() and NumPy would make some of them
 
 
 def shown(value: Any) -> str:
@@ -26,8 +27,8 @@ def real_array(name: str, value: Any, allowed: str) -> npt.NDArray[np.float64]:
     try:
         result = np.asarray(value)
         if result.dtype != float:
-            if result.dtype.kind not in "biufO" or any(isinstance(one, str | bytes) for one in _objects(result)):
-                raise TypeError  # NumPy would read "1.5" as a number
+            if result.dtype.kind not in "biufO" or any(isinstance(one, _NOT_NUMBERS) for one in _objects(result)):
+                raise TypeError
             result = result.astype(float)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name}={shown(value)}: must be {allowed}") from None
@@ -43,7 +44,7 @@ def _objects(array: npt.NDArray[Any]) -> Iterable[Any]:
 def number(name: str, value: Any, allowed: str, accept: Callable[[float], bool]) -> float:
     """``value`` as a finite float that ``accept`` takes."""
     try:
-        if isinstance(value, str | bytes | np.ma.MaskedArray) or getattr(value, "ndim", 0) != 0:
+        if isinstance(value, _NOT_NUMBERS) or getattr(value, "ndim", 0) != 0:
             raise TypeError
         result = float(value)
     except (TypeError, ValueError, OverflowError):

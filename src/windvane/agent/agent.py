@@ -125,8 +125,9 @@ class Agent:
         given = {
             "dim": dim, "link": made.link, "policy": made.name, "half_life": half_life, "gamma": gamma,
             "horizon": horizon, "drift": drift, "S": made.S, "L": L, "sigma": sigma, "prior": prior,
-            "prior_weight": prior_weight, "wait": wait, "missing": missing, "max_pending": max_pending,
-            "intercept": intercept, "clip": clip, "randomize": randomize, "seed": seed, **settings,
+            "prior_weight": positive("prior_weight", prior_weight), "wait": wait, "missing": missing,
+            "max_pending": max_pending, "intercept": intercept, "clip": clip, "randomize": randomize, "seed": seed,
+            **settings,
         }  # fmt: skip
         self._config: dict[str, Any] = {name: plain(value) for name, value in given.items()}
         self._lock, self._saving = threading.RLock(), threading.Lock()
@@ -286,10 +287,7 @@ class Agent:
         """
         with self._lock:
             history = History.of(self, X, rewards, contexts, arms, times, weights)
-            policy, clock = (
-                copy.deepcopy(self.policy),
-                copy.copy(self._clock),
-            )  # so that an interrupt leaves all as it was
+            policy, clock = copy.deepcopy(self.policy), copy.copy(self._clock)  # an interrupt leaves all as it was
             for x, reward, at, weight in history.rows():
                 if at is not None:
                     clock.pass_to(at, policy)

@@ -68,7 +68,6 @@ def learn_prior(policy: Policy, prior: Any, weight: float, S: float, reward_rang
     there; they age as other rewards do. Rewards are held within their range.
     """
     theta = floats("prior", prior, (policy.dim,))
-    weight = positive("prior_weight", weight)
     length = float(np.linalg.norm(theta))
     if not length <= S:  # not a number, too
         raise ValueError(f"prior={shown(theta.tolist())}: must be finite, of norm at most S={S:g}; or give a larger S")

@@ -124,7 +124,7 @@ def _array(what: str, data: bytes) -> npt.NDArray[Any]:
         if np.lib.format.read_magic(stream) != (1, 0):
             raise ValueError("its version is not 1.0")
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-        if dtype.kind not in _TYPES or fortran or min(shape, default=0) < 0:
+        if dtype.kind not in _TYPES or fortran:
             raise ValueError("it may hold numbers and texts only, row by row")
         if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
             raise ValueError("its size does not fit")
