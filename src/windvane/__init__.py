@@ -64,6 +64,14 @@ _HOME = {
     "Probit": "windvane.links",
     "CustomLink": "windvane.links",
     "get_link": "windvane.links",
+    "Agent": "windvane.agent",
+    "ConflictingRewardError": "windvane.agent",
+    "Decision": "windvane.agent",
+    "DecisionError": "windvane.agent",
+    "ExpiredDecisionError": "windvane.agent",
+    "Explanation": "windvane.agent",
+    "Features": "windvane.agent",
+    "UnknownDecisionError": "windvane.agent",
     "Environment": "windvane.environments",
     "check_policy": "windvane.checks",
     "set_threads": "windvane.kernels.threads",
@@ -86,15 +94,22 @@ __all__ = [
     "SWBVDGLMUCB",
     "SWGLUCB",
     "AdaptiveGLMUCB",
+    "Agent",
     "Ball",
     "BanditOverBandits",
+    "ConflictingRewardError",
     "CustomLink",
     "DLinTS",
     "DLinUCB",
     "DRandLinUCB",
+    "Decision",
+    "DecisionError",
     "DetectGLMUCB",
     "DiscountedEstimator",
     "Environment",
+    "ExpiredDecisionError",
+    "Explanation",
+    "Features",
     "GLBWeightUCB",
     "Greedy",
     "Identity",
@@ -116,6 +131,7 @@ __all__ = [
     "SWLinUCB",
     "Sphere",
     "UniformRandom",
+    "UnknownDecisionError",
     "__version__",
     "check_policy",
     "get_link",
@@ -128,6 +144,16 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from windvane.agent import (
+        Agent,
+        ConflictingRewardError,
+        Decision,
+        DecisionError,
+        ExpiredDecisionError,
+        Explanation,
+        Features,
+        UnknownDecisionError,
+    )
     from windvane.arms import Ball, Sphere
     from windvane.checks import check_policy
     from windvane.environments import Environment

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
+from windvane._files import write_atomically
 from windvane._validation import one_of
 from windvane.cli.console import number, output, plain, print_json, remark, table
 from windvane.cli.experiments import conduct
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart, Seed, named
 from windvane.lab import drift_benchmark as drift
 from windvane.lab.curves import by_environment
-from windvane.lab.folder import write_atomically
 from windvane.lab.results import Results
 from windvane.lab.standings import Standing
 from windvane.lab.summary import row_of

@@ -11,13 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
+from windvane._files import write_atomically
 from windvane._validation import one_of
 from windvane.cli.console import number, output, plain, print_json, remark, table
 from windvane.cli.experiments import conduct
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart, Seed
 from windvane.lab import no_tuning, rates, unknown_drift
 from windvane.lab.drift_benchmark import Conduct
-from windvane.lab.folder import write_atomically
 from windvane.lab.summary import Row
 
 STUDIES = ("unknown-drift", "no-tuning", "rates")

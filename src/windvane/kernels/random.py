@@ -24,6 +24,7 @@ DELAYS = 4  # how late a reward is
 PRESENCE = 5  # which arms are there
 SAMPLES = 6  # what a randomised policy adds to its estimate
 MASTER = 7  # which of its policies a master lets act
+PLAY = 8  # when an agent plays at random, and what
 _BLOCK_SHIFT = np.uint64(8)  # a counter's last word: the stream in its low bits, the block above them
 LARGEST_BLOCK = 2**24 - 1
 

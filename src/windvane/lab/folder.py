@@ -7,11 +7,9 @@ trusted: it counts as not done.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
-import os
 import platform
 from functools import cache
 from importlib import metadata
@@ -23,7 +21,7 @@ from windvane.lab.cells import Cell
 
 FORMAT = 1
 TABLES = ("curves", "lanes", "paths")
-_TELLING_ONLY = ("cli",)  # packages that show results and compute none
+_TELLING_ONLY = ("cli", "agent", "service", "client.py", "_files.py")  # packages that show results and compute none
 _COMPUTING = (  # of this package
     "cells.py", "diagnostics.py", "engine.py", "environment_spec.py", "objects.py", "policy_spec.py", "post.py",
     "tables.py",
@@ -59,25 +57,6 @@ def _code_hash() -> str:
             digest.update(f"{inside.as_posix()}\n".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """All of ``content`` under ``path``, or nothing: aside, flushed, renamed."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # where a folder can be opened, make the new name durable too
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -21,12 +21,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
+from windvane._files import write_atomically
 from windvane._validation import Array
 from windvane.lab import curves
 from windvane.lab._figure import INK, MUTED, SHADE, SIZE, new_figure, style, text
 from windvane.lab.benchmark_plots import leaderboard_figure, levels_figure, ratios_figure, slopes_figure
 from windvane.lab.curves import PublishedCurves
-from windvane.lab.folder import write_atomically
 from windvane.lab.study_plots import diagnostics_figure, difference_figure, heat_map
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from windvane._files import write_atomically
 from windvane.lab import charts, curves
 from windvane.lab.curves import PublishedCurves
-from windvane.lab.folder import write_atomically
 from windvane.lab.summary import Row, row_of
 
 if TYPE_CHECKING:

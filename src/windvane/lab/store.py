@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from windvane._files import write_atomically
 from windvane._validation import shown
 from windvane.lab.cells import Cell, cells_of
 from windvane.lab.engine import CellResult
@@ -37,7 +38,6 @@ from windvane.lab.folder import (
     experiment_id,
     read_manifest,
     versions,
-    write_atomically,
 )
 from windvane.lab.tables import parquet_bytes, tables
 

@@ -185,7 +185,8 @@ class AdaptiveGLMUCB(Policy):
         width = np.empty(arms.shape[:2])
         self._k.width_lanes(0, self.lanes, True, arms, self.estimator._V[rows], self._spread[rows], width)
         z = _along(arms, theta[:, None])
-        return self._play(self.link.mean(z) + self.link.slope(z) * self._standard_errors[:, None] * width, present)
+        means = self.link.mean(z)
+        return self._play(means + self.link.slope(z) * self._standard_errors[:, None] * width, present, means)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         arm_set = self._checked_set(arm_set)

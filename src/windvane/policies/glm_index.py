@@ -91,7 +91,8 @@ class GLMIndex(Policy):
         arms, present = self._checked_arms(arms, valid)
         theta_tilde, beta = self._step_1()
         bonus = self._step_2(beta)[:, None] * self._widths(arms)
-        return self._play(self._means(arms, theta_tilde) + bonus, present)
+        means = self._means(arms, theta_tilde)
+        return self._play(means + bonus, present, means)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         arm_set = self._checked_set(arm_set)

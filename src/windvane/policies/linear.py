@@ -83,7 +83,8 @@ class LinearUCB(Policy):
         arms, present = self._checked_arms(arms, valid)
         theta_hat, beta = self._estimate()
         bonus = (self.bonus_scale * beta)[:, None] * self._widths(arms, sandwich=self.sandwich)
-        return self._play(self._means(arms, theta_hat) + bonus, present)
+        means = self._means(arms, theta_hat)
+        return self._play(means + bonus, present, means)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         arm_set = self._checked_set(arm_set)

@@ -86,7 +86,7 @@ class Oracle(_Ignorant):
         means = floats("truth(t, arms)", self.truth(self.t, arms), arms.shape[:2])
         if not np.isfinite(means[present]).all():
             raise ValueError(f"truth(t, arms) at t={self.t:g}: must be finite")
-        return self._play(means, present)
+        return self._play(means, present, means)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         raise ValueError(
@@ -139,4 +139,5 @@ class Greedy(BVDGLMUCB):
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         arms, present = self._checked_arms(arms, valid)
         theta_tilde, _ = self._step_1()
-        return self._play(self._means(arms, theta_tilde), present)
+        means = self._means(arms, theta_tilde)
+        return self._play(means, present, means)

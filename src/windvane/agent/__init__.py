@@ -1,0 +1,25 @@
+"""One live stream of decisions: see :class:`windvane.Agent`."""
+
+from windvane.agent.agent import Agent
+from windvane.agent.decisions import (
+    ConflictingRewardError,
+    Decision,
+    DecisionError,
+    ExpiredDecisionError,
+    Explanation,
+    UnknownDecisionError,
+)
+from windvane.agent.features import Features
+from windvane.agent.file import FileError
+
+__all__ = [
+    "Agent",
+    "ConflictingRewardError",
+    "Decision",
+    "DecisionError",
+    "ExpiredDecisionError",
+    "Explanation",
+    "Features",
+    "FileError",
+    "UnknownDecisionError",
+]

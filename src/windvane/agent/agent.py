@@ -1,0 +1,427 @@
+"""Agent: one live stream of decisions, with named arms, late rewards, and a state that can be saved."""
+
+from __future__ import annotations
+
+import copy
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane._files import write_atomically
+from windvane._validation import Array, number, positive, shown, whole
+from windvane.agent import saving
+from windvane.agent.building import built, learn_prior, plain
+from windvane.agent.decisions import (
+    ConflictingRewardError,
+    Decision,
+    ExpiredDecisionError,
+    Explanation,
+    Pending,
+    UnknownDecisionError,
+    described,
+)
+from windvane.agent.features import Features
+from windvane.agent.history import History
+from windvane.agent.offers import offered
+from windvane.agent.reading import Drift, drift_of, memory_of
+from windvane.agent.scaling import Scaling
+from windvane.agent.times import TICK, Clock, Span
+from windvane.links import Link
+from windvane.policies.base import Policy
+
+REMEMBERED = 10_000
+"""Closed decisions whose outcome is still known, to tell a repeated reward from a wrong one."""
+CHANGEABLE = ("wait", "missing", "max_pending", "randomize")
+"""Settings that a running agent can change."""
+
+
+class Agent:
+    """One lane of a policy, behind named arms and decisions with ids.
+
+    >>> agent = Agent(dim=2)
+    >>> decision = agent.decide({"red": [0.6, 0.1], "blue": [0.2, 0.7]})
+    >>> agent.reward(decision.id, 1.0)
+    True
+
+    **What is decided.** Vectors of ``dim`` numbers, or, with ``features`` (a :class:`Features`, or its declaration as
+    plain data), contexts and arms with named fields. ``link``: "logistic" (rewards in [0, 1], the default),
+    "poisson", "probit", "identity", or a :class:`windvane.Link`; rewards lie in [0, 2 ``sigma``] (any for identity,
+    and for linear policies, which take no link). ``L`` bounds the norm of a vector, ``S`` that of the parameter.
+
+    **By what.** ``policy``: "adaptive" (:class:`windvane.AdaptiveGLMUCB`), a registered name, or a class;
+    ``settings`` are its own. How it forgets: ``half_life``, a number of decisions or a duration ("2d": by the clock);
+    or ``gamma`` per decision; or ``drift`` (B_T) with ``horizon`` (T). The adaptive policy needs none of them, and
+    with one of them keeps to that memory. ``prior``: a guess of the parameter, worth ``prior_weight`` rewards along
+    each axis, which fades as other rewards do.
+
+    **Rewards** may come late, in any order, or never: after ``wait`` (decisions or a duration) a decision is forgotten,
+    or counts as the reward ``missing``. No more than ``max_pending`` decisions wait; beyond, the oldest expire.
+
+    **Vectors**: ``scaling`` is None, (center, spread), or "fit" (on the first history given to :meth:`update_many`,
+    then frozen); ``intercept`` adds a constant 1; a vector beyond L is an error, or shortened if ``clip``.
+
+    **randomize** = epsilon: with this probability an arm is played uniformly at random. Every decision then has a
+    ``propensity``, and the log of decisions can be evaluated off-policy.
+
+    A call that fails changes nothing. Safe to call from several threads; calls take turns. All randomness follows from
+    ``seed`` (ids of decisions apart).
+    """
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        link: str | Link = "logistic",
+        *,
+        features: Features | Mapping[str, Any] | None = None,
+        policy: str | type[Policy] = "adaptive",
+        half_life: str | float | None = None,
+        gamma: float | None = None,
+        horizon: int | None = None,
+        drift: float | None = None,
+        S: float | None = None,
+        L: float = 1.0,
+        sigma: float = 0.5,
+        prior: npt.ArrayLike | None = None,
+        prior_weight: float = 10.0,
+        wait: str | float | None = None,
+        missing: float | None = None,
+        max_pending: int = 100_000,
+        scaling: Any = None,
+        intercept: bool = False,
+        clip: bool = False,
+        randomize: float = 0.0,
+        seed: int = 0,
+        **settings: Any,
+    ) -> None:
+        self.features = Features.of(features)
+        if (dim is None) == (self.features is None):
+            raise ValueError(f"dim={shown(dim)}: give dim, or features, and not both")
+        raw, remedy, self._fits_features = whole("dim", 1 if dim is None else dim, 1), None, False
+        if self.features is not None:
+            if intercept or clip:
+                raise ValueError("intercept, clip: with features, declare them there")
+            raw, remedy = self.features.dim, "declare ranges of all numbers, or give a larger L"
+            if isinstance(scaling, str) and scaling == "fit":  # then ranges are what is fitted, where there is none
+                self._fits_features, scaling = bool(self.features.open_fields), None
+        self._scaling = Scaling(raw, positive("L", L), scaling=scaling, intercept=intercept, clip=clip, remedy=remedy)
+        made = built(
+            policy, self._scaling.dim, link, settings, S=S, L=self._scaling.longest, sigma=sigma, seed=seed,
+            half_life=half_life, gamma=gamma, horizon=horizon, drift=drift,
+        )  # fmt: skip
+        self.policy, self._clock = made.policy, Clock(made.by_clock)
+        low, high = self.policy.link.reward_range(self.policy.sigma)
+        most = self.policy._k.LARGEST_REWARD
+        self.reward_range = max(low, -most), min(high, most)
+        self.wait: Span | None
+        self.missing: float | None
+        self._set(wait, missing, max_pending, randomize)
+        given = {
+            "dim": dim, "link": made.link, "policy": made.name, "half_life": half_life, "gamma": gamma,
+            "horizon": horizon, "drift": drift, "S": made.S, "L": L, "sigma": sigma, "prior": prior,
+            "prior_weight": positive("prior_weight", prior_weight), "wait": wait, "missing": missing,
+            "max_pending": max_pending, "intercept": intercept, "clip": clip, "randomize": randomize, "seed": seed,
+            **settings,
+        }  # fmt: skip
+        self._config: dict[str, Any] = {name: plain(value) for name, value in given.items()}
+        self._lock, self._saving = threading.RLock(), threading.Lock()
+        self._pending: OrderedDict[str, Pending] = OrderedDict()  # the oldest first
+        self._closed: OrderedDict[str, float | None] = OrderedDict()  # a reward, or None: it expired
+        self.decisions = self.rewards = self.expired = self.projections = 0
+        self.reward_total = 0.0
+        if prior is not None:
+            learn_prior(self.policy, prior, prior_weight, made.S, self.reward_range)
+
+    # --- deciding --------------------------------------------------------------------------------------------------
+
+    def decide(
+        self,
+        arms: Any = None,
+        *,
+        context: Mapping[str, Any] | None = None,
+        now: float | datetime | None = None,
+        id: str | None = None,
+    ) -> Decision:
+        """Choose one of ``arms``; its reward may follow.
+
+        ``arms``: vectors by name; an array of vectors (named 0, 1, ...); a pandas or polars frame, a row per arm (named
+        by its column "arm", else by the index); with declared features their names, or their fields by name, or a frame
+        of fields; and ``context``. ``now``: the time of the decision in seconds since 1970, or a datetime (default: the
+        clock's; time never goes back). ``id``: a name of your own for the decision (default: a random one).
+        """
+        with self._lock:
+            if self._fits_features:
+                raise ValueError('scaling="fit": give history to update_many first, to fit the ranges on')
+            if arms is None and self.features is not None and self.features.arms and not self.features.per_arm:
+                arms = self.features.arms
+            names, raw = offered(arms, context, self.features, self._scaling.raw_dim)
+            rows = self._scaling.apply(raw, "arms", names)
+            if id is not None and (not isinstance(id, str) or not id or id in self._pending or id in self._closed):
+                raise ValueError(f"id={shown(id)}: must be a text that no other decision has")
+            key = secrets.token_hex(8) if id is None else str.__str__(id)
+            at = self._clock.read(now)  # from here on nothing is refused
+            self._expire(at, room=1)
+            self._clock.pass_to(at, self.policy)
+            policy, round_, number_ = self.policy, self.policy.t, self.policy._decisions
+            preferred = index = int(policy.select(rows[None])[0])
+            explored = False
+            if self.randomize > 0.0:
+                k: Any = policy._k
+                coin, place = k.uniform_pair(np.uint64(policy.seed), policy.lane_ids[0], number_, k.PLAY, 0)
+                if coin < self.randomize:
+                    index, explored = int(place * len(names)), True
+            decision = described(
+                policy, key, names, rows, at,
+                preferred=preferred, index=index, explored=explored, randomize=self.randomize,
+            )  # fmt: skip
+            self._pending[key] = Pending(rows[index].copy(), round_, self.decisions, decision)
+            self.decisions += 1
+            self.projections += bool(decision.projected)
+            return decision
+
+    def explain(self, decision: Decision | str) -> Explanation:
+        """Why the arm was chosen; of a decision, or of the id of one that still waits for its reward."""
+        if not isinstance(decision, Decision):
+            with self._lock:
+                waiting = self._pending.get(_key(decision))
+                if waiting is None:
+                    raise UnknownDecisionError(
+                        f"decision={shown(decision)}: does not wait for a reward; explain the Decision itself"
+                    )
+                decision = waiting.decision
+        return Explanation.of(decision)
+
+    # --- learning --------------------------------------------------------------------------------------------------
+
+    def reward(self, decision: Decision | str, value: float, *, now: float | datetime | None = None) -> bool:
+        """Learn the reward of a decision; it counts with the weight of the decision's age.
+
+        True if it was learnt, False if it is a repetition of what is known. Raises :class:`UnknownDecisionError`,
+        :class:`ConflictingRewardError` (there is another reward already) or :class:`ExpiredDecisionError` (the wait is
+        over). ``now``: when the reward came, for a ``wait`` that goes by the clock.
+        """
+        key = _key(decision)
+        with self._lock:
+            found, at = self._checked_reward("value", value), self._clock.read(now)
+            waiting = self._pending.get(key)
+            if waiting is None:
+                return self._refuse(key, found)
+            if self._overdue(waiting, at):
+                raise _too_late(key)
+            self.policy.update(waiting.x[None], found, round=waiting.round)
+            self.rewards += 1
+            self.reward_total += found
+            self._close(key, found)
+            self._expire(at)
+            return True
+
+    def _refuse(self, id: str, value: float) -> bool:
+        """What is wrong with a reward for a decision that does not wait; False if it repeats what is known."""
+        if id not in self._closed:
+            raise UnknownDecisionError(f"decision={shown(id)}: is not known, or was closed long ago")
+        known = self._closed[id]
+        if known is None:
+            raise _too_late(id)
+        if known != value:
+            raise ConflictingRewardError(f"decision={shown(id)}: has the reward {known:g} already, not {value:g}")
+        return False
+
+    def expire(self, now: float | datetime | None = None, *, room: int = 0) -> list[str]:
+        """Close the decisions whose wait is over, and the oldest until ``room`` more may wait; returns their ids.
+
+        Deciding (with room for one) and rewarding do so too; there is no need to call it but to know them, or for a
+        stream that rests.
+        """
+        with self._lock:
+            return self._expire(self._clock.read(now), whole("room", room, 0, self.max_pending))
+
+    def _expire(self, at: float, room: int = 0) -> list[str]:
+        gone = []
+        while self._pending:
+            key, oldest = next(iter(self._pending.items()))
+            if len(self._pending) + room <= self.max_pending and not self._overdue(oldest, at):
+                break
+            if self.missing is not None:
+                self.policy.update(oldest.x[None], self.missing, round=oldest.round)
+            self._close(key, None)
+            self.expired += 1
+            gone.append(key)
+        return gone
+
+    def _overdue(self, waiting: Pending, at: float) -> bool:
+        """More time has passed since the decision, or more decisions have been made, than a reward may take."""
+        if self.wait is None:
+            return False
+        age = at - waiting.decision.time if self.wait.by_clock else self.decisions - waiting.number - 1
+        return age > self.wait.length
+
+    def _close(self, id: str, outcome: float | None) -> None:
+        del self._pending[id]
+        self._closed[id] = outcome
+        while len(self._closed) > REMEMBERED:
+            self._closed.popitem(last=False)
+
+    def update_many(
+        self,
+        X: Any = None,
+        rewards: npt.ArrayLike = (),
+        *,
+        contexts: Any = None,
+        arms: Any = None,
+        times: Any = None,
+        weights: npt.ArrayLike | None = None,
+    ) -> int:
+        """Learn history in bulk: decisions of the past with their rewards, oldest first; returns how many.
+
+        ``X``: an array or a frame with a row of raw features per decision; with declared features ``contexts``
+        (mappings or a frame) and ``arms`` (the names of the arms played, or one-item mappings {name: fields}, or a
+        frame of fields with a column "arm"). Every row ages those before it by a decision or, where forgetting goes by
+        the clock, by ``times``, which are then needed; where there are ``times`` they also put the rows in order.
+        All rows are learnt, or none.
+        """
+        with self._lock:
+            history = History.of(self, X, rewards, contexts, arms, times, weights)
+            policy, clock = copy.deepcopy(self.policy), copy.copy(self._clock)  # an interrupt leaves all as it was
+            for x, reward, at, weight in history.rows():
+                if at is not None:
+                    clock.pass_to(at, policy)
+                round_ = policy.t
+                policy.advance(1.0)
+                policy.update(x[None], reward, round=round_, weight=weight)
+            self.policy, self._clock, self.features, self._scaling = policy, clock, history.features, history.scaling
+            self._fits_features = False
+            self.rewards += len(history)
+            self.reward_total += float(history.rewards.sum())
+            return len(history)
+
+    def _checked_reward(self, name: str, value: Any) -> float:
+        low, high = self.reward_range
+        return number(name, value, f"in [{low:g}, {high:g}]", lambda r: low <= r <= high)
+
+    # --- settings that may change ----------------------------------------------------------------------------------
+
+    def configure(self, **changes: Any) -> None:
+        """Change ``wait``, ``missing``, ``max_pending`` or ``randomize`` from now on; all that is given, or none if one
+        is wrong."""
+        with self._lock:
+            unknown = set(changes) - set(CHANGEABLE)
+            if unknown:
+                raise ValueError(f"{min(unknown)}: cannot be changed; only {', '.join(CHANGEABLE)} can")
+            self._set(**{name: changes.get(name, self._config[name]) for name in CHANGEABLE})
+            self._config |= {name: plain(value) for name, value in changes.items()}
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """What :meth:`configure` can change, as it is now."""
+        return {name: self._config[name] for name in CHANGEABLE}
+
+    def _set(self, wait: Any, missing: Any, max_pending: Any, randomize: Any) -> None:
+        found = (
+            None if wait is None else Span.of("wait", wait),
+            None if missing is None else self._checked_reward("missing", missing),
+            whole("max_pending", max_pending, 1),
+            number("randomize", randomize, "in [0, 1]", lambda e: 0.0 <= e <= 1.0),
+        )
+        self.wait, self.missing, self.max_pending, self.randomize = found
+
+    # --- what can be read ------------------------------------------------------------------------------------------
+
+    @property
+    def by_clock(self) -> bool:
+        """Whether forgetting goes by the clock, not by decisions."""
+        return self._clock.by_clock
+
+    @property
+    def pending(self) -> list[Decision]:
+        """Decisions that wait for their rewards, the oldest first."""
+        with self._lock:
+            return [waiting.decision for waiting in self._pending.values()]
+
+    @property
+    def waiting(self) -> int:
+        """How many they are."""
+        return len(self._pending)
+
+    @property
+    def theta(self) -> Array:
+        """The parameter as it is estimated now, in the coordinates of :attr:`feature_names`."""
+        with self._lock:
+            return np.array(self.policy.theta_hat[0])
+
+    @property
+    def feature_names(self) -> list[str]:
+        """What each coordinate of :attr:`theta` belongs to."""
+        raw = [f"x{i}" for i in range(self._scaling.raw_dim)] if self.features is None else self.features.names
+        return [*raw, *["1"] * self._scaling.intercept]
+
+    @property
+    def memory(self) -> float:
+        """How far back the past counts, in decisions, or in seconds where forgetting goes by the clock."""
+        with self._lock:
+            return memory_of(self.policy) * (TICK if self.by_clock else 1.0)
+
+    def drift_estimate(self) -> Drift | None:
+        """What the rewards say about the drift; None for a policy that was told how to forget."""
+        with self._lock:
+            return drift_of(self.policy)
+
+    def info(self) -> dict[str, Any]:
+        """Counts, the estimate, memory and drift, for a person or a page to read."""
+        with self._lock:
+            drift = self.drift_estimate()
+            return {
+                "policy": self.policy.name,
+                "decisions": self.decisions,
+                "rewards": self.rewards,
+                "mean_reward": self.reward_total / self.rewards if self.rewards else None,
+                "pending": len(self._pending),
+                "expired": self.expired,
+                "theta": dict(zip(self.feature_names, self.theta.tolist(), strict=True)),
+                "S": self.policy.S if hasattr(self.policy, "estimator") else None,
+                "projected_share": self.projections / self.decisions if self.decisions else 0.0,
+                "memory": self.memory,
+                "memory_unit": "seconds" if self.by_clock else "decisions",
+                "drift": None if drift is None else drift._asdict(),
+            }
+
+    def __repr__(self) -> str:
+        counts = f"{self.decisions} decisions, {len(self._pending)} pending"
+        return f"Agent({self.policy.name}, dim={self.policy.dim}, {counts})"
+
+    # --- saving ----------------------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """The whole agent: equal agents give equal bytes. The format is described in :mod:`windvane.agent.file`."""
+        return saving.content(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the agent to a file: whole or not at all, and on disk when this returns."""
+        with self._saving:  # of two savers at once, the one that comes last has the later state
+            write_atomically(Path(path), self.to_bytes())
+
+    @classmethod
+    def from_bytes(cls, content: bytes, *, link: Link | None = None, policy: type[Policy] | None = None) -> Agent:
+        """The agent again. A link or a policy class of your own is not in the bytes: give it again."""
+        return saving.restored(cls, content, link, policy, "content")
+
+    @classmethod
+    def load(cls, path: str | Path, *, link: Link | None = None, policy: type[Policy] | None = None) -> Agent:
+        """An agent from a file that :meth:`save` wrote; it goes on bit for bit as the saved one would have."""
+        return saving.restored(cls, Path(path).read_bytes(), link, policy, str(path))
+
+
+def _key(decision: Decision | str) -> str:
+    key = decision.id if isinstance(decision, Decision) else decision
+    if not isinstance(key, str):
+        raise ValueError(f"decision={shown(decision)}: must be a Decision, or its id")
+    return key
+
+
+def _too_late(id: str) -> ExpiredDecisionError:
+    return ExpiredDecisionError(f"decision={shown(id)}: its wait is over; the reward is not learnt from")

@@ -1,0 +1,133 @@
+"""Bulk history: rows of the past with their rewards, all of them checked before any is learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windvane._validation import Array, real_array, shown
+from windvane.agent.features import Features, plain_name, sequence
+from windvane.agent.offers import frame_fields, frame_names, frame_rows, is_frame, matrix
+from windvane.agent.scaling import Scaling
+from windvane.agent.times import moment
+
+if TYPE_CHECKING:
+    from windvane.agent.agent import Agent
+
+HEAVIEST = 1e9
+
+
+@dataclass(frozen=True)
+class History:
+    """Rows, the oldest first: vectors as the policy sees them, rewards, times, weights. And the features and the
+    scaling that they went through, fitted if they were to be."""
+
+    x: Array
+    rewards: Array
+    times: Array | None
+    weights: Array
+    features: Features | None
+    scaling: Scaling
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    def rows(self) -> Iterator[tuple[Array, float, float | None, float]]:
+        times = [None] * len(self) if self.times is None else self.times.tolist()
+        yield from zip(self.x, self.rewards.tolist(), times, self.weights.tolist(), strict=True)
+
+    @classmethod
+    def of(cls, agent: Agent, X: Any, rewards: Any, contexts: Any, arms: Any, times: Any, weights: Any) -> History:
+        """What was given to :meth:`Agent.update_many`, checked, the oldest first."""
+        features, scaling, where = agent.features, agent._scaling, "X"
+        if features is None:
+            if X is None or contexts is not None or arms is not None:
+                raise ValueError("X: give the features of every row; contexts and arms belong to declared features")
+            raw = matrix("X", X.to_numpy() if is_frame(X) else X, scaling.raw_dim)
+        else:
+            if X is not None or arms is None:
+                raise ValueError("arms: give the arm of every row, and contexts; this agent has declared features")
+            where = "rows"
+            names, own = _arms(arms)
+            told = _contexts(contexts, len(names))
+            if agent._fits_features:
+                features = features.fitted(told, own)
+            raw = _encoded(features, told, names, own)
+        if scaling.to_fit:
+            if not np.isfinite(raw).all():
+                raise ValueError(f"{where}[{int(np.argmax(~np.isfinite(raw).all(axis=1)))}]: must be finite")
+            scaling = scaling.fitted(raw)
+        x, count = scaling.apply(raw, where), len(raw)
+        found = _column("rewards", rewards, count, *agent.reward_range)
+        weight = np.ones(count) if weights is None else _column("weights", weights, count, 0.0, HEAVIEST)
+        at = _times(agent, times, count)
+        order = np.arange(count) if at is None else np.argsort(at, kind="stable")
+        return cls(x[order], found[order], None if at is None else at[order], weight[order], features, scaling)
+
+
+def _arms(arms: Any) -> tuple[list[Any], list[Mapping[str, Any]]]:
+    """The arm played in every row, and its own fields."""
+    if is_frame(arms):
+        given, own = frame_names("arms", arms), list[Mapping[str, Any]](frame_fields("arms", arms))
+    else:
+        given, own = [], []
+        for i, arm in enumerate(sequence("arms", arms)):
+            fields: Any = {}
+            if isinstance(arm, Mapping):
+                if len(arm) != 1:
+                    raise ValueError(f"arms[{i}]={shown(arm)}: must be a name, or map one name to its fields")
+                ((arm, fields),) = arm.items()
+            given.append(arm)
+            own.append(fields)
+    return [plain_name(f"arms[{i}]", arm) for i, arm in enumerate(given)], own
+
+
+def _contexts(contexts: Any, count: int) -> list[Mapping[str, Any]]:
+    if contexts is None:
+        return [{}] * count
+    found: list[Any] = frame_rows("contexts", contexts) if is_frame(contexts) else sequence("contexts", contexts)
+    if len(found) != count:
+        raise ValueError(f"contexts has {len(found)} rows: must have {count}, as arms")
+    return found
+
+
+def _encoded(
+    features: Features, contexts: list[Mapping[str, Any]], names: list[Any], own: list[Mapping[str, Any]]
+) -> Array:
+    rows = np.zeros((len(names), features.dim))
+    for i, (context, name, fields) in enumerate(zip(contexts, names, own, strict=True)):
+        try:
+            rows[i] = features.vectors(context, {name: fields})
+        except ValueError as error:
+            raise ValueError(f"rows[{i}]: {error}") from None
+    return rows
+
+
+def _column(name: str, values: Any, count: int, low: float, high: float) -> Array:
+    """A number within [low, high] for every row."""
+    found = np.array(real_array(name, values, "a list of numbers"))
+    if found.shape != (count,):
+        raise ValueError(f"{name} has shape {found.shape}: must have a number for each of the {count} rows")
+    bad = ~((found >= low) & (found <= high))  # not a number, too
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"{name}[{row}]={float(found[row])!r}: must be a number in [{low:g}, {high:g}]")
+    return found
+
+
+def _times(agent: Agent, times: Any, count: int) -> Array | None:
+    if times is None:
+        if agent.by_clock:
+            raise ValueError("times=None: this agent forgets by the clock; say when each row was decided")
+        return None
+    found = np.array([moment(f"times[{i}]", one) for i, one in enumerate(sequence("times", times))])
+    if found.shape != (count,):
+        raise ValueError(f"times has {len(found)} entries: must have one for each of the {count} rows")
+    if agent.by_clock and count and found.min() < agent._clock.last:
+        raise ValueError(
+            f"times[{int(np.argmin(found))}]={found.min()!r}: must not lie before what the agent has seen already"
+        )
+    return found

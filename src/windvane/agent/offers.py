@@ -1,0 +1,100 @@
+"""The arms of one decision, however they are given, as names and raw vectors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from windvane._validation import Array, real_array, shown
+from windvane.agent.features import Features, Name, named
+
+ARM_COLUMN = "arm"  # of a frame: the arms' names
+
+
+def offered(arms: Any, context: Any, features: Features | None, dim: int) -> tuple[list[Name], Array]:
+    """Names and a matrix [K, dim]: of vectors as given, or made of declared ``features``."""
+    if features is None:
+        if context is not None:
+            raise ValueError("context: this agent has no declared features; give features= when you make it")
+        names, rows = _vectors(arms, dim)
+    else:
+        own = _by_name(arms)
+        names, rows = list(own), features.vectors(context, own)
+    if not names:
+        raise ValueError("arms: must offer at least one arm")
+    return names, rows
+
+
+def is_frame(value: Any) -> bool:
+    """Whether it is a table of pandas or polars, or like one."""
+    return hasattr(value, "columns") and hasattr(value, "to_numpy")
+
+
+def frame_rows(argument: str, frame: Any) -> list[dict[Any, Any]]:
+    """The rows of a frame by the names of its columns."""
+    columns = _columns(argument, frame)
+    values = [list(frame[column]) for column in columns]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def frame_names(argument: str, frame: Any) -> list[Any]:
+    """The arms' names: the column "arm", else the index, else numbers."""
+    if ARM_COLUMN in _columns(argument, frame):
+        return list(frame[ARM_COLUMN])
+    return list(getattr(frame, "index", range(len(frame))))
+
+
+def frame_fields(argument: str, frame: Any) -> list[dict[Any, Any]]:
+    """What a frame says of each arm beside its name."""
+    rows = frame_rows(argument, frame) or [{}] * len(frame)
+    return [{column: value for column, value in row.items() if column != ARM_COLUMN} for row in rows]
+
+
+def _columns(argument: str, frame: Any) -> list[Any]:
+    columns = list(frame.columns)
+    for column, times in Counter(columns).items():
+        if times > 1:
+            raise ValueError(f"{argument}: has the column {shown(column)} twice")
+    return columns
+
+
+def _by_name(arms: Any) -> dict[Name, Any]:
+    """Names with their fields."""
+    if is_frame(arms):
+        return dict(zip(named("arms", frame_names("arms", arms)), frame_fields("arms", arms), strict=True))
+    if isinstance(arms, Mapping):
+        return dict(zip(named("arms", list(arms)), arms.values(), strict=True))
+    return {name: {} for name in named("arms", arms)}
+
+
+def _vectors(arms: Any, dim: int) -> tuple[list[Name], Array]:
+    if is_frame(arms):
+        columns = [column for column in _columns("arms", arms) if column != ARM_COLUMN]
+        return named("arms", frame_names("arms", arms)), matrix("arms", arms[columns].to_numpy(), dim)
+    if not isinstance(arms, Mapping):
+        rows = matrix("arms", arms, dim)
+        return list(range(len(rows))), rows
+    names, vectors = named("arms", list(arms)), list(arms.values())
+    try:
+        if any(isinstance(vector, np.ma.MaskedArray) for vector in vectors):
+            raise ValueError
+        return names, matrix("arms", vectors, dim)
+    except ValueError:
+        for name, vector in zip(names, vectors, strict=True):  # which of them is it?
+            row = real_array(f"arms[{name!r}]", vector, f"{dim} numbers")
+            if row.shape != (dim,):
+                raise ValueError(f"arms[{name!r}] has shape {row.shape}: must be {dim} numbers") from None
+        if names:
+            raise
+        return [], np.zeros((0, dim))
+
+
+def matrix(argument: str, rows: Any, dim: int) -> Array:
+    """``rows`` as a fresh array [n, dim]."""
+    found = np.array(real_array(argument, rows, f"an array with rows of {dim} numbers"))
+    if found.ndim != 2 or found.shape[1] != dim:
+        raise ValueError(f"{argument} has shape {found.shape}: must have rows of {dim} numbers")
+    return found
