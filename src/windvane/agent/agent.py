@@ -43,6 +43,10 @@ REMEMBERED = 10_000
 """Closed decisions whose outcome is still known, to tell a repeated reward from a wrong one."""
 
 
+CHANGEABLE = ("wait", "missing", "max_pending", "randomize")
+"""Settings that a running agent can change."""
+
+
 class Drift(NamedTuple):
     """What the rewards say about the drift; see :meth:`windvane.AdaptiveGLMUCB.drift_estimate`."""
 
@@ -126,9 +130,6 @@ class Agent:
         self._scaling = Scaling(raw, positive("L", L), scaling=given_scaling, intercept=intercept, clip=clip)
         cls = _policy_class(policy)
         name = cls.name if cls.name in POLICIES and POLICIES[cls.name] is cls else None
-        self.wait = None if wait is None else Span.of("wait", wait)
-        self.randomize = number("randomize", randomize, "in [0, 1]", lambda e: 0.0 <= e <= 1.0)
-        self.max_pending = whole("max_pending", max_pending, 1)
         forget = forgetting(cls, self._scaling.dim, half_life=half_life, gamma=gamma, horizon=horizon, drift=drift)
         self.by_clock = forget.by_clock
         if S is None:
@@ -139,7 +140,9 @@ class Agent:
             dim=self._scaling.dim, **{k: v for k, v in world.items() if k in taken}, **forget.settings, **settings
         )
         self.reward_range = self.policy.link.reward_range(self.policy.sigma)
-        self.missing = None if missing is None else self._checked_reward("missing", missing)
+        self.wait: Span | None
+        self.missing: float | None
+        self._set(wait, missing, max_pending, randomize)
         self._config: dict[str, Any] = {
             "dim": dim, "link": link if isinstance(link, str) else None, "policy": name, "half_life": half_life,
             "gamma": gamma, "horizon": horizon, "drift": drift, "S": S, "L": L, "sigma": sigma,
@@ -193,6 +196,7 @@ class Agent:
             key = secrets.token_hex(8) if id is None else id
             at = self._moment(now)
             self._expire(at)
+            self._last_time = at
             self._pass_time(at)
             policy, K = self.policy, len(names)
             round_, number_ = policy.t, policy._decisions
@@ -275,10 +279,12 @@ class Agent:
         key = decision.id if isinstance(decision, Decision) else decision
         with self._lock:
             found = self._checked_reward("value", value)
-            self._expire(self._moment(now))
+            at = self._moment(now)
+            self._expire(at)
             waiting = self._pending.get(key)
             if waiting is None:
                 return self._refuse(key, found)
+            self._last_time = at
             self.policy.update(waiting.x[None], found, round=waiting.round)
             self.rewards += 1
             self.reward_total += found
@@ -310,6 +316,7 @@ class Agent:
             if self.missing is not None:
                 self.policy.update(oldest.x[None], self.missing, round=oldest.round)
             self._close(key, None)
+            self._last_time = at
             self.expired += 1
             gone.append(key)
         return gone
@@ -357,6 +364,30 @@ class Agent:
             self.reward_total += history.total
             return len(history)
 
+    def configure(self, **changes: Any) -> None:
+        """Change ``wait``, ``missing``, ``max_pending`` or ``randomize`` from now on; all of them, or none if one is
+        wrong."""
+        with self._lock:
+            unknown = set(changes) - set(CHANGEABLE)
+            if unknown:
+                raise ValueError(f"{min(unknown)}: cannot be changed; only {', '.join(CHANGEABLE)} can")
+            self._set(**{name: changes.get(name, self._config[name]) for name in CHANGEABLE})
+            self._config |= changes
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """What :meth:`configure` can change, as it is now."""
+        return {name: self._config[name] for name in CHANGEABLE}
+
+    def _set(self, wait: Any, missing: Any, max_pending: Any, randomize: Any) -> None:
+        found = (
+            None if wait is None else Span.of("wait", wait),
+            None if missing is None else self._checked_reward("missing", missing),
+            whole("max_pending", max_pending, 1),
+            number("randomize", randomize, "in [0, 1]", lambda e: 0.0 <= e <= 1.0),
+        )
+        self.wait, self.missing, self.max_pending, self.randomize = found
+
     def _checked_reward(self, name: str, value: Any) -> float:
         low, high = self.reward_range
         allowed = "that is finite" if math.isinf(high) else f"in [{low:g}, {high:g}]"
@@ -365,9 +396,8 @@ class Agent:
     # --- time ------------------------------------------------------------------------------------------------------
 
     def _moment(self, now: float | datetime | None) -> float:
-        """The time of a call; a clock that was set back stands still."""
-        self._last_time = max(self._last_time, time.time() if now is None else moment(now))
-        return self._last_time
+        """The time of a call; a clock that was set back stands still. It is kept once the call has changed something."""
+        return max(self._last_time, time.time() if now is None else moment(now))
 
     def _pass_time(self, at: float) -> None:
         """Where forgetting goes by the clock, let the policy's time catch up with it, in whole ticks."""
@@ -386,6 +416,15 @@ class Agent:
         """Decisions that wait for their rewards, the oldest first."""
         with self._lock:
             return [waiting.decision for waiting in self._pending.values()]
+
+    @property
+    def waiting(self) -> int:
+        """How many they are."""
+        return len(self._pending)
+
+    def waits(self, decision: str) -> bool:
+        """Whether the decision of this id waits for its reward."""
+        return decision in self._pending
 
     @property
     def theta(self) -> Array:
