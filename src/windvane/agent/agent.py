@@ -396,7 +396,7 @@ class Agent:
     # --- time ------------------------------------------------------------------------------------------------------
 
     def _moment(self, now: float | datetime | None) -> float:
-        """The time of a call; a clock that was set back stands still. It is kept once the call has changed something."""
+        """The time of a call; a clock that was set back stands still. It is kept if the call changes something."""
         return max(self._last_time, time.time() if now is None else moment(now))
 
     def _pass_time(self, at: float) -> None:

@@ -19,13 +19,8 @@ StorePath = Annotated[Path, typer.Option("--store", help="The file that holds ev
 
 
 def serve(
-    store: if TYPE_CHECKING:
-    from windvane.service.store import Token
-
-StorePath = Path("windvane.db"),
-    host: Annotated[
-        str, typer.Option(help="The address to listen on; beyond loopback a token is needed.")
-    ] = "127.0.0.1",
+    store: StorePath = Path("windvane.db"),
+    host: Annotated[str, typer.Option(help="Where to listen; beyond loopback a token is needed.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
     rate: Annotated[float, typer.Option(help="Requests a second and client (0: no limit).", min=0.0)] = 0.0,
     body_limit: Annotated[int, typer.Option(help="Bytes of a request's body.", min=1024, max=1 << 30)] = 4 << 20,
@@ -53,10 +48,7 @@ StorePath = Path("windvane.db"),
 def token(
     action: Annotated[str, typer.Argument(help="add, list or remove.")],
     name: Annotated[str | None, typer.Argument(help="What to call the token.")] = None,
-    store: if TYPE_CHECKING:
-    from windvane.service.store import Token
-
-StorePath = Path("windvane.db"),
+    store: StorePath = Path("windvane.db"),
     read_only: Annotated[bool, typer.Option("--read-only", help="It may read, and change nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -81,15 +73,7 @@ StorePath = Path("windvane.db"),
         raise ValueError(str(error)) from None
     try:
         if action == "list":
-            rows = [
-                {"name": t.name, "rights": "full" if t.full else "read", "created": t.created} for t in opened.tokens()
-            ]
-            if as_json:
-                print_json({"tokens": rows})
-            else:
-                made = [time.strftime("%Y-%m-%d %H:%M", time.localtime(row["created"])) for row in rows]  # type: ignore[arg-type]
-                lines = [[str(row["name"]), str(row["rights"]), at] for row, at in zip(rows, made, strict=True)]
-                output().print(table(["token", "rights", "made"], lines, f"Tokens of {store}", left=3))
+            _list(opened.tokens(), store, as_json)
             return
         assert name is not None  # said above
         if action == "add":
@@ -121,10 +105,7 @@ def _list(tokens: list[Token], store: Path, as_json: bool) -> None:
 
 
 def verify(
-    store: if TYPE_CHECKING:
-    from windvane.service.store import Token
-
-StorePath = Path("windvane.db"),
+    store: StorePath = Path("windvane.db"),
     as_json: AsJson = False,
 ) -> None:
     """Replay the whole log of every stream, and compare with the state a server would start from, bit for bit.
