@@ -36,9 +36,17 @@ DecisionId = Annotated[str, Path(min_length=1, max_length=64)]
 
 
 def create_app(
-    store: Store, *, rate: float = 0.0, most_bytes: int = MOST_BYTES, hosts: frozenset[str] | None = None
+    store: Store,
+    *,
+    rate: float = 0.0,
+    most_bytes: int = MOST_BYTES,
+    hosts: frozenset[str] | None = None,
+    closing: asyncio.Event | None = None,
 ) -> App:
-    """The ASGI application: streams are rebuilt when it starts, and written out when it stops."""
+    """The ASGI application: streams are rebuilt when it starts, and written out when it stops.
+
+    ``closing`` is to be set when the server wants to stop: it ends the answers that would go on for ever.
+    """
     metrics = Metrics()
     engine = Engine(store, metrics.committed)
     metrics.watch(engine)
@@ -50,7 +58,7 @@ def create_app(
         await engine.stop()
 
     app = FastAPI(title="windvane", version=windvane.__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.state.engine, app.state.metrics = engine, metrics
+    app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
     app.include_router(_reading)
     app.include_router(_changing)
     app.include_router(page.router)
@@ -143,7 +151,7 @@ async def events(
 )
 async def watch(request: Request, name: Name) -> Response:
     """The stream in full whenever it has changed, as server-sent events, at most one a second."""
-    return live.events(_engine(request), name)
+    return live.events(_engine(request), name, request.app.state.closing)
 
 
 # --- changing ------------------------------------------------------------------------------------------------------

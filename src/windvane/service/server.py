@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 from collections.abc import Callable
@@ -38,28 +39,33 @@ def serve(
             )
         listener = _listen(host, port)
         name = f"[{host}]" if ":" in host else host
-        app = create_app(store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK if local else None)
+        closing = asyncio.Event()
+        app = create_app(store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK if local else None, closing=closing)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_keep_alive=30, timeout_graceful_shutdown=5,
             limit_concurrency=1000, server_header=False,
         )  # fmt: skip
-        server = _Server(config, lambda: started(f"http://{name}:{listener.getsockname()[1]}"))
+        server = _Server(config, lambda: started(f"http://{name}:{listener.getsockname()[1]}"), closing)
         server.run(sockets=[listener])
     finally:
         store.close()
 
 
 class _Server(uvicorn.Server):
-    """Tells when it answers."""
+    """Tells when it answers, and when it is about to stop."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], closing: asyncio.Event) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self._closing = ready, closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._closing.set()
+        await super().shutdown(sockets)
 
 
 def on_loopback(host: str) -> bool:
