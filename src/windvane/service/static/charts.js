@@ -2,7 +2,7 @@
 
    Names from outside reach plotly through plain() only: it would take markup in them for markup. */
 
-import { short, span } from "./words.js";
+import { given, short, span } from "./words.js";
 
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false };
 const darkness = window.matchMedia("(prefers-color-scheme: dark)");
@@ -185,7 +185,7 @@ export const normChart = ({ kind, range, x, norms, bound, ends, projected }) => 
       ...(strip ? { yaxis2: axis(c, { range: [0, 105], domain: [0, 0.24], tickvals: [0, 100], ticktext: ["0 %", "100 %"] }) } : {}),
       shapes: ball,
       annotations: bound === null ? [] : [{
-        text: `S = ${bound}`, xref: "paper", x: 1, xanchor: "right", y: bound, yanchor: "bottom", showarrow: false,
+        text: `S = ${given(bound)}`, xref: "paper", x: 1, xanchor: "right", y: bound, yanchor: "bottom", showarrow: false,
         font: { color: c.muted, size: 12 },
       }],
     }),

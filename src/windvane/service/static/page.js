@@ -218,8 +218,10 @@ function listed(item, { name, title, archived, decisions, mean_reward: mean }) {
 
 const wide = window.matchMedia("(min-width: 1000px)");
 
+/* Beside the stream the list is always there; above it, it is folded away. */
 function foldNav() {
   $("#nav").open = wide.matches;
+  $("#nav summary").tabIndex = wide.matches ? -1 : 0;
 }
 
 $("#pause").addEventListener("click", () => {

@@ -39,7 +39,7 @@ export function show(stream, axis) {
 /* Averages go over the last `width` buckets: enough to be calm, few enough to follow. */
 function seriesOf({ statistics, created, decisions: seen, ...now }, kind) {
   const { buckets } = statistics;
-  const width = Math.max(3, Math.ceil(buckets.length / 15));
+  const width = Math.max(5, Math.ceil(buckets.length / 12));
   let decisions = 0;
   const starts = [], ends = [], before = [];
   for (const bucket of buckets) {
@@ -97,7 +97,7 @@ function showNumbers(stream, { lately }) {
     ["Rewards", count(rewards), [rewards > 0 && rewards <= decisions ? `${percent(rewards / decisions)} of decisions` : ""]],
     ["Mean reward", number(mean), [lately === null ? "" : `lately ${number(lately)}`]],
     ["Pending", count(pending), [config.wait === null ? "no time limit" : `expire after ${words.wait(config.wait)}`]],
-    ["Expired", count(expired), [expired && config.missing !== null ? `counted as ${number(config.missing)}` : ""]],
+    ["Expired", count(expired), [expired && config.missing !== null ? `counted as ${words.given(config.missing)}` : ""]],
     ["Memory", ...words.memoryParts(stream.memory, stream.memory_unit)],
     ["Drift", short, []],
     ["Projected", known ? percent(stream.projected_share) : "–", [known ? "of decisions" : decisions ? "not told by this policy" : ""]],
@@ -303,7 +303,7 @@ function showMemory(stream, { kind, range, model, modelX, age, seen, buckets }) 
   section.dataset.verdict = verdict.kind;
   $("#drift").hidden = drift === null;
   if (drift !== null) {
-    const range = (low, high, tell) => `${tell(low)} to ${tell(high)}`;
+    const range = (low, high, tell) => (low === high ? tell(low) : `${tell(low)} to ${tell(high)}`);
     const memory = (value) => words.memoryShort(value, unit);
     details($("#drift"), () => table("What the rewards say about the drift; rough", [{ head: "Quantity" }, { head: "Estimate" }], [
       ["Verdict", drift.verdict],
@@ -331,7 +331,7 @@ function showNorm(stream, { kind, range, buckets, starts, ends, model, modelX })
   const known = buckets.some((bucket) => bucket.projected !== null);
   const strip = known && share > 0;
   const each = buckets.map(({ projected, decisions }) => (projected === null ? null : projected / decisions));
-  const where = bound === null ? "this policy has no bound" : `${now > bound * (1 + 1e-9) ? "outside" : "within"} its bound S\u00a0=\u00a0${number(bound)}`;
+  const where = bound === null ? "this policy has no bound" : `${now > bound * (1 + 1e-9) ? "outside" : "within"} its bound S\u00a0=\u00a0${words.given(bound)}`;
   const projection = strip ? `It was projected back for ${percent(share)} of decisions.`
     : known ? "No decision needed a projection." : "";
   const section = panel("norm", {
@@ -377,7 +377,7 @@ function showRecent(stream) {
   const { pending, statistics, config } = stream;
   const rows = statistics.recent.filter((row) => only === "all" || row.state === only).reverse();
   const among = statistics.recent.filter((row) => row.state === "pending").length;
-  const after = config.missing === null ? "are forgotten" : `count as reward ${number(config.missing)}`;
+  const after = config.missing === null ? "are forgotten" : `count as reward ${words.given(config.missing)}`;
   const limit = config.wait === null ? "" : ` After ${words.wait(config.wait)} they ${after}.`;
   const section = $("#recent");
   say($(".reading", section), pending === 0 ? "No decision waits for its reward."

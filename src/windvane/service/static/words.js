@@ -3,6 +3,7 @@
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const three = new Intl.NumberFormat("en", { minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
 const sameDay = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 const otherDay = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
@@ -10,12 +11,16 @@ const SPACE = "\u00a0";
 
 export const count = (value) => (value < 1e7 ? whole : compact).format(value);
 
+/* Something measured: three digits. */
 export function number(value) {
   if (value === null || value === undefined) return "–";
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(1);
-  return (size >= 1000 ? whole : digits).format(value).replace("-", "−");
+  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return value.toExponential(1).replaceAll("-", "−");
+  return (size >= 1000 || Number.isInteger(value) ? whole : three).format(value).replace("-", "−");
 }
+
+/* Something given: as it was given. */
+export const given = (value) => digits.format(value).replace("-", "−");
 
 export function percent(share) {
   if (share > 0 && share < 0.001) return `<${SPACE}0.1${SPACE}%`;
