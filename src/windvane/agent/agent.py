@@ -243,7 +243,7 @@ class Agent:
             preferred=names[preferred],
             rival=None if rival is None else names[rival],
             rival_score=None if rival is None else float(scores[rival]),
-            projected=bool(last["stage"][0] > 0) if "stage" in last else None,
+            projected=bool(last["stage"][0] > 1) if "stage" in last else None,  # 1: it was admissible
         )
 
     def explain(self, decision: Decision | str) -> Explanation:
