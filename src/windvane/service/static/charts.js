@@ -4,7 +4,7 @@
 
 import { given, short, span } from "./words.js";
 
-const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false };
+const CONFIG = { displayModeBar: false, doubleClick: false };
 const darkness = window.matchMedia("(prefers-color-scheme: dark)");
 const charts = new Map(); // by element
 let plotly = null;
@@ -46,6 +46,7 @@ class Chart {
     this.stale = false;
     this.busy = false;
     watcher.observe(div);
+    sizes.observe(div);
   }
 
   /* make(colours): the chart's { data, layout }, in the colours of now; and rows, if its height goes by them. */
@@ -84,6 +85,17 @@ const watcher = new IntersectionObserver((entries) => {
     chart.refresh();
   }
 }, { rootMargin: "400px" });
+
+/* Room can change without the window: a scroll bar appears. */
+const sizes = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const drawn = target._fullLayout;
+    const { width, height } = target.getBoundingClientRect();
+    if (drawn && width > 0 && (Math.abs(drawn.width - width) > 0.5 || Math.abs(drawn.height - height) > 0.5)) {
+      window.Plotly.Plots.resize(target);
+    }
+  }
+});
 
 export function chart(div) {
   if (!charts.has(div)) charts.set(div, new Chart(div));

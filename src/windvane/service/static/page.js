@@ -109,11 +109,15 @@ const trouble = () => state.trouble.live ?? state.trouble.list;
 
 /* --- which stream --- */
 
+/* The address names the stream: "#/name", which no element has for its id; "#name" will do as well. */
+const addressOf = (name) => `#/${encodeURIComponent(name)}`;
+
 function fromAddress() {
+  const given = location.hash.replace(/^#\/?/, "");
   try {
-    return decodeURIComponent(location.hash.slice(1)) || null;
+    return decodeURIComponent(given) || null;
   } catch {
-    return location.hash.slice(1);
+    return given;
   }
 }
 
@@ -129,7 +133,7 @@ function select(name) {
 function choose() {
   if (fromAddress() !== null || !state.streams.length) return;
   const first = state.streams.find(({ archived }) => archived === null) ?? state.streams[0];
-  history.replaceState(null, "", `#${encodeURIComponent(first.name)}`);
+  history.replaceState(null, "", addressOf(first.name));
   select(first.name);
 }
 
@@ -189,7 +193,13 @@ function renderList() {
   const wanted = $("#filter").value.trim().toLowerCase();
   const matching = streams.filter(({ name, title }) => `${name} ${title ?? ""}`.toLowerCase().includes(wanted));
   const places = new Map([...$("#streams").children].map((item) => [item.dataset.name, item]));
-  $("#streams").replaceChildren(...matching.map((stream) => listed(places.get(stream.name), stream)));
+  const items = matching.map((stream) => listed(places.get(stream.name), stream));
+  const old = [...$("#streams").children];
+  if (items.length !== old.length || items.some((item, i) => item !== old[i])) {
+    const focus = document.activeElement;
+    $("#streams").replaceChildren(...items);
+    if ($("#streams").contains(focus)) focus.focus({ preventScroll: true });
+  }
   $(".filter").hidden = streams.length < FILTER_FROM;
   $("#nothing-found").hidden = matching.length > 0;
   const current = streams.find(({ name }) => name === state.selected);
@@ -199,7 +209,8 @@ function renderList() {
 /* An entry of the list: made once, so that it keeps the focus, and then brought up to date. */
 function listed(item, { name, title, archived, decisions, mean_reward: mean }) {
   if (item === undefined) {
-    const link = element("a", { href: `#${encodeURIComponent(name)}` }, element("span", { className: "name" }), element("span", { className: "note" }));
+    const texts = ["name", "note"].map((className) => element("span", { className }));
+    const link = element("a", { href: addressOf(name) }, ...texts);
     item = element("li", {}, link);
     item.dataset.name = name;
   }
