@@ -180,7 +180,9 @@ async def configure(request: Request, name: Name) -> Response:
     """Change settings of a running stream."""
     changes = _parsed(schemas.Changes, await request.body()).model_dump(exclude_unset=True)
     stream = _engine(request).stream(name)
-    return await _finished(request, stream, stream.configure(changes, time.time()))
+    with _engine(request).operating(stream):
+        done = stream.configure(changes, time.time())
+    return await _finished(request, stream, done)
 
 
 @_changing.post(
@@ -189,7 +191,9 @@ async def configure(request: Request, name: Name) -> Response:
 async def archive(request: Request, name: Name) -> Response:
     """End a stream: it can be read for ever, and decides and learns no more."""
     stream = _engine(request).stream(name)
-    return await _finished(request, stream, stream.archive(time.time()))
+    with _engine(request).operating(stream):
+        done = stream.archive(time.time())
+    return await _finished(request, stream, done)
 
 
 @_changing.post(
@@ -200,7 +204,9 @@ async def decide(request: Request, name: Name) -> Response:
     """Choose an arm. The answer is given when the decision is on disk."""
     raw, key = await request.body(), _key(request)
     stream = _engine(request).stream(name)
-    return await _finished(request, stream, stream.decide(raw, key, time.time()))
+    with _engine(request).operating(stream):
+        done = stream.decide(raw, key, time.time())
+    return await _finished(request, stream, done)
 
 
 @_changing.post(
@@ -211,7 +217,9 @@ async def reward(request: Request, name: Name) -> Response:
     """The reward of a decision; the same again is fine, another one is a conflict."""
     given, key = _parsed(schemas.Reward, await request.body()), _key(request)
     stream = _engine(request).stream(name)
-    return await _finished(request, stream, stream.reward(given.decision, given.value, key, time.time()))
+    with _engine(request).operating(stream):
+        done = stream.reward(given.decision, given.value, key, time.time())
+    return await _finished(request, stream, done)
 
 
 @_changing.post(
@@ -253,7 +261,9 @@ async def history(request: Request, name: Name) -> Response:
     """Learn decisions of the past in bulk, all rows or none."""
     raw, key = await request.body(), _key(request)
     stream = _engine(request).stream(name)
-    return await _finished(request, stream, stream.learn(raw, key, time.time()))
+    with _engine(request).operating(stream):
+        done = stream.learn(raw, key, time.time())
+    return await _finished(request, stream, done)
 
 
 # --- what they share -----------------------------------------------------------------------------------------------
@@ -287,8 +297,11 @@ async def _batch(request: Request, stream: Stream, work: list[tuple[Any, Any]]) 
     engine, results = _engine(request), []
     for i, (do, item) in enumerate(work):
         try:
-            done = do(item)
+            with engine.operating(stream):
+                done = do(item)
         except ServiceError as error:
+            if error.status >= 500:
+                raise
             results.append({"status": error.status, "answer": error.document})
             continue
         engine.hand_over(stream, done.events)  # before anybody else can: the log has the order in which things happened

@@ -175,6 +175,11 @@ class Store:
         row = self._connection.execute(query, (stream,)).fetchone()
         return None if row is None else Snapshot(*row)
 
+    def snapshot_number(self, stream: int) -> int:
+        """The event up to which the stored snapshot goes, 0 if there is none."""
+        row = self._connection.execute("SELECT number FROM snapshots WHERE stream = ?", (stream,)).fetchone()
+        return 0 if row is None else int(row[0])
+
     def probe(self) -> None:
         """Write something that changes nothing; raises what a commit would raise."""
         with self._connection as connection:
