@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import sqlite3
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,7 +24,7 @@ from windvane.service import answers, export, live, page, schemas
 from windvane.service.access import Access
 from windvane.service.answers import body_errors, errors
 from windvane.service.engine import Engine
-from windvane.service.errors import ServiceError, invalid
+from windvane.service.errors import ServiceError, invalid, unavailable
 from windvane.service.gate import App, Gate
 from windvane.service.metrics import Metrics
 from windvane.service.store import Store
@@ -34,11 +36,18 @@ MOST_KEY = 200
 Name = Annotated[str, Path(pattern=schemas.NAME)]
 DecisionId = Annotated[str, Path(min_length=1, max_length=64)]
 
+log = logging.getLogger("windvane.service")
+
 
 def create_app(
-    store: Store, *, rate: float = 0.0, most_bytes: int = MOST_BYTES, hosts: frozenset[str] | None = None
+    store: Store,
+    *,
+    rate: float = 0.0,
+    most_bytes: int = MOST_BYTES,
+    hosts: frozenset[str] | None = None,
+    closed: bool = False,
 ) -> App:
-    """The ASGI application: streams are rebuilt when it starts, and written out when it stops."""
+    """The ASGI application, with all streams rebuilt; when it stops, they are written out."""
     metrics = Metrics()
     engine = Engine(store, metrics.committed)
     metrics.watch(engine)
@@ -57,8 +66,10 @@ def create_app(
     app.add_exception_handler(ServiceError, _told)
     app.add_exception_handler(RequestValidationError, _misfit)
     app.add_exception_handler(HTTPException, _plain_error)
+    app.add_exception_handler(sqlite3.Error, _unreadable)
+    app.add_exception_handler(Exception, _internal)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    return Gate(app, Access(store, rate=rate), metrics, most_bytes=most_bytes, hosts=hosts)
+    return Gate(app, Access(store, rate=rate, closed=closed), metrics, most_bytes=most_bytes, hosts=hosts)
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
@@ -316,6 +327,16 @@ async def _told(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ServiceError)
     headers = {"retry-after": "1"} if error.status == 503 else None
     return JSONResponse(error.document, status_code=error.status, headers=headers)
+
+
+async def _unreadable(request: Request, error: Exception) -> JSONResponse:
+    log.error("%s %s: the store cannot be read: %s", request.method, request.url.path, error)
+    return await _told(request, unavailable("the store cannot be read"))
+
+
+async def _internal(request: Request, _: Exception) -> JSONResponse:
+    """The gate writes it to the log."""
+    return await _told(request, ServiceError(500, "internal", "something went wrong; the server's log says what"))
 
 
 async def _misfit(_: Request, error: Exception) -> JSONResponse:
