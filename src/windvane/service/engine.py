@@ -17,10 +17,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from windvane.agent import Features
 from windvane.service.committer import Committer, Promise
 from windvane.service.errors import ServiceError, invalid, unavailable, unknown_stream
 from windvane.service.events import Event
-from windvane.service.schemas import NewStream
+from windvane.service.schemas import MOST_DIM, NewStream
 from windvane.service.store import Snapshot, Store, StreamRow
 from windvane.service.streams import Stream
 
@@ -37,7 +38,8 @@ log = logging.getLogger("windvane.service")
 
 
 class Engine:
-    """See the module. ``committed`` is told the number of events of every commit."""
+    """See the module. ``committed`` is told the number of events of every commit. Made with all streams rebuilt, or not
+    at all: then the error says what is wrong with the log."""
 
     def __init__(self, store: Store, committed: Callable[[int], None] = lambda _: None) -> None:
         self.store, self._told = store, committed
@@ -47,15 +49,20 @@ class Engine:
         self._snapshot_due: dict[int, tuple[int, float]] = {}  # by stream: event number, time
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> None:
-        """Rebuild all streams; from then on requests are answered."""
-        self._rebuild()
-        self._background(self._look_at_waits())
+        self._load()
 
-    def _rebuild(self) -> None:
+    def _load(self) -> None:
+        """All streams, as the disk has them."""
         self.streams = {row.name: rebuilt(row, self.store) for row in self.store.streams()}
         stored = {stream.id: self.store.snapshot_number(stream.id) for stream in self.streams.values()}
         self._snapshot_due = {stream: (number, time.monotonic()) for stream, number in stored.items()}
+
+    async def start(self) -> None:
+        """From now on requests are answered."""
+        self._open()
+        self._background(self._look_at_waits())
+
+    def _open(self) -> None:
         self._committer = Committer(self.store, self._told, self._failed)
         self.failure = None
 
@@ -84,6 +91,8 @@ class Engine:
         self._refuse_if_broken()
         config = json.dumps({"title": new.title, "agent": new.agent()})
         try:
+            if new.features is not None and (dim := Features(**new.agent()["features"]).dim) > MOST_DIM:
+                raise ValueError(f"features: make vectors of {dim} numbers: must be at most {MOST_DIM}")
             Stream(StreamRow(0, new.name, 0.0, config), self.store)  # what is wrong is told before anything is stored
         except (ValueError, TypeError) as error:
             raise invalid(ValueError(str(error))) from None
@@ -183,7 +192,8 @@ class Engine:
                 if self._committer is not None:
                     await asyncio.to_thread(self._committer.close)  # what it still has is acknowledged when written
                 await asyncio.to_thread(self.store.probe)
-                self._rebuild()
+                self._load()
+                self._open()
                 log.warning("the streams are as the disk has them, and requests are answered again")
                 return
             except Exception as error:  # whatever it is, the service must not stay up with a wrong state
@@ -196,7 +206,11 @@ def rebuilt(row: StreamRow, store: Store, *, from_start: bool = False) -> Stream
     stream = Stream(row, store)
     snapshot = None if from_start else store.snapshot(row.id)
     if snapshot is not None:
-        stream.restore(snapshot)
+        try:
+            stream.restore(snapshot)
+        except (ValueError, TypeError, KeyError) as error:
+            log.warning("the snapshot of stream %r cannot be read (%s); its log is replayed in full", row.name, error)
+            return rebuilt(row, store, from_start=True)
     for event in store.events(row.id, after=stream.number):
         stream.apply(event)
     return stream
