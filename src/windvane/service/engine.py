@@ -23,7 +23,7 @@ from windvane.service.errors import ServiceError, invalid, unavailable, unknown_
 from windvane.service.events import Event
 from windvane.service.schemas import MOST_DIM, NewStream
 from windvane.service.store import Snapshot, Store, StreamRow
-from windvane.service.streams import Stream
+from windvane.service.streams import ReplayError, Stream
 
 SNAPSHOT_EVENTS = 2000
 """A snapshot is due after so many events: what a restart has to replay at most, plus what came during the last one."""
@@ -212,5 +212,10 @@ def rebuilt(row: StreamRow, store: Store, *, from_start: bool = False) -> Stream
             log.warning("the snapshot of stream %r cannot be read (%s); its log is replayed in full", row.name, error)
             return rebuilt(row, store, from_start=True)
     for event in store.events(row.id, after=stream.number):
-        stream.apply(event)
+        try:
+            stream.apply(event)
+        except ReplayError:
+            raise
+        except Exception as error:
+            raise ReplayError(f"stream {row.name!r}, event {event.number}: cannot be replayed ({error!r})") from error
     return stream

@@ -41,7 +41,6 @@ def serve(
                 f"host={host!r}: can be reached from other machines; make a token first: windvane token add NAME "
                 f"--store {path}"
             )
-        listener = _listen(host, port)
         name = f"[{host}]" if ":" in host else host
         try:
             app = create_app(
@@ -49,6 +48,7 @@ def serve(
             )
         except ReplayError as error:
             raise StoreError(f"{path}: {error}") from None
+        listener = _listen(host, port)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_keep_alive=30, timeout_graceful_shutdown=5,
             limit_concurrency=1000, server_header=False, http=_Http, ws="none",
