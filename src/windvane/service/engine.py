@@ -63,8 +63,12 @@ class Engine:
         self._background(self._look_at_waits())
 
     def _open(self) -> None:
+        """What took long to replay is not left to be replayed again by the next start."""
         self._committer = Committer(self.store, self._told, self._failed)
         self.failure = None
+        for stream in self.streams.values():
+            if stream.number - self._snapshot_due[stream.id][0] >= SNAPSHOT_EVENTS // 10:
+                self._committer.add(snapshot=self._new_snapshot(stream))
 
     async def stop(self) -> None:
         """Write what is under way and a snapshot of every stream; the next start has nothing to replay."""
@@ -148,6 +152,9 @@ class Engine:
         number, moment = self._snapshot_due[stream.id]
         if stream.number - number < SNAPSHOT_EVENTS or time.monotonic() < moment:
             return None
+        return self._new_snapshot(stream)
+
+    def _new_snapshot(self, stream: Stream) -> tuple[int, Snapshot] | None:
         began = time.monotonic()
         try:
             return stream.id, stream.snapshot()
