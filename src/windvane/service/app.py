@@ -58,7 +58,10 @@ def create_app(
         yield
         await engine.stop()
 
-    app = FastAPI(title="windvane", version=windvane.__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="windvane", version=windvane.__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
+        redirect_slashes=False,
+    )  # fmt: skip
     app.state.engine, app.state.metrics = engine, metrics
     app.include_router(_reading)
     app.include_router(_changing)

@@ -96,7 +96,7 @@ class NewStream(Configuration):
     @model_validator(mode="after")
     def _one_way_to_say_features(self) -> NewStream:
         if (self.dim is None) == (self.features is None):
-            raise ValueError("give dim, or features, and not both")
+            raise ValueError("dim: give dim, or features, and not both")
         return self
 
     @model_validator(mode="after")
