@@ -55,6 +55,7 @@ class Stream:
         self.number = 0
         self.archived: float | None = None
         self._keys: OrderedDict[str, _Kept] = OrderedDict()
+        self._late_ones: OrderedDict[str, None] = OrderedDict()  # decisions; recorded, perhaps not yet on disk
 
     # --- operations ------------------------------------------------------------------------------------------------
 
@@ -114,8 +115,12 @@ class Stream:
 
     def _late(self, decision: str, value: float, now: float, events: list[Event], text: str) -> Done:
         """A reward after the wait: recorded once, not learnt from."""
-        if not any(event.kind == LATE for event in self._store.of_decision(self.id, decision)):
+        known = decision in self._late_ones
+        if not known and not any(event.kind == LATE for event in self._store.of_decision(self.id, decision)):
             events = [*events, self._event(LATE, now, decision, None, _dump({"value": value}))]
+            self._late_ones[decision] = None
+            while len(self._late_ones) > REMEMBERED_KEYS:
+                self._late_ones.popitem(last=False)
         return self._refused(ServiceError(410, "too_late", f"{text}; recorded, not learnt from", "decision"), events)
 
     def learn(self, raw: bytes, key: str | None, now: float) -> Done:
@@ -215,10 +220,8 @@ class Stream:
         )
 
     def _configure(self, changes: dict[str, Any]) -> None:
-        changes = dict(changes)
-        if "title" in changes:
-            self.title = changes.pop("title")
-        self.agent.configure(**changes)
+        self.agent.configure(**{name: value for name, value in changes.items() if name != "title"})  # all or nothing
+        self.title = changes.get("title", self.title)
 
     def _expire(self, now: float) -> list[Event]:
         gone = self.agent.expire(now=now)
