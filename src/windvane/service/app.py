@@ -23,7 +23,7 @@ from windvane.service.access import Access
 from windvane.service.answers import body_errors, errors
 from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError, invalid
-from windvane.service.gate import App, Gate
+from windvane.service.gate import Gate
 from windvane.service.metrics import Metrics
 from windvane.service.store import Store
 from windvane.service.streams import Done, Stream
@@ -37,7 +37,7 @@ DecisionId = Annotated[str, Path(min_length=1, max_length=64)]
 
 def create_app(
     store: Store, *, rate: float = 0.0, most_bytes: int = MOST_BYTES, hosts: frozenset[str] | None = None
-) -> App:
+) -> Gate:
     """The ASGI application: streams are rebuilt when it starts, and written out when it stops."""
     metrics = Metrics()
     engine = Engine(store, metrics.committed)
@@ -58,7 +58,8 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _misfit)
     app.add_exception_handler(HTTPException, _plain_error)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    return Gate(app, Access(store, rate=rate), metrics, most_bytes=most_bytes, hosts=hosts)
+    access = Access(store, rate=rate)
+    return Gate(app, access, metrics, most_bytes=most_bytes, hosts=hosts, leave=engine.leaving.set)
 
 
 # --- reading -------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 
@@ -24,7 +25,7 @@ def events(engine: Engine, name: str) -> StreamingResponse:
 
 async def _follow(engine: Engine, name: str) -> AsyncIterator[bytes]:
     seen, quiet = -1, 0.0
-    while True:
+    while not engine.leaving.is_set():
         try:
             stream = engine.stream(name)
         except ServiceError:
@@ -35,5 +36,6 @@ async def _follow(engine: Engine, name: str) -> AsyncIterator[bytes]:
         elif quiet >= SILENCE:
             quiet = 0.0
             yield b": still here\n\n"
-        await asyncio.sleep(PERIOD)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(engine.leaving.wait(), PERIOD)
         quiet += PERIOD

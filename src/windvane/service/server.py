@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvicorn
 
 from windvane.service.app import MOST_BYTES, create_app
 from windvane.service.store import Store, StoreError
+from windvane.warmup import warm_up
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -37,29 +39,40 @@ def serve(
                 f"--store {path}"
             )
         listener = _listen(host, port)
+        warm_up()  # or the first decision would hold up all others while kernels are compiled
         name = f"[{host}]" if ":" in host else host
         app = create_app(store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK if local else None)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_keep_alive=30, timeout_graceful_shutdown=5,
             limit_concurrency=1000, server_header=False,
         )  # fmt: skip
-        server = _Server(config, lambda: started(f"http://{name}:{listener.getsockname()[1]}"))
+        server = _Server(config, lambda: started(f"http://{name}:{listener.getsockname()[1]}"), app.leave)
         server.run(sockets=[listener])
     finally:
         store.close()
 
 
 class _Server(uvicorn.Server):
-    """Tells when it answers."""
+    """Tells when it answers, and ends quietly: a server that was told to stop has not failed."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], leave: Callable[[], None]) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self._leave = ready, leave
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._leave()  # or it would wait for pages that follow a stream
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        with super().capture_signals():
+            yield
+            self._captured_signals.clear()  # they are obeyed; uvicorn would raise them again
 
 
 def on_loopback(host: str) -> bool:
