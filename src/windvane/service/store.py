@@ -12,12 +12,14 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from windvane.service.events import Event
 
 FORMAT = 1
+_AT_ONCE = 64  # rows of one statement: each statement gives up the interpreter, and waits to get it back
 _STREAM = 1 << 40  # an event's rowid is stream * _STREAM + number: events of a stream lie together, in order
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -128,7 +130,10 @@ class Store:
         rows = [(e.stream * _STREAM + e.number, e.time, e.kind, e.decision, e.key, e.body) for e in events]
         connection.execute("BEGIN IMMEDIATE")
         try:
-            connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)
+            for i in range(0, len(rows), _AT_ONCE):
+                some = rows[i : i + _AT_ONCE]
+                places = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
+                connection.execute(f"INSERT INTO events VALUES {places}", list(chain.from_iterable(some)))
             for stream, snapshot in snapshots:
                 connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (stream, *snapshot))
             connection.execute("COMMIT")
