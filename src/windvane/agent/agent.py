@@ -343,6 +343,10 @@ class Agent:
         with self._lock:
             return [waiting.decision for waiting in self._pending.values()]
 
+    def waits(self, decision: str) -> bool:
+        """Whether the decision of this id waits for its reward."""
+        return decision in self._pending
+
     @property
     def waiting(self) -> int:
         """How many they are."""

@@ -20,18 +20,17 @@ from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
 import windvane
-from windvane.service import answers, export, live, page, schemas
+from windvane.service import answers, export, express, live, page, schemas
 from windvane.service.access import Access
 from windvane.service.answers import body_errors, errors
 from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError, invalid, unavailable
-from windvane.service.gate import App, Gate
+from windvane.service.gate import Gate
 from windvane.service.metrics import Metrics
 from windvane.service.store import Store
 from windvane.service.streams import Done, Stream
 
 MOST_BYTES = 4 << 20
-MOST_KEY = 200
 
 Name = Annotated[str, Path(pattern=schemas.NAME)]
 DecisionId = Annotated[str, Path(min_length=1, max_length=64)]
@@ -46,12 +45,8 @@ def create_app(
     most_bytes: int = MOST_BYTES,
     hosts: frozenset[str] | None = None,
     closed: bool = False,
-    closing: asyncio.Event | None = None,
-) -> App:
-    """The ASGI application, with all streams rebuilt; when it stops, they are written out.
-
-    ``closing`` is to be set when the server wants to stop: it ends the answers that would go on for ever.
-    """
+) -> Gate:
+    """The ASGI application, with all streams rebuilt; when it stops, they are written out."""
     metrics = Metrics()
     engine = Engine(store, metrics.committed)
     metrics.watch(engine)
@@ -66,7 +61,7 @@ def create_app(
         title="windvane", version=windvane.__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
         redirect_slashes=False,
     )  # fmt: skip
-    app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
+    app.state.engine, app.state.metrics = engine, metrics
     app.include_router(_reading)
     app.include_router(_changing)
     app.include_router(page.router)
@@ -76,7 +71,9 @@ def create_app(
     app.add_exception_handler(sqlite3.Error, _unreadable)
     app.add_exception_handler(Exception, _internal)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    return Gate(app, Access(store, rate=rate, closed=closed), metrics, most_bytes=most_bytes, hosts=hosts)
+    access = Access(store, rate=rate, closed=closed)
+    inner = express.Express(app, engine)
+    return Gate(inner, access, metrics, most_bytes=most_bytes, hosts=hosts, leave=engine.leaving.set)
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
@@ -161,7 +158,7 @@ async def events(
 )
 async def watch(request: Request, name: Name) -> Response:
     """The stream in full whenever it has changed, as server-sent events, at most one a second."""
-    return live.events(_engine(request), name, request.app.state.closing)
+    return live.events(_engine(request), name)
 
 
 # --- changing ------------------------------------------------------------------------------------------------------
@@ -174,7 +171,7 @@ def _takes(model: type[Any], *, key: bool = True) -> dict[str, Any]:
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
     extra: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
     if key:
-        header = {"type": "string", "minLength": 1, "maxLength": MOST_KEY}
+        header = {"type": "string", "minLength": 1, "maxLength": express.MOST_KEY}
         text = "The same request with the same key again gets the same answer, and is not carried out twice."
         extra["parameters"] = [{"name": "Idempotency-Key", "in": "header", "schema": header, "description": text}]
     return extra
@@ -220,11 +217,7 @@ async def archive(request: Request, name: Name) -> Response:
 )  # fmt: skip
 async def decide(request: Request, name: Name) -> Response:
     """Choose an arm. The answer is given when the decision is on disk."""
-    raw, key = await request.body(), _key(request)
-    stream = _engine(request).stream(name)
-    with _engine(request).operating(stream):
-        done = stream.decide(raw, key, time.time())
-    return await _finished(request, stream, done)
+    return _answered(await express.decide(_engine(request), name, await request.body(), _key(request)))
 
 
 @_changing.post(
@@ -233,11 +226,7 @@ async def decide(request: Request, name: Name) -> Response:
 )  # fmt: skip
 async def reward(request: Request, name: Name) -> Response:
     """The reward of a decision; the same again is fine, another one is a conflict."""
-    given, key = _parsed(schemas.Reward, await request.body()), _key(request)
-    stream = _engine(request).stream(name)
-    with _engine(request).operating(stream):
-        done = stream.reward(given.decision, given.value, key, time.time())
-    return await _finished(request, stream, done)
+    return _answered(await express.reward(_engine(request), name, await request.body(), _key(request)))
 
 
 @_changing.post(
@@ -278,6 +267,7 @@ async def reward_batch(request: Request, name: Name) -> Response:
 async def history(request: Request, name: Name) -> Response:
     """Learn decisions of the past in bulk, all rows or none."""
     raw, key = await request.body(), _key(request)
+    express.check_key(key)
     stream = _engine(request).stream(name)
     with _engine(request).operating(stream):
         done = stream.learn(raw, key, time.time())
@@ -300,14 +290,15 @@ def _parsed(model: type[Any], raw: bytes) -> Any:
 
 
 def _key(request: Request) -> str | None:
-    key = request.headers.get("idempotency-key")
-    if key is not None and not 0 < len(key) <= MOST_KEY:
-        raise ServiceError(422, "invalid", f"Idempotency-Key: must have 1 to {MOST_KEY} characters", "Idempotency-Key")
-    return key
+    return request.headers.get("idempotency-key")
 
 
 async def _finished(request: Request, stream: Stream, done: Done) -> Response:
     await _engine(request).commit(stream, done.events)
+    return _answered(done)
+
+
+def _answered(done: Done) -> Response:
     return Response(done.body, status_code=done.status, media_type="application/json")
 
 

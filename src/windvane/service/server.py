@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvicorn
@@ -14,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from windvane.service.app import MOST_BYTES, create_app
 from windvane.service.store import Store, StoreError
 from windvane.service.streams import ReplayError
+from windvane.warmup import warm_up
 
 HEAD_SECONDS = 10.0  # that a client may take to send the head of a request
 MOST_HEAD = 64 << 10  # bytes of it
@@ -42,12 +44,11 @@ def serve(
                 f"--store {path}"
             )
         name = f"[{host}]" if ":" in host else host
-        closing = asyncio.Event()
+        warm_up()  # or the first decision would hold up all others while kernels are compiled
         try:
             app = create_app(
-                store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK | {name} if local else None, closed=not local,
-                closing=closing,
-            )  # fmt: skip
+                store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK | {name} if local else None, closed=not local
+            )
         except ReplayError as error:
             raise StoreError(f"{path}: {error}") from None
         listener = _listen(host, port)
@@ -55,7 +56,7 @@ def serve(
             app, log_level="warning", access_log=False, timeout_keep_alive=30, timeout_graceful_shutdown=5,
             limit_concurrency=1000, server_header=False, http=_Http, ws="none",
         )  # fmt: skip
-        server = _Server(config, lambda: started(f"http://{name}:{listener.getsockname()[1]}"), closing)
+        server = _Server(config, lambda: started(f"http://{name}:{listener.getsockname()[1]}"), app.leave)
         server.run(sockets=[listener])
     finally:
         store.close()
@@ -102,11 +103,11 @@ class _Http(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """Tells when it answers, and when it is about to stop."""
+    """Tells when it answers, and ends quietly: a server that was told to stop has not failed."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], closing: asyncio.Event) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], leave: Callable[[], None]) -> None:
         super().__init__(config)
-        self._ready, self._closing = ready, closing
+        self._ready, self._leave = ready, leave
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -114,8 +115,14 @@ class _Server(uvicorn.Server):
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._closing.set()
+        self._leave()  # or it would wait for pages that follow a stream
         await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        with super().capture_signals():
+            yield
+            self._captured_signals.clear()  # they are obeyed; uvicorn would raise them again
 
 
 def on_loopback(host: str) -> bool:
