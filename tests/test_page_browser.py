@@ -349,14 +349,21 @@ def test_charts_show_what_the_server_says(server, visit):
 
 def test_time_and_decisions_as_axes(server, visit):
     page = visit(server.url + "/#/busy", timezone_id="Asia/Tokyo")
+    page.wait_for_selector("#stream:visible")
+    page.get_by_label("time", exact=True).check()
     drawn(page, "reward")
-    assert page.evaluate(f"{chart('reward')}._fullLayout.xaxis.type") == "date"
+    until(page, f"{chart('reward')}._fullLayout.xaxis.type === 'date'")
     until_ = server.state("busy")["statistics"]["buckets"][-1]["until"]
     shown = page.evaluate(f"{chart('reward')}.data[0].x.at(-1)")
     there = np.datetime64(shown).astype("datetime64[ms]").astype(float) / 1000
     assert there - 9 * 3600 == pytest.approx(until_, rel=0, abs=0.002)  # the reader's clock
     page.get_by_label("decisions", exact=True).check()
     until(page, f"{chart('reward')}._fullLayout.xaxis.type === 'linear'")
+    suits = "async (buckets) => (await import('/page/stream.js')).inBursts({ statistics: { buckets } })"
+    steady = [{"since": 10.0 * i, "until": 10.0 * i + 9} for i in range(20)]
+    assert not page.evaluate(suits, steady)
+    assert page.evaluate(suits, [*steady, {"since": 900.0, "until": 910.0}])
+    assert not page.evaluate(suits, steady[:1])
     assert page.evaluate(f"[...{chart('reward')}.data[0].x]") == list(range(10, 151, 10))
 
 
@@ -551,10 +558,10 @@ def test_everything_without_a_mouse(server, visit):
     assert page.evaluate("document.activeElement.id") == "content"
     assert page.url.endswith("#/busy")
     page.keyboard.press("Tab")
-    page.keyboard.press("ArrowRight")
-    assert page.evaluate("document.activeElement.value") == "decisions"
     drawn(page, "reward")
-    until(page, f"{chart('reward')}._fullLayout.xaxis.type === 'linear'")
+    before = page.evaluate(f"{chart('reward')}._fullLayout.xaxis.type")  # of the one that suits
+    page.keyboard.press("ArrowRight")
+    until(page, f"{chart('reward')}._fullLayout.xaxis.type !== '{before}'")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_selector("#reward table")

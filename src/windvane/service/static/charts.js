@@ -66,7 +66,6 @@ class Chart {
       if (this.div.isConnected && this.div.clientWidth > 0) {
         if (rows) this.div.style.height = `max(var(--least), ${48 + 26 * rows}px)`;
         await Plotly.react(this.div, data, layout, CONFIG);
-        this.div.dataset.drawn = String(Number(this.div.dataset.drawn ?? 0) + 1);
       }
       document.body.classList.remove("no-charts");
     } catch {

@@ -1,6 +1,6 @@
 /* Elements. Whatever comes from outside becomes text, never markup. */
 
-import { ago, clock, exactly } from "./words.js";
+import { age, ago, clock, exactly } from "./words.js";
 
 export const $ = (selector, root = document) => root.querySelector(selector);
 
@@ -14,7 +14,7 @@ export function say(place, text) {
   if (place.textContent !== text) place.textContent = text; // what did not change is not touched: it may be selected
 }
 
-/* A time as people say it; brought up to date by refreshTimes. */
+/* A time as people say it (age, ago, both: with the clock's); brought up to date by refreshTimes. */
 export function moment(time, style = "ago") {
   const made = element("time", { dateTime: new Date(1000 * time).toISOString(), title: exactly(time) });
   made.dataset.time = time;
@@ -25,7 +25,7 @@ export function moment(time, style = "ago") {
 
 function tell(place) {
   const time = Number(place.dataset.time);
-  say(place, place.dataset.style === "ago" ? ago(time) : `${clock(time)} (${ago(time)})`);
+  say(place, { age, ago, both: () => `${clock(time)} (${ago(time)})` }[place.dataset.style](time));
 }
 
 export const refreshTimes = () => document.querySelectorAll("time[data-time]").forEach(tell);

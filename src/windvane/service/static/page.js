@@ -19,7 +19,7 @@ const state = {
   trouble: { list: null, live: null }, // why there is no connection, if there is none
   denied: null, // the server wants a token: its code
   paused: false,
-  axis: "time",
+  axis: null, // time or decisions, as the reader wants it
 };
 let list = null, live = null; // what is being followed
 
@@ -150,8 +150,20 @@ function render() {
     renderPlace();
     if (state.paused) return;
     renderList();
-    if (state.document !== null) streamView.show(state.document, state.axis);
+    if (state.document !== null) streamView.show(state.document, axis());
   });
+}
+
+/* Over time, unless that would show nothing, or the reader has said. It stays as it is while one looks at a stream. */
+let suited = { name: null, axis: "time" };
+
+function axis() {
+  if (state.axis !== null) return state.axis;
+  if (suited.name !== state.document.name) {
+    suited = { name: state.document.name, axis: streamView.inBursts(state.document) ? "decisions" : "time" };
+    $(`#axis [value="${suited.axis}"]`).checked = true;
+  }
+  return suited.axis;
 }
 
 function renderConnection() {
@@ -254,7 +266,7 @@ $("#access-form").addEventListener("submit", (event) => {
 });
 $("#axis").addEventListener("change", ({ target }) => {
   state.axis = target.value;
-  if (state.document !== null) streamView.show(state.document, state.axis);
+  if (state.document !== null) streamView.show(state.document, axis());
 });
 $("#filter").addEventListener("input", renderList);
 $("#skip").addEventListener("click", (event) => {

@@ -34,6 +34,13 @@ export function show(stream, axis) {
   showSettings(stream);
 }
 
+/* Whether most of the time nothing happened: then a chart over time is empty but for its edges. */
+export function inBursts({ statistics: { buckets } }) {
+  const ends = buckets.map(({ until }) => until);
+  const longest = Math.max(...ends.slice(1).map((end, i) => end - ends[i]));
+  return buckets.length >= 10 && longest > 0.5 * (ends.at(-1) - buckets[0].since);
+}
+
 /* --- from buckets to series --- */
 
 /* Averages go over the last `width` buckets: enough to be calm, few enough to follow. */
@@ -391,7 +398,7 @@ function showRecent(stream) {
   say($(".blank", section), "None of the recent decisions is pending.");
   $("tbody", section).replaceChildren(...rows.slice(0, unfolded ? rows.length : ROWS).map((row) => element(
     "tr", { className: row.state },
-    element("td", {}, moment(row.time)),
+    element("td", {}, moment(row.time, "age")),
     element("td", { className: "arm", title: String(row.arm) }, String(row.arm)),
     element("td", { className: "number" }, number(row.prediction)),
     element("td", { className: "number" }, row.state === "rewarded" ? number(row.reward) : row.state),

@@ -46,12 +46,17 @@ export function span(seconds) {
   }
 }
 
-export function ago(time, now = Date.now() / 1000) {
-  const age = now - time;
-  if (age < 2) return "just now";
-  const [unit, size] = UNITS.find(([, size]) => age >= size);
-  const value = Math.floor(age / size);
-  return `${whole.format(value)} ${unit}${unit === "day" && value > 1 ? "s" : ""} ago`;
+export function age(time, now = Date.now() / 1000) {
+  const seconds = now - time;
+  if (seconds < 2) return "now";
+  const [unit, size] = UNITS.find(([, size]) => seconds >= size);
+  const value = Math.floor(seconds / size);
+  return `${whole.format(value)} ${unit}${unit === "day" && value > 1 ? "s" : ""}`;
+}
+
+export function ago(time) {
+  const told = age(time);
+  return told === "now" ? "just now" : `${told} ago`;
 }
 
 export function clock(time) {
