@@ -56,6 +56,6 @@ def _content(name: str) -> tuple[bytes, str] | None:
         return None
     try:
         content = path.read_bytes()
-    except OSError:
+    except (OSError, ValueError):  # not there, or a name that no file can have
         return None
     return content, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
