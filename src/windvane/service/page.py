@@ -62,7 +62,7 @@ def _content(name: str, packed: bool) -> tuple[bytes, str] | None:
         return None
     try:
         content = path.read_bytes()
-    except OSError:
+    except (OSError, ValueError):  # not there, or a name that no file can have
         return None
     if packed:
         content = gzip.compress(content, compresslevel=6, mtime=0)
