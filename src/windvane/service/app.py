@@ -23,7 +23,7 @@ from windvane.service.access import Access
 from windvane.service.answers import body_errors, errors
 from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError, invalid
-from windvane.service.gate import Gate
+from windvane.service.gate import App, Gate
 from windvane.service.metrics import Metrics
 from windvane.service.store import Store
 from windvane.service.streams import Done, Stream
@@ -35,9 +35,17 @@ DecisionId = Annotated[str, Path(min_length=1, max_length=64)]
 
 
 def create_app(
-    store: Store, *, rate: float = 0.0, most_bytes: int = MOST_BYTES, hosts: frozenset[str] | None = None
-) -> Gate:
-    """The ASGI application: streams are rebuilt when it starts, and written out when it stops."""
+    store: Store,
+    *,
+    rate: float = 0.0,
+    most_bytes: int = MOST_BYTES,
+    hosts: frozenset[str] | None = None,
+    closing: asyncio.Event | None = None,
+) -> App:
+    """The ASGI application: streams are rebuilt when it starts, and written out when it stops.
+
+    ``closing`` is to be set when the server wants to stop: it ends the answers that would go on for ever.
+    """
     metrics = Metrics()
     engine = Engine(store, metrics.committed)
     metrics.watch(engine)
@@ -49,7 +57,7 @@ def create_app(
         await engine.stop()
 
     app = FastAPI(title="windvane", version=windvane.__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.state.engine, app.state.metrics = engine, metrics
+    app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
     app.include_router(_reading)
     app.include_router(_changing)
     app.include_router(page.router)
@@ -57,9 +65,8 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _misfit)
     app.add_exception_handler(HTTPException, _plain_error)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    access = Access(store, rate=rate)
     inner = express.Express(app, engine)
-    return Gate(inner, access, metrics, most_bytes=most_bytes, hosts=hosts, leave=engine.leaving.set)
+    return Gate(inner, Access(store, rate=rate), metrics, most_bytes=most_bytes, hosts=hosts)
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
@@ -144,7 +151,7 @@ async def events(
 )
 async def watch(request: Request, name: Name) -> Response:
     """The stream in full whenever it has changed, as server-sent events, at most one a second."""
-    return live.events(_engine(request), name)
+    return live.events(_engine(request), name, request.app.state.closing)
 
 
 # --- changing ------------------------------------------------------------------------------------------------------

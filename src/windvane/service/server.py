@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import socket
@@ -41,23 +42,24 @@ def serve(
         listener = _listen(host, port)
         warm_up()  # or the first decision would hold up all others while kernels are compiled
         name = f"[{host}]" if ":" in host else host
-        app = create_app(store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK if local else None)
+        closing = asyncio.Event()
+        app = create_app(store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK if local else None, closing=closing)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_keep_alive=30, timeout_graceful_shutdown=5,
             limit_concurrency=1000, server_header=False,
         )  # fmt: skip
-        server = _Server(config, lambda: started(f"http://{name}:{listener.getsockname()[1]}"), app.leave)
+        server = _Server(config, lambda: started(f"http://{name}:{listener.getsockname()[1]}"), closing)
         server.run(sockets=[listener])
     finally:
         store.close()
 
 
 class _Server(uvicorn.Server):
-    """Tells when it answers, and ends quietly: a server that was told to stop has not failed."""
+    """Tells when it answers, and when it is about to stop; being told to is no failure."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], leave: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], closing: asyncio.Event) -> None:
         super().__init__(config)
-        self._ready, self._leave = ready, leave
+        self._ready, self._closing = ready, closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -65,7 +67,7 @@ class _Server(uvicorn.Server):
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._leave()  # or it would wait for pages that follow a stream
+        self._closing.set()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
