@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import windvane
-from served import Fake, Lossy, answer, served
+from network import Fake, Lossy, answer, served
 from windvane import Client, ClientError
 from windvane.client import connection
 from windvane.client.messages import MOST_ITEMS, Decided

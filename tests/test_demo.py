@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from served import COMMAND
+from network import COMMAND
 from windvane.cli.demo import DIM, STREAMS, TICKS, TOPICS, audience
 
 

@@ -25,7 +25,7 @@ from windvane.service.access import Access
 from windvane.service.answers import body_errors, errors
 from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError, invalid, unavailable
-from windvane.service.gate import Gate
+from windvane.service.gate import App, Gate
 from windvane.service.metrics import Metrics
 from windvane.service.store import Store
 from windvane.service.streams import Done, Stream
@@ -45,8 +45,12 @@ def create_app(
     most_bytes: int = MOST_BYTES,
     hosts: frozenset[str] | None = None,
     closed: bool = False,
-) -> Gate:
-    """The ASGI application, with all streams rebuilt; when it stops, they are written out."""
+    closing: asyncio.Event | None = None,
+) -> App:
+    """The ASGI application, with all streams rebuilt; when it stops, they are written out.
+
+    ``closing`` is to be set when the server wants to stop: it ends the answers that would go on for ever.
+    """
     metrics = Metrics()
     engine = Engine(store, metrics.committed)
     metrics.watch(engine)
@@ -61,7 +65,7 @@ def create_app(
         title="windvane", version=windvane.__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
         redirect_slashes=False,
     )  # fmt: skip
-    app.state.engine, app.state.metrics = engine, metrics
+    app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
     app.include_router(_reading)
     app.include_router(_changing)
     app.include_router(page.router)
@@ -73,7 +77,7 @@ def create_app(
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     access = Access(store, rate=rate, closed=closed)
     inner = express.Express(app, engine)
-    return Gate(inner, access, metrics, most_bytes=most_bytes, hosts=hosts, leave=engine.leaving.set)
+    return Gate(inner, access, metrics, most_bytes=most_bytes, hosts=hosts)
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
@@ -158,7 +162,7 @@ async def events(
 )
 async def watch(request: Request, name: Name) -> Response:
     """The stream in full whenever it has changed, as server-sent events, at most one a second."""
-    return live.events(_engine(request), name)
+    return live.events(_engine(request), name, request.app.state.closing)
 
 
 # --- changing ------------------------------------------------------------------------------------------------------

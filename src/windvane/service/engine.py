@@ -45,7 +45,6 @@ class Engine:
         self.store, self._told = store, committed
         self.streams: dict[str, Stream] = {}
         self.failure: str | None = "starting"
-        self.leaving = asyncio.Event()  # set when the server begins to stop: who follows a stream is sent home
         self._committer: Committer | None = None
         self._snapshot_due: dict[int, tuple[int, float]] = {}  # by stream: event number, time
         self._tasks: set[asyncio.Task[None]] = set()

@@ -32,20 +32,12 @@ class Gate:
     """An ASGI application around another."""
 
     def __init__(
-        self,
-        app: App,
-        access: Access,
-        metrics: Metrics,
-        *,
-        most_bytes: int,
-        hosts: frozenset[str] | None = None,
-        leave: Callable[[], None] = lambda: None,
+        self, app: App, access: Access, metrics: Metrics, *, most_bytes: int, hosts: frozenset[str] | None = None
     ) -> None:
         """``hosts``: names under which it may be asked; None: any. On loopback, where no token may be needed, a page
-        from elsewhere could otherwise ask under a name of its own that leads here. ``leave`` ends answers that would
-        last as long as the server."""
+        from elsewhere could otherwise ask under a name of its own that leads here."""
         self._app, self._access, self._metrics = app, access, metrics
-        self._most_bytes, self._hosts, self.leave = most_bytes, hosts, leave
+        self._most_bytes, self._hosts = most_bytes, hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

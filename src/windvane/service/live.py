@@ -16,15 +16,16 @@ PERIOD = 1.0  # seconds between looks
 SILENCE = 10.0  # seconds after which something is sent even if nothing changed, to tell that the server is there
 
 
-def events(engine: Engine, name: str) -> StreamingResponse:
+def events(engine: Engine, name: str, closing: asyncio.Event) -> StreamingResponse:
+    """``closing``: set when the server is to stop, which would otherwise wait for whoever follows a stream."""
     engine.stream(name)  # whether there is one is told before the answer begins
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(_follow(engine, name), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_follow(engine, name, closing), media_type="text/event-stream", headers=headers)
 
 
-async def _follow(engine: Engine, name: str) -> AsyncIterator[bytes]:
+async def _follow(engine: Engine, name: str, closing: asyncio.Event) -> AsyncIterator[bytes]:
     seen, quiet = -1, 0.0
-    while not engine.leaving.is_set():
+    while not closing.is_set():
         try:
             stream = engine.stream(name)
         except ServiceError:
@@ -36,5 +37,5 @@ async def _follow(engine: Engine, name: str) -> AsyncIterator[bytes]:
             quiet = 0.0
             yield b": still here\n\n"
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(engine.leaving.wait(), PERIOD)
+            await asyncio.wait_for(closing.wait(), PERIOD)
         quiet += PERIOD

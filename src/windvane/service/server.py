@@ -44,11 +44,13 @@ def serve(
                 f"--store {path}"
             )
         name = f"[{host}]" if ":" in host else host
+        closing = asyncio.Event()
         warm_up()  # or the first decision would hold up all others while kernels are compiled
         try:
             app = create_app(
-                store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK | {name} if local else None, closed=not local
-            )
+                store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK | {name} if local else None, closed=not local,
+                closing=closing,
+            )  # fmt: skip
         except ReplayError as error:
             raise StoreError(f"{path}: {error}") from None
         listener = _listen(host, port)
@@ -56,7 +58,7 @@ def serve(
             app, log_level="warning", access_log=False, timeout_keep_alive=30, timeout_graceful_shutdown=5,
             limit_concurrency=1000, server_header=False, http=_Http, ws="none",
         )  # fmt: skip
-        server = _Server(config, lambda: started(f"http://{name}:{listener.getsockname()[1]}"), app.leave)
+        server = _Server(config, lambda: started(f"http://{name}:{listener.getsockname()[1]}"), closing)
         server.run(sockets=[listener])
     finally:
         store.close()
@@ -103,11 +105,11 @@ class _Http(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """Tells when it answers, and ends quietly: a server that was told to stop has not failed."""
+    """Tells when it answers, and when it is about to stop; being told to is no failure."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], leave: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], closing: asyncio.Event) -> None:
         super().__init__(config)
-        self._ready, self._leave = ready, leave
+        self._ready, self._closing = ready, closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -115,7 +117,7 @@ class _Server(uvicorn.Server):
             self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._leave()  # or it would wait for pages that follow a stream
+        self._closing.set()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
