@@ -79,7 +79,7 @@ class Local:
 
     @property
     def engine(self) -> Engine:
-        found: Engine = self.app._app.state.engine
+        found: Engine = self.app._app._app.state.engine
         return found
 
     def run(self, work: Any) -> Any:
