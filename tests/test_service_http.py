@@ -673,7 +673,7 @@ def test_history_of_fields_with_times(service: Local) -> None:
         ({"rewards": [1]}, "X"),
         ({"rewards": [1, 1], "vectors": [[0, 1]]}, "rewards"),
         ({"rewards": [1, 2], "vectors": [[0, 1], [0, 1]]}, "rewards[1]"),
-        ({"rewards": [1, 1], "vectors": [[0, 1], [3, 4]]}, "row 1"),
+        ({"rewards": [1, 1], "vectors": [[0, 1], [3, 4]]}, "X[1]"),
         ({"rewards": [1], "vectors": [[0, 1, 2]]}, "X"),
         ({"rewards": [1], "vectors": [[0, "1"]]}, "vectors.0.1"),
         ({"rewards": [1], "vectors": [[0, 1]], "times": [1, 2]}, "times"),
