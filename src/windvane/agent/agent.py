@@ -214,11 +214,11 @@ class Agent:
                 return self._refuse(key, found)
             if self._overdue(waiting, at):
                 raise _too_late(key)
+            self._close(key, found)
             self._expire(at)
             self.policy.update(waiting.x[None], found, round=waiting.round)
             self.rewards += 1
             self.reward_total += found
-            self._close(key, found)
             return True
 
     def _refuse(self, id: str, value: float) -> bool:
