@@ -214,9 +214,10 @@ class Agent:
                 return self._refuse(key, found)
             if self._overdue(waiting, at):
                 raise _too_late(key)
-            self._close(key, found)
+            del self._pending[key]
             self._expire(at)
             self.policy.update(waiting.x[None], found, round=waiting.round)
+            self._remember(key, found)
             self.rewards += 1
             self.reward_total += found
             return True
@@ -249,7 +250,8 @@ class Agent:
                 break
             if self.missing is not None:
                 self.policy.update(oldest.x[None], self.missing, round=oldest.round)
-            self._close(key, None)
+            del self._pending[key]
+            self._remember(key, None)
             self.expired += 1
             gone.append(key)
         return gone
@@ -261,8 +263,7 @@ class Agent:
         age = at - waiting.decision.time if self.wait.by_clock else self.decisions - waiting.number - 1
         return age > self.wait.length
 
-    def _close(self, id: str, outcome: float | None) -> None:
-        del self._pending[id]
+    def _remember(self, id: str, outcome: float | None) -> None:
         self._closed[id] = outcome
         while len(self._closed) > REMEMBERED:
             self._closed.popitem(last=False)
