@@ -348,6 +348,10 @@ class Agent:
         """How many they are."""
         return len(self._pending)
 
+    def waits(self, decision: str) -> bool:
+        """Whether the decision of this id waits for its reward."""
+        return decision in self._pending
+
     @property
     def theta(self) -> Array:
         """The parameter as it is estimated now, in the coordinates of :attr:`feature_names`."""

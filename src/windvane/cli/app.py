@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 import windvane
-from windvane.cli import analyse, benchmark, bounds, experiments, policies, start, studies, tuning
+from windvane.cli import analyse, benchmark, bounds, experiments, policies, serving, start, studies, tuning
 
-HELP = """Bandits in a drifting world: reproduce the paper, run and compare experiments.
+HELP = """Bandits in a drifting world: reproduce the paper, run and compare experiments, serve decisions.
 
 \b
 Examples:
@@ -18,6 +18,7 @@ Examples:
   windvane simulate spec.toml            run it, on all cores
   windvane compare results               who is better, with confidence intervals
   windvane benchmark drift --quick       every policy in twelve drifting worlds
+  windvane serve --store windvane.db     decisions over HTTP, and a live page
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted.
 """
@@ -51,6 +52,9 @@ for command in (
     policies.policies,
     benchmark.benchmark,
     studies.study,
+    serving.serve,
+    serving.token,
+    serving.verify,
     start.new,
     start.doctor,
 ):

@@ -1,0 +1,146 @@
+"""Commands around the service: serve, token, verify."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from windvane.cli import FAILED
+from windvane.cli.console import output, print_json, remark, table
+from windvane.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from windvane.service.store import Token
+
+StorePath = Annotated[Path, typer.Option("--store", help="The file that holds everything (SQLite).")]
+
+
+def serve(
+    store: StorePath = Path("windvane.db"),
+    host: Annotated[str, typer.Option(help="Where to listen; beyond loopback a token is needed.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    rate: Annotated[float, typer.Option(help="Requests a second and client (0: no limit).", min=0.0)] = 0.0,
+    body_limit: Annotated[int, typer.Option(help="Bytes of a request's body.", min=1024, max=1 << 30)] = 4 << 20,
+) -> None:
+    """The decision service: HTTP under /v1, a live page at /, everything durable in one file.
+
+    \b
+    Examples:
+      windvane serve --store windvane.db
+      windvane token add shop --store windvane.db
+      windvane serve --store windvane.db --host 0.0.0.0
+    """
+    from windvane.service.server import serve as run
+    from windvane.service.store import StoreError
+
+    def started(address: str) -> None:
+        output().print(f"{address}  (store: {store}; Ctrl-C stops)", markup=False, highlight=False, soft_wrap=True)
+
+    try:
+        run(store, host=host, port=port, rate=rate, most_bytes=body_limit, started=started)
+    except StoreError as error:
+        raise ValueError(str(error)) from None
+
+
+def token(
+    action: Annotated[str, typer.Argument(help="add, list or remove.")],
+    name: Annotated[str | None, typer.Argument(help="What to call the token.")] = None,
+    store: StorePath = Path("windvane.db"),
+    read_only: Annotated[bool, typer.Option("--read-only", help="It may read, and change nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Access tokens of a store. With one or more of them, every request needs one. Works beside a running server.
+
+    \b
+    Examples:
+      windvane token add shop
+      windvane token add dashboard --read-only
+      windvane token remove shop
+    """
+    from windvane._validation import one_of
+    from windvane.service.access import new_token
+    from windvane.service.store import Store, StoreError
+
+    one_of("action", action, ("add", "list", "remove"))
+    if (name is None) != (action == "list"):
+        raise ValueError(f"name={name!r}: {'is not wanted' if name else 'is needed'} to {action}")
+    try:
+        opened = Store(store, shared=True)
+    except StoreError as error:
+        raise ValueError(str(error)) from None
+    try:
+        if action == "list":
+            _list(opened.tokens(), store, as_json)
+            return
+        assert name is not None  # said above
+        if action == "add":
+            secret = new_token(opened, name, full=not read_only)
+            if secret is None:
+                raise ValueError(f"name={name!r}: there is a token of this name; remove it first, or take another name")
+            if as_json:
+                print_json({"name": name, "token": secret})
+            else:
+                output().print(secret, markup=False, highlight=False, soft_wrap=True)
+                remark("keep it: only its hash is stored")
+        elif not opened.remove_token(name):
+            raise ValueError(f"name={name!r}: there is no token of this name")
+        elif as_json:
+            print_json({"removed": name})
+    finally:
+        opened.close()
+
+
+def _list(tokens: list[Token], store: Path, as_json: bool) -> None:
+    rights = ["full" if token.full else "read" for token in tokens]
+    if as_json:
+        rows = [{"name": t.name, "rights": r, "created": t.created} for t, r in zip(tokens, rights, strict=True)]
+        print_json({"tokens": rows})
+        return
+    made = [time.strftime("%Y-%m-%d %H:%M", time.localtime(token.created)) for token in tokens]
+    lines = [[token.name, right, at] for token, right, at in zip(tokens, rights, made, strict=True)]
+    output().print(table(["token", "rights", "made"], lines, f"Tokens of {store}", left=3))
+
+
+def verify(
+    store: StorePath = Path("windvane.db"),
+    as_json: AsJson = False,
+) -> None:
+    """Replay the whole log of every stream, and compare with the state a server would start from, bit for bit.
+
+    \b
+    Example:
+      windvane verify --store windvane.db
+    """
+    from windvane.service.engine import rebuilt
+    from windvane.service.store import Store, StoreError
+    from windvane.service.streams import ReplayError
+
+    try:
+        opened = Store(store)
+    except StoreError as error:
+        raise ValueError(str(error)) from None
+    found, sound = [], True
+    try:
+        for row in opened.streams():
+            remark(f"replaying {row.name}")
+            try:
+                quick, slow = rebuilt(row, opened), rebuilt(row, opened, from_start=True)
+                same = quick.agent.to_bytes() == slow.agent.to_bytes()
+                problem = None if same else "the state differs from a replay of the log"
+                number = slow.number
+            except ReplayError as error:
+                problem, number = str(error), opened.last_number(row.id)
+            sound = sound and problem is None
+            found.append({"stream": row.name, "events": number, "problem": problem})
+    finally:
+        opened.close()
+    if as_json:
+        print_json({"sound": sound, "streams": found})
+    else:
+        lines = [[str(one["stream"]), str(one["events"]), str(one["problem"] or "sound")] for one in found]
+        output().print(table(["stream", "events", "verdict"], lines, str(store), left=1))
+    if not sound:
+        raise typer.Exit(FAILED)

@@ -1,0 +1,80 @@
+"""Who may do what: bearer tokens, of which only hashes are stored, and a limit on requests per client."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from typing import NamedTuple
+
+from windvane.service.errors import ServiceError
+from windvane.service.store import Store, Token
+
+PREFIX = "wv_"
+RELOAD = 1.0  # seconds: how long a new or removed token may take to be known
+MOST_CLIENTS = 10_000
+
+
+def new_token(store: Store, name: str, *, full: bool) -> str | None:
+    """A new token, told this once; None if there is one of this name."""
+    secret = PREFIX + secrets.token_urlsafe(32)
+    return secret if store.add_token(Token(name, hashed(secret), full, time.time())) else None
+
+
+def hashed(secret: str) -> str:
+    """Tokens are long and random, so a plain hash cannot be turned back."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class _Bucket(NamedTuple):
+    left: float
+    at: float
+
+
+class Access:
+    """Checks requests. Without any token in the store everything is allowed, which is for loopback only."""
+
+    def __init__(self, store: Store, *, rate: float = 0.0) -> None:
+        self._store, self._rate = store, rate
+        self._tokens: dict[str, Token] = {}
+        self._read = -RELOAD
+        self._buckets: dict[str, _Bucket] = {}
+
+    def check(self, authorization: str | None, client: str, *, changes: bool) -> None:
+        """``changes``: whether the request needs a token with full rights. Raises what the client is told."""
+        self._reload()
+        who = client
+        if self._tokens:
+            token = self._known(authorization)
+            if changes and not token.full:
+                raise ServiceError(403, "read_only", f"token {token.name!r}: may only read")
+            who = token.name
+        if self._rate > 0.0 and not self._let_in(who):
+            raise ServiceError(429, "too_many", f"more than {self._rate:g} requests a second; try again later")
+
+    def _known(self, authorization: str | None) -> Token:
+        scheme, _, secret = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not secret:
+            raise ServiceError(401, "no_token", 'a token is needed: the header "Authorization: Bearer TOKEN"')
+        digest = hashed(secret.strip())
+        for known, token in self._tokens.items():
+            if secrets.compare_digest(known, digest):
+                return token
+        raise ServiceError(401, "wrong_token", "this token is not known")
+
+    def _reload(self) -> None:
+        """Tokens may be added and removed beside the running server."""
+        now = time.monotonic()
+        if now - self._read >= RELOAD:
+            self._tokens = {token.hash: token for token in self._store.tokens()}
+            self._read = now
+
+    def _let_in(self, who: str) -> bool:
+        """A bucket that fills at the allowed rate and holds two seconds of it."""
+        now, most = time.monotonic(), max(2.0 * self._rate, 1.0)
+        bucket = self._buckets.get(who, _Bucket(most, now))
+        left = min(most, bucket.left + (now - bucket.at) * self._rate)
+        if len(self._buckets) >= MOST_CLIENTS and who not in self._buckets:
+            self._buckets.clear()  # better forgetful than full
+        self._buckets[who] = _Bucket(left - 1.0 if left >= 1.0 else left, now)
+        return left >= 1.0

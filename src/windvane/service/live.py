@@ -1,0 +1,39 @@
+"""Server-sent events: a stream's state whenever it has changed, so that a page can follow it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from fastapi.responses import StreamingResponse
+
+from windvane.service.engine import Engine
+from windvane.service.errors import ServiceError
+
+PERIOD = 1.0  # seconds between looks
+SILENCE = 10.0  # seconds after which something is sent even if nothing changed, to tell that the server is there
+
+
+def events(engine: Engine, name: str) -> StreamingResponse:
+    engine.stream(name)  # whether there is one is told before the answer begins
+    return StreamingResponse(
+        _follow(engine, name), media_type="text/event-stream", headers={"cache-control": "no-store"}
+    )
+
+
+async def _follow(engine: Engine, name: str) -> AsyncIterator[bytes]:
+    seen, quiet = -1, 0.0
+    while True:
+        try:
+            stream = engine.stream(name)
+        except ServiceError:
+            return
+        if stream.number != seen:
+            seen, quiet = stream.number, 0.0
+            yield b"event: state\ndata: " + json.dumps(stream.diagnosed()).encode() + b"\n\n"
+        elif quiet >= SILENCE:
+            quiet = 0.0
+            yield b": still here\n\n"
+        await asyncio.sleep(PERIOD)
+        quiet += PERIOD

@@ -1,0 +1,64 @@
+"""Counters for Prometheus, at ``/metrics``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from windvane.service.engine import Engine
+
+_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+
+
+class Metrics:
+    """What the service counts itself; what streams count is read from them when asked."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter("windvane_requests", "Requests answered", ["route", "status"], registry=self.registry)
+        self._seconds = Histogram(
+            "windvane_request_seconds", "Time to answer", ["route"], buckets=_SECONDS, registry=self.registry
+        )
+        self._commits = Counter("windvane_commits", "Transactions flushed to disk", registry=self.registry)
+        self._events = Counter("windvane_events", "Events stored", registry=self.registry)
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def committed(self, events: int) -> None:
+        self._commits.inc()
+        self._events.inc(events)
+
+    def watch(self, engine: Engine) -> None:
+        self.registry.register(_Streams(engine))
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class _Streams(Collector):
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def collect(self) -> Iterable[Metric]:
+        ready = GaugeMetricFamily("windvane_ready", "1 if requests are answered")
+        ready.add_metric([], float(self._engine.failure is None))
+        decisions = CounterMetricFamily("windvane_decisions", "Decisions made", labels=["stream"])
+        rewards = CounterMetricFamily("windvane_rewards", "Rewards learnt", labels=["stream"])
+        total = CounterMetricFamily("windvane_reward_value", "Sum of rewards learnt", labels=["stream"])
+        expired = CounterMetricFamily("windvane_expired", "Decisions whose wait ended", labels=["stream"])
+        pending = GaugeMetricFamily("windvane_pending", "Decisions waiting for a reward", labels=["stream"])
+        for name, stream in list(self._engine.streams.items()):
+            agent = stream.agent
+            decisions.add_metric([name], agent.decisions)
+            rewards.add_metric([name], agent.rewards)
+            total.add_metric([name], agent.reward_total)
+            expired.add_metric([name], agent.expired)
+            pending.add_metric([name], agent.waiting)
+        return [ready, decisions, rewards, total, expired, pending]

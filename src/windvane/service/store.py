@@ -1,0 +1,231 @@
+"""The store: an SQLite file in WAL mode that holds streams, their events, their last snapshots, and access tokens.
+
+Events are only ever appended. An event is durable when :meth:`Store.append` returns (``synchronous=FULL``: the log is
+flushed to disk with every commit). One process has the store at a time: a lock on ``FILE.lock``, which the system
+releases however that process ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from windvane.service.events import Event
+
+FORMAT = 1
+_STREAM = 1 << 40  # an event's rowid is stream * _STREAM + number: events of a stream lie together, in order
+_SCHEMA = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE streams (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, created REAL NOT NULL, config TEXT NOT NULL);
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY, time REAL NOT NULL, kind INTEGER NOT NULL, decision TEXT, key TEXT, body BLOB NOT NULL
+);
+CREATE INDEX by_decision ON events (decision, id) WHERE decision IS NOT NULL;
+CREATE INDEX by_key ON events (key, id) WHERE key IS NOT NULL;
+CREATE TABLE snapshots (stream INTEGER PRIMARY KEY, number INTEGER NOT NULL, agent BLOB NOT NULL, extra TEXT NOT NULL);
+CREATE TABLE tokens (
+    name TEXT PRIMARY KEY, hash TEXT NOT NULL UNIQUE, full INTEGER NOT NULL, created REAL NOT NULL
+);
+"""
+
+
+class StoreError(Exception):
+    """The store cannot be used; the message says why and what to do."""
+
+
+class StreamRow(NamedTuple):
+    id: int
+    name: str
+    created: float
+    config: str
+
+
+class Snapshot(NamedTuple):
+    """A stream after its event ``number``."""
+
+    number: int
+    agent: bytes
+    extra: str
+
+
+class Token(NamedTuple):
+    name: str
+    hash: str
+    full: bool
+    created: float
+
+
+class Store:
+    """See the module. Reading may happen in any thread; writing in one thread at a time."""
+
+    def __init__(self, path: str | Path, *, shared: bool = False) -> None:
+        """``shared``: beside the server that has the store, to read it or to change tokens."""
+        self.path = Path(path)
+        if not self.path.parent.is_dir():
+            raise StoreError(f"{self.path}: the folder {self.path.parent} does not exist")
+        self._lock = None if shared else _locked(self.path.with_name(self.path.name + ".lock"), self.path)
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._guard = threading.Lock()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        try:
+            connection = self._connection
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+            if not tables:
+                with connection:
+                    for statement in _SCHEMA.split(";"):
+                        connection.execute(statement)
+                    connection.execute("INSERT INTO meta VALUES ('format', ?)", (str(FORMAT),))
+            elif "meta" not in tables or "events" not in tables:
+                raise StoreError(f"{self.path}: is an SQLite file of something else")
+            ((found,),) = connection.execute("SELECT value FROM meta WHERE name = 'format'").fetchall()
+            if found != str(FORMAT):
+                raise StoreError(f"{self.path}: is of format {found}; this version reads format {FORMAT}")
+        except (sqlite3.Error, ValueError) as error:
+            raise StoreError(f"{self.path}: cannot be used as a store ({error})") from None
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        """This thread's own."""
+        found: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if found is None:
+            found = sqlite3.connect(self.path, timeout=30.0, check_same_thread=False, isolation_level=None)
+            found.execute("PRAGMA journal_mode=WAL")
+            found.execute("PRAGMA synchronous=FULL")
+            found.execute("PRAGMA wal_autocheckpoint=4000")
+            self._local.connection = found
+            with self._guard:
+                self._connections.append(found)
+        return found
+
+    def close(self) -> None:
+        """Give the file back; another process may then have it."""
+        with self._guard:
+            for connection in self._connections:
+                connection.close()
+            self._connections.clear()
+        self._local = threading.local()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # --- events ----------------------------------------------------------------------------------------------------
+
+    def append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]] = ()) -> None:
+        """All of ``events`` and, by stream, new ``snapshots``: durable when this returns, or none of them stored."""
+        connection = self._connection
+        rows = [(e.stream * _STREAM + e.number, e.time, e.kind, e.decision, e.key, e.body) for e in events]
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)
+            for stream, snapshot in snapshots:
+                connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (stream, *snapshot))
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
+        """Events with numbers above ``after``, in order."""
+        rows = self._connection.execute(
+            "SELECT * FROM events WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
+            (stream * _STREAM + after, (stream + 1) * _STREAM, limit),
+        )
+        return (_event(row) for row in rows)
+
+    def of_decision(self, stream: int, decision: str) -> list[Event]:
+        """All events of a decision, in order."""
+        return self._found("decision", stream, decision)
+
+    def of_key(self, stream: int, key: str) -> Event | None:
+        """The event that a request with this key made."""
+        return next(iter(self._found("key", stream, key)), None)
+
+    def _found(self, column: str, stream: int, value: str) -> list[Event]:
+        rows = self._connection.execute(
+            f"SELECT * FROM events WHERE {column} = ? AND id > ? AND id < ? ORDER BY id",
+            (value, stream * _STREAM, (stream + 1) * _STREAM),
+        )
+        return [_event(row) for row in rows]
+
+    def last_number(self, stream: int) -> int:
+        """The number of the last event, 0 if there is none."""
+        low, high = stream * _STREAM, (stream + 1) * _STREAM
+        ((found,),) = self._connection.execute("SELECT max(id) FROM events WHERE id > ? AND id < ?", (low, high))
+        return 0 if found is None else int(found) - low
+
+    def snapshot(self, stream: int) -> Snapshot | None:
+        query = "SELECT number, agent, extra FROM snapshots WHERE stream = ?"
+        row = self._connection.execute(query, (stream,)).fetchone()
+        return None if row is None else Snapshot(*row)
+
+    def probe(self) -> None:
+        """Write something that changes nothing; raises what a commit would raise."""
+        with self._connection as connection:
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('probe', '')")
+
+    # --- streams and tokens ----------------------------------------------------------------------------------------
+
+    def add_stream(self, name: str, created: float, config: str) -> StreamRow | None:
+        """None if there is one of this name already."""
+        try:
+            cursor = self._connection.execute(
+                "INSERT INTO streams (name, created, config) VALUES (?, ?, ?)", (name, created, config)
+            )
+        except sqlite3.IntegrityError:
+            return None
+        assert cursor.lastrowid is not None  # a row was inserted
+        return StreamRow(cursor.lastrowid, name, created, config)
+
+    def streams(self) -> list[StreamRow]:
+        return [StreamRow(*row) for row in self._connection.execute("SELECT * FROM streams ORDER BY id")]
+
+    def add_token(self, token: Token) -> bool:
+        """False if there is one of this name already."""
+        try:
+            self._connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?)", token)
+        except sqlite3.IntegrityError:
+            return False
+        return True
+
+    def remove_token(self, name: str) -> bool:
+        return self._connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount > 0
+
+    def tokens(self) -> list[Token]:
+        rows = self._connection.execute("SELECT * FROM tokens ORDER BY name")
+        return [Token(name, digest, bool(full), created) for name, digest, full, created in rows]
+
+
+def _event(row: tuple[Any, ...]) -> Event:
+    return Event(row[0] // _STREAM, row[0] % _STREAM, *row[1:])
+
+
+def _locked(path: Path, store: Path) -> int | None:
+    """An open, locked file; it is left there, since removing it would let two processes lock two files."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreError(f"{store}: cannot be locked ({error.strerror})") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        raise StoreError(
+            f"{store}: another server has this store (process {holder or 'unknown'}); stop it, or take another store"
+        ) from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+    return descriptor

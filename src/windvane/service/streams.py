@@ -1,0 +1,351 @@
+"""A stream: an agent, and the events that made it what it is.
+
+Every operation changes the agent at once and returns the events to be logged; it is acknowledged once they are on disk.
+:meth:`Stream.apply` does what an operation did from its event alone. The two must agree to the last bit: a stream is
+rebuilt from its events, and then goes on from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from windvane.agent import Agent, ConflictingRewardError, Decision, ExpiredDecisionError, UnknownDecisionError
+from windvane.service import schemas
+from windvane.service.errors import ServiceError, invalid
+from windvane.service.events import ARCHIVED, CONFIGURED, DECIDED, EXPIRED, HISTORY, LATE, REWARDED, Event
+from windvane.service.statistics import Statistics
+from windvane.service.store import Snapshot, Store, StreamRow
+
+REMEMBERED_KEYS = 10_000  # the store knows all of them; these are known without asking it, and before they are on disk
+
+
+class ReplayError(Exception):
+    """The log and the code disagree: a replay did not come to what was logged."""
+
+
+class Done(NamedTuple):
+    """What an operation answers, and the events to be on disk before it does (none: an answer given before)."""
+
+    status: int
+    body: bytes
+    events: list[Event]
+
+
+class _Kept(NamedTuple):
+    digest: str
+    status: int
+    body: bytes
+
+
+class Stream:
+    """See the module. Not safe to call from several threads."""
+
+    def __init__(self, row: StreamRow, store: Store) -> None:
+        self.id, self.name, self.created, self._store = row.id, row.name, row.created, store
+        self.config: dict[str, Any] = json.loads(row.config)
+        self.title: str | None = self.config["title"]
+        self.agent = Agent(**self.config["agent"])
+        self.statistics = Statistics()
+        self.number = 0
+        self.archived: float | None = None
+        self._keys: OrderedDict[str, _Kept] = OrderedDict()
+
+    # --- operations ------------------------------------------------------------------------------------------------
+
+    def decide(self, raw: bytes, key: str | None, now: float) -> Done:
+        """One round. ``raw``: a JSON document of :class:`schemas.Decide`."""
+        digest = _digest(raw)
+        if repeated := self._repeated(key, digest):
+            return repeated
+        self._refuse_if_archived()
+        events = self._expire(now)
+        try:
+            decision = self._decide(raw, now, secrets.token_hex(8))
+        except ValueError as error:
+            return self._refused(invalid(error), events)
+        body = _decision_body(decision)
+        event = self._event(DECIDED, decision.time, decision.id, key, body + b"\n" + raw)
+        return self._remembered(key, digest, Done(200, body, [*events, event]))
+
+    def reward(self, decision: str, value: float, key: str | None, now: float) -> Done:
+        digest = _reward_digest(decision, value)
+        if repeated := self._repeated(key, digest):
+            return repeated
+        self._refuse_if_archived()
+        events = self._expire(now)
+        answer = _dump({"decision": decision, "learnt": True})
+        try:
+            learnt = self.agent.reward(decision, value, now=now)
+        except ExpiredDecisionError as error:
+            return self._late(decision, value, now, events, str(error))
+        except UnknownDecisionError:
+            return self._not_waiting(decision, value, now, events)
+        except ConflictingRewardError as error:
+            return self._refused(ServiceError(409, "conflict", str(error), "decision"), events)
+        except ValueError as error:
+            return self._refused(invalid(error), events)
+        if not learnt:
+            return Done(200, _dump({"decision": decision, "learnt": False}), events)
+        self.statistics.rewarded(decision, value)
+        event = self._event(REWARDED, now, decision, key, _dump({"value": value}))
+        return self._remembered(key, digest, Done(200, answer, [*events, event]))
+
+    def _not_waiting(self, decision: str, value: float, now: float, events: list[Event]) -> Done:
+        """The agent does not know the decision (any more): the store tells what became of it."""
+        past = self._store.of_decision(self.id, decision)
+        rewards = [event.outcome["value"] for event in past if event.kind == REWARDED]
+        if not past:
+            unknown = ServiceError(
+                404, "unknown_decision", f"decision {decision!r}: there is no such decision", "decision"
+            )
+            return self._refused(unknown, events)
+        if not rewards:
+            return self._late(decision, value, now, events, f"decision {decision!r}: its wait is over")
+        if rewards[0] == value:
+            return Done(200, _dump({"decision": decision, "learnt": False}), events)
+        text = f"decision {decision!r}: has the reward {rewards[0]:g} already, not {value:g}"
+        return self._refused(ServiceError(409, "conflict", text, "decision"), events)
+
+    def _late(self, decision: str, value: float, now: float, events: list[Event], text: str) -> Done:
+        """A reward after the wait: recorded once, not learnt from."""
+        if not any(event.kind == LATE for event in self._store.of_decision(self.id, decision)):
+            events = [*events, self._event(LATE, now, decision, None, _dump({"value": value}))]
+        return self._refused(ServiceError(410, "too_late", f"{text}; recorded, not learnt from", "decision"), events)
+
+    def learn(self, raw: bytes, key: str | None, now: float) -> Done:
+        """Bulk history, a JSON document of :class:`schemas.History`."""
+        digest = _digest(raw)
+        if repeated := self._repeated(key, digest):
+            return repeated
+        self._refuse_if_archived()
+        try:
+            count = self._learn(raw)
+        except ValueError as error:
+            raise invalid(error) from None
+        event = self._event(HISTORY, now, None, key, _dump({"rows": count}) + b"\n" + raw)
+        return self._remembered(key, digest, Done(200, _dump({"learnt": count}), [event]))
+
+    def configure(self, changes: dict[str, Any], now: float) -> Done:
+        self._refuse_if_archived()
+        try:
+            self._configure(changes)
+        except ValueError as error:
+            raise invalid(error) from None
+        event = self._event(CONFIGURED, now, None, None, _dump({"changes": changes}))
+        return Done(200, _dump(self.described()), [event])
+
+    def archive(self, now: float) -> Done:
+        events = []
+        if self.archived is None:
+            self.archived = now
+            events = [self._event(ARCHIVED, now, None, None, b"{}")]
+        return Done(200, _dump(self.described()), events)
+
+    def expire(self, now: float) -> list[Event]:
+        """Close what has waited too long."""
+        return [] if self.archived is not None else self._expire(now)
+
+    # --- the log ---------------------------------------------------------------------------------------------------
+
+    def apply(self, event: Event) -> None:
+        """What ``event`` did, done again; it must be the next one."""
+        if event.number != self.number + 1:
+            raise ReplayError(f"stream {self.name!r}: event {event.number} follows event {self.number}")
+        outcome, at = event.outcome, event.time
+        if event.kind == DECIDED:
+            assert event.decision is not None  # a decision has an id
+            decision = self._decide(event.request, at, event.decision)
+            if decision.arm != outcome["arm"] or decision.time != at:
+                raise ReplayError(f"stream {self.name!r}, event {event.number}: replay chose {decision.arm!r}")
+        elif event.kind == REWARDED:
+            assert event.decision is not None  # it is a decision's reward
+            self.agent.reward(event.decision, outcome["value"], now=at)
+            self.statistics.rewarded(event.decision, outcome["value"])
+        elif event.kind == EXPIRED:
+            gone = self.agent.expire(now=at)
+            if gone != outcome["decisions"]:
+                raise ReplayError(f"stream {self.name!r}, event {event.number}: replay expired {gone}")
+            for decision_id in gone:
+                self.statistics.expired(decision_id)
+        elif event.kind == CONFIGURED:
+            self._configure(outcome["changes"])
+        elif event.kind == ARCHIVED:
+            self.archived = at
+        elif event.kind == HISTORY:
+            self._learn(event.request)
+        self.number = event.number
+
+    def snapshot(self) -> Snapshot:
+        """The stream as it is now."""
+        extra = {"title": self.title, "archived": self.archived, "statistics": self.statistics.document()}
+        return Snapshot(self.number, self.agent.to_bytes(), json.dumps(extra))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        extra = json.loads(snapshot.extra)
+        self.agent = Agent.from_bytes(snapshot.agent)
+        self.title, self.archived = extra["title"], extra["archived"]
+        self.statistics = Statistics.of(extra["statistics"])
+        self.number = snapshot.number
+
+    # --- what operations and replays share --------------------------------------------------------------------------
+
+    def _decide(self, raw: bytes, now: float, decision_id: str) -> Decision:
+        arms, context = schemas.decide_request(raw)
+        decision = self.agent.decide(arms, context=context, now=now, id=decision_id)
+        model = self._model() if self.statistics.full else {}
+        self.statistics.decided(decision.time, decision.arm, decision.id, decision.prediction, model)
+        return decision
+
+    def _learn(self, raw: bytes) -> int:
+        request = schemas.History.model_validate_json(raw)
+        return self.agent.update_many(
+            None if request.vectors is None else request.vectors,
+            request.rewards,
+            contexts=request.contexts,
+            arms=request.arms,
+            times=request.times,
+        )
+
+    def _configure(self, changes: dict[str, Any]) -> None:
+        changes = dict(changes)
+        if "title" in changes:
+            self.title = changes.pop("title")
+        self.agent.configure(**changes)
+
+    def _expire(self, now: float) -> list[Event]:
+        gone = self.agent.expire(now=now)
+        for decision_id in gone:
+            self.statistics.expired(decision_id)
+        return [self._event(EXPIRED, now, None, None, _dump({"decisions": gone}))] if gone else []
+
+    def _event(self, kind: int, at: float, decision: str | None, key: str | None, body: bytes) -> Event:
+        self.number += 1
+        return Event(self.id, self.number, at, kind, decision, key, body)
+
+    def _refuse_if_archived(self) -> None:
+        if self.archived is not None:
+            raise ServiceError(409, "archived", f"stream {self.name!r}: is archived, and only read")
+
+    @staticmethod
+    def _refused(error: ServiceError, events: list[Event]) -> Done:
+        return Done(error.status, _dump(error.document), events)
+
+    def _repeated(self, key: str | None, digest: str) -> Done | None:
+        """The answer that a request with this key got before."""
+        if key is None:
+            return None
+        kept = self._keys.get(key)
+        if kept is None:
+            event = self._store.of_key(self.id, key)
+            if event is None:
+                return None
+            kept = _kept(event)
+        if kept.digest != digest:
+            raise ServiceError(409, "key_reused", f"key {key!r}: was used for another request", "key")
+        return Done(kept.status, kept.body, [])
+
+    def _remembered(self, key: str | None, digest: str, done: Done) -> Done:
+        if key is not None:
+            self._keys[key] = _Kept(digest, done.status, done.body)
+            while len(self._keys) > REMEMBERED_KEYS:
+                self._keys.popitem(last=False)
+        return done
+
+    # --- what can be read ------------------------------------------------------------------------------------------
+
+    def _model(self) -> dict[str, Any]:
+        """The numbers of the model that are drawn over time."""
+        info = self.agent.info()
+        drift = info["drift"]
+        return {
+            "norm": float(np.linalg.norm(list(info["theta"].values()))),
+            "memory": _finite(info["memory"]),
+            "rate": None if drift is None else drift["rate"],
+            "projected_share": info["projected_share"],
+        }
+
+    def described(self) -> dict[str, Any]:
+        agent = self.agent
+        return {
+            "name": self.name,
+            "title": self.title,
+            "created": self.created,
+            "archived": self.archived,
+            "policy": agent.policy.name,
+            "link": agent.policy.link.name,
+            "dim": agent.policy.dim,
+            "decisions": agent.decisions,
+            "rewards": agent.rewards,
+            "mean_reward": agent.reward_total / agent.rewards if agent.rewards else None,
+            "pending": agent.waiting,
+            "expired": agent.expired,
+            "events": self.number,
+            "config": {**self.config["agent"], **agent.configuration},
+        }
+
+    def diagnosed(self) -> dict[str, Any]:
+        """The state in full, for the page and for people who look into it."""
+        info = self.agent.info()
+        drift = info["drift"]
+        return {
+            **self.described(),
+            "theta": info["theta"],
+            "S": info["S"],
+            "projected_share": info["projected_share"],
+            "memory": _finite(info["memory"]),
+            "memory_unit": info["memory_unit"],
+            "drift": None if drift is None else {name: _finite(value) for name, value in drift.items()},
+            "statistics": self.statistics.document(),
+        }
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: None stands for it."""
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _dump(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _decision_body(decision: Decision) -> bytes:
+    told = {
+        "decision": decision.id,
+        "arm": decision.arm,
+        "index": decision.index,
+        "time": decision.time,
+        "propensity": decision.propensity,
+        "explored": decision.explored,
+        "prediction": decision.prediction,
+        "bonus": decision.bonus,
+        "preferred": decision.preferred,
+        "rival": decision.rival,
+        "rival_score": decision.rival_score,
+        "projected": decision.projected,
+    }
+    return _dump(told)
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def _reward_digest(decision: str, value: float) -> str:
+    return _digest(f"{decision} {float(value)!r}".encode())
+
+
+def _kept(event: Event) -> _Kept:
+    """The answer to the request that made ``event``."""
+    if event.kind == DECIDED:
+        return _Kept(_digest(event.request), 200, event.body.partition(b"\n")[0])
+    if event.kind == REWARDED:
+        assert event.decision is not None  # it is a decision's reward
+        digest = _reward_digest(event.decision, event.outcome["value"])
+        return _Kept(digest, 200, _dump({"decision": event.decision, "learnt": True}))
+    return _Kept(_digest(event.request), 200, _dump({"learnt": event.outcome["rows"]}))
