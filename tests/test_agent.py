@@ -265,7 +265,9 @@ def test_the_order_of_rewards_does_not_matter(name: str) -> None:
 def test_rewards_that_repeat_contradict_or_belong_nowhere() -> None:
     agent = Agent(dim=2)
     decision = agent.decide(RED)
+    assert agent.waits(decision.id)
     assert agent.reward(decision.id, 1.0) is True
+    assert not agent.waits(decision.id)
     before = agent.to_bytes()
     assert agent.reward(decision.id, 1) is False
     assert agent.to_bytes() == before

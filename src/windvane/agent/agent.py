@@ -214,12 +214,11 @@ class Agent:
                 return self._refuse(key, found)
             if self._overdue(waiting, at):
                 raise _too_late(key)
-            del self._pending[key]
-            self._expire(at)
             self.policy.update(waiting.x[None], found, round=waiting.round)
-            self._remember(key, found)
             self.rewards += 1
             self.reward_total += found
+            self._close(key, found)
+            self._expire(at)
             return True
 
     def _refuse(self, id: str, value: float) -> bool:
@@ -250,8 +249,7 @@ class Agent:
                 break
             if self.missing is not None:
                 self.policy.update(oldest.x[None], self.missing, round=oldest.round)
-            del self._pending[key]
-            self._remember(key, None)
+            self._close(key, None)
             self.expired += 1
             gone.append(key)
         return gone
@@ -263,7 +261,8 @@ class Agent:
         age = at - waiting.decision.time if self.wait.by_clock else self.decisions - waiting.number - 1
         return age > self.wait.length
 
-    def _remember(self, id: str, outcome: float | None) -> None:
+    def _close(self, id: str, outcome: float | None) -> None:
+        del self._pending[id]
         self._closed[id] = outcome
         while len(self._closed) > REMEMBERED:
             self._closed.popitem(last=False)
@@ -344,14 +343,14 @@ class Agent:
         with self._lock:
             return [waiting.decision for waiting in self._pending.values()]
 
-    def waits(self, decision: str) -> bool:
-        """Whether the decision of this id waits for its reward."""
-        return decision in self._pending
-
     @property
     def waiting(self) -> int:
         """How many they are."""
         return len(self._pending)
+
+    def waits(self, decision: str) -> bool:
+        """Whether the decision of this id waits for its reward."""
+        return decision in self._pending
 
     @property
     def theta(self) -> Array:
