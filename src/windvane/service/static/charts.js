@@ -33,7 +33,7 @@ function colours() {
   const of = (name) => style.getPropertyValue(`--${name}`).trim();
   return {
     ink: of("ink"), muted: of("muted"), grid: of("grid"), ground: of("card"), main: of("series-0"), second: of("series-5"),
-    area: of("area"), other: of("series-other"), series: Array.from({ length: 8 }, (_, i) => of(`series-${i}`)),
+    area: of("area"), other: of("series-other"), series: Array.from({ length: 7 }, (_, i) => of(`series-${i}`)),
     font: getComputedStyle(document.body).fontFamily,
   };
 }
