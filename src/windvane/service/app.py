@@ -65,8 +65,7 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _misfit)
     app.add_exception_handler(HTTPException, _plain_error)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    inner = express.Express(app, engine)
-    return Gate(inner, Access(store, rate=rate), metrics, most_bytes=most_bytes, hosts=hosts)
+    return Gate(express.Express(app), Access(store, rate=rate), metrics, most_bytes=most_bytes, hosts=hosts)
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
