@@ -25,7 +25,7 @@ def ask(folder: Path) -> list[tuple[Any, ...]]:
     async def talk() -> list[tuple[Any, ...]]:
         store = Store(folder / "w.db")
         app = create_app(store, most_bytes=2000)
-        engine = app._app._engine  # type: ignore[attr-defined]
+        engine = app._app.state.engine  # type: ignore[attr-defined]
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)  # type: ignore[arg-type]
         said: list[tuple[Any, ...]] = []
 

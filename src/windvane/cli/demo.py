@@ -210,7 +210,7 @@ def _service(folder: Path, port: int) -> Iterator[str]:
         if not told:
             process.wait()
             said = errors.read_text().strip().splitlines() or ["it ended without a word"]
-            raise ValueError(f"port={port}: the service did not start ({said[-1].removeprefix('windvane: error: ')})")
+            raise ValueError(f"the service did not start: {said[-1].removeprefix('windvane: error: ')}")
         yield json.loads(told)["address"]
     finally:
         process.terminate()

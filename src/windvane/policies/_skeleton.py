@@ -60,7 +60,8 @@ class Skeleton(Policy):
         theta_hat = self._estimate()
         bonus = self.bonus_scale[:, None] * self._widths(arms)
         means = self._means(arms, theta_hat)
-        return self._play(means + bonus, present, means)
+        self.last["means"] = means
+        return self._play(means + bonus, present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         arm_set = self._checked_set(arm_set)

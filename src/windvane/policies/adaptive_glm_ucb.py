@@ -186,7 +186,8 @@ class AdaptiveGLMUCB(Policy):
         self._k.width_lanes(0, self.lanes, True, arms, self.estimator._V[rows], self._spread[rows], width)
         z = _along(arms, theta[:, None])
         means = self.link.mean(z)
-        return self._play(means + self.link.slope(z) * self._standard_errors[:, None] * width, present, means)
+        self.last["means"] = means
+        return self._play(means + self.link.slope(z) * self._standard_errors[:, None] * width, present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         arm_set = self._checked_set(arm_set)

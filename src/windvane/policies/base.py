@@ -50,6 +50,9 @@ from windvane.policies._saving import (
 from windvane.policies._tuning import level_per_lane, rounds_per_lane
 
 Index = npt.NDArray[np.int64]
+OF_ARMS = ("scores", "means")
+"""What ``last`` holds of every arm of the last decision, for whoever explains it: their scores, and where a policy
+tells it what of them is prediction, not bonus."""
 
 
 class Card(NamedTuple):
@@ -169,7 +172,7 @@ class Policy:
         return {
             "t": self.t,
             "decisions": self._decisions,
-            **{name: value.copy() for name, value in self.last.items()},
+            **{name: value.copy() for name, value in self.last.items() if name not in OF_ARMS},
             "root_passes": e.root_passes,
             "root_error": e.root_error,
             "truncation_error": e.truncation_error,
@@ -240,11 +243,9 @@ class Policy:
         self._k.width_lanes(0, self.lanes, sandwich, arms, e._V, e._V_tilde, out)
         return out
 
-    def _play(self, scores: Array, valid: npt.NDArray[np.bool_], means: Array | None = None) -> Index:
-        """The argmax with seeded ties; the round is then over. ``means``: the scores without their bonus."""
+    def _play(self, scores: Array, valid: npt.NDArray[np.bool_]) -> Index:
+        """The argmax with seeded ties; the round is then over."""
         self.last["scores"] = scores
-        if means is not None:
-            self.last["means"] = means
         index = np.empty(self.lanes, dtype=np.int64)
         seed = np.uint64(self.seed)
         self._k.choose_lanes(0, self.lanes, scores, valid, seed, self.lane_ids, self._decisions, index)

@@ -92,7 +92,8 @@ class GLMIndex(Policy):
         theta_tilde, beta = self._step_1()
         bonus = self._step_2(beta)[:, None] * self._widths(arms)
         means = self._means(arms, theta_tilde)
-        return self._play(means + bonus, present, means)
+        self.last["means"] = means
+        return self._play(means + bonus, present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         arm_set = self._checked_set(arm_set)

@@ -84,7 +84,8 @@ class LinearUCB(Policy):
         theta_hat, beta = self._estimate()
         bonus = (self.bonus_scale * beta)[:, None] * self._widths(arms, sandwich=self.sandwich)
         means = self._means(arms, theta_hat)
-        return self._play(means + bonus, present, means)
+        self.last["means"] = means
+        return self._play(means + bonus, present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         arm_set = self._checked_set(arm_set)

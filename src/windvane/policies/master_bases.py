@@ -31,9 +31,9 @@ class _Valued(Policy):
 
     optimistic: float
 
-    def _play(self, scores: Array, valid: npt.NDArray[np.bool_], means: Array | None = None) -> Index:
+    def _play(self, scores: Array, valid: npt.NDArray[np.bool_]) -> Index:
         self.optimistic = float(scores[valid].max())
-        return super()._play(scores, valid, means)
+        return super()._play(scores, valid)
 
     def _play_from(self, arm_set: ArmSet, theta: Array, factor: Array, *, sandwich: bool = False) -> Array:
         played = super()._play_from(arm_set, theta, factor, sandwich=sandwich)

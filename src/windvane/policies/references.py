@@ -86,7 +86,8 @@ class Oracle(_Ignorant):
         means = floats("truth(t, arms)", self.truth(self.t, arms), arms.shape[:2])
         if not np.isfinite(means[present]).all():
             raise ValueError(f"truth(t, arms) at t={self.t:g}: must be finite")
-        return self._play(means, present, means)
+        self.last["means"] = means
+        return self._play(means, present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         raise ValueError(
@@ -140,4 +141,5 @@ class Greedy(BVDGLMUCB):
         arms, present = self._checked_arms(arms, valid)
         theta_tilde, _ = self._step_1()
         means = self._means(arms, theta_tilde)
-        return self._play(means, present, means)
+        self.last["means"] = means
+        return self._play(means, present)

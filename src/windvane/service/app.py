@@ -76,8 +76,7 @@ def create_app(
     app.add_exception_handler(Exception, _internal)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     access = Access(store, rate=rate, closed=closed)
-    inner = express.Express(app, engine)
-    return Gate(inner, access, metrics, most_bytes=most_bytes, hosts=hosts)
+    return Gate(express.Express(app), access, metrics, most_bytes=most_bytes, hosts=hosts)
 
 
 # --- reading -------------------------------------------------------------------------------------------------------

@@ -11,10 +11,12 @@ import re
 import time
 from typing import NamedTuple
 
+from fastapi import FastAPI
+
 from windvane.service import schemas
 from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError, invalid
-from windvane.service.gate import App, Receive, Scope, Send
+from windvane.service.gate import Receive, Scope, Send
 from windvane.service.streams import Done
 
 MOST_KEY = 200
@@ -32,10 +34,10 @@ _ROUTES = {what: _Route(f"/v1/streams/{{name}}/{what}") for what in ("decide", "
 
 
 class Express:
-    """An ASGI application in front of another. It must be given whole bodies, as the gate does."""
+    """An ASGI application in front of ``app``. It must be given whole bodies, as the gate does."""
 
-    def __init__(self, app: App, engine: Engine) -> None:
-        self._app, self._engine = app, engine
+    def __init__(self, app: FastAPI) -> None:
+        self._app, self.state = app, app.state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         found = _PATH.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
@@ -48,7 +50,7 @@ class Express:
         key = next(
             (value.decode("latin-1") for header, value in scope["headers"] if header == b"idempotency-key"), None
         )
-        done = await (decide if what == "decide" else reward)(self._engine, name, raw, key)
+        done = await (decide if what == "decide" else reward)(self.state.engine, name, raw, key)
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(done.body))]
         await send({"type": "http.response.start", "status": done.status, "headers": headers})
         await send({"type": "http.response.body", "body": done.body})
