@@ -21,7 +21,7 @@ from windvane.lab.cells import Cell
 
 FORMAT = 1
 TABLES = ("curves", "lanes", "paths")
-_TELLING_ONLY = ("cli", "agent", "service", "client.py", "_files.py")  # packages that show results and compute none
+_TELLING_ONLY = ("cli", "agent", "service", "client", "_files.py")  # packages that show results and compute none
 _COMPUTING = (  # of this package
     "cells.py", "diagnostics.py", "engine.py", "environment_spec.py", "objects.py", "policy_spec.py", "post.py",
     "tables.py",

@@ -116,9 +116,9 @@ class Stream:
 
     def _late(self, decision: str, value: float, now: float, text: str) -> Done:
         """A reward after the wait: recorded once, not learnt from."""
-        known, events = decision in self._late_ones, []
+        known, events = decision in self._late_ones, self._expire(now)
         if not known and not any(event.kind == LATE for event in self._store.of_decision(self.id, decision)):
-            events = [self._event(LATE, now, decision, None, _dump({"value": value}))]
+            events += [self._event(LATE, now, decision, None, _dump({"value": value}))]
             self._late_ones[decision] = None
             while len(self._late_ones) > REMEMBERED_KEYS:
                 self._late_ones.popitem(last=False)
