@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def serve(
             app = create_app(
                 store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK | {name} if local else None, closed=not local
             )
-        except ReplayError as error:
+        except (ReplayError, sqlite3.Error) as error:
             raise StoreError(f"{path}: {error}") from None
         listener = _listen(host, port)
         config = uvicorn.Config(
