@@ -247,6 +247,7 @@ def check(ledger: Ledger) -> None:
         kinds = by_decision[decision]
         found = (kinds["rewarded"], kinds["late"])
         assert found == (([ledger.told[decision]], []) if status == 200 else ([], [ledger.told[decision]]))
+        assert (f"r{decision}" in by_key) == (status == 200)
 
 
 def follow(path: Path, ledgers: dict[str, Ledger], deep: bool) -> None:
@@ -717,7 +718,7 @@ def test_the_drill_would_notice(tmp_path: Path) -> None:
             ledger.decided[f"k{i}"] = service.decide(headers={"idempotency-key": f"k{i}"})
         decision = ledger.decided["k0"]["decision"]
         ledger.told[decision], ledger.rewarded[decision] = 1.0, 200
-        service.reward(decision, 1.0)
+        service.reward(decision, 1.0, headers={"idempotency-key": f"r{decision}"})
         ledger.log = service.log()
     check(ledger)
     whole_log = ledger.log

@@ -178,6 +178,8 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     with local(tmp_path / "a.db") as service:
         service.create("shop", title="Shop", wait=50)
         service.create("cafe", features=FEATURES, scaling=None)
+        service.request("PATCH", "/v1/streams/shop", json={"title": "New", "randomize": 0.5, "wait": "3d"})
+        service.post("/v1/streams/cafe/archive")
         decision = service.decide("shop")["decision"]
         service.reward(decision, 1.0, "shop")
         before = [service.get(path).json() for path in ("/v1/streams", "/v1/streams/shop", "/v1/streams/cafe")]
@@ -185,6 +187,8 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     with local(tmp_path / "a.db") as service:
         assert [service.get(path).json() for path in ("/v1/streams", "/v1/streams/shop", "/v1/streams/cafe")] == before
         assert service.log("shop") == log
+        assert service.get("/v1/streams/shop").json()["title"] == "New"
+        assert service.get("/v1/streams/cafe").json()["archived"] is not None
         assert service.reward(decision, 1.0, "shop").json()["learnt"] is False
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.checks import (
@@ -1004,6 +1004,11 @@ DOCUMENTS = st.one_of(
 
 
 @given(content=DOCUMENTS)
+@example(b'{"arms": {"a": [true, 0.5]}}')
+@example(b'{"arms": {"a": [true, false]}}')
+@example(b'{"arms": {"true": [1, 0]}}')
+@example(b'{"arms": {"a": [1000000000001, 0]}}')
+@example(b'{"arms": {"a": [9223372036854775807, -9223372036854775808]}}')
 @settings(max_examples=300)
 def test_the_quick_way_to_read_arms_reads_what_the_schema_says(content: bytes) -> None:
     """Vectors by name are read without the schema: they must be accepted, and understood, just as it would."""

@@ -473,6 +473,22 @@ def test_a_log_that_the_code_does_not_follow_stops_the_start(tmp_path: Path) -> 
         assert why in verdict["streams"][0]["problem"]
 
 
+def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+    with local(tmp_path / "a.db") as service:
+        service.create()
+        service.post("/v1/streams/shop/decide/batch", {"items": [ARMS] * 300})
+    content = bytearray((tmp_path / "a.db").read_bytes())
+    for page in range(4, len(content) // 4096):
+        content[page * 4096 : page * 4096 + 8] = b"\xff" * 8
+    (tmp_path / "a.db").write_bytes(content)
+    for line in (("serve", "--port", "0"), ("verify",)):
+        found = windvane(*line, "--store", tmp_path / "a.db")
+        assert found.returncode in (1, 2)
+        assert found.stderr.startswith("windvane: error: ")
+        assert "malformed" in found.stderr
+        assert found.stderr.count("\n") == 1
+
+
 def test_verify_sees_a_snapshot_that_is_not_what_the_log_says(tmp_path: Path) -> None:
     with local(tmp_path / "a.db") as service:
         service.create()

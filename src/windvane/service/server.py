@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def serve(
                 store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK | {name} if local else None, closed=not local,
                 closing=closing,
             )  # fmt: skip
-        except ReplayError as error:
+        except (ReplayError, sqlite3.Error) as error:
             raise StoreError(f"{path}: {error}") from None
         listener = _listen(host, port)
         config = uvicorn.Config(
