@@ -28,8 +28,8 @@ from schemathesis.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from serving import ARMS, Local, Server, local, parsed, served, until, windvane
 
+from serving import ARMS, Local, Server, local, parsed, served, until, windvane
 from windvane.service import access, gate
 from windvane.service import server as servers
 from windvane.service.access import Access, new_token
