@@ -40,7 +40,6 @@ def serve(
                 f"--store {path}"
             )
         listener = _listen(host, port)
-        warm_up()  # or the first decision would hold up all others while kernels are compiled
         name = f"[{host}]" if ":" in host else host
         closing = asyncio.Event()
         app = create_app(store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK if local else None, closing=closing)
@@ -62,6 +61,7 @@ class _Server(uvicorn.Server):
         self._ready, self._closing = ready, closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        warm_up()  # or the first decision would hold up all others while kernels are compiled
         await super().startup(sockets)
         if self.started:
             self._ready()
