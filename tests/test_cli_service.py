@@ -70,6 +70,18 @@ def test_serve(tmp_path: Path) -> None:
     fails("serve --store nowhere/b.db", tmp_path, "nowhere/b.db: the folder nowhere does not exist")
 
 
+@pytest.mark.parametrize("wait", [0.5, 1.5, 2.5])
+def test_stopped_while_it_starts(tmp_path: Path, wait: float) -> None:
+    """Whatever it was at: it ends soon, and without a traceback. Early on, it is interrupted as any command."""
+    process = subprocess.Popen(
+        [SCRIPT, "serve", "--store", "a.db", "--port", "0"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(wait)
+    process.terminate()
+    _, complaints = process.communicate(timeout=60)
+    assert (process.returncode, complaints) in ((0, ""), (130, "windvane: interrupted\n"), (-signal.SIGTERM, ""))
+
+
 def test_token(tmp_path: Path) -> None:
     secret = windvane_command("token add shop --store a.db", tmp_path).stdout.strip()
     told = json.loads(windvane_command("token add page --store a.db --read-only --json", tmp_path).stdout)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -75,3 +77,21 @@ def test_stopped_early_nothing_is_left(tmp_path: Path, stop: signal.Signals) -> 
     assert (process.returncode, errors) == (130, "windvane: interrupted\n")
     assert not Path(f"/proc/{server[0]}").exists() or sys.platform != "linux"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_terminal_sees_how_far_it_is(tmp_path: Path) -> None:
+    main, worker = pty.openpty()
+    settings = {**os.environ, "TMPDIR": str(tmp_path), "TERM": "xterm"}
+    line = [*COMMAND, "demo", "--seconds", "2", "--no-open", "--json"]
+    process = subprocess.Popen(line, env=settings, stdout=subprocess.PIPE, stderr=worker)
+    os.close(worker)
+    seen = b""
+    with contextlib.suppress(OSError):  # the other side is closed
+        while chunk := os.read(main, 65536):
+            seen += chunk
+    out, _ = process.communicate()
+    os.close(main)
+    assert json.loads(out)["seconds"] == 2.0
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", seen.decode())
+    assert "starting the service" in text
+    assert re.search(r"the audience .*[01]/2 s", text), text

@@ -61,7 +61,7 @@ def demo(
     """
     from windvane.client import Client
 
-    with _hang_up_as_interrupt(), tempfile.TemporaryDirectory(prefix="windvane-demo-") as folder:
+    with _Stop() as stop, tempfile.TemporaryDirectory(prefix="windvane-demo-") as folder:
         remark("starting the service (the first time, kernels are compiled: about 30 s)")
         with _service(Path(folder), port) as address, Client(address, retries=2) as client:
             if not as_json:
@@ -71,7 +71,8 @@ def demo(
                 _show(f"{address}/")
             for name, (title, settings) in STREAMS.items():
                 client.create(name, title=title, dim=DIM, intercept=True, **settings)
-            seen = _played(client, seconds)
+            with stop.between_visits():
+                seen = _played(client, seconds, stop)
             seen["address"], seen["drift"] = address, client.state("adaptive")["drift"]
             if as_json:
                 print_json(seen)
@@ -100,8 +101,8 @@ def audience() -> Environment:
     )
 
 
-def _played(client: Client, seconds: float) -> dict[str, Any]:
-    """Visits, one after the other, to every stream at once, until the time is over."""
+def _played(client: Client, seconds: float, stop: _Stop) -> dict[str, Any]:
+    """Visits, one after the other, to every stream at once, until the time is over, or ``stop`` is asked for."""
     world = audience()
     world.reward(1, world.round(1).best)  # kernels are loaded before the clock starts
     clicks, regret = np.zeros((2, len(STREAMS), PARTS))
@@ -112,6 +113,8 @@ def _played(client: Client, seconds: float) -> dict[str, Any]:
     bar.begin(math.ceil(seconds), 0)
     try:
         while (passed := (time.monotonic() - began) / seconds) < 1.0:
+            if stop.asked:
+                raise KeyboardInterrupt
             tick = max(tick + 1, math.ceil(passed * TICKS))
             offer = world.round(min(tick, TICKS))
             arms = dict(zip(TOPICS, offer.arms[0, :, :DIM].tolist(), strict=True))
@@ -221,18 +224,34 @@ def _service(folder: Path, port: int) -> Iterator[str]:
             process.communicate()
 
 
-@contextlib.contextmanager
-def _hang_up_as_interrupt() -> Iterator[None]:
-    """A terminal that is closed ends the demo as Ctrl-C does: the service must not outlive it."""
+class _Stop:
+    """Ctrl-C, SIGTERM and a terminal that is closed all end the demo in order: the service must not outlive it."""
 
-    def interrupt(_signal: int, _frame: object) -> None:
-        raise KeyboardInterrupt
+    def __init__(self) -> None:
+        self.asked = self._later = False
 
-    before = signal.signal(signal.SIGHUP, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    def __enter__(self) -> _Stop:
+        signals = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+        self._before = {one: signal.signal(one, self._interrupt) for one in signals}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one, handler in self._before.items():
+            signal.signal(one, handler)
+
+    def _interrupt(self, _signal: int, _frame: object) -> None:
+        self.asked = True
+        if not self._later:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def between_visits(self) -> Iterator[None]:
+        """In the block ``asked`` is looked at: an interrupt while kernels are loaded may be lost in a callback."""
+        self._later = True
+        try:
+            yield
+        finally:
+            self._later = False
 
 
 def _on_a_desktop() -> bool:

@@ -46,7 +46,6 @@ def serve(
             )
         name = f"[{host}]" if ":" in host else host
         closing = asyncio.Event()
-        warm_up()  # or the first decision would hold up all others while kernels are compiled
         try:
             app = create_app(
                 store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK | {name} if local else None, closed=not local,
@@ -113,6 +112,7 @@ class _Server(uvicorn.Server):
         self._ready, self._closing = ready, closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        warm_up()  # or the first decision would hold up all others while kernels are compiled
         await super().startup(sockets)
         if self.started:
             self._ready()
