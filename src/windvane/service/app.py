@@ -46,8 +46,13 @@ def create_app(
     most_bytes: int = MOST_BYTES,
     hosts: frozenset[str] | None = None,
     closed: bool = False,
+    closing: asyncio.Event | None = None,
 ) -> App:
-    """The ASGI application, with all streams rebuilt; when it stops, they are written out."""
+    """The ASGI application, with all streams rebuilt; when it stops, they are written out.
+
+    ``closed``: without a token in the store, nobody is let in. ``closing`` is to be set when the server wants to stop:
+    it ends the answers that would go on for ever.
+    """
     metrics = Metrics()
     engine = Engine(store, metrics.committed)
     metrics.watch(engine)
@@ -62,7 +67,7 @@ def create_app(
         title="windvane", version=windvane.__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
         redirect_slashes=False,
     )  # fmt: skip
-    app.state.engine, app.state.metrics = engine, metrics
+    app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
     app.include_router(_reading)
     app.include_router(_changing)
     app.include_router(page.router)
@@ -157,7 +162,7 @@ async def events(
 )
 async def watch(request: Request, name: Name) -> Response:
     """The stream in full whenever it has changed, as server-sent events, at most one a second."""
-    return live.events(_engine(request), name)
+    return live.events(_engine(request), name, request.app.state.closing)
 
 
 # --- changing ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 
@@ -15,25 +16,26 @@ PERIOD = 1.0  # seconds between looks
 SILENCE = 10.0  # seconds after which something is sent even if nothing changed, to tell that the server is there
 
 
-def events(engine: Engine, name: str) -> StreamingResponse:
+def events(engine: Engine, name: str, closing: asyncio.Event) -> StreamingResponse:
+    """``closing``: set when the server is to stop, which would otherwise wait for whoever follows a stream."""
     engine.stream(name)  # whether there is one is told before the answer begins
-    return StreamingResponse(
-        _follow(engine, name), media_type="text/event-stream", headers={"cache-control": "no-store"}
-    )
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(_follow(engine, name, closing), media_type="text/event-stream", headers=headers)
 
 
-async def _follow(engine: Engine, name: str) -> AsyncIterator[bytes]:
+async def _follow(engine: Engine, name: str, closing: asyncio.Event) -> AsyncIterator[bytes]:
     seen, quiet = -1, 0.0
-    while True:
+    while not closing.is_set():
         try:
             stream = engine.stream(name)
         except ServiceError:
             return
         if stream.number != seen:
             seen, quiet = stream.number, 0.0
-            yield b"event: state\ndata: " + json.dumps(stream.diagnosed()).encode() + b"\n\n"
+            yield b"event: state\ndata: " + json.dumps(stream.diagnosed(), separators=(",", ":")).encode() + b"\n\n"
         elif quiet >= SILENCE:
             quiet = 0.0
             yield b": still here\n\n"
-        await asyncio.sleep(PERIOD)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(closing.wait(), PERIOD)
         quiet += PERIOD

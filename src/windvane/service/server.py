@@ -43,10 +43,9 @@ def serve(
                 f"--store {path}"
             )
         name = f"[{host}]" if ":" in host else host
+        closing, hosts = asyncio.Event(), LOOPBACK | {name} if local else None
         try:
-            app = create_app(
-                store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK | {name} if local else None, closed=not local
-            )
+            app = create_app(store, rate=rate, most_bytes=most_bytes, hosts=hosts, closed=not local, closing=closing)
         except (ReplayError, sqlite3.Error) as error:
             raise StoreError(f"{path}: {error}") from None
         listener = _listen(host, port)
@@ -54,7 +53,7 @@ def serve(
             app, log_level="warning", access_log=False, timeout_keep_alive=30, timeout_graceful_shutdown=5,
             limit_concurrency=1000, server_header=False, http=_Http, ws="none",
         )  # fmt: skip
-        server = _Server(config, lambda: started(f"http://{name}:{listener.getsockname()[1]}"))
+        server = _Server(config, lambda: started(f"http://{name}:{listener.getsockname()[1]}"), closing)
         server.run(sockets=[listener])
     finally:
         store.close()
@@ -101,16 +100,20 @@ class _Http(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """Tells when it answers."""
+    """Tells when it answers, and when it is about to stop."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], closing: asyncio.Event) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self._closing = ready, closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._closing.set()
+        await super().shutdown(sockets)
 
 
 def on_loopback(host: str) -> bool:

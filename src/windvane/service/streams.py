@@ -204,7 +204,9 @@ class Stream:
         arms, context = schemas.decide_request(raw)
         decision = self.agent.decide(arms, context=context, now=now, id=decision_id)
         model = self._model() if self.statistics.full else {}
-        self.statistics.decided(decision.time, decision.arm, decision.id, decision.prediction, model)
+        self.statistics.decided(
+            decision.time, decision.arm, decision.id, decision.prediction, decision.projected, model
+        )
         return decision
 
     def _learn(self, raw: bytes) -> int:
