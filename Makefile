@@ -39,6 +39,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/lab.py
+	$(BIN)/python benchmarks/service.py
 
 lock:
 	rm -rf .lockenv && $(PYTHON) -m venv .lockenv

@@ -366,17 +366,19 @@ def said(node: ast.expr, known: dict[str, str]) -> str:
 
 def test_every_option_is_exercised() -> None:
     """Each option of each command occurs in a command line, here or in the files named, that is run and succeeds."""
+    runners = "windvane_command", "windvane_server"
     used = set()
     here = Path(__file__)
-    files = here, here.with_name("test_benchmark.py"), here.with_name("test_cli_policies.py")
+    others = "test_benchmark.py", "test_cli_policies.py", "test_cli_service.py"
+    files = here, *(here.with_name(name) for name in others)
     for function in (part for file in files for part in ast.parse(file.read_text()).body):
         known: dict[str, str] = {}
         for node in ast.walk(function):
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 known[node.targets[0].id] = said(node.value, known)
         for node in ast.walk(function):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "windvane_command":
-                succeeds = len(node.args) == 2 and not node.keywords
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in runners:
+                succeeds = node.func.id == "windvane_server" or (len(node.args) == 2 and not node.keywords)
                 words = said(node.args[0], known).split() if succeeds else []
                 used |= {(words[0], word) for word in words}
     asked = {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import typer.main
 
+from network import served
 from windvane.cli.app import app
 from windvane.lab.spec import Spec
 
@@ -20,7 +22,19 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
 
 
+@pytest.fixture
+def service(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """For a page that talks to the service, a server at the address that a client asks by default."""
+    if not any("windvane.Client(" in code for code in blocks(page, "python")):
+        yield
+        return
+    with served(tmp_path / "windvane.db") as address:
+        monkeypatch.setenv("WINDVANE_URL", address)
+        yield
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.usefixtures("service")
 def test_python_snippets_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, object] = {}
     for number, code in enumerate(blocks(page, "python")):

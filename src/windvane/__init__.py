@@ -65,6 +65,8 @@ _HOME = {
     "CustomLink": "windvane.links",
     "get_link": "windvane.links",
     "Agent": "windvane.agent",
+    "Client": "windvane.client",
+    "ClientError": "windvane.client",
     "ConflictingRewardError": "windvane.agent",
     "Decision": "windvane.agent",
     "DecisionError": "windvane.agent",
@@ -97,6 +99,8 @@ __all__ = [
     "Agent",
     "Ball",
     "BanditOverBandits",
+    "Client",
+    "ClientError",
     "ConflictingRewardError",
     "CustomLink",
     "DLinTS",
@@ -156,6 +160,7 @@ if TYPE_CHECKING:
     )
     from windvane.arms import Ball, Sphere
     from windvane.checks import check_policy
+    from windvane.client import Client, ClientError
     from windvane.environments import Environment
     from windvane.estimation import DiscountedEstimator
     from windvane.kernels.threads import get_threads, set_threads

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
+SERVICE = ("fastapi", "uvicorn", "httptools", "prometheus_client")  # what only the extra ``service`` brings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,7 +64,8 @@ def _report(error: Exception) -> int:
     """One line, and the code: 2 where the input was wrong, else 1."""
     text = str(error) or type(error).__name__
     if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("windvane"):
-        return _fail(f"{error.name} is missing; install it with: pip install 'windvane[lab]'", FAILED)
+        extra = "service" if error.name in SERVICE else "lab"
+        return _fail(f"{error.name} is missing; install it with: pip install 'windvane[{extra}]'", FAILED)
     if isinstance(error, ValueError):
         return _fail(text, WRONG_INPUT)
     expected = isinstance(error, OSError | ImportError) or type(error).__module__.startswith("windvane.")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import windvane
-from windvane.cli import analyse, benchmark, bounds, experiments, policies, serving, start, studies, tuning
+from windvane.cli import analyse, benchmark, bounds, demo, experiments, policies, serving, start, studies, tuning
 
 HELP = """Bandits in a drifting world: reproduce the paper, run and compare experiments, serve decisions.
 
@@ -19,6 +19,7 @@ Examples:
   windvane compare results               who is better, with confidence intervals
   windvane benchmark drift --quick       every policy in twelve drifting worlds
   windvane serve --store windvane.db     decisions over HTTP, and a live page
+  windvane demo                          a minute of it, with a simulated audience
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted.
 """
@@ -55,6 +56,7 @@ for command in (
     serving.serve,
     serving.token,
     serving.verify,
+    demo.demo,
     start.new,
     start.doctor,
 ):

@@ -80,10 +80,10 @@ class _Rate(ProgressColumn):
 
 
 class Bar:
-    """A progress bar on stderr: rounds, rate, time left. Without a terminal it stays silent."""
+    """A progress bar on stderr: rounds, rate, time left; or seconds. Without a terminal it stays silent."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, text: str, unit: str = "rounds") -> None:
+        self._text, self._unit = text, unit
         self._bar: Progress | None = None
 
     def begin(self, total: int, done: int) -> None:
@@ -93,8 +93,8 @@ class Bar:
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.completed:,.0f}/{task.total:,.0f} rounds"),
-            _Rate(),
+            TextColumn(f"{{task.completed:,.0f}}/{{task.total:,.0f}} {self._unit}"),
+            *([_Rate()] if self._unit == "rounds" else []),
             TimeRemainingColumn(elapsed_when_finished=True),
             console=Console(stderr=True),
             transient=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,8 +25,12 @@ def serve(
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
     rate: Annotated[float, typer.Option(help="Requests a second and client (0: no limit).", min=0.0)] = 0.0,
     body_limit: Annotated[int, typer.Option(help="Bytes of a request's body.", min=1024, max=1 << 30)] = 4 << 20,
+    as_json: AsJson = False,
 ) -> None:
     """The decision service: HTTP under /v1, a live page at /, everything durable in one file.
+
+    It prints its address once it answers. Ctrl-C or SIGTERM stop it: what is under way is answered, then it ends with
+    code 0.
 
     \b
     Examples:
@@ -37,7 +42,11 @@ def serve(
     from windvane.service.store import StoreError
 
     def started(address: str) -> None:
-        output().print(f"{address}  (store: {store}; Ctrl-C stops)", markup=False, highlight=False, soft_wrap=True)
+        if as_json:
+            print_json({"address": address, "store": str(store)})
+        else:
+            output().print(f"{address}  (store: {store}; Ctrl-C stops)", markup=False, highlight=False, soft_wrap=True)
+        sys.stdout.flush()  # who waits for the address may read from a pipe
 
     try:
         run(store, host=host, port=port, rate=rate, most_bytes=body_limit, started=started)

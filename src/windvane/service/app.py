@@ -20,7 +20,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
 import windvane
-from windvane.service import answers, export, live, page, schemas
+from windvane.service import answers, export, express, live, page, schemas
 from windvane.service.access import Access
 from windvane.service.answers import body_errors, errors
 from windvane.service.engine import Engine
@@ -31,7 +31,6 @@ from windvane.service.store import Store
 from windvane.service.streams import Done, Stream
 
 MOST_BYTES = 4 << 20
-MOST_KEY = 200
 
 Name = Annotated[str, Path(pattern=schemas.NAME)]
 DecisionId = Annotated[str, Path(min_length=1, max_length=64)]
@@ -77,7 +76,8 @@ def create_app(
     app.add_exception_handler(sqlite3.Error, _unreadable)
     app.add_exception_handler(Exception, _internal)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    return Gate(app, Access(store, rate=rate, closed=closed), metrics, most_bytes=most_bytes, hosts=hosts)
+    access = Access(store, rate=rate, closed=closed)
+    return Gate(express.Express(app), access, metrics, most_bytes=most_bytes, hosts=hosts)
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def _takes(model: type[Any], *, key: bool = True) -> dict[str, Any]:
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
     extra: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
     if key:
-        header = {"type": "string", "minLength": 1, "maxLength": MOST_KEY}
+        header = {"type": "string", "minLength": 1, "maxLength": express.MOST_KEY}
         text = "The same request with the same key again gets the same answer, and is not carried out twice."
         extra["parameters"] = [{"name": "Idempotency-Key", "in": "header", "schema": header, "description": text}]
     return extra
@@ -221,11 +221,7 @@ async def archive(request: Request, name: Name) -> Response:
 )  # fmt: skip
 async def decide(request: Request, name: Name) -> Response:
     """Choose an arm. The answer is given when the decision is on disk."""
-    raw, key = await request.body(), _key(request)
-    stream = _engine(request).stream(name)
-    with _engine(request).operating(stream):
-        done = stream.decide(raw, key, time.time())
-    return await _finished(request, stream, done)
+    return _answered(await express.decide(_engine(request), name, await request.body(), _key(request)))
 
 
 @_changing.post(
@@ -234,11 +230,7 @@ async def decide(request: Request, name: Name) -> Response:
 )  # fmt: skip
 async def reward(request: Request, name: Name) -> Response:
     """The reward of a decision; the same again is fine, another one is a conflict."""
-    given, key = _parsed(schemas.Reward, await request.body()), _key(request)
-    stream = _engine(request).stream(name)
-    with _engine(request).operating(stream):
-        done = stream.reward(given.decision, given.value, key, time.time())
-    return await _finished(request, stream, done)
+    return _answered(await express.reward(_engine(request), name, await request.body(), _key(request)))
 
 
 @_changing.post(
@@ -279,6 +271,7 @@ async def reward_batch(request: Request, name: Name) -> Response:
 async def history(request: Request, name: Name) -> Response:
     """Learn decisions of the past in bulk, all rows or none."""
     raw, key = await request.body(), _key(request)
+    express.check_key(key)
     stream = _engine(request).stream(name)
     with _engine(request).operating(stream):
         done = stream.learn(raw, key, time.time())
@@ -301,14 +294,15 @@ def _parsed(model: type[Any], raw: bytes) -> Any:
 
 
 def _key(request: Request) -> str | None:
-    key = request.headers.get("idempotency-key")
-    if key is not None and not 0 < len(key) <= MOST_KEY:
-        raise ServiceError(422, "invalid", f"Idempotency-Key: must have 1 to {MOST_KEY} characters", "Idempotency-Key")
-    return key
+    return request.headers.get("idempotency-key")
 
 
 async def _finished(request: Request, stream: Stream, done: Done) -> Response:
     await _engine(request).commit(stream, done.events)
+    return _answered(done)
+
+
+def _answered(done: Done) -> Response:
     return Response(done.body, status_code=done.status, media_type="application/json")
 
 

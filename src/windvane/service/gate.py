@@ -8,6 +8,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import lru_cache
 from typing import Any
 
 from windvane.service.access import Access
@@ -71,8 +72,8 @@ class Gate:
             self._metrics.request(getattr(route, "path", "other"), status, time.perf_counter() - began)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        path, host = scope["path"], headers.get(b"host", b"").decode("latin-1").lower()
-        if self._hosts is not None and re.sub(r":\d*$", "", host) not in self._hosts:
+        path, host = scope["path"], headers.get(b"host", b"")
+        if self._hosts is not None and _name(host) not in self._hosts:
             raise ServiceError(403, "wrong_host", f"this server answers as {', '.join(sorted(self._hosts))} only")
         if path in OPEN or path == OPEN_PAGE[0] or path.startswith(OPEN_PAGE[1]):
             return
@@ -81,7 +82,7 @@ class Gate:
         changes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
         self._access.check(None if authorization is None else authorization.decode("latin-1"), client, changes=changes)
         origin = headers.get(b"origin")
-        if changes and origin is not None and not self._access.guarded and origin.decode("latin-1") != f"http://{host}":
+        if changes and origin is not None and not self._access.guarded and origin.lower() != b"http://" + host.lower():
             raise ServiceError(
                 403, "wrong_origin", "a page of another site asks; without tokens, only this server's may"
             )
@@ -112,7 +113,13 @@ class Gate:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-_WANTED = (b"authorization", b"content-length", b"content-type", b"host", b"origin")
+_WANTED = frozenset((b"authorization", b"content-length", b"content-type", b"host", b"origin"))
+
+
+@lru_cache(maxsize=64)
+def _name(host: bytes) -> str:
+    """The header ``host`` without the port."""
+    return re.sub(r":\d*$", "", host.decode("latin-1").lower())
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
@@ -130,7 +137,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 async def _answer(send: Send, error: ServiceError) -> None:
-    body = json.dumps(error.document).encode()
+    body = json.dumps(error.document, separators=(",", ":")).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvicorn
@@ -15,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from windvane.service.app import MOST_BYTES, create_app
 from windvane.service.store import Store, StoreError
 from windvane.service.streams import ReplayError
+from windvane.warmup import warm_up
 
 HEAD_SECONDS = 10.0  # that a client may take to send the head of a request
 MOST_HEAD = 64 << 10  # bytes of it
@@ -49,6 +51,7 @@ def serve(
         except (ReplayError, sqlite3.Error) as error:
             raise StoreError(f"{path}: {error}") from None
         listener = _listen(host, port)
+        warm_up()  # or the first decision would hold up all others while kernels are compiled
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_keep_alive=30, timeout_graceful_shutdown=5,
             limit_concurrency=1000, server_header=False, http=_Http, ws="none",
@@ -100,7 +103,7 @@ class _Http(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """Tells when it answers, and when it is about to stop."""
+    """Tells when it answers, and when it is about to stop; being told to is no failure."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None], closing: asyncio.Event) -> None:
         super().__init__(config)
@@ -114,6 +117,12 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._closing.set()
         await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        with super().capture_signals():
+            yield
+            self._captured_signals.clear()  # they are obeyed; uvicorn would raise them again
 
 
 def on_loopback(host: str) -> bool:

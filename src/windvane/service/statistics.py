@@ -74,9 +74,10 @@ class Statistics:
         return not self.buckets or self.buckets[-1]["decisions"] >= self.width
 
     def _mark(self, decision: str, state: str, value: float | None) -> None:
-        for row in self.recent:
+        for row in reversed(self.recent):  # most rewards are of the last decisions
             if row["decision"] == decision:
                 row["state"], row["reward"] = state, value
+                return
 
     def _open(self, time: float, model: dict[str, Any]) -> None:
         if self.buckets:

@@ -14,6 +14,7 @@ import stat
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from windvane.service.events import Event
 
 FORMAT = 1
 _PATIENCE = 30.0  # seconds to wait for another process, such as one that adds a token
+_AT_ONCE = 64  # rows of one statement: each statement gives up the interpreter, and waits to get it back
 _STREAM = 1 << 40  # an event's rowid is stream * _STREAM + number: events of a stream lie together, in order
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -132,7 +134,10 @@ class Store:
         rows = [(e.stream * _STREAM + e.number, e.time, e.kind, e.decision, e.key, e.body) for e in events]
         connection.execute("BEGIN IMMEDIATE")
         try:
-            connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)
+            for i in range(0, len(rows), _AT_ONCE):
+                some = rows[i : i + _AT_ONCE]
+                places = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
+                connection.execute(f"INSERT INTO events VALUES {places}", list(chain.from_iterable(some)))
             for stream, snapshot in snapshots:
                 connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (stream, *snapshot))
             connection.execute("COMMIT")

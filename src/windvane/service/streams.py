@@ -22,6 +22,7 @@ from windvane.service.events import ARCHIVED, CONFIGURED, DECIDED, EXPIRED, HIST
 from windvane.service.statistics import Statistics
 from windvane.service.store import Snapshot, Store, StreamRow
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 REMEMBERED_KEYS = 10_000  # the store knows all of them; these are known without asking it, and before they are on disk
 
 
@@ -61,7 +62,7 @@ class Stream:
 
     def decide(self, raw: bytes, key: str | None, now: float) -> Done:
         """One round. ``raw``: a JSON document of :class:`schemas.Decide`."""
-        digest = _digest(raw)
+        digest = "" if key is None else _digest(raw)  # only ever asked for by key
         if repeated := self._repeated(key, digest):
             return repeated
         self._refuse_if_archived()
@@ -75,7 +76,7 @@ class Stream:
         return self._remembered(key, digest, Done(200, body, [*events, event]))
 
     def reward(self, decision: str, value: float, key: str | None, now: float) -> Done:
-        digest = _reward_digest(decision, value)
+        digest = "" if key is None else _reward_digest(decision, value)
         if repeated := self._repeated(key, digest):
             return repeated
         self._refuse_if_archived()
@@ -316,7 +317,7 @@ def _finite(value: Any) -> Any:
 
 
 def _dump(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, separators=(",", ":")).encode()
+    return _encode(document).encode()
 
 
 def _decision_body(decision: Decision) -> bytes:

@@ -1,0 +1,172 @@
+"""What goes to the service and what comes back, as bytes, and what can be wrong with either."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from windvane._validation import number, shown
+
+MOST_ITEMS, MOST_BYTES = 1000, 1 << 20  # of one batch; more is sent as several
+CHUNK = 1 << 16
+
+
+class ClientError(Exception):
+    """What the service refused, or that it could not be asked.
+
+    ``status`` of the answer, None without one; ``code`` for programs; ``message`` for people; ``field`` of the request
+    that is wrong, if it is one. Without an answer the code is "unreachable" (nothing was sent, so nothing was done) or
+    "no_answer" (whether it was done is not known).
+    """
+
+    def __init__(self, status: int | None, code: str, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.field = status, code, message, field
+
+    def __reduce__(self) -> tuple[type[ClientError], tuple[Any, ...]]:
+        return type(self), (self.status, self.code, self.message, self.field)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """An arm that was chosen; ``id`` is what the reward must name. The fields are those of the library's Decision."""
+
+    id: str
+    arm: str | int
+    index: int
+    time: float
+    propensity: float | None
+    explored: bool
+    prediction: float
+    bonus: float
+    preferred: str | int
+    rival: str | int | None
+    rival_score: float | None
+    projected: bool | None
+
+
+class Request(NamedTuple):
+    method: str
+    path: str
+    body: bytes | None = None
+    key: str | None = None
+
+
+# --- what goes out -------------------------------------------------------------------------------------------------
+
+
+def text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name}={shown(value)}: must be a text")
+    return value
+
+
+def path(stream: str, *parts: str) -> str:
+    return "/".join(("/v1/streams", *(quote(part, safe="") for part in (text("stream", stream), *parts))))
+
+
+def decision_id(decision: Decided | str) -> str:
+    return decision.id if isinstance(decision, Decided) else text("decision", decision)
+
+
+def checked_key(given: str | None) -> str:
+    """The caller's own, or a random one."""
+    if given is None:
+        return secrets.token_hex(16)
+    if not isinstance(given, str) or not 0 < len(given) <= 200 or not given.isascii() or not given.isprintable():
+        raise ValueError(f"key={shown(given)}: must be a text of 1 to 200 printable ASCII characters")
+    return given
+
+
+def one_round(arms: Any, context: Mapping[str, Any] | None) -> dict[str, Any]:
+    if isinstance(arms, Mapping):
+        for name in arms:
+            if not isinstance(name, str):  # JSON would make a text of it, and the answer would name another arm
+                raise ValueError(f"arms: {shown(name)} cannot be the name of an arm; over HTTP names are texts")
+    return {name: value for name, value in (("arms", arms), ("context", context)) if value is not None}
+
+
+def one_reward(decision: Decided | str, value: float) -> dict[str, Any]:
+    return {"decision": decision_id(decision), "value": number("value", value, "that is finite", math.isfinite)}
+
+
+def encoded(name: str, document: Any) -> bytes:
+    try:
+        return json.dumps(document, separators=(",", ":"), allow_nan=False, default=_plain).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{name}={shown(document)}: cannot be sent ({' '.join(str(error).split())})") from None
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and scalars of NumPy, and declared Features, as JSON takes them."""
+    for way in ("tolist", "declared"):
+        if hasattr(value, way):
+            return getattr(value, way)()
+    raise TypeError(f"{type(value).__name__} is neither a number, a text, an array, a list nor a dict")
+
+
+def parts_of(items: list[bytes]) -> Iterator[list[bytes]]:
+    """``items`` in order, in parts that the service takes."""
+    part: list[bytes] = []
+    size = 0
+    for item in items:
+        if part and (len(part) == MOST_ITEMS or size + len(item) > MOST_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(item)
+        size += len(item)
+    if part:
+        yield part
+
+
+# --- what comes back -----------------------------------------------------------------------------------------------
+
+
+def document_of(body: bytes) -> Any:
+    """None if it is not JSON."""
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None
+
+
+def refusal(status: int, document: Any) -> ClientError:
+    try:
+        error = document["error"]
+        return ClientError(status, str(error["code"]), str(error["message"]), error["field"])
+    except (KeyError, TypeError):
+        return ClientError(status, "http", f"status {status}, and nothing said about why")
+
+
+def entry(answer: Any, name: str) -> Any:
+    if not isinstance(answer, dict) or name not in answer:
+        raise ClientError(200, "not_understood", f"the answer has no {name!r}; is this a windvane service?")
+    return answer[name]
+
+
+def decided(answer: Any) -> Decided:
+    return Decided(entry(answer, "decision"), *(entry(answer, field.name) for field in fields(Decided)[1:]))
+
+
+def learnt(answer: Any) -> bool:
+    return bool(entry(answer, "learnt"))
+
+
+def lines_of(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
+    """Lines of JSON; what breaks off raises, and is never taken for the end."""
+    rest = b""
+    while chunk := response.read(CHUNK):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            found = document_of(line)
+            if not isinstance(found, dict):
+                raise http.client.HTTPException("a line of the answer cannot be read")
+            yield found
+    if rest or response.length:
+        raise http.client.IncompleteRead(rest)

@@ -1,0 +1,133 @@
+"""Commands around the service, through the real command in processes of their own: serve, token, verify, demo."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import signal
+import sqlite3
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import windvane
+from test_cli import SCRIPT, fails, files, windvane_command
+
+
+@contextlib.contextmanager
+def windvane_server(line: str, folder: Path, stop: signal.Signals = signal.SIGTERM) -> Iterator[str]:
+    """Run ``windvane LINE``; the first line it prints. It is told to stop at the end, and that is not a failure."""
+    process = subprocess.Popen(
+        [SCRIPT, *shlex.split(line)], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None  # a pipe, as asked for
+    first = process.stdout.readline()
+    try:
+        yield first
+    finally:
+        process.send_signal(stop)
+        _, complaints = process.communicate(timeout=60)
+    assert (process.returncode, complaints) == (0, ""), complaints
+    assert first
+
+
+def get(address: str) -> Any:
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+def test_serve(tmp_path: Path) -> None:
+    """It says where, answers, and ends without a word when told to, by either signal, even while a page follows it."""
+    line = "serve --store a.db --host 127.0.0.1 --port 0 --rate 1000 --body-limit 2048"
+    with windvane_server(line, tmp_path, signal.SIGINT) as said:
+        address = said.split()[0]
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+  \(store: a\.db; Ctrl-C stops\)\n", said)
+        assert get(f"{address}/readyz") == {"status": "ready"}
+        with windvane.Client(address) as client:
+            client.create("a", dim=2)
+            with pytest.raises(windvane.ClientError, match="at most 2,048 bytes"):
+                client.decide("a", [[0.1, 0.2]] * 500)
+        following = urllib.request.urlopen(f"{address}/v1/streams/a/live", timeout=60)
+        assert following.readline() == b"event: state\n"
+    following.close()
+    with windvane_server(f"{line} --json", tmp_path) as said:
+        told = json.loads(said)
+        assert told["store"] == "a.db"
+        assert [one["name"] for one in get(told["address"] + "/v1/streams")["streams"]] == ["a"]
+        fails("serve --store a.db --port 0", tmp_path, r"a\.db: another server has this store \(process \d+\)")
+        port = told["address"].rpartition(":")[2]
+        fails(f"serve --store b.db --port {port}", tmp_path, f"port={port}: cannot listen there")
+        fails(f"demo --port {port}", tmp_path, f"the service did not start: .*port={port}: cannot listen there")
+    fails("serve --store b.db --host 0.0.0.0", tmp_path, "make a token first: windvane token add NAME --store b.db")
+    fails("serve --store nowhere/b.db", tmp_path, "nowhere/b.db: the folder nowhere does not exist")
+
+
+def test_token(tmp_path: Path) -> None:
+    secret = windvane_command("token add shop --store a.db", tmp_path).stdout.strip()
+    told = json.loads(windvane_command("token add page --store a.db --read-only --json", tmp_path).stdout)
+    assert told["name"] == "page"
+    fails("token add shop --store a.db", tmp_path, "name='shop': there is a token of this name")
+    with windvane_server("serve --store a.db --port 0 --json", tmp_path) as said:
+        address = json.loads(said)["address"]
+        with windvane.Client(address, secret) as shop, windvane.Client(address, told["token"]) as page:
+            shop.create("a", dim=2)
+            assert [one["name"] for one in page.streams()] == ["a"]
+            with pytest.raises(windvane.ClientError, match="token 'page': may only read"):
+                page.archive("a")
+            windvane_command("token remove shop --store a.db", tmp_path)  # beside the server, which hears of it
+            time.sleep(1.1)
+            with pytest.raises(windvane.ClientError, match="this token is not known"):
+                shop.streams()
+    assert "page   read" in windvane_command("token list --store a.db", tmp_path).stdout
+    (left,) = json.loads(windvane_command("token list --store a.db --json", tmp_path).stdout)["tokens"]
+    assert (left["name"], left["rights"]) == ("page", "read")
+    fails("token remove shop --store a.db", tmp_path, "name='shop': there is no token of this name")
+    fails("token list shop --store a.db", tmp_path, "name='shop': is not wanted to list")
+    fails("token ad shop --store a.db", tmp_path, "action='ad': must be one of add, list, remove")
+
+
+def test_verify(tmp_path: Path) -> None:
+    with windvane_server("serve --store a.db --port 0 --json", tmp_path) as said:
+        with windvane.Client(json.loads(said)["address"]) as client:
+            client.create("a", dim=2)
+            client.reward("a", client.decide("a", [[0.1, 0.2], [0.2, 0.1]]), 1.0)
+        fails("verify --store a.db", tmp_path, "another server has this store")
+    assert re.search(r"^a +2 +sound$", windvane_command("verify --store a.db", tmp_path).stdout, re.M)
+    found = json.loads(windvane_command("verify --store a.db --json", tmp_path).stdout)
+    assert found == {"sound": True, "streams": [{"stream": "a", "events": 2, "problem": None}]}
+    with sqlite3.connect(tmp_path / "a.db") as store:  # somebody changes what was decided
+        other = """CAST(replace(CAST(body AS TEXT), '"arm":', '"arm":7') AS BLOB)"""
+        store.execute(f"UPDATE events SET body = {other} WHERE kind = 1")
+    store.close()
+    found = json.loads(windvane_command("verify --store a.db --json", tmp_path, code=1).stdout)
+    assert re.match(r"stream 'a', event 1: replay chose [01]", found["streams"][0]["problem"])
+
+
+def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of it in test_demo.py."""
+    monkeypatch.setenv("BROWSER", "true")  # the program of that name
+    found = json.loads(windvane_command("demo --seconds 2 --port 0 --open --json", tmp_path).stdout)
+    assert [one["stream"] for one in found["streams"]] == ["adaptive", "never-forgets", "random"]
+    with windvane_server("demo --seconds 1 --keep --no-open", tmp_path, signal.SIGINT) as said:
+        assert get(said.split()[-1] + "readyz") == {"status": "ready"}
+        time.sleep(4.0)  # the audience has left
+    assert files(tmp_path) == set()
+    fails("demo --seconds 0.1", tmp_path, "--seconds")
+
+
+@pytest.mark.parametrize("command", ["serve", "demo"])
+def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path, command: str) -> None:
+    """A folder with a broken ``fastapi`` comes first on the path: as if it were not installed."""
+    (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError(\"No module named 'fastapi'\", name='fastapi')")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    found = windvane_command(command, tmp_path, code=2 if command == "demo" else 1, PYTHONPATH=path)
+    assert "fastapi is missing; install it with: pip install 'windvane[service]'" in found.stderr
+    assert len(found.stderr.splitlines()) == 1

@@ -1,0 +1,439 @@
+"""The client: every call against a real server, and nothing counted twice whatever the network does."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import windvane
+from network import Fake, Lossy, answer, served
+from windvane import Client, ClientError
+from windvane.client import connection
+from windvane.client.messages import MOST_ITEMS, Decided
+
+ARMS = {"red": [0.6, 0.1], "blue": [0.2, 0.7]}
+MADE = {
+    "decision": "d1", "arm": "red", "index": 0, "time": 1.0, "propensity": None, "explored": False, "prediction": 0.5,
+    "bonus": 0.1, "preferred": "red", "rival": "blue", "rival_score": 0.2, "projected": None,
+    "new": "of a later version",
+}  # fmt: skip
+BUSY = {"error": {"code": "unavailable", "message": "not ready: starting", "field": None}}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(tmp_path_factory.mktemp("store") / "windvane.db") as address:
+        yield address
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    with Client(url, timeout=60.0) as made:
+        yield made
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Pauses between attempts are noted, and not made."""
+    found: list[float] = []
+    monkeypatch.setattr(connection.time, "sleep", found.append)
+    return found
+
+
+def refused(call: object, status: int | None, code: str) -> ClientError:
+    with pytest.raises(ClientError) as found:
+        call()  # type: ignore[operator]
+    assert (found.value.status, found.value.code) == (status, code), found.value
+    assert "\n" not in str(found.value)
+    return found.value
+
+
+# --- every call ----------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_from_beginning_to_end(client: Client) -> None:
+    assert client.ready()
+    made = client.create("whole", dim=2, prior=np.array([0.1, 0.2]), wait=3, randomize=0.5)
+    assert (made["name"], made["policy"], made["config"]["prior"]) == ("whole", "AdaptiveGLMUCB", [0.1, 0.2])
+    assert "whole" in [one["name"] for one in client.streams()]
+    decision = client.decide("whole", ARMS)
+    assert decision.arm in ARMS
+    assert decision.propensity is not None
+    assert client.reward("whole", decision, True)
+    assert client.reward("whole", decision.id, 1.0) is False  # known already
+    told = client.past("whole", decision)
+    assert (told["state"], told["reward"]) == ("rewarded", 1.0)
+    assert client.configure("whole", title="red or blue", randomize=0.0)["title"] == "red or blue"
+    assert client.decide("whole", ARMS).propensity is None
+    assert client.history("whole", np.array([1, 0]), np.array([[0.5, 0.5], [0.1, 0.2]])) == 2
+    state = client.state("whole")
+    assert (state["decisions"], state["rewards"], state["pending"]) == (2, 3, 1)
+    assert client.archive("whole")["archived"] is not None
+    assert client.archive("whole")["archived"] is not None
+    refused(lambda: client.decide("whole", ARMS), 409, "archived")
+    kinds = [event["kind"] for event in client.events("whole")]
+    assert kinds == ["decided", "rewarded", "configured", "decided", "history", "archived"]
+    assert [event["number"] for event in client.events("whole", after=2, limit=3)] == [3, 4, 5]
+
+
+def test_arms_in_every_form(client: Client) -> None:
+    client.create("forms", dim=2)
+    vectors = np.array([[0.6, 0.1], [0.2, 0.7]], dtype=np.float32)
+    for arms in (vectors, list(vectors), vectors.tolist(), [list(row) for row in vectors]):
+        assert client.decide("forms", arms).arm in (0, 1)
+    for named in ({"a": vectors[0], "b": vectors[1]}, {"a": [np.float64(0.1), np.int64(0)], "b": (0.2, 0.3)}):
+        assert client.decide("forms", named).arm in ("a", "b")
+
+
+def test_contexts(client: Client) -> None:
+    features = windvane.Features(shared={"age": (0, 100)}, by_arm={"night": ["yes", "no"]}, arms=["red", "blue"])
+    client.create("contexts", features=features)
+    context = {"age": np.int64(30), "night": "no"}
+    decision = client.decide("contexts", context=context)
+    assert decision.arm in ("red", "blue")
+    assert client.decide("contexts", ["red"], context).arm == "red"
+    found = client.decide_many("contexts", [None, ["blue"]], [context, {"age": 30}])
+    assert isinstance(found[0], Decided)
+    assert isinstance(found[1], ClientError)
+    assert (found[1].status, found[1].field) == (422, "context['night']")
+    assert client.history("contexts", [1.0], contexts=[context], arms=["red"]) == 1
+
+
+def test_batches(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.create("batches", dim=2)
+    made = client.decide_many("batches", [ARMS, [[0.5, 0.5]], {"long": [3.0, 4.0]}])
+    assert [isinstance(one, Decided) for one in made] == [True, True, False]
+    assert made[1].arm == 0  # type: ignore[union-attr]
+    first, second = made[:2]
+    assert isinstance(first, Decided)
+    assert isinstance(second, Decided)
+    found = client.reward_many("batches", [(first, 1.0), (second.id, np.bool_(False)), (first, 0.0), ("unknown", 1.0)])
+    assert found[:2] == [True, True]
+    assert [one.code for one in found[2:]] == ["conflict", "unknown_decision"]  # type: ignore[union-attr]
+    assert client.decide_many("batches", []) == []
+    many = client.decide_many("batches", [[[0.1, 0.1]]] * (MOST_ITEMS + 1))
+    assert len({one.id for one in many if isinstance(one, Decided)}) == MOST_ITEMS + 1
+    monkeypatch.setattr("windvane.client.messages.MOST_BYTES", 100)
+    assert all(client.reward_many("batches", [(one, 1.0) for one in many[:5]]))  # type: ignore[misc]
+    assert client.state("batches")["rewards"] == 7
+
+
+def test_what_the_service_refuses(client: Client) -> None:
+    client.create("refusals", dim=2, wait=1)
+    assert refused(lambda: client.create("refusals", dim=2), 409, "exists").field == "name"
+    assert refused(lambda: client.create("no dim"), 422, "invalid").field == "name"
+    assert refused(lambda: client.create("typo", dim=2, half_live=3), 422, "invalid").field == "half_live"
+    refused(lambda: client.decide("nowhere", ARMS), 404, "unknown_stream")
+    assert "arms['red']" in str(refused(lambda: client.decide("refusals", {"red": [1.0]}), 422, "invalid"))
+    decision = client.decide("refusals", ARMS)
+    assert refused(lambda: client.reward("refusals", decision, 7.0), 422, "invalid").field == "value"
+    client.reward("refusals", decision, 1.0)
+    refused(lambda: client.reward("refusals", decision, 0.0), 409, "conflict")
+    late = client.decide_many("refusals", [ARMS] * 3)[0]
+    assert isinstance(late, Decided)
+    refused(lambda: client.reward("refusals", late, 0.0), 410, "too_late")
+    refused(lambda: client.reward("refusals", "nobody", 0.0), 404, "unknown_decision")
+    refused(lambda: client.past("refusals", "no/body"), 404, "not_found")
+    refused(lambda: list(client.events("nowhere")), 404, "unknown_stream")
+    refused(lambda: client.history("refusals", [0.0] * 900_000, np.zeros((900_000, 2))), 413, "too_large")
+    error = refused(lambda: client.decide("refusals", ARMS, {"age": 3}), 422, "invalid")
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.status, again.code, again.message, again.field) == (422, "invalid", error.message, error.field)
+
+
+def test_a_key_of_ones_own(client: Client) -> None:
+    client.create("keys", dim=2)
+    first = client.decide("keys", ARMS, key="request 17")
+    assert client.decide("keys", ARMS, key="request 17") == first
+    refused(lambda: client.decide("keys", {"red": [0.1, 0.1]}, key="request 17"), 409, "key_reused")
+    assert client.reward("keys", first, 1.0, key="reward 17")
+    assert client.reward("keys", first, 1.0, key="reward 17")  # the same answer again
+    assert client.history("keys", [1.0], [[0.1, 0.1]], key="h") == client.history("keys", [1.0], [[0.1, 0.1]], key="h")
+    assert client.state("keys")["events"] == 3
+
+
+def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from windvane.service.access import new_token
+    from windvane.service.store import Store
+
+    store = Store(tmp_path / "w.db")
+    full, reading = new_token(store, "shop", full=True), new_token(store, "page", full=False)
+    store.close()
+    with served(tmp_path / "w.db") as url, Client(url, full) as mine, Client(url, reading) as page, Client(url) as none:
+        mine.create("a", dim=2)
+        assert [one["name"] for one in page.streams()] == ["a"]
+        refused(lambda: page.decide("a", ARMS), 403, "read_only")
+        refused(none.streams, 401, "no_token")
+        monkeypatch.setenv("WINDVANE_URL", url + "/")
+        monkeypatch.setenv("WINDVANE_TOKEN", f"{full}")
+        with Client() as told_by_the_environment:
+            assert told_by_the_environment.url == url
+            assert told_by_the_environment.decide("a", ARMS).arm in ARMS
+            assert str(full) not in repr(told_by_the_environment)
+
+
+def test_what_cannot_be_sent_is_said_before(client: Client) -> None:
+    for wrong, message in (
+        (lambda: client.decide("a", {1: [0.1, 0.2]}), "arms: 1 cannot be the name of an arm"),
+        (lambda: client.decide("a", {"a": [np.nan, 0.2]}), r"arms=.*: cannot be sent \(Out of range float"),
+        (lambda: client.decide("a", {"a": object()}), r"arms=.*: cannot be sent \(object is neither"),
+        (lambda: client.decide("", ARMS), "stream='': must be a text"),
+        (lambda: client.decide("a", ARMS, key="new\nline"), r"key='new\\nline': must be a text of 1 to 200"),
+        (lambda: client.reward("a", 3, 1.0), "decision=3: must be a text"),  # type: ignore[arg-type]
+        (lambda: client.reward("a", "d", float("inf")), "value=inf: must be a number that is finite"),
+        (lambda: client.decide_many("a", [ARMS], []), "contexts: there are 0 of them; must be 1"),
+        (lambda: client.events("a", after=-1), "after=-1: must be a whole number"),
+        (lambda: Client("127.0.0.1:8000"), "url='127.0.0.1:8000': must be an address such as http://"),
+        (lambda: Client("http://host:port"), "url='http://host:port': must be an address"),
+        (lambda: Client(3), "url=3: must be an address"),  # type: ignore[arg-type]
+        (lambda: Client(token="a\nb"), "^token: must be a text as `windvane token add` prints it$"),
+        (lambda: Client(timeout=0), "timeout=0: must be a number above 0"),
+        (lambda: Client(retries=-1), "retries=-1: must be a whole number"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            wrong()
+    assert Client("https://example.org/windvane")._service._prefix == "/windvane"
+
+
+# --- nothing counts twice ------------------------------------------------------------------------------------------
+
+
+def counted_once(client: Client, name: str, decisions: list[str], rewards: dict[str, float]) -> None:
+    """The log holds these decisions and rewards, each of them once, and nothing else."""
+    events = list(client.events(name))
+    assert Counter(e["decision"] for e in events if e["kind"] == "decided") == Counter(decisions)
+    assert max(Counter(decisions).values()) == 1
+    found = [(e["decision"], e["value"]) for e in events if e["kind"] == "rewarded"]
+    assert len(found) == len(rewards)
+    assert dict(found) == rewards
+    state = client.state(name)
+    assert (state["decisions"], state["rewards"], state["pending"]) == (len(decisions), len(rewards), 0)
+    assert state["mean_reward"] == pytest.approx(np.mean(list(rewards.values())))
+
+
+def test_single_calls_through_a_network_that_loses_things(
+    url: str, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "FIRST_PAUSE", 1e-4)
+    client.create("lossy", dim=2, policy="OnePassGLM", gamma=0.99)
+    rng, decisions, rewards = np.random.default_rng(5), [], {}
+    with Lossy(url, seed=5, share=0.4) as network, Client(network.address, timeout=60.0, retries=50) as unlucky:
+        for _ in range(150):
+            decision = unlucky.decide("lossy", rng.uniform(-0.7, 0.7, size=(3, 2)))
+            decisions.append(decision.id)
+            rewards[decision.id] = float(rng.random() < 0.5)
+            assert unlucky.reward("lossy", decision, rewards[decision.id])
+    assert min(network.lost_requests, network.lost_answers, network.cut_answers) > 10
+    counted_once(client, "lossy", decisions, rewards)
+
+
+def test_batches_and_history_through_it(url: str, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "FIRST_PAUSE", 1e-4)
+    client.create("lossy-batches", dim=2)
+    with Lossy(url, seed=6, share=0.6) as network, Client(network.address, timeout=60.0, retries=100) as unlucky:
+        made = [one for _ in range(8) for one in unlucky.decide_many("lossy-batches", [ARMS] * 5)]
+        rewards = {one.id: float(i % 2) for i, one in enumerate(made) if isinstance(one, Decided)}
+        for i in range(0, 40, 10):
+            assert all(unlucky.reward_many("lossy-batches", list(rewards.items())[i : i + 10]))
+        assert network.lost_answers + network.cut_answers > 3
+        counted_once(client, "lossy-batches", list(rewards), rewards)
+        for _ in range(5):
+            assert unlucky.history("lossy-batches", [1.0, 0.0], [[0.1, 0.2], [0.3, 0.4]]) == 2
+    assert client.state("lossy-batches")["rewards"] == 50
+
+
+def test_many_threads_share_a_client(url: str, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "FIRST_PAUSE", 1e-4)
+    client.create("threads", dim=2, policy="OnePassGLM", gamma=0.99)
+    decisions: list[str] = []
+    rewards: dict[str, float] = {}
+    with Lossy(url, seed=7, share=0.2) as network, Client(network.address, timeout=60.0, retries=50) as shared:
+
+        def work(number: int) -> None:
+            for i in range(20):
+                decision = shared.decide("threads", {f"arm {number}": [0.1, 0.2], f"other {number}": [0.3, 0.1]})
+                assert str(decision.arm).endswith(str(number))  # the answer to this thread's own question
+                decisions.append(decision.id)
+                rewards[decision.id] = float(i % 2)
+                assert shared.reward("threads", decision, rewards[decision.id])
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(decisions) == 120
+    counted_once(client, "threads", decisions, rewards)
+
+
+def test_a_log_that_breaks_off_is_read_on(url: str, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "FIRST_PAUSE", 1e-4)
+    client.create("log", dim=2)
+    client.decide_many("log", [[[0.1, 0.1]]] * 2000)
+    with Lossy(url, seed=8, share=0.8) as network, Client(network.address, timeout=60.0, retries=100) as unlucky:
+        for _ in range(5):
+            assert [event["number"] for event in unlucky.events("log")] == list(range(1, 2001))
+        assert [event["number"] for event in unlucky.events("log", after=10, limit=1500)] == list(range(11, 1511))
+        reading = unlucky.events("log")
+        assert next(reading)["number"] == 1
+        assert unlucky.state("log")["decisions"] == 2000  # in the midst of reading
+        assert next(reading)["number"] == 2
+        reading.close()  # type: ignore[attr-defined]
+    assert network.cut_answers > 3
+
+
+# --- what servers may do -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",  # hangs up
+        b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n{",  # breaks off
+        b"HTTP/1.1 200 OK\r\nContent-Le",
+        b"\x16\x03\x01 what?\r\n\r\n",
+        answer(["not", "an", "object"]),
+        answer(None).replace(b"null", b"nil!"),
+        answer("<html>", "502 Bad Gateway"),
+        answer("<html>", "504 Gateway Timeout"),
+        answer(BUSY, "503 Service Unavailable"),
+        answer("busy", "503 Service Unavailable"),
+        answer(BUSY, "429 Too Many Requests"),
+    ],
+)
+def test_a_bad_answer_is_asked_for_again(bad: bytes, pauses: list[float]) -> None:
+    with Fake(bad, bad, answer(MADE)) as server, Client(server.address) as client:
+        assert client.decide("a", ARMS) == Decided("d1", *list(MADE.values())[1:-1])  # type: ignore[arg-type]
+    assert len(server.keys) == 3
+    assert len(set(server.keys)) == 1  # one key for all attempts
+    assert len({request.partition(b"\r\n\r\n")[2] for request in server.requests}) == 1
+    assert 0.05 <= pauses[0] <= 0.15
+    assert 0.1 <= pauses[1] <= 0.3
+
+
+def test_a_server_that_hangs(pauses: list[float]) -> None:
+    with (
+        Fake(None, answer({"decision": "d1", "learnt": True})) as server,
+        Client(server.address, timeout=0.1) as client,
+    ):
+        assert client.reward("a", "d1", 1.0)
+    assert len(server.keys) == 2
+    assert len(set(server.keys)) == 1
+    with Fake(None) as server, Client(server.address, timeout=0.1, retries=1) as client:
+        error = refused(lambda: client.decide("a", ARMS), None, "no_answer")
+    assert "(timed out); gave up after 2 attempts; whether it was carried out is not known" in error.message
+
+
+def test_what_the_server_asks_for_is_waited_for(pauses: list[float]) -> None:
+    busy = answer(BUSY, "503 Service Unavailable", "Retry-After: 7")
+    with Fake(busy, answer({"learnt": True})) as server, Client(server.address) as client:
+        assert client.reward("a", "d1", 1.0)
+    assert 7.0 < pauses[0] < 7.2
+    with Fake(busy) as server, Client(server.address, retries=2) as client:
+        error = refused(lambda: client.decide("a", ARMS), 503, "unavailable")
+    assert error.message == "not ready: starting; gave up after 3 attempts"
+    with Fake(busy.replace(b": 7", b": 7777")) as server, Client(server.address) as client:
+        refused(lambda: client.decide("a", ARMS), 503, "unavailable")
+        refused(lambda: list(client.events("a")), 503, "unavailable")
+    assert len(server.requests) == 2  # not asked again within two hours
+    dated = busy.replace(b": 7", b": Fri, 31 Dec 1999 23:59:59 GMT")
+    with Fake(dated, answer({"learnt": True})) as server, Client(server.address) as client:
+        assert client.reward("a", "d1", 1.0)
+
+
+def test_refusals_are_not_repeated(pauses: list[float]) -> None:
+    for status in ("400 Bad Request", "404 Not Found", "409 Conflict", "500 Internal Server Error", "302 Found"):
+        with Fake(answer("<html>", status)) as server, Client(server.address) as client:
+            refused(lambda: client.decide("a", ARMS), int(status[:3]), "http")
+        assert len(server.requests) == 1
+    with Fake(answer({"hello": "world"})) as server, Client(server.address) as client:
+        error = refused(lambda: client.decide("a", ARMS), 200, "not_understood")
+        assert error.message == "the answer has no 'decision'; is this a windvane service?"
+    assert pauses == []
+
+
+def test_nobody_there(pauses: list[float]) -> None:
+    with Fake(answer({})) as server:
+        pass
+    with Client(server.address, retries=2) as client:
+        assert not client.ready()
+        error = refused(lambda: client.decide("a", ARMS), None, "unreachable")
+        assert error.message.endswith("cannot be reached (Connection refused); gave up after 3 attempts")
+
+
+def test_a_name_that_is_taken_after_a_lost_answer(pauses: list[float]) -> None:
+    taken = answer(
+        {"error": {"code": "exists", "message": "stream 'a': there is one of this name", "field": "name"}},
+        "409 Conflict",
+    )
+    with Fake(b"", taken) as server, Client(server.address) as client:
+        error = refused(lambda: client.create("a", dim=2), 409, "exists")
+    assert error.message.endswith("an answer was lost, so it may be the one asked for: see state('a')")
+    with Fake(taken) as server, Client(server.address) as client:
+        error = refused(lambda: client.create("a", dim=2), 409, "exists")
+    assert error.message == "stream 'a': there is one of this name"
+
+
+def test_a_later_part_of_a_batch_that_fails(monkeypatch: pytest.MonkeyPatch, pauses: list[float]) -> None:
+    monkeypatch.setattr("windvane.client.messages.MOST_ITEMS", 2)
+    good = answer({"results": [{"status": 200, "answer": MADE}] * 2})
+    with Fake(good, b"") as server, Client(server.address, retries=1) as client:
+        first, second, third = client.decide_many("a", [ARMS] * 3)
+        assert first == second
+        assert isinstance(third, ClientError)
+        assert third.code == "no_answer"
+        refused(lambda: client.decide_many("a", [ARMS]), None, "no_answer")
+    keys = [
+        item["key"] for request in server.requests for item in json.loads(request.partition(b"\r\n\r\n")[2])["items"]
+    ]
+    assert len(keys) == 6
+    assert len(set(keys)) == 4  # the third was sent twice with one key, and so was the fourth
+
+
+def test_an_interrupted_call_leaves_no_answer_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C between question and answer: the next question must not get the answer of that one."""
+    script = (answer({"learnt": True}), answer(MADE))
+    with Fake(*script) as server, Client(server.address) as client:
+        read = connection.http.client.HTTPConnection.getresponse
+
+        def interrupted(_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(connection.http.client.HTTPConnection, "getresponse", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.reward("a", "d1", 1.0)
+        while not server.requests:  # the server thread may be slower than we are
+            time.sleep(0.01)
+        monkeypatch.setattr(connection.http.client.HTTPConnection, "getresponse", read)
+        assert client.decide("a", ARMS).arm == "red"
+
+
+def test_connections_are_kept_and_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Fake(answer({"learnt": True})) as server, Client(server.address) as client:
+        ask = lambda: client.reward("a", "d1", 1.0)  # noqa: E731
+        assert ask()
+        assert ask()
+        assert len(server._open) == 1
+        other = threading.Thread(target=ask)
+        other.start()
+        other.join()
+        assert len(server._open) == 2
+        with monkeypatch.context() as patched:
+            patched.setattr(connection.os, "getpid", lambda: 0)  # as in the child after a fork
+            assert ask()
+        assert len(server._open) == 3
+        kept = len(server._open)
+        with monkeypatch.context() as patched:
+            patched.setattr(connection, "IDLE", -1.0)  # as if it had waited for long
+            assert ask()
+        client.close()
+        assert ask()
+        assert len(server._open) >= kept + 2

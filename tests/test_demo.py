@@ -1,0 +1,77 @@
+"""The demo: a simulated audience over a real server, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from network import COMMAND
+from windvane.cli.demo import DIM, STREAMS, TICKS, TOPICS, audience
+
+
+def run(tmp_path: Path, *options: str, code: int = 0) -> str:
+    settings = {**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "120"}
+    found = subprocess.run([*COMMAND, "demo", *options], env=settings, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stderr) == (code, ""), found.stderr
+    assert list(tmp_path.iterdir()) == []
+    return found.stdout
+
+
+def test_what_is_learnt(tmp_path: Path) -> None:
+    text = run(tmp_path, "--seconds", "3", "--no-open")
+    assert re.search(r"the live page: http://127\.0\.0\.1:\d+/\n", text)
+    assert re.search(r"[\d,]+ visits to every stream in 3 s; the taste of the audience turned once around", text)
+    for name in (*STREAMS, "best possible"):
+        assert re.search(rf"^{name} +\d+\.\d% +\d+% +\d+", text, re.M), text
+    assert len(re.findall(r"[▁▂▃▄▅▆▇█]{10}", text)) == len(STREAMS)
+    assert re.search(r'What "adaptive" says about the drift: .*; it goes by .*\.\n', text)
+
+
+def test_as_json(tmp_path: Path) -> None:
+    found = json.loads(run(tmp_path, "--seconds", "3", "--no-open", "--json"))
+    assert found["visits"] > 3
+    assert found["drift"]["verdict"] in ("drift", "no drift seen", "too little data to tell")
+    for one in found["streams"]:
+        assert 0.0 <= one["click_rate"] <= 1.0
+        assert 0.0 <= one["regret"] <= found["visits"]
+        assert len(one["by_tenth"]) == 10
+
+
+def test_every_topic_has_its_time() -> None:
+    """All policies meet the same audience; the taste passes every topic, and comes back."""
+    world = audience()
+    rounds = [world.round(t) for t in range(1, TICKS, TICKS // 160)]
+    favourites = [TOPICS[int(np.argmax(offer.means[0]))] for offer in rounds]
+    assert [min(favourites.count(topic), 15) for topic in TOPICS] == [15] * len(TOPICS)
+    assert rounds[0].arms.shape == (1, len(TOPICS), DIM + 1)
+    assert min(offer.means.min() for offer in rounds) < 0.1
+    assert min(offer.best[0] for offer in rounds) > 0.5
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_stopped_early_nothing_is_left(tmp_path: Path, stop: signal.Signals) -> None:
+    settings = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(
+        [*COMMAND, "demo", "--no-open"], env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None  # a pipe, as asked for
+    assert process.stdout.readline().startswith("the live page")
+    server = subprocess.run(
+        ["pgrep", "-f", f"serve --store {tmp_path}/"], capture_output=True, text=True, check=False
+    ).stdout.split()
+    assert len(server) == 1
+    time.sleep(0.5)
+    process.send_signal(stop)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, "windvane: interrupted\n")
+    assert not Path(f"/proc/{server[0]}").exists() or sys.platform != "linux"
+    assert list(tmp_path.iterdir()) == []
