@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+_NOT_NUMBERS = (str, bytes, np.ma.MaskedArray)  # though float() and NumPy would make some of them
 
 
 def shown(value: Any) -> str:
     """``value`` for an error message: one line, not too long."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a number with more digits than Python writes out, or an object that cannot be shown
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -23,7 +27,7 @@ def real_array(name: str, value: Any, allowed: str) -> npt.NDArray[np.float64]:
     try:
         result = np.asarray(value)
         if result.dtype != float:
-            if result.dtype.kind not in "biufO":
+            if result.dtype.kind not in "biufO" or any(isinstance(one, _NOT_NUMBERS) for one in _objects(result)):
                 raise TypeError
             result = result.astype(float)
     except (TypeError, ValueError, OverflowError):
@@ -33,10 +37,14 @@ def real_array(name: str, value: Any, allowed: str) -> npt.NDArray[np.float64]:
     return result if result.flags.writeable else result.copy()  # kernels are compiled for writable arrays only
 
 
+def _objects(array: npt.NDArray[Any]) -> Iterable[Any]:
+    return array.flat if array.dtype.kind == "O" else ()
+
+
 def number(name: str, value: Any, allowed: str, accept: Callable[[float], bool]) -> float:
     """``value`` as a finite float that ``accept`` takes."""
     try:
-        if isinstance(value, str | bytes | np.ma.MaskedArray):
+        if isinstance(value, _NOT_NUMBERS) or getattr(value, "ndim", 0) != 0:
             raise TypeError
         result = float(value)
     except (TypeError, ValueError, OverflowError):

@@ -10,6 +10,7 @@ from windvane.agent.decisions import (
     UnknownDecisionError,
 )
 from windvane.agent.features import Features
+from windvane.agent.file import FileError
 
 __all__ = [
     "Agent",
@@ -19,5 +20,6 @@ __all__ = [
     "ExpiredDecisionError",
     "Explanation",
     "Features",
+    "FileError",
     "UnknownDecisionError",
 ]

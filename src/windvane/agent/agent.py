@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
-import math
+import copy
 import secrets
 import threading
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from windvane._files import write_atomically
-from windvane._validation import Array, floats, number, positive, shown, whole
+from windvane._validation import Array, number, positive, shown, whole
 from windvane.agent import saving
+from windvane.agent.building import built, learn_prior, plain
 from windvane.agent.decisions import (
     ConflictingRewardError,
     Decision,
@@ -26,39 +25,21 @@ from windvane.agent.decisions import (
     Explanation,
     Pending,
     UnknownDecisionError,
+    described,
 )
-from windvane.agent.features import Features, Name
+from windvane.agent.features import Features
 from windvane.agent.history import History
 from windvane.agent.offers import offered
+from windvane.agent.reading import Drift, drift_of, memory_of
 from windvane.agent.scaling import Scaling
-from windvane.agent.times import TICK, Span, forgetting, moment
+from windvane.agent.times import TICK, Clock, Span
 from windvane.links import Link
 from windvane.policies.base import Policy
-from windvane.policies.registry import POLICIES
 
-ADAPTIVE = "AdaptiveGLMUCB"
-ADAPTIVE_S = 5.0
-"""S where nothing is said: log-odds up to 5, rates from 0.7 % to 99.3 %. Policies with a worst-case bonus take 1."""
 REMEMBERED = 10_000
 """Closed decisions whose outcome is still known, to tell a repeated reward from a wrong one."""
-
-
 CHANGEABLE = ("wait", "missing", "max_pending", "randomize")
 """Settings that a running agent can change."""
-
-
-class Drift(NamedTuple):
-    """What the rewards say about the drift; see :meth:`windvane.AdaptiveGLMUCB.drift_estimate`."""
-
-    verdict: str
-    evidence: float
-    memory: float
-    memory_low: float
-    memory_high: float
-    rate: float
-    rate_low: float
-    rate_high: float
-    variation: float
 
 
 class Agent:
@@ -71,8 +52,8 @@ class Agent:
 
     **What is decided.** Vectors of ``dim`` numbers, or, with ``features`` (a :class:`Features`, or its declaration as
     plain data), contexts and arms with named fields. ``link``: "logistic" (rewards in [0, 1], the default),
-    "poisson", "probit", "identity", or a :class:`windvane.Link`; rewards lie in [0, 2 ``sigma``] (any for identity).
-    ``L`` bounds the norm of a vector, ``S`` that of the parameter.
+    "poisson", "probit", "identity", or a :class:`windvane.Link`; rewards lie in [0, 2 ``sigma``] (any for identity,
+    and for linear policies, which take no link). ``L`` bounds the norm of a vector, ``S`` that of the parameter.
 
     **By what.** ``policy``: "adaptive" (:class:`windvane.AdaptiveGLMUCB`), a registered name, or a class;
     ``settings`` are its own. How it forgets: ``half_life``, a number of decisions or a duration ("2d": by the clock);
@@ -89,7 +70,8 @@ class Agent:
     **randomize** = epsilon: with this probability an arm is played uniformly at random. Every decision then has a
     ``propensity``, and the log of decisions can be evaluated off-policy.
 
-    Safe to call from several threads; calls take turns. All randomness follows from ``seed`` (ids of decisions apart).
+    A call that fails changes nothing. Safe to call from several threads; calls take turns. All randomness follows from
+    ``seed`` (ids of decisions apart).
     """
 
     def __init__(
@@ -118,54 +100,43 @@ class Agent:
         seed: int = 0,
         **settings: Any,
     ) -> None:
-        self.features = Features(**features) if isinstance(features, Mapping) else features
+        self.features = Features.of(features)
         if (dim is None) == (self.features is None):
-            raise ValueError(f"dim={dim!r}: give dim, or features, and not both")
-        if self.features is not None and (intercept or clip):
-            raise ValueError("intercept, clip: with features, declare them there")
-        raw = whole("dim", dim, 1) if self.features is None else self.features.dim
-        fits_features = self.features is not None and isinstance(scaling, str) and scaling == "fit"
-        self._fits_features = fits_features and bool(self.features and self.features.open_fields)
-        given_scaling = None if fits_features else scaling
-        self._scaling = Scaling(raw, positive("L", L), scaling=given_scaling, intercept=intercept, clip=clip)
-        cls = _policy_class(policy)
-        name = cls.name if cls.name in POLICIES and POLICIES[cls.name] is cls else None
-        forget = forgetting(cls, self._scaling.dim, half_life=half_life, gamma=gamma, horizon=horizon, drift=drift)
-        self.by_clock = forget.by_clock
-        if S is None:
-            S = ADAPTIVE_S if name == ADAPTIVE else 1.0
-        world = {"link": link, "S": S, "L": self._scaling.longest, "sigma": sigma, "seed": seed}
-        taken, build = _parameters(cls, settings, {**world, **forget.settings}), cast(Callable[..., Policy], cls)
-        self.policy: Policy = build(  # what it does not take, such as the link of a linear policy, it does not need
-            dim=self._scaling.dim, **{k: v for k, v in world.items() if k in taken}, **forget.settings, **settings
-        )
-        self.reward_range = self.policy.link.reward_range(self.policy.sigma)
+            raise ValueError(f"dim={shown(dim)}: give dim, or features, and not both")
+        raw, remedy, self._fits_features = whole("dim", 1 if dim is None else dim, 1), None, False
+        if self.features is not None:
+            if intercept or clip:
+                raise ValueError("intercept, clip: with features, declare them there")
+            raw, remedy = self.features.dim, "declare ranges of all numbers, or give a larger L"
+            if isinstance(scaling, str) and scaling == "fit":  # then ranges are what is fitted, where there is none
+                self._fits_features, scaling = bool(self.features.open_fields), None
+        self._scaling = Scaling(raw, positive("L", L), scaling=scaling, intercept=intercept, clip=clip, remedy=remedy)
+        made = built(
+            policy, self._scaling.dim, link, settings, S=S, L=self._scaling.longest, sigma=sigma, seed=seed,
+            half_life=half_life, gamma=gamma, horizon=horizon, drift=drift,
+        )  # fmt: skip
+        self.policy, self._clock = made.policy, Clock(made.by_clock)
+        low, high = self.policy.link.reward_range(self.policy.sigma)
+        most = self.policy._k.LARGEST_REWARD
+        self.reward_range = max(low, -most), min(high, most)
         self.wait: Span | None
         self.missing: float | None
         self._set(wait, missing, max_pending, randomize)
-        self._config: dict[str, Any] = {
-            "dim": dim, "link": link if isinstance(link, str) else None, "policy": name, "half_life": half_life,
-            "gamma": gamma, "horizon": horizon, "drift": drift, "S": S, "L": L, "sigma": sigma,
-            "prior": None if prior is None else np.asarray(prior, dtype=float).tolist(), "prior_weight": prior_weight,
-            "wait": wait, "missing": missing, "max_pending": max_pending, "intercept": intercept, "clip": clip,
-            "randomize": randomize, "seed": seed, **settings,
+        given = {
+            "dim": dim, "link": made.link, "policy": made.name, "half_life": half_life, "gamma": gamma,
+            "horizon": horizon, "drift": drift, "S": made.S, "L": L, "sigma": sigma, "prior": prior,
+            "prior_weight": positive("prior_weight", prior_weight), "wait": wait, "missing": missing,
+            "max_pending": max_pending, "intercept": intercept, "clip": clip, "randomize": randomize, "seed": seed,
+            **settings,
         }  # fmt: skip
-        self._lock = threading.RLock()
-        self._pending: dict[str, Pending] = {}
+        self._config: dict[str, Any] = {name: plain(value) for name, value in given.items()}
+        self._lock, self._saving = threading.RLock(), threading.Lock()
+        self._pending: OrderedDict[str, Pending] = OrderedDict()  # the oldest first
         self._closed: OrderedDict[str, float | None] = OrderedDict()  # a reward, or None: it expired
         self.decisions = self.rewards = self.expired = self.projections = 0
         self.reward_total = 0.0
-        self._first_time: float | None = None
-        self._last_time = -math.inf
         if prior is not None:
-            self._learn_prior(floats("prior", prior, (self.policy.dim,)), positive("prior_weight", prior_weight))
-
-    def _learn_prior(self, theta: Array, weight: float) -> None:
-        """Rewards as ``theta`` predicts them, at the end of each axis: their likelihood is greatest at ``theta``."""
-        low, high = self.reward_range
-        for axis in np.eye(self.policy.dim) * self.policy.L:
-            reward = float(self.policy.link.mean(axis @ theta))
-            self.policy.update(axis[None], min(max(reward, low), high), round=0.0, weight=weight)
+            learn_prior(self.policy, prior, prior_weight, made.S, self.reward_range)
 
     # --- deciding --------------------------------------------------------------------------------------------------
 
@@ -185,87 +156,46 @@ class Agent:
         clock's; time never goes back). ``id``: a name of your own for the decision (default: a random one).
         """
         with self._lock:
+            if self._fits_features:
+                raise ValueError('scaling="fit": give history to update_many first, to fit the ranges on')
             if arms is None and self.features is not None and self.features.arms and not self.features.per_arm:
                 arms = self.features.arms
             names, raw = offered(arms, context, self.features, self._scaling.raw_dim)
-            rows = self._scaling.apply(raw, names)
-            if self._fits_features:
-                raise ValueError('scaling="fit": give history to update_many first, to fit the ranges on')
+            rows = self._scaling.apply(raw, "arms", names)
             if id is not None and (not isinstance(id, str) or not id or id in self._pending or id in self._closed):
                 raise ValueError(f"id={shown(id)}: must be a text that no other decision has")
-            key = secrets.token_hex(8) if id is None else id
-            at = self._moment(now)
-            self._expire(at)
-            self._last_time = at
-            self._pass_time(at)
-            policy, K = self.policy, len(names)
-            round_, number_ = policy.t, policy._decisions
+            key = secrets.token_hex(8) if id is None else str.__str__(id)
+            at = self._clock.read(now)  # from here on nothing is refused
+            self._expire(at, room=1)
+            self._clock.pass_to(at, self.policy)
+            policy, round_, number_ = self.policy, self.policy.t, self.policy._decisions
             preferred = index = int(policy.select(rows[None])[0])
             explored = False
             if self.randomize > 0.0:
-                coin, place = policy._k.uniform_pair(
-                    np.uint64(policy.seed), policy.lane_ids[0], number_, policy._k.PLAY, 0
-                )
+                k: Any = policy._k
+                coin, place = k.uniform_pair(np.uint64(policy.seed), policy.lane_ids[0], number_, k.PLAY, 0)
                 if coin < self.randomize:
-                    index, explored = int(place * K), True
-            decision = self._described(key, names, rows, preferred, index, explored, at)
-            self._pending[key] = Pending(rows[index].copy(), round_, self.decisions, at, decision)
+                    index, explored = int(place * len(names)), True
+            decision = described(
+                policy, key, names, rows, at,
+                preferred=preferred, index=index, explored=explored, randomize=self.randomize,
+            )  # fmt: skip
+            self._pending[key] = Pending(rows[index].copy(), round_, self.decisions, decision)
             self.decisions += 1
             self.projections += bool(decision.projected)
             return decision
-
-    def _described(
-        self, id: str, names: Sequence[Name], rows: Array, preferred: int, index: int, explored: bool, at: float
-    ) -> Decision:
-        """The decision with what explains it: scores of the policy's last round."""
-        last, K = self.policy.last, len(names)
-        scores = last["scores"][0]
-        if "means" in last:
-            prediction = float(last["means"][0, index])
-        elif "theta_hat" in last:
-            prediction = float(self.policy.link.mean(rows[index] @ last["theta_hat"][0]))
-        else:
-            prediction = float(scores[index])
-        others = np.delete(np.arange(K), index)
-        rival = int(others[np.argmax(scores[others])]) if K > 1 else None
-        propensity = None
-        if self.randomize > 0.0:
-            propensity = self.randomize / K + (1.0 - self.randomize) * (index == preferred)
-        return Decision(
-            id=id,
-            arm=names[index],
-            index=index,
-            time=at,
-            propensity=propensity,
-            explored=explored,
-            prediction=prediction,
-            bonus=float(scores[index]) - prediction,
-            preferred=names[preferred],
-            rival=None if rival is None else names[rival],
-            rival_score=None if rival is None else float(scores[rival]),
-            projected=bool(last["stage"][0] > 0) if "stage" in last else None,
-        )
 
     def explain(self, decision: Decision | str) -> Explanation:
         """Why the arm was chosen; of a decision, or of the id of one that still waits for its reward."""
         if not isinstance(decision, Decision):
             with self._lock:
-                if decision not in self._pending:
+                waiting = self._pending.get(_key(decision))
+                if waiting is None:
                     raise UnknownDecisionError(
-                        f"decision {shown(decision)}: does not wait for a reward; explain the Decision itself"
+                        f"decision={shown(decision)}: does not wait for a reward; explain the Decision itself"
                     )
-                decision = self._pending[decision].decision
-        return Explanation(
-            arm=decision.arm,
-            prediction=decision.prediction,
-            bonus=decision.bonus,
-            score=decision.prediction + decision.bonus,
-            rival=decision.rival,
-            rival_score=decision.rival_score,
-            projected=decision.projected,
-            explored=decision.explored,
-            preferred=decision.preferred,
-        )
+                decision = waiting.decision
+        return Explanation.of(decision)
 
     # --- learning --------------------------------------------------------------------------------------------------
 
@@ -274,56 +204,62 @@ class Agent:
 
         True if it was learnt, False if it is a repetition of what is known. Raises :class:`UnknownDecisionError`,
         :class:`ConflictingRewardError` (there is another reward already) or :class:`ExpiredDecisionError` (the wait is
-        over).
+        over). ``now``: when the reward came, for a ``wait`` that goes by the clock.
         """
-        key = decision.id if isinstance(decision, Decision) else decision
+        key = _key(decision)
         with self._lock:
-            found = self._checked_reward("value", value)
-            at = self._moment(now)
-            self._expire(at)
+            found, at = self._checked_reward("value", value), self._clock.read(now)
             waiting = self._pending.get(key)
             if waiting is None:
                 return self._refuse(key, found)
-            self._last_time = at
+            if self._overdue(waiting, at):
+                raise _too_late(key)
             self.policy.update(waiting.x[None], found, round=waiting.round)
             self.rewards += 1
             self.reward_total += found
             self._close(key, found)
+            self._expire(at)
             return True
 
     def _refuse(self, id: str, value: float) -> bool:
+        """What is wrong with a reward for a decision that does not wait; False if it repeats what is known."""
         if id not in self._closed:
-            raise UnknownDecisionError(f"decision {shown(id)}: is not known, or was closed long ago")
+            raise UnknownDecisionError(f"decision={shown(id)}: is not known, or was closed long ago")
         known = self._closed[id]
         if known is None:
-            raise ExpiredDecisionError(f"decision {shown(id)}: its wait is over; the reward is not learnt from")
+            raise _too_late(id)
         if known != value:
-            raise ConflictingRewardError(f"decision {shown(id)}: has the reward {known:g} already, not {value:g}")
+            raise ConflictingRewardError(f"decision={shown(id)}: has the reward {known:g} already, not {value:g}")
         return False
 
-    def expire(self, now: float | datetime | None = None) -> list[str]:
-        """Close the decisions whose wait is over, as deciding and rewarding do too; returns their ids."""
-        with self._lock:
-            return self._expire(self._moment(now))
+    def expire(self, now: float | datetime | None = None, *, room: int = 0) -> list[str]:
+        """Close the decisions whose wait is over, and the oldest until ``room`` more may wait; returns their ids.
 
-    def _expire(self, at: float) -> list[str]:
+        Deciding (with room for one) and rewarding do so too; there is no need to call it but to know them, or for a
+        stream that rests.
+        """
+        with self._lock:
+            return self._expire(self._clock.read(now), whole("room", room, 0, self.max_pending))
+
+    def _expire(self, at: float, room: int = 0) -> list[str]:
         gone = []
         while self._pending:
             key, oldest = next(iter(self._pending.items()))
-            too_many = len(self._pending) > self.max_pending
-            if not too_many and (self.wait is None or self._age(oldest, at) <= self.wait.length):
+            if len(self._pending) + room <= self.max_pending and not self._overdue(oldest, at):
                 break
             if self.missing is not None:
                 self.policy.update(oldest.x[None], self.missing, round=oldest.round)
             self._close(key, None)
-            self._last_time = at
             self.expired += 1
             gone.append(key)
         return gone
 
-    def _age(self, waiting: Pending, at: float) -> float:
-        assert self.wait is not None  # asked only where there is a wait
-        return at - waiting.time if self.wait.by_clock else self.decisions - waiting.number - 1
+    def _overdue(self, waiting: Pending, at: float) -> bool:
+        """More time has passed since the decision, or more decisions have been made, than a reward may take."""
+        if self.wait is None:
+            return False
+        age = at - waiting.decision.time if self.wait.by_clock else self.decisions - waiting.number - 1
+        return age > self.wait.length
 
     def _close(self, id: str, outcome: float | None) -> None:
         del self._pending[id]
@@ -337,42 +273,48 @@ class Agent:
         rewards: npt.ArrayLike = (),
         *,
         contexts: Any = None,
-        arms: Iterable[Any] | None = None,
-        times: Sequence[float | datetime] | None = None,
+        arms: Any = None,
+        times: Any = None,
         weights: npt.ArrayLike | None = None,
     ) -> int:
         """Learn history in bulk: decisions of the past with their rewards, oldest first; returns how many.
 
         ``X``: an array or a frame with a row of raw features per decision; with declared features ``contexts``
-        (mappings or a frame) and ``arms`` (the names of the arms played, or one-item mappings {name: fields}). Every
-        row ages those before it by a decision or, where forgetting goes by the clock, by ``times``, which are then
-        needed. All rows are checked before the first is learnt.
+        (mappings or a frame) and ``arms`` (the names of the arms played, or one-item mappings {name: fields}, or a
+        frame of fields with a column "arm"). Every row ages those before it by a decision or, where forgetting goes by
+        the clock, by ``times``, which are then needed; where there are ``times`` they also put the rows in order.
+        All rows are learnt, or none.
         """
         with self._lock:
             history = History.of(self, X, rewards, contexts, arms, times, weights)
-            if history.center is not None and history.spread is not None:
-                self._scaling.set(history.center, history.spread)
-            self.features, self._fits_features = history.features, False
+            policy, clock = copy.deepcopy(self.policy), copy.copy(self._clock)  # an interrupt leaves all as it was
             for x, reward, at, weight in history.rows():
                 if at is not None:
-                    self._last_time = max(self._last_time, at)
-                    self._pass_time(self._last_time)
-                round_ = self.policy.t
-                self.policy.advance(1.0)
-                self.policy.update(x[None], reward, round=round_, weight=weight)
+                    clock.pass_to(at, policy)
+                round_ = policy.t
+                policy.advance(1.0)
+                policy.update(x[None], reward, round=round_, weight=weight)
+            self.policy, self._clock, self.features, self._scaling = policy, clock, history.features, history.scaling
+            self._fits_features = False
             self.rewards += len(history)
-            self.reward_total += history.total
+            self.reward_total += float(history.rewards.sum())
             return len(history)
 
+    def _checked_reward(self, name: str, value: Any) -> float:
+        low, high = self.reward_range
+        return number(name, value, f"in [{low:g}, {high:g}]", lambda r: low <= r <= high)
+
+    # --- settings that may change ----------------------------------------------------------------------------------
+
     def configure(self, **changes: Any) -> None:
-        """Change ``wait``, ``missing``, ``max_pending`` or ``randomize`` from now on; all of them, or none if one is
-        wrong."""
+        """Change ``wait``, ``missing``, ``max_pending`` or ``randomize`` from now on; all that is given, or none if one
+        is wrong."""
         with self._lock:
             unknown = set(changes) - set(CHANGEABLE)
             if unknown:
                 raise ValueError(f"{min(unknown)}: cannot be changed; only {', '.join(CHANGEABLE)} can")
             self._set(**{name: changes.get(name, self._config[name]) for name in CHANGEABLE})
-            self._config |= changes
+            self._config |= {name: plain(value) for name, value in changes.items()}
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -388,28 +330,12 @@ class Agent:
         )
         self.wait, self.missing, self.max_pending, self.randomize = found
 
-    def _checked_reward(self, name: str, value: Any) -> float:
-        low, high = self.reward_range
-        allowed = "that is finite" if math.isinf(high) else f"in [{low:g}, {high:g}]"
-        return number(name, value, allowed, lambda r: math.isfinite(r) and low <= r <= high)
-
-    # --- time ------------------------------------------------------------------------------------------------------
-
-    def _moment(self, now: float | datetime | None) -> float:
-        """The time of a call; a clock that was set back stands still. It is kept if the call changes something."""
-        return max(self._last_time, time.time() if now is None else moment(now))
-
-    def _pass_time(self, at: float) -> None:
-        """Where forgetting goes by the clock, let the policy's time catch up with it, in whole ticks."""
-        if not self.by_clock:
-            return
-        if self._first_time is None:
-            self._first_time = at
-        gap = 1.0 + math.floor((at - self._first_time) / TICK) - self.policy.t
-        if gap > 0.0:
-            self.policy.advance(gap)
-
     # --- what can be read ------------------------------------------------------------------------------------------
+
+    @property
+    def by_clock(self) -> bool:
+        """Whether forgetting goes by the clock, not by decisions."""
+        return self._clock.by_clock
 
     @property
     def pending(self) -> list[Decision]:
@@ -440,19 +366,14 @@ class Agent:
 
     @property
     def memory(self) -> float:
-        """How far back the past counts: 1/(1 - gamma), in decisions, or in seconds if forgetting goes by the clock."""
+        """How far back the past counts, in decisions, or in seconds where forgetting goes by the clock."""
         with self._lock:
-            gamma = float(np.asarray(self.policy.gamma)[0])
-        rounds = 1.0 / (1.0 - gamma) if gamma < 1.0 else math.inf
-        return rounds * TICK if self.by_clock else rounds
+            return memory_of(self.policy) * (TICK if self.by_clock else 1.0)
 
     def drift_estimate(self) -> Drift | None:
         """What the rewards say about the drift; None for a policy that was told how to forget."""
         with self._lock:
-            if len(getattr(self.policy, "memories", ())) < 2:
-                return None
-            found = self.policy.drift_estimate()  # type: ignore[attr-defined]
-        return Drift(*(np.asarray(value)[0].item() for value in found))
+            return drift_of(self.policy)
 
     def info(self) -> dict[str, Any]:
         """Counts, the estimate, memory and drift, for a person or a page to read."""
@@ -481,12 +402,12 @@ class Agent:
 
     def to_bytes(self) -> bytes:
         """The whole agent: equal agents give equal bytes. The format is described in :mod:`windvane.agent.file`."""
-        with self._lock:
-            return saving.content(self)
+        return saving.content(self)
 
     def save(self, path: str | Path) -> None:
         """Write the agent to a file: whole or not at all, and on disk when this returns."""
-        write_atomically(Path(path), self.to_bytes())
+        with self._saving:  # of two savers at once, the one that comes last has the later state
+            write_atomically(Path(path), self.to_bytes())
 
     @classmethod
     def from_bytes(cls, content: bytes, *, link: Link | None = None, policy: type[Policy] | None = None) -> Agent:
@@ -499,26 +420,12 @@ class Agent:
         return saving.restored(cls, Path(path).read_bytes(), link, policy, str(path))
 
 
-def _parameters(policy: type[Policy], settings: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the constructor of ``policy`` takes; ``settings`` must be among it, and what it needs must be given."""
-    taken = inspect.signature(policy).parameters
-    for name in settings:
-        if name not in taken or name in ("lanes", "dim"):
-            raise ValueError(f"{name}: neither Agent nor {policy.name} takes such a setting")
-    for name, parameter in taken.items():
-        if parameter.default is parameter.empty and name not in {"dim", *settings, *given}:
-            raise ValueError(f"{name}: {policy.name} needs it")
-    return taken
+def _key(decision: Decision | str) -> str:
+    key = decision.id if isinstance(decision, Decision) else decision
+    if not isinstance(key, str):
+        raise ValueError(f"decision={shown(decision)}: must be a Decision, or its id")
+    return key
 
 
-def _policy_class(policy: str | type[Policy]) -> type[Policy]:
-    if isinstance(policy, str):
-        name = ADAPTIVE if policy == "adaptive" else policy
-        if name not in POLICIES:
-            raise ValueError(f'policy={policy!r}: must be "adaptive", a class, or one of {", ".join(POLICIES)}')
-        policy = POLICIES[name]
-    if not (isinstance(policy, type) and issubclass(policy, Policy)):
-        raise ValueError(f"policy={shown(policy)}: must be a name or a class of policies")
-    if policy.needs_truth:
-        raise ValueError(f"policy={policy.name!r}: needs the truth, which only a simulation has")
-    return policy
+def _too_late(id: str) -> ExpiredDecisionError:
+    return ExpiredDecisionError(f"decision={shown(id)}: its wait is over; the reward is not learnt from")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from windvane._validation import Array
 from windvane.agent.features import Name
+from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.policies.base import Policy
 
 
 class DecisionError(ValueError):
@@ -52,7 +57,7 @@ class Explanation:
 
     ``score`` is ``prediction`` (of the mean reward) plus ``bonus`` (for what is not known of the arm; of a policy that
     draws at random, what its draw added). ``rival``: the best of the other arms. ``projected``: whether the estimate
-    had to be brought back to the admissible ball; None for policies that never do so.
+    had to be brought back to the admissible ball ||theta|| <= S; None for policies that never do so.
     """
 
     arm: Name
@@ -64,6 +69,20 @@ class Explanation:
     projected: bool | None
     explored: bool
     preferred: Name
+
+    @classmethod
+    def of(cls, decision: Decision) -> Explanation:
+        return cls(
+            arm=decision.arm,
+            prediction=decision.prediction,
+            bonus=decision.bonus,
+            score=decision.prediction + decision.bonus,
+            rival=decision.rival,
+            rival_score=decision.rival_score,
+            projected=decision.projected,
+            explored=decision.explored,
+            preferred=decision.preferred,
+        )
 
     def __str__(self) -> str:
         if self.explored:
@@ -82,5 +101,55 @@ class Pending:
     x: Array
     round: float  # of the policy
     number: int  # of the decision
-    time: float
     decision: Decision
+
+
+def described(
+    policy: Policy,
+    id: str,
+    names: Sequence[Name],
+    rows: Array,
+    at: float,
+    *,
+    preferred: int,
+    index: int,
+    explored: bool,
+    randomize: float,
+) -> Decision:
+    """The decision with what explains it: the scores of the round that ``policy`` has just decided."""
+    last, K = policy.last, len(names)
+    scores = last["scores"][0]
+    if "means" in last:
+        prediction = float(last["means"][0, index])
+    elif "theta_hat" in last:
+        prediction = float(policy.link.mean(rows[index] @ last["theta_hat"][0]))
+    else:
+        prediction = float(scores[index])
+    others = np.delete(np.arange(K), index)
+    rival = int(others[np.argmax(scores[others])]) if K > 1 else None
+    propensity = None
+    if randomize > 0.0:
+        propensity = randomize / K + (1.0 - randomize) * (index == preferred)
+    return Decision(
+        id=id,
+        arm=names[index],
+        index=index,
+        time=at,
+        propensity=propensity,
+        explored=explored,
+        prediction=prediction,
+        bonus=float(scores[index]) - prediction,
+        preferred=names[preferred],
+        rival=None if rival is None else names[rival],
+        rival_score=None if rival is None else float(scores[rival]),
+        projected=_projected(policy),
+    )
+
+
+def _projected(policy: Policy) -> bool | None:
+    """Whether the last round's estimate lay outside the ball."""
+    if "stage" in policy.last:
+        return bool(policy.last["stage"][0] > 1)  # stage 1: it was admissible as it is
+    if isinstance(policy, AdaptiveGLMUCB):  # it pulls estimates back to the sphere, without a program
+        return bool(np.linalg.norm(policy.last["theta_hat"][0]) >= policy.S * (1.0 - 1e-12))
+    return None

@@ -13,8 +13,9 @@ fields, so that no vector is longer than 1. A number without a range is taken as
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
@@ -24,7 +25,10 @@ from windvane._validation import Array, number, shown
 
 Name = str | int
 """What an arm may be called."""
-FIT_SPREAD = 4.0  # standard deviations to each side that a fitted range covers
+LARGEST_NAME = 2**63  # of whole numbers: what every reader of JSON can hold
+FIT_SPREAD = 4.0  # standard deviations to each side that a fitted range covers, and all of the history
+CONSTANT = 1e-12  # a standard deviation below this part of the largest value is rounding
+KINDS = ("shared", "per_arm", "by_arm")
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,8 @@ class Field:
     def encode(self, where: str, value: Any, clip: bool) -> list[float]:
         """``value`` as numbers; ``where`` is what an error calls it."""
         if self.values is not None:
-            if value not in self.values:
-                raise ValueError(f"{where}={shown(value)}: must be one of {', '.join(map(repr, self.values))}")
+            if not isinstance(value, str) or value not in self.values:
+                raise ValueError(f"{where}={shown(value)}: must be one of {_listed(self.values)}")
             return [float(value == one) for one in self.values]
         found = number(where, value, "that is finite", math.isfinite)
         if self.low is None or self.high is None:
@@ -85,17 +89,18 @@ class Features:
         clip: bool = False,
     ) -> None:
         self.shared, self.per_arm, self.by_arm = (
-            _fields(name, given) for name, given in (("shared", shared), ("per_arm", per_arm), ("by_arm", by_arm))
+            _fields(kind, given) for kind, given in zip(KINDS, (shared, per_arm, by_arm), strict=True)
         )
         self.arms = tuple(named("arms", arms))
-        self.intercept, self.clip = bool(intercept), bool(clip)
+        self.intercept, self.clip = flag("intercept", intercept), flag("clip", clip)
         if self.by_arm and not self.arms:
             raise ValueError("by_arm: needs arms, the names of all arms that there can be")
         both = {field.name: field for field in self.shared}
         for field in self.by_arm:
-            if field.name in both and replace(both[field.name]) != field:
+            if both.get(field.name, field) != field:
                 raise ValueError(f"by_arm[{field.name!r}]: is declared otherwise in shared")
         self._context_fields = {field.name: field for field in (*self.shared, *self.by_arm)}
+        self._arm_fields = {field.name: field for field in self.per_arm}
         self._place = {arm: i for i, arm in enumerate(self.arms)}
         self._block = bool(self.arms) * (1 + sum(field.width for field in self.by_arm))
         self._head = self.intercept + sum(field.width for field in (*self.shared, *self.per_arm))
@@ -103,7 +108,20 @@ class Features:
         active = self.intercept + len(self.shared) + len(self.per_arm) + bool(self.arms) * (1 + len(self.by_arm))
         if not self.dim:
             raise ValueError("features: declare at least one field, arms, or intercept=True")
+        for name, times in Counter(self.names).items():
+            if times > 1:
+                raise ValueError(f"features: two coordinates would be called {name!r}; rename a field or an arm")
         self._scale = active**-0.5
+
+    @classmethod
+    def of(cls, given: Features | Mapping[str, Any] | None) -> Features | None:
+        """Features, or their declaration as plain data."""
+        if given is None or isinstance(given, Features):
+            return given
+        known = (*KINDS, "arms", "intercept", "clip")
+        if not isinstance(given, Mapping) or not set(given) <= set(known):
+            raise ValueError(f"features={shown(given)}: must be Features, or map some of {_listed(known)}")
+        return cls(**given)
 
     @property
     def open_fields(self) -> list[str]:
@@ -129,62 +147,96 @@ class Features:
         block = [1.0, *(value for field in self.by_arm for value in known[field.name])]
         rows = np.zeros((len(arms), self.dim))
         own = arms if isinstance(arms, Mapping) else {arm: {} for arm in arms}
-        own_fields = {field.name: field for field in self.per_arm}
         for row, (arm, values) in zip(rows, own.items(), strict=True):
             where = f"arms[{arm!r}]"
-            if not isinstance(values, Mapping):
-                raise ValueError(f"{where}={shown(values)}: must map the names of its fields to values")
-            _check_keys(where, values, own_fields)
-            head = shared + [
-                v for n, f in own_fields.items() for v in f.encode(f"{where}[{n!r}]", values[n], self.clip)
+            _check_keys(where, values, self._arm_fields)
+            row[: self._head] = shared + [
+                value
+                for name, field in self._arm_fields.items()
+                for value in field.encode(f"{where}[{name!r}]", values[name], self.clip)
             ]
-            row[: self._head] = head
             if self.arms:
                 if arm not in self._place:
-                    raise ValueError(f"{where}: is not one of the declared arms {', '.join(map(repr, self.arms))}")
+                    raise ValueError(f"{where}: is not one of the declared arms {_listed(self.arms)}")
                 start = self._head + self._place[arm] * self._block
                 row[start : start + self._block] = block
         return np.asarray(rows * self._scale)
 
     def fitted(self, contexts: Sequence[Mapping[str, Any]], arms: Sequence[Mapping[str, Any]]) -> Features:
-        """The same with a range for every number that had none: mean and :data:`FIT_SPREAD` standard deviations."""
+        """The same with a range for every number that had none, which covers the history given and the mean with
+        :data:`FIT_SPREAD` standard deviations to each side."""
+        for i, (context, own) in enumerate(zip(contexts, arms, strict=True)):
+            _check_keys(f"contexts[{i}]", context, self._context_fields)
+            _check_keys(f"arms[{i}]", own, self._arm_fields)
         ranges = {}
         for name in self.open_fields:
-            rows = contexts if name in self._context_fields else arms
-            values = np.array([number(name, row[name], "that is finite", math.isfinite) for row in rows if name in row])
-            if len(values) < 2 or not values.std() > 0.0:
+            kind, rows = ("contexts", contexts) if name in self._context_fields else ("arms", arms)
+            values = np.array(
+                [
+                    number(f"{kind}[{i}][{name!r}]", row[name], "in [-1e100, 1e100]", lambda v: abs(v) <= 1e100)
+                    for i, row in enumerate(rows)
+                ]
+            )
+            if len(values) < 2 or values.std() <= CONSTANT * np.abs(values).max():
                 raise ValueError(f"{name}: its history holds {len(values)} values that do not vary; declare a range")
             half = FIT_SPREAD * float(values.std())
-            ranges[name] = (float(values.mean()) - half, float(values.mean()) + half)
+            ranges[name] = (
+                min(float(values.mean()) - half, float(values.min())),
+                max(float(values.mean()) + half, float(values.max())),
+            )
         given = self.declared()
-        for kind in ("shared", "per_arm", "by_arm"):
+        for kind in KINDS:
             given[kind] = {name: ranges.get(name, declared) for name, declared in given[kind].items()}
         return Features(**given)
 
     def declared(self) -> dict[str, Any]:
         """As plain data, such as JSON holds; ``Features(**data)`` is the same again."""
         return {
-            **{kind: {f.name: f.declared() for f in getattr(self, kind)} for kind in ("shared", "per_arm", "by_arm")},
+            **{kind: {f.name: f.declared() for f in getattr(self, kind)} for kind in KINDS},
             "arms": list(self.arms),
             "intercept": self.intercept,
             "clip": self.clip,
         }
 
 
-def named(argument: str, names: Iterable[Any]) -> list[Name]:
+def flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name}={shown(value)}: must be True or False")
+    return bool(value)
+
+
+def sequence(argument: str, given: Any) -> list[Any]:
+    """What is in ``given``, in an order that is the same every time."""
+    unordered = isinstance(given, str | bytes | Mapping | set | frozenset)
+    if unordered or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0:
+        raise ValueError(f"{argument}={shown(given)}: must be a list")
+    return list(given)
+
+
+def named(argument: str, names: Any) -> list[Name]:
     """Names of arms: texts or whole numbers, all different."""
-    found: list[Name] = []
-    for name in names:
-        plain = name.item() if isinstance(name, np.generic) else name
-        if isinstance(plain, bool) or not isinstance(plain, str | int):
-            raise ValueError(
-                f"{argument}: {shown(name)} cannot be the name of an arm; it must be a text or a whole number"
-            )
-        found.append(plain)
+    found = [plain_name(argument, name) for name in sequence(argument, names)]
     if len(set(found)) < len(found):
-        twice = next(name for name in found if found.count(name) > 1)
+        twice = next(name for name, times in Counter(found).items() if times > 1)
         raise ValueError(f"{argument}: {twice!r} is there twice")
     return found
+
+
+def plain_name(argument: str, name: Any) -> Name:
+    """A text or a whole number, whatever library or enumeration it comes from."""
+    if isinstance(name, str):
+        return str.__str__(name)
+    if isinstance(name, int | np.integer) and not isinstance(name, bool) and -LARGEST_NAME <= name < LARGEST_NAME:
+        return int(name)
+    raise ValueError(
+        f"{argument}: {shown(name)} cannot be the name of an arm; it must be a text or a whole number below 2**63"
+    )
+
+
+def _listed(values: Iterable[Any], most: int = 12) -> str:
+    """For an error message: not too many of them."""
+    found = [repr(value) for value in values]
+    return ", ".join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
 
 
 def _columns(fields: Iterable[Field], before: str = "") -> list[str]:
@@ -196,19 +248,25 @@ def _columns(fields: Iterable[Field], before: str = "") -> list[str]:
 
 
 def _fields(kind: str, given: Any) -> tuple[Field, ...]:
-    if isinstance(given, str) or not isinstance(given, Mapping | Sequence):
+    if isinstance(given, Mapping):
+        return tuple(_field(kind, name, one) for name, one in given.items())
+    if isinstance(given, str) or not isinstance(given, Sequence):
         raise ValueError(f"{kind}={shown(given)}: must be names of fields, or map them to what they may be")
-    declared = given if isinstance(given, Mapping) else dict.fromkeys(given)
-    return tuple(_field(kind, name, one) for name, one in declared.items())
+    found = tuple(_field(kind, name, None) for name in given)
+    for name, times in Counter(field.name for field in found).items():
+        if times > 1:
+            raise ValueError(f"{kind}[{name!r}]: is there twice")
+    return found
 
 
 def _field(kind: str, name: Any, given: Any) -> Field:
-    where = f"{kind}[{name!r}]"
+    where = f"{kind}[{shown(name)}]"
     if not isinstance(name, str) or not name:
         raise ValueError(f"{where}: the name of a field must be a text")
+    name = str.__str__(name)
     if isinstance(given, Mapping):
         if set(given) == {"values"}:
-            given = list(given["values"])
+            given = sequence(where, given["values"]) or ()
         elif set(given) == {"low", "high"}:
             given = (given["low"], given["high"])
         elif given:
@@ -218,9 +276,9 @@ def _field(kind: str, name: Any, given: Any) -> Field:
     if isinstance(given, list | tuple) and given and all(isinstance(value, str) for value in given):
         if len(set(given)) < len(given):
             raise ValueError(f"{where}={shown(given)}: a value is there twice")
-        return Field(name, values=tuple(given))
+        return Field(name, values=tuple(str.__str__(value) for value in given))
     if isinstance(given, list | tuple) and len(given) == 2:
-        low, high = (number(where, end, "that is finite", math.isfinite) for end in given)
+        low, high = (number(where, end, "in [-1e100, 1e100]", lambda v: abs(v) <= 1e100) for end in given)
         if low < high:
             return Field(name, low, high)
     raise ValueError(f"{where}={shown(given)}: must be a range (low, high) with low < high, or a list of texts")

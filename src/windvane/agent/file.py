@@ -4,8 +4,12 @@
 ``NAME.npy``         its arrays, each in NumPy's own format (no objects, so nothing in it can run code)
 
 ``digest`` is the SHA-256 of all entries in the order of their names: name, a zero byte, length as 8 bytes
-(little-endian), content; ``agent.json`` counts with its digest left empty. Equal agents give equal bytes: entries are
-sorted, times are those of 1980. Any tool that reads ZIP, JSON and .npy can read it.
+(little-endian), content; ``agent.json`` counts with its digest left empty, keys sorted, no spaces. It guards against
+damage, not against someone who can compute a SHA-256.
+
+There is one file for every content: entries are sorted by name and follow each other without gaps, dates are those of
+1980, arrays are little-endian. So equal agents give equal bytes, and a file with any other byte in it is refused. Any
+tool that reads ZIP, JSON and .npy can read it.
 """
 
 from __future__ import annotations
@@ -13,7 +17,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
+import struct
 import zipfile
+import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +31,9 @@ from windvane._validation import shown
 
 FORMAT, VERSION = "windvane agent", 1
 HEADER = "agent.json"
+_LARGEST = 2**32 - 1  # bytes, as the plain ZIP format has it
+_DATE = 0x21  # the first of January 1980
+_TYPES = "biufU"  # kinds of dtypes that hold data and nothing else
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -31,66 +42,100 @@ class FileError(ValueError):
     """Not an agent's file, or a damaged one."""
 
 
-def packed(document: dict[str, Any], arrays: Arrays) -> bytes:
+def packed(document: Mapping[str, Any], arrays: Arrays) -> bytes:
     """One file's content."""
     entries = {f"{name}.npy": _array_bytes(array) for name, array in arrays.items()}
     head = {"format": FORMAT, "version": VERSION, "digest": "", **document}
     head["digest"] = _digest(entries | {HEADER: _json_bytes(head)})
-    entries[HEADER] = _json_bytes(head)
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name in sorted(entries):
-            archive.writestr(zipfile.ZipInfo(name), entries[name])
-    return buffer.getvalue()
+    return _archive(entries | {HEADER: _json_bytes(head)})
 
 
 def unpacked(content: bytes, where: str) -> tuple[dict[str, Any], Arrays]:
     """The document and the arrays, if all is there and unchanged; ``where`` is what an error calls the file."""
+    entries = _entries(content, where)
+    try:
+        head = json.loads(entries[HEADER])
+        kind, version, digest = head["format"], head["version"], head["digest"]
+        found = _digest(entries | {HEADER: _json_bytes({**head, "digest": ""})})
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise FileError(f"{where}: its {HEADER} is missing or cannot be read") from None
+    if kind != FORMAT or version != VERSION:
+        raise FileError(f"{where}: is of format {shown(kind)}, version {shown(version)}; this reads version {VERSION}")
+    if digest != found:
+        raise FileError(f"{where}: was damaged or changed: its digest does not fit")
+    if content != _archive(entries):
+        raise FileError(f"{where}: was damaged or changed: it is not laid out as it was written")
+    arrays = {
+        name.removesuffix(".npy"): _array(f"{where}: its array {name}", data)
+        for name, data in entries.items()
+        if name != HEADER
+    }
+    return head, arrays
+
+
+def _entries(content: bytes, where: str) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             infos = archive.infolist()
             if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
                 raise FileError(f"{where}: has compressed entries, which an agent's file never has")
-            entries = {info.filename: archive.read(info) for info in infos}
-    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError, ValueError) as error:
-        if isinstance(error, FileError):
-            raise
-        raise FileError(f"{where}: is not an agent's file, or is cut short ({error})") from None
-    if HEADER not in entries or len(entries) != len(infos):
-        raise FileError(f"{where}: is not an agent's file (it has no {HEADER})")
-    try:
-        head = json.loads(entries[HEADER])
-        known = head["format"] == FORMAT
-        version, digest = head["version"], head["digest"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise FileError(f"{where}: its {HEADER} cannot be read") from None
-    if not known or version != VERSION:
-        raise FileError(
-            f"{where}: is of format {shown(head['format'])}, version {shown(version)}; this reads version {VERSION}"
-        )
-    if digest != _digest(entries | {HEADER: _json_bytes({**head, "digest": ""})}):
-        raise FileError(f"{where}: was damaged or changed: its digest does not fit")
-    arrays = {}
-    for name, data in entries.items():
-        if name != HEADER:
-            try:
-                arrays[name.removesuffix(".npy")] = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-            except (ValueError, EOFError, SyntaxError) as error:
-                raise FileError(f"{where}: its array {name} cannot be read ({error})") from None
-    return head, arrays
+            if sum(info.file_size for info in infos) > len(content):  # entries on top of each other
+                raise FileError(f"{where}: claims to hold more than it is long")
+            return {info.filename: archive.read(info) for info in infos}
+    except FileError:
+        raise
+    except Exception as error:  # whatever a damaged archive makes zipfile stumble over
+        reason = " ".join(str(error).split())
+        raise FileError(f"{where}: is not an agent's file, or is cut short ({reason})") from None
 
 
-def _json_bytes(document: dict[str, Any]) -> bytes:
-    return json.dumps(document, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode()
+def _archive(entries: Mapping[str, bytes]) -> bytes:
+    """The one ZIP archive of ``entries``; written here, so that it is the same wherever and whenever it is written."""
+    body, directory = bytearray(), bytearray()
+    for name, data in sorted(entries.items()):
+        if max(len(body), len(data)) > _LARGEST:
+            raise ValueError("the agent is too large to be saved: its file would be longer than 4 GiB")
+        encoded = name.encode()
+        # version needed, flags (bit 11: names are UTF-8), method 0: stored, time, date, CRC, two sizes, lengths
+        common = struct.pack("<5H3L2H", 20, 0x800, 0, 0, _DATE, zlib.crc32(data), len(data), len(data), len(encoded), 0)
+        directory += b"PK\1\2" + struct.pack("<H", 20) + common + struct.pack("<3H2L", 0, 0, 0, 0, len(body)) + encoded
+        body += b"PK\3\4" + common + encoded + data
+    if len(body) > _LARGEST:
+        raise ValueError("the agent is too large to be saved: its file would be longer than 4 GiB")
+    end = struct.pack("<4H2LH", 0, 0, len(entries), len(entries), len(directory), len(body), 0)
+    return bytes(body + directory + b"PK\5\6" + end)
+
+
+def _json_bytes(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _array_bytes(array: npt.NDArray[Any]) -> bytes:
     buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
+    little = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+    np.lib.format.write_array(buffer, little, allow_pickle=False)
     return buffer.getvalue()
 
 
-def _digest(entries: dict[str, bytes]) -> str:
+def _array(what: str, data: bytes) -> npt.NDArray[Any]:
+    """An array of numbers or text that takes up just the bytes there are."""
+    stream = io.BytesIO(data)
+    try:
+        if np.lib.format.read_magic(stream) != (1, 0):
+            raise ValueError("its version is not 1.0")
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+        if dtype.kind not in _TYPES or fortran:
+            raise ValueError("it may hold numbers and texts only, row by row")
+        if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
+            raise ValueError("its size does not fit")
+        found = np.frombuffer(data, dtype, offset=stream.tell()).reshape(shape)
+        return found.astype(dtype.newbyteorder("="))
+    except Exception as error:  # whatever a header that was made up makes NumPy stumble over
+        reason = " ".join(str(error).split())
+        raise FileError(f"{what} cannot be read ({reason})") from None
+
+
+def _digest(entries: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
     for name in sorted(entries):
         digest.update(name.encode() + b"\0" + len(entries[name]).to_bytes(8, "little"))

@@ -2,60 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from windvane._validation import Array, real_array, shown
-from windvane.agent.features import Features, named
-from windvane.agent.offers import is_frame, matrix
+from windvane.agent.features import Features, plain_name, sequence
+from windvane.agent.offers import frame_fields, frame_names, frame_rows, is_frame, matrix
+from windvane.agent.scaling import Scaling
 from windvane.agent.times import moment
 
 if TYPE_CHECKING:
     from windvane.agent.agent import Agent
 
+HEAVIEST = 1e9
+
 
 @dataclass(frozen=True)
 class History:
-    """Vectors as the policy sees them, rewards, times and weights; and the scaling or ranges that were fitted."""
+    """Rows, the oldest first: vectors as the policy sees them, rewards, times, weights. And the features and the
+    scaling that they went through, fitted if they were to be."""
 
     x: Array
     rewards: Array
     times: Array | None
     weights: Array
     features: Features | None
-    center: Array | None
-    spread: Array | None
+    scaling: Scaling
 
     def __len__(self) -> int:
         return len(self.rewards)
-
-    @property
-    def total(self) -> float:
-        return float(self.rewards.sum())
 
     def rows(self) -> Iterator[tuple[Array, float, float | None, float]]:
         times = [None] * len(self) if self.times is None else self.times.tolist()
         yield from zip(self.x, self.rewards.tolist(), times, self.weights.tolist(), strict=True)
 
     @classmethod
-    def of(
-        cls,
-        agent: Agent,
-        X: Any,
-        rewards: npt.ArrayLike,
-        contexts: Any,
-        arms: Iterable[Any] | None,
-        times: Sequence[float | datetime] | None,
-        weights: npt.ArrayLike | None,
-    ) -> History:
+    def of(cls, agent: Agent, X: Any, rewards: Any, contexts: Any, arms: Any, times: Any, weights: Any) -> History:
         """What was given to :meth:`Agent.update_many`, checked, the oldest first."""
-        features = agent.features
-        scaling = agent._scaling
+        features, scaling, where = agent.features, agent._scaling, "X"
         if features is None:
             if X is None or contexts is not None or arms is not None:
                 raise ValueError("X: give the features of every row; contexts and arms belong to declared features")
@@ -63,92 +50,84 @@ class History:
         else:
             if X is not None or arms is None:
                 raise ValueError("arms: give the arm of every row, and contexts; this agent has declared features")
+            where = "rows"
             names, own = _arms(arms)
             told = _contexts(contexts, len(names))
             if agent._fits_features:
                 features = features.fitted(told, own)
-            raw = np.concatenate(
-                [
-                    _row(features, i, context, {name: fields})
-                    for i, (context, name, fields) in enumerate(zip(told, names, own, strict=True))
-                ]
-                or [np.zeros((0, scaling.raw_dim))]
-            )
-        count = len(raw)
-        center = spread = None
+            raw = _encoded(features, told, names, own)
         if scaling.to_fit:
-            if count < 2:
-                raise ValueError(f'X has {count} rows: scaling="fit" needs two or more')
             if not np.isfinite(raw).all():
-                raise ValueError(f"X: row {int(np.argmax(~np.isfinite(raw).all(axis=1)))} must be finite")
-            center, spread = scaling.fitted(raw)
-            fitted = type(scaling)(
-                scaling.raw_dim, scaling.L, scaling=(center, spread), intercept=scaling.intercept, clip=scaling.clip
-            )
-            x = fitted.apply(raw)
-        else:
-            x = scaling.apply(raw)
-        found = _column("rewards", rewards, count)
-        low, high = agent.reward_range
-        bad = ~(np.isfinite(found) & (found >= low) & (found <= high))
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise ValueError(f"rewards[{row}]={found[row]!r}: must be a number in [{low:g}, {high:g}]")
-        weight = np.ones(count) if weights is None else _column("weights", weights, count)
-        if not (np.isfinite(weight) & (weight >= 0.0) & (weight <= 1e9)).all():
-            raise ValueError("weights: must be numbers in [0, 1e9]")
+                raise ValueError(f"{where}[{int(np.argmax(~np.isfinite(raw).all(axis=1)))}]: must be finite")
+            scaling = scaling.fitted(raw)
+        x, count = scaling.apply(raw, where), len(raw)
+        found = _column("rewards", rewards, count, *agent.reward_range)
+        weight = np.ones(count) if weights is None else _column("weights", weights, count, 0.0, HEAVIEST)
         at = _times(agent, times, count)
         order = np.arange(count) if at is None else np.argsort(at, kind="stable")
-        return cls(x[order], found[order], None if at is None else at[order], weight[order], features, center, spread)
+        return cls(x[order], found[order], None if at is None else at[order], weight[order], features, scaling)
 
 
-def _arms(arms: Iterable[Any]) -> tuple[list[Any], list[Mapping[str, Any]]]:
+def _arms(arms: Any) -> tuple[list[Any], list[Mapping[str, Any]]]:
     """The arm played in every row, and its own fields."""
-    names, own = [], []
-    for i, arm in enumerate(arms):
-        if isinstance(arm, Mapping):
-            if len(arm) != 1:
-                raise ValueError(f"arms[{i}]={shown(arm)}: must be a name, or map one name to its fields")
-            ((arm, fields),) = arm.items()
-        else:
-            fields = {}
-        names += named(f"arms[{i}]", [arm])
-        own.append(fields)
-    return names, own
+    if is_frame(arms):
+        given, own = frame_names("arms", arms), list[Mapping[str, Any]](frame_fields("arms", arms))
+    else:
+        given, own = [], []
+        for i, arm in enumerate(sequence("arms", arms)):
+            fields: Any = {}
+            if isinstance(arm, Mapping):
+                if len(arm) != 1:
+                    raise ValueError(f"arms[{i}]={shown(arm)}: must be a name, or map one name to its fields")
+                ((arm, fields),) = arm.items()
+            given.append(arm)
+            own.append(fields)
+    return [plain_name(f"arms[{i}]", arm) for i, arm in enumerate(given)], own
 
 
 def _contexts(contexts: Any, count: int) -> list[Mapping[str, Any]]:
     if contexts is None:
         return [{}] * count
-    if is_frame(contexts):
-        columns = {str(column): list(contexts[column]) for column in contexts.columns}
-        contexts = [{name: values[i] for name, values in columns.items()} for i in range(len(contexts))]
-    found = list(contexts)
+    found: list[Any] = frame_rows("contexts", contexts) if is_frame(contexts) else sequence("contexts", contexts)
     if len(found) != count:
         raise ValueError(f"contexts has {len(found)} rows: must have {count}, as arms")
     return found
 
 
-def _row(features: Features, i: int, context: Mapping[str, Any], arm: Mapping[Any, Any]) -> Array:
-    try:
-        return features.vectors(context, arm)
-    except ValueError as error:
-        raise ValueError(f"row {i}: {error}") from None
+def _encoded(
+    features: Features, contexts: list[Mapping[str, Any]], names: list[Any], own: list[Mapping[str, Any]]
+) -> Array:
+    rows = np.zeros((len(names), features.dim))
+    for i, (context, name, fields) in enumerate(zip(contexts, names, own, strict=True)):
+        try:
+            rows[i] = features.vectors(context, {name: fields})
+        except ValueError as error:
+            raise ValueError(f"rows[{i}]: {error}") from None
+    return rows
 
 
-def _column(name: str, values: Any, count: int) -> Array:
+def _column(name: str, values: Any, count: int, low: float, high: float) -> Array:
+    """A number within [low, high] for every row."""
     found = np.array(real_array(name, values, "a list of numbers"))
     if found.shape != (count,):
         raise ValueError(f"{name} has shape {found.shape}: must have a number for each of the {count} rows")
+    bad = ~((found >= low) & (found <= high))  # not a number, too
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"{name}[{row}]={float(found[row])!r}: must be a number in [{low:g}, {high:g}]")
     return found
 
 
-def _times(agent: Agent, times: Sequence[float | datetime] | None, count: int) -> Array | None:
+def _times(agent: Agent, times: Any, count: int) -> Array | None:
     if times is None:
         if agent.by_clock:
             raise ValueError("times=None: this agent forgets by the clock; say when each row was decided")
         return None
-    found = _column("times", [moment(one) for one in times], count)
-    if agent.by_clock and agent._first_time is not None and count and found.min() < agent._last_time:
-        raise ValueError("times: must not lie before what the agent has seen; give history before the first decision")
+    found = np.array([moment(f"times[{i}]", one) for i, one in enumerate(sequence("times", times))])
+    if found.shape != (count,):
+        raise ValueError(f"times has {len(found)} entries: must have one for each of the {count} rows")
+    if agent.by_clock and count and found.min() < agent._clock.last:
+        raise ValueError(
+            f"times[{int(np.argmin(found))}]={found.min()!r}: must not lie before what the agent has seen already"
+        )
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ def offered(arms: Any, context: Any, features: Features | None, dim: int) -> tup
         names, rows = _vectors(arms, dim)
     else:
         own = _by_name(arms)
-        names, rows = named("arms", own), features.vectors(context, own)
+        names, rows = list(own), features.vectors(context, own)
     if not names:
         raise ValueError("arms: must offer at least one arm")
     return names, rows
@@ -32,48 +33,63 @@ def is_frame(value: Any) -> bool:
     return hasattr(value, "columns") and hasattr(value, "to_numpy")
 
 
-def frame_rows(frame: Any) -> tuple[list[Any], list[str]]:
-    """The arms' names (a column "arm", else the index, else numbers), and the other columns."""
-    columns = [str(column) for column in frame.columns]
-    others = [column for column in columns if column != ARM_COLUMN]
-    if ARM_COLUMN in columns:
-        names = list(frame[ARM_COLUMN])
-    else:
-        names = list(getattr(frame, "index", range(len(frame))))
-    return names, others
+def frame_rows(argument: str, frame: Any) -> list[dict[Any, Any]]:
+    """The rows of a frame by the names of its columns."""
+    columns = _columns(argument, frame)
+    values = [list(frame[column]) for column in columns]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 
 
-def _by_name(arms: Any) -> Any:
-    """Names, or names with their fields."""
+def frame_names(argument: str, frame: Any) -> list[Any]:
+    """The arms' names: the column "arm", else the index, else numbers."""
+    if ARM_COLUMN in _columns(argument, frame):
+        return list(frame[ARM_COLUMN])
+    return list(getattr(frame, "index", range(len(frame))))
+
+
+def frame_fields(argument: str, frame: Any) -> list[dict[Any, Any]]:
+    """What a frame says of each arm beside its name."""
+    rows = frame_rows(argument, frame) or [{}] * len(frame)
+    return [{column: value for column, value in row.items() if column != ARM_COLUMN} for row in rows]
+
+
+def _columns(argument: str, frame: Any) -> list[Any]:
+    columns = list(frame.columns)
+    for column, times in Counter(columns).items():
+        if times > 1:
+            raise ValueError(f"{argument}: has the column {shown(column)} twice")
+    return columns
+
+
+def _by_name(arms: Any) -> dict[Name, Any]:
+    """Names with their fields."""
     if is_frame(arms):
-        names, columns = frame_rows(arms)
-        values = {column: list(arms[column]) for column in columns}
-        return {name: {column: values[column][i] for column in columns} for i, name in enumerate(named("arms", names))}
+        return dict(zip(named("arms", frame_names("arms", arms)), frame_fields("arms", arms), strict=True))
     if isinstance(arms, Mapping):
-        return arms
-    if isinstance(arms, str) or not hasattr(arms, "__iter__"):
-        raise ValueError(f"arms={shown(arms)}: must be names of arms, or map them to their fields")
-    return named("arms", arms)
+        return dict(zip(named("arms", list(arms)), arms.values(), strict=True))
+    return {name: {} for name in named("arms", arms)}
 
 
 def _vectors(arms: Any, dim: int) -> tuple[list[Name], Array]:
     if is_frame(arms):
-        names, columns = frame_rows(arms)
-        return named("arms", names), matrix("arms", arms[columns].to_numpy(), dim)
+        columns = [column for column in _columns("arms", arms) if column != ARM_COLUMN]
+        return named("arms", frame_names("arms", arms)), matrix("arms", arms[columns].to_numpy(), dim)
     if not isinstance(arms, Mapping):
         rows = matrix("arms", arms, dim)
         return list(range(len(rows))), rows
-    names = named("arms", arms)
+    names, vectors = named("arms", list(arms)), list(arms.values())
     try:
-        found = np.array(list(arms.values()), dtype=float)
-    except (TypeError, ValueError):
-        found = np.empty(0)
-    if found.shape != (len(names), dim):
-        for name, vector in arms.items():  # which of them is it?
+        if any(isinstance(vector, np.ma.MaskedArray) for vector in vectors):
+            raise ValueError
+        return names, matrix("arms", vectors, dim)
+    except ValueError:
+        for name, vector in zip(names, vectors, strict=True):  # which of them is it?
             row = real_array(f"arms[{name!r}]", vector, f"{dim} numbers")
             if row.shape != (dim,):
-                raise ValueError(f"arms[{name!r}] has shape {row.shape}: must be {dim} numbers")
-    return names, found
+                raise ValueError(f"arms[{name!r}] has shape {row.shape}: must be {dim} numbers") from None
+        if names:
+            raise
+        return [], np.zeros((0, dim))
 
 
 def matrix(argument: str, rows: Any, dim: int) -> Array:

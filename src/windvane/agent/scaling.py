@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from windvane._validation import Array, floats
-from windvane.agent.features import Name
+from windvane._validation import Array, floats, shown
+from windvane.agent.features import CONSTANT, Name, flag
+from windvane.estimation import ROUNDING
 
 FIT_MARGIN = 1.25  # how much longer than any of the history a vector may be
-_ROUNDING = 1.0 + 1e-9
+REMEDY = 'give a larger L, scaling="fit" with history, or clip=True'
 
 
 class Scaling:
-    """(x - center) / spread, then length at most ``L``, then, if ``intercept``, a last coordinate of 1."""
+    """(x - center) / spread, then length at most ``L``, then, if ``intercept``, a last coordinate of 1.
 
-    def __init__(self, dim: int, L: float, *, scaling: Any, intercept: bool, clip: bool) -> None:
-        self.raw_dim, self.L, self.intercept, self.clip = dim, L, intercept, clip
+    ``remedy``: what to do about a vector that is too long.
+    """
+
+    def __init__(
+        self, dim: int, L: float, *, scaling: Any, intercept: bool, clip: bool, remedy: str | None = None
+    ) -> None:
+        self.raw_dim, self.L = dim, L
+        self.intercept, self.clip, self.remedy = flag("intercept", intercept), flag("clip", clip), remedy or REMEDY
         self.to_fit = isinstance(scaling, str) and scaling == "fit"
         self.center, self.spread = np.zeros(dim), np.ones(dim)
-        if isinstance(scaling, str) and not self.to_fit:
-            raise ValueError(f'scaling={scaling!r}: must be None, "fit", or (center, spread)')
         if scaling is not None and not self.to_fit:
-            try:
-                center, spread = scaling
-            except (TypeError, ValueError):
-                raise ValueError('scaling: must be None, "fit", or a pair (center, spread)') from None
+            center, spread = _pair(scaling)
             self.set(floats("scaling center", center, (dim,)), floats("scaling spread", spread, (dim,)))
 
     @property
@@ -45,32 +47,50 @@ class Scaling:
             raise ValueError("scaling: center must be finite and spread positive")
         self.center, self.spread, self.to_fit = center.copy(), spread.copy(), False
 
-    def fitted(self, rows: Array) -> tuple[Array, Array]:
-        """Center and spread under which the history has mean 0, equal variances, and lengths below L by a margin."""
-        center, deviation = rows.mean(axis=0), rows.std(axis=0)
-        deviation = np.where(deviation > 0.0, deviation, 1.0)
-        longest = float(np.sqrt(np.square((rows - center) / deviation).sum(axis=1)).max())
-        return center, deviation * max(longest, 1e-12) * FIT_MARGIN / self.L
+    def fitted(self, rows: Array) -> Scaling:
+        """The same, with the center and spread under which ``rows``, finite, have mean 0, equal variances (those that
+        vary), and lengths below L by a margin."""
+        if len(rows) < 2:
+            raise ValueError(f'X has {len(rows)} rows: scaling="fit" needs two or more')
+        with np.errstate(over="ignore", invalid="ignore"):
+            center, deviation = rows.mean(axis=0), rows.std(axis=0)
+            varies = deviation > CONSTANT * np.abs(rows).max(axis=0)  # less is the rounding of the mean
+            if not varies.any():
+                raise ValueError('X: its rows do not vary, so that scaling="fit" has nothing to go by')
+            deviation = np.where(varies, deviation, 1.0)
+            longest = float(np.sqrt(np.square((rows - center) / deviation).sum(axis=1)).max())
+            pair = center, deviation * (longest * FIT_MARGIN / self.L)
+        if not np.isfinite(pair).all():
+            raise ValueError('X: its values are too large for scaling="fit"')
+        return Scaling(self.raw_dim, self.L, scaling=pair, intercept=self.intercept, clip=self.clip, remedy=self.remedy)
 
-    def apply(self, rows: Array, names: Sequence[Name] | None = None) -> Array:
-        """``names``: what an error calls the rows."""
+    def apply(self, rows: Array, argument: str, names: Sequence[Name] | None = None) -> Array:
+        """``argument`` and ``names``: what an error calls the rows."""
         if self.to_fit:
             raise ValueError('scaling="fit": give history to update_many first, to fit the scaling on')
-        scaled = (rows - self.center) / self.spread
-        norms = np.sqrt(np.square(scaled).sum(axis=1))
-        if not (norms <= self.L * _ROUNDING).all():
-            scaled = self._shortened(scaled, norms, names)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = (rows - self.center) / self.spread
+            norms = np.sqrt(np.square(scaled).sum(axis=1))
+        if not (norms <= self.L * ROUNDING).all():
+            scaled = self._shortened(scaled, norms, argument, names)
         return np.column_stack((scaled, np.ones(len(scaled)))) if self.intercept else scaled
 
-    def _shortened(self, scaled: Array, norms: Array, names: Sequence[Name] | None) -> Array:
+    def _shortened(self, scaled: Array, norms: Array, argument: str, names: Sequence[Name] | None) -> Array:
         finite = np.isfinite(norms)
         if not self.clip or not finite.all():
-            row = int(np.argmax(~finite if not finite.all() else norms > self.L * _ROUNDING))
-            where = f"row {row}" if names is None else f"arms[{names[row]!r}]"
+            row = int(np.argmax(~finite if not finite.all() else norms > self.L * ROUNDING))
+            where = f"{argument}[{row if names is None else names[row]!r}]"
             if not finite[row]:
-                raise ValueError(f"{where}: its features must be finite")
-            remedy = 'give a larger L, scaling="fit" with history, or clip=True'
+                raise ValueError(f"{where}: its features must be finite, and so must their norm")
             raise ValueError(
-                f"{where}: its features have norm {norms[row]:.6g}: must be at most L={self.L:g}; {remedy}"
+                f"{where}: its features have norm {norms[row]:.6g}: must be at most L={self.L:g}; {self.remedy}"
             )
         return np.asarray(scaled * np.minimum(1.0, self.L / np.maximum(norms, 1e-300))[:, None])
+
+
+def _pair(scaling: Any) -> tuple[Any, Any]:
+    if isinstance(scaling, Mapping) and set(scaling) == {"center", "spread"}:
+        return scaling["center"], scaling["spread"]
+    if isinstance(scaling, list | tuple | np.ndarray) and len(scaling) == 2:
+        return scaling[0], scaling[1]
+    raise ValueError(f'scaling={shown(scaling)}: must be None, "fit", or a pair (center, spread)')

@@ -1,8 +1,13 @@
 """How an agent tells time: durations such as "2d", moments, and how fast the past is forgotten.
 
 Policies count rounds. Where forgetting goes by decisions, a round is a decision. Where it goes by the clock, a round is
-a tick of 10 microseconds: time passes in ticks between decisions, and a decision itself takes one. Weights then follow
-the clock to within a tick, and t stays far below 2^52, where policies end, for a thousand years.
+a tick of 10 microseconds: time passes in ticks between decisions, and a decision itself takes one. The weight of a
+reward whose decision was ``age`` seconds ago is then
+
+    gamma^(age / tick) = 2^(-age / half_life),        gamma = 2^(-tick / half_life),
+
+to within a tick (as long as there are fewer than 100 000 decisions a second), and t stays below 2^52, where policies
+end, for a thousand years. gamma is a double: it holds a half-life of two days to 3e-6 of its length, of a year to 5e-4.
 """
 
 from __future__ import annotations
@@ -10,17 +15,20 @@ from __future__ import annotations
 import inspect
 import math
 import re
+import time
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from windvane import theory
-from windvane._validation import number, positive, shown
+from windvane._validation import number, shown
 from windvane.policies.base import Policy
 
-TICK = 1e-5  # seconds
+TICKS = 100_000.0  # a second
+TICK = 1.0 / TICKS
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|w)")
 LONGEST = 1e10  # seconds: three centuries
+MOST = 1e15  # decisions
 
 
 def seconds(name: str, text: str) -> float:
@@ -29,19 +37,47 @@ def seconds(name: str, text: str) -> float:
     while part := _PART.match(text, at):
         total += float(part[1]) * _UNITS[part[2]]
         at = part.end()
-    if not at or text[at:].strip() or not 0.0 < total <= LONGEST:
+    if not at or text[at:].strip() or not TICK <= total <= LONGEST:
         units = ", ".join(_UNITS)
         raise ValueError(f'{name}={shown(text)}: must be a duration such as "2d" or "1h30m" (units: {units})')
     return total
 
 
-def moment(now: float | datetime) -> float:
+def moment(name: str, when: float | datetime) -> float:
     """A point in time as seconds since 1970; a datetime must say its time zone."""
-    if isinstance(now, datetime):
-        if now.tzinfo is None:
-            raise ValueError(f"now={now!r}: must have a time zone")
-        return now.timestamp()
-    return number("now", now, "of seconds since 1970, or a datetime", lambda s: abs(s) <= LONGEST)
+    if isinstance(when, datetime):
+        if when.utcoffset() is None:
+            raise ValueError(f"{name}={shown(when)}: must have a time zone")
+        when = when.timestamp()
+    allowed = f"of seconds since 1970 (at most {LONGEST:g} from there), or a datetime"
+    return number(name, when, allowed, lambda s: abs(s) <= LONGEST)
+
+
+class Clock:
+    """The time of an agent's decisions, and how a policy's rounds follow it where forgetting goes by the clock.
+
+    Only decisions and history move it: a reward that is given without a time must not make those of a replay old.
+    """
+
+    def __init__(self, by_clock: bool) -> None:
+        self.by_clock = by_clock
+        self.first: float | None = None  # when the policy's round 1 was, once there has been one
+        self.last = -math.inf
+
+    def read(self, now: float | datetime | None) -> float:
+        """The time of a call; a clock that was set back stands still. Reading it changes nothing."""
+        return max(self.last, time.time() if now is None else moment("now", now))
+
+    def pass_to(self, at: float, policy: Policy) -> None:
+        """It is ``at`` now: let the policy's time catch up with it, in whole ticks."""
+        self.last = max(self.last, at)
+        if not self.by_clock:
+            return
+        if self.first is None:
+            self.first = at
+        gap = 1.0 + math.floor((self.last - self.first) * TICKS) - policy.t
+        if gap > 0.0:
+            policy.advance(gap)
 
 
 class Span(NamedTuple):
@@ -51,10 +87,12 @@ class Span(NamedTuple):
     by_clock: bool
 
     @classmethod
-    def of(cls, name: str, value: Any) -> Span:
+    def of(cls, name: str, value: Any, least: float = 0.0) -> Span:
+        """A duration, or a number of decisions that is at least ``least``."""
         if isinstance(value, str):
             return cls(seconds(name, value), True)
-        return cls(positive(name, value), False)
+        allowed = f'of decisions, at least {least:g} and at most {MOST:g}, or a duration such as "2d"'
+        return cls(number(name, value, allowed, lambda n: least <= n <= MOST), False)
 
 
 class Forgetting(NamedTuple):
@@ -87,9 +125,9 @@ def forgetting(
         settings["horizon"] = horizon
     by_clock = False
     if half_life is not None:
-        span = Span.of("half_life", half_life)
+        span = Span.of("half_life", half_life, least=0.01)
         by_clock = span.by_clock
-        rate = math.log(2.0) / (span.length / TICK if by_clock else span.length)
+        rate = math.log(2.0) / (span.length * TICKS if by_clock else span.length)
         settings |= _discounted(policy, "half_life", half_life, math.exp(-rate), -1.0 / math.expm1(-rate))
     elif gamma is not None:
         gamma = number("gamma", gamma, "in (0, 1]", lambda g: 0.0 < g <= 1.0)

@@ -77,7 +77,7 @@ def token(
     if (name is None) != (action == "list"):
         raise ValueError(f"name={name!r}: {'is not wanted' if name else 'is needed'} to {action}")
     try:
-        opened = Store(store, shared=True)
+        opened = Store(store, shared=True, create=action == "add")
     except StoreError as error:
         raise ValueError(str(error)) from None
     try:
@@ -128,7 +128,7 @@ def verify(
     from windvane.service.streams import ReplayError
 
     try:
-        opened = Store(store)
+        opened = Store(store, create=False)
     except StoreError as error:
         raise ValueError(str(error)) from None
     found, sound = [], True
@@ -137,7 +137,7 @@ def verify(
             remark(f"replaying {row.name}")
             try:
                 quick, slow = rebuilt(row, opened), rebuilt(row, opened, from_start=True)
-                same = quick.agent.to_bytes() == slow.agent.to_bytes()
+                same = quick.snapshot() == slow.snapshot()
                 problem = None if same else "the state differs from a replay of the log"
                 number = slow.number
             except ReplayError as error:

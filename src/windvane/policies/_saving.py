@@ -52,6 +52,17 @@ def saved(policy: Policy, **parts: State) -> State:
     return own | {"checksum": np.array(_checksum(own))}
 
 
+def to_12_digits(value: Any) -> Any:
+    """Plain data in which every number is rounded so."""
+    if isinstance(value, Mapping):
+        return {name: to_12_digits(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_12_digits(one) for one in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return to_12_digits(value.tolist())
+    return float(f"{value:.11e}") if isinstance(value, float) else value
+
+
 def part_of(state: State, part: str) -> State:
     """The entries of one part, under the names they have there."""
     return {str(n).removeprefix(f"{part}."): a for n, a in state.items() if str(n).startswith(f"{part}.")}

@@ -36,7 +36,16 @@ from windvane._validation import (
 from windvane.arms import ArmSet, Ball, Sphere, best_arm
 from windvane.estimation import ROUNDING, DiscountedEstimator
 from windvane.links import Link
-from windvane.policies._saving import LATEST, Header, State, check_unchanged, checked_header, part_of, saved
+from windvane.policies._saving import (
+    LATEST,
+    Header,
+    State,
+    check_unchanged,
+    checked_header,
+    part_of,
+    saved,
+    to_12_digits,
+)
 from windvane.policies._tuning import level_per_lane, rounds_per_lane
 
 Index = npt.NDArray[np.int64]
@@ -354,8 +363,11 @@ class Policy:
 
     @property
     def config_hash(self) -> str:
-        """A fingerprint of everything a policy was built with, except its lanes: states move between equals only."""
-        text = json.dumps(self.config, sort_keys=True, default=lambda a: np.asarray(a).tolist())
+        """A fingerprint of everything a policy was built with, except its lanes: states move between equals only.
+
+        Numbers count to 12 digits: exp and its like, and so c_mu, differ in the last ones from processor to processor.
+        """
+        text = json.dumps(to_12_digits(self.config), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def state(self) -> State:
@@ -369,7 +381,7 @@ class Policy:
         born = np.repeat(header.born, self.estimator.lanes // self.lanes)  # an estimator may have several rows a lane
         if not (np.abs(checked["clock"][:, 0] - (header.t - born)) <= 1e-6 * header.t).all():
             raise ValueError(f"state['t']={header.t!r}: does not fit the clock of the estimator")
-        if not np.array_equal(checked["gamma"], self.estimator.gamma):
+        if not (np.abs(checked["gamma"] - self.estimator.gamma) <= 1e-15).all():  # a few roundings: see config_hash
             raise ValueError("state['estimator.gamma']: differs from this policy's discount")
         if self.estimator.windowed and not np.array_equal(checked["window"], self.estimator._window):
             raise ValueError("state['estimator.window']: differs from this policy's window")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import sqlite3
 import time
 from typing import NamedTuple
 
-from windvane.service.errors import ServiceError
+from windvane.service.errors import ServiceError, unavailable
 from windvane.service.store import Store, Token
 
 PREFIX = "wv_"
@@ -32,19 +33,25 @@ class _Bucket(NamedTuple):
 
 
 class Access:
-    """Checks requests. Without any token in the store everything is allowed, which is for loopback only."""
+    """Checks requests. Without any token in the store everything is allowed, which is for loopback only; or, if
+    ``closed``, nothing is."""
 
-    def __init__(self, store: Store, *, rate: float = 0.0) -> None:
-        self._store, self._rate = store, rate
+    def __init__(self, store: Store, *, rate: float = 0.0, closed: bool = False) -> None:
+        self._store, self._rate, self._closed = store, rate, closed
         self._tokens: dict[str, Token] = {}
         self._read = -RELOAD
         self._buckets: dict[str, _Bucket] = {}
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a token is needed."""
+        return self._closed or bool(self._tokens)
 
     def check(self, authorization: str | None, client: str, *, changes: bool) -> None:
         """``changes``: whether the request needs a token with full rights. Raises what the client is told."""
         self._reload()
         who = client
-        if self._tokens:
+        if self.guarded:
             token = self._known(authorization)
             if changes and not token.full:
                 raise ServiceError(403, "read_only", f"token {token.name!r}: may only read")
@@ -66,7 +73,10 @@ class Access:
         """Tokens may be added and removed beside the running server."""
         now = time.monotonic()
         if now - self._read >= RELOAD:
-            self._tokens = {token.hash: token for token in self._store.tokens()}
+            try:
+                self._tokens = {token.hash: token for token in self._store.tokens()}
+            except sqlite3.Error as error:
+                raise unavailable(f"the store cannot be read ({error})") from None
             self._read = now
 
     def _let_in(self, who: str) -> bool:

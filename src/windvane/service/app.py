@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import sqlite3
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,7 +24,7 @@ from windvane.service import answers, export, express, live, page, schemas
 from windvane.service.access import Access
 from windvane.service.answers import body_errors, errors
 from windvane.service.engine import Engine
-from windvane.service.errors import ServiceError, invalid
+from windvane.service.errors import ServiceError, invalid, unavailable
 from windvane.service.gate import App, Gate
 from windvane.service.metrics import Metrics
 from windvane.service.store import Store
@@ -33,6 +35,8 @@ MOST_BYTES = 4 << 20
 Name = Annotated[str, Path(pattern=schemas.NAME)]
 DecisionId = Annotated[str, Path(min_length=1, max_length=64)]
 
+log = logging.getLogger("windvane.service")
+
 
 def create_app(
     store: Store,
@@ -40,11 +44,13 @@ def create_app(
     rate: float = 0.0,
     most_bytes: int = MOST_BYTES,
     hosts: frozenset[str] | None = None,
+    closed: bool = False,
     closing: asyncio.Event | None = None,
 ) -> App:
-    """The ASGI application: streams are rebuilt when it starts, and written out when it stops.
+    """The ASGI application, with all streams rebuilt; when it stops, they are written out.
 
-    ``closing`` is to be set when the server wants to stop: it ends the answers that would go on for ever.
+    ``closed``: without a token in the store, nobody is let in. ``closing`` is to be set when the server wants to stop:
+    it ends the answers that would go on for ever.
     """
     metrics = Metrics()
     engine = Engine(store, metrics.committed)
@@ -56,7 +62,10 @@ def create_app(
         yield
         await engine.stop()
 
-    app = FastAPI(title="windvane", version=windvane.__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="windvane", version=windvane.__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
+        redirect_slashes=False,
+    )  # fmt: skip
     app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
     app.include_router(_reading)
     app.include_router(_changing)
@@ -64,8 +73,11 @@ def create_app(
     app.add_exception_handler(ServiceError, _told)
     app.add_exception_handler(RequestValidationError, _misfit)
     app.add_exception_handler(HTTPException, _plain_error)
+    app.add_exception_handler(sqlite3.Error, _unreadable)
+    app.add_exception_handler(Exception, _internal)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    return Gate(express.Express(app), Access(store, rate=rate), metrics, most_bytes=most_bytes, hosts=hosts)
+    access = Access(store, rate=rate, closed=closed)
+    return Gate(express.Express(app), access, metrics, most_bytes=most_bytes, hosts=hosts)
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
@@ -187,7 +199,9 @@ async def configure(request: Request, name: Name) -> Response:
     """Change settings of a running stream."""
     changes = _parsed(schemas.Changes, await request.body()).model_dump(exclude_unset=True)
     stream = _engine(request).stream(name)
-    return await _finished(request, stream, stream.configure(changes, time.time()))
+    with _engine(request).operating(stream):
+        done = stream.configure(changes, time.time())
+    return await _finished(request, stream, done)
 
 
 @_changing.post(
@@ -196,7 +210,9 @@ async def configure(request: Request, name: Name) -> Response:
 async def archive(request: Request, name: Name) -> Response:
     """End a stream: it can be read for ever, and decides and learns no more."""
     stream = _engine(request).stream(name)
-    return await _finished(request, stream, stream.archive(time.time()))
+    with _engine(request).operating(stream):
+        done = stream.archive(time.time())
+    return await _finished(request, stream, done)
 
 
 @_changing.post(
@@ -257,7 +273,9 @@ async def history(request: Request, name: Name) -> Response:
     raw, key = await request.body(), _key(request)
     express.check_key(key)
     stream = _engine(request).stream(name)
-    return await _finished(request, stream, stream.learn(raw, key, time.time()))
+    with _engine(request).operating(stream):
+        done = stream.learn(raw, key, time.time())
+    return await _finished(request, stream, done)
 
 
 # --- what they share -----------------------------------------------------------------------------------------------
@@ -292,8 +310,11 @@ async def _batch(request: Request, stream: Stream, work: list[tuple[Any, Any]]) 
     engine, results = _engine(request), []
     for i, (do, item) in enumerate(work):
         try:
-            done = do(item)
+            with engine.operating(stream):
+                done = do(item)
         except ServiceError as error:
+            if error.status >= 500:
+                raise
             results.append({"status": error.status, "answer": error.document})
             continue
         engine.hand_over(stream, done.events)  # before anybody else can: the log has the order in which things happened
@@ -308,6 +329,16 @@ async def _told(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ServiceError)
     headers = {"retry-after": "1"} if error.status == 503 else None
     return JSONResponse(error.document, status_code=error.status, headers=headers)
+
+
+async def _unreadable(request: Request, error: Exception) -> JSONResponse:
+    log.error("%s %s: the store cannot be read: %s", request.method, request.url.path, error)
+    return await _told(request, unavailable("the store cannot be read"))
+
+
+async def _internal(request: Request, _: Exception) -> JSONResponse:
+    """The gate writes it to the log."""
+    return await _told(request, ServiceError(500, "internal", "something went wrong; the server's log says what"))
 
 
 async def _misfit(_: Request, error: Exception) -> JSONResponse:

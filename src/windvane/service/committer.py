@@ -97,7 +97,8 @@ class Committer:
         assert batch.promise is not None  # that is why it was committed
         if not batch.promise.done():
             batch.promise.set_result(None)
-        self._committed(len(batch.events))
+        if batch.events or batch.snapshots:
+            self._committed(len(batch.events))
 
     def _break(self, error: Exception, *batches: _Batch) -> None:
         for batch in batches:

@@ -6,9 +6,9 @@ import re
 
 from pydantic import ValidationError
 
-_FIELD = re.compile(r"^([\w\[\]'\". -]{1,80}?)(?:=|:| has )")
+_FIELD = re.compile(r"^([\w\[\]'\"., -]{1,80}?)(?:=|:| has )")
 _TAG = re.compile(
-    r"^(dict|list|constrained-|function-|float$|int$|str$|literal\[)|^(Range|Category|AnyNumber|Scaling)$"
+    r"^(dict|list|constrained-|function-|float$|int$|str$|literal\[|\[key\]$)|^(Range|Category|AnyNumber|Scaling)$"
 )
 
 
@@ -16,8 +16,10 @@ class ServiceError(Exception):
     """Told to the client as {"error": {"code": ..., "message": ..., "field": ...}}."""
 
     def __init__(self, status: int, code: str, message: str, field: str | None = None) -> None:
+        message = _short(message, 500)
         super().__init__(message)
-        self.status, self.code, self.message, self.field = status, code, message, field
+        self.status, self.code, self.message = status, code, message
+        self.field = None if field is None else _short(field, 100)
 
     @property
     def document(self) -> dict[str, dict[str, str | None]]:
@@ -38,9 +40,16 @@ def _misfit(error: ValidationError) -> ServiceError:
     found = max(
         error.errors(include_url=False, include_context=False, include_input=False), key=lambda e: len(e["loc"])
     )
-    field = ".".join(str(part) for part in found["loc"] if not (isinstance(part, str) and _TAG.match(part)))
+    field = ".".join(str(part) for part in found["loc"] if not (isinstance(part, str) and _TAG.match(part))).rstrip(".")
     message = found["msg"].removeprefix("Value error, ")
+    if not field and found["type"] == "value_error":
+        return invalid(ValueError(message))
     return ServiceError(422, "invalid", f"{field}: {message}" if field else message, field or None)
+
+
+def _short(text: str, most: int) -> str:
+    """What was sent may stand in it, and that may be long."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def unknown_stream(name: str) -> ServiceError:

@@ -66,9 +66,13 @@ def _parquet(store: Store, stream: int, after: int, limit: int) -> Path:
     )  # fmt: skip
     with tempfile.NamedTemporaryFile(suffix=".parquet", delete=False) as file:
         path = Path(file.name)
-    with pq.ParquetWriter(path, schema) as writer:
-        for chunk in _chunks(store, stream, after, limit):
-            writer.write_table(pa.Table.from_pylist([_row(event) for event in chunk], schema=schema))
+    try:
+        with pq.ParquetWriter(path, schema) as writer:
+            for chunk in _chunks(store, stream, after, limit):
+                writer.write_table(pa.Table.from_pylist([_row(event) for event in chunk], schema=schema))
+    except BaseException:
+        path.unlink()
+        raise
     return path
 
 

@@ -60,7 +60,8 @@ async def decide(engine: Engine, name: str, raw: bytes, key: str | None) -> Done
     """One round; on disk when this returns."""
     check_key(key)
     stream = engine.stream(name)
-    done = stream.decide(raw, key, time.time())
+    with engine.operating(stream):
+        done = stream.decide(raw, key, time.time())
     await engine.commit(stream, done.events)
     return done
 
@@ -73,7 +74,8 @@ async def reward(engine: Engine, name: str, raw: bytes, key: str | None) -> Done
         raise invalid(error) from None
     check_key(key)
     stream = engine.stream(name)
-    done = stream.reward(given.decision, given.value, key, time.time())
+    with engine.operating(stream):
+        done = stream.reward(given.decision, given.value, key, time.time())
     await engine.commit(stream, done.events)
     return done
 

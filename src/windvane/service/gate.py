@@ -72,18 +72,20 @@ class Gate:
             self._metrics.request(getattr(route, "path", "other"), status, time.perf_counter() - began)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        path = scope["path"]
-        if self._hosts is not None and _name(headers.get(b"host", b"")) not in self._hosts:
+        path, host = scope["path"], headers.get(b"host", b"")
+        if self._hosts is not None and _name(host) not in self._hosts:
             raise ServiceError(403, "wrong_host", f"this server answers as {', '.join(sorted(self._hosts))} only")
         if path in OPEN or path == OPEN_PAGE[0] or path.startswith(OPEN_PAGE[1]):
             return
         client = (scope.get("client") or ("unknown",))[0]
         authorization = headers.get(b"authorization")
-        self._access.check(
-            None if authorization is None else authorization.decode("latin-1"),
-            client,
-            changes=scope["method"] not in ("GET", "HEAD", "OPTIONS"),
-        )
+        changes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
+        self._access.check(None if authorization is None else authorization.decode("latin-1"), client, changes=changes)
+        origin = headers.get(b"origin")
+        if changes and origin is not None and not self._access.guarded and origin.lower() != b"http://" + host.lower():
+            raise ServiceError(
+                403, "wrong_origin", "a page of another site asks; without tokens, only this server's may"
+            )
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         too_large = ServiceError(413, "too_large", f"the body must be at most {self._most_bytes:,} bytes")
@@ -111,13 +113,13 @@ class Gate:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-_WANTED = frozenset((b"authorization", b"content-length", b"content-type", b"host"))
+_WANTED = frozenset((b"authorization", b"content-length", b"content-type", b"host", b"origin"))
 
 
 @lru_cache(maxsize=64)
 def _name(host: bytes) -> str:
     """The header ``host`` without the port."""
-    return re.sub(r":\d*$", "", host.decode("latin-1"))
+    return re.sub(r":\d*$", "", host.decode("latin-1").lower())
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import hashlib
-from functools import cache
+from functools import lru_cache
 from importlib import resources
 
 from fastapi import APIRouter, Request, Response
@@ -20,34 +22,38 @@ _POLICY = (
 
 @router.get("/")
 async def index(request: Request) -> Response:
-    return _file(request, "index.html")
+    return await _file(request, "index.html")
 
 
 @router.get("/page/{name}")
 async def file(request: Request, name: str) -> Response:
-    return _file(request, name)
+    return await _file(request, name)
 
 
-def _file(request: Request, name: str) -> Response:
-    found = _content(name)
+async def _file(request: Request, name: str) -> Response:
+    packed = "gzip" in request.headers.get("accept-encoding", "")
+    found = await asyncio.to_thread(_content, name, packed)  # plotly's bundle takes a while, the first time
     if found is None:
         raise HTTPException(404, "Not Found")
     content, tag = found
     headers = {
         "etag": tag,
         "cache-control": "no-cache",
+        "vary": "accept-encoding",
         "content-security-policy": _POLICY,
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
     }
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
+    if packed:
+        headers["content-encoding"] = "gzip"
     return Response(content, media_type=_TYPES[name.rpartition(".")[2]], headers=headers)
 
 
-@cache
-def _content(name: str) -> tuple[bytes, str] | None:
-    """A file and its tag; None if the page has no such file."""
+@lru_cache(maxsize=32)
+def _content(name: str, packed: bool) -> tuple[bytes, str] | None:
+    """A file, compressed if ``packed``, and its tag; None if the page has no such file."""
     if name == "plotly.js":
         path = resources.files("plotly") / "package_data" / "plotly.min.js"
     elif name.rpartition(".")[2] in _TYPES and "/" not in name and "\\" not in name and not name.startswith("."):
@@ -56,6 +62,8 @@ def _content(name: str) -> tuple[bytes, str] | None:
         return None
     try:
         content = path.read_bytes()
-    except OSError:
+    except (OSError, ValueError):  # not there, or a name that no file can have
         return None
+    if packed:
+        content = gzip.compress(content, compresslevel=6, mtime=0)
     return content, f'"{hashlib.sha256(content).hexdigest()[:32]}"'

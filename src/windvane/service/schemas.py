@@ -12,8 +12,9 @@ from windvane.policies.registry import POLICIES
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 MOST_ARMS, MOST_ITEMS, MOST_DIM, MOST_HISTORY = 1000, 1000, 500, 20_000
+MOST_VALUE = 1e12
 
-Number = Annotated[float, Field(strict=True, ge=-1e12, le=1e12)]
+Number = Annotated[float, Field(strict=True, ge=-MOST_VALUE, le=MOST_VALUE)]
 Text = Annotated[StrictStr, Field(min_length=1, max_length=200)]
 Value = Number | Annotated[StrictStr, Field(max_length=200)]
 Vector = Annotated[list[Number], Field(min_length=1, max_length=MOST_DIM)]
@@ -95,7 +96,14 @@ class NewStream(Configuration):
     @model_validator(mode="after")
     def _one_way_to_say_features(self) -> NewStream:
         if (self.dim is None) == (self.features is None):
-            raise ValueError("give dim, or features, and not both")
+            raise ValueError("dim: give dim, or features, and not both")
+        return self
+
+    @model_validator(mode="after")
+    def _settings_are_the_policys_own(self) -> NewStream:
+        for name in self.settings:
+            if name in type(self).model_fields:
+                raise ValueError(f"settings: {name!r} is no setting of a policy, but one of the stream; give it there")
         return self
 
     def agent(self) -> dict[str, Any]:
@@ -169,14 +177,15 @@ def decide_request(raw: bytes) -> tuple[Any, Any]:
     Vectors by name, by far the most common form, are read without the schema: the same, in a quarter of the time.
     """
     document = from_json(raw, allow_inf_nan=False)
-    if isinstance(document, dict) and document.keys() == {"arms"}:
+    if isinstance(document, dict) and document.keys() == {"arms"} and not (b"true" in raw or b"false" in raw):
         arms = document["arms"]
         if isinstance(arms, dict) and 0 < len(arms) <= MOST_ARMS and "" not in arms and max(map(len, arms)) <= 200:
             try:
                 rows = np.array(list(arms.values()))
             except ValueError:  # of different lengths
                 rows = np.empty(0)
-            if rows.ndim == 2 and rows.dtype.kind in "fi" and 0 < rows.shape[1] <= MOST_DIM:
+            fits = rows.ndim == 2 and rows.dtype.kind in "fi" and 0 < rows.shape[1] <= MOST_DIM
+            if fits and np.abs(rows).max() <= MOST_VALUE:
                 return dict(zip(arms, rows, strict=True)), None
     request = Decide.model_validate_json(raw)
     if isinstance(request.arms, list) and isinstance(request.arms[0], list):

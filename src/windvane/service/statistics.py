@@ -11,10 +11,9 @@ from typing import Any
 
 MOST_BUCKETS = 240
 FIRST_WIDTH = 10  # decisions
-MOST_ARMS = 12  # told apart in the shares; the rest are "other"
+MOST_ARMS = 12  # told apart in a bucket that is full: those chosen most
 MOST_COUNTED = 1000  # arms whose decisions are counted by name
 RECENT = 50
-OTHER = "other"
 
 
 class Statistics:
@@ -24,21 +23,31 @@ class Statistics:
         self.width = FIRST_WIDTH
         self.buckets: list[dict[str, Any]] = []
         self.arms: dict[str, int] = {}
+        self.others = 0  # decisions for arms that are not counted by name
         self.recent: deque[dict[str, Any]] = deque(maxlen=RECENT)
 
-    def decided(self, time: float, arm: str | int, decision: str, prediction: float, model: dict[str, Any]) -> None:
-        """``model``: the numbers of the model's state that are drawn over time; asked for once a bucket."""
-        name = str(arm)
-        counted = name if name in self.arms or len(self.arms) < MOST_COUNTED else OTHER
-        self.arms[counted] = self.arms.get(counted, 0) + 1
-        if not self.buckets or self.buckets[-1]["decisions"] >= self.width:
+    def decided(
+        self,
+        time: float,
+        arm: str | int,
+        decision: str,
+        prediction: float,
+        projected: bool | None,
+        model: dict[str, Any],
+    ) -> None:
+        """``projected``: None if the policy does not tell. ``model``: the numbers of the model's state that are drawn
+        over time; asked for once a bucket."""
+        if self.full:
             self._open(time, model)
-        bucket = self.buckets[-1]
+        bucket, name = self.buckets[-1], str(arm)
+        if not _counted(self.arms, name):
+            self.others += 1
+        if not _counted(bucket["arms"], name):
+            bucket["others"] += 1
         bucket["decisions"] += 1
         bucket["until"] = time
-        shares = bucket["arms"]
-        known = name if name in shares or len(shares) < MOST_ARMS else OTHER
-        shares[known] = shares.get(known, 0) + 1
+        if projected is not None:
+            bucket["projected"] = (bucket["projected"] or 0) + projected
         self.recent.append(
             {
                 "decision": decision,
@@ -71,29 +80,61 @@ class Statistics:
                 return
 
     def _open(self, time: float, model: dict[str, Any]) -> None:
+        if self.buckets:
+            _trim(self.buckets[-1])
         if len(self.buckets) >= MOST_BUCKETS:
             self.width *= 2
             pairs = zip(self.buckets[::2], self.buckets[1::2], strict=True)
             self.buckets = [_merged(one, other) for one, other in pairs]
-        self.buckets.append(
-            {"since": time, "until": time, "decisions": 0, "rewards": 0, "total": 0.0, "arms": {}, "model": model}
-        )
+        counts = {"decisions": 0, "rewards": 0, "total": 0.0, "projected": None, "others": 0}
+        self.buckets.append({**counts, "since": time, "until": time, "arms": {}, "model": model})
 
     def document(self) -> dict[str, Any]:
-        return {"width": self.width, "buckets": self.buckets, "arms": self.arms, "recent": list(self.recent)}
+        return {
+            "width": self.width,
+            "buckets": self.buckets,
+            "arms": self.arms,
+            "others": self.others,
+            "recent": list(self.recent),
+        }
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Statistics:
         found = cls()
-        found.width, found.buckets, found.arms = document["width"], document["buckets"], document["arms"]
+        found.width, found.buckets = document["width"], document["buckets"]
+        found.arms, found.others = document["arms"], document["others"]
         found.recent.extend(document["recent"])
         return found
 
 
+def _counted(arms: dict[str, int], name: str) -> bool:
+    """Count an arm by its name, unless there are too many."""
+    if name not in arms and len(arms) >= MOST_COUNTED:
+        return False
+    arms[name] = arms.get(name, 0) + 1
+    return True
+
+
 def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    sums = {key: one[key] + other[key] for key in ("decisions", "rewards", "total", "others")}
+    known = [bucket["projected"] for bucket in (one, other) if bucket["projected"] is not None]
     arms = dict(one["arms"])
     for name, count in other["arms"].items():
-        known = name if name in arms or len(arms) < MOST_ARMS else OTHER
-        arms[known] = arms.get(known, 0) + count
-    sums = {key: one[key] + other[key] for key in ("decisions", "rewards", "total")}
-    return {**sums, "since": one["since"], "until": other["until"], "arms": arms, "model": other["model"]}
+        arms[name] = arms.get(name, 0) + count
+    merged = {
+        **sums,
+        "projected": sum(known) if known else None,
+        "since": one["since"],
+        "until": other["until"],
+        "arms": arms,
+        "model": one["model"],
+    }
+    _trim(merged)
+    return merged
+
+
+def _trim(bucket: dict[str, Any]) -> None:
+    """Keep the arms chosen most."""
+    arms = bucket["arms"]
+    for name in sorted(arms, key=arms.__getitem__, reverse=True)[MOST_ARMS:]:
+        bucket["others"] += arms.pop(name)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import stat
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -19,6 +21,7 @@ from typing import Any, NamedTuple
 from windvane.service.events import Event
 
 FORMAT = 1
+_PATIENCE = 30.0  # seconds to wait for another process, such as one that adds a token
 _AT_ONCE = 64  # rows of one statement: each statement gives up the interpreter, and waits to get it back
 _STREAM = 1 << 40  # an event's rowid is stream * _STREAM + number: events of a stream lie together, in order
 _SCHEMA = """
@@ -65,14 +68,18 @@ class Token(NamedTuple):
 class Store:
     """See the module. Reading may happen in any thread; writing in one thread at a time."""
 
-    def __init__(self, path: str | Path, *, shared: bool = False) -> None:
-        """``shared``: beside the server that has the store, to read it or to change tokens."""
+    def __init__(self, path: str | Path, *, shared: bool = False, create: bool = True) -> None:
+        """``shared``: beside the server that has the store, to read it or to change tokens. ``create``: a store that is
+        not there is made."""
         self.path = Path(path)
         if not self.path.parent.is_dir():
             raise StoreError(f"{self.path}: the folder {self.path.parent} does not exist")
-        self._lock = None if shared else _locked(self.path.with_name(self.path.name + ".lock"), self.path)
+        if not create and not self.path.exists():
+            raise StoreError(f"{self.path}: there is no such store")
+        real = self.path.resolve()  # a store reached through a link is still one store
+        self._lock = None if shared else _locked(real.with_name(real.name + ".lock"), self.path)
         self._local = threading.local()
-        self._connections: list[sqlite3.Connection] = []
+        self._connections: weakref.WeakSet[_Own] = weakref.WeakSet()
         self._guard = threading.Lock()
         try:
             self._prepare()
@@ -81,41 +88,38 @@ class Store:
             raise
 
     def _prepare(self) -> None:
+        """Look before anything is written: a file of something else stays as it is."""
         try:
-            connection = self._connection
-            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-            if not tables:
-                with connection:
-                    for statement in _SCHEMA.split(";"):
-                        connection.execute(statement)
-                    connection.execute("INSERT INTO meta VALUES ('format', ?)", (str(FORMAT),))
-            elif "meta" not in tables or "events" not in tables:
-                raise StoreError(f"{self.path}: is an SQLite file of something else")
-            ((found,),) = connection.execute("SELECT value FROM meta WHERE name = 'format'").fetchall()
-            if found != str(FORMAT):
-                raise StoreError(f"{self.path}: is of format {found}; this version reads format {FORMAT}")
-        except (sqlite3.Error, ValueError) as error:
+            first = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+            try:
+                if not _tables(first):
+                    first.execute("PRAGMA journal_mode=WAL")
+                    _make(first)
+                found = _format(first)
+            finally:
+                first.close()
+        except sqlite3.Error as error:
             raise StoreError(f"{self.path}: cannot be used as a store ({error})") from None
+        if found is None:
+            raise StoreError(f"{self.path}: is an SQLite file of something else")
+        if found != str(FORMAT):
+            raise StoreError(f"{self.path}: is of format {found}; this version reads format {FORMAT}")
 
     @property
     def _connection(self) -> sqlite3.Connection:
-        """This thread's own."""
-        found: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        """This thread's own; it is closed when the thread ends."""
+        found: _Own | None = getattr(self._local, "own", None)
         if found is None:
-            found = sqlite3.connect(self.path, timeout=30.0, check_same_thread=False, isolation_level=None)
-            found.execute("PRAGMA journal_mode=WAL")
-            found.execute("PRAGMA synchronous=FULL")
-            found.execute("PRAGMA wal_autocheckpoint=4000")
-            self._local.connection = found
+            found = self._local.own = _Own(self.path)
             with self._guard:
-                self._connections.append(found)
-        return found
+                self._connections.add(found)
+        return found.connection
 
     def close(self) -> None:
         """Give the file back; another process may then have it."""
         with self._guard:
-            for connection in self._connections:
-                connection.close()
+            for own in list(self._connections):
+                own.connection.close()
             self._connections.clear()
         self._local = threading.local()
         if self._lock is not None:
@@ -138,8 +142,8 @@ class Store:
                 connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?)", (stream, *snapshot))
             connection.execute("COMMIT")
         except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            self._local.own = None  # a new one next time: whatever became of this one, it holds nothing up
+            connection.close()
             raise
 
     def events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
@@ -175,6 +179,11 @@ class Store:
         query = "SELECT number, agent, extra FROM snapshots WHERE stream = ?"
         row = self._connection.execute(query, (stream,)).fetchone()
         return None if row is None else Snapshot(*row)
+
+    def snapshot_number(self, stream: int) -> int:
+        """The event up to which the stored snapshot goes, 0 if there is none."""
+        row = self._connection.execute("SELECT number FROM snapshots WHERE stream = ?", (stream,)).fetchone()
+        return 0 if row is None else int(row[0])
 
     def probe(self) -> None:
         """Write something that changes nothing; raises what a commit would raise."""
@@ -213,6 +222,42 @@ class Store:
         return [Token(name, digest, bool(full), created) for name, digest, full, created in rows]
 
 
+class _Own:
+    """A thread's connection, closed when nothing refers to it any more: at the latest when the thread has ended."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False, isolation_level=None)
+        self.connection.execute("PRAGMA journal_mode=WAL")
+        self.connection.execute("PRAGMA synchronous=FULL")
+        self.connection.execute("PRAGMA wal_autocheckpoint=4000")
+
+    def __del__(self) -> None:
+        if hasattr(self, "connection"):
+            self.connection.close()
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+
+
+def _make(connection: sqlite3.Connection) -> None:
+    """The tables of a new store, all or none; another process may be doing the same."""
+    connection.execute("BEGIN IMMEDIATE")
+    if not _tables(connection):
+        for statement in _SCHEMA.split(";"):
+            connection.execute(statement)
+        connection.execute("INSERT INTO meta VALUES ('format', ?)", (str(FORMAT),))
+    connection.execute("COMMIT")
+
+
+def _format(connection: sqlite3.Connection) -> str | None:
+    """None if it is no store."""
+    if not {"meta", "streams", "events", "snapshots", "tokens"} <= _tables(connection):
+        return None
+    row = connection.execute("SELECT * FROM meta WHERE name = 'format'").fetchone()
+    return None if row is None else str(row[1])
+
+
 def _event(row: tuple[Any, ...]) -> Event:
     return Event(row[0] // _STREAM, row[0] % _STREAM, *row[1:])
 
@@ -220,9 +265,12 @@ def _event(row: tuple[Any, ...]) -> Event:
 def _locked(path: Path, store: Path) -> int | None:
     """An open, locked file; it is left there, since removing it would let two processes lock two files."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
-        raise StoreError(f"{store}: cannot be locked ({error.strerror})") from None
+        raise StoreError(f"{store}: cannot be locked ({path.name}: {error.strerror})") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise StoreError(f"{store}: cannot be locked ({path.name} is not a plain file)")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

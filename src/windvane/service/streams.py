@@ -56,6 +56,7 @@ class Stream:
         self.number = 0
         self.archived: float | None = None
         self._keys: OrderedDict[str, _Kept] = OrderedDict()
+        self._late_ones: OrderedDict[str, None] = OrderedDict()  # decisions; recorded, perhaps not yet on disk
 
     # --- operations ------------------------------------------------------------------------------------------------
 
@@ -115,8 +116,12 @@ class Stream:
 
     def _late(self, decision: str, value: float, now: float, events: list[Event], text: str) -> Done:
         """A reward after the wait: recorded once, not learnt from."""
-        if not any(event.kind == LATE for event in self._store.of_decision(self.id, decision)):
+        known = decision in self._late_ones
+        if not known and not any(event.kind == LATE for event in self._store.of_decision(self.id, decision)):
             events = [*events, self._event(LATE, now, decision, None, _dump({"value": value}))]
+            self._late_ones[decision] = None
+            while len(self._late_ones) > REMEMBERED_KEYS:
+                self._late_ones.popitem(last=False)
         return self._refused(ServiceError(410, "too_late", f"{text}; recorded, not learnt from", "decision"), events)
 
     def learn(self, raw: bytes, key: str | None, now: float) -> Done:
@@ -200,7 +205,9 @@ class Stream:
         arms, context = schemas.decide_request(raw)
         decision = self.agent.decide(arms, context=context, now=now, id=decision_id)
         model = self._model() if self.statistics.full else {}
-        self.statistics.decided(decision.time, decision.arm, decision.id, decision.prediction, model)
+        self.statistics.decided(
+            decision.time, decision.arm, decision.id, decision.prediction, decision.projected, model
+        )
         return decision
 
     def _learn(self, raw: bytes) -> int:
@@ -214,10 +221,8 @@ class Stream:
         )
 
     def _configure(self, changes: dict[str, Any]) -> None:
-        changes = dict(changes)
-        if "title" in changes:
-            self.title = changes.pop("title")
-        self.agent.configure(**changes)
+        self.agent.configure(**{name: value for name, value in changes.items() if name != "title"})  # all or nothing
+        self.title = changes.get("title", self.title)
 
     def _expire(self, now: float) -> list[Event]:
         gone = self.agent.expire(now=now)

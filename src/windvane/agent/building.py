@@ -1,0 +1,125 @@
+"""From what an agent is told to the policy that it runs: one lane, with the settings that the policy takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from windvane._validation import floats, positive, shown
+from windvane.agent.times import forgetting
+from windvane.links import LINKS, Link, get_link
+from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.policies.base import Policy
+from windvane.policies.registry import POLICIES
+
+ADAPTIVE_S = 5.0
+"""S where nothing is said: log-odds up to 5, rates from 0.7 % to 99.3 %. Policies with a worst-case bonus take 1."""
+DEFAULT_LINK = "logistic"
+_OWN = ("lanes", "dim", "truth")  # of a policy; not the user's to set
+
+
+class Built(NamedTuple):
+    """A policy; the names it and its link are registered under (None: the user's own); its S; what a round is."""
+
+    policy: Policy
+    name: str | None
+    link: str | None
+    S: float
+    by_clock: bool
+
+
+def built(
+    policy: str | type[Policy],
+    dim: int,
+    link: str | Link,
+    settings: Mapping[str, Any],
+    *,
+    S: float | None,
+    L: float,
+    sigma: float,
+    seed: int,
+    **memory: Any,
+) -> Built:
+    """``memory``: the arguments of :func:`forgetting`."""
+    cls, link_ = _policy_class(policy), get_link(link)
+    taken = inspect.signature(cls).parameters
+    if "link" not in taken and link_.name not in (DEFAULT_LINK, "identity"):
+        raise ValueError(f"link={shown(link)}: {cls.name} is linear and takes no link; leave it out")
+    forget = forgetting(cls, dim, **memory)
+    default_S = ADAPTIVE_S if issubclass(cls, AdaptiveGLMUCB) else 1.0
+    S, sigma = positive("S", default_S if S is None else S), positive("sigma", sigma)
+    world = {"link": link_, "S": S, "L": L, "sigma": sigma, "seed": seed}
+    given = {**{name: value for name, value in world.items() if name in taken}, **forget.settings}
+    _check_settings(cls, taken, settings, given)
+    made = cast(Callable[..., Policy], cls)(dim=dim, **given, **settings)
+    registered = cls.name if POLICIES.get(cls.name) is cls else None
+    return Built(made, registered, link_.name if type(link_) is LINKS.get(link_.name) else None, S, forget.by_clock)
+
+
+def learn_prior(policy: Policy, prior: Any, weight: float, S: float, reward_range: tuple[float, float]) -> None:
+    """Make ``policy`` begin near theta = ``prior``: feed it, for each axis e_i, the observation
+
+        x = L e_i,   reward mu(<x, prior>),   of that ``weight``,
+
+    all in one round. Their likelihood is greatest at ``prior``, so that, but for the ridge, they leave the estimate
+    there; they age as other rewards do. Rewards are held within their range.
+    """
+    theta = floats("prior", prior, (policy.dim,))
+    length = float(np.linalg.norm(theta))
+    if not length <= S:  # not a number, too
+        raise ValueError(f"prior={shown(theta.tolist())}: must be finite, of norm at most S={S:g}; or give a larger S")
+    if not weight <= policy._k.LARGEST_WEIGHT:
+        raise ValueError(f"prior_weight={weight!r}: must be at most {policy._k.LARGEST_WEIGHT:g}")
+    if not hasattr(policy, "estimator"):
+        raise ValueError(f"prior: {policy.name} starts anew by itself and would forget it; leave it out")
+    round_ = policy.t
+    policy.advance(1.0)  # a round of its own: policies that may restart take no reward from before the first
+    for x in np.eye(policy.dim) * policy.L:
+        reward = float(np.clip(policy.link.mean(x @ theta), *reward_range))
+        policy.update(x[None], reward, round=round_, weight=weight)
+
+
+def plain(value: Any) -> Any:
+    """Numbers, texts and lists as Python has them, whatever library they come from; the rest as it is."""
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return value
+
+
+def _check_settings(
+    policy: type[Policy],
+    taken: Mapping[str, inspect.Parameter],
+    settings: Mapping[str, Any],
+    given: Mapping[str, Any],
+) -> None:
+    """``settings`` must be among what the constructor takes, not said already, and all it needs must be there."""
+    kinds = {parameter.kind for parameter in taken.values()}
+    takes_any = inspect.Parameter.VAR_KEYWORD in kinds
+    for name in settings:
+        if name in _OWN or not (name in taken or takes_any):
+            raise ValueError(f"{name}: neither Agent nor {policy.name} takes such a setting")
+        if name in given:
+            raise ValueError(f"{name}={shown(settings[name])}: half_life, gamma or drift say it already; leave it out")
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    for name, parameter in taken.items():
+        needed = parameter.default is parameter.empty and parameter.kind not in variadic
+        if needed and name not in {"dim", *settings, *given}:
+            raise ValueError(f"{name}: {policy.name} needs it")
+
+
+def _policy_class(policy: str | type[Policy]) -> type[Policy]:
+    if isinstance(policy, str):
+        name = AdaptiveGLMUCB.name if policy == "adaptive" else policy
+        if name not in POLICIES:
+            raise ValueError(f'policy={shown(policy)}: must be "adaptive", a class, or one of {", ".join(POLICIES)}')
+        policy = POLICIES[name]
+    if not (isinstance(policy, type) and issubclass(policy, Policy) and hasattr(policy, "name")):
+        raise ValueError(f"policy={shown(policy)}: must be a name or a class of policies")
+    if policy.needs_truth:
+        raise ValueError(f"policy={policy.name!r}: needs the truth, which only a simulation has")
+    return policy
