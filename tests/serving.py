@@ -79,7 +79,7 @@ class Local:
 
     @property
     def engine(self) -> Engine:
-        found: Engine = self.app._app._app.state.engine
+        found: Engine = self.app._app.state.engine  # behind the gate
         return found
 
     def run(self, work: Any) -> Any:
@@ -294,7 +294,9 @@ class Nursery:
 def _nursery() -> None:
     from windvane.agent import Agent
     from windvane.service.server import serve
+    from windvane.warmup import warm_up
 
+    warm_up()
     agent = Agent(dim=2)
     agent.reward(agent.decide(ARMS["arms"]).id, 1.0)
     Agent.from_bytes(agent.to_bytes()).info()

@@ -49,7 +49,8 @@ def create_app(
 ) -> App:
     """The ASGI application, with all streams rebuilt; when it stops, they are written out.
 
-    ``closing`` is to be set when the server wants to stop: it ends the answers that would go on for ever.
+    ``closed``: without a token in the store, nobody is let in. ``closing`` is to be set when the server wants to stop:
+    it ends the answers that would go on for ever.
     """
     metrics = Metrics()
     engine = Engine(store, metrics.committed)

@@ -124,6 +124,8 @@ class Engine:
         except Exception as error:
             log.exception("an operation on stream %r broke off", stream.name)
             self._failed(error)
+            if isinstance(error, sqlite3.Error):
+                raise unavailable("the store cannot be read") from None
             raise ServiceError(500, "internal", "something went wrong; the server's log says what") from None
 
     def hand_over(self, stream: Stream, events: list[Event]) -> Promise:

@@ -72,8 +72,8 @@ class Gate:
             self._metrics.request(getattr(route, "path", "other"), status, time.perf_counter() - began)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        path = scope["path"]
-        if self._hosts is not None and _name(headers.get(b"host", b"")) not in self._hosts:
+        path, host = scope["path"], headers.get(b"host", b"")
+        if self._hosts is not None and _name(host) not in self._hosts:
             raise ServiceError(403, "wrong_host", f"this server answers as {', '.join(sorted(self._hosts))} only")
         if path in OPEN or path == OPEN_PAGE[0] or path.startswith(OPEN_PAGE[1]):
             return
@@ -81,8 +81,8 @@ class Gate:
         authorization = headers.get(b"authorization")
         changes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
         self._access.check(None if authorization is None else authorization.decode("latin-1"), client, changes=changes)
-        origin, host = headers.get(b"origin"), headers.get(b"host", b"").decode("latin-1").lower()
-        if changes and origin is not None and not self._access.guarded and origin.decode("latin-1") != f"http://{host}":
+        origin = headers.get(b"origin")
+        if changes and origin is not None and not self._access.guarded and origin.lower() != b"http://" + host.lower():
             raise ServiceError(
                 403, "wrong_origin", "a page of another site asks; without tokens, only this server's may"
             )

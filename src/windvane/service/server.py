@@ -45,12 +45,9 @@ def serve(
                 f"--store {path}"
             )
         name = f"[{host}]" if ":" in host else host
-        closing = asyncio.Event()
+        closing, hosts = asyncio.Event(), LOOPBACK | {name} if local else None
         try:
-            app = create_app(
-                store, rate=rate, most_bytes=most_bytes, hosts=LOOPBACK | {name} if local else None, closed=not local,
-                closing=closing,
-            )  # fmt: skip
+            app = create_app(store, rate=rate, most_bytes=most_bytes, hosts=hosts, closed=not local, closing=closing)
         except (ReplayError, sqlite3.Error) as error:
             raise StoreError(f"{path}: {error}") from None
         listener = _listen(host, port)
