@@ -66,7 +66,7 @@ class Stream:
         if repeated := self._repeated(key, digest):
             return repeated
         self._refuse_if_archived()
-        events = self._expire(now)
+        events = self._expire(now, room=1)
         try:
             decision = self._decide(raw, now, secrets.token_hex(8))
         except ValueError as error:
@@ -174,7 +174,7 @@ class Stream:
             self.agent.reward(event.decision, outcome["value"], now=at)
             self.statistics.rewarded(event.decision, outcome["value"])
         elif event.kind == EXPIRED:
-            gone = self.agent.expire(now=at)
+            gone = self.agent.expire(now=at, room=outcome.get("room", 0))
             if gone != outcome["decisions"]:
                 raise ReplayError(f"stream {self.name!r}, event {event.number}: replay expired {gone}")
             for decision_id in gone:
@@ -224,11 +224,13 @@ class Stream:
         self.agent.configure(**{name: value for name, value in changes.items() if name != "title"})  # all or nothing
         self.title = changes.get("title", self.title)
 
-    def _expire(self, now: float) -> list[Event]:
-        gone = self.agent.expire(now=now)
+    def _expire(self, now: float, room: int = 0) -> list[Event]:
+        """Before the agent would do so by itself: every end of a wait is an event."""
+        gone = self.agent.expire(now=now, room=room)
         for decision_id in gone:
             self.statistics.expired(decision_id)
-        return [self._event(EXPIRED, now, None, None, _dump({"decisions": gone}))] if gone else []
+        told = {"decisions": gone, **({"room": room} if room else {})}
+        return [self._event(EXPIRED, now, None, None, _dump(told))] if gone else []
 
     def _event(self, kind: int, at: float, decision: str | None, key: str | None, body: bytes) -> Event:
         self.number += 1
