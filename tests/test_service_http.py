@@ -226,11 +226,13 @@ def test_the_service_decides_as_the_library_does(
         clock[0] += float(rng.uniform(0, 600))
         arms = {name: rng.uniform(-0.6, 0.6, 2).round(6).tolist() for name in ("red", "blue", "green")}
         told = service.decide(body={"arms": arms})
+        agent.expire(now=clock[0], room=1)  # the service closes what is overdue before all else, to log it
         mine = agent.decide(arms, now=clock[0], id=told["decision"])
         assert told == {name: getattr(mine, name if name != "decision" else "id") for name in told}
         if i % 4:
             value = round(float(rng.uniform(0, top)), 3)
             assert service.reward(told["decision"], value).json()["learnt"]
+            agent.expire(now=clock[0])
             assert agent.reward(mine.id, value, now=clock[0])
     state = service.get("/v1/streams/shop").json()
     info = agent.info()
@@ -501,6 +503,20 @@ def test_waits_end_by_the_servers_clock(service: Local, monkeypatch: pytest.Monk
     refused(service.reward(made["decision"], 1.0), 410)
     state = service.get(f"/v1/streams/shop/decisions/{made['decision']}").json()
     assert (state["state"], state["reward"]) == ("expired", None)
+
+
+@pytest.mark.parametrize("settings", [{"max_pending": 4}, {"wait": 3}, {"max_pending": 1, "missing": 0.0}])
+def test_every_end_of_a_wait_is_logged(service: Local, settings: dict[str, Any]) -> None:
+    """Also where a decision had to make room for another."""
+    service.create("shop", **settings)
+    made = [service.decide()["decision"] for _ in range(12)]
+    assert service.reward(made[-1], 1.0).status_code == 200
+    gone = [decision for event in service.log() if event["kind"] == "expired" for decision in event["decisions"]]
+    state = service.get("/v1/streams/shop").json()
+    assert gone == made[: len(gone)]
+    assert len(gone) == state["expired"] >= 8
+    assert state["pending"] == 11 - len(gone)
+    assert [row["state"] for row in state["statistics"]["recent"]][: len(gone)] == ["expired"] * len(gone)
 
 
 @pytest.mark.parametrize(

@@ -225,11 +225,12 @@ class Stream:
         self.title = changes.get("title", self.title)
 
     def _expire(self, now: float, room: int = 0) -> list[Event]:
-        """Before an operation, so that the agent finds nothing left to close, which no event would tell."""
+        """Before the agent would do so by itself: every end of a wait is an event."""
         gone = self.agent.expire(now=now, room=room)
         for decision_id in gone:
             self.statistics.expired(decision_id)
-        return [self._event(EXPIRED, now, None, None, _dump({"decisions": gone, "room": room}))] if gone else []
+        told = {"decisions": gone, **({"room": room} if room else {})}
+        return [self._event(EXPIRED, now, None, None, _dump(told))] if gone else []
 
     def _event(self, kind: int, at: float, decision: str | None, key: str | None, body: bytes) -> Event:
         self.number += 1
