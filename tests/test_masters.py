@@ -773,7 +773,7 @@ def test_bad_settings_of_detection(settings: dict, name: str) -> None:
     [
         (lambda: BOB(2, horizon=0), "horizon"),
         (lambda: BOB(2, horizon=10, block=0), "block"),
-        (lambda: BOB(2, horizon=10, windows=[]), "grid"),
+        (lambda: BOB(2, horizon=10, windows=[]), "windows"),
         (lambda: BOB(2, horizon=10, windows=[0.0]), "window"),
         (lambda: BOBBVDGLMUCB(2, horizon=10, discounts=[1.5]), "gamma"),
         (lambda: BanditOverBandits(OFUL, dim=2, horizon=10, block=5, grid=[1.0], parameter="lam"), "parameter"),

@@ -154,7 +154,7 @@ def children(process: int) -> list[int]:
 def test_killed_and_started_again_it_ends_with_the_same_bytes(tmp_path: Path, unbroken: dict[str, str]) -> None:
     folder, gate = tmp_path / "out", tmp_path / "gate"
     process = started(GATED, folder, gate, "--jobs", "2")
-    wait_until(process, lambda: waiting(gate) == 2)
+    wait_until(process, lambda: waiting(gate) == 2 and any(folder.glob("cells/*.json")))
     workers = children(process.pid)
     assert len(workers) == 2
     os.kill(process.pid, signal.SIGKILL)  # the parent alone: its workers notice
@@ -186,7 +186,7 @@ def test_ctrl_c_leaves_finished_cells_usable(
 ) -> None:
     folder, gate = tmp_path / "out", tmp_path / "gate"
     process = started(GATED, folder, gate, "--jobs", jobs)
-    wait_until(process, lambda: waiting(gate) == int(jobs))
+    wait_until(process, lambda: waiting(gate) == int(jobs) and any(folder.glob("cells/*.json")))
     if sign == signal.SIGINT:
         os.killpg(process.pid, sign)  # as a terminal does: to everybody
     else:
@@ -212,7 +212,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_bytes(
     monkeypatch.setenv(GATE, str(gate))
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster:
         process = started(GATED, folder, gate, "--cluster", cluster.scheduler_address)
-        wait_until(process, lambda: waiting(gate) == 2)
+        wait_until(process, lambda: waiting(gate) == 2 and any(folder.glob("cells/*.json")))
         assert finished(folder) < ALL
         lost = cluster.workers[0].pid
         os.kill(lost, signal.SIGKILL)
@@ -226,7 +226,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_bytes(
 def test_a_worker_that_dies_is_reported(tmp_path: Path, unbroken: dict[str, str]) -> None:
     folder, gate = tmp_path / "out", tmp_path / "gate"
     process = started(GATED, folder, gate, "--jobs", "2")
-    wait_until(process, lambda: waiting(gate) == 2)
+    wait_until(process, lambda: waiting(gate) == 2 and any(folder.glob("cells/*.json")))
     os.kill(children(process.pid)[0], signal.SIGKILL)
     _, errors = process.communicate()
     assert process.returncode == 1

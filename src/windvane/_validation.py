@@ -56,9 +56,9 @@ def not_negative(name: str, value: Any) -> float:
 
 
 def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """``value`` as an int within [least, most]; where no most is given, what 64 bits hold."""
+    """``value`` as an int within [least, most]; where no most is given, what a float holds."""
     allowed = f"at least {least}" + ("" if most is None else f" and at most {most}")
-    most = 2**63 - 1 if most is None else most
+    most = 10**300 if most is None else most
     wrong = isinstance(value, bool) or not isinstance(value, int | np.integer)
     if wrong or not least <= value <= most:
         raise ValueError(f"{name}={shown(value)}: must be a whole number, {allowed}")

@@ -45,7 +45,7 @@ class PerLane(Wrapping):
             for i, lane in enumerate(ids)
         ]
         first = self.policies[0]
-        for name in ("L", "sigma", "link"):
+        for name in ("L", "sigma"):
             if any(getattr(policy, name) != getattr(first, name) for policy in self.policies):
                 raise ValueError(f"{name}: must be the same in all lanes")
         self._set_up(first.dim, first.link, first.L, first.sigma, ids, seed)
