@@ -625,10 +625,19 @@ def test_a_store_that_cannot_be_read_is_503(service: Local, monkeypatch: pytest.
     def broken(*_: Any) -> Any:
         raise sqlite3.OperationalError("disk I/O error in /srv/secret.py")
 
-    monkeypatch.setattr(service.store, "of_decision", broken)
-    answer = service.get(f"/v1/streams/shop/decisions/{decision}")
-    assert clean(answer, 503)["code"] == "unavailable"
-    assert "secret" not in answer.text
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "of_decision", broken)
+        answer = service.get(f"/v1/streams/shop/decisions/{decision}")
+        assert clean(answer, 503)["code"] == "unavailable"
+        assert "secret" not in answer.text
+    before = service.state()
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "of_key", broken)
+        answer = service.post("/v1/streams/shop/decide", ARMS, headers={"idempotency-key": "k"})
+        assert clean(answer, 503)["code"] == "unavailable"
+        assert "secret" not in answer.text
+    until(lambda: service.get("/readyz").status_code == 200)
+    assert service.state() == before
 
 
 # --- on the wire ---------------------------------------------------------------------------------------------------
