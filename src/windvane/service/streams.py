@@ -11,7 +11,6 @@ import hashlib
 import json
 import secrets
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,24 +80,25 @@ class Stream:
         if repeated := self._repeated(key, digest):
             return repeated
         self._refuse_if_archived()
+        events = self._expire(now)
         answer = _dump({"decision": decision, "learnt": True})
         try:
             learnt = self.agent.reward(decision, value, now=now)
         except ExpiredDecisionError as error:
-            return self._late(decision, value, now, str(error))
+            return self._late(decision, value, now, events, str(error))
         except UnknownDecisionError:
-            return self._not_waiting(decision, value, now)
+            return self._not_waiting(decision, value, now, events)
         except ConflictingRewardError as error:
-            return self._refused(ServiceError(409, "conflict", str(error), "decision"))
+            return self._refused(ServiceError(409, "conflict", str(error), "decision"), events)
         except ValueError as error:
-            return self._refused(invalid(error))
+            return self._refused(invalid(error), events)
         if not learnt:
-            return Done(200, _dump({"decision": decision, "learnt": False}), [])
+            return Done(200, _dump({"decision": decision, "learnt": False}), events)
         self.statistics.rewarded(decision, value)
         event = self._event(REWARDED, now, decision, key, _dump({"value": value}))
-        return self._remembered(key, digest, Done(200, answer, [event]))
+        return self._remembered(key, digest, Done(200, answer, [*events, event]))
 
-    def _not_waiting(self, decision: str, value: float, now: float) -> Done:
+    def _not_waiting(self, decision: str, value: float, now: float, events: list[Event]) -> Done:
         """The agent does not know the decision (any more): the store tells what became of it."""
         past = self._store.of_decision(self.id, decision)
         rewards = [event.outcome["value"] for event in past if event.kind == REWARDED]
@@ -106,19 +106,19 @@ class Stream:
             unknown = ServiceError(
                 404, "unknown_decision", f"decision {decision!r}: there is no such decision", "decision"
             )
-            return self._refused(unknown)
+            return self._refused(unknown, events)
         if not rewards:
-            return self._late(decision, value, now, f"decision {decision!r}: its wait is over")
+            return self._late(decision, value, now, events, f"decision {decision!r}: its wait is over")
         if rewards[0] == value:
-            return Done(200, _dump({"decision": decision, "learnt": False}), [])
+            return Done(200, _dump({"decision": decision, "learnt": False}), events)
         text = f"decision {decision!r}: has the reward {rewards[0]:g} already, not {value:g}"
-        return self._refused(ServiceError(409, "conflict", text, "decision"))
+        return self._refused(ServiceError(409, "conflict", text, "decision"), events)
 
-    def _late(self, decision: str, value: float, now: float, text: str) -> Done:
+    def _late(self, decision: str, value: float, now: float, events: list[Event], text: str) -> Done:
         """A reward after the wait: recorded once, not learnt from."""
-        known, events = decision in self._late_ones, self._expire(now)
+        known = decision in self._late_ones
         if not known and not any(event.kind == LATE for event in self._store.of_decision(self.id, decision)):
-            events += [self._event(LATE, now, decision, None, _dump({"value": value}))]
+            events = [*events, self._event(LATE, now, decision, None, _dump({"value": value}))]
             self._late_ones[decision] = None
             while len(self._late_ones) > REMEMBERED_KEYS:
                 self._late_ones.popitem(last=False)
@@ -241,8 +241,8 @@ class Stream:
             raise ServiceError(409, "archived", f"stream {self.name!r}: is archived, and only read")
 
     @staticmethod
-    def _refused(error: ServiceError, events: Sequence[Event] = ()) -> Done:
-        return Done(error.status, _dump(error.document), list(events))
+    def _refused(error: ServiceError, events: list[Event]) -> Done:
+        return Done(error.status, _dump(error.document), events)
 
     def _repeated(self, key: str | None, digest: str) -> Done | None:
         """The answer that a request with this key got before."""
