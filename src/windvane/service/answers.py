@@ -89,14 +89,6 @@ class StateAnswer(StreamAnswer):
     statistics: dict[str, Any]
 
 
-class EventAnswer(BaseModel):
-    number: int
-    time: float
-    kind: str
-    decision: str | None
-    key: str | None
-
-
 class PastAnswer(BaseModel):
     """A decision and what became of it, as the log has it; ``state`` is pending, rewarded or expired."""
 

@@ -7,7 +7,7 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -24,7 +24,7 @@ from windvane.service import answers, export, express, live, page, schemas
 from windvane.service.access import Access
 from windvane.service.answers import body_errors, errors
 from windvane.service.engine import Engine
-from windvane.service.errors import ServiceError, invalid, unavailable
+from windvane.service.errors import ServiceError, internal, unavailable
 from windvane.service.gate import App, Gate
 from windvane.service.metrics import Metrics
 from windvane.service.store import Store
@@ -94,8 +94,7 @@ async def healthz() -> answers.Health:
 @_reading.get("/readyz", tags=["service"], responses={503: {"model": answers.Error, "description": "not yet"}})
 async def readyz(request: Request) -> answers.Health:
     """Whether requests are answered."""
-    if (failure := _engine(request).failure) is not None:
-        raise ServiceError(503, "unavailable", f"not ready: {failure}")
+    _engine(request).refuse_if_broken()
     return answers.Health(status="ready")
 
 
@@ -111,8 +110,7 @@ async def metrics(request: Request) -> Response:
 async def streams(request: Request) -> JSONResponse:
     """All streams, archived ones too."""
     engine = _engine(request)
-    if engine.failure is not None:
-        raise ServiceError(503, "unavailable", f"not ready: {engine.failure}")
+    engine.refuse_if_broken()
     return JSONResponse({"streams": [stream.described() for stream in engine.streams.values()]})
 
 
@@ -187,7 +185,7 @@ def _takes(model: type[Any], *, key: bool = True) -> dict[str, Any]:
 )  # fmt: skip
 async def create(request: Request) -> JSONResponse:
     """A new stream; its settings are those of the library's Agent."""
-    new = _parsed(schemas.NewStream, await request.body())
+    new = schemas.parsed(schemas.NewStream, await request.body())
     return JSONResponse(_engine(request).create(new).described(), status_code=201)
 
 
@@ -197,11 +195,9 @@ async def create(request: Request) -> JSONResponse:
 )  # fmt: skip
 async def configure(request: Request, name: Name) -> Response:
     """Change settings of a running stream."""
-    changes = _parsed(schemas.Changes, await request.body()).model_dump(exclude_unset=True)
+    changes = schemas.parsed(schemas.Changes, await request.body()).model_dump(exclude_unset=True)
     stream = _engine(request).stream(name)
-    with _engine(request).operating(stream):
-        done = stream.configure(changes, time.time())
-    return await _finished(request, stream, done)
+    return await _carried_out(request, stream, lambda: stream.configure(changes, time.time()))
 
 
 @_changing.post(
@@ -210,9 +206,7 @@ async def configure(request: Request, name: Name) -> Response:
 async def archive(request: Request, name: Name) -> Response:
     """End a stream: it can be read for ever, and decides and learns no more."""
     stream = _engine(request).stream(name)
-    with _engine(request).operating(stream):
-        done = stream.archive(time.time())
-    return await _finished(request, stream, done)
+    return await _carried_out(request, stream, lambda: stream.archive(time.time()))
 
 
 @_changing.post(
@@ -239,14 +233,14 @@ async def reward(request: Request, name: Name) -> Response:
 )  # fmt: skip
 async def decide_batch(request: Request, name: Name) -> Response:
     """Several rounds, one after the other; every item has a status of its own."""
-    batch = _parsed(schemas.DecideBatch, await request.body())
+    batch = schemas.parsed(schemas.DecideBatch, await request.body())
     stream = _engine(request).stream(name)
 
     def one(item: schemas.DecideItem) -> Done:
         raw = item.model_dump_json(exclude={"key"}, exclude_none=True).encode()
         return stream.decide(raw, item.key, time.time())
 
-    return await _batch(request, stream, [(one, item) for item in batch.items])
+    return await _batch(request, stream, one, batch.items)
 
 
 @_changing.post(
@@ -255,13 +249,13 @@ async def decide_batch(request: Request, name: Name) -> Response:
 )  # fmt: skip
 async def reward_batch(request: Request, name: Name) -> Response:
     """Several rewards; every item has a status of its own."""
-    batch = _parsed(schemas.RewardBatch, await request.body())
+    batch = schemas.parsed(schemas.RewardBatch, await request.body())
     stream = _engine(request).stream(name)
 
     def one(item: schemas.RewardItem) -> Done:
         return stream.reward(item.decision, item.value, item.key, time.time())
 
-    return await _batch(request, stream, [(one, item) for item in batch.items])
+    return await _batch(request, stream, one, batch.items)
 
 
 @_changing.post(
@@ -273,9 +267,7 @@ async def history(request: Request, name: Name) -> Response:
     raw, key = await request.body(), _key(request)
     express.check_key(key)
     stream = _engine(request).stream(name)
-    with _engine(request).operating(stream):
-        done = stream.learn(raw, key, time.time())
-    return await _finished(request, stream, done)
+    return await _carried_out(request, stream, lambda: stream.learn(raw, key, time.time()))
 
 
 # --- what they share -----------------------------------------------------------------------------------------------
@@ -286,29 +278,21 @@ def _engine(request: Request) -> Engine:
     return found
 
 
-def _parsed(model: type[Any], raw: bytes) -> Any:
-    try:
-        return model.model_validate_json(raw)
-    except ValueError as error:
-        raise invalid(error) from None
-
-
 def _key(request: Request) -> str | None:
     return request.headers.get("idempotency-key")
 
 
-async def _finished(request: Request, stream: Stream, done: Done) -> Response:
-    await _engine(request).commit(stream, done.events)
-    return _answered(done)
+async def _carried_out(request: Request, stream: Stream, operation: Callable[[], Done]) -> Response:
+    return _answered(await _engine(request).carry_out(stream, operation))
 
 
 def _answered(done: Done) -> Response:
     return Response(done.body, status_code=done.status, media_type="application/json")
 
 
-async def _batch(request: Request, stream: Stream, work: list[tuple[Any, Any]]) -> Response:
+async def _batch(request: Request, stream: Stream, do: Callable[[Any], Done], items: Sequence[Any]) -> Response:
     engine, results = _engine(request), []
-    for i, (do, item) in enumerate(work):
+    for i, item in enumerate(items):
         try:
             with engine.operating(stream):
                 done = do(item)
@@ -338,7 +322,7 @@ async def _unreadable(request: Request, error: Exception) -> JSONResponse:
 
 async def _internal(request: Request, _: Exception) -> JSONResponse:
     """The gate writes it to the log."""
-    return await _told(request, ServiceError(500, "internal", "something went wrong; the server's log says what"))
+    return await _told(request, internal())
 
 
 async def _misfit(_: Request, error: Exception) -> JSONResponse:

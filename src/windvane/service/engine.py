@@ -19,11 +19,11 @@ from typing import Any
 
 from windvane.agent import Features
 from windvane.service.committer import Committer, Promise
-from windvane.service.errors import ServiceError, invalid, unavailable, unknown_stream
+from windvane.service.errors import ServiceError, internal, invalid, unavailable, unknown_stream
 from windvane.service.events import Event
 from windvane.service.schemas import MOST_DIM, NewStream
 from windvane.service.store import Snapshot, Store, StreamRow
-from windvane.service.streams import ReplayError, Stream
+from windvane.service.streams import Done, ReplayError, Stream
 
 SNAPSHOT_EVENTS = 2000
 """A snapshot is due after so many events: what a restart has to replay at most, plus what came during the last one."""
@@ -48,7 +48,6 @@ class Engine:
         self._committer: Committer | None = None
         self._snapshot_due: dict[int, tuple[int, float]] = {}  # by stream: event number, time
         self._tasks: set[asyncio.Task[None]] = set()
-
         self._load()
 
     def _load(self) -> None:
@@ -85,14 +84,14 @@ class Engine:
     # --- streams ---------------------------------------------------------------------------------------------------
 
     def stream(self, name: str) -> Stream:
-        self._refuse_if_broken()
+        self.refuse_if_broken()
         found = self.streams.get(name)
         if found is None:
             raise unknown_stream(name)
         return found
 
     def create(self, new: NewStream) -> Stream:
-        self._refuse_if_broken()
+        self.refuse_if_broken()
         config = json.dumps({"title": new.title, "agent": new.agent()})
         try:
             if new.features is not None and (dim := Features(**new.agent()["features"]).dim) > MOST_DIM:
@@ -100,8 +99,6 @@ class Engine:
             Stream(StreamRow(0, new.name, 0.0, config), self.store)  # what is wrong is told before anything is stored
         except (ValueError, TypeError) as error:
             raise invalid(ValueError(str(error))) from None
-        if new.name in self.streams:
-            raise ServiceError(409, "exists", f"stream {new.name!r}: there is one of this name", "name")
         try:
             row = self.store.add_stream(new.name, time.time(), config)
         except sqlite3.Error as error:
@@ -126,7 +123,14 @@ class Engine:
             self._failed(error)
             if isinstance(error, sqlite3.Error):
                 raise unavailable("the store cannot be read") from None
-            raise ServiceError(500, "internal", "something went wrong; the server's log says what") from None
+            raise internal() from None
+
+    async def carry_out(self, stream: Stream, operation: Callable[[], Done]) -> Done:
+        """An operation on ``stream``: on disk when this returns."""
+        with self.operating(stream):
+            done = operation()
+        await self.commit(stream, done.events)
+        return done
 
     def hand_over(self, stream: Stream, events: list[Event]) -> Promise:
         """To be called at once after what made the events: their numbers are the order they must be stored in."""
@@ -146,7 +150,7 @@ class Engine:
 
     def _refuse_if_gone(self, stream: Stream) -> None:
         """Since the request began, streams may have been rebuilt: this one's events no longer continue the log."""
-        self._refuse_if_broken()
+        self.refuse_if_broken()
         if self.streams.get(stream.name) is not stream:
             raise unavailable(_LOST)
 
@@ -184,7 +188,8 @@ class Engine:
                     if events:
                         await self.commit(stream, events)
 
-    def _refuse_if_broken(self) -> None:
+    def refuse_if_broken(self) -> None:
+        """While streams are not what the disk has, nothing is answered."""
         if self.failure is not None:
             raise unavailable(f"not ready: {self.failure}")
 

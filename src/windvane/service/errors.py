@@ -56,5 +56,13 @@ def unknown_stream(name: str) -> ServiceError:
     return ServiceError(404, "unknown_stream", f"stream {name!r}: there is no such stream")
 
 
+def unknown_decision(decision: str) -> ServiceError:
+    return ServiceError(404, "unknown_decision", f"decision {decision!r}: there is no such decision", "decision")
+
+
 def unavailable(why: str) -> ServiceError:
     return ServiceError(503, "unavailable", why)
+
+
+def internal() -> ServiceError:
+    return ServiceError(500, "internal", "something went wrong; the server's log says what")

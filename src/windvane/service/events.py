@@ -17,6 +17,13 @@ KINDS = {
     HISTORY: "history",
 }
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def encoded(document: dict[str, Any]) -> bytes:
+    """JSON without spaces: what is answered, and what is logged."""
+    return _encode(document).encode()
+
 
 class Event(NamedTuple):
     """``number`` counts the events of a stream from 1. ``decision`` and ``key`` (of the client, for repeated requests)
@@ -39,14 +46,21 @@ class Event(NamedTuple):
     def request(self) -> bytes:
         return self.body.partition(b"\n")[2]
 
-    def told(self) -> dict[str, Any]:
-        """As people and exports read it."""
+    @property
+    def head(self) -> dict[str, Any]:
+        """What every event tells, by the names that exports have for it."""
         return {
             "number": self.number,
             "time": self.time,
             "kind": KINDS[self.kind],
             "decision": self.decision,
             "key": self.key,
+        }
+
+    def told(self) -> dict[str, Any]:
+        """As people and exports read it."""
+        return {
+            **self.head,
             **self.outcome,
             **({"request": json.loads(self.request)} if self.request else {}),
         }

@@ -14,8 +14,8 @@ from fastapi.responses import FileResponse, StreamingResponse
 from starlette.background import BackgroundTask
 
 from windvane.agent import Explanation
-from windvane.service.errors import ServiceError
-from windvane.service.events import DECIDED, KINDS, REWARDED, Event
+from windvane.service.errors import unknown_decision
+from windvane.service.events import DECIDED, REWARDED, Event
 from windvane.service.store import Store
 from windvane.service.streams import Stream
 
@@ -80,11 +80,7 @@ def _row(event: Event) -> dict[str, Any]:
     outcome, request = event.outcome, event.request
     arm = outcome.get("arm")
     return {
-        "number": event.number,
-        "time": event.time,
-        "kind": KINDS[event.kind],
-        "decision": event.decision,
-        "key": event.key,
+        **event.head,
         "arm": None if arm is None else str(arm),
         **{name: outcome.get(name) for name in ("propensity", "explored", "prediction", "bonus", "value")},
         "outcome": json.dumps(outcome),
@@ -97,7 +93,7 @@ def past(stream: Stream, store: Store, decision: str) -> dict[str, Any]:
     events = store.of_decision(stream.id, decision)
     made = next((event for event in events if event.kind == DECIDED), None)
     if made is None:
-        raise ServiceError(404, "unknown_decision", f"decision {decision!r}: there is no such decision", "decision")
+        raise unknown_decision(decision)
     reward = next((event.outcome["value"] for event in events if event.kind == REWARDED), None)
     waits = stream.agent.waits(decision)
     told = made.outcome

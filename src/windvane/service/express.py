@@ -15,7 +15,7 @@ from fastapi import FastAPI
 
 from windvane.service import schemas
 from windvane.service.engine import Engine
-from windvane.service.errors import ServiceError, invalid
+from windvane.service.errors import ServiceError
 from windvane.service.gate import Receive, Scope, Send
 from windvane.service.streams import Done
 
@@ -60,24 +60,15 @@ async def decide(engine: Engine, name: str, raw: bytes, key: str | None) -> Done
     """One round; on disk when this returns."""
     check_key(key)
     stream = engine.stream(name)
-    with engine.operating(stream):
-        done = stream.decide(raw, key, time.time())
-    await engine.commit(stream, done.events)
-    return done
+    return await engine.carry_out(stream, lambda: stream.decide(raw, key, time.time()))
 
 
 async def reward(engine: Engine, name: str, raw: bytes, key: str | None) -> Done:
     """The reward of a decision; on disk when this returns."""
-    try:
-        given = schemas.Reward.model_validate_json(raw)
-    except ValueError as error:
-        raise invalid(error) from None
+    given = schemas.parsed(schemas.Reward, raw)
     check_key(key)
     stream = engine.stream(name)
-    with engine.operating(stream):
-        done = stream.reward(given.decision, given.value, key, time.time())
-    await engine.commit(stream, done.events)
-    return done
+    return await engine.carry_out(stream, lambda: stream.reward(given.decision, given.value, key, time.time()))
 
 
 def check_key(key: str | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 import time
@@ -12,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from windvane.service.access import Access
-from windvane.service.errors import ServiceError
+from windvane.service.errors import ServiceError, internal
+from windvane.service.events import encoded
 from windvane.service.metrics import Metrics
 
 Scope = MutableMapping[str, Any]
@@ -64,9 +64,7 @@ class Gate:
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             if not answered:
-                await _answer(
-                    watched, ServiceError(500, "internal", "something went wrong; the server's log says what")
-                )
+                await _answer(watched, internal())
         finally:
             route = scope.get("route")
             self._metrics.request(getattr(route, "path", "other"), status, time.perf_counter() - began)
@@ -137,7 +135,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 async def _answer(send: Send, error: ServiceError) -> None:
-    body = json.dumps(error.document, separators=(",", ":")).encode()
+    body = encoded(error.document)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator
 
 from fastapi.responses import StreamingResponse
 
 from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError
+from windvane.service.events import encoded
 
 PERIOD = 1.0  # seconds between looks
 SILENCE = 10.0  # seconds after which something is sent even if nothing changed, to tell that the server is there
@@ -32,7 +32,7 @@ async def _follow(engine: Engine, name: str, closing: asyncio.Event) -> AsyncIte
             return
         if stream.number != seen:
             seen, quiet = stream.number, 0.0
-            yield b"event: state\ndata: " + json.dumps(stream.diagnosed(), separators=(",", ":")).encode() + b"\n\n"
+            yield b"event: state\ndata: " + encoded(stream.diagnosed()) + b"\n\n"
         elif quiet >= SILENCE:
             quiet = 0.0
             yield b": still here\n\n"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
 from pydantic_core import from_json
 
 from windvane.policies.registry import POLICIES
+from windvane.service.errors import invalid
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 MOST_ARMS, MOST_ITEMS, MOST_DIM, MOST_HISTORY = 1000, 1000, 500, 20_000
@@ -22,6 +23,9 @@ Fields = Annotated[dict[Text, Value], Field(max_length=MOST_DIM)]
 Span = Annotated[StrictStr, Field(min_length=2, max_length=30, examples=["2d"])] | Annotated[Number, Field(gt=0)]
 Key = Annotated[StrictStr, Field(min_length=1, max_length=200, description="the same key again repeats the answer")]
 Decision = Annotated[StrictStr, Field(min_length=1, max_length=64)]
+
+
+Request = TypeVar("Request", bound=BaseModel)
 
 
 class _Model(BaseModel):
@@ -113,14 +117,8 @@ class NewStream(Configuration):
         return {**given, "scaling": scaling, **self.settings}
 
 
-class Changes(_Model):
+class Changes(Configuration):
     """Settings of a running stream to change; what is left out stays."""
-
-    title: Annotated[StrictStr, Field(max_length=200)] | None = None
-    wait: Span | None = None
-    missing: Number | None = None
-    max_pending: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 100_000
-    randomize: Annotated[Number, Field(ge=0, le=1)] = 0.0
 
 
 Arms = (
@@ -169,6 +167,14 @@ class History(_Model):
     contexts: Annotated[list[Fields], Field(max_length=MOST_HISTORY)] | None = None
     arms: Annotated[list[Text | dict[Text, Fields]], Field(max_length=MOST_HISTORY)] | None = None
     times: Annotated[list[Number], Field(max_length=MOST_HISTORY)] | None = None
+
+
+def parsed(model: type[Request], raw: bytes) -> Request:
+    """A request's body as ``model`` wants it; what is wrong is told to the client."""
+    try:
+        return model.model_validate_json(raw)
+    except ValueError as error:
+        raise invalid(error) from None
 
 
 def decide_request(raw: bytes) -> tuple[Any, Any]:

@@ -17,12 +17,11 @@ import numpy as np
 
 from windvane.agent import Agent, ConflictingRewardError, Decision, ExpiredDecisionError, UnknownDecisionError
 from windvane.service import schemas
-from windvane.service.errors import ServiceError, invalid
-from windvane.service.events import ARCHIVED, CONFIGURED, DECIDED, EXPIRED, HISTORY, LATE, REWARDED, Event
+from windvane.service.errors import ServiceError, invalid, unknown_decision
+from windvane.service.events import ARCHIVED, CONFIGURED, DECIDED, EXPIRED, HISTORY, LATE, REWARDED, Event, encoded
 from windvane.service.statistics import Statistics
 from windvane.service.store import Snapshot, Store, StreamRow
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
 REMEMBERED_KEYS = 10_000  # the store knows all of them; these are known without asking it, and before they are on disk
 
 
@@ -81,7 +80,6 @@ class Stream:
             return repeated
         self._refuse_if_archived()
         events = self._expire(now)
-        answer = _dump({"decision": decision, "learnt": True})
         try:
             learnt = self.agent.reward(decision, value, now=now)
         except ExpiredDecisionError as error:
@@ -93,24 +91,21 @@ class Stream:
         except ValueError as error:
             return self._refused(invalid(error), events)
         if not learnt:
-            return Done(200, _dump({"decision": decision, "learnt": False}), events)
+            return Done(200, _learnt(decision, False), events)
         self.statistics.rewarded(decision, value)
-        event = self._event(REWARDED, now, decision, key, _dump({"value": value}))
-        return self._remembered(key, digest, Done(200, answer, [*events, event]))
+        event = self._event(REWARDED, now, decision, key, encoded({"value": value}))
+        return self._remembered(key, digest, Done(200, _learnt(decision, True), [*events, event]))
 
     def _not_waiting(self, decision: str, value: float, now: float, events: list[Event]) -> Done:
         """The agent does not know the decision (any more): the store tells what became of it."""
         past = self._store.of_decision(self.id, decision)
         rewards = [event.outcome["value"] for event in past if event.kind == REWARDED]
         if not past:
-            unknown = ServiceError(
-                404, "unknown_decision", f"decision {decision!r}: there is no such decision", "decision"
-            )
-            return self._refused(unknown, events)
+            return self._refused(unknown_decision(decision), events)
         if not rewards:
             return self._late(decision, value, now, events, f"decision {decision!r}: its wait is over")
         if rewards[0] == value:
-            return Done(200, _dump({"decision": decision, "learnt": False}), events)
+            return Done(200, _learnt(decision, False), events)
         text = f"decision {decision!r}: has the reward {rewards[0]:g} already, not {value:g}"
         return self._refused(ServiceError(409, "conflict", text, "decision"), events)
 
@@ -118,7 +113,7 @@ class Stream:
         """A reward after the wait: recorded once, not learnt from."""
         known = decision in self._late_ones
         if not known and not any(event.kind == LATE for event in self._store.of_decision(self.id, decision)):
-            events = [*events, self._event(LATE, now, decision, None, _dump({"value": value}))]
+            events = [*events, self._event(LATE, now, decision, None, encoded({"value": value}))]
             self._late_ones[decision] = None
             while len(self._late_ones) > REMEMBERED_KEYS:
                 self._late_ones.popitem(last=False)
@@ -134,8 +129,8 @@ class Stream:
             count = self._learn(raw)
         except ValueError as error:
             raise invalid(error) from None
-        event = self._event(HISTORY, now, None, key, _dump({"rows": count}) + b"\n" + raw)
-        return self._remembered(key, digest, Done(200, _dump({"learnt": count}), [event]))
+        event = self._event(HISTORY, now, None, key, encoded({"rows": count}) + b"\n" + raw)
+        return self._remembered(key, digest, Done(200, encoded({"learnt": count}), [event]))
 
     def configure(self, changes: dict[str, Any], now: float) -> Done:
         self._refuse_if_archived()
@@ -143,15 +138,15 @@ class Stream:
             self._configure(changes)
         except ValueError as error:
             raise invalid(error) from None
-        event = self._event(CONFIGURED, now, None, None, _dump({"changes": changes}))
-        return Done(200, _dump(self.described()), [event])
+        event = self._event(CONFIGURED, now, None, None, encoded({"changes": changes}))
+        return Done(200, encoded(self.described()), [event])
 
     def archive(self, now: float) -> Done:
         events = []
         if self.archived is None:
             self.archived = now
             events = [self._event(ARCHIVED, now, None, None, b"{}")]
-        return Done(200, _dump(self.described()), events)
+        return Done(200, encoded(self.described()), events)
 
     def expire(self, now: float) -> list[Event]:
         """Close what has waited too long."""
@@ -230,7 +225,7 @@ class Stream:
         for decision_id in gone:
             self.statistics.expired(decision_id)
         told = {"decisions": gone, **({"room": room} if room else {})}
-        return [self._event(EXPIRED, now, None, None, _dump(told))] if gone else []
+        return [self._event(EXPIRED, now, None, None, encoded(told))] if gone else []
 
     def _event(self, kind: int, at: float, decision: str | None, key: str | None, body: bytes) -> Event:
         self.number += 1
@@ -242,7 +237,7 @@ class Stream:
 
     @staticmethod
     def _refused(error: ServiceError, events: list[Event]) -> Done:
-        return Done(error.status, _dump(error.document), events)
+        return Done(error.status, encoded(error.document), events)
 
     def _repeated(self, key: str | None, digest: str) -> Done | None:
         """The answer that a request with this key got before."""
@@ -318,8 +313,9 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def _dump(document: dict[str, Any]) -> bytes:
-    return _encode(document).encode()
+def _learnt(decision: str, now: bool) -> bytes:
+    """The answer to a reward: learnt now, or known already."""
+    return encoded({"decision": decision, "learnt": now})
 
 
 def _decision_body(decision: Decision) -> bytes:
@@ -337,7 +333,7 @@ def _decision_body(decision: Decision) -> bytes:
         "rival_score": decision.rival_score,
         "projected": decision.projected,
     }
-    return _dump(told)
+    return encoded(told)
 
 
 def _digest(raw: bytes) -> str:
@@ -355,5 +351,5 @@ def _kept(event: Event) -> _Kept:
     if event.kind == REWARDED:
         assert event.decision is not None  # it is a decision's reward
         digest = _reward_digest(event.decision, event.outcome["value"])
-        return _Kept(digest, 200, _dump({"decision": event.decision, "learnt": True}))
-    return _Kept(_digest(event.request), 200, _dump({"learnt": event.outcome["rows"]}))
+        return _Kept(digest, 200, _learnt(event.decision, True))
+    return _Kept(_digest(event.request), 200, encoded({"learnt": event.outcome["rows"]}))
