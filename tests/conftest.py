@@ -1,10 +1,46 @@
-"""Hypothesis profiles: examples are derived from the test itself, so that a run in CI can be repeated."""
+"""Hypothesis profiles (examples are derived from the test itself, so that a run in CI can be repeated); a browser."""
 
 from __future__ import annotations
 
+import os
+import shutil
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "windvane", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("windvane")
+
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def _missing(what):
+    if os.environ.get("WINDVANE_REQUIRE_BROWSER"):
+        pytest.fail(f"{what} is missing, and WINDVANE_REQUIRE_BROWSER is set")
+    pytest.skip(f"{what} is missing")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _missing("playwright")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        _missing("chromium")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield running
+        running.close()

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,7 +14,7 @@ import httpx
 import numpy as np
 import pytest
 
-from test_report_browser import ARGUMENTS, HOSTILE, _missing
+from test_report_browser import HOSTILE
 from windvane.service.access import new_token
 from windvane.service.statistics import MOST_ARMS, MOST_BUCKETS, Statistics
 from windvane.service.store import Store
@@ -96,21 +95,6 @@ class Server:
         assert words[1].startswith(self.url)
         assert words[2:5] == ["-H", "Content-Type: application/json", "-d"]
         return self.ask(words[1].removeprefix(self.url), json.loads(words[5]))
-
-
-@pytest.fixture(scope="module")
-def browser():
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        _missing("playwright")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        _missing("chromium")
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")

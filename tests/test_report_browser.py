@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,39 +13,8 @@ import made_up
 from windvane.lab import charts
 from windvane.lab.report import write_report
 
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 HOSTILE = "</script><img src=x onerror=\"window.hacked=1\"><a href='http://example.com/%{x}'>&lt;b&gt;</a>"
 CURVES = "document.querySelector('[data-chart=regret-0] .chart')"
-
-
-def _missing(what):
-    if os.environ.get("WINDVANE_REQUIRE_BROWSER"):
-        pytest.fail(f"{what} is missing, and WINDVANE_REQUIRE_BROWSER is set")
-    pytest.skip(f"{what} is missing")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        _missing("playwright")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        _missing("chromium")
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        yield running
-        running.close()
 
 
 @pytest.fixture(scope="module")

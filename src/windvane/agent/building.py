@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
@@ -11,6 +10,7 @@ import numpy as np
 from windvane._validation import floats, positive, shown
 from windvane.agent.times import forgetting
 from windvane.links import LINKS, Link, get_link
+from windvane.policies._arguments import Arguments
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
 from windvane.policies.registry import POLICIES
@@ -45,7 +45,8 @@ def built(
 ) -> Built:
     """``memory``: the arguments of :func:`forgetting`."""
     cls, link_ = _policy_class(policy), get_link(link)
-    taken = inspect.signature(cls).parameters
+    arguments = Arguments(cls)
+    taken = arguments.names
     if "link" not in taken and link_.name not in (DEFAULT_LINK, "identity"):
         raise ValueError(f"link={shown(link)}: {cls.name} is linear and takes no link; leave it out")
     forget = forgetting(cls, dim, **memory)
@@ -53,7 +54,7 @@ def built(
     S, sigma = positive("S", default_S if S is None else S), positive("sigma", sigma)
     world = {"link": link_, "S": S, "L": L, "sigma": sigma, "seed": seed}
     given = {**{name: value for name, value in world.items() if name in taken}, **forget.settings}
-    _check_settings(cls, taken, settings, given)
+    _check_settings(arguments, settings, given)
     made = cast(Callable[..., Policy], cls)(dim=dim, **given, **settings)
     registered = cls.name if POLICIES.get(cls.name) is cls else None
     return Built(made, registered, link_.name if type(link_) is LINKS.get(link_.name) else None, S, forget.by_clock)
@@ -91,25 +92,17 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _check_settings(
-    policy: type[Policy],
-    taken: Mapping[str, inspect.Parameter],
-    settings: Mapping[str, Any],
-    given: Mapping[str, Any],
-) -> None:
+def _check_settings(arguments: Arguments, settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """``settings`` must be among what the constructor takes, not said already, and all it needs must be there."""
-    kinds = {parameter.kind for parameter in taken.values()}
-    takes_any = inspect.Parameter.VAR_KEYWORD in kinds
+    policy = arguments.cls.name
     for name in settings:
-        if name in _OWN or not (name in taken or takes_any):
-            raise ValueError(f"{name}: neither Agent nor {policy.name} takes such a setting")
+        if name in _OWN or not arguments.takes(name):
+            raise ValueError(f"{name}: neither Agent nor {policy} takes such a setting")
         if name in given:
             raise ValueError(f"{name}={shown(settings[name])}: half_life, gamma or drift say it already; leave it out")
-    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    for name, parameter in taken.items():
-        needed = parameter.default is parameter.empty and parameter.kind not in variadic
-        if needed and name not in {"dim", *settings, *given}:
-            raise ValueError(f"{name}: {policy.name} needs it")
+    for name in arguments.required:
+        if name not in {"dim", *settings, *given}:
+            raise ValueError(f"{name}: {policy} needs it")
 
 
 def _policy_class(policy: str | type[Policy]) -> type[Policy]:

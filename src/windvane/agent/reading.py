@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
+from windvane.agent.times import rounds_of
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
 
@@ -37,5 +37,4 @@ def memory_of(policy: Policy) -> float:
     window = getattr(getattr(policy, "estimator", None), "window", None)
     if window is not None:
         return float(window[0])
-    gamma = float(np.asarray(policy.gamma)[0])
-    return 1.0 / (1.0 - gamma) if gamma < 1.0 else math.inf
+    return rounds_of(float(np.asarray(policy.gamma)[0]))

@@ -12,7 +12,6 @@ end, for a thousand years. gamma is a double: it holds a half-life of two days t
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 import time
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 
 from windvane import theory
 from windvane._validation import number, shown
+from windvane.policies._arguments import Arguments
 from windvane.policies.base import Policy
 
 TICKS = 100_000.0  # a second
@@ -119,7 +119,7 @@ def forgetting(
     }
     if len(told) > 1:
         raise ValueError(f"{' and '.join(f'{n}={shown(v)}' for n, v in told.items())}: give only one of them")
-    taken = inspect.signature(policy).parameters
+    taken = Arguments(policy).names
     settings: dict[str, Any] = {}
     if horizon is not None and "horizon" in taken:
         settings["horizon"] = horizon
@@ -131,7 +131,7 @@ def forgetting(
         settings |= _discounted(policy, "half_life", half_life, math.exp(-rate), -1.0 / math.expm1(-rate))
     elif gamma is not None:
         gamma = number("gamma", gamma, "in (0, 1]", lambda g: 0.0 < g <= 1.0)
-        settings |= _discounted(policy, "gamma", gamma, gamma, 1.0 / (1.0 - gamma) if gamma < 1.0 else math.inf)
+        settings |= _discounted(policy, "gamma", gamma, gamma, rounds_of(gamma))
     elif drift is not None:
         if horizon is None:
             raise ValueError(f"drift={shown(drift)}: give the horizon too, the number of decisions it is spread over")
@@ -139,16 +139,20 @@ def forgetting(
             settings["drift"] = drift
         else:
             found = theory.discount(horizon=horizon, drift=drift, dim=dim)
-            memory = 1.0 / (1.0 - found) if found < 1.0 else math.inf
-            settings |= _discounted(policy, "drift", drift, found, memory)
+            settings |= _discounted(policy, "drift", drift, found, rounds_of(found))
     elif horizon is not None and "horizon" not in taken:
         raise ValueError(f"horizon={horizon!r}: {policy.name} takes no horizon; leave it out, or give drift as well")
     return Forgetting(settings, by_clock)
 
 
+def rounds_of(gamma: float) -> float:
+    """How many rounds back the past counts under a discount: 1/(1 - gamma)."""
+    return 1.0 / (1.0 - gamma) if gamma < 1.0 else math.inf
+
+
 def _discounted(policy: type[Policy], name: str, value: Any, gamma: float, memory: float) -> dict[str, Any]:
     """The setting that makes ``policy`` forget with the discount ``gamma``, which is a memory of so many rounds."""
-    taken = inspect.signature(policy).parameters
+    taken = Arguments(policy).names
     if "memories" in taken:
         return {"memories": [max(memory, 1.0 + 1e-9)]}
     if "gamma" in taken:

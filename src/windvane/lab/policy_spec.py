@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from windvane._importing import imported
 from windvane._validation import Array, number, one_of, shown
 from windvane.lab.errors import SpecError, field_errors, not_a_flag, refuse_unknown, suggestion, text_line
 from windvane.lab.objects import Table, frozen, plain_link, reference, resolved_link
+from windvane.policies._arguments import Arguments
 from windvane.policies.base import Policy
 from windvane.policies.registry import POLICIES
 
@@ -98,7 +98,7 @@ class PolicySpec:
 
     def build(self, environment: Environment, *, variants: Sequence[Mapping[str, float]] | None = None) -> Policy:
         """The policy for ``environment``; ``variants`` says which point of the sweep each of its lanes is."""
-        arguments = _Arguments(self.resolve())
+        arguments = Arguments(self.resolve())
         lanes = environment.lanes
         points = [{}] * lanes if variants is None else list(variants)
         if len(points) != lanes or any(set(point) != set(self.sweep) for point in points):
@@ -145,7 +145,7 @@ class PolicySpec:
                 raise
 
     def _check_arguments(self, cls: type[Policy]) -> None:
-        arguments = _Arguments(cls)
+        arguments = Arguments(cls)
         for name, value in self.settings.items():
             _check_taken(arguments, name, (name,))
             if isinstance(value, bool) and arguments.wants_number(name):
@@ -169,36 +169,7 @@ _TUNING = {
 }  # any of these set: the policy is told how to forget
 
 
-class _Arguments:
-    """What a policy's constructor takes."""
-
-    def __init__(self, cls: type[Policy]) -> None:
-        self.cls = cls
-        parameters = inspect.signature(cls).parameters.values()
-        self._anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
-        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        self._parameters = {p.name: p for p in parameters if p.kind in named}
-        self.names = tuple(self._parameters)
-        self.required = [p.name for p in self._parameters.values() if p.default is p.empty]
-
-    def takes(self, name: str) -> bool:
-        return self._anything or name in self._parameters
-
-    def default(self, name: str, otherwise: Any) -> Any:
-        found = self._parameters.get(name)
-        return otherwise if found is None or found.default in (found.empty, None) else found.default
-
-    def wants_number(self, name: str) -> bool:
-        """Whether the argument is a number for sure, so that true or false must be a slip."""
-        found = self._parameters.get(name)
-        if found is None:
-            return False
-        if found.annotation is not found.empty:
-            return "bool" not in str(found.annotation) and str(found.annotation) not in ("Any", "typing.Any", "object")
-        return isinstance(found.default, int | float) and not isinstance(found.default, bool)
-
-
-def _check_taken(arguments: _Arguments, name: str, path: tuple[str, ...]) -> None:
+def _check_taken(arguments: Arguments, name: str, path: tuple[str, ...]) -> None:
     if not arguments.takes(name):
         allowed = [other for other in arguments.names if other not in _FILLED_ONLY]
         raise SpecError(path, f": {arguments.cls.__name__} takes no such setting{suggestion(name, allowed)}")
@@ -224,7 +195,7 @@ def _known_class(policy: Any) -> type[Policy] | None:
 def _check_class(found: Any) -> type[Policy]:
     """``found`` if it looks like a policy on the lanes contract."""
     methods = isinstance(found, type) and all(callable(getattr(found, name, None)) for name in ("select", "update"))
-    if not methods or not all(_Arguments(found).takes(name) for name in _FILLED_ONLY):
+    if not methods or not all(Arguments(found).takes(name) for name in _FILLED_ONLY):
         needs = "must be a class with select and update whose constructor takes dim, lanes and seed"
         raise SpecError(("policy",), f"={shown(found)}: {needs}")
     return found  # type: ignore[no-any-return]

@@ -56,9 +56,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from windvane._linalg import inverse
 from windvane._validation import Array, lane_identities, lane_mask, positive, real_array, shown, whole
-from windvane.arms import ArmSet, best_arm
+from windvane.arms import ArmSet
 from windvane.links import Link, get_link
 from windvane.one_pass import OnePassEstimator
 from windvane.policies.base import Card, Index, Policy
@@ -193,14 +192,8 @@ class AdaptiveGLMUCB(Policy):
         arm_set = self._checked_set(arm_set)
         rows, theta = self._acting(self.estimator.solve())
         self._show(rows, theta)
-        played = np.empty((self.lanes, self.dim))
-        for lane, row in enumerate(rows):
-            H_inverse = inverse(self.estimator._V[row])
-            metric = H_inverse @ self._spread[row] @ H_inverse
-            coin = self._k.uniform(np.uint64(self.seed), self.lane_ids[lane], self._decisions, self._k.TIES)
-            played[lane] = best_arm(arm_set, theta[lane], metric, self._standard_errors[lane], np.asarray, coin)
-        self._end_round()
-        return played
+        H, G = self.estimator._V[rows], self._spread[rows]
+        return self._play_best(arm_set, theta, self._standard_errors, H, G, np.asarray)
 
     @property
     def _standard_errors(self) -> Array:

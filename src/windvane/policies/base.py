@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -254,12 +255,19 @@ class Policy:
 
     def _play_from(self, arm_set: ArmSet, theta: Array, factor: Array, *, sandwich: bool = False) -> Array:
         """The best arm of an infinite set for mu(<x, theta>) + factor ||x||; the round is then over."""
+        e = self.estimator
+        return self._play_best(arm_set, theta, factor, e._V, e._V_tilde if sandwich else None, self.link.mean)
+
+    def _play_best(
+        self, arm_set: ArmSet, theta: Array, factor: Array, V: Array, filling: Array | None, mean: Callable[[Any], Any]
+    ) -> Array:
+        """... for mean(<x, theta>) + factor ||x|| in the metric V^-1, or V^-1 filling V^-1."""
         played = np.empty((self.lanes, self.dim))
         for lane in range(self.lanes):
-            V_inverse = inverse(self.estimator._V[lane])
-            metric = V_inverse @ self.estimator._V_tilde[lane] @ V_inverse if sandwich else V_inverse
+            V_inverse = inverse(V[lane])
+            metric = V_inverse if filling is None else V_inverse @ filling[lane] @ V_inverse
             coin = self._k.uniform(np.uint64(self.seed), self.lane_ids[lane], self._decisions, self._k.TIES)
-            played[lane] = best_arm(arm_set, theta[lane], metric, factor[lane], self.link.mean, coin)
+            played[lane] = best_arm(arm_set, theta[lane], metric, factor[lane], mean, coin)
         self._end_round()
         return played
 
