@@ -27,7 +27,7 @@ from windvane import (
     UnknownDecisionError,
     theory,
 )
-from windvane.agent.agent import REMEMBERED
+from windvane.agent.waiting import REMEMBERED
 from windvane.agent.times import TICK, seconds
 from windvane.policies._skeleton import Skeleton
 from worlds import ball
@@ -36,6 +36,7 @@ NAN, INF = float("nan"), float("inf")
 NOON = 1_700_000_000.0
 RED = {"red": [0.6, 0.1], "blue": [0.2, 0.7]}
 LIVE = {name: cls for name, cls in POLICIES.items() if not cls.needs_truth}
+ANEW = [LIVE[name] for name in ("BOB", "BOB-BVD-GLM-UCB", "MASTER-OFUL", "MASTER-GLM-UCB")]  # they begin again by themselves
 
 
 def needed(cls: type[Policy]) -> dict:
@@ -378,13 +379,34 @@ def test_a_wait_may_change_while_it_runs() -> None:
 
 
 def test_a_prior_of_a_linear_model_in_closed_form() -> None:
-    """theta = prior w g^n L^2 / (lam + w g^n L^2): observations of weight w at L e_i, n rounds ago, and the ridge."""
+    """theta = prior g^n (w L^2 + lam) / (w g^n L^2 + lam): observations of weight w at L e_i, n rounds ago, whose
+    rewards make up for the ridge at first."""
     prior, L, w, g = np.array([0.5, -0.3, 0.2]), 2.0, 7.0, 0.9
     agent = Agent(dim=3, policy="D-LinUCB", gamma=g, L=L, prior=prior, prior_weight=w)
-    for n in range(1, 30):
-        held = w * g ** (n - 1) * L**2
-        np.testing.assert_allclose(agent.theta, prior * held / (1.0 + held), rtol=1e-12)
+    np.testing.assert_allclose(agent.theta, prior, rtol=1e-12)
+    for n in range(30):
+        np.testing.assert_allclose(agent.theta, prior * g**n * (w * L**2 + 1.0) / (w * g**n * L**2 + 1.0), rtol=1e-12)
         agent.decide(np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize("name", sorted(name for name, cls in LIVE.items() if cls not in ANEW))
+@pytest.mark.parametrize("weight", [0.1, 10.0])
+def test_a_prior_is_where_the_estimate_begins(name: str, weight: float) -> None:
+    """Whatever the ridge: also of a rate near 0, where the rewards that say so would lie below 0."""
+    prior = [0.4, -0.9]
+    agent = Agent(dim=2, policy=name, prior=prior, prior_weight=weight, **needed(LIVE[name]))
+    np.testing.assert_allclose(agent.theta, prior, atol=1e-7)
+
+
+def test_a_rare_click_as_a_prior() -> None:
+    agent = Agent(dim=4, intercept=True, prior=[0, 0, 0, 0, -3])
+    assert agent.decide([[0.0] * 4]).prediction == pytest.approx(1 / (1 + math.exp(3)), abs=1e-9)
+
+
+def test_a_prior_beyond_the_rewards_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^prior: expects rewards of 2\.718.*larger sigma"):
+        Agent(dim=2, link="poisson", prior=[1, -0.5], S=2)
+    np.testing.assert_allclose(Agent(dim=2, link="poisson", prior=[1, -0.5], S=2, sigma=2).theta, [1, -0.5], atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["AdaptiveGLMUCB", "GLM-UCB", "BVD-GLM-UCB", "OnePassGLM", "DetectGLMUCB", "OFUL"])
@@ -413,7 +435,7 @@ def test_a_wrong_prior_is_named(prior: object) -> None:
 
 
 def test_policies_that_would_lose_a_prior_refuse_it() -> None:
-    for name in ("BOB", "BOB-BVD-GLM-UCB", "MASTER-OFUL", "MASTER-GLM-UCB"):
+    for name in (cls.name for cls in ANEW):
         with pytest.raises(ValueError, match=r"^prior: "):
             Agent(dim=2, policy=name, horizon=100, prior=[0.1, 0.1])
     with pytest.raises(ValueError, match=r"^prior_weight="):
@@ -452,7 +474,7 @@ def test_declared_scaling_intercept_and_clip() -> None:
     agent = Agent(dim=2, policy="OFUL", scaling=(center, spread), intercept=True, clip=True)
     for raw, seen in (([2.0, 2.0], [0.5, 0.0, 1.0]), ([1.0, 10.0], [0.0, 1.0, 1.0])):  # the second was twice as long
         decision = agent.decide([raw])
-        np.testing.assert_allclose(agent._pending[decision.id].x, seen, rtol=1e-12)
+        np.testing.assert_allclose(agent._waiting.pending[decision.id].x, seen, rtol=1e-12)
     assert agent.feature_names == ["x0", "x1", "1"]
     assert pytest.approx(math.sqrt(2.0)) == agent.policy.L
     same = Agent(dim=2, scaling={"center": center, "spread": spread})
@@ -621,8 +643,7 @@ def test_history_in_bulk_is_history_one_by_one(name: str) -> None:
         policy.advance(1.0)
         policy.update(x[None], reward, round=round_, weight=weight)
     np.testing.assert_array_equal(bulk.theta, policy.theta_hat[0])
-    assert bulk.decisions == 0
-    assert bulk.rewards == 40
+    assert (bulk.decisions, bulk.rewards, bulk.history, bulk.mean_reward) == (0, 0, 40, None)
 
 
 def test_a_history_with_one_bad_row_is_not_learnt_at_all() -> None:
@@ -688,11 +709,56 @@ def test_times_put_history_in_order_where_decisions_count() -> None:
     np.testing.assert_array_equal(ordered.theta, mixed.theta)
 
 
-def test_old_history_does_not_turn_the_clock_back() -> None:
-    agent = Agent(dim=2, wait="1h")
+@pytest.mark.parametrize("told", [{"wait": "1h"}, {"half_life": "1h"}], ids=str)
+def test_history_must_not_come_after_what_it_was_before(told: dict) -> None:
+    """It would count as newer than the decisions that followed it."""
+    agent = Agent(dim=2, **told)
     agent.decide(RED, now=NOON, id="first")
-    agent.update_many([[0.1, 0.1]] * 2, [1.0, 0.0], times=[NOON - 1e6, NOON - 1e5])
+    before = agent.to_bytes()
+    with pytest.raises(ValueError, match=r"^times\[1\]=.*must not lie before what the agent has seen"):
+        agent.update_many([[0.1, 0.1]] * 2, [1.0, 0.0], times=[NOON + 1, NOON - 1e5])
+    assert agent.to_bytes() == before
     assert agent.decide(RED, now=NOON - 10).time == NOON
+
+
+@pytest.mark.parametrize("told", [{"wait": "1h"}, {"half_life": "1h"}], ids=str)
+def test_history_of_the_future_is_refused(told: dict) -> None:
+    """Time never goes back: a row from the year 2255 would stop it for good."""
+    agent = Agent(dim=2, **told)
+    before = agent.to_bytes()
+    with pytest.raises(ValueError, match=r"^times\[1\]=9000000000\.0: lies in the future"):
+        agent.update_many([[0.1, 0.1]] * 2, [1.0, 0.0], times=[1.0, 9e9])
+    with pytest.raises(ValueError, match=r"^times\[0\]=.*lies in the future; it is 1000\.0 now"):
+        agent.update_many([[0.1, 0.1]], [1.0], times=[1000.5], now=1000.0)
+    assert agent.to_bytes() == before
+    assert agent.update_many([[0.1, 0.1]], [1.0], times=[9e9], now=9e9) == 1
+
+
+def test_what_a_missing_reward_counts_as_is_in_the_mean() -> None:
+    """10 clicks of 100 decisions, told when there is one: a rate of 10 %, not of 100 %."""
+    agent = Agent(dim=2, wait=1, missing=0.0)
+    for i in range(103):
+        decision = agent.decide(RED)
+        if i % 10 == 0 and i < 100:
+            agent.reward(decision, 1.0)
+    assert (agent.rewards, agent.defaulted, agent.waiting) == (10, 90, 3)
+    assert agent.mean_reward == agent.info()["mean_reward"] == pytest.approx(0.1)
+    agent.update_many([[0.1, 0.1]] * 50, [1.0] * 50)
+    assert agent.mean_reward == pytest.approx(0.1)  # history was decided by others
+
+
+def test_expiring_in_parts_is_expiring() -> None:
+    whole, parts = (Agent(dim=2, policy="D-LinUCB", gamma=0.9, wait="1h", missing=0.5) for _ in range(2))
+    for agent in (whole, parts):
+        for i in range(10):
+            agent.decide(RED, now=NOON + i, id=str(i))
+    gone = whole.expire(now=NOON + 3606.5)
+    assert gone == [str(i) for i in range(7)]
+    slices = [parts.expire(now=NOON + 3606.5, most=3) for _ in range(4)]
+    assert slices == [gone[:3], gone[3:6], gone[6:], []]
+    assert whole.to_bytes() == parts.to_bytes()
+    with pytest.raises(ValueError, match=r"^most\b"):
+        parts.expire(most=0)
 
 
 def test_history_may_come_between_decisions() -> None:
@@ -787,7 +853,7 @@ def test_threads_take_turns() -> None:
     def read() -> None:
         while not done.is_set():
             info = agent.info()
-            assert info["rewards"] <= info["decisions"] + 30
+            assert info["rewards"] <= info["decisions"]
             assert len(agent.pending) >= 0
             Agent.from_bytes(agent.to_bytes())
 
@@ -812,9 +878,10 @@ def test_threads_take_turns() -> None:
     reader.join()
     assert not failures
     assert agent.decisions == 400
-    assert agent.rewards + agent.waiting == 400 + 30
+    assert agent.rewards + agent.waiting == 400
+    assert agent.history == 30
     assert agent.policy.t == 1 + 400 + 30
-    assert int(agent.policy.estimator.remembered[0]) == agent.rewards
+    assert int(agent.policy.estimator.remembered[0]) == agent.rewards + agent.history
     assert Agent.from_bytes(agent.to_bytes()).to_bytes() == agent.to_bytes()
 
 

@@ -187,16 +187,20 @@ def test_the_format_is_as_documented() -> None:
     agent.reward("a", 0.5)
     content = agent.to_bytes()
     head, arrays = parts(content)
-    assert (head["format"], head["version"]) == ("windvane agent", 1)
+    assert (head["format"], head["version"]) == ("windvane agent", 2)
     assert head["config"]["half_life"] == "1h"
-    assert head["counts"] == [2, 1, 0, 0]
+    assert head["counts"] == [2, 1, 0, 0, 0, 0]
     assert head["times"] == [NOON, NOON + 10]
     assert head["closed"] == [["a", 0.5]]
-    ((round_, number, decision),) = head["pending"]
-    assert (round_, number, decision["id"]) == (1.0 + 10 * 100_000, 1, "b")
-    assert decision["arm"] in ("red", "blue")
+    (waiting,) = agent.pending
+    assert head["pending"] == {"id": ["b"], "arm": [waiting.arm], "preferred": [waiting.preferred], "rival": [waiting.rival]}
+    ((round_, time, prediction, bonus, propensity, rival_score),) = arrays["pending/reals.npy"]
+    assert (round_, time) == (1.0 + 10 * 100_000, NOON + 10)
+    assert (prediction, bonus) == (waiting.prediction, waiting.bonus)
+    assert (propensity, rival_score) == (waiting.propensity, waiting.rival_score)
+    assert arrays["pending/wholes.npy"].tolist() == [[1, waiting.index, waiting.explored, -1]]
     np.testing.assert_array_equal(arrays["policy/estimator.b.npy"], agent.policy.b)
-    assert arrays["pending.npy"].shape == (1, 2)
+    assert arrays["pending/x.npy"].shape == (1, 2)
     digest = hashlib.sha256()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert archive.namelist() == sorted(archive.namelist())
@@ -230,13 +234,34 @@ VERSION_1 = (
     "3J}QMaQ)v9o&=^<z`71=hM46E9lHR`QiuXSDO=pzbwtf5AG9N5`!?B0UiE?w7Wkg7@}FwVMs{x{qdkA>&}W_l4rI?gM;BcD^@bT?RPLQqWk1YU*r"
     "D*mNiR$"
 )
+VERSION_2 = (
+    "c-qZbZ;TT~6z?4zUJmfQ<G|xztZU*ys7JTk_S#A;9!8CTxo{xrc{J0V*><??ZrR<t15T1dzmOOWk;H%DgNZQ_H2%Ywhzfk*qaQVdXbdqL{}CndK@$a>>"
+    "CLjc!*)5+s{5MP&b-dN{mpx`v+unf+Bj!!PbAVFA#`VC)7BNAkF`c3lskw7l#pii?=*F7N|06EL{P|$j0jK^Vq$-MbTlT&x~AZgked=V2{|H*3B&AHR&"
+    "iCxDL^$*On|sT#N^k&iY4T<aaD~8B~YmVyHf_LQc$sigq$Fj1tQQ5yjR!k|FLEvLq=8WnobpKV`Q+Zm#}GJnM|pG-GwUBAl3*XF;0mHv1!%>af+&{t61"
+    "Jcraf@aCai7SFi56V4XhjXb!wf$B*LY#MU~J=2GF2h!Fv%^l1Rk_6H!Y@q=8Fx3Gsd+oCMgS;GwXO+GSj`Okyo5CdT43pHXUu5;Ey1B_(H*X$fY4qGYl"
+    "N#j}!_kfD^#B#W|=8pueJluD(OKt@^8Nk~Zv6(tEI5(6NchLFHk5U|D#WZK9T-KYSndlGAK0%#~&b01xxZIdYh7{n1HLXk*|0s(}nM+F!seVCwvs(}<_"
+    "7&T8j!wftDR4M^P0)$brLIX_#0~RdZqW{!fZs7`rGa?Se84>ABM@-NT(PZfbh1zLk#*4LYBA!5oiK({}`-VJQ^4{ew;|EBKGTo9gq8p)KtL{1U=(f#6P"
+    "qaiPB2#@3nX=KBi}tNkGJUaVAF+i+yjIW+h^YL*+Qp)MW*Jlw>8}!Ft7Fl9(FTZusgW12`rXT&=SYik7hz`mwFV*(8it*SMbnJ|XRt5i$=CY7x1PP<Ud"
+    "G<jyYkO&znGutozJ`ab2Enz({bu$*Z8x=!B>Y){&j7<-S?W~uGUAMJ4ITQyItm(EbA%?um_&CJ(5kaM<mh`@zPaBtvC4JyWS^<KRA4lv?woht#@}bTrW"
+    "0dspn4Gzh3B{p85KWeW!I&=(VGAZBaM0@Z4?}xczna^yZhQiEAh?azM*vB#)WnmHNQ9rIWKl-YD*9heTi@!b!pj!jQ1YI7?Wery6TZjHxU|AHakM*w_p"
+    "kgV=A8aGY?O$!r}mn}=L|#Pntu+n4~mmcrUe*Yz{(+K638V%Q<mDYEf08xNU|luMSr?tFaz*R~&QhjqCeR*NIT;I0&dZJVITSYhsqyG%3Sk}0eYUFNq<"
+    "YMZR++6K1y5Sy2AnO9^wi>#e?%}u+^ZC|&@^h>O5yQ;{>OD=aL7%umA%DA?I*Ij2nKK_$^DD*h)f=I^ndENL4-mt@>9dmpi#Lo}E_nD1+iG!SkUzmhRy"
+    "3zk|6Hc|L*x0FD=Ty6*cjl)_Yq}oxEzQ6lZ}4&A#oYVUm2{xJ9}9!Mf%VI&hYnui>|Mh7-8S|WzSs*ERv`+*3Razd>&ug|OE<e?wuf)WtpBa|Od#gRn`"
+    "G}sU~`z^(Ia}`E-y9(bAxuC_r~xo_dW9sw@0#TKKbYs(xSY~4?9Wm<*{bqml_XL?VQ6y-u1lx+KCr!Uo7`sPb~>=_!0H5<%;f`*7w+<k6DOd_-<WyR_?"
+    "o%kYVT{&eBi7vGzdxwc1n|@E<GuapmgO-}5)Q^{c=%QHZzx{54%K*b7+dyMS?34Z~4-<D+M#AAAE<^ohWV&;RX#A9wBeem`mLuXhWW7EtR)JWpfszrx>"
+    "Af9v=Hx5~%@;oUp#l**L>&y;V&n@_p7ysOfp0u2=~4Dm*P``9sT17GY0ZdwI{L<o&PUYlTZJL2&|Ke}VXJ2vzM4s<Idh}*A6>@FhGA!gM;0EVl6*wWe)"
+    "ssGN)OU@fGejfi~!l6U0?$;FjJpKiNLmTG!ye{CU^96N>w#@Y_uk-Wy0<}YfZCtsUpUM}A9lG3hUAdT_%ol1M`f#3a*_Kzp7Y-eg+kMK2{B*vM<xqEre"
+    "_4yyz!#Jp`l6#=d5PD-r|AwIm|w5V!|UJ+Ee@?)P_OL5>);C>4*j_xxco8u6&+t#uMENK;0pl`X}8uZ3-CJl#M~jFvtF9c>);b)hraC$N|$*(e01*6yS"
+    "D|VsX@l|x=HT}P8WktEAP@)cL$|!ydFMra_HyopfqasCOWbxFrDEQ@ri^(J9`4siXc2Iz4lprgYceL#Rt|7onIUjW(TdztLM!nK~Zne$>%*d(d|CbXOL"
+    "yQ2lt9z-zbn*z{g(>ebrkh8sk;)agaj?mwKb3pl6o%DLuH%9i0qqY@0`=caYB#GWTN5;{O13A#T0"
+)
 
 
-def test_a_file_of_version_1_can_be_read_for_ever() -> None:
+@pytest.mark.parametrize("packed", [VERSION_1, VERSION_2], ids=["1", "2"])
+def test_a_file_of_any_version_can_be_read_for_ever(packed: str) -> None:
     """As written by windvane 0.1.0: D-LinUCB, one reward of 1 for x = 1/2, and two decisions that wait."""
-    content = zlib.decompress(base64.b85decode(VERSION_1))
-    agent = Agent.from_bytes(content)
-    assert agent.to_bytes() == content
+    agent = Agent.from_bytes(zlib.decompress(base64.b85decode(packed)))
+    assert agent.to_bytes() == zlib.decompress(base64.b85decode(VERSION_2))
     assert [decision.id for decision in agent.pending] == ["d0", "d2"]
     decision = agent.decide({"a": [0.5], "b": [-0.5]}, now=NOON + 3600)
     weight = 0.5 ** (3000 / 3600)
@@ -433,7 +458,7 @@ def claiming(shape: str) -> bytes:
     "changes",
     [
         {"center.npy": None},
-        {"pending.npy": None},
+        {"pending/x.npy": None},
         {"policy/t.npy": None},
         {"policy/t.npy": b""},
         {"policy/t.npy": npy(np.array(5.0))},
@@ -441,21 +466,28 @@ def claiming(shape: str) -> bytes:
         {"center.npy": npy(np.zeros(3))},
         {"center.npy": npy(np.array([np.nan]))},
         {"spread.npy": npy(np.array([0.0]))},
-        {"pending.npy": npy(np.array([[np.nan], [0.1]]))},
-        {"pending.npy": npy(np.array([[5.0], [0.1]]))},
-        {"pending.npy": npy(np.zeros((3, 1)))},
+        {"pending/x.npy": npy(np.array([[np.nan], [0.1]]))},
+        {"pending/x.npy": npy(np.array([[5.0], [0.1]]))},
+        {"pending/x.npy": npy(np.zeros((3, 1)))},
+        {"pending/reals.npy": npy(np.full((2, 6), np.nan))},
+        {"pending/reals.npy": npy(np.full((2, 6), 1e6))},
+        {"pending/reals.npy": npy(np.zeros((2, 5)))},
+        {"pending/wholes.npy": npy(np.zeros((2, 4)))},
+        {"pending/wholes.npy": npy(np.full((2, 4), -1))},
+        {"pending/wholes.npy": npy(np.full((2, 4), 2))},
+        {"pending/wholes.npy": npy(np.zeros((3, 4), dtype=int))},
         {"center.npy": claiming("(1000000000000,)")},
         {"center.npy": claiming("(-1,)")},
         {"center.npy": claiming("('a',)")},
         {"center.npy": claiming("(1,)") + b"more"},
         {"center.npy": npy(np.array([1 + 1j]))},
-        {"pending.npy": npy(np.asfortranarray(np.zeros((2, 2))))},
+        {"pending/x.npy": npy(np.asfortranarray(np.zeros((2, 2))))},
         {"agent.json": b"[]"},
         {"agent.json": b"nonsense"},
         {"agent.json": b"[" * 100_000},
         {"agent.json": b'{"format": NaN}'},
         {"agent.json": b'{"format": 1e999, "version": 1, "digest": ""}'},
-        {"agent.json": b'{"format": "windvane agent", "version": 2, "digest": ""}'},
+        {"agent.json": b'{"format": "windvane agent", "version": 3, "digest": ""}'},
         {"agent.json": b'{"format": "other", "version": 1, "digest": ""}'},
     ],
     ids=str,
@@ -477,10 +509,10 @@ def test_arrays_and_documents_that_do_not_fit_are_refused(small: bytes, changes:
         (["counts"], [1, 2]), (["counts", 0], -1), (["counts", 0], 1.5), (["counts", 0], "1"),
         (["reward_total"], None), (["reward_total"], "1"), (["reward_total"], True),
         (["times"], None), (["times"], [0.0]), (["times", 1], "now"),
-        (["pending"], None), (["pending"], []), (["pending", 0], None), (["pending", 0, 0], 1e6),
-        (["pending", 0, 0], "1"), (["pending", 0, 1], -1), (["pending", 0, 2], None), (["pending", 0, 2, "id"], 5),
-        (["pending", 0, 2, "id"], "d2"), (["pending", 0, 2, "id"], "d1"), (["pending", 0, 2, "arm"], None),
-        (["pending", 0, 2, "time"], "noon"), (["pending", 0, 2, "explored"], 1), (["pending", 0, 2, "more"], 1),
+        (["pending"], None), (["pending"], []), (["pending"], {}), (["pending", "id"], None), (["pending", "id"], ["d2"]),
+        (["pending", "id", 0], 5), (["pending", "id", 0], "d2"), (["pending", "id", 0], "d1"),
+        (["pending", "arm", 0], None), (["pending", "arm", 0], 1.0), (["pending", "arm", 0], True),
+        (["pending", "rival", 0], []), (["pending", "preferred", 0], {}), (["pending", "arm"], ["a"]),
         (["closed"], 5), (["closed"], [["d1"]]), (["closed", 0, 1], "1"), (["closed", 0, 0], []),
     ],
     ids=str,

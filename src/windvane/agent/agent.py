@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import secrets
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -18,26 +17,17 @@ from windvane._files import write_atomically
 from windvane._validation import Array, number, positive, shown, whole
 from windvane.agent import saving
 from windvane.agent.building import built, learn_prior, plain
-from windvane.agent.decisions import (
-    ConflictingRewardError,
-    Decision,
-    ExpiredDecisionError,
-    Explanation,
-    Pending,
-    UnknownDecisionError,
-    described,
-)
+from windvane.agent.decisions import Decision, Explanation, Pending, UnknownDecisionError, described
 from windvane.agent.features import Features
 from windvane.agent.history import History
 from windvane.agent.offers import offered
 from windvane.agent.reading import Drift, drift_of, memory_of
 from windvane.agent.scaling import Scaling
 from windvane.agent.times import TICK, Clock, Span
+from windvane.agent.waiting import Waiting, too_late
 from windvane.links import Link
 from windvane.policies.base import Policy
 
-REMEMBERED = 10_000
-"""Closed decisions whose outcome is still known, to tell a repeated reward from a wrong one."""
 CHANGEABLE = ("wait", "missing", "max_pending", "randomize")
 """Settings that a running agent can change."""
 
@@ -131,10 +121,11 @@ class Agent:
         }  # fmt: skip
         self._config: dict[str, Any] = {name: plain(value) for name, value in given.items()}
         self._lock, self._saving = threading.RLock(), threading.Lock()
-        self._pending: OrderedDict[str, Pending] = OrderedDict()  # the oldest first
-        self._closed: OrderedDict[str, float | None] = OrderedDict()  # a reward, or None: it expired
+        self._waiting = Waiting()
         self.decisions = self.rewards = self.expired = self.projections = 0
-        self.reward_total = 0.0
+        self.defaulted = 0  # of those that expired: they counted as ``missing``
+        self.history = 0  # rows learnt by update_many
+        self.reward_total = 0.0  # of rewards and defaults
         if prior is not None:
             learn_prior(self.policy, prior, prior_weight, made.S, self.reward_range)
 
@@ -162,7 +153,7 @@ class Agent:
                 arms = self.features.arms
             names, raw = offered(arms, context, self.features, self._scaling.raw_dim)
             rows = self._scaling.apply(raw, "arms", names)
-            if id is not None and (not isinstance(id, str) or not id or id in self._pending or id in self._closed):
+            if id is not None and (not isinstance(id, str) or not id or self._waiting.knows(id)):
                 raise ValueError(f"id={shown(id)}: must be a text that no other decision has")
             key = secrets.token_hex(8) if id is None else str.__str__(id)
             at = self._clock.read(now)  # from here on nothing is refused
@@ -180,7 +171,7 @@ class Agent:
                 policy, key, names, rows, at,
                 preferred=preferred, index=index, explored=explored, randomize=self.randomize,
             )  # fmt: skip
-            self._pending[key] = Pending(rows[index].copy(), round_, self.decisions, decision)
+            self._waiting.pending[key] = Pending(rows[index].copy(), round_, self.decisions, decision)
             self.decisions += 1
             self.projections += bool(decision.projected)
             return decision
@@ -189,7 +180,7 @@ class Agent:
         """Why the arm was chosen; of a decision, or of the id of one that still waits for its reward."""
         if not isinstance(decision, Decision):
             with self._lock:
-                waiting = self._pending.get(_key(decision))
+                waiting = self._waiting.pending.get(_key(decision))
                 if waiting is None:
                     raise UnknownDecisionError(
                         f"decision={shown(decision)}: does not wait for a reward; explain the Decision itself"
@@ -209,49 +200,43 @@ class Agent:
         key = _key(decision)
         with self._lock:
             found, at = self._checked_reward("value", value), self._clock.read(now)
-            waiting = self._pending.get(key)
+            waiting = self._waiting.pending.get(key)
             if waiting is None:
-                return self._refuse(key, found)
+                return self._waiting.refuse(key, found)
             if self._overdue(waiting, at):
-                raise _too_late(key)
+                raise too_late(key)
             self.policy.update(waiting.x[None], found, round=waiting.round)
             self.rewards += 1
             self.reward_total += found
-            self._close(key, found)
+            self._waiting.close(key, found)
             self._expire(at)
             return True
 
-    def _refuse(self, id: str, value: float) -> bool:
-        """What is wrong with a reward for a decision that does not wait; False if it repeats what is known."""
-        if id not in self._closed:
-            raise UnknownDecisionError(f"decision={shown(id)}: is not known, or was closed long ago")
-        known = self._closed[id]
-        if known is None:
-            raise _too_late(id)
-        if known != value:
-            raise ConflictingRewardError(f"decision={shown(id)}: has the reward {known:g} already, not {value:g}")
-        return False
-
-    def expire(self, now: float | datetime | None = None, *, room: int = 0) -> list[str]:
+    def expire(
+        self, now: float | datetime | None = None, *, room: int = 0, most: int | None = None
+    ) -> list[str]:
         """Close the decisions whose wait is over, and the oldest until ``room`` more may wait; returns their ids.
 
         Deciding (with room for one) and rewarding do so too; there is no need to call it but to know them, or for a
-        stream that rests.
+        stream that rests. ``most``: close no more than that many now.
         """
         with self._lock:
-            return self._expire(self._clock.read(now), whole("room", room, 0, self.max_pending))
+            room, most = whole("room", room, 0, self.max_pending), None if most is None else whole("most", most, 1)
+            return self._expire(self._clock.read(now), room, most)
 
-    def _expire(self, at: float, room: int = 0) -> list[str]:
-        gone = []
-        while self._pending:
-            key, oldest = next(iter(self._pending.items()))
-            if len(self._pending) + room <= self.max_pending and not self._overdue(oldest, at):
+    def _expire(self, at: float, room: int = 0, most: int | None = None) -> list[str]:
+        gone: list[str] = []
+        while self._waiting and len(gone) != most:
+            oldest = self._waiting.oldest()
+            if len(self._waiting) + room <= self.max_pending and not self._overdue(oldest, at):
                 break
             if self.missing is not None:
                 self.policy.update(oldest.x[None], self.missing, round=oldest.round)
-            self._close(key, None)
+                self.defaulted += 1
+                self.reward_total += self.missing
+            self._waiting.close(oldest.decision.id, None)
             self.expired += 1
-            gone.append(key)
+            gone.append(oldest.decision.id)
         return gone
 
     def _overdue(self, waiting: Pending, at: float) -> bool:
@@ -260,12 +245,6 @@ class Agent:
             return False
         age = at - waiting.decision.time if self.wait.by_clock else self.decisions - waiting.number - 1
         return age > self.wait.length
-
-    def _close(self, id: str, outcome: float | None) -> None:
-        del self._pending[id]
-        self._closed[id] = outcome
-        while len(self._closed) > REMEMBERED:
-            self._closed.popitem(last=False)
 
     def update_many(
         self,
@@ -276,17 +255,19 @@ class Agent:
         arms: Any = None,
         times: Any = None,
         weights: npt.ArrayLike | None = None,
+        now: float | datetime | None = None,
     ) -> int:
         """Learn history in bulk: decisions of the past with their rewards, oldest first; returns how many.
 
         ``X``: an array or a frame with a row of raw features per decision; with declared features ``contexts``
         (mappings or a frame) and ``arms`` (the names of the arms played, or one-item mappings {name: fields}, or a
         frame of fields with a column "arm"). Every row ages those before it by a decision or, where forgetting goes by
-        the clock, by ``times``, which are then needed; where there are ``times`` they also put the rows in order.
-        All rows are learnt, or none.
+        the clock, by ``times``, which are then needed; where there are ``times`` they also put the rows in order, and
+        none may lie before what the agent has seen, or after ``now`` (default: the clock's). All rows are learnt, or
+        none.
         """
         with self._lock:
-            history = History.of(self, X, rewards, contexts, arms, times, weights)
+            history = History.of(self, X, rewards, contexts, arms, times, weights, self._clock.read(now))
             policy, clock = copy.deepcopy(self.policy), copy.copy(self._clock)  # an interrupt leaves all as it was
             for x, reward, at, weight in history.rows():
                 if at is not None:
@@ -296,8 +277,7 @@ class Agent:
                 policy.update(x[None], reward, round=round_, weight=weight)
             self.policy, self._clock, self.features, self._scaling = policy, clock, history.features, history.scaling
             self._fits_features = False
-            self.rewards += len(history)
-            self.reward_total += float(history.rewards.sum())
+            self.history += len(history)
             return len(history)
 
     def _checked_reward(self, name: str, value: Any) -> float:
@@ -341,16 +321,22 @@ class Agent:
     def pending(self) -> list[Decision]:
         """Decisions that wait for their rewards, the oldest first."""
         with self._lock:
-            return [waiting.decision for waiting in self._pending.values()]
+            return [one.decision for one in self._waiting]
 
     @property
     def waiting(self) -> int:
         """How many they are."""
-        return len(self._pending)
+        return len(self._waiting)
 
     def waits(self, decision: str) -> bool:
         """Whether the decision of this id waits for its reward."""
-        return decision in self._pending
+        return decision in self._waiting.pending
+
+    @property
+    def mean_reward(self) -> float | None:
+        """Of the decisions whose outcome counts: rewarded, or expired and counted as ``missing``; None: there is none."""
+        known = self.rewards + self.defaulted
+        return self.reward_total / known if known else None
 
     @property
     def theta(self) -> Array:
@@ -383,8 +369,10 @@ class Agent:
                 "policy": self.policy.name,
                 "decisions": self.decisions,
                 "rewards": self.rewards,
-                "mean_reward": self.reward_total / self.rewards if self.rewards else None,
-                "pending": len(self._pending),
+                "defaulted": self.defaulted,
+                "history": self.history,
+                "mean_reward": self.mean_reward,
+                "pending": self.waiting,
                 "expired": self.expired,
                 "theta": dict(zip(self.feature_names, self.theta.tolist(), strict=True)),
                 "S": self.policy.S if hasattr(self.policy, "estimator") else None,
@@ -395,7 +383,7 @@ class Agent:
             }
 
     def __repr__(self) -> str:
-        counts = f"{self.decisions} decisions, {len(self._pending)} pending"
+        counts = f"{self.decisions} decisions, {self.waiting} pending"
         return f"Agent({self.policy.name}, dim={self.policy.dim}, {counts})"
 
     # --- saving ----------------------------------------------------------------------------------------------------
@@ -426,6 +414,3 @@ def _key(decision: Decision | str) -> str:
         raise ValueError(f"decision={shown(decision)}: must be a Decision, or its id")
     return key
 
-
-def _too_late(id: str) -> ExpiredDecisionError:
-    return ExpiredDecisionError(f"decision={shown(id)}: its wait is over; the reward is not learnt from")

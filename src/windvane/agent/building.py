@@ -61,12 +61,12 @@ def built(
 
 
 def learn_prior(policy: Policy, prior: Any, weight: float, S: float, reward_range: tuple[float, float]) -> None:
-    """Make ``policy`` begin near theta = ``prior``: feed it, for each axis e_i, the observation
+    """Make ``policy`` begin at theta = ``prior``: feed it, for each axis e_i, the observation
 
-        x = L e_i,   reward mu(<x, prior>),   of that ``weight``,
+        x = L e_i,   reward mu(<x, prior>) + ridge prior_i / (weight L),   of that ``weight``,
 
-    all in one round. Their likelihood is greatest at ``prior``, so that, but for the ridge, they leave the estimate
-    there; they age as other rewards do. Rewards are held within their range.
+    all in one round. Without the second term the ridge would draw the estimate towards zero; with it, ``prior`` is the
+    root of g(theta) = b. They age as rewards do, and the estimate then moves towards zero as for any past.
     """
     theta = floats("prior", prior, (policy.dim,))
     length = float(np.linalg.norm(theta))
@@ -76,11 +76,16 @@ def learn_prior(policy: Policy, prior: Any, weight: float, S: float, reward_rang
         raise ValueError(f"prior_weight={weight!r}: must be at most {policy._k.LARGEST_WEIGHT:g}")
     if not hasattr(policy, "estimator"):
         raise ValueError(f"prior: {policy.name} starts anew by itself and would forget it; leave it out")
-    round_ = policy.t
+    means = np.asarray(policy.link.mean(policy.L * theta))
+    low, high = reward_range
+    if not ((means >= low) & (means <= high)).all():
+        beyond = float(means[np.argmax(~((means >= low) & (means <= high)))])
+        raise ValueError(f"prior: expects rewards of {beyond:.4g}, which lie in [{low:g}, {high:g}]; give a larger sigma")
+    rewards = means + policy.estimator.ridge * theta / (weight * policy.L)
+    round_ = np.array([policy.t])
     policy.advance(1.0)  # a round of its own: policies that may restart take no reward from before the first
-    for x in np.eye(policy.dim) * policy.L:
-        reward = float(np.clip(policy.link.mean(x @ theta), *reward_range))
-        policy.update(x[None], reward, round=round_, weight=weight)
+    for x, reward in zip(np.eye(policy.dim) * policy.L, rewards, strict=True):
+        policy._absorb(x[None], np.array([reward]), round_, np.array([weight]), np.array([True]))
 
 
 def plain(value: Any) -> Any:

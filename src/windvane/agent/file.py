@@ -1,6 +1,6 @@
 """The file an agent is saved to: a ZIP archive, nothing compressed, of one JSON document and NumPy arrays.
 
-``agent.json``       {"format": "windvane agent", "version": 1, "digest": ..., and what the agent wrote}
+``agent.json``       {"format": "windvane agent", "version": 2, "digest": ..., and what the agent wrote}
 ``NAME.npy``         its arrays, each in NumPy's own format (no objects, so nothing in it can run code)
 
 ``digest`` is the SHA-256 of all entries in the order of their names: name, a zero byte, length as 8 bytes
@@ -29,7 +29,8 @@ import numpy.typing as npt
 
 from windvane._validation import shown
 
-FORMAT, VERSION = "windvane agent", 1
+FORMAT, VERSION = "windvane agent", 2
+READ = (1, 2)  # versions that can be read
 HEADER = "agent.json"
 _LARGEST = 2**32 - 1  # bytes, as the plain ZIP format has it
 _DATE = 0x21  # the first of January 1980
@@ -59,8 +60,9 @@ def unpacked(content: bytes, where: str) -> tuple[dict[str, Any], Arrays]:
         found = _digest(entries | {HEADER: _json_bytes({**head, "digest": ""})})
     except (ValueError, TypeError, KeyError, RecursionError):
         raise FileError(f"{where}: its {HEADER} is missing or cannot be read") from None
-    if kind != FORMAT or version != VERSION:
-        raise FileError(f"{where}: is of format {shown(kind)}, version {shown(version)}; this reads version {VERSION}")
+    if kind != FORMAT or version not in READ or isinstance(version, bool | float):
+        told = " and ".join(map(str, READ))
+        raise FileError(f"{where}: is of format {shown(kind)}, version {shown(version)}; this reads versions {told}")
     if digest != found:
         raise FileError(f"{where}: was damaged or changed: its digest does not fit")
     if content != _archive(entries):

@@ -40,8 +40,10 @@ class History:
         yield from zip(self.x, self.rewards.tolist(), times, self.weights.tolist(), strict=True)
 
     @classmethod
-    def of(cls, agent: Agent, X: Any, rewards: Any, contexts: Any, arms: Any, times: Any, weights: Any) -> History:
-        """What was given to :meth:`Agent.update_many`, checked, the oldest first."""
+    def of(
+        cls, agent: Agent, X: Any, rewards: Any, contexts: Any, arms: Any, times: Any, weights: Any, now: float
+    ) -> History:
+        """What was given to :meth:`Agent.update_many` at the time ``now``, checked, the oldest first."""
         features, scaling, where = agent.features, agent._scaling, "X"
         if features is None:
             if X is None or contexts is not None or arms is not None:
@@ -63,7 +65,7 @@ class History:
         x, count = scaling.apply(raw, where), len(raw)
         found = _column("rewards", rewards, count, *agent.reward_range)
         weight = np.ones(count) if weights is None else _column("weights", weights, count, 0.0, HEAVIEST)
-        at = _times(agent, times, count)
+        at = _times(agent, times, count, now)
         order = np.arange(count) if at is None else np.argsort(at, kind="stable")
         return cls(x[order], found[order], None if at is None else at[order], weight[order], features, scaling)
 
@@ -118,7 +120,7 @@ def _column(name: str, values: Any, count: int, low: float, high: float) -> Arra
     return found
 
 
-def _times(agent: Agent, times: Any, count: int) -> Array | None:
+def _times(agent: Agent, times: Any, count: int, now: float) -> Array | None:
     if times is None:
         if agent.by_clock:
             raise ValueError("times=None: this agent forgets by the clock; say when each row was decided")
@@ -126,8 +128,14 @@ def _times(agent: Agent, times: Any, count: int) -> Array | None:
     found = np.array([moment(f"times[{i}]", one) for i, one in enumerate(sequence("times", times))])
     if found.shape != (count,):
         raise ValueError(f"times has {len(found)} entries: must have one for each of the {count} rows")
-    if agent.by_clock and count and found.min() < agent._clock.last:
+    if not count:
+        return found
+    first, last = float(found.min()), float(found.max())
+    if last > now:
+        raise ValueError(f"times[{int(np.argmax(found))}]={last!r}: lies in the future; it is {now!r} now")
+    if first < agent._clock.last:
+        remedy = "" if agent.by_clock else "; give history first, or leave times out: it then counts as the latest"
         raise ValueError(
-            f"times[{int(np.argmin(found))}]={found.min()!r}: must not lie before what the agent has seen already"
+            f"times[{int(np.argmin(found))}]={first!r}: must not lie before what the agent has seen already{remedy}"
         )
     return found

@@ -8,23 +8,27 @@ entry          meaning
 config         the arguments of :class:`windvane.Agent` but features and scaling; null: a link or policy of one's own
 features       their declaration (with the ranges that were fitted), or null
 to_fit         [whether the scaling is still to be fitted, whether ranges of features are]
-counts         [decisions, rewards, expired, projections]
-reward_total   the sum of all rewards
+counts         [decisions, rewards, expired, projections, defaulted, history], as the agent's attributes of these names
+reward_total   the sum of the rewards and defaults of decisions
 times          [when the policy's round 1 was, where forgetting goes by the clock; the last time seen], or null
-pending        [round of the policy, number of the decision, the decision] for each that waits, the oldest first
+pending        {"id", "arm", "preferred", "rival"}: of each decision that waits, the oldest first
 closed         [id, reward, or null if it expired] for the last that were closed, the oldest first
 =============  =====================================================================================================
 
-Arrays: ``policy/...`` (:meth:`windvane.Policy.state`), ``pending`` (for each waiting decision the vector played),
-``center`` and ``spread``. A number that is not finite stands as {"number": "inf"} (or "-inf", "nan").
+Arrays: ``policy/...`` (:meth:`windvane.Policy.state`), ``center``, ``spread``, and what else is known of the decisions
+that wait, a row for each: ``pending/x`` (the vector played), ``pending/reals`` (round of the policy, time, prediction,
+bonus, propensity, rival_score; NaN: none) and ``pending/wholes`` (number of the decision, index, explored, projected;
+-1: none). A number in the document that is not finite stands as {"number": "inf"} (or "-inf", "nan").
+
+Version 1 had [round, number of the decision, the decision] for each entry of ``pending``, their vectors in the array
+``pending``, and the first four counts, of which the rewards held those of the history too.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,8 +45,8 @@ if TYPE_CHECKING:
     from windvane.agent.agent import Agent
 
 _MOST = 2**53
-_FIELDS = {field.name: str(field.type).split(" | ") for field in fields(Decision)}
-_KINDS = {"str": str, "int": int, "bool": bool, "float": float}
+_COUNTS = ("decisions", "rewards", "expired", "projections", "defaulted", "history")
+_NAMES = ("id", "arm", "preferred", "rival")
 
 
 def content(agent: Agent) -> bytes:
@@ -50,30 +54,31 @@ def content(agent: Agent) -> bytes:
     with agent._lock:
         arrays = {f"policy/{name}": array for name, array in agent.policy.state().items()}
         arrays["center"], arrays["spread"] = agent._scaling.center, agent._scaling.spread  # replaced, never written to
-        waiting, closed, config = list(agent._pending.values()), list(agent._closed.items()), dict(agent._config)
+        waiting, closed, config = list(agent._waiting), list(agent._waiting.closed.items()), dict(agent._config)
         clock = agent._clock
         document: dict[str, Any] = {
             "features": None if agent.features is None else agent.features.declared(),
             "to_fit": [agent._scaling.to_fit, agent._fits_features],
-            "counts": [agent.decisions, agent.rewards, agent.expired, agent.projections],
+            "counts": [getattr(agent, name) for name in _COUNTS],
             "reward_total": agent.reward_total,
             "times": [clock.first, None if math.isinf(clock.last) else clock.last],
             "closed": closed,
         }
-    arrays["pending"] = np.array([one.x for one in waiting]).reshape(len(waiting), agent.policy.dim)
     document["config"] = {name: _written(name, value) for name, value in config.items()}
-    document["pending"] = [[one.round, one.number, _told(one.decision)] for one in waiting]
-    return file.packed(document, arrays)
+    document["pending"] = _names(waiting)
+    return file.packed(document, arrays | _columns(waiting, agent.policy.dim))
 
 
 def restored(cls: type[Agent], content: bytes, link: Link | None, policy: type[Policy] | None, where: str) -> Agent:
     """The agent in ``content``; ``where`` is what an error calls it."""
     document, arrays = file.unpacked(content, where)
     try:
+        if document["version"] == 1:
+            document, arrays = _from_version_1(document, arrays)
         config = {name: _read(value) for name, value in document["config"].items()}
         own = {name: config[name] is None for name in ("link", "policy")}
     except Exception:  # it was made up by someone: anything can be in it
-        raise file.FileError(f"{where}: cannot be loaded: its config is not that of an agent") from None
+        raise file.FileError(f"{where}: cannot be loaded: it is not the document of an agent") from None
     for name, given in (("link", link), ("policy", policy)):
         if own[name] and given is None:
             raise ValueError(f"{name}=None: the agent was made with a {name} of its maker's own; give it again")
@@ -95,40 +100,92 @@ def _fill(agent: Agent, document: Mapping[str, Any], arrays: file.Arrays) -> Non
     dim = agent._scaling.raw_dim
     agent._scaling.set(floats("center", arrays["center"], (dim,)), floats("spread", arrays["spread"], (dim,)))
     agent._scaling.to_fit, agent._fits_features = map(bool, document["to_fit"])
-    counts = [whole("counts", count, 0, _MOST) for count in document["counts"]]
-    agent.decisions, agent.rewards, agent.expired, agent.projections = counts
+    for name, count in zip(_COUNTS, document["counts"], strict=True):
+        setattr(agent, name, whole(name, count, 0, _MOST))
     agent.reward_total = _number(document["reward_total"])
     first, last = (None if at is None else _number(at) for at in document["times"])
     agent._clock.first, agent._clock.last = first, -math.inf if last is None else last
-    points = floats("pending", arrays["pending"], (len(document["pending"]), policy.dim))
-    if not (np.linalg.norm(points, axis=1) <= policy.L * ROUNDING).all():
-        raise ValueError("pending: has vectors that are too long, or not finite")
-    for x, (round_, number_, told) in zip(points, document["pending"], strict=True):
-        decision = _decision(_read(told))
-        if not _number(round_) <= policy._latest_round():
-            raise ValueError(f"pending: decision {decision.id!r} lies in the future")
-        agent._pending[decision.id] = Pending(x.copy(), round_, whole("number", number_, 0, _MOST), decision)
-    agent._closed = OrderedDict((key, None if value is None else _number(value)) for key, value in document["closed"])
-    if len(agent._pending) < len(points) or not agent._pending.keys().isdisjoint(agent._closed):
+    waiting = _pending(document["pending"], arrays, policy)
+    agent._waiting.pending = OrderedDict((one.decision.id, one) for one in waiting)
+    closed = ((key, None if value is None else _number(value)) for key, value in document["closed"])
+    agent._waiting.closed = OrderedDict(closed)
+    if len(agent._waiting) < len(waiting) or not agent._waiting.pending.keys().isdisjoint(agent._waiting.closed):
         raise ValueError("pending: an id is there twice")
 
 
-def _told(decision: Decision) -> dict[str, Any]:
-    return {name: _written(name, getattr(decision, name)) for name in _FIELDS}
+def _from_version_1(document: dict[str, Any], arrays: file.Arrays) -> tuple[dict[str, Any], file.Arrays]:
+    points = arrays.pop("pending")
+    waiting = [
+        Pending(x, round_, number_, Decision(**_read(told)))
+        for x, (round_, number_, told) in zip(points, document["pending"], strict=True)
+    ]
+    counts = [*document["counts"], 0, 0]
+    return {**document, "counts": counts, "pending": _names(waiting)}, arrays | _columns(waiting, points.shape[1])
 
 
-def _decision(told: dict[str, Any]) -> Decision:
-    """A decision whose fields are of the kinds they have to be."""
-    found = Decision(**told)
-    for name, allowed in _FIELDS.items():
-        value = told[name]
-        if value is None and "None" in allowed:
-            continue
-        if allowed[0] == "Name":
-            plain_name(name, value)
-        elif not isinstance(value, _KINDS[allowed[0]]):
-            raise ValueError(f"pending: {name}={shown(value)}: is of another kind")
+def _names(waiting: Sequence[Pending]) -> dict[str, list[Any]]:
+    return {name: [getattr(one.decision, name) for one in waiting] for name in _NAMES}
+
+
+def _columns(waiting: Sequence[Pending], dim: int) -> file.Arrays:
+    """All but the names of decisions that wait: there may be very many of them."""
+    told = [(one, one.decision) for one in waiting]
+    reals = [(p.round, d.time, d.prediction, d.bonus, _or(d.propensity), _or(d.rival_score)) for p, d in told]
+    wholes = [(p.number, d.index, d.explored, -1 if d.projected is None else d.projected) for p, d in told]
+    return {
+        "pending/x": np.array([one.x for one in waiting]).reshape(-1, dim),
+        "pending/reals": np.array(reals, dtype=float).reshape(-1, 6),
+        "pending/wholes": np.array(wholes, dtype=np.int64).reshape(-1, 4),
+    }
+
+
+def _pending(names: Mapping[str, Any], arrays: file.Arrays, policy: Policy) -> list[Pending]:
+    """What :func:`content` wrote of the decisions that wait, if it can be true."""
+    n = len(names["id"])
+    points = floats("pending", arrays["pending/x"], (n, policy.dim))
+    reals, wholes = floats("pending", arrays["pending/reals"], (n, 6)), arrays["pending/wholes"]
+    if not (np.linalg.norm(points, axis=1) <= policy.L * ROUNDING).all():
+        raise ValueError("pending: has vectors that are too long, or not finite")
+    if not np.isfinite(reals[:, :2]).all() or not (reals[:, 0] <= policy._latest_round()).all():
+        raise ValueError("pending: a decision lies in the future, or at no time at all")
+    if wholes.dtype.kind != "i" or wholes.shape != (n, 4) or not _within(wholes, [0, 0, 0, -1], [_MOST, _MOST, 1, 1]):
+        raise ValueError("pending: has a number, an index or a mark that cannot be")
+    if not all(isinstance(id, str) for id in names["id"]):
+        raise ValueError("pending: an id is no text")
+    for name in {*map(_typed, names["arm"]), *map(_typed, names["preferred"]), *map(_typed, names["rival"])}:
+        if name[1] is not None:
+            plain_name("pending", name[1])
+    if None in names["arm"] or None in names["preferred"]:
+        raise ValueError("pending: an arm has no name")
+    found = []
+    rows = zip(*(names[name] for name in _NAMES), points, reals.tolist(), wholes.tolist(), strict=True)
+    for id, arm, preferred, rival, x, real, whole_ in rows:
+        round_, time, prediction, bonus, propensity, rival_score = real
+        number_, index, explored, projected = whole_
+        decision = Decision(
+            id=id, arm=arm, index=index, time=time, propensity=_or_none(propensity), explored=bool(explored),
+            prediction=prediction, bonus=bonus, preferred=preferred, rival=rival, rival_score=_or_none(rival_score),
+            projected=None if projected < 0 else bool(projected),
+        )  # fmt: skip
+        found.append(Pending(x.copy(), round_, number_, decision))
     return found
+
+
+def _within(table: Any, low: list[int], high: list[int]) -> bool:
+    return bool(((table >= low) & (table <= high)).all())
+
+
+def _typed(name: Any) -> tuple[type, Any]:
+    """1, 1.0 and True are equal, and not the same name."""
+    return type(name), name
+
+
+def _or(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def _number(value: Any) -> float:

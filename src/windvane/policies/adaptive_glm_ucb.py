@@ -218,15 +218,9 @@ class AdaptiveGLMUCB(Policy):
 
     # --- learning --------------------------------------------------------------------------------------------------
 
-    def update(
-        self,
-        x: npt.ArrayLike,
-        reward: npt.ArrayLike,
-        round: npt.ArrayLike | None = None,
-        weight: npt.ArrayLike = 1.0,
-        mask: npt.ArrayLike | None = None,
+    def _absorb(
+        self, points: Array, rewards: Array, rounds: Array, weights: Array, chosen: npt.NDArray[np.bool_]
     ) -> None:
-        points, rewards, rounds, weights, chosen = self._checked_feedback(x, reward, round, weight, mask)
         chosen, now = chosen & (rounds >= self._born), self._latest_round()
         points = np.where(chosen[:, None], points, 0.0)  # what is masked must not reach a sum
         rewards, weights = np.where(chosen, rewards, 0.0), np.where(chosen, weights, 0.0)

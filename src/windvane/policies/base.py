@@ -301,7 +301,12 @@ class Policy:
         mask: npt.ArrayLike | None = None,
     ) -> None:
         """Learn one reward per lane (where ``mask``); it enters with the weight of the age of ``round``."""
-        points, rewards, rounds, weights, chosen = self._checked_feedback(x, reward, round, weight, mask)
+        self._absorb(*self._checked_feedback(x, reward, round, weight, mask))
+
+    def _absorb(
+        self, points: Array, rewards: Array, rounds: Array, weights: Array, chosen: npt.NDArray[np.bool_]
+    ) -> None:
+        """:meth:`update` for what was checked already."""
         if (self._born > 1.0).any():
             chosen = chosen & (rounds >= self._born)
         self.estimator._take(points, rewards, rounds, self._latest_round(), weights, chosen)
