@@ -168,7 +168,7 @@ class Local:
 def whole(stream: Stream) -> bytes:
     """All that a stream is, as bytes."""
     found = stream.snapshot()
-    return found.agent + found.extra.encode() + str(found.number).encode()
+    return found.agent + found.extra + str(found.number).encode()
 
 
 @contextlib.contextmanager

@@ -36,7 +36,9 @@ NAN, INF = float("nan"), float("inf")
 NOON = 1_700_000_000.0
 RED = {"red": [0.6, 0.1], "blue": [0.2, 0.7]}
 LIVE = {name: cls for name, cls in POLICIES.items() if not cls.needs_truth}
-ANEW = [LIVE[name] for name in ("BOB", "BOB-BVD-GLM-UCB", "MASTER-OFUL", "MASTER-GLM-UCB")]  # they begin again by themselves
+ANEW = [
+    LIVE[name] for name in ("BOB", "BOB-BVD-GLM-UCB", "MASTER-OFUL", "MASTER-GLM-UCB")
+]  # they begin again by themselves
 
 
 def needed(cls: type[Policy]) -> dict:

@@ -193,7 +193,12 @@ def test_the_format_is_as_documented() -> None:
     assert head["times"] == [NOON, NOON + 10]
     assert head["closed"] == [["a", 0.5]]
     (waiting,) = agent.pending
-    assert head["pending"] == {"id": ["b"], "arm": [waiting.arm], "preferred": [waiting.preferred], "rival": [waiting.rival]}
+    assert head["pending"] == {
+        "id": ["b"],
+        "arm": [waiting.arm],
+        "preferred": [waiting.preferred],
+        "rival": [waiting.rival],
+    }
     ((round_, time, prediction, bonus, propensity, rival_score),) = arrays["pending/reals.npy"]
     assert (round_, time) == (1.0 + 10 * 100_000, NOON + 10)
     assert (prediction, bonus) == (waiting.prediction, waiting.bonus)

@@ -132,7 +132,7 @@ def test_a_wrong_stream_is_refused_by_field(service: Local, body: dict[str, Any]
     assert error["field"] is not None
     assert error["field"].startswith(field), error
     assert field.rpartition(".")[2] in error["message"]
-    assert service.get("/v1/streams").json() == {"streams": []}
+    assert service.get("/v1/streams").json() == {"streams": [], "broken": {}}
 
 
 def test_a_name_is_given_once(service: Local) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """All of ``content`` under ``path``, or nothing: aside, flushed, renamed."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")  # of this call alone
     try:
         with aside.open("wb") as file:
             file.write(content)

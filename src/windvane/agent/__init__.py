@@ -11,6 +11,8 @@ from windvane.agent.decisions import (
 )
 from windvane.agent.features import Features
 from windvane.agent.file import FileError
+from windvane.agent.history import Learnt
+from windvane.agent.offers import Offer
 
 __all__ = [
     "Agent",
@@ -21,5 +23,7 @@ __all__ = [
     "Explanation",
     "Features",
     "FileError",
+    "Learnt",
+    "Offer",
     "UnknownDecisionError",
 ]

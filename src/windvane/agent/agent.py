@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import secrets
 import threading
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,11 @@ from windvane.agent import saving
 from windvane.agent.building import built, learn_prior, plain
 from windvane.agent.decisions import Decision, Explanation, Pending, UnknownDecisionError, described
 from windvane.agent.features import Features
-from windvane.agent.history import History
-from windvane.agent.offers import offered
+from windvane.agent.history import Learnt
+from windvane.agent.offers import Offer, offered
 from windvane.agent.reading import Drift, drift_of, memory_of
 from windvane.agent.scaling import Scaling
-from windvane.agent.times import TICK, Clock, Span
+from windvane.agent.times import TICK, Clock, Span, told
 from windvane.agent.waiting import Waiting, too_late
 from windvane.links import Link
 from windvane.policies.base import Policy
@@ -60,8 +60,9 @@ class Agent:
     **randomize** = epsilon: with this probability an arm is played uniformly at random. Every decision then has a
     ``propensity``, and the log of decisions can be evaluated off-policy.
 
-    A call that fails changes nothing. Safe to call from several threads; calls take turns. All randomness follows from
-    ``seed`` (ids of decisions apart).
+    A call that fails changes nothing; one that is interrupted (Ctrl-C) may have been carried out, and a reward counts
+    once at most. Safe to call from several threads; calls take turns. All randomness follows from ``seed`` (ids of
+    decisions apart).
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Agent:
         *,
         features: Features | Mapping[str, Any] | None = None,
         policy: str | type[Policy] = "adaptive",
-        half_life: str | float | None = None,
+        half_life: str | float | timedelta | None = None,
         gamma: float | None = None,
         horizon: int | None = None,
         drift: float | None = None,
@@ -80,7 +81,7 @@ class Agent:
         sigma: float = 0.5,
         prior: npt.ArrayLike | None = None,
         prior_weight: float = 10.0,
-        wait: str | float | None = None,
+        wait: str | float | timedelta | None = None,
         missing: float | None = None,
         max_pending: int = 100_000,
         scaling: Any = None,
@@ -90,6 +91,7 @@ class Agent:
         seed: int = 0,
         **settings: Any,
     ) -> None:
+        half_life, wait = told(half_life), told(wait)
         self.features = Features.of(features)
         if (dim is None) == (self.features is None):
             raise ValueError(f"dim={shown(dim)}: give dim, or features, and not both")
@@ -146,13 +148,31 @@ class Agent:
         of fields; and ``context``. ``now``: the time of the decision in seconds since 1970, or a datetime (default: the
         clock's; time never goes back). ``id``: a name of your own for the decision (default: a random one).
         """
+        return self.replay(None, arms, context=context, now=now, id=id)
+
+    def offer(self, arms: Any = None, context: Mapping[str, Any] | None = None) -> Offer:
+        """The arms of a decision, checked; nothing is decided. :meth:`decide` takes it in the place of arms."""
         with self._lock:
             if self._fits_features:
                 raise ValueError('scaling="fit": give history to update_many first, to fit the ranges on')
             if arms is None and self.features is not None and self.features.arms and not self.features.per_arm:
                 arms = self.features.arms
             names, raw = offered(arms, context, self.features, self._scaling.raw_dim)
-            rows = self._scaling.apply(raw, "arms", names)
+            return Offer(names, self._scaling.apply(raw, "arms", names))
+
+    def replay(
+        self,
+        played: int | None,
+        arms: Any = None,
+        *,
+        context: Mapping[str, Any] | None = None,
+        now: float | datetime | None = None,
+        id: str | None = None,
+    ) -> Decision:
+        """:meth:`decide`, but the arm in the place ``played`` of the offer is played, as a log says that it was."""
+        with self._lock:
+            names, rows = arms if isinstance(arms, Offer) else self.offer(arms, context)
+            played = None if played is None else whole("played", played, 0, len(names) - 1)
             if id is not None and (not isinstance(id, str) or not id or self._waiting.knows(id)):
                 raise ValueError(f"id={shown(id)}: must be a text that no other decision has")
             key = secrets.token_hex(8) if id is None else str.__str__(id)
@@ -167,6 +187,7 @@ class Agent:
                 coin, place = k.uniform_pair(np.uint64(policy.seed), policy.lane_ids[0], number_, k.PLAY, 0)
                 if coin < self.randomize:
                     index, explored = int(place * len(names)), True
+            index = index if played is None else played
             decision = described(
                 policy, key, names, rows, at,
                 preferred=preferred, index=index, explored=explored, randomize=self.randomize,
@@ -205,16 +226,18 @@ class Agent:
                 return self._waiting.refuse(key, found)
             if self._overdue(waiting, at):
                 raise too_late(key)
-            self.policy.update(waiting.x[None], found, round=waiting.round)
+            self._waiting.close(key, found)  # first: whatever interrupts what follows, the reward counts once at most
+            try:
+                self.policy.update(waiting.x[None], found, round=waiting.round)
+            except Exception:  # of a policy or a link of the user's own
+                self._waiting.reopen(waiting)
+                raise
             self.rewards += 1
             self.reward_total += found
-            self._waiting.close(key, found)
             self._expire(at)
             return True
 
-    def expire(
-        self, now: float | datetime | None = None, *, room: int = 0, most: int | None = None
-    ) -> list[str]:
+    def expire(self, now: float | datetime | None = None, *, room: int = 0, most: int | None = None) -> list[str]:
         """Close the decisions whose wait is over, and the oldest until ``room`` more may wait; returns their ids.
 
         Deciding (with room for one) and rewarding do so too; there is no need to call it but to know them, or for a
@@ -223,6 +246,12 @@ class Agent:
         with self._lock:
             room, most = whole("room", room, 0, self.max_pending), None if most is None else whole("most", most, 1)
             return self._expire(self._clock.read(now), room, most)
+
+    def overdue(self, now: float | datetime | None = None) -> bool:
+        """Whether :meth:`expire` would close a decision."""
+        with self._lock:
+            at = self._clock.read(now)
+            return self.waiting > self.max_pending or (self.waiting > 0 and self._overdue(self._waiting.oldest(), at))
 
     def _expire(self, at: float, room: int = 0, most: int | None = None) -> list[str]:
         gone: list[str] = []
@@ -267,16 +296,13 @@ class Agent:
         none.
         """
         with self._lock:
-            history = History.of(self, X, rewards, contexts, arms, times, weights, self._clock.read(now))
-            policy, clock = copy.deepcopy(self.policy), copy.copy(self._clock)  # an interrupt leaves all as it was
-            for x, reward, at, weight in history.rows():
-                if at is not None:
-                    clock.pass_to(at, policy)
-                round_ = policy.t
-                policy.advance(1.0)
-                policy.update(x[None], reward, round=round_, weight=weight)
-            self.policy, self._clock, self.features, self._scaling = policy, clock, history.features, history.scaling
-            self._fits_features = False
+            return self.adopt(Learnt.of(self, X, rewards, contexts, arms, times, weights, now))
+
+    def adopt(self, learnt: Learnt) -> int:
+        """Become what history has made of this agent, which must not have changed since; returns the number of rows."""
+        with self._lock:
+            self.policy, self._clock, history = learnt
+            self.features, self._scaling, self._fits_features = history.features, history.scaling, False
             self.history += len(history)
             return len(history)
 
@@ -293,6 +319,7 @@ class Agent:
             unknown = set(changes) - set(CHANGEABLE)
             if unknown:
                 raise ValueError(f"{min(unknown)}: cannot be changed; only {', '.join(CHANGEABLE)} can")
+            changes = {name: told(value) for name, value in changes.items()}
             self._set(**{name: changes.get(name, self._config[name]) for name in CHANGEABLE})
             self._config |= {name: plain(value) for name, value in changes.items()}
 
@@ -334,7 +361,7 @@ class Agent:
 
     @property
     def mean_reward(self) -> float | None:
-        """Of the decisions whose outcome counts: rewarded, or expired and counted as ``missing``; None: there is none."""
+        """Of decisions that were rewarded, or expired and count as ``missing``; None if there is none."""
         known = self.rewards + self.defaulted
         return self.reward_total / known if known else None
 
@@ -382,6 +409,15 @@ class Agent:
                 "drift": None if drift is None else drift._asdict(),
             }
 
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            state = {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_saving")}
+            return copy.deepcopy(state)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock, self._saving = threading.RLock(), threading.Lock()
+
     def __repr__(self) -> str:
         counts = f"{self.decisions} decisions, {self.waiting} pending"
         return f"Agent({self.policy.name}, dim={self.policy.dim}, {counts})"
@@ -390,7 +426,11 @@ class Agent:
 
     def to_bytes(self) -> bytes:
         """The whole agent: equal agents give equal bytes. The format is described in :mod:`windvane.agent.file`."""
-        return saving.content(self)
+        return self.copied()()
+
+    def copied(self) -> Callable[[], bytes]:
+        """What makes :meth:`to_bytes` of the agent as it is now; to be called once, at any time, in any thread."""
+        return saving.copied(self)
 
     def save(self, path: str | Path) -> None:
         """Write the agent to a file: whole or not at all, and on disk when this returns."""
@@ -413,4 +453,3 @@ def _key(decision: Decision | str) -> str:
     if not isinstance(key, str):
         raise ValueError(f"decision={shown(decision)}: must be a Decision, or its id")
     return key
-

@@ -79,8 +79,8 @@ def learn_prior(policy: Policy, prior: Any, weight: float, S: float, reward_rang
     means = np.asarray(policy.link.mean(policy.L * theta))
     low, high = reward_range
     if not ((means >= low) & (means <= high)).all():
-        beyond = float(means[np.argmax(~((means >= low) & (means <= high)))])
-        raise ValueError(f"prior: expects rewards of {beyond:.4g}, which lie in [{low:g}, {high:g}]; give a larger sigma")
+        mean = float(means[np.argmax(~((means >= low) & (means <= high)))])
+        raise ValueError(f"prior: expects rewards of {mean:.4g}; they lie in [{low:g}, {high:g}], give a larger sigma")
     rewards = means + policy.estimator.ridge * theta / (weight * policy.L)
     round_ = np.array([policy.t])
     policy.advance(1.0)  # a round of its own: policies that may restart take no reward from before the first

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -72,17 +73,13 @@ class Explanation:
 
     @classmethod
     def of(cls, decision: Decision) -> Explanation:
-        return cls(
-            arm=decision.arm,
-            prediction=decision.prediction,
-            bonus=decision.bonus,
-            score=decision.prediction + decision.bonus,
-            rival=decision.rival,
-            rival_score=decision.rival_score,
-            projected=decision.projected,
-            explored=decision.explored,
-            preferred=decision.preferred,
-        )
+        return cls.read({field.name: getattr(decision, field.name) for field in fields(decision)})
+
+    @classmethod
+    def read(cls, told: Mapping[str, Any]) -> Explanation:
+        """From the fields of a decision by name."""
+        names = ("arm", "prediction", "bonus", "rival", "rival_score", "projected", "explored", "preferred")
+        return cls(score=told["prediction"] + told["bonus"], **{name: told[name] for name in names})
 
     def __str__(self) -> str:
         if self.explored:

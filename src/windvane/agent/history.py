@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from windvane._validation import Array, real_array, shown
 from windvane.agent.features import Features, plain_name, sequence
-from windvane.agent.offers import frame_fields, frame_names, frame_rows, is_frame, matrix
+from windvane.agent.offers import frame_fields, frame_matrix, frame_names, frame_rows, is_frame, matrix
 from windvane.agent.scaling import Scaling
-from windvane.agent.times import moment
+from windvane.agent.times import Clock, moment
+from windvane.policies.base import Policy
 
 if TYPE_CHECKING:
     from windvane.agent.agent import Agent
@@ -48,7 +50,7 @@ class History:
         if features is None:
             if X is None or contexts is not None or arms is not None:
                 raise ValueError("X: give the features of every row; contexts and arms belong to declared features")
-            raw = matrix("X", X.to_numpy() if is_frame(X) else X, scaling.raw_dim)
+            raw = frame_matrix("X", X, scaling.raw_dim) if is_frame(X) else matrix("X", X, scaling.raw_dim)
         else:
             if X is not None or arms is None:
                 raise ValueError("arms: give the arm of every row, and contexts; this agent has declared features")
@@ -68,6 +70,29 @@ class History:
         at = _times(agent, times, count, now)
         order = np.arange(count) if at is None else np.argsort(at, kind="stable")
         return cls(x[order], found[order], None if at is None else at[order], weight[order], features, scaling)
+
+
+class Learnt(NamedTuple):
+    """What history makes of an agent: a policy and its clock."""
+
+    policy: Policy
+    clock: Clock
+    history: History
+
+    @classmethod
+    def of(
+        cls, agent: Agent, X: Any, rewards: Any, contexts: Any, arms: Any, times: Any, weights: Any, now: Any
+    ) -> Learnt:
+        """The agent stays as it is; it must not change meanwhile."""
+        history = History.of(agent, X, rewards, contexts, arms, times, weights, agent._clock.read(now))
+        policy, clock = copy.deepcopy(agent.policy), copy.copy(agent._clock)
+        for x, reward, at, weight in history.rows():
+            if at is not None:
+                clock.pass_to(at, policy)
+            round_ = policy.t
+            policy.advance(1.0)
+            policy.update(x[None], reward, round=round_, weight=weight)
+        return cls(policy, clock, history)
 
 
 def _arms(arms: Any) -> tuple[list[Any], list[Mapping[str, Any]]]:

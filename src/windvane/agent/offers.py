@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from windvane._validation import Array, real_array, shown
 from windvane.agent.features import Features, Name, named
+
+
+class Offer(NamedTuple):
+    """The arms of a decision by name, and their vectors as the policy sees them."""
+
+    names: list[Name]
+    rows: Array
+
 
 ARM_COLUMN = "arm"  # of a frame: the arms' names
 
@@ -53,6 +61,12 @@ def frame_fields(argument: str, frame: Any) -> list[dict[Any, Any]]:
     return [{column: value for column, value in row.items() if column != ARM_COLUMN} for row in rows]
 
 
+def frame_matrix(argument: str, frame: Any, dim: int) -> Array:
+    """The numbers of a frame: all columns but that of the arms' names."""
+    columns = [column for column in _columns(argument, frame) if column != ARM_COLUMN]
+    return matrix(argument, frame[columns].to_numpy(), dim)
+
+
 def _columns(argument: str, frame: Any) -> list[Any]:
     columns = list(frame.columns)
     for column, times in Counter(columns).items():
@@ -72,8 +86,7 @@ def _by_name(arms: Any) -> dict[Name, Any]:
 
 def _vectors(arms: Any, dim: int) -> tuple[list[Name], Array]:
     if is_frame(arms):
-        columns = [column for column in _columns("arms", arms) if column != ARM_COLUMN]
-        return named("arms", frame_names("arms", arms)), matrix("arms", arms[columns].to_numpy(), dim)
+        return named("arms", frame_names("arms", arms)), frame_matrix("arms", arms, dim)
     if not isinstance(arms, Mapping):
         rows = matrix("arms", arms, dim)
         return list(range(len(rows))), rows

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,8 +49,8 @@ _COUNTS = ("decisions", "rewards", "expired", "projections", "defaulted", "histo
 _NAMES = ("id", "arm", "preferred", "rival")
 
 
-def content(agent: Agent) -> bytes:
-    """The bytes of an agent's file; the agent is held up only while it is copied."""
+def copied(agent: Agent) -> Callable[[], bytes]:
+    """What makes the bytes of an agent's file as it is now; the agent is held up only while it is copied."""
     with agent._lock:
         arrays = {f"policy/{name}": array for name, array in agent.policy.state().items()}
         arrays["center"], arrays["spread"] = agent._scaling.center, agent._scaling.spread  # replaced, never written to
@@ -64,9 +64,14 @@ def content(agent: Agent) -> bytes:
             "times": [clock.first, None if math.isinf(clock.last) else clock.last],
             "closed": closed,
         }
-    document["config"] = {name: _written(name, value) for name, value in config.items()}
-    document["pending"] = _names(waiting)
-    return file.packed(document, arrays | _columns(waiting, agent.policy.dim))
+        dim = agent.policy.dim
+
+    def packed() -> bytes:
+        document["config"] = {name: _written(name, value) for name, value in config.items()}
+        document["pending"] = _names(waiting)
+        return file.packed(document, arrays | _columns(waiting, dim))
+
+    return packed
 
 
 def restored(cls: type[Agent], content: bytes, link: Link | None, policy: type[Policy] | None, where: str) -> Agent:
@@ -150,7 +155,7 @@ def _pending(names: Mapping[str, Any], arrays: file.Arrays, policy: Policy) -> l
         raise ValueError("pending: a decision lies in the future, or at no time at all")
     if wholes.dtype.kind != "i" or wholes.shape != (n, 4) or not _within(wholes, [0, 0, 0, -1], [_MOST, _MOST, 1, 1]):
         raise ValueError("pending: has a number, an index or a mark that cannot be")
-    if not all(isinstance(id, str) for id in names["id"]):
+    if not all(isinstance(key, str) for key in names["id"]):
         raise ValueError("pending: an id is no text")
     for name in {*map(_typed, names["arm"]), *map(_typed, names["preferred"]), *map(_typed, names["rival"])}:
         if name[1] is not None:
@@ -159,11 +164,11 @@ def _pending(names: Mapping[str, Any], arrays: file.Arrays, policy: Policy) -> l
         raise ValueError("pending: an arm has no name")
     found = []
     rows = zip(*(names[name] for name in _NAMES), points, reals.tolist(), wholes.tolist(), strict=True)
-    for id, arm, preferred, rival, x, real, whole_ in rows:
+    for key, arm, preferred, rival, x, real, whole_ in rows:
         round_, time, prediction, bonus, propensity, rival_score = real
         number_, index, explored, projected = whole_
         decision = Decision(
-            id=id, arm=arm, index=index, time=time, propensity=_or_none(propensity), explored=bool(explored),
+            id=key, arm=arm, index=index, time=time, propensity=_or_none(propensity), explored=bool(explored),
             prediction=prediction, bonus=bonus, preferred=preferred, rival=rival, rival_score=_or_none(rival_score),
             projected=None if projected < 0 else bool(projected),
         )  # fmt: skip

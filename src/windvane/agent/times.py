@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from windvane import theory
@@ -41,6 +41,11 @@ def seconds(name: str, text: str) -> float:
         units = ", ".join(_UNITS)
         raise ValueError(f'{name}={shown(text)}: must be a duration such as "2d" or "1h30m" (units: {units})')
     return total
+
+
+def told(value: Any) -> Any:
+    """A timedelta as the text of a duration; anything else as it is."""
+    return f"{value.total_seconds():.6f}s" if isinstance(value, timedelta) else value
 
 
 def moment(name: str, when: float | datetime) -> float:

@@ -37,6 +37,12 @@ class Waiting:
         while len(self.closed) > REMEMBERED:
             self.closed.popitem(last=False)
 
+    def reopen(self, one: Pending) -> None:
+        """It waits again, in its old place."""
+        del self.closed[one.decision.id]
+        self.pending[one.decision.id] = one
+        self.pending = OrderedDict(sorted(self.pending.items(), key=lambda item: item[1].number))
+
     def refuse(self, id: str, value: float) -> bool:
         """What is wrong with a reward for a decision that does not wait; False if it repeats what is known."""
         if id not in self.closed:

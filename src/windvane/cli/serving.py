@@ -23,7 +23,9 @@ def serve(
     store: StorePath = Path("windvane.db"),
     host: Annotated[str, typer.Option(help="Where to listen; beyond loopback a token is needed.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
-    rate: Annotated[float, typer.Option(help="Requests a second and client (0: no limit).", min=0.0)] = 0.0,
+    rate: Annotated[
+        float, typer.Option(help="Requests a second and client; an item of a batch is one (0: no limit).", min=0.0)
+    ] = 0.0,
     body_limit: Annotated[int, typer.Option(help="Bytes of a request's body.", min=1024, max=1 << 30)] = 4 << 20,
     as_json: AsJson = False,
 ) -> None:
@@ -55,13 +57,14 @@ def serve(
 
 
 def token(
-    action: Annotated[str, typer.Argument(help="add, list or remove.")],
+    action: Annotated[str, typer.Argument(help="add, list, remove or open.")],
     name: Annotated[str | None, typer.Argument(help="What to call the token.")] = None,
     store: StorePath = Path("windvane.db"),
     read_only: Annotated[bool, typer.Option("--read-only", help="It may read, and change nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Access tokens of a store. With one or more of them, every request needs one. Works beside a running server.
+    """Access tokens of a store. Once there has been one, every request needs one, also when the last is removed; "open"
+    removes all and lets everybody in again, on loopback. Works beside a running server.
 
     \b
     Examples:
@@ -73,8 +76,8 @@ def token(
     from windvane.service.access import new_token
     from windvane.service.store import Store, StoreError
 
-    one_of("action", action, ("add", "list", "remove"))
-    if (name is None) != (action == "list"):
+    one_of("action", action, ("add", "list", "remove", "open"))
+    if (name is None) != (action in ("list", "open")):
         raise ValueError(f"name={name!r}: {'is not wanted' if name else 'is needed'} to {action}")
     try:
         opened = Store(store, shared=True, create=action == "add")
@@ -84,7 +87,14 @@ def token(
         if action == "list":
             _list(opened.tokens(), store, as_json)
             return
+        if action == "open":
+            opened.open_to_all()
+            if as_json:
+                print_json({"open": True})
+            return
         assert name is not None  # said above
+        if not name.isprintable() or not name.strip() or len(name) > 200:
+            raise ValueError(f"name={name!r}: must be a text of 1 to 200 printable characters")
         if action == "add":
             secret = new_token(opened, name, full=not read_only)
             if secret is None:
@@ -96,8 +106,11 @@ def token(
                 remark("keep it: only its hash is stored")
         elif not opened.remove_token(name):
             raise ValueError(f"name={name!r}: there is no token of this name")
-        elif as_json:
-            print_json({"removed": name})
+        else:
+            if not opened.tokens():
+                remark("that was the last one: nobody is let in until there is another, or after `windvane token open`")
+            if as_json:
+                print_json({"removed": name})
     finally:
         opened.close()
 
@@ -139,6 +152,8 @@ def verify(
                 quick, slow = rebuilt(row, opened), rebuilt(row, opened, from_start=True)
                 same = quick.snapshot() == slow.snapshot()
                 problem = None if same else "the state differs from a replay of the log"
+                if slow.differences:
+                    problem = f"in {slow.differences} rounds other arms would be chosen now than were"
                 number = slow.number
             except ReplayError as error:
                 problem, number = str(error), opened.last_number(row.id)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from windvane._validation import not_negative, positive, shown, whole
+from windvane._validation import not_negative, number, shown, whole
 from windvane.client.connection import EXAMPLE, FIRST_PAUSE, Connection, FaultError
 from windvane.client.messages import (
     ClientError,
@@ -18,6 +18,7 @@ from windvane.client.messages import (
     decided,
     decision_id,
     encoded,
+    entries,
     entry,
     learnt,
     one_reward,
@@ -59,7 +60,10 @@ class Client:
             headers["Authorization"] = f"Bearer {token.strip()}"
         self.url = url.rstrip("/")
         self._service = Connection(
-            self.url, headers, timeout=positive("timeout", timeout), retries=whole("retries", retries, 0, 100)
+            self.url,
+            headers,
+            timeout=number("timeout", timeout, "of seconds above 0, at most 1e6", lambda s: 0 < s <= 1e6),
+            retries=whole("retries", retries, 0, 100),
         )
 
     def __repr__(self) -> str:
@@ -91,7 +95,7 @@ class Client:
 
     def streams(self) -> list[dict[str, Any]]:
         """All streams, archived ones too."""
-        return list(entry(self._service.call(Request("GET", "/v1/streams")), "streams"))
+        return entries(self._service.call(Request("GET", "/v1/streams")), "streams")
 
     def create(self, name: str, **settings: Any) -> dict[str, Any]:
         """A new stream; ``settings`` are those of the library's Agent, the policy's own in a dict ``settings``.
@@ -157,14 +161,15 @@ class Client:
         contexts: Sequence[Mapping[str, Any]] | None = None,
         arms: Sequence[Any] | None = None,
         times: Any = None,
+        weights: Any = None,
         key: str | None = None,
     ) -> int:
-        """Learn decisions of the past, oldest first, all rows or none; returns how many."""
-        rows = {"rewards": rewards, "vectors": vectors, "contexts": contexts, "arms": arms, "times": times}
+        """Learn decisions of the past, oldest first, all rows or none; returns how many. At most 20,000 a call."""
+        rows = {"rewards": rewards, "vectors": vectors, "contexts": contexts, "arms": arms}
+        rows |= {"times": times, "weights": weights}
         body = encoded("history", {name: value for name, value in rows.items() if value is not None})
-        return int(
-            entry(self._service.call(Request("POST", path(stream, "history"), body, checked_key(key))), "learnt")
-        )
+        answer = self._service.call(Request("POST", path(stream, "history"), body, checked_key(key)))
+        return int(entry(answer, "learnt", int))
 
     def _batch(
         self, where: str, name: str, items: list[dict[str, Any]], read: Callable[[Any], _T]
@@ -173,15 +178,15 @@ class Client:
         for part in parts_of([encoded(name, {**item, "key": checked_key(None)}) for item in items]):
             body = b'{"items":[' + b",".join(part) + b"]}"
             try:
-                answers = entry(self._service.call(Request("POST", where, body)), "results")
+                answers = entries(self._service.call(Request("POST", where, body)), "results", len(part))
             except ClientError as error:
                 if not found:
                     raise
                 found += [error] * len(part)
                 continue
             for one in answers:
-                answer = one["answer"]
-                found.append(read(answer) if one["status"] < 300 else refusal(one["status"], answer))
+                status, answer = entry(one, "status", int), entry(one, "answer")
+                found.append(read(answer) if status < 300 else refusal(status, answer))
         return found
 
     # --- what was ----------------------------------------------------------------------------------------------------
@@ -196,7 +201,7 @@ class Client:
         most = None if limit is None else whole("limit", limit, 1)
 
         def following(last: dict[str, Any] | None) -> str | None:
-            seen = first if last is None else int(entry(last, "number"))
+            seen = first if last is None else int(entry(last, "number", int))
             if most is None:
                 return f"{where}?{urlencode({'after': seen})}"
             left = most - (seen - first)  # events are numbered without gaps

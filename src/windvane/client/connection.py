@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import os
 import random
+import re
 import ssl
 import threading
 import time
@@ -19,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from windvane._validation import shown
-from windvane.client.messages import ClientError, Request, document_of, lines_of, refusal
+from windvane.client.messages import ClientError, Request, document_of, entry, lines_of, not_understood, refusal
 
 EXAMPLE = "http://127.0.0.1:8000"
 IDLE = 10.0  # seconds after which a connection is not trusted any more; the server closes it after 30
@@ -27,6 +28,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts, doubled each 
 LONGEST_WAIT = 60.0  # seconds that Retry-After may ask for; beyond, the caller is told instead
 AGAIN = (429, 502, 503, 504)
 PROXY = (502, 504)  # said by one that lost the service's answer
+
+_VISIBLE = re.compile(r"[!-~]+")
 
 Open = Callable[[], http.client.HTTPConnection]
 
@@ -48,7 +51,9 @@ class _Line:
     def close(self) -> None:
         self.connection.close()
 
-    __del__ = close  # with the thread that it belonged to
+    def __del__(self) -> None:  # with the thread that it belonged to
+        if hasattr(self, "connection"):
+            self.close()
 
 
 class Connection:
@@ -119,9 +124,11 @@ class Connection:
                 response = self._sent(line, Request("GET", asked))
                 if response.status != 200:
                     _checked(response, response.read())
-                for last in lines_of(response):
-                    failed = 0
-                    yield last
+                for line_ in lines_of(response):
+                    if last is not None and not entry(line_, "number", int) > entry(last, "number", int):
+                        raise not_understood("repeats itself")
+                    failed, last = 0, line_
+                    yield line_
                 return
             except (FaultError, OSError, http.client.HTTPException) as error:
                 fault = _fault(error, self.url)
@@ -153,7 +160,7 @@ def _address(url: str, timeout: float) -> tuple[Open, str]:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
         plain = not (parts.query or parts.fragment or parts.username or parts.password)
-        if parts.scheme not in ("http", "https") or not host or not plain:
+        if parts.scheme not in ("http", "https") or not host or not plain or not _VISIBLE.fullmatch(url):
             raise ValueError
     except ValueError:
         raise ValueError(f"url={shown(url)}: must be an address such as {EXAMPLE}") from None

@@ -8,6 +8,7 @@ import math
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from types import NoneType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -132,7 +133,7 @@ def document_of(body: bytes) -> Any:
     """None if it is not JSON."""
     try:
         return json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -144,18 +145,44 @@ def refusal(status: int, document: Any) -> ClientError:
         return ClientError(status, "http", f"status {status}, and nothing said about why")
 
 
-def entry(answer: Any, name: str) -> Any:
+def not_understood(what: str) -> ClientError:
+    return ClientError(200, "not_understood", f"the answer {what}; is this a windvane service?")
+
+
+def entry(answer: Any, name: str, *kinds: type) -> Any:
+    """An entry of an answer, of one of these ``kinds`` if any are named."""
     if not isinstance(answer, dict) or name not in answer:
-        raise ClientError(200, "not_understood", f"the answer has no {name!r}; is this a windvane service?")
-    return answer[name]
+        raise not_understood(f"has no {name!r}")
+    found = answer[name]
+    if kinds and not (isinstance(found, kinds) and (not isinstance(found, bool) or bool in kinds)):
+        raise not_understood(f"has {shown(found)} as {name!r}")
+    return found
+
+
+def entries(answer: Any, name: str, count: int | None = None) -> list[dict[str, Any]]:
+    """An entry that is a list of documents, ``count`` of them if it is told."""
+    found = entry(answer, name, list)
+    if not all(isinstance(one, dict) for one in found) or count not in (None, len(found)):
+        raise not_understood(f"has other {name!r} than were asked for")
+    return list(found)
 
 
 def decided(answer: Any) -> Decided:
-    return Decided(entry(answer, "decision"), *(entry(answer, field.name) for field in fields(Decided)[1:]))
+    return Decided(
+        entry(answer, "decision", str),
+        *(entry(answer, field.name, *_KINDS[field.name]) for field in fields(Decided)[1:]),
+    )
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "arm": (str, int), "index": (int,), "time": (float, int), "propensity": (float, int, NoneType), "explored": (bool,),
+    "prediction": (float, int), "bonus": (float, int), "preferred": (str, int), "rival": (str, int, NoneType),
+    "rival_score": (float, int, NoneType), "projected": (bool, NoneType),
+}  # fmt: skip
 
 
 def learnt(answer: Any) -> bool:
-    return bool(entry(answer, "learnt"))
+    return bool(entry(answer, "learnt", bool))
 
 
 def lines_of(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:

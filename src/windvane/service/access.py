@@ -33,31 +33,57 @@ class _Bucket(NamedTuple):
 
 
 class Access:
-    """Checks requests. Without any token in the store everything is allowed, which is for loopback only; or, if
-    ``closed``, nothing is."""
+    """Checks requests. Where no token was ever added to the store everything is allowed, which is for loopback only;
+    or, if ``closed``, nothing is. Who removes the last token does not open the doors."""
 
     def __init__(self, store: Store, *, rate: float = 0.0, closed: bool = False) -> None:
         self._store, self._rate, self._closed = store, rate, closed
         self._tokens: dict[str, Token] = {}
+        self._guarded = False
         self._read = -RELOAD
         self._buckets: dict[str, _Bucket] = {}
 
     @property
     def guarded(self) -> bool:
         """Whether a token is needed."""
-        return self._closed or bool(self._tokens)
+        return self._closed or self._guarded
 
-    def check(self, authorization: str | None, client: str, *, changes: bool) -> None:
-        """``changes``: whether the request needs a token with full rights. Raises what the client is told."""
+    def check(self, authorization: str | None, client: str, *, changes: bool) -> str:
+        """Whose request it is: a token's name, or the ``client`` address where none is needed. ``changes``: whether it
+        needs a token with full rights. Raises what the client is told."""
         self._reload()
         who = client
         if self.guarded:
-            token = self._known(authorization)
+            try:
+                token = self._known(authorization)
+            except ServiceError:
+                self._count(f"address {client}")  # guessing has its limit too
+                raise
             if changes and not token.full:
                 raise ServiceError(403, "read_only", f"token {token.name!r}: may only read")
-            who = token.name
+            who = f"token {token.name}"
+        self._count(who)
+        return who
+
+    def allows(self, authorization: str | None) -> bool:
+        """Whether who was let in to read would still be: tokens come and go."""
+        try:
+            self._reload()
+            if self.guarded:
+                self._known(authorization)
+        except ServiceError:
+            return False
+        return True
+
+    def _count(self, who: str) -> None:
         if self._rate > 0.0 and not self._let_in(who):
             raise ServiceError(429, "too_many", f"more than {self._rate:g} requests a second; try again later")
+
+    def charge(self, who: str, requests: int) -> None:
+        """What was let in as one request is worth some more; the next ones wait for it."""
+        if self._rate > 0.0 and who in self._buckets:
+            left, at = self._buckets[who]
+            self._buckets[who] = _Bucket(left - requests, at)
 
     def _known(self, authorization: str | None) -> Token:
         scheme, _, secret = (authorization or "").partition(" ")
@@ -75,6 +101,7 @@ class Access:
         if now - self._read >= RELOAD:
             try:
                 self._tokens = {token.hash: token for token in self._store.tokens()}
+                self._guarded = self._store.guarded
             except sqlite3.Error as error:
                 raise unavailable(f"the store cannot be read ({error})") from None
             self._read = now
@@ -84,7 +111,8 @@ class Access:
         now, most = time.monotonic(), max(2.0 * self._rate, 1.0)
         bucket = self._buckets.get(who, _Bucket(most, now))
         left = min(most, bucket.left + (now - bucket.at) * self._rate)
-        if len(self._buckets) >= MOST_CLIENTS and who not in self._buckets:
-            self._buckets.clear()  # better forgetful than full
+        self._buckets.pop(who, None)
+        if len(self._buckets) >= MOST_CLIENTS:
+            self._buckets.pop(next(iter(self._buckets)))  # who has not asked for longest
         self._buckets[who] = _Bucket(left - 1.0 if left >= 1.0 else left, now)
         return left >= 1.0

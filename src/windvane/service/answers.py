@@ -66,6 +66,8 @@ class StreamAnswer(BaseModel):
     dim: int
     decisions: int
     rewards: int
+    defaulted: int
+    history: int
     mean_reward: float | None
     pending: int
     expired: int
@@ -75,6 +77,7 @@ class StreamAnswer(BaseModel):
 
 class StreamsAnswer(BaseModel):
     streams: list[StreamAnswer]
+    broken: dict[str, str]
 
 
 class StateAnswer(StreamAnswer):

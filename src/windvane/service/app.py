@@ -23,9 +23,9 @@ import windvane
 from windvane.service import answers, export, express, live, page, schemas
 from windvane.service.access import Access
 from windvane.service.answers import body_errors, errors
-from windvane.service.engine import Engine
+from windvane.service.engine import Engine, free
 from windvane.service.errors import ServiceError, internal, unavailable
-from windvane.service.gate import App, Gate
+from windvane.service.gate import ALLOWED, CHARGE, App, Gate
 from windvane.service.metrics import Metrics
 from windvane.service.store import Store
 from windvane.service.streams import Done, Stream
@@ -108,16 +108,18 @@ async def metrics(request: Request) -> Response:
 
 @_reading.get("/v1/streams", tags=["streams"], response_model=answers.StreamsAnswer, responses=errors())
 async def streams(request: Request) -> JSONResponse:
-    """All streams, archived ones too."""
+    """All streams, archived ones too; and those that could not be rebuilt from their log, with the reason."""
     engine = _engine(request)
     engine.refuse_if_broken()
-    return JSONResponse({"streams": [stream.described() for stream in engine.streams.values()]})
+    return JSONResponse(
+        {"streams": [stream.described() for stream in engine.streams.values()], "broken": engine.broken}
+    )
 
 
 @_reading.get("/v1/streams/{name}", tags=["streams"], response_model=answers.StateAnswer, responses=errors(404, 422))
-async def state(request: Request, name: Name) -> JSONResponse:
+async def state(request: Request, name: Name) -> Response:
     """A stream in full: counts, estimate, memory, drift, and what the page draws."""
-    return JSONResponse(_engine(request).stream(name).diagnosed())
+    return Response(_engine(request).stream(name).told(), media_type="application/json")
 
 
 @_reading.get(
@@ -128,7 +130,10 @@ async def state(request: Request, name: Name) -> JSONResponse:
 )
 async def past(request: Request, name: Name, decision: DecisionId) -> JSONResponse:
     """A decision, why it was made, and what became of it."""
-    return JSONResponse(export.past(_engine(request).stream(name), _engine(request).store, decision))
+    engine = _engine(request)
+    stream = engine.stream(name)
+    await engine.commit(stream)  # what has happened is on disk then
+    return JSONResponse(export.past(stream, engine.store, decision))
 
 
 @_reading.get(
@@ -149,7 +154,9 @@ async def events(
 ) -> Response:
     """The log: one event a line, or a Parquet file. ``after``: only events with a higher number."""
     engine = _engine(request)
-    return await export.exported(engine.stream(name), engine.store, format, after, limit)
+    stream = engine.stream(name)
+    await engine.commit(stream)
+    return await export.exported(stream, engine.store, format, after, limit)
 
 
 @_reading.get(
@@ -160,7 +167,7 @@ async def events(
 )
 async def watch(request: Request, name: Name) -> Response:
     """The stream in full whenever it has changed, as server-sent events, at most one a second."""
-    return live.events(_engine(request), name, request.app.state.closing)
+    return live.events(_engine(request), name, request.app.state.closing, request.scope[ALLOWED])
 
 
 # --- changing ------------------------------------------------------------------------------------------------------
@@ -186,7 +193,7 @@ def _takes(model: type[Any], *, key: bool = True) -> dict[str, Any]:
 async def create(request: Request) -> JSONResponse:
     """A new stream; its settings are those of the library's Agent."""
     new = schemas.parsed(schemas.NewStream, await request.body())
-    return JSONResponse(_engine(request).create(new).described(), status_code=201)
+    return JSONResponse((await _engine(request).create(new)).described(), status_code=201)
 
 
 @_changing.patch(
@@ -196,8 +203,8 @@ async def create(request: Request) -> JSONResponse:
 async def configure(request: Request, name: Name) -> Response:
     """Change settings of a running stream."""
     changes = schemas.parsed(schemas.Changes, await request.body()).model_dump(exclude_unset=True)
-    stream = _engine(request).stream(name)
-    return await _carried_out(request, stream, lambda: stream.configure(changes, time.time()))
+    engine = _engine(request)
+    return _answered(await engine.configure(engine.stream(name), changes))
 
 
 @_changing.post(
@@ -205,8 +212,9 @@ async def configure(request: Request, name: Name) -> Response:
 )
 async def archive(request: Request, name: Name) -> Response:
     """End a stream: it can be read for ever, and decides and learns no more."""
-    stream = _engine(request).stream(name)
-    return await _carried_out(request, stream, lambda: stream.archive(time.time()))
+    engine = _engine(request)
+    stream = engine.stream(name)
+    return _answered(await engine.carry_out(stream, lambda: stream.archive(time.time())))
 
 
 @_changing.post(
@@ -266,8 +274,8 @@ async def history(request: Request, name: Name) -> Response:
     """Learn decisions of the past in bulk, all rows or none."""
     raw, key = await request.body(), _key(request)
     express.check_key(key)
-    stream = _engine(request).stream(name)
-    return await _carried_out(request, stream, lambda: stream.learn(raw, key, time.time()))
+    engine = _engine(request)
+    return _answered(await engine.learn(engine.stream(name), raw, key))
 
 
 # --- what they share -----------------------------------------------------------------------------------------------
@@ -282,17 +290,18 @@ def _key(request: Request) -> str | None:
     return request.headers.get("idempotency-key")
 
 
-async def _carried_out(request: Request, stream: Stream, operation: Callable[[], Done]) -> Response:
-    return _answered(await _engine(request).carry_out(stream, operation))
-
-
 def _answered(done: Done) -> Response:
     return Response(done.body, status_code=done.status, media_type="application/json")
 
 
 async def _batch(request: Request, stream: Stream, do: Callable[[Any], Done], items: Sequence[Any]) -> Response:
+    if _key(request) is not None:
+        text = "Idempotency-Key: a batch has none; give each of its items a key"
+        raise ServiceError(422, "invalid", text, "Idempotency-Key")
     engine, results = _engine(request), []
+    request.scope[CHARGE](len(items) - 1)
     for i, item in enumerate(items):
+        await free(stream)
         try:
             with engine.operating(stream):
                 done = do(item)
@@ -305,7 +314,7 @@ async def _batch(request: Request, stream: Stream, do: Callable[[Any], Done], it
         results.append({"status": done.status, "answer": json.loads(done.body)})
         if i % 16 == 15:
             await asyncio.sleep(0)  # a long batch lets others through between its rounds
-    await engine.commit(stream, [])
+    await engine.commit(stream)
     return JSONResponse({"results": results})
 
 

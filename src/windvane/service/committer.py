@@ -38,6 +38,7 @@ class Committer:
         self._loop = asyncio.get_running_loop()
         self._gathering, self._closing = _Batch(), False
         self._failure: Exception | None = None
+        self.waiting = 0  # events that are not on disk yet
         self._wake = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="windvane-committer", daemon=True)
         self._thread.start()
@@ -53,6 +54,7 @@ class Committer:
             if batch.promise is None:
                 batch.promise = self._promise()
             batch.events.extend(events)
+            self.waiting += len(events)
             if snapshot is not None:
                 batch.snapshots.append(snapshot)
             self._wake.notify()
@@ -95,6 +97,7 @@ class Committer:
 
     def _keep(self, batch: _Batch) -> None:
         assert batch.promise is not None  # that is why it was committed
+        self.waiting -= len(batch.events)
         if not batch.promise.done():
             batch.promise.set_result(None)
         if batch.events or batch.snapshots:

@@ -36,10 +36,9 @@ def invalid(error: ValueError) -> ServiceError:
 
 
 def _misfit(error: ValidationError) -> ServiceError:
-    """Of a union's alternatives, the one that fitted deepest is what was meant."""
-    found = max(
-        error.errors(include_url=False, include_context=False, include_input=False), key=lambda e: len(e["loc"])
-    )
+    """Of a union's alternatives, the one that fitted deepest is what was meant; or one that fitted but for its size."""
+    all_ = error.errors(include_url=False, include_context=False, include_input=False)
+    found = max(all_, key=lambda e: (e["type"] in ("too_long", "too_short"), len(e["loc"])))
     field = ".".join(str(part) for part in found["loc"] if not (isinstance(part, str) and _TAG.match(part))).rstrip(".")
     message = found["msg"].removeprefix("Value error, ")
     if not field and found["type"] == "value_error":

@@ -19,7 +19,7 @@ from windvane.service.events import DECIDED, REWARDED, Event
 from windvane.service.store import Store
 from windvane.service.streams import Stream
 
-CHUNK = 1000
+CHUNK, CHUNK_BYTES = 1000, 4 << 20
 
 
 async def exported(stream: Stream, store: Store, format: str, after: int, limit: int) -> Response:
@@ -40,7 +40,12 @@ async def exported(stream: Stream, store: Store, format: str, after: int, limit:
 def _chunks(store: Store, stream: int, after: int, limit: int) -> Iterator[list[Event]]:
     """In chunks, each read at once: no statement stays open while a slow client reads, whatever thread asks next."""
     while limit > 0:
-        chunk = list(store.events(stream, after, min(CHUNK, limit)))
+        chunk, size = [], 0
+        for event in store.events(stream, after, min(CHUNK, limit)):
+            chunk.append(event)
+            size += len(event.body)
+            if size >= CHUNK_BYTES:
+                break
         if not chunk:
             return
         yield chunk
@@ -96,18 +101,10 @@ def past(stream: Stream, store: Store, decision: str) -> dict[str, Any]:
         raise unknown_decision(decision)
     reward = next((event.outcome["value"] for event in events if event.kind == REWARDED), None)
     waits = stream.agent.waits(decision)
-    told = made.outcome
-    explanation = Explanation(
-        score=told["prediction"] + told["bonus"],
-        **{
-            name: told[name]
-            for name in ("arm", "prediction", "bonus", "rival", "rival_score", "projected", "explored", "preferred")
-        },
-    )
     return {
         "decision": decision,
         "state": "pending" if waits else "expired" if reward is None else "rewarded",
         "reward": reward,
-        "explanation": str(explanation),
+        "explanation": str(Explanation.read(made.outcome)),
         "events": [event.told() for event in events],
     }

@@ -7,7 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from windvane.service.access import Access
@@ -23,6 +23,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = ("/healthz", "/readyz")  # told to anybody
 OPEN_PAGE = ("/", "/page/")  # files of the page: they hold no data, which it asks for with the user's token
+CHARGE = "windvane.charge"  # in the scope: counts a request as several
+ALLOWED = "windvane.allowed"  # whether the request would be let in now
 BODY_SECONDS = 20.0  # that a client may take to send a body
 
 log = logging.getLogger("windvane.service")
@@ -34,8 +36,8 @@ class Gate:
     def __init__(
         self, app: App, access: Access, metrics: Metrics, *, most_bytes: int, hosts: frozenset[str] | None = None
     ) -> None:
-        """``hosts``: names under which it may be asked; None: any. On loopback, where no token may be needed, a page
-        from elsewhere could otherwise ask under a name of its own that leads here."""
+        """``hosts``: names under which it may be asked where no token is needed; None: any. A page from elsewhere could
+        otherwise ask under a name of its own that leads here. With tokens, a proxy may hand on any name."""
         self._app, self._access, self._metrics = app, access, metrics
         self._most_bytes, self._hosts = most_bytes, hosts
 
@@ -43,8 +45,10 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":  # the server leaves the body out
+            scope = {**scope, "method": "GET"}
         began, status = time.perf_counter(), 500
-        answered = False
+        answered = received = False
 
         async def watched(message: Message) -> None:
             nonlocal status, answered
@@ -56,9 +60,10 @@ class Gate:
             headers = {name: value for name, value in scope["headers"] if name in _WANTED}
             self._check(scope, headers)
             body = await self._body(headers, receive) if scope["method"] in ("POST", "PATCH", "PUT", "DELETE") else b""
+            received = True
             await self._app(scope, _replayed(body, receive), watched)
         except ServiceError as error:
-            await _answer(watched, error)
+            await _answer(watched, error, close=not received)
         except asyncio.CancelledError:
             raise
         except Exception:
@@ -71,14 +76,19 @@ class Gate:
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         path, host = scope["path"], headers.get(b"host", b"")
-        if self._hosts is not None and _name(host) not in self._hosts:
-            raise ServiceError(403, "wrong_host", f"this server answers as {', '.join(sorted(self._hosts))} only")
-        if path in OPEN or path == OPEN_PAGE[0] or path.startswith(OPEN_PAGE[1]):
-            return
-        client = (scope.get("client") or ("unknown",))[0]
-        authorization = headers.get(b"authorization")
+        is_open = path in OPEN or path == OPEN_PAGE[0] or path.startswith(OPEN_PAGE[1])
         changes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
-        self._access.check(None if authorization is None else authorization.decode("latin-1"), client, changes=changes)
+        if not is_open:
+            client = (scope.get("client") or ("unknown",))[0]
+            authorization = headers.get(b"authorization")
+            told = None if authorization is None else authorization.decode("latin-1")
+            who = self._access.check(told, client, changes=changes)
+            scope[CHARGE] = partial(self._access.charge, who)
+            scope[ALLOWED] = partial(self._access.allows, told)
+        if self._hosts is not None and not self._access.guarded and _name(host) not in self._hosts:
+            raise ServiceError(403, "wrong_host", f"this server answers as {', '.join(sorted(self._hosts))} only")
+        if is_open:
+            return
         origin = headers.get(b"origin")
         if changes and origin is not None and not self._access.guarded and origin.lower() != b"http://" + host.lower():
             raise ServiceError(
@@ -134,9 +144,12 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-async def _answer(send: Send, error: ServiceError) -> None:
+async def _answer(send: Send, error: ServiceError, *, close: bool = False) -> None:
+    """``close``: the request was not read to its end, and nobody waits for the rest of it."""
     body = encoded(error.document)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if close:
+        headers.append((b"connection", b"close"))
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if error.status in (429, 503):

@@ -51,16 +51,20 @@ class _Streams(Collector):
     def collect(self) -> Iterable[Metric]:
         ready = GaugeMetricFamily("windvane_ready", "1 if requests are answered")
         ready.add_metric([], float(self._engine.failure is None))
+        broken = GaugeMetricFamily("windvane_broken_streams", "Streams that could not be rebuilt and are not served")
+        broken.add_metric([], float(len(self._engine.broken)))
         decisions = CounterMetricFamily("windvane_decisions", "Decisions made", labels=["stream"])
         rewards = CounterMetricFamily("windvane_rewards", "Rewards learnt", labels=["stream"])
-        total = CounterMetricFamily("windvane_reward_value", "Sum of rewards learnt", labels=["stream"])
+        defaulted = CounterMetricFamily("windvane_defaulted", "Expired decisions with a default", labels=["stream"])
+        total = CounterMetricFamily("windvane_reward_value", "Sum of rewards and defaults", labels=["stream"])
         expired = CounterMetricFamily("windvane_expired", "Decisions whose wait ended", labels=["stream"])
         pending = GaugeMetricFamily("windvane_pending", "Decisions waiting for a reward", labels=["stream"])
         for name, stream in list(self._engine.streams.items()):
             agent = stream.agent
             decisions.add_metric([name], agent.decisions)
             rewards.add_metric([name], agent.rewards)
+            defaulted.add_metric([name], agent.defaulted)
             total.add_metric([name], agent.reward_total)
             expired.add_metric([name], agent.expired)
             pending.add_metric([name], agent.waiting)
-        return [ready, decisions, rewards, total, expired, pending]
+        return [ready, broken, decisions, rewards, defaulted, total, expired, pending]

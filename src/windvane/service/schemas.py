@@ -94,7 +94,7 @@ class NewStream(Configuration):
     scaling: Scaling | Literal["fit"] | None = None
     intercept: StrictBool = False
     clip: StrictBool = False
-    seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] = 0
+    seed: Annotated[StrictInt, Field(ge=0, lt=2**63, description="left out: a random one")] | None = None
     settings: Annotated[dict[Text, StrictInt | Number | StrictStr], Field(max_length=20)] = {}
 
     @model_validator(mode="after")
@@ -167,6 +167,7 @@ class History(_Model):
     contexts: Annotated[list[Fields], Field(max_length=MOST_HISTORY)] | None = None
     arms: Annotated[list[Text | dict[Text, Fields]], Field(max_length=MOST_HISTORY)] | None = None
     times: Annotated[list[Number], Field(max_length=MOST_HISTORY)] | None = None
+    weights: Annotated[list[Number], Field(max_length=MOST_HISTORY)] | None = None
 
 
 def parsed(model: type[Request], raw: bytes) -> Request:
@@ -191,7 +192,7 @@ def decide_request(raw: bytes) -> tuple[Any, Any]:
             except ValueError:  # of different lengths
                 rows = np.empty(0)
             fits = rows.ndim == 2 and rows.dtype.kind in "fi" and 0 < rows.shape[1] <= MOST_DIM
-            if fits and np.abs(rows).max() <= MOST_VALUE:
+            if fits and rows.min() >= -MOST_VALUE and rows.max() <= MOST_VALUE:  # |-2**63| does not fit an int64
                 return dict(zip(arms, rows, strict=True)), None
     request = Decide.model_validate_json(raw)
     if isinstance(request.arms, list) and isinstance(request.arms[0], list):

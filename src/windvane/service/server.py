@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import re
+import signal
 import socket
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -14,11 +16,12 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from windvane.service.app import MOST_BYTES, create_app
+from windvane.service.gate import BODY_SECONDS
 from windvane.service.store import Store, StoreError
-from windvane.service.streams import ReplayError
 from windvane.warmup import warm_up
 
 HEAD_SECONDS = 10.0  # that a client may take to send the head of a request
+READ_SECONDS = 30.0  # that it may leave an answer, or the rest of one, unread
 MOST_HEAD = 64 << 10  # bytes of it
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -48,12 +51,12 @@ def serve(
         closing, hosts = asyncio.Event(), LOOPBACK | {name} if local else None
         try:
             app = create_app(store, rate=rate, most_bytes=most_bytes, hosts=hosts, closed=not local, closing=closing)
-        except (ReplayError, sqlite3.Error) as error:
+        except sqlite3.Error as error:
             raise StoreError(f"{path}: {error}") from None
         listener = _listen(host, port)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_keep_alive=30, timeout_graceful_shutdown=5,
-            limit_concurrency=1000, server_header=False, http=_Http, ws="none",
+            limit_concurrency=1000, server_header=False, proxy_headers=False, http=_Http, ws="none",
         )  # fmt: skip
         server = _Server(config, lambda: started(f"http://{name}:{listener.getsockname()[1]}"), closing)
         server.run(sockets=[listener])
@@ -61,10 +64,18 @@ def serve(
         store.close()
 
 
+# An offer to speak another protocol may be passed over; but the parser would not read the body after it. So the header
+# gets a name that nobody knows.
+_UPGRADE, _OFFER = re.compile(rb"\r\nupgrade(?=[ \t]*:)", re.IGNORECASE), b"\r\nx-offer"
+
+
 class _Http(HttpToolsProtocol):
-    """A request's head must be short, and come soon: whoever opens connections and says little holds nobody up."""
+    """A request's head must be short, and come soon, and answers must be read: whoever opens connections and says
+    little, or does not listen, holds nobody up."""
 
     _deadline: asyncio.TimerHandle | None = None
+    _deadline_of_body: asyncio.TimerHandle
+    _unread: asyncio.TimerHandle | None = None
     _head = 0  # bytes of a head that is under way
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -84,6 +95,7 @@ class _Http(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._deadline is not None:
             self._head += len(data)
+            data = _UPGRADE.sub(_OFFER, data)
         super().data_received(data)
         if self._deadline is not None and self._head > MOST_HEAD and not self.transport.is_closing():
             self.send_400_response("The head of the request is too long.")
@@ -94,10 +106,44 @@ class _Http(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._done()
+        self._deadline_of_body = self.loop.call_later(BODY_SECONDS + HEAD_SECONDS, self.transport.abort)
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._deadline_of_body.cancel()
+        super().on_message_complete()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """To another protocol, in words that were not recognised above, or CONNECT: what follows is not to be read as
+        requests of this one."""
+        self.send_400_response("Only HTTP/1.1 is spoken here.")
+
+    def _expect_reading(self) -> None:
+        if self._unread is None:
+            self._unread = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def _was_read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._expect_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._was_read()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._expect_reading()  # closing waits until all was read
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._done()
+        self._was_read()
+        if hasattr(self, "_deadline_of_body"):
+            self._deadline_of_body.cancel()
         super().connection_lost(exc)
 
 
@@ -121,13 +167,17 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         with super().capture_signals():
-            yield
+            previous = signal.signal(signal.SIGHUP, self.handle_exit)  # the terminal is gone
+            try:
+                yield
+            finally:
+                signal.signal(signal.SIGHUP, previous)
             self._captured_signals.clear()  # they are obeyed; uvicorn would raise them again
 
 
 def on_loopback(host: str) -> bool:
     """Whether only this machine can reach a server that listens there."""
-    if host == "localhost":
+    if host.lower() == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -12,7 +12,7 @@ from typing import Any
 MOST_BUCKETS = 240
 FIRST_WIDTH = 10  # decisions
 MOST_ARMS = 12  # told apart in a bucket that is full: those chosen most
-MOST_COUNTED = 1000  # arms whose decisions are counted by name
+MOST_COUNTED = 1000  # arms whose decisions are counted by name: those chosen last
 RECENT = 50
 
 
@@ -40,10 +40,8 @@ class Statistics:
         if self.full:
             self._open(time, model)
         bucket, name = self.buckets[-1], str(arm)
-        if not _counted(self.arms, name):
-            self.others += 1
-        if not _counted(bucket["arms"], name):
-            bucket["others"] += 1
+        self.others += _counted(self.arms, name)
+        bucket["others"] += _counted(bucket["arms"], name)
         bucket["decisions"] += 1
         bucket["until"] = time
         if projected is not None:
@@ -60,13 +58,19 @@ class Statistics:
         )
 
     def rewarded(self, decision: str, value: float) -> None:
-        if self.buckets:
-            self.buckets[-1]["rewards"] += 1
-            self.buckets[-1]["total"] += value
+        self._count(value)
         self._mark(decision, "rewarded", value)
 
-    def expired(self, decision: str) -> None:
-        self._mark(decision, "expired", None)
+    def expired(self, decision: str, missing: float | None) -> None:
+        """``missing``: the reward it counts as, if any."""
+        if missing is not None:
+            self._count(missing)
+        self._mark(decision, "expired", missing)
+
+    def _count(self, reward: float) -> None:
+        if self.buckets:
+            self.buckets[-1]["rewards"] += 1
+            self.buckets[-1]["total"] += reward
 
     @property
     def full(self) -> bool:
@@ -107,12 +111,11 @@ class Statistics:
         return found
 
 
-def _counted(arms: dict[str, int], name: str) -> bool:
-    """Count an arm by its name, unless there are too many."""
-    if name not in arms and len(arms) >= MOST_COUNTED:
-        return False
-    arms[name] = arms.get(name, 0) + 1
-    return True
+def _counted(arms: dict[str, int], name: str) -> int:
+    """Count an arm by its name. Of too many, the one that was chosen longest ago gives way: a catalogue may change for
+    ever. Returns how many decisions are no longer told apart."""
+    arms[name] = arms.pop(name, 0) + 1  # the last chosen comes last
+    return arms.pop(next(iter(arms))) if len(arms) > MOST_COUNTED else 0
 
 
 def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ releases however that process ends.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sqlite3
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from windvane.service.events import Event
 
@@ -51,11 +53,11 @@ class StreamRow(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A stream after its event ``number``."""
+    """A stream after its event ``number``. Both parts tell by themselves whether they are whole."""
 
     number: int
     agent: bytes
-    extra: str
+    extra: bytes
 
 
 class Token(NamedTuple):
@@ -74,10 +76,11 @@ class Store:
         self.path = Path(path)
         if not self.path.parent.is_dir():
             raise StoreError(f"{self.path}: the folder {self.path.parent} does not exist")
-        if not create and not self.path.exists():
+        if not create and not (self.path.is_file() and self.path.stat().st_size):
             raise StoreError(f"{self.path}: there is no such store")
-        real = self.path.resolve()  # a store reached through a link is still one store
-        self._lock = None if shared else _locked(real.with_name(real.name + ".lock"), self.path)
+        self._real = self.path.resolve()  # a store reached through a link is still one store
+        self._lock = None if shared else _locked(self._real.with_name(self._real.name + ".lock"), self.path)
+        self._file: int | None = None  # the file itself, open to the end: to know it again
         self._local = threading.local()
         self._connections: weakref.WeakSet[_Own] = weakref.WeakSet()
         self._guard = threading.Lock()
@@ -90,7 +93,19 @@ class Store:
     def _prepare(self) -> None:
         """Look before anything is written: a file of something else stays as it is."""
         try:
-            first = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+            with contextlib.suppress(FileExistsError):  # contexts may be personal: the file is its owner's alone
+                os.close(os.open(self._real, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            self._file = os.open(self._real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise StoreError(f"{self.path}: cannot be opened ({error.strerror})") from None
+        if self._lock is not None:
+            if os.fstat(self._file).st_nlink > 1:
+                raise StoreError(
+                    f"{self.path}: has several names (hard links), and would have a log under each of them"
+                )
+            _lock_file(self._file, self.path)
+        try:
+            first = _connected(self._real)
             try:
                 if not _tables(first):
                     first.execute("PRAGMA journal_mode=WAL")
@@ -110,7 +125,8 @@ class Store:
         """This thread's own; it is closed when the thread ends."""
         found: _Own | None = getattr(self._local, "own", None)
         if found is None:
-            found = self._local.own = _Own(self.path)
+            self.check()
+            found = self._local.own = _Own(self._real)
             with self._guard:
                 self._connections.add(found)
         return found.connection
@@ -122,9 +138,19 @@ class Store:
                 own.connection.close()
             self._connections.clear()
         self._local = threading.local()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        for descriptor in (self._file, self._lock):  # in this order: SQLite's own locks end with the first
+            if descriptor is not None:
+                os.close(descriptor)
+        self._file = self._lock = None
+
+    def check(self) -> None:
+        """Raises if the file is no longer where it was: what is written would not be found again."""
+        try:
+            there = self._file is not None and os.path.samestat(os.stat(self._real), os.fstat(self._file))
+        except OSError:
+            there = False
+        if not there:
+            raise sqlite3.OperationalError(f"{self.path}: was moved, removed or replaced")
 
     # --- events ----------------------------------------------------------------------------------------------------
 
@@ -187,6 +213,7 @@ class Store:
 
     def probe(self) -> None:
         """Write something that changes nothing; raises what a commit would raise."""
+        self.check()
         with self._connection as connection:
             connection.execute("INSERT OR REPLACE INTO meta VALUES ('probe', '')")
 
@@ -207,12 +234,27 @@ class Store:
         return [StreamRow(*row) for row in self._connection.execute("SELECT * FROM streams ORDER BY id")]
 
     def add_token(self, token: Token) -> bool:
-        """False if there is one of this name already."""
+        """False if there is one of this name already. From now on the store is guarded."""
         try:
             self._connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?)", token)
         except sqlite3.IntegrityError:
             return False
+        self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('guarded', 'yes')")
         return True
+
+    @property
+    def guarded(self) -> bool:
+        """Whether there is or was a token; then nobody comes in without one."""
+        row = self._connection.execute("SELECT value FROM meta WHERE name = 'guarded'").fetchone()
+        return row is not None or bool(self.tokens())
+
+    def open_to_all(self) -> None:
+        """As if there had never been a token."""
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("DELETE FROM tokens")
+        connection.execute("DELETE FROM meta WHERE name = 'guarded'")
+        connection.execute("COMMIT")
 
     def remove_token(self, name: str) -> bool:
         return self._connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount > 0
@@ -226,7 +268,7 @@ class _Own:
     """A thread's connection, closed when nothing refers to it any more: at the latest when the thread has ended."""
 
     def __init__(self, path: Path) -> None:
-        self.connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False, isolation_level=None)
+        self.connection = _connected(path)
         self.connection.execute("PRAGMA journal_mode=WAL")
         self.connection.execute("PRAGMA synchronous=FULL")
         self.connection.execute("PRAGMA wal_autocheckpoint=4000")
@@ -234,6 +276,12 @@ class _Own:
     def __del__(self) -> None:
         if hasattr(self, "connection"):
             self.connection.close()
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """To a file that is there: SQLite must not make one."""
+    address = f"file:{quote(str(path))}?mode=rw"
+    return sqlite3.connect(address, uri=True, timeout=_PATIENCE, check_same_thread=False, isolation_level=None)
 
 
 def _tables(connection: sqlite3.Connection) -> set[str]:
@@ -272,13 +320,19 @@ def _locked(path: Path, store: Path) -> int | None:
         os.close(descriptor)
         raise StoreError(f"{store}: cannot be locked ({path.name} is not a plain file)")
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+        _lock_file(descriptor, store)
+    except StoreError:
         os.close(descriptor)
-        raise StoreError(
-            f"{store}: another server has this store (process {holder or 'unknown'}); stop it, or take another store"
-        ) from None
+        raise
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, str(os.getpid()).encode(), 0)
     return descriptor
+
+
+def _lock_file(descriptor: int, store: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+        who = f" (process {holder})" if holder.isdigit() else ""
+        raise StoreError(f"{store}: another server has this store{who}; stop it, or take another store") from None

@@ -7,22 +7,36 @@ rebuilt from its events, and then goes on from there.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
+import re
 import secrets
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from windvane.agent import Agent, ConflictingRewardError, Decision, ExpiredDecisionError, UnknownDecisionError
+from windvane.agent import (
+    Agent,
+    ConflictingRewardError,
+    Decision,
+    ExpiredDecisionError,
+    Learnt,
+    Offer,
+    UnknownDecisionError,
+)
 from windvane.service import schemas
 from windvane.service.errors import ServiceError, invalid, unknown_decision
 from windvane.service.events import ARCHIVED, CONFIGURED, DECIDED, EXPIRED, HISTORY, LATE, REWARDED, Event, encoded
 from windvane.service.statistics import Statistics
 from windvane.service.store import Snapshot, Store, StreamRow
 
-REMEMBERED_KEYS = 10_000  # the store knows all of them; these are known without asking it, and before they are on disk
+REMEMBERED = 10_000
+"""Keys, decisions and late rewards that are known without asking the store, and before they are on disk: the engine
+lets fewer events than that wait for the disk."""
+AT_ONCE = 1000  # decisions that one event may expire in the background
 
 
 class ReplayError(Exception):
@@ -54,23 +68,29 @@ class Stream:
         self.statistics = Statistics()
         self.number = 0
         self.archived: float | None = None
+        self.differences = 0  # decisions that a replay would have made differently
+        self.held: asyncio.Future[None] | None = None  # while something long is under way, changes wait for it
         self._keys: OrderedDict[str, _Kept] = OrderedDict()
-        self._late_ones: OrderedDict[str, None] = OrderedDict()  # decisions; recorded, perhaps not yet on disk
+        self._recent: OrderedDict[str, float | None] = OrderedDict()  # decisions; their reward, if it was learnt
+        self._late_ones: OrderedDict[str, None] = OrderedDict()  # decisions
+        self._told: tuple[int, bytes] = (-1, b"")
 
     # --- operations ------------------------------------------------------------------------------------------------
 
     def decide(self, raw: bytes, key: str | None, now: float) -> Done:
         """One round. ``raw``: a JSON document of :class:`schemas.Decide`."""
-        digest = "" if key is None else _digest(raw)  # only ever asked for by key
+        digest = "" if key is None else _digest("decide", raw)  # only ever asked for by key
         if repeated := self._repeated(key, digest):
             return repeated
         self._refuse_if_archived()
-        events = self._expire(now, room=1)
         try:
-            decision = self._decide(raw, now, secrets.token_hex(8))
+            offer = self._offered(raw)
         except ValueError as error:
-            return self._refused(invalid(error), events)
+            raise invalid(error) from None
+        events = self._expire(now, room=1)
+        decision = self._decide(offer, now, secrets.token_hex(8))
         body = _decision_body(decision)
+        _remember(self._recent, decision.id, None)
         event = self._event(DECIDED, decision.time, decision.id, key, body + b"\n" + raw)
         return self._remembered(key, digest, Done(200, body, [*events, event]))
 
@@ -82,8 +102,8 @@ class Stream:
         events = self._expire(now)
         try:
             learnt = self.agent.reward(decision, value, now=now)
-        except ExpiredDecisionError as error:
-            return self._late(decision, value, now, events, str(error))
+        except ExpiredDecisionError:
+            return self._late(decision, value, now, events)
         except UnknownDecisionError:
             return self._not_waiting(decision, value, now, events)
         except ConflictingRewardError as error:
@@ -93,44 +113,56 @@ class Stream:
         if not learnt:
             return Done(200, _learnt(decision, False), events)
         self.statistics.rewarded(decision, value)
+        _remember(self._recent, decision, value)
         event = self._event(REWARDED, now, decision, key, encoded({"value": value}))
         return self._remembered(key, digest, Done(200, _learnt(decision, True), [*events, event]))
 
     def _not_waiting(self, decision: str, value: float, now: float, events: list[Event]) -> Done:
-        """The agent does not know the decision (any more): the store tells what became of it."""
+        """The agent does not know the decision (any more): the store tells what became of it, unless it is so recent
+        that it may not be there yet."""
         past = self._store.of_decision(self.id, decision)
         rewards = [event.outcome["value"] for event in past if event.kind == REWARDED]
-        if not past:
+        if decision in self._recent:
+            rewards = [value for value in (self._recent[decision],) if value is not None]
+        elif not past:
             return self._refused(unknown_decision(decision), events)
         if not rewards:
-            return self._late(decision, value, now, events, f"decision {decision!r}: its wait is over")
+            return self._late(decision, value, now, events)
         if rewards[0] == value:
             return Done(200, _learnt(decision, False), events)
         text = f"decision {decision!r}: has the reward {rewards[0]:g} already, not {value:g}"
         return self._refused(ServiceError(409, "conflict", text, "decision"), events)
 
-    def _late(self, decision: str, value: float, now: float, events: list[Event], text: str) -> Done:
+    def _late(self, decision: str, value: float, now: float, events: list[Event]) -> Done:
         """A reward after the wait: recorded once, not learnt from."""
         known = decision in self._late_ones
         if not known and not any(event.kind == LATE for event in self._store.of_decision(self.id, decision)):
             events = [*events, self._event(LATE, now, decision, None, encoded({"value": value}))]
-            self._late_ones[decision] = None
-            while len(self._late_ones) > REMEMBERED_KEYS:
-                self._late_ones.popitem(last=False)
-        return self._refused(ServiceError(410, "too_late", f"{text}; recorded, not learnt from", "decision"), events)
+            _remember(self._late_ones, decision, None)
+        text = f"decision {decision!r}: its wait is over; the reward was recorded, not learnt from"
+        return self._refused(ServiceError(410, "too_late", text, "decision"), events)
 
-    def learn(self, raw: bytes, key: str | None, now: float) -> Done:
-        """Bulk history, a JSON document of :class:`schemas.History`."""
-        digest = _digest(raw)
-        if repeated := self._repeated(key, digest):
+    def asked_before(self, raw: bytes, key: str | None) -> Done | None:
+        """The answer that this bulk history, a JSON document of :class:`schemas.History`, got before."""
+        if repeated := self._repeated(key, _digest("history", raw)):
             return repeated
         self._refuse_if_archived()
+        return None
+
+    def learnt(self, raw: bytes, now: float) -> Learnt:
+        """What the history makes of the agent. Nothing is changed, and nothing may change meanwhile; in any thread."""
+        request = schemas.parsed(schemas.History, raw)
+        given = request.vectors, request.rewards, request.contexts, request.arms, request.times, request.weights
         try:
-            count = self._learn(raw)
+            return Learnt.of(self.agent, *given, now)
         except ValueError as error:
-            raise invalid(error) from None
+            raise invalid(ValueError(re.sub(r"^X\b", "vectors", str(error)))) from None
+
+    def learn(self, raw: bytes, key: str | None, learnt: Learnt, now: float) -> Done:
+        """Take in what :meth:`learnt` made of ``raw`` at the time ``now``."""
+        count = self.agent.adopt(learnt)
         event = self._event(HISTORY, now, None, key, encoded({"rows": count}) + b"\n" + raw)
-        return self._remembered(key, digest, Done(200, encoded({"learnt": count}), [event]))
+        return self._remembered(key, _digest("history", raw), Done(200, encoded({"learnt": count}), [event]))
 
     def configure(self, changes: dict[str, Any], now: float) -> Done:
         self._refuse_if_archived()
@@ -148,9 +180,13 @@ class Stream:
             events = [self._event(ARCHIVED, now, None, None, b"{}")]
         return Done(200, encoded(self.described()), events)
 
+    def waits_over(self, now: float) -> bool:
+        """Whether there is something for :meth:`expire` to do."""
+        return self.archived is None and self.agent.overdue(now)
+
     def expire(self, now: float) -> list[Event]:
-        """Close what has waited too long."""
-        return [] if self.archived is not None else self._expire(now)
+        """Close what has waited too long, some of it at a time; nothing left: no event."""
+        return [] if self.archived is not None else self._expire(now, most=AT_ONCE)
 
     # --- the log ---------------------------------------------------------------------------------------------------
 
@@ -161,34 +197,46 @@ class Stream:
         outcome, at = event.outcome, event.time
         if event.kind == DECIDED:
             assert event.decision is not None  # a decision has an id
-            decision = self._decide(event.request, at, event.decision)
-            if decision.arm != outcome["arm"] or decision.time != at:
-                raise ReplayError(f"stream {self.name!r}, event {event.number}: replay chose {decision.arm!r}")
+            decision = self._decide(self._offered(event.request), at, event.decision, outcome["index"])
+            if (decision.arm, decision.time) != (outcome["arm"], at):
+                raise ReplayError(f"stream {self.name!r}, event {event.number}: arm {outcome['arm']!r} was not offered")
+            if (decision.preferred, decision.explored) != (outcome["preferred"], outcome["explored"]):
+                self.differences += 1  # another version, or another processor, would have chosen another one
         elif event.kind == REWARDED:
             assert event.decision is not None  # it is a decision's reward
             self.agent.reward(event.decision, outcome["value"], now=at)
             self.statistics.rewarded(event.decision, outcome["value"])
         elif event.kind == EXPIRED:
-            gone = self.agent.expire(now=at, room=outcome.get("room", 0))
+            gone = self.agent.expire(now=at, room=outcome.get("room", 0), most=len(outcome["decisions"]))
             if gone != outcome["decisions"]:
                 raise ReplayError(f"stream {self.name!r}, event {event.number}: replay expired {gone}")
             for decision_id in gone:
-                self.statistics.expired(decision_id)
+                self.statistics.expired(decision_id, self.agent.missing)
         elif event.kind == CONFIGURED:
             self._configure(outcome["changes"])
         elif event.kind == ARCHIVED:
             self.archived = at
         elif event.kind == HISTORY:
-            self._learn(event.request)
+            self.agent.adopt(self.learnt(event.request, at))
+        elif event.kind != LATE:  # which changes nothing
+            raise ReplayError(f"stream {self.name!r}, event {event.number}: is of no known kind ({event.kind})")
         self.number = event.number
 
     def snapshot(self) -> Snapshot:
         """The stream as it is now."""
+        return self.copied()()
+
+    def copied(self) -> Callable[[], Snapshot]:
+        """What makes the snapshot of the stream as it is now, at any time, in any thread."""
         extra = {"title": self.title, "archived": self.archived, "statistics": self.statistics.document()}
-        return Snapshot(self.number, self.agent.to_bytes(), json.dumps(extra))
+        number, agent, text = self.number, self.agent.copied(), json.dumps(extra).encode()
+        return lambda: Snapshot(number, agent(), _digest("extra", text).encode() + b"\n" + text)
 
     def restore(self, snapshot: Snapshot) -> None:
-        extra = json.loads(snapshot.extra)
+        digest, _, text = snapshot.extra.partition(b"\n")
+        if digest != _digest("extra", text).encode():
+            raise ValueError("it was damaged")
+        extra = json.loads(text)
         self.agent = Agent.from_bytes(snapshot.agent)
         self.title, self.archived = extra["title"], extra["archived"]
         self.statistics = Statistics.of(extra["statistics"])
@@ -196,35 +244,28 @@ class Stream:
 
     # --- what operations and replays share --------------------------------------------------------------------------
 
-    def _decide(self, raw: bytes, now: float, decision_id: str) -> Decision:
+    def _offered(self, raw: bytes) -> Offer:
         arms, context = schemas.decide_request(raw)
-        decision = self.agent.decide(arms, context=context, now=now, id=decision_id)
+        return self.agent.offer(arms, context)
+
+    def _decide(self, offer: Offer, now: float, decision_id: str, played: int | None = None) -> Decision:
+        decision = self.agent.replay(played, offer, now=now, id=decision_id)
         model = self._model() if self.statistics.full else {}
         self.statistics.decided(
             decision.time, decision.arm, decision.id, decision.prediction, decision.projected, model
         )
         return decision
 
-    def _learn(self, raw: bytes) -> int:
-        request = schemas.History.model_validate_json(raw)
-        return self.agent.update_many(
-            None if request.vectors is None else request.vectors,
-            request.rewards,
-            contexts=request.contexts,
-            arms=request.arms,
-            times=request.times,
-        )
-
     def _configure(self, changes: dict[str, Any]) -> None:
         self.agent.configure(**{name: value for name, value in changes.items() if name != "title"})  # all or nothing
         self.title = changes.get("title", self.title)
 
-    def _expire(self, now: float, room: int = 0) -> list[Event]:
+    def _expire(self, now: float, room: int = 0, most: int | None = None) -> list[Event]:
         """Before the agent would do so by itself: every end of a wait is an event."""
-        gone = self.agent.expire(now=now, room=room)
+        gone = self.agent.expire(now=now, room=room, most=most)
         for decision_id in gone:
-            self.statistics.expired(decision_id)
-        told = {"decisions": gone, **({"room": room} if room else {})}
+            self.statistics.expired(decision_id, self.agent.missing)
+        told = {"decisions": gone, "missing": self.agent.missing, **({"room": room} if room else {})}
         return [self._event(EXPIRED, now, None, None, encoded(told))] if gone else []
 
     def _event(self, kind: int, at: float, decision: str | None, key: str | None, body: bytes) -> Event:
@@ -255,9 +296,7 @@ class Stream:
 
     def _remembered(self, key: str | None, digest: str, done: Done) -> Done:
         if key is not None:
-            self._keys[key] = _Kept(digest, done.status, done.body)
-            while len(self._keys) > REMEMBERED_KEYS:
-                self._keys.popitem(last=False)
+            _remember(self._keys, key, _Kept(digest, done.status, done.body))
         return done
 
     # --- what can be read ------------------------------------------------------------------------------------------
@@ -285,7 +324,9 @@ class Stream:
             "dim": agent.policy.dim,
             "decisions": agent.decisions,
             "rewards": agent.rewards,
-            "mean_reward": agent.reward_total / agent.rewards if agent.rewards else None,
+            "defaulted": agent.defaulted,
+            "history": agent.history,
+            "mean_reward": agent.mean_reward,
             "pending": agent.waiting,
             "expired": agent.expired,
             "events": self.number,
@@ -306,6 +347,20 @@ class Stream:
             "drift": None if drift is None else {name: _finite(value) for name, value in drift.items()},
             "statistics": self.statistics.document(),
         }
+
+    def told(self) -> bytes:
+        """:meth:`diagnosed` as JSON; made once, however many watch."""
+        if self._told[0] != self.number:
+            self._told = self.number, encoded(self.diagnosed())
+        return self._told[1]
+
+
+def _remember(known: OrderedDict[str, Any], name: str, value: Any) -> None:
+    """Of the last so many."""
+    known[name] = value
+    known.move_to_end(name)
+    if len(known) > REMEMBERED:
+        known.popitem(last=False)
 
 
 def _finite(value: Any) -> Any:
@@ -336,20 +391,21 @@ def _decision_body(decision: Decision) -> bytes:
     return encoded(told)
 
 
-def _digest(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
+def _digest(what: str, raw: bytes) -> str:
+    """The same bytes asked of another operation are another request."""
+    return hashlib.sha256(f"{what} ".encode() + raw).hexdigest()
 
 
 def _reward_digest(decision: str, value: float) -> str:
-    return _digest(f"{decision} {float(value)!r}".encode())
+    return _digest("reward", f"{decision} {float(value)!r}".encode())
 
 
 def _kept(event: Event) -> _Kept:
     """The answer to the request that made ``event``."""
     if event.kind == DECIDED:
-        return _Kept(_digest(event.request), 200, event.body.partition(b"\n")[0])
+        return _Kept(_digest("decide", event.request), 200, event.body.partition(b"\n")[0])
     if event.kind == REWARDED:
         assert event.decision is not None  # it is a decision's reward
         digest = _reward_digest(event.decision, event.outcome["value"])
         return _Kept(digest, 200, _learnt(event.decision, True))
-    return _Kept(_digest(event.request), 200, encoded({"learnt": event.outcome["rows"]}))
+    return _Kept(_digest("history", event.request), 200, encoded({"learnt": event.outcome["rows"]}))

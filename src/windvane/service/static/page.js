@@ -12,6 +12,7 @@ const FILTER_FROM = 8; // streams
 
 const state = {
   streams: null, // the list, once it is known
+  broken: {}, // streams that are not served, and why
   selected: null, // a name
   document: null, // the selected stream
   missing: false, // there is no such stream
@@ -46,10 +47,10 @@ function stop() {
 
 async function lookAtList(signal, worked) {
   for (;;) {
-    const { streams } = await get("v1/streams", signal);
+    const { streams, broken } = await get("v1/streams", signal);
     worked();
     heard("list");
-    state.streams = streams;
+    Object.assign(state, { streams, broken });
     choose();
     if (live === null) followSelected();
     render();
@@ -201,6 +202,9 @@ function renderPlace() {
 }
 
 function renderList() {
+  const broken = Object.entries(state.broken);
+  $("#broken").hidden = broken.length === 0;
+  $("#broken").replaceChildren(...broken.map(([name, why]) => element("p", {}, element("code", {}, name), ` is not served: ${why}`)));
   const streams = [...(state.streams ?? [])].sort((a, b) => (a.archived !== null) - (b.archived !== null));
   const wanted = $("#filter").value.trim().toLowerCase();
   const matching = streams.filter(({ name, title }) => `${name} ${title ?? ""}`.toLowerCase().includes(wanted));

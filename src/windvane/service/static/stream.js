@@ -95,13 +95,15 @@ function showHead({ name, title, policy, link, dim, created, archived }) {
 }
 
 function showNumbers(stream, { lately }) {
-  const { decisions, rewards, mean_reward: mean, pending, expired, statistics, config } = stream;
+  const { decisions, rewards, history, mean_reward: mean, pending, expired, statistics, config } = stream;
   const last = statistics.recent.at(-1);
   const { short } = words.drift(stream);
   const known = statistics.buckets.some(({ projected }) => projected !== null);
   const rows = [
     ["Decisions", count(decisions), last ? ["last ", moment(last.time)] : ["none yet"]],
-    ["Rewards", count(rewards), [rewards > 0 && rewards <= decisions ? `${percent(rewards / decisions)} of decisions` : ""]],
+    ["Rewards", count(rewards), [[
+      rewards > 0 ? `${percent(rewards / decisions)} of decisions` : "", history > 0 ? `${count(history)} in bulk` : "",
+    ].filter(Boolean).join("; ")]],
     ["Mean reward", number(mean), [lately === null ? "" : `lately ${number(lately)}`]],
     ["Pending", count(pending), [config.wait === null ? "no time limit" : `expire after ${words.wait(config.wait)}`]],
     ["Expired", count(expired), [expired && config.missing !== null ? `counted as ${words.given(config.missing)}` : ""]],
@@ -179,15 +181,17 @@ const backwards = (list) => list.map((_, i) => list.length - 1 - i);
 const COUNT = { number: true };
 
 function showReward(stream, { kind, range, buckets, ends, means, recent, lately, latelyCount, width }) {
-  const { rewards, mean_reward: overall, statistics } = stream;
+  const { rewards, defaulted, mean_reward: overall, statistics, config } = stream;
   const known = recent.filter((value) => value !== null);
   const section = panel("reward", {
     reading: lately === null ? "No reward has come yet."
-      : `${number(lately)} over the last ${plural(latelyCount, "reward")}, ${number(overall)} over all ${count(rewards)}.`,
+      : `${number(lately)} over the last ${plural(latelyCount, "reward")}, ${number(overall)} over all ${
+        count(rewards + defaulted)}.`,
     label: known.length
       ? `Reward rate over time, between ${number(Math.min(...known))} and ${number(Math.max(...known))}.` : "",
     caption: `Each dot is the mean of the rewards that came in during ${plural(statistics.width, "decision")}; the line `
-      + `averages the last ${width} dots, the dashed line all rewards.`,
+      + `averages the last ${width} dots, the dashed line all rewards.${config.missing === null ? ""
+        : ` A decision that expires counts as ${words.given(config.missing)}, when it does.`}`,
     blank: known.length ? null : "The chart begins with the first reward.",
     draw: rewardChart({ kind, range, x: ends, means, counts: buckets.map((bucket) => bucket.rewards), recent, overall }),
   });
@@ -221,12 +225,23 @@ function slotsOf(name, arms) {
   return kept;
 }
 
+/* How often each arm was chosen in these buckets, the most often first. */
+function chosenIn(buckets) {
+  const sums = new Map();
+  for (const { arms } of buckets) {
+    for (const [arm, chosen] of Object.entries(arms)) sums.set(arm, (sums.get(arm) ?? 0) + chosen);
+  }
+  return [...sums].sort(([, a], [, b]) => b - a);
+}
+
 function showArms(stream, { kind, range, buckets, starts, ends, span, last }) {
   const totals = new Map(Object.entries(stream.statistics.arms));
   const ranked = [...totals.keys()].sort((a, b) => totals.get(b) - totals.get(a));
-  const first = new Set(ranked.slice(0, NAMED));
-  const named = [...totals.keys()].filter((arm) => first.has(arm)); // in an order that does not change with the counts
-  const colour = slotsOf(stream.name, named);
+  const lately = chosenIn(last);
+  // half of the colours are for what is chosen now, the rest for what was chosen most
+  const first = new Set([...lately.slice(0, Math.ceil(NAMED / 2)).map(([arm]) => arm), ...ranked].slice(0, 2 * NAMED));
+  const colour = slotsOf(stream.name, [...first].slice(0, NAMED));
+  const named = [...colour.keys()].sort((a, b) => colour.get(a) - colour.get(b));
   const shares = (list) => {
     const decided = list.reduce((total, bucket) => total + bucket.decisions, 0);
     const sums = new Map(named.map((arm) => [arm, 0]));
@@ -242,14 +257,15 @@ function showArms(stream, { kind, range, buckets, starts, ends, span, last }) {
   };
   const now = shares(last);
   const overTime = buckets.map((_, i) => shares(span(i)));
-  const rest = ranked.length > NAMED || stream.statistics.others > 0;
+  const rest = ranked.length > named.length || stream.statistics.others > 0;
   const drawn = [...named, ...(rest ? [null] : [])];
   const named_ = (arm) => arm ?? OTHER;
   const flat = starts[0] === ends.at(-1);
-  const top = named.reduce((best, arm) => (now.get(arm) > now.get(best) ? arm : best));
+  const [top, chosen] = lately[0];
+  const topShare = chosen / last.reduce((total, bucket) => total + bucket.decisions, 0);
   const section = panel("arms", {
-    reading: `Lately mostly ${words.short(named_(top), 60)} (${percent(now.get(top))}); ${
-      plural(ranked.length, "arm")} chosen so far.`,
+    reading: `Lately mostly ${words.short(top, 60)} (${percent(topShare)}); ${
+      stream.statistics.others ? `more than ${count(ranked.length)} arms` : plural(ranked.length, "arm")} chosen so far.`,
     label: `Share of arms over time. Lately: ${drawn.map((arm) => `${named_(arm)} ${percent(now.get(arm))}`).join(", ")}.`,
     caption: `How often each arm was chosen, averaged over the last ${plural(span(buckets.length - 1).reduce(
       (total, bucket) => total + bucket.decisions, 0), "decision")}.`,
@@ -263,13 +279,13 @@ function showArms(stream, { kind, range, buckets, starts, ends, span, last }) {
     }),
   });
   const all = new Map([...totals].map(([arm, chosen]) => [arm, chosen / stream.decisions]));
-  const namedShare = named.reduce((total, arm) => total + all.get(arm), 0);
+  const namedShare = named.reduce((total, arm) => total + (all.get(arm) ?? 0), 0);
   $("#arms-legend tbody").replaceChildren(...drawn.map((arm) => {
     const swatch = element("i");
     swatch.style.background = `var(--series-${arm === null ? "other" : colour.get(arm)})`;
     const name = element("th", { scope: "row", title: named_(arm) }, swatch, named_(arm));
     const lately = element("td", { className: "number" }, percent(now.get(arm)));
-    const whole = arm === null ? 1 - namedShare : all.get(arm);
+    const whole = arm === null ? 1 - namedShare : all.get(arm) ?? 0;
     const ever = element("td", { className: "number" }, percent(Math.max(whole, 0)));
     return element("tr", {}, name, lately, ever);
   }));
@@ -283,7 +299,8 @@ function showArms(stream, { kind, range, buckets, starts, ends, span, last }) {
   ));
   $("#all-arms").hidden = !rest;
   details($("#all-arms"), () => table(
-    stream.statistics.others ? `The first ${count(ranked.length)} arms; others: ${count(stream.statistics.others)}` : "All arms",
+    stream.statistics.others ? `The ${count(ranked.length)} arms chosen last; others: ${count(stream.statistics.others)}`
+      : "All arms",
     [{ head: "Arm" }, { head: "Decisions", ...COUNT }, { head: "Share", ...COUNT }],
     ranked.map((arm) => [arm, count(totals.get(arm)), percent(all.get(arm))]),
   ));
