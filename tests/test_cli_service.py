@@ -120,7 +120,7 @@ def test_verify(tmp_path: Path) -> None:
         store.execute(f"UPDATE events SET body = {other} WHERE kind = 1")
     store.close()
     found = json.loads(windvane_command("verify --store a.db --json", tmp_path, code=1).stdout)
-    assert re.match(r"stream 'a', event 1: replay chose [01]", found["streams"][0]["problem"])
+    assert re.match(r"stream 'a', event 1: arm 7[01] was not offered", found["streams"][0]["problem"])
 
 
 def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pickle
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +75,7 @@ def test_a_stream_from_beginning_to_end(client: Client) -> None:
     assert client.decide("whole", ARMS).propensity is None
     assert client.history("whole", np.array([1, 0]), np.array([[0.5, 0.5], [0.1, 0.2]])) == 2
     state = client.state("whole")
-    assert (state["decisions"], state["rewards"], state["pending"]) == (2, 3, 1)
+    assert (state["decisions"], state["rewards"], state["pending"], state["history"]) == (2, 1, 1, 2)
     assert client.archive("whole")["archived"] is not None
     assert client.archive("whole")["archived"] is not None
     refused(lambda: client.decide("whole", ARMS), 409, "archived")
@@ -195,7 +195,7 @@ def test_what_cannot_be_sent_is_said_before(client: Client) -> None:
         (lambda: Client("http://host:port"), "url='http://host:port': must be an address"),
         (lambda: Client(3), "url=3: must be an address"),  # type: ignore[arg-type]
         (lambda: Client(token="a\nb"), "^token: must be a text as `windvane token add` prints it$"),
-        (lambda: Client(timeout=0), "timeout=0: must be a number above 0"),
+        (lambda: Client(timeout=0), "timeout=0: must be a number of seconds above 0"),
         (lambda: Client(retries=-1), "retries=-1: must be a whole number"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -247,7 +247,8 @@ def test_batches_and_history_through_it(url: str, client: Client, monkeypatch: p
         counted_once(client, "lossy-batches", list(rewards), rewards)
         for _ in range(5):
             assert unlucky.history("lossy-batches", [1.0, 0.0], [[0.1, 0.2], [0.3, 0.4]]) == 2
-    assert client.state("lossy-batches")["rewards"] == 50
+    state = client.state("lossy-batches")
+    assert (state["rewards"], state["history"]) == (40, 10)
 
 
 def test_many_threads_share_a_client(url: str, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -437,3 +438,63 @@ def test_connections_are_kept_and_not_shared(monkeypatch: pytest.MonkeyPatch) ->
         client.close()
         assert ask()
         assert len(server._open) >= kept + 2
+
+
+# --- a server that lies --------------------------------------------------------------------------------------------
+
+
+def said(document: object, status: bytes = b"200 OK") -> bytes:
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
+
+
+DECISION = {
+    "decision": "a", "arm": "red", "index": 0, "time": 1.0, "propensity": None, "explored": False, "prediction": 0.5,
+    "bonus": 0.1, "preferred": "red", "rival": None, "rival_score": None, "projected": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ask", "answer"),
+    [
+        (lambda c: c.streams(), {"streams": None}),
+        (lambda c: c.streams(), {"streams": [1]}),
+        (lambda c: c.streams(), {}),
+        (lambda c: c.decide("s", ARMS), {**DECISION, "decision": 5}),
+        (lambda c: c.decide("s", ARMS), {**DECISION, "index": "0"}),
+        (lambda c: c.decide("s", ARMS), {**DECISION, "explored": 1}),
+        (lambda c: c.decide("s", ARMS), {**DECISION, "arm": True}),
+        (lambda c: c.decide("s", ARMS), {name: DECISION[name] for name in DECISION if name != "bonus"}),
+        (lambda c: c.reward("s", "a", 1.0), {"learnt": "no"}),
+        (lambda c: c.history("s", [1.0], [[0.1, 0.2]]), {"learnt": "many"}),
+        (lambda c: c.history("s", [1.0], [[0.1, 0.2]]), {"learnt": True}),
+        (lambda c: c.decide_many("s", [ARMS] * 3), {"results": [{"status": 200, "answer": DECISION}]}),
+        (lambda c: c.reward_many("s", [("a", 1.0)]), {"results": [{"status": 200, "answer": {"learnt": True}}] * 5}),
+        (lambda c: c.reward_many("s", [("a", 1.0)]), {"results": [{"answer": {"learnt": True}}]}),
+        (lambda c: c.reward_many("s", [("a", 1.0)]), {"results": [{"status": "200", "answer": {"learnt": True}}]}),
+        (lambda c: c.reward_many("s", [("a", 1.0)]), {"results": "no"}),
+    ],
+)  # fmt: skip
+def test_answers_that_are_not_the_service_s(ask: Callable[[Client], object], answer: object) -> None:
+    with Fake(said(answer)) as server, Client(server.address, retries=0) as client:
+        assert refused(lambda: ask(client), 200, "not_understood").message.endswith("is this a windvane service?")
+
+
+def test_an_answer_without_bottom() -> None:
+    with Fake(said(b"[" * 200_000)) as server, Client(server.address, retries=0) as client:
+        refused(lambda: client.state("s"), 200, "no_answer")
+
+
+def test_a_log_that_turns_in_circles() -> None:
+    line = b'{"number": 1}\n'
+    cut = b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n" + line
+    with Fake(cut) as server, Client(server.address, retries=3) as client:
+        refused(lambda: list(client.events("s")), 200, "not_understood")
+
+
+@pytest.mark.parametrize("url", ["http://x y", "http://x\ny", "http://x\u00e9", "http://x/\x00"])
+def test_addresses_that_are_none(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^url="):
+        Client(url)
+    with pytest.raises(ValueError, match=r"^timeout="):
+        Client(timeout=1e100)

@@ -43,7 +43,7 @@ def ask(folder: Path) -> list[tuple[Any, ...]]:
 
             await call("POST", DECIDE, ARMS)  # not started
             await engine.start()
-            await call("POST", "/v1/streams", b'{"name": "a", "dim": 2, "policy": "UniformRandom"}')
+            await call("POST", "/v1/streams", b'{"name": "a", "dim": 2, "policy": "UniformRandom", "seed": 1}')
             made = await call("POST", DECIDE, ARMS)
             value = b'{"decision": "%s", "value": 1.0}' % made["decision"].encode()
             for body in (value, value, value.replace(b"1.0", b"0.5"), b'{"decision": "x", "value": 1}'):

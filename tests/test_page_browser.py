@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -40,6 +41,8 @@ class Server:
         line = [sys.executable, "-m", "windvane.cli", "serve", "--store", str(self.store), "--port", str(self._port)]
         self.process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         first = self.process.stdout.readline()
+        while first.startswith("stream "):  # said of one that is not served
+            first = self.process.stdout.readline()
         assert first.startswith("http://"), first + self.process.stdout.read()
         self.url = first.split()[0]
         self._port = int(self.url.rpartition(":")[2])
@@ -117,6 +120,10 @@ def server(browser, tmp_path_factory):
         found.feed("unanswered", 10, answered=0)
         device, hour, price = {"values": ["it's a phone", "tablet"]}, {"low": 0, "high": 23}, {"low": 0, "high": 9}
         found.create("featured", features={"shared": {"device": device, "hour": hour}, "per_arm": {"price": price}})
+        found.create("turnover", dim=2, wait=20, missing=0.0)
+        for name in "abcdefg":
+            found.feed("turnover", 60, {name: [0.5, 0.1]}, answered=1)
+        found.feed("turnover", 100, {"h": [0.5, 0.1]}, answered=1)
         found.create("old", title="Last summer", dim=2, half_life="2d")
         found.feed("old", 20)
         found.ask("/v1/streams/old/archive", {})
@@ -274,7 +281,7 @@ def test_from_nothing_to_a_moving_chart_through_an_outage(own, visit):
 def test_pausing_holds_what_is_shown(server, visit):
     server.create("moving", dim=2)
     server.feed("moving", 10)
-    page = visit(server.url + "/#moving")
+    page = visit(server.url + "/#/moving")
     until(page, "document.querySelector('#numbers dd')?.textContent === '10'")
     page.click("#pause")
     until(page, "document.querySelector('#connection').textContent === 'Paused'")
@@ -312,7 +319,7 @@ def test_charts_show_what_the_server_says(server, visit):
     for name, y in shares:
         assert y[-1] == pytest.approx(10 * sum(b["arms"].get(name, 0) for b in last) / len(last))
     legend = page.locator("#arms-legend tbody th").all_text_contents()
-    assert legend == list(state["statistics"]["arms"])
+    assert legend == [name for name, _ in shares]
 
     norm = page.evaluate(f"[...{chart('norm')}.data[0].y]")
     assert norm[:-1] == pytest.approx([b["model"]["norm"] for b in buckets])
@@ -390,6 +397,39 @@ def test_an_estimate_outside_its_ball_is_projected(server, visit):
     assert figure(page, "Drift") == "not estimated"
     assert "told how fast to forget" in page.inner_text("#memory .reading")
     assert page.locator("#drift").is_hidden()
+
+
+def test_what_is_chosen_now_is_named(server, visit):
+    """The eighth arm by its count, and the only one lately; and a reward that never came counts as was said."""
+    page = visit(server.url + "/#/turnover")
+    drawn(page, "arms")
+    state = server.state("turnover")
+    assert page.inner_text("#arms .reading").startswith("Lately mostly h (100\u00a0%)"), page.inner_text(
+        "#arms .reading"
+    )
+    assert "h" in page.locator("#arms-legend tbody th").all_text_contents()
+    assert state["rewards"] == 52
+    assert state["defaulted"] > 400
+    mean = state["mean_reward"]
+    assert mean == pytest.approx(sum(b["total"] for b in state["statistics"]["buckets"]) / (52 + state["defaulted"]))
+    assert mean < 0.1
+    assert float(figure(page, "Mean reward")) == pytest.approx(mean, rel=0.05)
+    assert "A decision that expires counts as 0" in page.inner_text("#reward figcaption")
+    assert page.evaluate(f"{chart('reward')}.layout.shapes[0].y0") == pytest.approx(mean)
+
+
+def test_a_stream_that_is_not_served_is_told(own, visit):
+    own.create("sound", dim=2)
+    own.create("broken", dim=2)
+    own.end()
+    with sqlite3.connect(own.store) as store:
+        store.execute("UPDATE streams SET config = '{}' WHERE name = 'broken'")
+    store.close()
+    own.start()
+    page = visit(own.url + "/")
+    until(page, "!document.querySelector('#broken').hidden")
+    assert page.inner_text("#broken").startswith("broken is not served: stream 'broken': cannot be made again")
+    assert page.locator("#streams li").count() == 1
 
 
 def test_five_hundred_coordinates_and_many_arms(server, visit):

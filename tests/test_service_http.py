@@ -479,7 +479,7 @@ def test_after_the_wait_a_reward_is_recorded_and_not_learnt(service: Local) -> N
     before = service.get("/v1/streams/shop").json()
     assert before["expired"] == 1
     error = refused(service.reward(decision, 1.0), 410, "too_late")
-    assert error["message"].endswith("; recorded, not learnt from")
+    assert error["message"].endswith("its wait is over; the reward was recorded, not learnt from")
     assert error["field"] == "decision"
     refused(service.reward(decision, 0.0), 410, "too_late")
     after = service.get("/v1/streams/shop").json()
@@ -660,10 +660,12 @@ def test_history_is_learnt_as_the_library_learns_it(service: Local) -> None:
     for _ in range(2):
         answer = service.post("/v1/streams/shop/history", {"rewards": rewards, "vectors": vectors}, headers=key)
         assert (answer.status_code, answer.json()) == (200, {"learnt": 60})
+    assert service.post("/v1/streams/shop/history", {"rewards": [1], "vectors": [[1, 1]], "weights": [3]}).json()
     agent.update_many(vectors, rewards)
+    agent.update_many([[1, 1]], [1], weights=[3])
     assert service.call(service.engine.streams["shop"].agent.to_bytes) == agent.to_bytes()
     assert service.decide()["arm"]
-    (event,) = [event for event in service.log() if event["kind"] == "history"]
+    event, _ = [event for event in service.log() if event["kind"] == "history"]
     assert (event["rows"], event["request"]["rewards"]) == (60, rewards)
 
 
@@ -690,15 +692,17 @@ def test_history_of_fields_with_times(service: Local) -> None:
     [
         ({"vectors": [[0, 1]]}, "rewards"),
         ({"rewards": []}, "rewards"),
-        ({"rewards": [1]}, "X"),
+        ({"rewards": [1]}, "vectors"),
         ({"rewards": [1, 1], "vectors": [[0, 1]]}, "rewards"),
         ({"rewards": [1, 2], "vectors": [[0, 1], [0, 1]]}, "rewards[1]"),
-        ({"rewards": [1, 1], "vectors": [[0, 1], [3, 4]]}, "X[1]"),
-        ({"rewards": [1], "vectors": [[0, 1, 2]]}, "X"),
+        ({"rewards": [1, 1], "vectors": [[0, 1], [3, 4]]}, "vectors[1]"),
+        ({"rewards": [1], "vectors": [[0, 1, 2]]}, "vectors"),
         ({"rewards": [1], "vectors": [[0, "1"]]}, "vectors.0.1"),
         ({"rewards": [1], "vectors": [[0, 1]], "times": [1, 2]}, "times"),
-        ({"rewards": [1], "contexts": [{}], "arms": ["a"]}, "X"),
-        ({"rewards": [1], "vectors": [[0, 1]], "weights": [1]}, "weights"),
+        ({"rewards": [1], "contexts": [{}], "arms": ["a"]}, "vectors"),
+        ({"rewards": [1], "vectors": [[0, 1]], "weights": [1, 1]}, "weights"),
+        ({"rewards": [1], "vectors": [[0, 1]], "weights": [-1]}, "weights[0]"),
+        ({"rewards": [1], "vectors": [[0, 1]], "times": [9e9]}, "times[0]"),
     ],
 )
 def test_wrong_history_teaches_nothing(service: Local, body: dict[str, Any], field: str) -> None:

@@ -6,35 +6,18 @@ import hashlib
 import json
 import logging
 import re
-import socket
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
-from schemathesis import GenerationMode
-from schemathesis.checks import (
-    content_type_conformance,
-    negative_data_rejection,
-    not_a_server_error,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
-from serving import ARMS, Local, Server, local, parsed, served, until, windvane
+from serving import ARMS, Local, clean, local, parsed, served, until, windvane
 from windvane.service import access, gate
-from windvane.service import server as servers
 from windvane.service.access import Access, new_token
 from windvane.service.errors import ServiceError
-from windvane.service.schemas import Decide, decide_request
 from windvane.service.server import on_loopback
 from windvane.service.store import Store
 
@@ -49,7 +32,6 @@ CHANGING: dict[str, Any] = {
     "/v1/streams/shop": {"title": "x"},
     "/v1/streams/shop/archive": None,
 }
-TELLTALE = re.compile(r"Traceback|File \"|\.py\b|/site-packages|/src/|sqlite3|pydantic|numpy|0x[0-9a-f]{6}")
 
 
 @pytest.fixture
@@ -57,17 +39,6 @@ def service(tmp_path: Path) -> Iterator[Local]:
     with local(tmp_path / "a.db") as found:
         found.create("shop")
         yield found
-
-
-def clean(answer: Any, *statuses: int) -> dict[str, Any]:
-    """The error of an answer; it tells what is wrong, and nothing of what is behind it."""
-    assert answer.status_code in statuses, (answer.status_code, answer.text[:300])
-    error = dict(parsed(answer.content))["error"]
-    assert error["code"]
-    assert error["message"]
-    assert len(answer.content) < 2000
-    assert not TELLTALE.search(answer.text), answer.text
-    return dict(error)
 
 
 def method(path: str) -> str:
@@ -492,55 +463,6 @@ def test_odd_texts_are_taken_as_they_are(service: Local) -> None:
         assert repr(name) in told["explanation"]
 
 
-# --- paths ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/v1/streams/..%2F..%2Fetc%2Fpasswd",
-        "/v1/streams/%2e%2e/%2e%2e/etc/passwd",
-        "/v1/streams/shop%00",
-        "/v1/streams/%00",
-        "/v1/streams/shop%0a",
-        "/v1/streams/shop%0d%0aset-cookie:%20x=1",
-        "/v1/streams/" + "x" * 65,
-        "/v1/streams/" + "x" * 20_000,
-        "/v1/streams/%F0%9F%8E%AF",
-        "/v1/streams/%ff%fe",
-        "/v1/streams/%zz",
-        "/v1/streams/-shop",
-        "/v1/streams/.shop",
-        "/v1/streams/shop/decisions/%2e%2e%2f%2e%2e",
-        "/v1/streams/shop/decisions/" + "x" * 65,
-        "/v1/streams/shop/events/../../..",
-        "/v1//streams",
-        "//v1/streams",
-        "/v1/streams/",
-        "/v1/streams/shop/",
-        "/V1/STREAMS",
-        "/page/../../../../etc/passwd",
-        "/page/..%2f..%2f..%2fetc%2fpasswd",
-        "/page/%2e%2e%2fpage.py",
-        "/page/....//page.py",
-        "/page/%00.js",
-        "/page/" + "x" * 300 + ".js",
-        "/etc/passwd",
-        "/docs",
-        "/redoc",
-        "/.git/config",
-    ],
-)
-def test_strange_paths(server: Server, path: str) -> None:
-    """Sent as they are, byte for byte: no file, no other stream, no fault."""
-    answer = spoken(server, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
-    status = int(answer.split(b" ")[1])
-    assert status in (400, 404, 422), answer[:300]
-    assert b"root:" not in answer
-    assert b"set-cookie" not in answer.lower().replace(b"%20", b"")[: answer.find(b"\r\n\r\n")]
-    assert not TELLTALE.search(answer.decode("latin-1").replace(path, "")), answer
-
-
 # --- the rate ------------------------------------------------------------------------------------------------------
 
 
@@ -640,402 +562,98 @@ def test_a_store_that_cannot_be_read_is_503(service: Local, monkeypatch: pytest.
     assert service.state() == before
 
 
-# --- on the wire ---------------------------------------------------------------------------------------------------
+def test_guessing_tokens_has_its_limit_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "RELOAD", 0.0)
+    with local(tmp_path / "a.db", rate=3.0) as service:
+        service.create()
+        secret = new_token(service.store, "shop", full=True)
+        assert secret is not None
+        statuses = [service.get("/v1/streams", headers=bearer(f"wv_{i}")).status_code for i in range(10)]
+        assert statuses[:6] == [401] * 6
+        assert set(statuses[6:]) == {429}
+        assert service.get("/v1/streams", headers=bearer(secret)).status_code == 200  # who has one is not held up
+        service.store.open_to_all()
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server for strangers; in the end it must still answer, and what it holds must be what its log says."""
-    path = tmp_path_factory.mktemp("wire") / "a.db"
-    found = served(path)
-    with found.client() as client:
+def test_an_item_of_a_batch_is_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(access.time, "monotonic", lambda: now[0])
+    with local(tmp_path / "a.db", rate=10.0) as service:
+        service.create()
+        batch = {"items": [ARMS] * 100}
+        assert service.post("/v1/streams/shop/decide/batch", batch).status_code == 200
+        assert service.post("/v1/streams/shop/decide", ARMS).status_code == 429
+        now[0] += 7.9
+        assert service.post("/v1/streams/shop/decide", ARMS).status_code == 429
+        now[0] += 0.5
+        assert service.post("/v1/streams/shop/decide", ARMS).status_code == 200
+
+
+def test_many_clients_do_not_wash_out_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "MOST_CLIENTS", 3)
+    store = Store(tmp_path / "a.db")
+    found = Access(store, rate=1.0)
+    for who in ("a", "a"):
+        found.check(None, who, changes=False)
+    for i in range(10):
+        found.check(None, f"other {i}", changes=False)
+        with pytest.raises(ServiceError, match="more than 1 requests"):
+            found.check(None, "a", changes=False)
+    store.close()
+
+
+def test_the_last_token_does_not_open_the_doors(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "RELOAD", 0.0)
+    secret = new_token(service.store, "shop", full=True)
+    assert service.get("/v1/streams").status_code == 401
+    service.store.remove_token("shop")
+    assert service.get("/v1/streams").status_code == 401
+    assert service.get("/v1/streams", headers=bearer(str(secret))).status_code == 401
+    service.store.open_to_all()
+    assert service.get("/v1/streams").status_code == 200
+
+
+def test_the_command_says_so(tmp_path: Path) -> None:
+    line = ("token", "--store", tmp_path / "a.db")
+    assert windvane(*line, "add", "shop").returncode == 0
+    found = windvane(*line, "remove", "shop")
+    assert found.returncode == 0
+    assert windvane(*line, "open").returncode == 0
+    assert json.loads(windvane(*line, "open", "--json").stdout) == {"open": True}
+    store = Store(tmp_path / "a.db")
+    assert not store.guarded
+    store.close()
+    for name in ("", "a\nb", " ", "x" * 201):
+        assert windvane(*line, "add", name).returncode == 2
+
+
+def test_who_follows_a_stream_is_asked_again(tmp_path: Path) -> None:
+    """A token that is removed ends what was opened with it."""
+    store = Store(tmp_path / "a.db")
+    full, reading = new_token(store, "full", full=True), new_token(store, "reading", full=False)
+    store.close()
+    server = served(tmp_path / "a.db")
+    with server.client(headers=bearer(str(full))) as client:
         assert client.post("/v1/streams", json={"name": "shop", "dim": 2}).status_code == 201
-    yield found
-    with found.client() as client:
-        assert client.get("/readyz").status_code == 200
-    found.stop()
-    verdict = json.loads(windvane("verify", "--json", "--store", path).stdout)
-    assert verdict["sound"], verdict
+        with client.stream("GET", "/v1/streams/shop/live", headers=bearer(str(reading))) as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == "event: state"
+            assert windvane("token", "remove", "reading", "--store", tmp_path / "a.db").returncode == 0
+            for _ in range(100):  # so many states that it would go on
+                if client.post("/v1/streams/shop/decide", json=ARMS).status_code == 200:
+                    time.sleep(0.05)
+            assert len(list(lines)) < 30  # it ends
+    server.stop()
 
 
-def spoken(server: Server, words: bytes, patience: float = 10.0) -> bytes:
-    """All that the server answers to these bytes, until it hangs up or falls silent."""
-    host, port = server.address.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=patience) as connection:
-        connection.sendall(words)
-        answer = b""
-        try:
-            while piece := connection.recv(65536):
-                answer += piece
-        except (TimeoutError, ConnectionResetError):
-            pass
-        return answer
-
-
-def test_words_that_are_no_http(server: Server) -> None:
-    for words in (
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100),  # TLS
-        b"\x00" * 1000,
-        b"GET\r\n\r\n",
-        b"GET / HTTP/9.9\r\nHost: 127.0.0.1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost 127.0.0.1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX\x00: y\r\n\r\n",
-        b"POST /v1/streams HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -5\r\n\r\n",
-        b"POST /v1/streams HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5x\r\n\r\n12345",
-    ):
-        answer = spoken(server, words)
-        assert answer.startswith(b"HTTP/1.1 400"), (words[:40], answer[:200])
-        assert not TELLTALE.search(answer.decode("latin-1"))
-
-
-def test_two_lengths_are_refused(server: Server) -> None:
-    """What one program takes for a body and another for the next request: refused, and the line is cut."""
-    smuggled = b"POST /v1/streams/shop/archive HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    start = b"POST /v1/streams/shop/decide HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    for headers, body in (
-        (b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", b"0\r\n\r\n" + smuggled),
-        (b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", b"0\r\n\r\n" + smuggled),
-        (b"Content-Length: 0\r\nContent-Length: 70\r\n", smuggled),
-        (b"Transfer-Encoding: identity, chunked, x\r\n", b"0\r\n\r\n" + smuggled),
-        (b"Transfer-Encoding: chunked\r\n", b"zz\r\n" + smuggled),
-        (b"Transfer-Encoding : chunked\r\n", b"0\r\n\r\n" + smuggled),
-    ):
-        answer = spoken(server, start + headers + b"\r\n" + body)
-        assert answer.startswith(b"HTTP/1.1 4"), answer[:200]
-        assert b'"archived":' not in answer
-    with server.client() as client:
-        assert client.get("/v1/streams/shop").json()["archived"] is None
-
-
-def test_a_chunked_body_is_limited_too(server: Server) -> None:
-    start = b"POST /v1/streams/shop/decide HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-    chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
-    answer = spoken(server, start + chunk * 70 + b"0\r\n\r\n", 2)
-    assert answer.startswith(b"HTTP/1.1 413")
-    fine = json.dumps(ARMS).encode()
-    pieces = b"".join(b"%x\r\n%s\r\n" % (len(fine[i : i + 9]), fine[i : i + 9]) for i in range(0, len(fine), 9))
-    last = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-    answer = spoken(server, start + pieces + b"0\r\n\r\n" + last)
-    assert answer.startswith(b"HTTP/1.1 200")
-    assert answer.endswith(b'{"status":"ok"}')
-
-
-def test_nothing_but_http_is_spoken(server: Server) -> None:
-    """No WebSockets, of which the service knows nothing."""
-    words = (
-        b"GET /v1/streams/shop/live HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    )
-    assert b" 101 " not in spoken(server, words, 1.0)
-
-
-@pytest.fixture
-def hasty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server in a thread, with little patience."""
-    monkeypatch.setattr(servers, "HEAD_SECONDS", 0.4)
-    monkeypatch.setattr(gate, "BODY_SECONDS", 0.4)
-    made: list[Any] = []
-    addresses: list[str] = []
-
-    class Kept(servers._Server):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            made.append(self)
-
-    monkeypatch.setattr(servers, "_Server", Kept)
-    thread = threading.Thread(
-        target=servers.serve, args=(tmp_path / "a.db",), kwargs={"port": 0, "started": addresses.append}
-    )
-    thread.start()
-    yield Server(0, until(lambda: addresses)[0])
-    made[0].should_exit = True
-    thread.join(20)
-    assert not thread.is_alive()
-
-
-def test_whoever_says_little_is_not_waited_for(hasty: Server) -> None:
-    """No request, half a head, half a body: the line is cut, and others are answered all the while."""
-    host, port = hasty.address.removeprefix("http://").split(":")
-    silent = [socket.create_connection((host, int(port)), timeout=10) for _ in range(20)]
-    for i, connection in enumerate(silent[5:]):
-        connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: " + b"x" * i)
-    with hasty.client() as client:
-        assert client.get("/healthz").status_code == 200
-        time.sleep(0.6)
-        assert client.get("/healthz").status_code == 200  # a connection between requests is another matter
-    for connection in silent:
-        assert connection.recv(1000) == b""
-        connection.close()
-    start = b"POST /v1/streams HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{"
-    assert spoken(hasty, start, 3).startswith(b"HTTP/1.1 408")
-
-
-def test_a_head_without_end(hasty: Server) -> None:
-    for words in (
-        b"GET /" + b"x" * 200_000,
-        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"y" * 200_000,
-        b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 50_000,
-    ):
-        assert spoken(hasty, words, 3).startswith((b"HTTP/1.1 400", b""))
-        began = time.monotonic()
-        spoken(hasty, words, 3)
-        assert time.monotonic() - began < 3
-    with hasty.client() as client:
-        assert client.get("/healthz", headers={"x-long": "y" * 30_000}).status_code == 200
-
-
-# --- the whole document, generated ---------------------------------------------------------------------------------
-
-CHECKS = [
-    not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance,
-    response_headers_conformance,
-]  # fmt: skip
-OPERATIONS = [
-    ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"), ("GET", "/v1/streams"), ("POST", "/v1/streams"),
-    ("GET", "/v1/streams/{name}"), ("PATCH", "/v1/streams/{name}"), ("POST", "/v1/streams/{name}/archive"),
-    ("POST", "/v1/streams/{name}/decide"), ("POST", "/v1/streams/{name}/decide/batch"),
-    ("POST", "/v1/streams/{name}/reward"), ("POST", "/v1/streams/{name}/reward/batch"),
-    ("POST", "/v1/streams/{name}/history"), ("GET", "/v1/streams/{name}/events"), ("GET", "/v1/streams/{name}/live"),
-    ("GET", "/v1/streams/{name}/decisions/{decision}"),
-]  # fmt: skip
-GENERATED = [
-    (verb, path, mode)
-    for verb, path in OPERATIONS
-    for mode in GenerationMode
-    if mode is GenerationMode.POSITIVE or verb != "GET" or "{" in path  # else nothing in it can be wrong
-]
-
-
-@pytest.fixture(scope="module")
-def document(server: Server) -> Any:
-    found = schemathesis.openapi.from_url(f"{server.address}/openapi.json")
-    found.validate()
-    return found
-
-
-@pytest.mark.parametrize(("verb", "path", "mode"), GENERATED, ids=str)
-def test_the_document_holds(server: Server, document: Any, verb: str, path: str, mode: GenerationMode) -> None:
-    """Requests that fit the document, and requests that do not: every answer is one that the document describes."""
-    name = f"fuzz-{verb.lower()}-{path.count('/')}-{path.rpartition('/')[2].strip('{}')}"
-    with server.client() as client:  # vectors of one number, whatever it is: many of those generated fit
-        assert client.post("/v1/streams", json={"name": name, "dim": 1, "clip": True}).status_code in (201, 409)
-    operation = document[path][verb]
-    if path.endswith("live"):
-        cases = [
-            operation.as_strategy(mode, path_parameters={"name": "none"} if mode is GenerationMode.POSITIVE else None)
-        ]
-    elif "{name}" in path:
-        cases = [operation.as_strategy(mode)]
-        if mode is GenerationMode.POSITIVE or "requestBody" in operation.definition.raw:
-            cases.append(operation.as_strategy(mode, path_parameters={"name": name, "decision": "x"}))
-    else:
-        cases = [operation.as_strategy(mode)]
-    checks = [*CHECKS, negative_data_rejection] if mode is GenerationMode.NEGATIVE else CHECKS
-    statuses: list[int] = []
-
-    @given(case=st.one_of(cases))
-    @settings(max_examples=15, suppress_health_check=list(HealthCheck), database=None)
-    def ask(case: Any) -> None:
-        statuses.append(case.call_and_validate(base_url=server.address, checks=checks, timeout=30).status_code)
-
-    ask()
-    assert statuses
-    if mode is GenerationMode.NEGATIVE:
-        assert 422 in statuses
-
-
-def test_the_answers_of_a_stream_s_life_fit_the_document(server: Server, document: Any) -> None:
-    """Every success, and every refusal that depends on what happened before."""
-    made: dict[str, Any] = {}
-
-    def ask(verb: str, path: str, status: int, body: Any = None, **more: Any) -> Any:
-        places = {"name": "life", "decision": made.get("decision", "x")} if "{" in path else {}
-        sent = {} if body is None else {"body": body, "media_type": "application/json"}
-        case = document[path][verb].Case(path_parameters={k: v for k, v in places.items() if k in path}, **sent, **more)
-        answer = case.call_and_validate(base_url=server.address, checks=CHECKS, timeout=30)
-        assert answer.status_code == status, answer.text
-        return answer
-
-    stream = "/v1/streams/{name}"
-    ask("POST", "/v1/streams", 201, {"name": "life", "dim": 2, "wait": 2, "randomize": 0.5})
-    ask("POST", "/v1/streams", 409, {"name": "life", "dim": 2})
-    key = {"headers": {"Idempotency-Key": "k"}}
-    made = ask("POST", f"{stream}/decide", 200, ARMS, **key).json()
-    ask("POST", f"{stream}/decide", 409, {"arms": [[0.1, 0.1]]}, **key)
-    ask("POST", f"{stream}/decide", 200, {"arms": [[0.1, 0.1]]})
-    for status, value in ((200, 1.0), (200, 1.0), (409, 0.0), (422, 7.0)):
-        ask("POST", f"{stream}/reward", status, {"decision": made["decision"], "value": value})
-    ask("POST", f"{stream}/reward", 404, {"decision": "nobody", "value": 1.0})
-    late = ask("POST", f"{stream}/decide", 200, ARMS).json()["decision"]
-    results = ask("POST", f"{stream}/decide/batch", 200, {"items": [ARMS] * 4 + [{"arms": {"x": [9, 9]}}]}).json()
-    assert [one["status"] for one in results["results"]] == [200] * 4 + [422]
-    ask("POST", f"{stream}/reward", 410, {"decision": late, "value": 1.0})
-    ask("POST", f"{stream}/reward/batch", 200, {"items": [{"decision": late, "value": 1.0}]})
-    ask("POST", f"{stream}/history", 200, {"rewards": [1.0], "vectors": [[0.1, 0.2]]})
-    ask("PATCH", stream, 200, {"title": "x"})
-    for path in (stream, f"{stream}/decisions/{{decision}}", f"{stream}/events", "/v1/streams", "/metrics", "/readyz"):
-        ask("GET", path, 200)
-    ask("GET", f"{stream}/events", 200, query={"format": "parquet"})
-    ask("POST", f"{stream}/archive", 200)
-    ask("POST", f"{stream}/decide", 409, ARMS)
-    ask("PATCH", stream, 409, {"title": "y"})
-
-
-def test_other_methods_are_refused(server: Server) -> None:
-    with server.client() as client:
-        for path in {path for _, path in OPERATIONS}:
-            for other in ("DELETE", "PUT", "TRACE"):
-                answer = client.request(other, path.format(name="shop", decision="x"), content=b"{}")
-                assert answer.status_code == 405, (other, path)
-                assert answer.headers["allow"]
-
-
-# --- bodies that are almost right ----------------------------------------------------------------------------------
-
-TEXTS = st.text(max_size=12) | st.sampled_from(["arms", "red", "items", "value", "decision", "key", "context", "title"])
-NUMBERS = st.integers() | st.floats() | st.sampled_from([0, 1, -1, 1e308, 5e-324, 2**63, 2**64, -0.0])
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | NUMBERS | TEXTS,
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(TEXTS, inner, max_size=5),
-    max_leaves=15,
-)
-
-
-@st.composite
-def almost(draw: Any, body: Any) -> bytes:
-    """A valid document in which something was replaced, added or left out; or its text, damaged."""
-    if draw(st.booleans()):
-        text = bytearray(json.dumps(body).encode())
-        for _ in range(draw(st.integers(1, 3))):
-            at = draw(st.integers(0, max(len(text) - 1, 0)))
-            how = draw(st.sampled_from(["change", "cut", "insert", "repeat"]))
-            if how == "change" and text:
-                text[at] = draw(st.integers(0, 255))
-            elif how == "cut":
-                del text[at : at + draw(st.integers(1, 20))]
-            elif how == "insert":
-                text[at:at] = draw(
-                    st.binary(max_size=5) | st.sampled_from([b",", b"[", b'"', b"\\u0000", b"1e999", b"null"])
-                )
-            else:
-                text[at:at] = text[at : at + 30]
-        return bytes(text)
-
-    def changed(value: Any) -> Any:
-        choice = draw(st.integers(0, 9))
-        if choice == 0 or (choice < 4 and not isinstance(value, dict | list)):
-            return draw(ANYTHING)
-        if isinstance(value, dict) and value:
-            found = {key: changed(item) if draw(st.booleans()) else item for key, item in value.items()}
-            if draw(st.integers(0, 3)) == 0:
-                found[draw(TEXTS)] = draw(ANYTHING)
-            if draw(st.integers(0, 3)) == 0:
-                found.pop(next(iter(found)))
-            return found
-        if isinstance(value, list):
-            return [changed(item) if draw(st.booleans()) else item for item in value] * draw(st.integers(0, 2))
-        return value
-
-    return json.dumps(changed(body)).encode()
-
-
-@pytest.fixture(scope="module")
-def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
-    """One service for all of it; at the end, every stream must be what its log says."""
-    with local(tmp_path_factory.mktemp("fuzz") / "a.db") as found:
-        yield found
-
-
-FEATURES = {
-    "shared": {"age": {"low": 0, "high": 9}},
-    "per_arm": {"price": {}},
-    "by_arm": {"kind": {"values": ["a", "b"]}},
-    "arms": ["red", "blue"],
-}
-ALMOST: dict[str, tuple[dict[str, Any], str, Any]] = {
-    "create": ({}, "", {"name": "made", "features": FEATURES, "wait": "2d", "settings": {"bonus_scale": 1}}),
-    "decide": ({"dim": 2}, "/decide", ARMS),
-    "decide with a list": ({"dim": 2}, "/decide", {"arms": [[0.1, 0.2], [0.3, 0.4]]}),
-    "decide with fields": (
-        {"features": FEATURES}, "/decide",
-        {"arms": {"red": {"price": 0.1}, "blue": {"price": 0.3}}, "context": {"age": 3, "kind": "a"}},
-    ),
-    "decide batch": ({"dim": 2}, "/decide/batch", {"items": [{**ARMS, "key": "k"}, {"arms": [[0.1, 0.2]]}]}),
-    "reward": ({"dim": 2}, "/reward", {"decision": "DECISION", "value": 0.5}),
-    "reward batch": ({"dim": 2}, "/reward/batch", {"items": [{"decision": "DECISION", "value": 0.5, "key": "k"}]}),
-    "history": ({"dim": 2}, "/history", {"rewards": [1, 0], "vectors": [[0.1, 0.2], [0.3, 0.4]], "times": [1, 2]}),
-    "history of fields": (
-        {"features": FEATURES}, "/history",
-        {"rewards": [1], "contexts": [{"age": 3, "kind": "a"}], "arms": [{"red": {"price": 0.1}}]},
-    ),
-    "configure": ({"dim": 2}, "PATCH", {"title": "x", "wait": "3d", "missing": 0.5, "max_pending": 9}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ALMOST)
-def test_bodies_that_are_almost_right(fuzzed: Local, name: str) -> None:
-    """No fault, and after an answer that refuses, not one bit of the state is another."""
-    made, path, body = ALMOST[name]
-    stream = name.replace(" ", "-")
-    fuzzed.create(stream, **(made or {"dim": 2}))
-    if "reward" in name:
-        decision = fuzzed.decide(stream)["decision"]
-        body = json.loads(json.dumps(body).replace("DECISION", decision))
-    route = "/v1/streams" if path == "" else f"/v1/streams/{stream}" + ("" if path == "PATCH" else path)
-    seen = set()
-
-    @given(content=almost(body))
-    @settings(max_examples=60, suppress_health_check=list(HealthCheck), database=None)
-    def ask(content: bytes) -> None:
-        before, known = fuzzed.state(stream), set(fuzzed.engine.streams)
-        headers = {"content-type": "application/json"}
-        answer = fuzzed.request("PATCH" if path == "PATCH" else "POST", route, content=content, headers=headers)
-        seen.add(answer.status_code)
-        if answer.status_code >= 400:
-            clean(answer, 404, 409, 410, 422)
-            assert fuzzed.state(stream) == before
-            assert set(fuzzed.engine.streams) == known
-        else:
-            assert answer.status_code in (200, 201)
-            parsed(answer.content)
-
-    ask()
-    assert 422 in seen
-    assert fuzzed.state(stream) == fuzzed.replayed(stream)
-
-
-DOCUMENTS = st.one_of(
-    almost(ARMS),
-    almost({"arms": {"a": [1, 2.5], "b": [0, -1e-3]}}),
-    ANYTHING.map(lambda value: json.dumps(value).encode()),
-    ANYTHING.map(lambda value: json.dumps({"arms": value}).encode()),
-)
-
-
-@given(content=DOCUMENTS)
-@example(b'{"arms": {"a": [true, 0.5]}}')
-@example(b'{"arms": {"a": [true, false]}}')
-@example(b'{"arms": {"true": [1, 0]}}')
-@example(b'{"arms": {"a": [1000000000001, 0]}}')
-@example(b'{"arms": {"a": [9223372036854775807, -9223372036854775808]}}')
-@settings(max_examples=300)
-def test_the_quick_way_to_read_arms_reads_what_the_schema_says(content: bytes) -> None:
-    """Vectors by name are read without the schema: they must be accepted, and understood, just as it would."""
-    try:
-        wanted = Decide.model_validate_json(content)
-    except ValueError:
-        with pytest.raises(ValueError):
-            decide_request(content)
-        return
-    lengths = {len(row) for row in wanted.arms if isinstance(row, list)} if isinstance(wanted.arms, list) else set()
-    if len(lengths) > 1:  # what the schema cannot say
-        with pytest.raises(ValueError, match="same length"):
-            decide_request(content)
-        return
-    arms, context = decide_request(content)
-    assert context == wanted.context
-    if isinstance(arms, np.ndarray):
-        arms = arms.tolist()
-    elif isinstance(arms, dict):
-        arms = {name: row.tolist() if isinstance(row, np.ndarray) else row for name, row in arms.items()}
-    assert arms == wanted.arms
+def test_with_tokens_a_proxy_may_give_it_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "RELOAD", 0.0)
+    with local(tmp_path / "a.db", hosts=frozenset({"127.0.0.1"})) as service:
+        service.create()
+        named = {"host": "shop.example"}
+        assert service.get("/v1/streams", headers=named).status_code == 403
+        secret = str(new_token(service.store, "shop", full=True))
+        assert service.get("/v1/streams", headers=named | bearer(secret)).status_code == 200
+        assert service.get("/v1/streams", headers=named).status_code == 401
+        assert service.get("/healthz", headers=named).status_code == 200
+        service.store.open_to_all()

@@ -48,7 +48,7 @@ class Gate:
         if scope["method"] == "HEAD":  # the server leaves the body out
             scope = {**scope, "method": "GET"}
         began, status = time.perf_counter(), 500
-        answered = received = False
+        answered = False
 
         async def watched(message: Message) -> None:
             nonlocal status, answered
@@ -60,10 +60,9 @@ class Gate:
             headers = {name: value for name, value in scope["headers"] if name in _WANTED}
             self._check(scope, headers)
             body = await self._body(headers, receive) if scope["method"] in ("POST", "PATCH", "PUT", "DELETE") else b""
-            received = True
             await self._app(scope, _replayed(body, receive), watched)
         except ServiceError as error:
-            await _answer(watched, error, close=not received)
+            await _answer(watched, error)
         except asyncio.CancelledError:
             raise
         except Exception:
@@ -144,12 +143,9 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-async def _answer(send: Send, error: ServiceError, *, close: bool = False) -> None:
-    """``close``: the request was not read to its end, and nobody waits for the rest of it."""
+async def _answer(send: Send, error: ServiceError) -> None:
     body = encoded(error.document)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if close:
-        headers.append((b"connection", b"close"))
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if error.status in (429, 503):

@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from windvane.warmup import warm_up
 
 HEAD_SECONDS = 10.0  # that a client may take to send the head of a request
 READ_SECONDS = 30.0  # that it may leave an answer, or the rest of one, unread
+LINGER_SECONDS = 5.0  # that it may go on sending a body whose request was answered: closing at once, it would not hear
 MOST_HEAD = 64 << 10  # bytes of it
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -74,7 +76,7 @@ class _Http(HttpToolsProtocol):
     little, or does not listen, holds nobody up."""
 
     _deadline: asyncio.TimerHandle | None = None
-    _deadline_of_body: asyncio.TimerHandle
+    _body_deadline: asyncio.TimerHandle | None = None  # while a body is under way
     _unread: asyncio.TimerHandle | None = None
     _head = 0  # bytes of a head that is under way
 
@@ -106,17 +108,31 @@ class _Http(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._done()
-        self._deadline_of_body = self.loop.call_later(BODY_SECONDS + HEAD_SECONDS, self.transport.abort)
+        self._expect_body(BODY_SECONDS + LINGER_SECONDS)
         super().on_headers_complete()
 
+    def _expect_body(self, seconds: float) -> None:
+        self._has_body()
+        self._body_deadline = self.loop.call_later(seconds, self.transport.abort)
+
+    def _has_body(self) -> None:
+        if self._body_deadline is not None:
+            self._body_deadline.cancel()
+            self._body_deadline = None
+
     def on_message_complete(self) -> None:
-        self._deadline_of_body.cancel()
+        self._has_body()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if self._body_deadline is not None:  # answered before the body was there: nobody reads the rest
+            self._expect_body(LINGER_SECONDS)
+        super().on_response_complete()
 
     def _unsupported_upgrade_warning(self) -> None:
         """To another protocol, in words that were not recognised above, or CONNECT: what follows is not to be read as
         requests of this one."""
-        self.send_400_response("Only HTTP/1.1 is spoken here.")
+        self.send_400_response("Nothing but HTTP is spoken here.")
 
     def _expect_reading(self) -> None:
         if self._unread is None:
@@ -142,8 +158,7 @@ class _Http(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._done()
         self._was_read()
-        if hasattr(self, "_deadline_of_body"):
-            self._deadline_of_body.cancel()
+        self._has_body()
         super().connection_lost(exc)
 
 
@@ -166,12 +181,14 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
+        main = threading.current_thread() is threading.main_thread()
         with super().capture_signals():
-            previous = signal.signal(signal.SIGHUP, self.handle_exit)  # the terminal is gone
+            previous = signal.signal(signal.SIGHUP, self.handle_exit) if main else None  # the terminal is gone
             try:
                 yield
             finally:
-                signal.signal(signal.SIGHUP, previous)
+                if main:
+                    signal.signal(signal.SIGHUP, previous)
             self._captured_signals.clear()  # they are obeyed; uvicorn would raise them again
 
 

@@ -98,6 +98,8 @@ class Store:
             self._file = os.open(self._real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise StoreError(f"{self.path}: cannot be opened ({error.strerror})") from None
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            raise StoreError(f"{self.path}: cannot be opened (it is not a plain file)")
         if self._lock is not None:
             if os.fstat(self._file).st_nlink > 1:
                 raise StoreError(
