@@ -1,7 +1,7 @@
 """A load generator for the decision service, in a process of its own: `python benchmarks/load.py URL STREAM OUT`.
 
-A plain HTTP/1.1 client over asyncio: requests are bytes made before the clock starts, connections are kept open, and
-each of them sends the reward of its last decision and then asks for the next one. It writes the seconds that each
+A plain HTTP/1.1 client over asyncio: bodies are made before the clock starts, connections are kept open, and each of
+them sends the reward of its last decision and then asks for the next one. It writes the seconds that each
 request took to OUT. How fast it is itself is measured against a handler that does nothing (benchmarks/service.py).
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import secrets
 import sys
 import time
 from pathlib import Path
@@ -34,13 +35,19 @@ class Work:
         clicks = luck[:, None] < 1 / (1 + np.exp(-arms @ theta_star(1, 3, dim)))
         self.clicks = [[b"1.0" if click else b"0.0" for click in row] for row in clicks.tolist()]
         self._host, self._path = host.encode(), f"/v1/streams/{stream}/".encode()
+        self._life = secrets.token_hex(8).encode()
         bodies = [{"arms": {f"arm{k}": row for k, row in enumerate(offer)}} for offer in arms.tolist()]
-        self.decides = [self.request(b"decide", json.dumps(body).encode()) for body in bodies]
-        self.left, self.asked, self.seconds = pairs, 0, list[float]()
+        self.offers = [json.dumps(body).encode() for body in bodies]
+        self.left, self.asked, self.sent, self.seconds = pairs, 0, 0, list[float]()
 
     def request(self, what: bytes, body: bytes) -> bytes:
-        head = b"POST %s%s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-        return head % (self._path, what, self._host, len(body)) + body
+        """With a key of its own, as windvane.Client sends it."""
+        self.sent += 1
+        head = (
+            b"POST %s%s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nIdempotency-Key: %s-%d\r\n"
+            b"Content-Length: %d\r\n\r\n"
+        )
+        return head % (self._path, what, self._host, self._life, self.sent, len(body)) + body
 
 
 class Caller(asyncio.Protocol):
@@ -73,7 +80,7 @@ class Caller(asyncio.Protocol):
         work.asked += 1
         offer = work.asked % OFFERS
         self._clicks = work.clicks[offer]
-        self._send(work.decides[offer])
+        self._send(work.request(b"decide", work.offers[offer]))
 
     def data_received(self, data: bytes) -> None:
         self._seen += data

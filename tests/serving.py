@@ -183,6 +183,7 @@ def local(path: Path, **options: Any) -> Iterator[Local]:
     try:
         yield service
         for name in list(service.engine.streams):
+            service.get(f"/v1/streams/{name}/events?after={2**39}")  # answered when all is on disk
             assert service.state(name) == service.replayed(name), f"{name}: is not what its log says"
     finally:
         service.stop()

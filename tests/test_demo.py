@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from network import COMMAND
+from windvane import Agent
 from windvane.cli.demo import DIM, STREAMS, TICKS, TOPICS, audience
 
 
@@ -57,6 +58,24 @@ def test_every_topic_has_its_time() -> None:
     assert rounds[0].arms.shape == (1, len(TOPICS), DIM + 1)
     assert min(offer.means.min() for offer in rounds) < 0.1
     assert min(offer.best[0] for offer in rounds) > 0.5
+
+
+def test_the_demo_makes_its_point() -> None:
+    """Its streams, in this process, before the same audience with the same luck: who adapts is ahead of who never
+    forgets, and both of who plays at random."""
+    world, visits = audience(), 1500
+    lost = {}
+    for name, (_, settings) in STREAMS.items():
+        agent, rng, total = Agent(dim=DIM, intercept=True, **settings), np.random.default_rng(3), 0.0
+        for i in range(visits):
+            offer, luck = world.round(1 + i * (TICKS // visits)), rng.random()
+            decision = agent.decide(dict(zip(TOPICS, offer.arms[0, :, :DIM], strict=True)))
+            mean = offer.means[0, decision.index]
+            total += offer.best[0] - mean
+            agent.reward(decision, float(luck < mean))
+        lost[name] = total / visits
+    assert lost["adaptive"] < 0.5 * lost["never-forgets"], lost
+    assert lost["never-forgets"] < 0.95 * lost["random"], lost
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

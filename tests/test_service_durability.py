@@ -648,10 +648,12 @@ def test_a_life_with_a_snapshot_anywhere_is_the_same_life(
 # --- recovery time -------------------------------------------------------------------------------------------------
 
 
-def make_long(path: Path, count: int) -> None:
-    """A store with ``count`` events, made by the code that the service runs, with snapshots as it makes them."""
+def make_long(path: Path, count: int, waiting: int = 0) -> None:
+    """A store with ``count`` events, made by the code that the service runs, and the last snapshot that it would make
+    before them. ``waiting``: so many of the first decisions never get a reward, and wait for ever; else for a while."""
     store = Store(path)
-    row = store.add_stream("long", 0.0, json.dumps({"title": None, "agent": {"dim": 5, "wait": 1000}}))
+    agent = {"dim": 5} if waiting else {"dim": 5, "wait": 1000}
+    row = store.add_stream("long", 0.0, json.dumps({"title": None, "agent": agent}))
     assert row is not None
     stream, rng = Stream(row, store), random.Random(1)
     now = 1_700_000_000.0
@@ -666,25 +668,29 @@ def make_long(path: Path, count: int) -> None:
         now += 0.01
         made = stream.decide(arms[stream.number % 200], None, now)
         events += made.events
-        if stream.number % 3:
+        if stream.agent.decisions > waiting and (waiting or stream.number % 3):
             events += stream.reward(made.events[-1].decision or "", float(rng.random() < 0.3), None, now).events
         if len(events) >= snapshots.SNAPSHOT_EVENTS:
-            store.append(events, [(row.id, stream.snapshot())] if stream.number + 2500 < count else [])
+            last = 2500 < count - stream.number <= 2500 + snapshots.SNAPSHOT_EVENTS + 2
+            store.append(events, [(row.id, stream.snapshot())] if last else [])
             events.clear()
     store.append(events)
     store.close()
 
 
 @pytest.mark.slow
-def test_a_million_events_are_recovered_in_two_seconds(tmp_path: Path, nursery: Nursery) -> None:
-    make_long(tmp_path / "a.db", 1_000_000)
+@pytest.mark.parametrize("waiting", [0, 99_000])
+def test_a_million_events_are_recovered_in_two_seconds(tmp_path: Path, nursery: Nursery, waiting: int) -> None:
+    make_long(tmp_path / "a.db", 1_000_000, waiting)
     store = Store(tmp_path / "a.db")
     assert store.last_number(1) >= 1_000_000
     assert store.last_number(1) - store.snapshot_number(1) > snapshots.SNAPSHOT_EVENTS  # as bad as it gets
     began = time.perf_counter()
     engine = Engine(store)
     spent = time.perf_counter() - began
-    print(f"recovered {store.last_number(1):,} events in {spent:.2f} s")
+    pending = engine.streams["long"].agent.waiting
+    print(f"recovered {store.last_number(1):,} events, {pending:,} decisions pending, in {spent:.2f} s")
+    assert pending >= waiting
     assert engine.streams["long"].number == store.last_number(1)
     store.close()
     assert spent <= 2.0

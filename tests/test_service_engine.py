@@ -110,6 +110,29 @@ def test_a_disk_that_does_not_keep_up_is_said(service: Local, monkeypatch: pytes
     until(lambda: service.post("/v1/streams/other/decide", ARMS).status_code == 200)
 
 
+def test_a_repetition_is_answered_when_the_first_is_on_disk(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Stalled(service, monkeypatch)
+    made = in_memory(service, "shop", "decide", RAW, "k")
+    key = {"idempotency-key": "k"}
+
+    async def scene() -> tuple[Any, ...]:
+        ask = service._client
+        history = [
+            asyncio.create_task(ask.post("/v1/streams/other/history", json=HISTORY, headers={"idempotency-key": "h"}))
+            for _ in range(2)
+        ]
+        again = asyncio.create_task(ask.post("/v1/streams/shop/decide", content=RAW, headers=key))
+        done, _ = await asyncio.wait([again, *history], timeout=0.3)
+        assert not done
+        disk.go.set()
+        return await again, *[await one for one in history]
+
+    again, *learnt = service.run(scene())
+    assert again.content == made.body
+    assert [one.json() for one in learnt] == [{"learnt": 2}] * 2
+    assert [one["kind"] for one in service.log("other")] == ["history"]
+
+
 def test_a_key_belongs_to_one_operation(service: Local) -> None:
     made = service.decide(headers={"idempotency-key": "k"})
     assert service.reward(made["decision"], 1.0, headers={"idempotency-key": "r"}).status_code == 200

@@ -171,8 +171,10 @@ class Engine:
         """Bulk history: on disk when this returns."""
         await free(stream)
         with self.operating(stream):
-            if repeated := stream.asked_before(raw, key):
-                return repeated
+            repeated = stream.asked_before(raw, key)
+        if repeated is not None:
+            await self.commit(stream)  # what it repeats may still be on its way
+            return repeated
         with _held(stream):
             now, began = time.time(), time.perf_counter()
             learnt = await asyncio.to_thread(stream.learnt, raw, now)
