@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane._files import write_atomically
-from windvane._validation import Array, number, positive, shown, whole
+from windvane._validation import number, positive, shown, whole
 from windvane.agent import saving
 from windvane.agent.building import built, learn_prior, plain
 from windvane.agent.decisions import Decision, Explanation, Pending, UnknownDecisionError, described
 from windvane.agent.features import Features
 from windvane.agent.history import Learnt
 from windvane.agent.offers import Offer, offered
-from windvane.agent.reading import Drift, drift_of, memory_of
+from windvane.agent.reading import Readable
 from windvane.agent.scaling import Scaling
-from windvane.agent.times import TICK, Clock, Span, told
+from windvane.agent.times import Clock, Span, told
 from windvane.agent.waiting import Waiting, too_late
 from windvane.links import Link
 from windvane.policies.base import Policy
@@ -32,7 +32,7 @@ CHANGEABLE = ("wait", "missing", "max_pending", "randomize")
 """Settings that a running agent can change."""
 
 
-class Agent:
+class Agent(Readable):
     """One lane of a policy, behind named arms and decisions with ids.
 
     >>> agent = Agent(dim=2)
@@ -337,77 +337,7 @@ class Agent:
         )
         self.wait, self.missing, self.max_pending, self.randomize = found
 
-    # --- what can be read ------------------------------------------------------------------------------------------
-
-    @property
-    def by_clock(self) -> bool:
-        """Whether forgetting goes by the clock, not by decisions."""
-        return self._clock.by_clock
-
-    @property
-    def pending(self) -> list[Decision]:
-        """Decisions that wait for their rewards, the oldest first."""
-        with self._lock:
-            return [one.decision for one in self._waiting]
-
-    @property
-    def waiting(self) -> int:
-        """How many they are."""
-        return len(self._waiting)
-
-    def waits(self, decision: str) -> bool:
-        """Whether the decision of this id waits for its reward."""
-        return decision in self._waiting.pending
-
-    @property
-    def mean_reward(self) -> float | None:
-        """Of decisions that were rewarded, or expired and count as ``missing``; None if there is none."""
-        known = self.rewards + self.defaulted
-        return self.reward_total / known if known else None
-
-    @property
-    def theta(self) -> Array:
-        """The parameter as it is estimated now, in the coordinates of :attr:`feature_names`."""
-        with self._lock:
-            return np.array(self.policy.theta_hat[0])
-
-    @property
-    def feature_names(self) -> list[str]:
-        """What each coordinate of :attr:`theta` belongs to."""
-        raw = [f"x{i}" for i in range(self._scaling.raw_dim)] if self.features is None else self.features.names
-        return [*raw, *["1"] * self._scaling.intercept]
-
-    @property
-    def memory(self) -> float:
-        """How far back the past counts, in decisions, or in seconds where forgetting goes by the clock."""
-        with self._lock:
-            return memory_of(self.policy) * (TICK if self.by_clock else 1.0)
-
-    def drift_estimate(self) -> Drift | None:
-        """What the rewards say about the drift; None for a policy that was told how to forget."""
-        with self._lock:
-            return drift_of(self.policy)
-
-    def info(self) -> dict[str, Any]:
-        """Counts, the estimate, memory and drift, for a person or a page to read."""
-        with self._lock:
-            drift = self.drift_estimate()
-            return {
-                "policy": self.policy.name,
-                "decisions": self.decisions,
-                "rewards": self.rewards,
-                "defaulted": self.defaulted,
-                "history": self.history,
-                "mean_reward": self.mean_reward,
-                "pending": self.waiting,
-                "expired": self.expired,
-                "theta": dict(zip(self.feature_names, self.theta.tolist(), strict=True)),
-                "S": self.policy.S if hasattr(self.policy, "estimator") else None,
-                "projected_share": self.projections / self.decisions if self.decisions else 0.0,
-                "memory": self.memory,
-                "memory_unit": "seconds" if self.by_clock else "decisions",
-                "drift": None if drift is None else drift._asdict(),
-            }
+    # --- as an object ----------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
