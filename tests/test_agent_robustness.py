@@ -23,6 +23,7 @@ from windvane import (
     Logistic,
     Policy,
 )
+from windvane.agent import waiting
 from windvane.agent.times import TICK
 from worlds import ball
 
@@ -46,9 +47,30 @@ def test_a_reward_that_is_interrupted_counts_once_at_most(monkeypatch: pytest.Mo
     np.testing.assert_array_equal(agent.policy.b, b)
 
 
+def test_a_default_that_is_interrupted_counts_once_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(dim=2, policy="D-LinUCB", gamma=0.9, wait="1h", missing=1.0)
+    decision, update = agent.decide(RED, now=NOON), agent.policy.update
+
+    def interrupted(*arguments: object, **more: object) -> None:
+        update(*arguments, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(agent.policy, "update", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            agent.expire(now=NOON + 7200)
+    b = agent.policy.b.copy()
+    assert agent.expire(now=NOON + 7200) == []
+    with pytest.raises(windvane.ExpiredDecisionError):
+        agent.reward(decision, 1.0, now=NOON + 7200)
+    np.testing.assert_array_equal(agent.policy.b, b)
+
+
 def test_a_reward_that_fails_can_be_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a link of the user's own raises; the decision waits again, in its old place."""
+    monkeypatch.setattr(waiting, "REMEMBERED", 1)
     agent = Agent(dim=2)
+    agent.reward(agent.decide(RED), 1.0)  # and is still known after what follows
     made = [agent.decide(RED) for _ in range(3)]
     before = agent.to_bytes()
     with monkeypatch.context() as patch:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +229,36 @@ def test_a_shorter_wait_ends_at_once_for_those_that_are_over(service: Local, mon
     until(lambda: service.get("/v1/streams/shop").json()["expired"] == 3)
 
 
+def test_fewer_that_may_wait_are_closed_bit_by_bit_before_anything_else(
+    service: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "AT_ONCE", 4)
+    for _ in range(12):
+        service.decide()
+
+    async def scene() -> list[Any]:
+        ask = service._client
+        asked = [ask.patch("/v1/streams/shop", json={"max_pending": 2}), ask.post("/v1/streams/shop/decide", json=ARMS)]
+        return await asyncio.gather(*asked)
+
+    assert [answer.status_code for answer in service.run(scene())] == [200, 200]
+    closed = [len(one["decisions"]) for one in service.log() if one["kind"] == "expired"]
+    assert closed == [4, 4, 2, 1]  # and one more, to make room
+
+
+def test_history_that_was_learnt_once_is_learnt_again(tmp_path: Path) -> None:
+    """Whatever would be said of its times now."""
+    with local(tmp_path / "a.db") as service:
+        service.create()
+        service.post("/v1/streams/shop/history", HISTORY | {"times": [1.0, 2.0]})
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        connection.execute("UPDATE events SET body = CAST(replace(body, '2.0', '9e9') AS BLOB)")
+        connection.execute("DELETE FROM snapshots")
+    connection.close()
+    with local(tmp_path / "a.db") as service:
+        assert service.get("/v1/streams/shop").json()["history"] == 2
+
+
 def test_a_decision_that_is_refused_closes_none(service: Local) -> None:
     service.create("narrow", max_pending=1)
     made = service.decide("narrow")
@@ -247,7 +279,6 @@ def test_history_is_not_replayed_again(tmp_path: Path) -> None:
     for _ in range(2):
         answer = service.post("/v1/streams/shop/history", {"rewards": [1.0] * 4000, "vectors": vectors})
         assert answer.json() == {"learnt": 4000}
-        assert snapshots.SNAPSHOT_SECONDS <= 0.5
     until(lambda: service.store.snapshot_number(1) > 0)
     service.crash()
     store = Store(tmp_path / "a.db")
@@ -283,6 +314,18 @@ def test_a_snapshot_is_due_after_many_events_or_much_work(tmp_path: Path, monkey
     store.close()
 
 
+def test_one_snapshot_at_a_time(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many requests find that one is due."""
+    monkeypatch.setattr(snapshots, "SNAPSHOT_EVENTS", 20)
+    stream, copies = service.engine.streams["shop"], list[int]()
+    copied = stream.copied
+    monkeypatch.setattr(stream, "copied", lambda: copies.append(stream.number) or copied())  # type: ignore[func-returns-value]
+    assert service.post("/v1/streams/shop/decide/batch", {"items": [ARMS] * 64}).status_code == 200
+    service.together(*[("/v1/streams/shop/decide", ARMS)] * 64)
+    assert 1 <= len(copies) <= 6
+    assert all(b - a >= 20 for a, b in pairwise(copies))
+
+
 def test_a_snapshot_made_of_a_stream_that_is_gone_is_not_stored(tmp_path: Path) -> None:
     """While it was packed, a commit failed and streams were rebuilt: its events may be others than those on disk."""
     store = Store(tmp_path / "a.db")
@@ -293,7 +336,6 @@ def test_a_snapshot_made_of_a_stream_that_is_gone_is_not_stored(tmp_path: Path) 
         stream = await engine.create(NewStream(name="shop", dim=2))
         stream.decide(RAW, None, time.time())  # never handed over
         taken = asyncio.create_task(engine._snapshots.take(stream))
-        await asyncio.sleep(0)
         engine._failed(RuntimeError("as after a failed commit"))
         await taken
         while engine.failure is not None:

@@ -48,7 +48,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_what_is_appended_is_read_back(store: Store, tmp_path: Path) -> None:
     events = [event(1, decision="d"), event(2, key="k"), event(3, decision="d", key="l")]
     others = [event(1, stream=2, decision="d", key="k")]
-    store.append([*events, *others], [(1, Snapshot(3, b"agent", "{}"))])
+    store.append([*events, *others], [(1, Snapshot(3, b"agent", b"{}"))])
     store.close()
     again = Store(tmp_path / "a.db")
     assert list(again.events(1)) == events
@@ -57,7 +57,7 @@ def test_what_is_appended_is_read_back(store: Store, tmp_path: Path) -> None:
     assert again.of_decision(1, "d") == [events[0], events[2]]
     assert (again.of_key(1, "k"), again.of_key(2, "k"), again.of_key(1, "x")) == (events[1], others[0], None)
     assert (again.last_number(1), again.last_number(2), again.last_number(3)) == (3, 1, 0)
-    assert (again.snapshot(1), again.snapshot(2)) == (Snapshot(3, b"agent", "{}"), None)
+    assert (again.snapshot(1), again.snapshot(2)) == (Snapshot(3, b"agent", b"{}"), None)
     assert (again.snapshot_number(1), again.snapshot_number(2)) == (3, 0)
     again.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import threading
 import time
@@ -138,6 +139,39 @@ def test_an_offer_to_speak_another_protocol_is_passed_over(server: Server, offer
     assert answer.endswith(b'{"status":"ok"}')
 
 
+def test_a_later_request_may_make_the_offer_too(server: Server) -> None:
+    first = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    offer = b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n"
+    host, port = server.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        for words, end in ((first, b'{"status":"ok"}'), (offer, b'{"status":"ready"}')):
+            connection.sendall(words)
+            answer = b""
+            while not answer.endswith(end):
+                piece = connection.recv(65536)
+                assert piece
+                answer += piece
+            assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_what_is_refused_as_an_upgrade_is_not_carried_out(server: Server) -> None:
+    head = (
+        b"POST /v1/streams HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\nConnection: Upgrade\r\nUpg",
+        b"rade: h2c\r\n\r\n",
+        b"POST /v1/streams/shop/archive HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpg",
+        b"rade: h2c\r\n\r\n",
+    )
+    host, port = server.address.removeprefix("http://").split(":")
+    for i in (0, 2):
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            for piece in head[i : i + 2]:
+                connection.sendall(piece)
+                time.sleep(0.1)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 400")
+    with server.client() as client:
+        assert client.get("/v1/streams/shop").json()["archived"] is None
+
+
 def test_a_body_is_never_taken_for_a_request(server: Server) -> None:
     """After an offer in two pieces, so that it is not recognised, the line is cut."""
     smuggled = b'POST /v1/streams HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 27\r\n\r\n{"name":"smuggled","dim":1}'
@@ -167,6 +201,9 @@ def test_heads_without_bodies(server: Server) -> None:
             answer = client.head(path)
             assert (answer.status_code, answer.content) == (200, b""), path
         assert client.head("/v1/streams/nobody").status_code == 404
+        for path in ("live", "events"):  # which would be made for nobody
+            assert client.head(f"/v1/streams/shop/{path}").status_code == 405
+        assert client.get("/healthz").status_code == 200
 
 
 @pytest.fixture
@@ -228,6 +265,41 @@ def test_whoever_does_not_listen_is_not_waited_for(hasty: Server) -> None:
     assert until(lambda: hasty.lines() == 0)
     for connection in deaf:
         connection.close()
+
+
+def test_whoever_reads_slowly_is_waited_for(hasty: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For longer than one may leave an answer unread."""
+    monkeypatch.setattr(servers, "READ_SECONDS", 1.0)
+    host, port = hasty.address.removeprefix("http://").split(":")
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        connection.connect((host, int(port)))
+        connection.sendall(b"GET /page/plotly.js HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        answer, began = b"", time.monotonic()
+        while piece := connection.recv(65536):
+            answer += piece
+            if time.monotonic() - began < 2.5:
+                time.sleep(0.03)
+    length = re.search(rb"content-length: (\d+)", answer)
+    assert length is not None
+    assert len(answer.partition(b"\r\n\r\n")[2]) == int(length[1]) > 3_000_000
+
+
+def test_a_request_behind_another_has_its_own_time(hasty: Server) -> None:
+    """The body of the second comes after the first was answered."""
+    host, port = hasty.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        connection.sendall(
+            b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+            b"POST /v1/streams HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 23\r\nConnection: close\r\n\r\n"
+        )
+        time.sleep(0.2)
+        connection.sendall(b'{"name": "b", "dim": 2}')
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+    assert answer.count(b"HTTP/1.1 200 OK") == 1
+    assert answer.count(b"HTTP/1.1 201 Created") == 1
 
 
 def test_a_body_that_nobody_waits_for_does_not_hold_the_line(hasty: Server) -> None:

@@ -226,16 +226,23 @@ class Agent(Readable):
                 return self._waiting.refuse(key, found)
             if self._overdue(waiting, at):
                 raise too_late(key)
-            self._waiting.close(key, found)  # first: whatever interrupts what follows, the reward counts once at most
-            try:
-                self.policy.update(waiting.x[None], found, round=waiting.round)
-            except Exception:  # of a policy or a link of the user's own
-                self._waiting.reopen(waiting)
-                raise
+            self._end_wait(waiting, found, found)
             self.rewards += 1
             self.reward_total += found
             self._expire(at)
             return True
+
+    def _end_wait(self, waiting: Pending, outcome: float | None, reward: float | None) -> None:
+        """Close a decision and learn its ``reward``, if any; in this order, so that whatever interrupts it, the reward
+        counts once at most."""
+        self._waiting.close(waiting, outcome)
+        try:
+            if reward is not None:
+                self.policy.update(waiting.x[None], reward, round=waiting.round)
+        except Exception:  # of a policy or a link of the user's own
+            self._waiting.reopen(waiting)
+            raise
+        self._waiting.forget()
 
     def expire(self, now: float | datetime | None = None, *, room: int = 0, most: int | None = None) -> list[str]:
         """Close the decisions whose wait is over, and the oldest until ``room`` more may wait; returns their ids.
@@ -259,11 +266,10 @@ class Agent(Readable):
             oldest = self._waiting.oldest()
             if len(self._waiting) + room <= self.max_pending and not self._overdue(oldest, at):
                 break
+            self._end_wait(oldest, None, self.missing)
             if self.missing is not None:
-                self.policy.update(oldest.x[None], self.missing, round=oldest.round)
                 self.defaulted += 1
                 self.reward_total += self.missing
-            self._waiting.close(oldest.decision.id, None)
             self.expired += 1
             gone.append(oldest.decision.id)
         return gone
@@ -296,7 +302,7 @@ class Agent(Readable):
         none.
         """
         with self._lock:
-            return self.adopt(Learnt.of(self, X, rewards, contexts, arms, times, weights, now))
+            return self.adopt(Learnt.of(self, X, rewards, contexts, arms, times, weights, self._clock.read(now)))
 
     def adopt(self, learnt: Learnt) -> int:
         """Become what history has made of this agent, which must not have changed since; returns the number of rows."""

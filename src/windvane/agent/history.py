@@ -43,7 +43,7 @@ class History:
 
     @classmethod
     def of(
-        cls, agent: Agent, X: Any, rewards: Any, contexts: Any, arms: Any, times: Any, weights: Any, now: float
+        cls, agent: Agent, X: Any, rewards: Any, contexts: Any, arms: Any, times: Any, weights: Any, now: float | None
     ) -> History:
         """What was given to :meth:`Agent.update_many` at the time ``now``, checked, the oldest first."""
         features, scaling, where = agent.features, agent._scaling, "X"
@@ -81,10 +81,11 @@ class Learnt(NamedTuple):
 
     @classmethod
     def of(
-        cls, agent: Agent, X: Any, rewards: Any, contexts: Any, arms: Any, times: Any, weights: Any, now: Any
+        cls, agent: Agent, X: Any, rewards: Any, contexts: Any, arms: Any, times: Any, weights: Any, now: float | None
     ) -> Learnt:
-        """The agent stays as it is; it must not change meanwhile."""
-        history = History.of(agent, X, rewards, contexts, arms, times, weights, agent._clock.read(now))
+        """The agent stays as it is; it must not change meanwhile. ``now``: None for what was learnt once, as a log has
+        it: then its ``times`` are not questioned."""
+        history = History.of(agent, X, rewards, contexts, arms, times, weights, now)
         policy, clock = copy.deepcopy(agent.policy), copy.copy(agent._clock)
         for x, reward, at, weight in history.rows():
             if at is not None:
@@ -145,7 +146,7 @@ def _column(name: str, values: Any, count: int, low: float, high: float) -> Arra
     return found
 
 
-def _times(agent: Agent, times: Any, count: int, now: float) -> Array | None:
+def _times(agent: Agent, times: Any, count: int, now: float | None) -> Array | None:
     if times is None:
         if agent.by_clock:
             raise ValueError("times=None: this agent forgets by the clock; say when each row was decided")
@@ -153,7 +154,7 @@ def _times(agent: Agent, times: Any, count: int, now: float) -> Array | None:
     found = np.array([moment(f"times[{i}]", one) for i, one in enumerate(sequence("times", times))])
     if found.shape != (count,):
         raise ValueError(f"times has {len(found)} entries: must have one for each of the {count} rows")
-    if not count:
+    if not count or now is None:
         return found
     first, last = float(found.min()), float(found.max())
     if last > now:

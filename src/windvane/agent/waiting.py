@@ -31,9 +31,12 @@ class Waiting:
     def oldest(self) -> Pending:
         return next(iter(self))
 
-    def close(self, id: str, outcome: float | None) -> None:
-        del self.pending[id]
-        self.closed[id] = outcome
+    def close(self, one: Pending, outcome: float | None) -> None:
+        del self.pending[one.decision.id]
+        self.closed[one.decision.id] = outcome
+
+    def forget(self) -> None:
+        """What was closed too long ago."""
         while len(self.closed) > REMEMBERED:
             self.closed.popitem(last=False)
 

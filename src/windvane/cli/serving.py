@@ -151,10 +151,10 @@ def verify(
             try:
                 quick, slow = rebuilt(row, opened), rebuilt(row, opened, from_start=True)
                 same = quick.snapshot() == slow.snapshot()
-                problem = None if same else "the state differs from a replay of the log"
+                problems = [] if same else ["the state differs from a replay of the log"]
                 if slow.differences:
-                    problem = f"in {slow.differences} rounds other arms would be chosen now than were"
-                number = slow.number
+                    problems.append(f"in {slow.differences} rounds other arms would be chosen now than were")
+                problem, number = "; ".join(problems) or None, slow.number
             except ReplayError as error:
                 problem, number = str(error), opened.last_number(row.id)
             sound = sound and problem is None

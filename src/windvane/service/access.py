@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
 import sqlite3
 import time
@@ -14,6 +15,7 @@ from windvane.service.store import Store, Token
 PREFIX = "wv_"
 RELOAD = 1.0  # seconds: how long a new or removed token may take to be known
 MOST_CLIENTS = 10_000
+MOST_DEBT = 30.0  # seconds that a large batch may make the next request wait
 
 
 def new_token(store: Store, name: str, *, full: bool) -> str | None:
@@ -77,13 +79,15 @@ class Access:
 
     def _count(self, who: str) -> None:
         if self._rate > 0.0 and not self._let_in(who):
-            raise ServiceError(429, "too_many", f"more than {self._rate:g} requests a second; try again later")
+            wait = math.ceil((1.0 - self._buckets[who].left) / self._rate)
+            text = f"more than {self._rate:g} requests a second; try again in {wait} s"
+            raise ServiceError(429, "too_many", text, wait=wait)
 
     def charge(self, who: str, requests: int) -> None:
         """What was let in as one request is worth some more; the next ones wait for it."""
         if self._rate > 0.0 and who in self._buckets:
             left, at = self._buckets[who]
-            self._buckets[who] = _Bucket(left - requests, at)
+            self._buckets[who] = _Bucket(max(left - requests, -MOST_DEBT * self._rate), at)
 
     def _known(self, authorization: str | None) -> Token:
         scheme, _, secret = (authorization or "").partition(" ")

@@ -163,8 +163,12 @@ class Engine:
         return done
 
     async def configure(self, stream: Stream, changes: dict[str, Any]) -> Done:
-        done = await self.carry_out(stream, lambda: stream.configure(changes, time.time()))
+        await free(stream)
+        with self.operating(stream):
+            done = stream.configure(changes, time.time())
+        promise = self.hand_over(stream, done.events)
         self._settle(stream)  # a shorter wait may be over for many
+        await self._kept(promise)
         return done
 
     async def learn(self, stream: Stream, raw: bytes, key: str | None) -> Done:
@@ -238,13 +242,14 @@ class Engine:
                 self._settle(stream)
 
     def _settle(self, stream: Stream) -> None:
-        """See to the ends of waits: a few at once, many bit by bit with the stream held."""
+        """See to the ends of waits, bit by bit, with the stream held from now on."""
         if stream.held is None and stream.waits_over(time.time()):
-            self._background(self._close_waits(stream))
+            holding = contextlib.ExitStack()
+            holding.enter_context(_held(stream))
+            self._background(self._close_waits(stream, holding))
 
-    async def _close_waits(self, stream: Stream) -> None:
-        await free(stream)
-        with contextlib.suppress(ServiceError), _held(stream):  # it comes back by itself
+    async def _close_waits(self, stream: Stream, holding: contextlib.ExitStack) -> None:
+        with holding, contextlib.suppress(ServiceError):  # it comes back by itself
             while True:
                 with self.operating(stream):
                     events = stream.expire(time.time())

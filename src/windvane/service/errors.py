@@ -15,10 +15,11 @@ _TAG = re.compile(
 class ServiceError(Exception):
     """Told to the client as {"error": {"code": ..., "message": ..., "field": ...}}."""
 
-    def __init__(self, status: int, code: str, message: str, field: str | None = None) -> None:
+    def __init__(self, status: int, code: str, message: str, field: str | None = None, wait: int = 1) -> None:
+        """``wait``: seconds after which it makes sense to ask again, where it does."""
         message = _short(message, 500)
         super().__init__(message)
-        self.status, self.code, self.message = status, code, message
+        self.status, self.code, self.message, self.wait = status, code, message, wait
         self.field = None if field is None else _short(field, 100)
 
     @property

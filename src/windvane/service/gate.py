@@ -23,6 +23,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN = ("/healthz", "/readyz")  # told to anybody
 OPEN_PAGE = ("/", "/page/")  # files of the page: they hold no data, which it asks for with the user's token
+ENDLESS = ("/live", "/events")  # answers that are not made only to be left out
 CHARGE = "windvane.charge"  # in the scope: counts a request as several
 ALLOWED = "windvane.allowed"  # whether the request would be let in now
 BODY_SECONDS = 20.0  # that a client may take to send a body
@@ -45,7 +46,8 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if scope["method"] == "HEAD":  # the server leaves the body out
+        head = scope["method"] == "HEAD"
+        if head:  # the server leaves the body out
             scope = {**scope, "method": "GET"}
         began, status = time.perf_counter(), 500
         answered = False
@@ -59,6 +61,8 @@ class Gate:
         try:
             headers = {name: value for name, value in scope["headers"] if name in _WANTED}
             self._check(scope, headers)
+            if head and scope["path"].endswith(ENDLESS):
+                raise ServiceError(405, "wrong_method", "ask for it with GET")
             body = await self._body(headers, receive) if scope["method"] in ("POST", "PATCH", "PUT", "DELETE") else b""
             await self._app(scope, _replayed(body, receive), watched)
         except ServiceError as error:
@@ -75,9 +79,13 @@ class Gate:
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         path, host = scope["path"], headers.get(b"host", b"")
-        is_open = path in OPEN or path == OPEN_PAGE[0] or path.startswith(OPEN_PAGE[1])
+        if path in OPEN:
+            return
+        is_open = path == OPEN_PAGE[0] or path.startswith(OPEN_PAGE[1])
         changes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
-        if not is_open:
+        if is_open:
+            self._access.allows(None)  # to know whether tokens are needed
+        else:
             client = (scope.get("client") or ("unknown",))[0]
             authorization = headers.get(b"authorization")
             told = None if authorization is None else authorization.decode("latin-1")
@@ -149,6 +157,6 @@ async def _answer(send: Send, error: ServiceError) -> None:
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if error.status in (429, 503):
-        headers.append((b"retry-after", b"1"))
+        headers.append((b"retry-after", b"%d" % error.wait))
     await send({"type": "http.response.start", "status": error.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

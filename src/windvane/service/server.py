@@ -76,7 +76,8 @@ class _Http(HttpToolsProtocol):
     little, or does not listen, holds nobody up."""
 
     _deadline: asyncio.TimerHandle | None = None
-    _body_deadline: asyncio.TimerHandle | None = None  # while a body is under way
+    _body_deadline: asyncio.TimerHandle | None = None
+    _receiving = False  # a body
     _unread: asyncio.TimerHandle | None = None
     _head = 0  # bytes of a head that is under way
 
@@ -95,8 +96,11 @@ class _Http(HttpToolsProtocol):
             self._deadline = None
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():  # the answer is on its way; nothing after it counts
+            return
         if self._deadline is not None:
             self._head += len(data)
+        if not self._receiving:
             data = _UPGRADE.sub(_OFFER, data)
         super().data_received(data)
         if self._deadline is not None and self._head > MOST_HEAD and not self.transport.is_closing():
@@ -108,8 +112,17 @@ class _Http(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._done()
-        self._expect_body(BODY_SECONDS + LINGER_SECONDS)
+        if self.parser.should_upgrade():  # said in pieces, so that it was not recognised; or CONNECT
+            self.send_400_response("Nothing but HTTP is spoken here.")
+            return
+        waits = self.cycle is not None and not self.cycle.response_complete  # its turn comes after another answer
+        self._receiving = True
         super().on_headers_complete()
+        if not waits:
+            self._expect_body(BODY_SECONDS + LINGER_SECONDS)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """It has been refused."""
 
     def _expect_body(self, seconds: float) -> None:
         self._has_body()
@@ -120,23 +133,36 @@ class _Http(HttpToolsProtocol):
             self._body_deadline.cancel()
             self._body_deadline = None
 
+    def on_body(self, body: bytes) -> None:
+        if self._receiving:
+            super().on_body(body)
+
     def on_message_complete(self) -> None:
-        self._has_body()
-        super().on_message_complete()
+        if self._receiving:
+            self._receiving = False
+            self._has_body()
+            super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        if self._body_deadline is not None:  # answered before the body was there: nobody reads the rest
-            self._expect_body(LINGER_SECONDS)
+        next_one = bool(self.pipeline)
         super().on_response_complete()
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """To another protocol, in words that were not recognised above, or CONNECT: what follows is not to be read as
-        requests of this one."""
-        self.send_400_response("Nothing but HTTP is spoken here.")
+        if self._receiving:  # of the next request; or of this one, answered before all of it was there
+            self._expect_body(BODY_SECONDS + LINGER_SECONDS if next_one else LINGER_SECONDS)
+        if self.transport.is_closing():
+            self._expect_reading()
 
     def _expect_reading(self) -> None:
         if self._unread is None:
-            self._unread = self.loop.call_later(READ_SECONDS, self.transport.abort)
+            left = self.transport.get_write_buffer_size()
+            self._unread = self.loop.call_later(READ_SECONDS, self._look_at_reading, left)
+
+    def _look_at_reading(self, before: int) -> None:
+        """Slow readers are waited for, those who do not read at all are not."""
+        self._unread = None
+        if self.transport.get_write_buffer_size() < before:
+            self._expect_reading()
+        else:
+            self.transport.abort()
 
     def _was_read(self) -> None:
         if self._unread is not None:

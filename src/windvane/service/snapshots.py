@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
 
 from windvane.service.store import Snapshot
 from windvane.service.streams import Stream
 
 SNAPSHOT_EVENTS = 2000
-SNAPSHOT_SECONDS = 0.5  # of operations
+SNAPSHOT_SECONDS = 1.0  # of operations
 SNAPSHOT_SHARE = 0.2
 """Of the time that may go into a stream's snapshots: where they are large, they are rarer."""
 ON_START = 0.1  # a start whose replay took this share of what is allowed does not leave it to the next
@@ -53,19 +55,28 @@ class Snapshots:
         many = stream.number - since.number >= share * SNAPSHOT_EVENTS
         return many or since.seconds >= share * SNAPSHOT_SECONDS
 
-    async def take(self, stream: Stream) -> None:
-        """The stream is copied at once; the rest, which may take a while, is done in a thread."""
-        since = self._since[stream.id]
+    def take(self, stream: Stream) -> Coroutine[Any, Any, None]:
+        """The stream is copied now; what is returned does the rest, which may take a while, in a thread."""
+        since, began = self._since[stream.id], time.monotonic()
         since.packing = True
-        began = time.monotonic()
         try:
-            number, pack = stream.number, stream.copied()
-            since.number, since.seconds = number, 0.0
+            pack = stream.copied()
+        except Exception as error:  # the events are what counts
+            pack = partial(_raise, error)
+        since.number, since.seconds = stream.number, 0.0
+        return self._packed(stream, pack, since, began)
+
+    async def _packed(self, stream: Stream, pack: Callable[[], Snapshot], since: _Since, began: float) -> None:
+        try:
             snapshot = await asyncio.to_thread(pack)
-        except Exception:  # the events are what counts
+        except Exception:
             log.exception("no snapshot of stream %r could be made", stream.name)
         else:
             self._store(stream, snapshot)
         finally:
             since.packing = False
             since.next = time.monotonic() + (time.monotonic() - began) / SNAPSHOT_SHARE
+
+
+def _raise(error: Exception) -> Snapshot:
+    raise error

@@ -1,8 +1,8 @@
 """The store: an SQLite file in WAL mode that holds streams, their events, their last snapshots, and access tokens.
 
 Events are only ever appended. An event is durable when :meth:`Store.append` returns (``synchronous=FULL``: the log is
-flushed to disk with every commit). One process has the store at a time: a lock on ``FILE.lock``, which the system
-releases however that process ends.
+flushed to disk with every commit). One process has the store at a time: by locks on ``FILE.lock`` and on the file,
+which the system releases however that process ends.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import fcntl
 import os
 import sqlite3
 import stat
+import sys
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,7 +69,7 @@ class Token(NamedTuple):
 
 
 class Store:
-    """See the module. Reading may happen in any thread; writing in one thread at a time."""
+    """See the module. Reading and writing may happen in any thread; of events, in one at a time."""
 
     def __init__(self, path: str | Path, *, shared: bool = False, create: bool = True) -> None:
         """``shared``: beside the server that has the store, to read it or to change tokens. ``create``: a store that is
@@ -105,7 +106,8 @@ class Store:
                 raise StoreError(
                     f"{self.path}: has several names (hard links), and would have a log under each of them"
                 )
-            _lock_file(self._file, self.path)
+            if sys.platform == "linux":  # elsewhere this lock and SQLite's own get in each other's way
+                _lock_file(self._file, self.path)
         try:
             first = _connected(self._real)
             try:
@@ -206,7 +208,10 @@ class Store:
     def snapshot(self, stream: int) -> Snapshot | None:
         query = "SELECT number, agent, extra FROM snapshots WHERE stream = ?"
         row = self._connection.execute(query, (stream,)).fetchone()
-        return None if row is None else Snapshot(*row)
+        if row is None:
+            return None
+        number, agent, extra = row
+        return Snapshot(number, agent, extra.encode() if isinstance(extra, str) else extra)
 
     def snapshot_number(self, stream: int) -> int:
         """The event up to which the stored snapshot goes, 0 if there is none."""
@@ -237,12 +242,8 @@ class Store:
 
     def add_token(self, token: Token) -> bool:
         """False if there is one of this name already. From now on the store is guarded."""
-        try:
-            self._connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?)", token)
-        except sqlite3.IntegrityError:
-            return False
-        self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('guarded', 'yes')")
-        return True
+        with self._guarding() as connection:
+            return connection.execute("INSERT OR IGNORE INTO tokens VALUES (?, ?, ?, ?)", token).rowcount > 0
 
     @property
     def guarded(self) -> bool:
@@ -259,7 +260,24 @@ class Store:
         connection.execute("COMMIT")
 
     def remove_token(self, name: str) -> bool:
-        return self._connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount > 0
+        """False if there is none of this name. The store stays guarded."""
+        with self._guarding() as connection:
+            return connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount > 0
+
+    @contextlib.contextmanager
+    def _guarding(self) -> Iterator[sqlite3.Connection]:
+        """A change of tokens, and the mark that there are or were some: both or neither."""
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        before = connection.total_changes
+        try:
+            yield connection
+            if connection.total_changes > before:
+                connection.execute("INSERT OR REPLACE INTO meta VALUES ('guarded', 'yes')")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
 
     def tokens(self) -> list[Token]:
         rows = self._connection.execute("SELECT * FROM tokens ORDER BY name")

@@ -149,8 +149,9 @@ class Stream:
         self._refuse_if_archived()
         return None
 
-    def learnt(self, raw: bytes, now: float) -> Learnt:
-        """What the history makes of the agent. Nothing is changed, and nothing may change meanwhile; in any thread."""
+    def learnt(self, raw: bytes, now: float | None) -> Learnt:
+        """What the history makes of the agent. Nothing is changed, and nothing may change meanwhile; in any thread.
+        ``now``: None for what is in the log."""
         request = schemas.parsed(schemas.History, raw)
         given = request.vectors, request.rewards, request.contexts, request.arms, request.times, request.weights
         try:
@@ -217,7 +218,7 @@ class Stream:
         elif event.kind == ARCHIVED:
             self.archived = at
         elif event.kind == HISTORY:
-            self.agent.adopt(self.learnt(event.request, at))
+            self.agent.adopt(self.learnt(event.request, None))
         elif event.kind != LATE:  # which changes nothing
             raise ReplayError(f"stream {self.name!r}, event {event.number}: is of no known kind ({event.kind})")
         self.number = event.number
@@ -235,7 +236,7 @@ class Stream:
     def restore(self, snapshot: Snapshot) -> None:
         digest, _, text = snapshot.extra.partition(b"\n")
         if digest != _digest("extra", text).encode():
-            raise ValueError("it was damaged")
+            raise ValueError("it was damaged, or is of an earlier version")
         extra = json.loads(text)
         self.agent = Agent.from_bytes(snapshot.agent)
         self.title, self.archived = extra["title"], extra["archived"]
