@@ -220,6 +220,32 @@ def test_many_waits_end_bit_by_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert (state["defaulted"], state["mean_reward"]) == (10, 0.0)
 
 
+def test_a_decision_waits_until_many_waits_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes first after the outage, before anybody has looked at them."""
+    for module in (streams, engines):
+        monkeypatch.setattr(module, "AT_ONCE", 4)
+    monkeypatch.setattr(engines, "TICK", 1e6)
+    now, passed = time.time, [0.0]
+    monkeypatch.setattr(engines.time, "time", lambda: now() + passed[0])
+    with local(tmp_path / "a.db") as service:
+        service.create(wait="1h")
+        for _ in range(10):
+            service.decide()
+        passed[0] = 7200.0
+        service.post("/v1/streams/shop/decide/batch", {"items": [ARMS]})
+        kinds = [one["kind"] for one in service.log()]
+        assert kinds == [*["decided"] * 10, *["expired"] * 3, "decided"]
+        for _ in range(3):
+            service.decide()
+        passed[0] = 2 * 7200.0
+        service.decide()  # four of them: one event
+        service.decide()
+        passed[0] = 3 * 7200.0
+        service.decide()  # two: it closes them itself
+        closed = [len(one["decisions"]) for one in service.log() if one["kind"] == "expired"]
+        assert closed == [4, 4, 2, 4, 2]
+
+
 def test_a_shorter_wait_ends_at_once_for_those_that_are_over(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "TICK", 1e6)
     for _ in range(3):

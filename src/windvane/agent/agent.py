@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -254,11 +255,15 @@ class Agent(Readable):
             room, most = whole("room", room, 0, self.max_pending), None if most is None else whole("most", most, 1)
             return self._expire(self._clock.read(now), room, most)
 
-    def overdue(self, now: float | datetime | None = None) -> bool:
-        """Whether :meth:`expire` would close a decision."""
+    def overdue(self, now: float | datetime | None = None, count: int = 1) -> bool:
+        """Whether :meth:`expire` would close ``count`` decisions or more."""
         with self._lock:
             at = self._clock.read(now)
-            return self.waiting > self.max_pending or (self.waiting > 0 and self._overdue(self._waiting.oldest(), at))
+            if self.waiting - self.max_pending >= count:
+                return True
+            if self.waiting < count or not self._overdue(self._waiting.oldest(), at):
+                return False
+            return self._overdue(next(islice(self._waiting, count - 1, None)), at)
 
     def _expire(self, at: float, room: int = 0, most: int | None = None) -> list[str]:
         gone: list[str] = []

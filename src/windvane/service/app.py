@@ -23,7 +23,7 @@ import windvane
 from windvane.service import answers, export, express, live, page, schemas
 from windvane.service.access import Access
 from windvane.service.answers import body_errors, errors
-from windvane.service.engine import Engine, free
+from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError, internal, unavailable
 from windvane.service.gate import ALLOWED, CHARGE, App, Gate
 from windvane.service.metrics import Metrics
@@ -301,7 +301,7 @@ async def _batch(request: Request, stream: Stream, do: Callable[[Any], Done], it
     engine, results = _engine(request), []
     request.scope[CHARGE](len(items) - 1)
     for i, item in enumerate(items):
-        await free(stream)
+        await engine.turn(stream)
         try:
             with engine.operating(stream):
                 done = do(item)

@@ -29,7 +29,7 @@ from windvane.service.events import Event
 from windvane.service.schemas import MOST_DIM, NewStream
 from windvane.service.snapshots import ON_START, Snapshots
 from windvane.service.store import Snapshot, Store, StreamRow
-from windvane.service.streams import Done, ReplayError, Stream
+from windvane.service.streams import AT_ONCE, Done, ReplayError, Stream
 
 MOST_WAITING = 5000
 """Events that may wait for the disk. All that tells a repeated request from a new one is in memory until then."""
@@ -156,16 +156,23 @@ class Engine:
             raise internal() from None
         self._snapshots.worked(stream, time.perf_counter() - began)
 
+    async def turn(self, stream: Stream) -> None:
+        """Wait until the stream may be changed. What follows must not wait again before it changes it."""
+        await _free(stream)
+        if stream.waits_over(time.time(), AT_ONCE):  # or the operation would have to close them all
+            self._settle(stream)
+            await _free(stream)
+
     async def carry_out(self, stream: Stream, operation: Callable[[], Done]) -> Done:
         """An operation on ``stream``: on disk when this returns."""
-        await free(stream)
+        await self.turn(stream)
         with self.operating(stream):
             done = operation()
         await self.commit(stream, done.events)
         return done
 
     async def configure(self, stream: Stream, changes: dict[str, Any]) -> Done:
-        await free(stream)
+        await self.turn(stream)
         with self.operating(stream):
             done = stream.configure(changes, time.time())
         promise = self.hand_over(stream, done.events)
@@ -175,7 +182,7 @@ class Engine:
 
     async def learn(self, stream: Stream, raw: bytes, key: str | None) -> Done:
         """Bulk history: on disk when this returns."""
-        await free(stream)
+        await self.turn(stream)
         with self.operating(stream):
             repeated = stream.asked_before(raw, key)
         if repeated is not None:
@@ -299,8 +306,8 @@ def _no_garbage() -> Iterator[None]:
             gc.enable()
 
 
-async def free(stream: Stream) -> None:
-    """Wait until nothing long is under way on ``stream``. What follows must not wait again before it changes it."""
+async def _free(stream: Stream) -> None:
+    """Wait until nothing long is under way on ``stream``."""
     while stream.held is not None:
         await asyncio.shield(stream.held)
 

@@ -181,9 +181,9 @@ class Stream:
             events = [self._event(ARCHIVED, now, None, None, b"{}")]
         return Done(200, encoded(self.described()), events)
 
-    def waits_over(self, now: float) -> bool:
-        """Whether there is something for :meth:`expire` to do."""
-        return self.archived is None and self.agent.overdue(now)
+    def waits_over(self, now: float, count: int = 1) -> bool:
+        """Whether ``count`` decisions or more have waited too long."""
+        return self.archived is None and self.agent.overdue(now, count)
 
     def expire(self, now: float) -> list[Event]:
         """Close what has waited too long, some of it at a time; nothing left: no event."""
