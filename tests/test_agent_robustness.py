@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -30,18 +31,26 @@ from worlds import ball
 # --- threads -------------------------------------------------------------------------------------------------------
 
 
-def test_a_reward_that_is_interrupted_counts_once_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = Agent(dim=2, policy="D-LinUCB", gamma=0.9)
-    decision, update = agent.decide(RED), agent.policy.update
+@contextlib.contextmanager
+def interrupted(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Ctrl-C, just after the policy has learnt something."""
+    update = agent.policy.update
 
-    def interrupted(*arguments: object, **more: object) -> None:
+    def learn(*arguments: object, **more: object) -> None:
         update(*arguments, **more)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(agent.policy, "update", interrupted)
+        patch.setattr(agent.policy, "update", learn)
         with pytest.raises(KeyboardInterrupt):
-            agent.reward(decision, 1.0)
+            yield
+
+
+def test_a_reward_that_is_interrupted_counts_once_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(dim=2, policy="D-LinUCB", gamma=0.9)
+    decision = agent.decide(RED)
+    with interrupted(agent, monkeypatch):
+        agent.reward(decision, 1.0)
     b = agent.policy.b.copy()
     assert not agent.reward(decision, 1.0)  # known already
     np.testing.assert_array_equal(agent.policy.b, b)
@@ -49,16 +58,9 @@ def test_a_reward_that_is_interrupted_counts_once_at_most(monkeypatch: pytest.Mo
 
 def test_a_default_that_is_interrupted_counts_once_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent(dim=2, policy="D-LinUCB", gamma=0.9, wait="1h", missing=1.0)
-    decision, update = agent.decide(RED, now=NOON), agent.policy.update
-
-    def interrupted(*arguments: object, **more: object) -> None:
-        update(*arguments, **more)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(agent.policy, "update", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            agent.expire(now=NOON + 7200)
+    decision = agent.decide(RED, now=NOON)
+    with interrupted(agent, monkeypatch):
+        agent.expire(now=NOON + 7200)
     b = agent.policy.b.copy()
     assert agent.expire(now=NOON + 7200) == []
     with pytest.raises(windvane.ExpiredDecisionError):

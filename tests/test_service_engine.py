@@ -222,8 +222,7 @@ def test_many_waits_end_bit_by_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_decision_waits_until_many_waits_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes first after the outage, before anybody has looked at them."""
-    for module in (streams, engines):
-        monkeypatch.setattr(module, "AT_ONCE", 4)
+    monkeypatch.setattr(streams, "AT_ONCE", 4)
     monkeypatch.setattr(engines, "TICK", 1e6)
     now, passed = time.time, [0.0]
     monkeypatch.setattr(engines.time, "time", lambda: now() + passed[0])

@@ -29,7 +29,7 @@ from windvane.service.events import Event
 from windvane.service.schemas import MOST_DIM, NewStream
 from windvane.service.snapshots import ON_START, Snapshots
 from windvane.service.store import Snapshot, Store, StreamRow
-from windvane.service.streams import AT_ONCE, Done, ReplayError, Stream
+from windvane.service.streams import Done, ReplayError, Stream
 
 MOST_WAITING = 5000
 """Events that may wait for the disk. All that tells a repeated request from a new one is in memory until then."""
@@ -159,7 +159,7 @@ class Engine:
     async def turn(self, stream: Stream) -> None:
         """Wait until the stream may be changed. What follows must not wait again before it changes it."""
         await _free(stream)
-        if stream.waits_over(time.time(), AT_ONCE):  # or the operation would have to close them all
+        if stream.waits_over(time.time(), many=True):  # or the operation would have to close them all
             self._settle(stream)
             await _free(stream)
 
@@ -172,12 +172,8 @@ class Engine:
         return done
 
     async def configure(self, stream: Stream, changes: dict[str, Any]) -> Done:
-        await self.turn(stream)
-        with self.operating(stream):
-            done = stream.configure(changes, time.time())
-        promise = self.hand_over(stream, done.events)
-        self._settle(stream)  # a shorter wait may be over for many
-        await self._kept(promise)
+        done = await self.carry_out(stream, lambda: stream.configure(changes, time.time()))
+        self._settle(stream)  # a shorter wait may be over for some
         return done
 
     async def learn(self, stream: Stream, raw: bytes, key: str | None) -> Done:
@@ -192,8 +188,8 @@ class Engine:
             now, began = time.time(), time.perf_counter()
             learnt = await asyncio.to_thread(stream.learnt, raw, now)
             with self.operating(stream):
+                self._snapshots.worked(stream, time.perf_counter() - began)
                 done = stream.learn(raw, key, learnt, now)
-            self._snapshots.worked(stream, time.perf_counter() - began)
             promise = self.hand_over(stream, done.events)
         await self._kept(promise)
         return done

@@ -81,26 +81,26 @@ class Gate:
         path, host = scope["path"], headers.get(b"host", b"")
         if path in OPEN:
             return
-        is_open = path == OPEN_PAGE[0] or path.startswith(OPEN_PAGE[1])
-        changes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
-        if is_open:
+        if path == OPEN_PAGE[0] or path.startswith(OPEN_PAGE[1]):
             self._access.allows(None)  # to know whether tokens are needed
-        else:
-            client = (scope.get("client") or ("unknown",))[0]
-            authorization = headers.get(b"authorization")
-            told = None if authorization is None else authorization.decode("latin-1")
-            who = self._access.check(told, client, changes=changes)
-            scope[CHARGE] = partial(self._access.charge, who)
-            scope[ALLOWED] = partial(self._access.allows, told)
-        if self._hosts is not None and not self._access.guarded and _name(host) not in self._hosts:
-            raise ServiceError(403, "wrong_host", f"this server answers as {', '.join(sorted(self._hosts))} only")
-        if is_open:
+            self._check_host(host)
             return
+        client = (scope.get("client") or ("unknown",))[0]
+        authorization = headers.get(b"authorization")
+        told = None if authorization is None else authorization.decode("latin-1")
+        changes = scope["method"] not in ("GET", "OPTIONS")
+        who = self._access.check(told, client, changes=changes)
+        scope[CHARGE], scope[ALLOWED] = partial(self._access.charge, who), partial(self._access.allows, told)
+        self._check_host(host)
         origin = headers.get(b"origin")
         if changes and origin is not None and not self._access.guarded and origin.lower() != b"http://" + host.lower():
             raise ServiceError(
                 403, "wrong_origin", "a page of another site asks; without tokens, only this server's may"
             )
+
+    def _check_host(self, host: bytes) -> None:
+        if self._hosts is not None and not self._access.guarded and _name(host) not in self._hosts:
+            raise ServiceError(403, "wrong_host", f"this server answers as {', '.join(sorted(self._hosts))} only")
 
     async def _body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         too_large = ServiceError(413, "too_large", f"the body must be at most {self._most_bytes:,} bytes")

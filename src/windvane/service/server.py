@@ -71,47 +71,57 @@ def serve(
 _UPGRADE, _OFFER = re.compile(rb"\r\nupgrade(?=[ \t]*:)", re.IGNORECASE), b"\r\nx-offer"
 
 
+class _Alarm:
+    """A call that is made after a while, unless it is called off."""
+
+    _handle: asyncio.TimerHandle | None = None
+
+    def __bool__(self) -> bool:
+        return self._handle is not None
+
+    def set(self, loop: asyncio.AbstractEventLoop, seconds: float, call: Callable[..., None], *arguments: int) -> None:
+        self.off()
+        self._handle = loop.call_later(seconds, call, *arguments)
+
+    def off(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+
 class _Http(HttpToolsProtocol):
     """A request's head must be short, and come soon, and answers must be read: whoever opens connections and says
     little, or does not listen, holds nobody up."""
 
-    _deadline: asyncio.TimerHandle | None = None
-    _body_deadline: asyncio.TimerHandle | None = None
     _receiving = False  # a body
-    _unread: asyncio.TimerHandle | None = None
     _head = 0  # bytes of a head that is under way
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._expect()
+        self._head_due, self._body_due, self._reading_due = _Alarm(), _Alarm(), _Alarm()
+        self._expect_head()
 
-    def _expect(self) -> None:
-        self._done()
-        self._deadline = self.loop.call_later(HEAD_SECONDS, self.transport.close)
-
-    def _done(self) -> None:
+    def _expect_head(self) -> None:
         self._head = 0
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._head_due.set(self.loop, HEAD_SECONDS, self.transport.close)
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():  # the answer is on its way; nothing after it counts
             return
-        if self._deadline is not None:
+        if self._head_due:
             self._head += len(data)
         if not self._receiving:
             data = _UPGRADE.sub(_OFFER, data)
         super().data_received(data)
-        if self._deadline is not None and self._head > MOST_HEAD and not self.transport.is_closing():
+        if self._head_due and self._head > MOST_HEAD and not self.transport.is_closing():
             self.send_400_response("The head of the request is too long.")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._expect()
+        self._expect_head()
 
     def on_headers_complete(self) -> None:
-        self._done()
+        self._head_due.off()
         if self.parser.should_upgrade():  # said in pieces, so that it was not recognised; or CONNECT
             self.send_400_response("Nothing but HTTP is spoken here.")
             return
@@ -125,13 +135,7 @@ class _Http(HttpToolsProtocol):
         """It has been refused."""
 
     def _expect_body(self, seconds: float) -> None:
-        self._has_body()
-        self._body_deadline = self.loop.call_later(seconds, self.transport.abort)
-
-    def _has_body(self) -> None:
-        if self._body_deadline is not None:
-            self._body_deadline.cancel()
-            self._body_deadline = None
+        self._body_due.set(self.loop, seconds, self.transport.abort)
 
     def on_body(self, body: bytes) -> None:
         if self._receiving:
@@ -140,7 +144,7 @@ class _Http(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if self._receiving:
             self._receiving = False
-            self._has_body()
+            self._body_due.off()
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -152,22 +156,17 @@ class _Http(HttpToolsProtocol):
             self._expect_reading()
 
     def _expect_reading(self) -> None:
-        if self._unread is None:
+        if not self._reading_due:
             left = self.transport.get_write_buffer_size()
-            self._unread = self.loop.call_later(READ_SECONDS, self._look_at_reading, left)
+            self._reading_due.set(self.loop, READ_SECONDS, self._look_at_reading, left)
 
     def _look_at_reading(self, before: int) -> None:
         """Slow readers are waited for, those who do not read at all are not."""
-        self._unread = None
+        self._reading_due.off()
         if self.transport.get_write_buffer_size() < before:
             self._expect_reading()
         else:
             self.transport.abort()
-
-    def _was_read(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -175,16 +174,15 @@ class _Http(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._was_read()
+        self._reading_due.off()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
         self._expect_reading()  # closing waits until all was read
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._done()
-        self._was_read()
-        self._has_body()
+        for due in (self._head_due, self._body_due, self._reading_due):
+            due.off()
         super().connection_lost(exc)
 
 

@@ -253,11 +253,9 @@ class Store:
 
     def open_to_all(self) -> None:
         """As if there had never been a token."""
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("DELETE FROM tokens")
-        connection.execute("DELETE FROM meta WHERE name = 'guarded'")
-        connection.execute("COMMIT")
+        with self._changing() as connection:
+            connection.execute("DELETE FROM tokens")
+            connection.execute("DELETE FROM meta WHERE name = 'guarded'")
 
     def remove_token(self, name: str) -> bool:
         """False if there is none of this name. The store stays guarded."""
@@ -267,13 +265,19 @@ class Store:
     @contextlib.contextmanager
     def _guarding(self) -> Iterator[sqlite3.Connection]:
         """A change of tokens, and the mark that there are or were some: both or neither."""
-        connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        before = connection.total_changes
-        try:
+        with self._changing() as connection:
+            before = connection.total_changes
             yield connection
             if connection.total_changes > before:
                 connection.execute("INSERT OR REPLACE INTO meta VALUES ('guarded', 'yes')")
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        """All that is done in it, or nothing."""
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield connection
         except BaseException:
             connection.execute("ROLLBACK")
             raise

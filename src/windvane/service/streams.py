@@ -101,7 +101,7 @@ class Stream:
         self._refuse_if_archived()
         events = self._expire(now)
         try:
-            learnt = self.agent.reward(decision, value, now=now)
+            learnt = self._reward(decision, value, now)
         except ExpiredDecisionError:
             return self._late(decision, value, now, events)
         except UnknownDecisionError:
@@ -112,7 +112,6 @@ class Stream:
             return self._refused(invalid(error), events)
         if not learnt:
             return Done(200, _learnt(decision, False), events)
-        self.statistics.rewarded(decision, value)
         _remember(self._recent, decision, value)
         event = self._event(REWARDED, now, decision, key, encoded({"value": value}))
         return self._remembered(key, digest, Done(200, _learnt(decision, True), [*events, event]))
@@ -120,17 +119,17 @@ class Stream:
     def _not_waiting(self, decision: str, value: float, now: float, events: list[Event]) -> Done:
         """The agent does not know the decision (any more): the store tells what became of it, unless it is so recent
         that it may not be there yet."""
-        past = self._store.of_decision(self.id, decision)
-        rewards = [event.outcome["value"] for event in past if event.kind == REWARDED]
         if decision in self._recent:
-            rewards = [value for value in (self._recent[decision],) if value is not None]
-        elif not past:
+            known = self._recent[decision]
+        elif past := self._store.of_decision(self.id, decision):
+            known = next((event.outcome["value"] for event in past if event.kind == REWARDED), None)
+        else:
             return self._refused(unknown_decision(decision), events)
-        if not rewards:
+        if known is None:
             return self._late(decision, value, now, events)
-        if rewards[0] == value:
+        if known == value:
             return Done(200, _learnt(decision, False), events)
-        text = f"decision {decision!r}: has the reward {rewards[0]:g} already, not {value:g}"
+        text = f"decision {decision!r}: has the reward {known:g} already, not {value:g}"
         return self._refused(ServiceError(409, "conflict", text, "decision"), events)
 
     def _late(self, decision: str, value: float, now: float, events: list[Event]) -> Done:
@@ -181,9 +180,9 @@ class Stream:
             events = [self._event(ARCHIVED, now, None, None, b"{}")]
         return Done(200, encoded(self.described()), events)
 
-    def waits_over(self, now: float, count: int = 1) -> bool:
-        """Whether ``count`` decisions or more have waited too long."""
-        return self.archived is None and self.agent.overdue(now, count)
+    def waits_over(self, now: float, *, many: bool = False) -> bool:
+        """Whether any decisions have waited too long; or so ``many`` that they should not be closed at once."""
+        return self.archived is None and self.agent.overdue(now, AT_ONCE if many else 1)
 
     def expire(self, now: float) -> list[Event]:
         """Close what has waited too long, some of it at a time; nothing left: no event."""
@@ -205,14 +204,11 @@ class Stream:
                 self.differences += 1  # another version, or another processor, would have chosen another one
         elif event.kind == REWARDED:
             assert event.decision is not None  # it is a decision's reward
-            self.agent.reward(event.decision, outcome["value"], now=at)
-            self.statistics.rewarded(event.decision, outcome["value"])
+            self._reward(event.decision, outcome["value"], at)
         elif event.kind == EXPIRED:
-            gone = self.agent.expire(now=at, room=outcome.get("room", 0), most=len(outcome["decisions"]))
+            gone = self._close(at, outcome.get("room", 0), len(outcome["decisions"]))
             if gone != outcome["decisions"]:
                 raise ReplayError(f"stream {self.name!r}, event {event.number}: replay expired {gone}")
-            for decision_id in gone:
-                self.statistics.expired(decision_id, self.agent.missing)
         elif event.kind == CONFIGURED:
             self._configure(outcome["changes"])
         elif event.kind == ARCHIVED:
@@ -257,15 +253,26 @@ class Stream:
         )
         return decision
 
+    def _reward(self, decision: str, value: float, now: float) -> bool:
+        learnt = self.agent.reward(decision, value, now=now)
+        if learnt:
+            self.statistics.rewarded(decision, value)
+        return learnt
+
+    def _close(self, now: float, room: int, most: int | None) -> list[str]:
+        """The ends of waits; returns whose."""
+        gone = self.agent.expire(now=now, room=room, most=most)
+        for decision in gone:
+            self.statistics.expired(decision, self.agent.missing)
+        return gone
+
     def _configure(self, changes: dict[str, Any]) -> None:
         self.agent.configure(**{name: value for name, value in changes.items() if name != "title"})  # all or nothing
         self.title = changes.get("title", self.title)
 
     def _expire(self, now: float, room: int = 0, most: int | None = None) -> list[Event]:
         """Before the agent would do so by itself: every end of a wait is an event."""
-        gone = self.agent.expire(now=now, room=room, most=most)
-        for decision_id in gone:
-            self.statistics.expired(decision_id, self.agent.missing)
+        gone = self._close(now, room, most)
         told = {"decisions": gone, "missing": self.agent.missing, **({"room": room} if room else {})}
         return [self._event(EXPIRED, now, None, None, encoded(told))] if gone else []
 
