@@ -18,6 +18,7 @@ from windvane import (
     UnknownDecisionError,
     theory,
 )
+from windvane.agent import Closing
 from windvane.agent.times import seconds
 from windvane.agent.waiting import REMEMBERED
 from windvane.policies._skeleton import Skeleton
@@ -249,7 +250,7 @@ def test_wait_in_decisions_to_the_boundary() -> None:
             assert agent.reward(first, 1.0)
         else:
             refuses(agent, "decision='first'", lambda: agent.reward("first", 1.0), ExpiredDecisionError)
-            assert agent.expire() == ["first"]
+            assert agent.expire() == [Closing("first", None, dropped=False)]
             assert agent.expired == 1
             refuses(agent, "decision='first'", lambda: agent.reward("first", 1.0), ExpiredDecisionError)
 
@@ -261,7 +262,7 @@ def test_wait_by_the_clock_to_the_boundary() -> None:
     assert agent.expire(NOON + 60) == []
     assert agent.reward("a", 1.0, now=NOON + 60)
     refuses(agent, "decision='b'", lambda: agent.reward("b", 1.0, now=NOON + 60.75), ExpiredDecisionError)
-    assert agent.expire(NOON + 60.75) == ["b"]
+    assert [closing.id for closing in agent.expire(NOON + 60.75)] == ["b"]
     assert agent.waiting == 0
 
 
@@ -301,14 +302,17 @@ def test_a_forgotten_decision_only_ages_the_past() -> None:
 
 
 def test_no_more_than_max_pending_wait() -> None:
-    agent = Agent(dim=2, max_pending=3, missing=0.0)
+    """Beyond, the oldest are dropped and counted; nothing is learned from them, whatever is known of them."""
+    agent = Agent(dim=2, max_pending=3, wait=100, missing=0.0)
     for i in range(10):
         agent.decide(RED, id=f"d{i}")
-        assert agent.waiting <= 3
-    assert [decision.id for decision in agent.pending] == ["d7", "d8", "d9"]
-    assert agent.expired == 7
+        agent.reward(f"d{i}", 1.0) if i % 2 else None
+        assert agent.waiting + agent.held <= 3
+    assert [decision.id for decision in agent.pending] == ["d8"]
+    assert (agent.held, agent.dropped, agent.expired, agent.defaulted, agent.settled) == (2, 7, 0, 0, 0)
     assert agent.expire() == []
-    assert agent.expire(room=2) == ["d7", "d8"]
+    assert agent.expire(room=2) == [Closing("d7", None, dropped=True), Closing("d8", None, dropped=True)]
+    np.testing.assert_array_equal(agent.theta, Agent(dim=2).theta)
     one = Agent(dim=2, max_pending=1)
     assert one.reward(one.decide(RED), 1.0)
 
@@ -318,9 +322,11 @@ def test_a_wait_may_change_while_it_runs() -> None:
     for i in range(6):
         agent.decide(RED, id=f"d{i}")
     agent.configure(max_pending=4, wait=4, missing=0.5)
-    assert agent.configuration == {"wait": 4, "missing": 0.5, "max_pending": 4, "randomize": 0.0}
+    assert agent.configuration == {
+        "wait": 4, "missing": 0.5, "learn": None, "max_pending": 4, "randomize": 0.0,
+    }  # fmt: skip
     assert agent.reward("d1", 1.0)  # d0 has waited for five decisions
-    assert agent.expired == 1
+    assert (agent.expired, agent.dropped) == (1, 1)
     refuses(agent, "missing", lambda: agent.configure(randomize=0.5, missing=2.0))
     refuses(agent, "seed", lambda: agent.configure(seed=1))
     assert Agent.from_bytes(agent.to_bytes()).configuration == agent.configuration

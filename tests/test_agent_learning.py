@@ -15,6 +15,7 @@ from windvane import (
     DLinUCB,
     Policy,
 )
+from windvane.agent import Closing
 from worlds import ball
 
 # --- prior ---------------------------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ def test_declared_scaling_intercept_and_clip() -> None:
     agent = Agent(dim=2, policy="OFUL", scaling=(center, spread), intercept=True, clip=True)
     for raw, seen in (([2.0, 2.0], [0.5, 0.0, 1.0]), ([1.0, 10.0], [0.0, 1.0, 1.0])):  # the second was twice as long
         decision = agent.decide([raw])
-        np.testing.assert_allclose(agent._waiting.pending[decision.id].x, seen, rtol=1e-12)
+        np.testing.assert_allclose(agent._waiting.open[decision.id].x, seen, rtol=1e-12)
     assert agent.feature_names == ["x0", "x1", "1"]
     assert pytest.approx(math.sqrt(2.0)) == agent.policy.L
     same = Agent(dim=2, scaling={"center": center, "spread": spread})
@@ -289,7 +290,7 @@ def test_expiring_in_parts_is_expiring() -> None:
         for i in range(10):
             agent.decide(RED, now=NOON + i, id=str(i))
     gone = whole.expire(now=NOON + 3606.5)
-    assert gone == [str(i) for i in range(7)]
+    assert gone == [Closing(str(i), 0.5, dropped=False) for i in range(7)]
     slices = [parts.expire(now=NOON + 3606.5, most=3) for _ in range(4)]
     assert slices == [gone[:3], gone[3:6], gone[6:], []]
     assert whole.to_bytes() == parts.to_bytes()
@@ -351,12 +352,28 @@ def test_frames(library: str) -> None:
     plain.decide([[0.9, 0.0], [0.0, 0.0]])
     plain.update_many([[0.1, 0.3], [0.2, 0.4]], [1.0, 0.0])
     np.testing.assert_array_equal(agent.theta, plain.theta)
-    twice = frames.DataFrame({"arm": ["red", "red"], "a": [0.1, 0.2], "b": [0.1, 0.2]})
+    twice = frames.DataFrame({"arm": ["red", "red"], "size": [0.1, 0.2], "price": [0.1, 0.2]})
     refuses(agent, "arms: 'red' is there twice", lambda: agent.decide(twice))
-    refuses(agent, "arms", lambda: agent.decide(frames.DataFrame({"arm": ["red"], "a": [0.1]})))
-    refuses(agent, "arms", lambda: agent.decide(frames.DataFrame({"arm": ["red"], "a": [0.1], "b": ["x"]})))
-    refuses(agent, r"arms", lambda: agent.decide(frames.DataFrame({"a": [0.1, None], "b": [0.1, 0.2]})))
-    refuses(agent, "arms: must offer", lambda: agent.decide(frames.DataFrame({"arm": [], "a": [], "b": []})))
+    refuses(agent, "arms", lambda: agent.decide(frames.DataFrame({"arm": ["red"], "size": [0.1]})))
+    refuses(agent, "arms", lambda: agent.decide(frames.DataFrame({"arm": ["red"], "size": [0.1], "price": ["x"]})))
+    refuses(agent, r"arms", lambda: agent.decide(frames.DataFrame({"size": [0.1, None], "price": [0.1, 0.2]})))
+    refuses(agent, "arms: must offer", lambda: agent.decide(frames.DataFrame({"arm": [], "size": [], "price": []})))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_the_columns_of_frames_are_known_by_name(library: str) -> None:
+    """A later frame may have its columns in another order; the coefficients stay with their columns, also in a file."""
+    frames = pytest.importorskip(library)
+    agent = Agent(dim=2, policy="OFUL")
+    agent.update_many(frames.DataFrame({"size": [0.5, 0.0], "price": [0.0, 0.5]}), [1.0, 0.0])
+    assert agent.feature_names == ["size", "price"]
+    for one in (agent, Agent.from_bytes(agent.to_bytes())):
+        plain = one.decide({"a": [0.5, 0.1]}).prediction
+        assert plain > 0.1  # size pays, price does not
+        assert one.decide(frames.DataFrame({"price": [0.1], "size": [0.5]})).prediction == plain
+        refuses(one, "arms: has the columns", lambda one=one: one.decide(frames.DataFrame({"x": [0.1], "size": [0.5]})))
+        assert one.update_many(frames.DataFrame({"price": [0.0], "size": [0.5]}), [1.0]) == 1
+        assert one.theta[0] > one.theta[1]
 
 
 def test_frames_of_pandas_with_an_index_or_numbered_columns() -> None:

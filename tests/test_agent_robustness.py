@@ -188,6 +188,9 @@ def test_threads_take_turns() -> None:
     assert agent.rewards + agent.waiting == 400
     assert agent.history == 30
     assert agent.policy.t == 1 + 400 + 30
+    assert agent.held == agent.rewards
+    agent.configure(learn="on_arrival")  # what was held for the timeout is learned now
+    assert (agent.held, agent.settled) == (0, agent.rewards)
     assert int(agent.policy.estimator.remembered[0]) == agent.rewards + agent.history
     assert Agent.from_bytes(agent.to_bytes()).to_bytes() == agent.to_bytes()
 
@@ -447,7 +450,19 @@ def test_garbage_works_or_is_refused(told: dict, data: st.DataObject) -> None:
 
 SETTINGS = [
     *("link", "policy", "half_life", "gamma", "horizon", "drift", "S", "L", "sigma", "prior", "prior_weight", "wait"),
-    *("missing", "max_pending", "scaling", "intercept", "clip", "randomize", "seed", "features", "memories", "lam"),
+    *(
+        "missing",
+        "learn",
+        "max_pending",
+        "scaling",
+        "intercept",
+        "clip",
+        "randomize",
+        "seed",
+        "features",
+        "memories",
+        "lam",
+    ),
 ]
 
 

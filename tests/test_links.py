@@ -211,7 +211,7 @@ def test_constants_refuse_a_link_too_flat_for_doubles(link: Link, fine: float, t
     """R_mu beyond 1e12: e^29/4 for the logistic, e^28 for Poisson, e^(7.4^2/2) for probit."""
     assert link.constants(fine, 1.0).R_mu < 1e12
     for each in (link, custom_copy(link)):
-        with pytest.raises(ValueError, match=r"^S=.* and L=.*R_mu"):
+        with pytest.raises(ValueError, match=r"^S=.* and L=.*: S \* L must be at most"):
             each.constants(too_flat, 1.0)
     assert Identity().constants(1e6, 1.0).R_mu == 1.0
 
@@ -338,3 +338,21 @@ def test_the_primitive_is_optional_but_must_exist_to_be_asked() -> None:
     assert SOFTPLUS.constants(1.0, 1.0).k_mu == pytest.approx(expit(1.0), rel=1e-6)
     with pytest.raises(ValueError, match=r"softplus.*no primitive"):
         SOFTPLUS.primitive(0.0)
+
+
+@built_in
+def test_the_largest_product_is_accepted_and_a_percent_more_is_refused(link: Link) -> None:
+    """Three digits are kept, rounded down: what is named is allowed, and one percent more is not."""
+    largest = link.largest_product()
+    if isinstance(link, Identity):
+        assert largest == math.inf
+        return
+    link.constants(largest, 1.0)
+    with pytest.raises(ValueError, match=rf"S \* L must be at most {largest:g} with the {link.name} link") as caught:
+        link.constants(1.01 * largest, 1.0)
+    assert "R_mu" not in str(caught.value)
+
+
+def test_the_largest_product_of_a_custom_link_that_is_not_finite_far_out() -> None:
+    bounded = CustomLink("my exp", np.exp, np.exp)
+    assert bounded.largest_product() == Poisson().largest_product()

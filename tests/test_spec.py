@@ -238,7 +238,8 @@ ERRORS = [
     (
         "S = 2.0",
         "S = 2000.0",
-        "26: policies[0]: in environments[1]: S=2000.0 and L=1.0: R_mu = inf is beyond 1e+12; shrink S or L",
+        "26: policies[0]: in environments[1]: S=2000.0 and L=1.0: S * L must be at most 29 with the logistic "
+        "link, got 2000; give a smaller S or L",
     ),
     # names used twice
     ('"waving"', '"turning"', '13: environments[1]: the name "turning" is that of environments[0] too'),

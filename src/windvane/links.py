@@ -63,10 +63,35 @@ class Link:
 
     def constants(self, S: float, L: float) -> LinkConstants:
         """k_mu, c_mu, R_mu over ``|z| <= S L``."""
-        found = self._constants(positive("S", S) * positive("L", L))
-        if not found.R_mu <= LARGEST_R_MU:  # not a number, too
-            raise ValueError(f"S={S!r} and L={L!r}: R_mu = {found.R_mu:.3g} is beyond {LARGEST_R_MU:g}; shrink S or L")
-        return found
+        product = positive("S", S) * positive("L", L)
+        constants = self._constants(product)
+        if not constants.R_mu <= LARGEST_R_MU:  # written as `not x <= y` so that NaN is rejected
+            raise ValueError(
+                f"S={S!r} and L={L!r}: S * L must be at most {self.largest_product():.3g} with the {self.name} "
+                f"link, got {product:.6g}; give a smaller S or L"
+            )
+        return constants
+
+    def largest_product(self) -> float:
+        """The largest S * L that :meth:`constants` accepts, rounded down to three digits; infinity for identity."""
+        accepted, refused = 0.0, 1.0
+        while self._accepts(refused):
+            accepted, refused = refused, 2.0 * refused
+            if refused > 1e100:
+                return math.inf
+        for _ in range(50):  # halves the bracket each time: to the last bit
+            middle = 0.5 * (accepted + refused)
+            accepted, refused = (middle, refused) if self._accepts(middle) else (accepted, middle)
+        if accepted == 0.0:
+            return 0.0
+        step = 10.0 ** (math.floor(math.log10(accepted)) - 2)
+        return math.floor(accepted / step) * step
+
+    def _accepts(self, product: float) -> bool:
+        try:
+            return self._constants(product).R_mu <= LARGEST_R_MU
+        except ValueError:  # a custom link that is not finite, or not increasing, so far out
+            return False
 
     def _constants(self, largest: float) -> LinkConstants:
         raise NotImplementedError

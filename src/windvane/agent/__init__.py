@@ -1,7 +1,9 @@
 """One live stream of decisions: see :class:`windvane.Agent`."""
 
 from windvane.agent.agent import Agent
+from windvane.agent.alerts import Alert, AlertLog
 from windvane.agent.decisions import (
+    Closing,
     ConflictingRewardError,
     Decision,
     DecisionError,
@@ -16,6 +18,9 @@ from windvane.agent.offers import Offer
 
 __all__ = [
     "Agent",
+    "Alert",
+    "AlertLog",
+    "Closing",
     "ConflictingRewardError",
     "Decision",
     "DecisionError",

@@ -15,21 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane._files import write_atomically
-from windvane._validation import number, positive, shown, whole
+from windvane._validation import number, one_of, positive, shown, whole
 from windvane.agent import saving
+from windvane.agent.alerts import LOOK, AlertLog, RecentShare
 from windvane.agent.building import built, learn_prior, plain
-from windvane.agent.decisions import Decision, Explanation, Pending, UnknownDecisionError, described
-from windvane.agent.features import Features
+from windvane.agent.decisions import Closing, Decision, Explanation, Pending, UnknownDecisionError, described
+from windvane.agent.features import Features, Name
 from windvane.agent.history import Learnt
-from windvane.agent.offers import Offer, offered
+from windvane.agent.offers import Offer, columns_of, offered
 from windvane.agent.reading import Readable
 from windvane.agent.scaling import Scaling
 from windvane.agent.times import Clock, Span, told
-from windvane.agent.waiting import Waiting, too_late
+from windvane.agent.waiting import AT_TIMEOUT, ON_ARRIVAL, Waiting, too_late
 from windvane.links import Link
 from windvane.policies.base import Policy
 
-CHANGEABLE = ("wait", "missing", "max_pending", "randomize")
+CHANGEABLE = ("wait", "missing", "learn", "max_pending", "randomize")
 """Settings that a running agent can change."""
 
 
@@ -53,7 +54,11 @@ class Agent(Readable):
     each axis, which fades as other rewards do.
 
     **Rewards** may come late, in any order, or never: after ``wait`` (decisions or a duration) a decision is forgotten,
-    or counts as the reward ``missing``. No more than ``max_pending`` decisions wait; beyond, the oldest expire.
+    or counts as the reward ``missing``. ``learn``: when an outcome reaches the policy. "at_timeout", the default with
+    ``missing``: every outcome, a reward that came included, is learned when the decision's ``wait`` ends, in the order
+    of the decisions, so that what is learned is never selected by outcome. "on_arrival", the default without
+    ``missing``: a reward is learned at once, right where every reward comes or where there is no default. No more than
+    ``max_pending`` decisions are kept open; beyond, the oldest are dropped and nothing is learned from them.
 
     **Vectors**: ``scaling`` is None, (center, spread), or "fit" (on the first history given to :meth:`update_many`,
     then frozen); ``intercept`` adds a constant 1; a vector beyond L is an error, or shortened if ``clip``.
@@ -84,6 +89,7 @@ class Agent(Readable):
         prior_weight: float = 10.0,
         wait: str | float | timedelta | None = None,
         missing: float | None = None,
+        learn: str | None = None,
         max_pending: int = 100_000,
         scaling: Any = None,
         intercept: bool = False,
@@ -114,21 +120,28 @@ class Agent(Readable):
         self.reward_range = max(low, -most), min(high, most)
         self.wait: Span | None
         self.missing: float | None
-        self._set(wait, missing, max_pending, randomize)
+        self._waiting = Waiting()
+        self._set(wait, missing, learn, max_pending, randomize)
         given = {
             "dim": dim, "link": made.link, "policy": made.name, "half_life": half_life, "gamma": gamma,
             "horizon": horizon, "drift": drift, "S": made.S, "L": L, "sigma": sigma, "prior": prior,
-            "prior_weight": positive("prior_weight", prior_weight), "wait": wait, "missing": missing,
+            "prior_weight": positive("prior_weight", prior_weight), "wait": wait, "missing": missing, "learn": learn,
             "max_pending": max_pending, "intercept": intercept, "clip": clip, "randomize": randomize, "seed": seed,
             **settings,
         }  # fmt: skip
         self._config: dict[str, Any] = {name: plain(value) for name, value in given.items()}
         self._lock, self._saving = threading.RLock(), threading.Lock()
-        self._waiting = Waiting()
-        self.decisions = self.rewards = self.expired = self.projections = 0
+        self.decisions = self.projections = 0
+        self.rewards = 0  # that arrived in time
+        self.expired = 0  # decisions whose wait ended without a reward
         self.defaulted = 0  # of those that expired: they counted as ``missing``
-        self.history = 0  # rows learnt by update_many
-        self.reward_total = 0.0  # of rewards and defaults
+        self.dropped = 0  # decisions that max_pending pushed out; nothing was learned from them
+        self.settled = 0  # decisions whose outcome is final and was learned
+        self.reward_total = 0.0  # of settled decisions
+        self.history = 0  # rows learned by update_many
+        self._recently_projected, self._recently_dropped = RecentShare(), RecentShare()
+        self._columns: list[Name] | None = None  # of the first frame with raw vectors: the order of the coordinates
+        self._alert_log = AlertLog()
         if prior is not None:
             learn_prior(self.policy, prior, prior_weight, made.S, self.reward_range)
 
@@ -149,7 +162,10 @@ class Agent(Readable):
         of fields; and ``context``. ``now``: the time of the decision in seconds since 1970, or a datetime (default: the
         clock's; time never goes back). ``id``: a name of your own for the decision (default: a random one).
         """
-        return self.replay(None, arms, context=context, now=now, id=id)
+        decision = self.replay(None, arms, context=context, now=now, id=id)
+        if self.decisions % LOOK == 0:
+            self._alert_log.log(self.alerts, self.decisions, "agent")
+        return decision
 
     def offer(self, arms: Any = None, context: Mapping[str, Any] | None = None) -> Offer:
         """The arms of a decision, checked; nothing is decided. :meth:`decide` takes it in the place of arms."""
@@ -158,7 +174,7 @@ class Agent(Readable):
                 raise ValueError('scaling="fit": give history to update_many first, to fit the ranges on')
             if arms is None and self.features is not None and self.features.arms and not self.features.per_arm:
                 arms = self.features.arms
-            names, raw = offered(arms, context, self.features, self._scaling.raw_dim)
+            names, raw = offered(arms, context, self.features, self._scaling.raw_dim, self._columns)
             return Offer(names, self._scaling.apply(raw, "arms", names))
 
     def replay(
@@ -173,6 +189,7 @@ class Agent(Readable):
         """:meth:`decide`, but the arm in the place ``played`` of the offer is played, as a log says that it was."""
         with self._lock:
             names, rows = arms if isinstance(arms, Offer) else self.offer(arms, context)
+            columns = self._columns or columns_of(arms, self.features)
             played = None if played is None else whole("played", played, 0, len(names) - 1)
             if id is not None and (not isinstance(id, str) or not id or self._waiting.knows(id)):
                 raise ValueError(f"id={shown(id)}: must be a text that no other decision has")
@@ -193,63 +210,72 @@ class Agent(Readable):
                 policy, key, names, rows, at,
                 preferred=preferred, index=index, explored=explored, randomize=self.randomize,
             )  # fmt: skip
-            self._waiting.pending[key] = Pending(rows[index].copy(), round_, self.decisions, decision)
+            self._columns = columns
+            self._waiting.add(Pending(rows[index].copy(), round_, self.decisions, decision))
             self.decisions += 1
-            self.projections += bool(decision.projected)
+            if decision.projected is not None:
+                self.projections += decision.projected
+                self._recently_projected.add(decision.projected)
             return decision
 
     def explain(self, decision: Decision | str) -> Explanation:
-        """Why the arm was chosen; of a decision, or of the id of one that still waits for its reward."""
+        """Why the arm was chosen; of a decision, or of the id of one that is not closed yet."""
         if not isinstance(decision, Decision):
             with self._lock:
-                waiting = self._waiting.pending.get(_key(decision))
-                if waiting is None:
+                pending = self._waiting.open.get(_key(decision))
+                if pending is None:
                     raise UnknownDecisionError(
-                        f"decision={shown(decision)}: does not wait for a reward; explain the Decision itself"
+                        f"decision={shown(decision)}: is closed or not known; explain the Decision itself"
                     )
-                decision = waiting.decision
+                decision = pending.decision
         return Explanation.of(decision)
 
     # --- learning --------------------------------------------------------------------------------------------------
 
     def reward(self, decision: Decision | str, value: float, *, now: float | datetime | None = None) -> bool:
-        """Learn the reward of a decision; it counts with the weight of the decision's age.
+        """Take the reward of a decision; it counts with the weight of the decision's age.
 
-        True if it was learnt, False if it is a repetition of what is known. Raises :class:`UnknownDecisionError`,
-        :class:`ConflictingRewardError` (there is another reward already) or :class:`ExpiredDecisionError` (the wait is
-        over). ``now``: when the reward came, for a ``wait`` that goes by the clock.
+        It reaches the policy now or when the decision's ``wait`` ends, as ``learn`` says. True if it is new, False if
+        it repeats what is known. Raises :class:`UnknownDecisionError`, :class:`ConflictingRewardError` (there is
+        another reward already) or :class:`ExpiredDecisionError` (the wait is over). ``now``: when the reward came, for
+        a ``wait`` that goes by the clock.
         """
         key = _key(decision)
         with self._lock:
-            found, at = self._checked_reward("value", value), self._clock.read(now)
-            waiting = self._waiting.pending.get(key)
-            if waiting is None:
-                return self._waiting.refuse(key, found)
-            if self._overdue(waiting, at):
+            reward, at = self._checked_reward("value", value), self._clock.read(now)
+            pending = self._waiting.open.get(key)
+            if pending is None or pending.reward is not None:
+                self._waiting.check_repeated(key, reward)
+                return False
+            if self._overdue(pending, at):
                 raise too_late(key)
-            self._end_wait(waiting, found, found)
+            if self.learn == AT_TIMEOUT:
+                self._waiting.hold(pending, reward)
+            else:
+                self._close(pending, reward, reward)
             self.rewards += 1
-            self.reward_total += found
             self._expire(at)
             return True
 
-    def _end_wait(self, waiting: Pending, outcome: float | None, reward: float | None) -> None:
-        """Close a decision and learn its ``reward``, if any; in this order, so that whatever interrupts it, the reward
-        counts once at most."""
-        self._waiting.close(waiting, outcome)
-        try:
-            if reward is not None:
-                self.policy.update(waiting.x[None], reward, round=waiting.round)
-        except Exception:  # of a policy or a link of the user's own
-            self._waiting.reopen(waiting)
-            raise
+    def _close(self, pending: Pending, reward: float | None, learned: float | None) -> None:
+        """Close a decision whose reward, if one came, is ``reward``, and learn ``learned``, if anything. In this order,
+        so that an interruption cannot make an outcome count twice."""
+        self._waiting.close(pending, reward)
+        if learned is not None:
+            try:
+                self.policy.update(pending.x[None], learned, round=pending.round)
+            except Exception:  # of a policy or a link of the user's own
+                self._waiting.reopen(pending)
+                raise
+            self.settled += 1
+            self.reward_total += learned
         self._waiting.forget()
 
-    def expire(self, now: float | datetime | None = None, *, room: int = 0, most: int | None = None) -> list[str]:
-        """Close the decisions whose wait is over, and the oldest until ``room`` more may wait; returns their ids.
+    def expire(self, now: float | datetime | None = None, *, room: int = 0, most: int | None = None) -> list[Closing]:
+        """Close the decisions whose wait is over, and drop the oldest until ``room`` more may be open.
 
-        Deciding (with room for one) and rewarding do so too; there is no need to call it but to know them, or for a
-        stream that rests. ``most``: close no more than that many now.
+        Returns how each was closed, the oldest first. Deciding (with room for one) and rewarding do so too; there is no
+        need to call it but to know them, or for an agent that rests. ``most``: close no more than that many now.
         """
         with self._lock:
             room, most = whole("room", room, 0, self.max_pending), None if most is None else whole("most", most, 1)
@@ -258,32 +284,39 @@ class Agent(Readable):
     def overdue(self, now: float | datetime | None = None, count: int = 1) -> bool:
         """Whether :meth:`expire` would close ``count`` decisions or more."""
         with self._lock:
-            at = self._clock.read(now)
-            if self.waiting - self.max_pending >= count:
+            at, open_decisions = self._clock.read(now), len(self._waiting)
+            if open_decisions - self.max_pending >= count:
                 return True
-            if self.waiting < count or not self._overdue(self._waiting.oldest(), at):
+            if open_decisions < count or not self._overdue(self._waiting.oldest(), at):
                 return False
             return self._overdue(next(islice(self._waiting, count - 1, None)), at)
 
-    def _expire(self, at: float, room: int = 0, most: int | None = None) -> list[str]:
-        gone: list[str] = []
-        while self._waiting and len(gone) != most:
+    def _expire(self, at: float, room: int = 0, most: int | None = None) -> list[Closing]:
+        closings: list[Closing] = []
+        while self._waiting and len(closings) != most:
             oldest = self._waiting.oldest()
-            if len(self._waiting) + room <= self.max_pending and not self._overdue(oldest, at):
+            dropped = not self._overdue(oldest, at)
+            if dropped and len(self._waiting) + room <= self.max_pending:
                 break
-            self._end_wait(oldest, None, self.missing)
-            if self.missing is not None:
-                self.defaulted += 1
-                self.reward_total += self.missing
-            self.expired += 1
-            gone.append(oldest.decision.id)
-        return gone
+            learned = None if dropped else self.missing if oldest.reward is None else oldest.reward
+            self._close(oldest, oldest.reward, learned)
+            self._recently_dropped.add(dropped)
+            self.dropped += dropped
+            if not dropped and oldest.reward is None:
+                self.expired += 1
+                self.defaulted += learned is not None
+            closings.append(Closing(oldest.decision.id, learned, dropped))
+        return closings
 
-    def _overdue(self, waiting: Pending, at: float) -> bool:
-        """More time has passed since the decision, or more decisions have been made, than a reward may take."""
+    def _learn_held(self) -> None:
+        """Learn the rewards that were to wait for the timeout of their decisions, in the order of the decisions."""
+        for pending in [pending for pending in self._waiting if pending.reward is not None]:
+            self._close(pending, pending.reward, pending.reward)
+
+    def _overdue(self, pending: Pending, at: float) -> bool:
         if self.wait is None:
             return False
-        age = at - waiting.decision.time if self.wait.by_clock else self.decisions - waiting.number - 1
+        age = at - pending.decision.time if self.wait.by_clock else self.decisions - pending.number - 1
         return age > self.wait.length
 
     def update_many(
@@ -314,6 +347,7 @@ class Agent(Readable):
         with self._lock:
             self.policy, self._clock, history = learnt
             self.features, self._scaling, self._fits_features = history.features, history.scaling, False
+            self._columns = history.columns
             self.history += len(history)
             return len(history)
 
@@ -324,8 +358,9 @@ class Agent(Readable):
     # --- settings that may change ----------------------------------------------------------------------------------
 
     def configure(self, **changes: Any) -> None:
-        """Change ``wait``, ``missing``, ``max_pending`` or ``randomize`` from now on; all that is given, or none if one
-        is wrong."""
+        """Change ``wait``, ``missing``, ``learn``, ``max_pending`` or ``randomize`` from now on; all that is given, or
+        none if one is wrong. Rewards that were to be learned at the timeout are learned at once if ``learn`` no longer
+        says so."""
         with self._lock:
             unknown = set(changes) - set(CHANGEABLE)
             if unknown:
@@ -339,14 +374,21 @@ class Agent(Readable):
         """What :meth:`configure` can change, as it is now."""
         return {name: self._config[name] for name in CHANGEABLE}
 
-    def _set(self, wait: Any, missing: Any, max_pending: Any, randomize: Any) -> None:
-        found = (
-            None if wait is None else Span.of("wait", wait),
-            None if missing is None else self._checked_reward("missing", missing),
-            whole("max_pending", max_pending, 1),
-            number("randomize", randomize, "in [0, 1]", lambda e: 0.0 <= e <= 1.0),
-        )
-        self.wait, self.missing, self.max_pending, self.randomize = found
+    def _set(self, wait: Any, missing: Any, learn: Any, max_pending: Any, randomize: Any) -> None:
+        span = None if wait is None else Span.of("wait", wait)
+        default = None if missing is None else self._checked_reward("missing", missing)
+        if default is not None and span is None:
+            raise ValueError(f"missing={shown(missing)}: needs wait, the time after which it counts")
+        when = ON_ARRIVAL if default is None else AT_TIMEOUT
+        if learn is not None:
+            when = one_of("learn", learn, (AT_TIMEOUT, ON_ARRIVAL))
+        if when == AT_TIMEOUT and span is None:
+            raise ValueError(f"learn={shown(learn)}: needs wait, the timeout of a decision")
+        most = whole("max_pending", max_pending, 1)
+        epsilon = number("randomize", randomize, "in [0, 1]", lambda e: 0.0 <= e <= 1.0)
+        if when == ON_ARRIVAL:
+            self._learn_held()
+        self.wait, self.missing, self.learn, self.max_pending, self.randomize = span, default, when, most, epsilon
 
     # --- as an object ----------------------------------------------------------------------------------------------
 

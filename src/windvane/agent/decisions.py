@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,12 +93,22 @@ class Explanation:
 
 @dataclass(slots=True)
 class Pending:
-    """A decision that waits for its reward."""
+    """A decision whose outcome is not final yet. ``reward``: the one that arrived, to be learned at the timeout."""
 
     x: Array
     round: float  # of the policy
     number: int  # of the decision
     decision: Decision
+    reward: float | None = None
+
+
+class Closing(NamedTuple):
+    """How a decision was closed: the outcome that was ``learned`` (None: nothing), and whether it was ``dropped``
+    because more than ``max_pending`` decisions were open."""
+
+    id: str
+    learned: float | None
+    dropped: bool
 
 
 def described(

@@ -1,15 +1,19 @@
 """The file an agent is saved to: a ZIP archive, nothing compressed, of one JSON document and NumPy arrays.
 
-``agent.json``       {"format": "windvane agent", "version": 2, "digest": ..., and what the agent wrote}
+``agent.json``       {"format": "windvane agent", "version": 3, "digest": ..., and what the agent wrote}
 ``NAME.npy``         its arrays, each in NumPy's own format (no objects, so nothing in it can run code)
 
 ``digest`` is the SHA-256 of all entries in the order of their names: name, a zero byte, length as 8 bytes
-(little-endian), content; ``agent.json`` counts with its digest left empty, keys sorted, no spaces. It guards against
-damage, not against someone who can compute a SHA-256.
+(little-endian), content; ``agent.json`` counts with its digest left empty, no spaces. It guards against damage, not
+against someone who can compute a SHA-256.
 
-There is one file for every content: entries are sorted by name and follow each other without gaps, dates are those of
-1980, arrays are little-endian. So equal agents give equal bytes, and a file with any other byte in it is refused. Any
-tool that reads ZIP, JSON and .npy can read it.
+The keys of ``agent.json`` stand in the order in which the agent wrote them: the order of declared fields is the order
+of the model's coefficients. Versions 1 and 2 sorted the keys and so gave coefficients to other features than they were
+learned for; their files are refused.
+
+There is one file for every content: archive entries are sorted by name and follow each other without gaps, dates are
+those of 1980, arrays are little-endian. So equal agents give equal bytes, and a file with any other byte in it is
+refused. Any tool that reads ZIP, JSON and .npy can read it.
 """
 
 from __future__ import annotations
@@ -29,8 +33,8 @@ import numpy.typing as npt
 
 from windvane._validation import shown
 
-FORMAT, VERSION = "windvane agent", 2
-READ = (1, 2)  # versions that can be read
+FORMAT, VERSION = "windvane agent", 3
+SORTED = (1, 2)  # versions whose keys were sorted
 HEADER = "agent.json"
 _LARGEST = 2**32 - 1  # bytes, as the plain ZIP format has it
 _DATE = 0x21  # the first of January 1980
@@ -60,9 +64,13 @@ def unpacked(content: bytes, where: str) -> tuple[dict[str, Any], Arrays]:
         found = _digest(entries | {HEADER: _json_bytes({**head, "digest": ""})})
     except (ValueError, TypeError, KeyError, RecursionError):
         raise FileError(f"{where}: its {HEADER} is missing or cannot be read") from None
-    if kind != FORMAT or version not in READ or isinstance(version, bool | float):
-        told = " and ".join(map(str, READ))
-        raise FileError(f"{where}: is of format {shown(kind)}, version {shown(version)}; this reads versions {told}")
+    if kind == FORMAT and version in SORTED:
+        raise FileError(
+            f"{where}: is of version {version!r}, which stored fields in alphabetical order, so that coefficients may "
+            "belong to other features than they were learned for; create the agent again and give it its history"
+        )
+    if kind != FORMAT or version != VERSION or isinstance(version, bool | float):
+        raise FileError(f"{where}: is of format {shown(kind)}, version {shown(version)}; this reads version {VERSION}")
     if digest != found:
         raise FileError(f"{where}: was damaged or changed: its digest does not fit")
     if content != _archive(entries):
@@ -109,7 +117,8 @@ def _archive(entries: Mapping[str, bytes]) -> bytes:
 
 
 def _json_bytes(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+    """In the order of the document: it is that of the declared features."""
+    return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _array_bytes(array: npt.NDArray[Any]) -> bytes:

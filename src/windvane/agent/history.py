@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from windvane._validation import Array, real_array, shown
-from windvane.agent.features import Features, plain_name, sequence
-from windvane.agent.offers import frame_fields, frame_matrix, frame_names, frame_rows, is_frame, matrix
+from windvane.agent.features import Features, Name, plain_name, sequence
+from windvane.agent.offers import columns_of, frame_fields, frame_matrix, frame_names, frame_rows, is_frame, matrix
 from windvane.agent.scaling import Scaling
 from windvane.agent.times import Clock, moment
 from windvane.policies.base import Policy
@@ -24,8 +24,8 @@ HEAVIEST = 1e9
 
 @dataclass(frozen=True)
 class History:
-    """Rows, the oldest first: vectors as the policy sees them, rewards, times, weights. And the features and the
-    scaling that they went through, fitted if they were to be."""
+    """Rows, the oldest first: vectors as the policy sees them, rewards, times, weights. And the features, the scaling
+    and the order of a frame's columns that they went through, fitted if they were to be."""
 
     x: Array
     rewards: Array
@@ -33,6 +33,7 @@ class History:
     weights: Array
     features: Features | None
     scaling: Scaling
+    columns: list[Name] | None
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -46,11 +47,14 @@ class History:
         cls, agent: Agent, X: Any, rewards: Any, contexts: Any, arms: Any, times: Any, weights: Any, now: float | None
     ) -> History:
         """What was given to :meth:`Agent.update_many` at the time ``now``, checked, the oldest first."""
-        features, scaling, where = agent.features, agent._scaling, "X"
+        features, scaling, where, columns = agent.features, agent._scaling, "X", agent._columns
         if features is None:
             if X is None or contexts is not None or arms is not None:
                 raise ValueError("X: give the features of every row; contexts and arms belong to declared features")
-            raw = frame_matrix("X", X, scaling.raw_dim) if is_frame(X) else matrix("X", X, scaling.raw_dim)
+            if is_frame(X):
+                raw, columns = frame_matrix("X", X, scaling.raw_dim, columns), columns or columns_of(X, None)
+            else:
+                raw = matrix("X", X, scaling.raw_dim)
         else:
             if X is not None or arms is None:
                 raise ValueError("arms: give the arm of every row, and contexts; this agent has declared features")
@@ -69,7 +73,8 @@ class History:
         weight = np.ones(count) if weights is None else _column("weights", weights, count, 0.0, HEAVIEST)
         at = _times(agent, times, count, now)
         order = np.arange(count) if at is None else np.argsort(at, kind="stable")
-        return cls(x[order], found[order], None if at is None else at[order], weight[order], features, scaling)
+        at = None if at is None else at[order]
+        return cls(x[order], found[order], at, weight[order], features, scaling, columns)
 
 
 class Learnt(NamedTuple):

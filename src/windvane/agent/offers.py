@@ -22,12 +22,15 @@ class Offer(NamedTuple):
 ARM_COLUMN = "arm"  # of a frame: the arms' names
 
 
-def offered(arms: Any, context: Any, features: Features | None, dim: int) -> tuple[list[Name], Array]:
-    """Names and a matrix [K, dim]: of vectors as given, or made of declared ``features``."""
+def offered(
+    arms: Any, context: Any, features: Features | None, dim: int, columns: list[Name] | None
+) -> tuple[list[Name], Array]:
+    """Names and a matrix [K, dim]: of vectors as given, or made of declared ``features``. ``columns``: the order of
+    the coordinates where arms are a frame of vectors; None: that of the frame."""
     if features is None:
         if context is not None:
             raise ValueError("context: this agent has no declared features; give features= when you make it")
-        names, rows = _vectors(arms, dim)
+        names, rows = _vectors(arms, dim, columns)
     else:
         own = _by_name(arms)
         names, rows = list(own), features.vectors(context, own)
@@ -61,10 +64,32 @@ def frame_fields(argument: str, frame: Any) -> list[dict[Any, Any]]:
     return [{column: value for column, value in row.items() if column != ARM_COLUMN} for row in rows]
 
 
-def frame_matrix(argument: str, frame: Any, dim: int) -> Array:
-    """The numbers of a frame: all columns but that of the arms' names."""
-    columns = [column for column in _columns(argument, frame) if column != ARM_COLUMN]
-    return matrix(argument, frame[columns].to_numpy(), dim)
+def frame_matrix(argument: str, frame: Any, dim: int, columns: list[Name] | None) -> Array:
+    """The numbers of a frame: all columns but that of the arms' names, in the order of ``columns``, or its own."""
+    own = vector_columns(argument, frame)
+    if columns is not None and set(own) != set(columns):
+        differing = set(own) ^ set(columns)
+        raise ValueError(
+            f"{argument}: has the columns {shown(own)}: must be {shown(columns)}, as in the first frame "
+            f"({shown(min(differing, key=str))} differs)"
+        )
+    return matrix(argument, frame[columns or own].to_numpy(), dim)
+
+
+def vector_columns(argument: str, frame: Any) -> list[Any]:
+    """The columns of a frame that hold the coordinates of vectors."""
+    return [column for column in _columns(argument, frame) if column != ARM_COLUMN]
+
+
+def columns_of(arms: Any, features: Features | None) -> list[Name] | None:
+    """The order of the coordinates that a frame of raw vectors sets; None if ``arms`` are no such frame, or if its
+    columns have no names that can be saved."""
+    if features is not None or not is_frame(arms):
+        return None
+    try:
+        return named("arms", vector_columns("arms", arms))
+    except ValueError:  # columns called by dates, tuples, ...
+        return None
 
 
 def _columns(argument: str, frame: Any) -> list[Any]:
@@ -84,9 +109,9 @@ def _by_name(arms: Any) -> dict[Name, Any]:
     return {name: {} for name in named("arms", arms)}
 
 
-def _vectors(arms: Any, dim: int) -> tuple[list[Name], Array]:
+def _vectors(arms: Any, dim: int, columns: list[Name] | None) -> tuple[list[Name], Array]:
     if is_frame(arms):
-        return named("arms", frame_names("arms", arms)), frame_matrix("arms", arms, dim)
+        return named("arms", frame_names("arms", arms)), frame_matrix("arms", arms, dim, columns)
     if not isinstance(arms, Mapping):
         rows = matrix("arms", arms, dim)
         return list(range(len(rows))), rows

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from windvane._validation import Array
+from windvane.agent import alerts
+from windvane.agent.alerts import Alert, RecentShare
 from windvane.agent.decisions import Decision
-from windvane.agent.features import Features
+from windvane.agent.features import Features, Name
 from windvane.agent.scaling import Scaling
-from windvane.agent.times import TICK, Clock, rounds_of
-from windvane.agent.waiting import Waiting
+from windvane.agent.times import TICK, TICKS, Clock, Span, rounds_of
+from windvane.agent.waiting import AT_TIMEOUT, Waiting
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
 
@@ -56,8 +58,16 @@ class Readable:
     defaulted: int
     history: int
     expired: int
+    dropped: int
+    settled: int
     projections: int
     reward_total: float
+    learn: str
+    wait: Span | None
+    max_pending: int
+    _recently_projected: RecentShare
+    _recently_dropped: RecentShare
+    _columns: list[Name] | None
     _clock: Clock
     _scaling: Scaling
     _waiting: Waiting
@@ -70,24 +80,30 @@ class Readable:
 
     @property
     def pending(self) -> list[Decision]:
-        """Decisions that wait for their rewards, the oldest first."""
+        """Decisions whose rewards have not arrived, the oldest first."""
         with self._lock:
-            return [one.decision for one in self._waiting]
+            return [one.decision for one in self._waiting if one.reward is None]
 
     @property
     def waiting(self) -> int:
-        """How many they are."""
-        return len(self._waiting)
+        """How many decisions are pending."""
+        return len(self._waiting) - self._waiting.held
+
+    @property
+    def held(self) -> int:
+        """How many decisions have a reward that is learned when their wait ends."""
+        return self._waiting.held
 
     def waits(self, decision: str) -> bool:
-        """Whether the decision of this id waits for its reward."""
-        return decision in self._waiting.pending
+        """Whether the decision of this id is pending."""
+        one = self._waiting.open.get(decision)
+        return one is not None and one.reward is None
 
     @property
     def mean_reward(self) -> float | None:
-        """Of decisions that were rewarded, or expired and count as ``missing``; None if there is none."""
-        known = self.rewards + self.defaulted
-        return self.reward_total / known if known else None
+        """Over the decisions whose outcome is final: that were learned, as a reward or as ``missing``. None if there
+        is none."""
+        return self.reward_total / self.settled if self.settled else None
 
     @property
     def theta(self) -> Array:
@@ -98,7 +114,10 @@ class Readable:
     @property
     def feature_names(self) -> list[str]:
         """What each coordinate of :attr:`theta` belongs to."""
-        raw = [f"x{i}" for i in range(self._scaling.raw_dim)] if self.features is None else self.features.names
+        if self.features is not None:
+            raw = self.features.names
+        else:
+            raw = [str(name) for name in self._columns or (f"x{i}" for i in range(self._scaling.raw_dim))]
         return [*raw, *["1"] * self._scaling.intercept]
 
     @property
@@ -112,23 +131,56 @@ class Readable:
         with self._lock:
             return drift_of(self.policy)
 
+    @property
+    def alerts(self) -> list[Alert]:
+        """What an operator should know: conditions under which the agent learns little or predicts badly."""
+        with self._lock:
+            raised = []
+            if self._recently_projected.is_high:
+                largest = self.policy.link.largest_product() / self.policy.L
+                raised.append(alerts.norm_bound_active(self._recently_projected.share, self.policy.S, largest))
+            lag, memory = self._lag(), memory_of(self.policy)
+            if lag > memory:
+                raised.append(alerts.timeout_exceeds_memory(self._length(lag), self._length(memory)))
+            if self._recently_dropped.is_high:
+                raised.append(alerts.decisions_dropped(self._recently_dropped.share, self.max_pending))
+            return raised
+
+    def _lag(self) -> float:
+        """Rounds of the policy between a decision and the learning of its outcome, as far as they are known; 0 where
+        rewards are learned on arrival, or while the memory is not known yet."""
+        learns_memory = isinstance(self.policy, AdaptiveGLMUCB) and len(self.policy.memories) > 1
+        if self.wait is None or self.learn != AT_TIMEOUT or (learns_memory and self.settled < alerts.FEWEST):
+            return 0.0
+        if self.wait.by_clock == self.by_clock:
+            return self.wait.length * (TICKS if self.by_clock else 1.0)
+        return self.policy.t - self._waiting.oldest().round if len(self._waiting) else 0.0
+
+    def _length(self, rounds: float) -> str:
+        return f"{rounds * TICK:.3g} seconds" if self.by_clock else f"{rounds:.3g} decisions"
+
     def info(self) -> dict[str, Any]:
-        """Counts, the estimate, memory and drift, for a person or a page to read."""
+        """Counts, the estimate, memory, drift and alerts, for a person or a page to read."""
         with self._lock:
             drift = self.drift_estimate()
             return {
                 "policy": self.policy.name,
+                "learn": self.learn,
                 "decisions": self.decisions,
                 "rewards": self.rewards,
                 "defaulted": self.defaulted,
                 "history": self.history,
                 "mean_reward": self.mean_reward,
                 "pending": self.waiting,
+                "held": self.held,
                 "expired": self.expired,
+                "dropped": self.dropped,
                 "theta": dict(zip(self.feature_names, self.theta.tolist(), strict=True)),
                 "S": self.policy.S if hasattr(self.policy, "estimator") else None,
                 "projected_share": self.projections / self.decisions if self.decisions else 0.0,
+                "recent_projected_share": self._recently_projected.share,
                 "memory": self.memory,
                 "memory_unit": "seconds" if self.by_clock else "decisions",
                 "drift": None if drift is None else drift._asdict(),
+                "alerts": [alert._asdict() for alert in self.alerts],
             }

@@ -6,22 +6,24 @@
 entry          meaning
 =============  =====================================================================================================
 config         the arguments of :class:`windvane.Agent` but features and scaling; null: a link or policy of one's own
-features       their declaration (with the ranges that were fitted), or null
+features       their declaration (with the ranges that were fitted) in the order of the coordinates, or null
+feature_names  what each coordinate of the parameter belongs to; a file whose features make other names is refused
+columns        of the first frame of raw vectors, which set the order of the coordinates, or null
 to_fit         [whether the scaling is still to be fitted, whether ranges of features are]
-counts         [decisions, rewards, expired, projections, defaulted, history], as the agent's attributes of these names
-reward_total   the sum of the rewards and defaults of decisions
+counts         [decisions, rewards, expired, projections, defaulted, dropped, settled, history], as the agent's
+               attributes of these names
+reward_total   the sum of the outcomes of settled decisions
 times          [when the policy's round 1 was, where forgetting goes by the clock; the last time seen], or null
-pending        {"id", "arm", "preferred", "rival"}: of each decision that waits, the oldest first
-closed         [id, reward, or null if it expired] for the last that were closed, the oldest first
+pending        {"id", "arm", "preferred", "rival"}: of each decision that is open, the oldest first
+closed         [id, reward, or null if none came in time] for the last that were closed, the oldest first
 =============  =====================================================================================================
 
-Arrays: ``policy/...`` (:meth:`windvane.Policy.state`), ``center``, ``spread``, and what else is known of the decisions
-that wait, a row for each: ``pending/x`` (the vector played), ``pending/reals`` (round of the policy, time, prediction,
-bonus, propensity, rival_score; NaN: none) and ``pending/wholes`` (number of the decision, index, explored, projected;
--1: none). A number in the document that is not finite stands as {"number": "inf"} (or "-inf", "nan").
-
-Version 1 had [round, number of the decision, the decision] for each entry of ``pending``, their vectors in the array
-``pending``, and the first four counts, of which the rewards held those of the history too.
+Arrays: ``policy/...`` (:meth:`windvane.Policy.state`), ``center``, ``spread``; of the open decisions, a row for each,
+``pending/x`` (the vector played), ``pending/reals`` (round of the policy, time, prediction, bonus, propensity,
+rival_score, the reward that came and is not learned yet; NaN: none) and ``pending/wholes`` (number of the decision,
+index, explored, projected; -1: none); ``recent/projected`` and ``recent/dropped`` (0 or 1 for each of the last
+decisions, and of the last that were closed). A number in the document that is not finite stands as {"number": "inf"}
+(or "-inf", "nan").
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ import numpy as np
 
 from windvane._validation import floats, number, shown, whole
 from windvane.agent import file
+from windvane.agent.alerts import RECENT, RecentShare
 from windvane.agent.decisions import Decision, Pending
-from windvane.agent.features import plain_name
+from windvane.agent.features import Name, named, plain_name
 from windvane.estimation import ROUNDING
 from windvane.links import Link
 from windvane.policies.base import Policy
@@ -45,7 +48,8 @@ if TYPE_CHECKING:
     from windvane.agent.agent import Agent
 
 _MOST = 2**53
-_COUNTS = ("decisions", "rewards", "expired", "projections", "defaulted", "history")
+_COUNTS = ("decisions", "rewards", "expired", "projections", "defaulted", "dropped", "settled", "history")
+_REALS, _WHOLES = 7, 4  # numbers of an open decision
 _NAMES = ("id", "arm", "preferred", "rival")
 
 
@@ -54,22 +58,26 @@ def copied(agent: Agent) -> Callable[[], bytes]:
     with agent._lock:
         arrays = {f"policy/{name}": array for name, array in agent.policy.state().items()}
         arrays["center"], arrays["spread"] = agent._scaling.center, agent._scaling.spread  # replaced, never written to
-        waiting, closed, config = list(agent._waiting), list(agent._waiting.closed.items()), dict(agent._config)
-        clock = agent._clock
+        arrays["recent/projected"] = np.array(agent._recently_projected.marks, dtype=np.int8)
+        arrays["recent/dropped"] = np.array(agent._recently_dropped.marks, dtype=np.int8)
+        waiting, dim = list(agent._waiting), agent.policy.dim
+        rewards = [pending.reward for pending in waiting]  # copied now: all else of an open decision stays as it is
+        closed, config, clock = list(agent._waiting.closed.items()), dict(agent._config), agent._clock
         document: dict[str, Any] = {
             "features": None if agent.features is None else agent.features.declared(),
+            "feature_names": agent.feature_names,
+            "columns": agent._columns,
             "to_fit": [agent._scaling.to_fit, agent._fits_features],
             "counts": [getattr(agent, name) for name in _COUNTS],
             "reward_total": agent.reward_total,
             "times": [clock.first, None if math.isinf(clock.last) else clock.last],
             "closed": closed,
         }
-        dim = agent.policy.dim
 
     def packed() -> bytes:
         document["config"] = {name: _written(name, value) for name, value in config.items()}
         document["pending"] = _names(waiting)
-        return file.packed(document, arrays | _columns(waiting, dim))
+        return file.packed(document, arrays | _columns(waiting, rewards, dim))
 
     return packed
 
@@ -78,8 +86,6 @@ def restored(cls: type[Agent], content: bytes, link: Link | None, policy: type[P
     """The agent in ``content``; ``where`` is what an error calls it."""
     document, arrays = file.unpacked(content, where)
     try:
-        if document["version"] == 1:
-            document, arrays = _from_version_1(document, arrays)
         config = {name: _read(value) for name, value in document["config"].items()}
         own = {name: config[name] is None for name in ("link", "policy")}
     except Exception:  # it was made up by someone: anything can be in it
@@ -107,54 +113,79 @@ def _fill(agent: Agent, document: Mapping[str, Any], arrays: file.Arrays) -> Non
     agent._scaling.to_fit, agent._fits_features = map(bool, document["to_fit"])
     for name, count in zip(_COUNTS, document["counts"], strict=True):
         setattr(agent, name, whole(name, count, 0, _MOST))
+    agent._columns = _checked_columns(document["columns"], dim)
+    if agent.feature_names != document["feature_names"]:
+        raise ValueError("feature_names: are not those that the declared features make, in this order")
     agent.reward_total = _number(document["reward_total"])
     first, last = (None if at is None else _number(at) for at in document["times"])
     agent._clock.first, agent._clock.last = first, -math.inf if last is None else last
-    waiting = _pending(document["pending"], arrays, policy)
-    agent._waiting.pending = OrderedDict((one.decision.id, one) for one in waiting)
+    waiting = _pending(document["pending"], arrays, policy, agent.reward_range)
+    for pending in waiting:
+        agent._waiting.add(pending)
     closed = ((key, None if value is None else _number(value)) for key, value in document["closed"])
     agent._waiting.closed = OrderedDict(closed)
-    if len(agent._waiting) < len(waiting) or not agent._waiting.pending.keys().isdisjoint(agent._waiting.closed):
+    if len(agent._waiting) < len(waiting) or not agent._waiting.open.keys().isdisjoint(agent._waiting.closed):
         raise ValueError("pending: an id is there twice")
+    agent._recently_projected = _recent_share("recent/projected", arrays)
+    agent._recently_dropped = _recent_share("recent/dropped", arrays)
 
 
-def _from_version_1(document: dict[str, Any], arrays: file.Arrays) -> tuple[dict[str, Any], file.Arrays]:
-    points = arrays.pop("pending")
-    waiting = [
-        Pending(x, round_, number_, Decision(**_read(told)))
-        for x, (round_, number_, told) in zip(points, document["pending"], strict=True)
-    ]
-    counts = [*document["counts"], 0, 0]
-    return {**document, "counts": counts, "pending": _names(waiting)}, arrays | _columns(waiting, points.shape[1])
+def _checked_columns(columns: Any, dim: int) -> list[Name] | None:
+    if columns is None:
+        return None
+    names = named("columns", columns)
+    if len(names) != dim:
+        raise ValueError(f"columns={shown(columns)}: must be {dim} names")
+    return names
+
+
+def _recent_share(name: str, arrays: file.Arrays) -> RecentShare:
+    marks = arrays[name]
+    if marks.dtype != np.int8 or marks.ndim != 1 or len(marks) > RECENT or not _within(marks, [0], [1]):
+        raise ValueError(f"{name}: must hold at most {RECENT} zeros and ones")
+    return RecentShare(marks.astype(bool).tolist())
 
 
 def _names(waiting: Sequence[Pending]) -> dict[str, list[Any]]:
     return {name: [getattr(one.decision, name) for one in waiting] for name in _NAMES}
 
 
-def _columns(waiting: Sequence[Pending], dim: int) -> file.Arrays:
-    """All but the names of decisions that wait: there may be very many of them."""
-    told = [(one, one.decision) for one in waiting]
-    reals = [(p.round, d.time, d.prediction, d.bonus, _or(d.propensity), _or(d.rival_score)) for p, d in told]
-    wholes = [(p.number, d.index, d.explored, -1 if d.projected is None else d.projected) for p, d in told]
+def _columns(waiting: Sequence[Pending], rewards: Sequence[float | None], dim: int) -> file.Arrays:
+    """All but the names of open decisions: there may be very many of them."""
+    pairs = [(one, one.decision) for one in waiting]
+    reals = [
+        (p.round, d.time, d.prediction, d.bonus, _or(d.propensity), _or(d.rival_score), _or(reward))
+        for (p, d), reward in zip(pairs, rewards, strict=True)
+    ]
+    wholes = [(p.number, d.index, d.explored, -1 if d.projected is None else d.projected) for p, d in pairs]
     return {
         "pending/x": np.array([one.x for one in waiting]).reshape(-1, dim),
-        "pending/reals": np.array(reals, dtype=float).reshape(-1, 6),
-        "pending/wholes": np.array(wholes, dtype=np.int64).reshape(-1, 4),
+        "pending/reals": np.array(reals, dtype=float).reshape(-1, _REALS),
+        "pending/wholes": np.array(wholes, dtype=np.int64).reshape(-1, _WHOLES),
     }
 
 
-def _pending(names: Mapping[str, Any], arrays: file.Arrays, policy: Policy) -> list[Pending]:
-    """What :func:`content` wrote of the decisions that wait, if it can be true."""
+def _pending(
+    names: Mapping[str, Any], arrays: file.Arrays, policy: Policy, reward_range: tuple[float, float]
+) -> list[Pending]:
+    """The open decisions as :func:`_names` and :func:`_columns` wrote them, if they are possible."""
     n = len(names["id"])
     points = floats("pending", arrays["pending/x"], (n, policy.dim))
-    reals, wholes = floats("pending", arrays["pending/reals"], (n, 6)), arrays["pending/wholes"]
+    reals, wholes = floats("pending", arrays["pending/reals"], (n, _REALS)), arrays["pending/wholes"]
     if not (np.linalg.norm(points, axis=1) <= policy.L * ROUNDING).all():
         raise ValueError("pending: has vectors that are too long, or not finite")
     if not np.isfinite(reals[:, :2]).all() or not (reals[:, 0] <= policy._latest_round()).all():
         raise ValueError("pending: a decision lies in the future, or at no time at all")
-    if wholes.dtype.kind != "i" or wholes.shape != (n, 4) or not _within(wholes, [0, 0, 0, -1], [_MOST, _MOST, 1, 1]):
+    if (
+        wholes.dtype.kind != "i"
+        or wholes.shape != (n, _WHOLES)
+        or not _within(wholes, [0, 0, 0, -1], [_MOST, _MOST, 1, 1])
+    ):
         raise ValueError("pending: has a number, an index or a mark that cannot be")
+    low, high = reward_range
+    rewards = reals[:, -1]
+    if not (np.isnan(rewards) | ((rewards >= low) & (rewards <= high))).all():
+        raise ValueError("pending: has a reward that the link does not allow")
     if not all(isinstance(key, str) for key in names["id"]):
         raise ValueError("pending: an id is no text")
     for name in {*map(_typed, names["arm"]), *map(_typed, names["preferred"]), *map(_typed, names["rival"])}:
@@ -165,14 +196,14 @@ def _pending(names: Mapping[str, Any], arrays: file.Arrays, policy: Policy) -> l
     found = []
     rows = zip(*(names[name] for name in _NAMES), points, reals.tolist(), wholes.tolist(), strict=True)
     for key, arm, preferred, rival, x, real, whole_ in rows:
-        round_, time, prediction, bonus, propensity, rival_score = real
+        round_, time, prediction, bonus, propensity, rival_score, reward = real
         number_, index, explored, projected = whole_
         decision = Decision(
             id=key, arm=arm, index=index, time=time, propensity=_or_none(propensity), explored=bool(explored),
             prediction=prediction, bonus=bonus, preferred=preferred, rival=rival, rival_score=_or_none(rival_score),
             projected=None if projected < 0 else bool(projected),
         )  # fmt: skip
-        found.append(Pending(x.copy(), round_, number_, decision))
+        found.append(Pending(x.copy(), round_, number_, decision, _or_none(reward)))
     return found
 
 

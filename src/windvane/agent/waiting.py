@@ -1,4 +1,4 @@
-"""Decisions that wait for their rewards, and what became of the last that no longer do."""
+"""The decisions whose outcome is not final yet, and what became of the last that were closed."""
 
 from __future__ import annotations
 
@@ -8,55 +8,70 @@ from collections.abc import Iterator
 from windvane._validation import shown
 from windvane.agent.decisions import ConflictingRewardError, ExpiredDecisionError, Pending, UnknownDecisionError
 
+AT_TIMEOUT, ON_ARRIVAL = "at_timeout", "on_arrival"
+"""When an outcome is learned: when the decision's wait ends, or a reward as soon as it comes."""
 REMEMBERED = 10_000
 """Closed decisions whose outcome is still known, to tell a repeated reward from a wrong one."""
 
 
 class Waiting:
-    """``pending`` by id, the oldest first; ``closed``: the reward of each, or None if it expired, the oldest first."""
+    """``open`` decisions by id, the oldest first; ``closed``: the reward of each, or None if none came in time, the
+    oldest first. An open decision may have its reward already: ``held`` counts those."""
 
     def __init__(self) -> None:
-        self.pending: OrderedDict[str, Pending] = OrderedDict()
+        self.open: OrderedDict[str, Pending] = OrderedDict()
         self.closed: OrderedDict[str, float | None] = OrderedDict()
+        self.held = 0
 
     def __len__(self) -> int:
-        return len(self.pending)
+        return len(self.open)
 
     def __iter__(self) -> Iterator[Pending]:
-        return iter(self.pending.values())
+        return iter(self.open.values())
 
     def knows(self, id: str) -> bool:
-        return id in self.pending or id in self.closed
+        return id in self.open or id in self.closed
 
     def oldest(self) -> Pending:
         return next(iter(self))
 
-    def close(self, one: Pending, outcome: float | None) -> None:
-        del self.pending[one.decision.id]
-        self.closed[one.decision.id] = outcome
+    def add(self, pending: Pending) -> None:
+        self.open[pending.decision.id] = pending
+        self.held += pending.reward is not None
+
+    def hold(self, pending: Pending, reward: float) -> None:
+        """Keep a reward that is to be learned when the decision's timeout has passed."""
+        self.held += pending.reward is None
+        pending.reward = reward
+
+    def close(self, pending: Pending, outcome: float | None) -> None:
+        del self.open[pending.decision.id]
+        self.held -= pending.reward is not None
+        self.closed[pending.decision.id] = outcome
 
     def forget(self) -> None:
-        """What was closed too long ago."""
+        """Drop the outcomes of decisions that were closed too long ago."""
         while len(self.closed) > REMEMBERED:
             self.closed.popitem(last=False)
 
-    def reopen(self, one: Pending) -> None:
-        """It waits again, in its old place."""
-        del self.closed[one.decision.id]
-        self.pending[one.decision.id] = one
-        self.pending = OrderedDict(sorted(self.pending.items(), key=lambda item: item[1].number))
+    def reopen(self, pending: Pending) -> None:
+        """Undo :meth:`close`: the decision is open again, in its old place."""
+        del self.closed[pending.decision.id]
+        self.add(pending)
+        self.open = OrderedDict(sorted(self.open.items(), key=lambda item: item[1].number))
 
-    def refuse(self, id: str, value: float) -> bool:
-        """What is wrong with a reward for a decision that does not wait; False if it repeats what is known."""
-        if id not in self.closed:
+    def check_repeated(self, id: str, value: float) -> None:
+        """Raise unless ``value`` repeats the known reward of a decision that takes no other one."""
+        known = self.open[id].reward if id in self.open else self.closed.get(id)
+        if not self.knows(id):
             raise UnknownDecisionError(f"decision={shown(id)}: is not known, or was closed long ago")
-        known = self.closed[id]
         if known is None:
             raise too_late(id)
         if known != value:
             raise ConflictingRewardError(f"decision={shown(id)}: has the reward {known:g} already, not {value:g}")
-        return False
 
 
 def too_late(id: str) -> ExpiredDecisionError:
-    return ExpiredDecisionError(f"decision={shown(id)}: its wait is over; the reward is not learnt from")
+    return ExpiredDecisionError(
+        f"decision={shown(id)}: its wait is over, or max_pending was reached; the reward is not learned"
+    )

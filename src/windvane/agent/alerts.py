@@ -1,0 +1,97 @@
+"""What an operator should know of a running agent: conditions under which it learns little or predicts badly.
+
+Each alert has a code for programs and a sentence that says what was seen and what to change.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+RECENT = 200
+"""Decisions that a recent share is taken over."""
+FEWEST = 50
+"""Decisions before which a share says nothing: with fewer, its standard error is above 0.07 at one half."""
+LARGEST_SHARE = 0.2
+"""Of recent decisions: above it, an alert is raised."""
+REPEAT = 10_000
+"""Decisions after which an alert that is still raised is logged again."""
+LOOK = 100
+"""Decisions between two looks at the alerts, which cost about as much as a decision."""
+
+NORM_BOUND_ACTIVE, TIMEOUT_EXCEEDS_MEMORY, DECISIONS_DROPPED = (
+    "norm_bound_active",
+    "timeout_exceeds_memory",
+    "decisions_dropped",
+)
+CODES = (NORM_BOUND_ACTIVE, TIMEOUT_EXCEEDS_MEMORY, DECISIONS_DROPPED)
+
+log = logging.getLogger("windvane.agent")
+
+
+class Alert(NamedTuple):
+    """``code`` is one of :data:`CODES`."""
+
+    code: str
+    message: str
+
+
+class RecentShare:
+    """The share of the last :data:`RECENT` decisions that have some property."""
+
+    def __init__(self, marks: Iterable[bool] = ()) -> None:
+        self.marks: deque[bool] = deque(marks, maxlen=RECENT)
+
+    def add(self, mark: bool) -> None:
+        self.marks.append(mark)
+
+    @property
+    def share(self) -> float:
+        return sum(self.marks) / len(self.marks) if self.marks else 0.0
+
+    @property
+    def is_high(self) -> bool:
+        return len(self.marks) >= FEWEST and self.share > LARGEST_SHARE
+
+
+class AlertLog:
+    """Logs alerts, each code at most once in :data:`REPEAT` decisions."""
+
+    def __init__(self) -> None:
+        self._logged: dict[str, int] = {}
+
+    def log(self, alerts: Iterable[Alert], decisions: int, where: str) -> None:
+        """``decisions``: how many were made so far; ``where``: what a line begins with."""
+        for alert in alerts:
+            last = self._logged.get(alert.code)
+            if last is None or decisions - last >= REPEAT:
+                self._logged[alert.code] = decisions
+                log.warning("%s: %s: %s", where, alert.code, alert.message)
+
+
+def norm_bound_active(share: float, S: float, largest_S: float) -> Alert:
+    larger = min(2.0 * S, largest_S)
+    remedy = f"give a larger S, for example S={larger:.3g}" if larger > S else "S cannot be larger with this link and L"
+    return Alert(
+        NORM_BOUND_ACTIVE,
+        f"the estimate was at the norm bound S={S:g} in {share:.0%} of the last {RECENT} decisions, so predictions may "
+        f"be far from the rewards; {remedy}, or declare features with narrower ranges",
+    )
+
+
+def timeout_exceeds_memory(lag: str, memory: str) -> Alert:
+    return Alert(
+        TIMEOUT_EXCEEDS_MEMORY,
+        f"rewards are learned {lag} after their decision, when wait ends, but the policy remembers only {memory}, so "
+        f'little is learned; give a shorter wait or a longer memory, or learn="on_arrival" if every reward comes',
+    )
+
+
+def decisions_dropped(share: float, max_pending: int) -> Alert:
+    return Alert(
+        DECISIONS_DROPPED,
+        f"{share:.0%} of the last {RECENT} closed decisions were dropped because max_pending={max_pending} decisions "
+        f"were open, and nothing was learned from them; give a larger max_pending or a shorter wait",
+    )
