@@ -250,7 +250,7 @@ def test_wait_in_decisions_to_the_boundary() -> None:
             assert agent.reward(first, 1.0)
         else:
             refuses(agent, "decision='first'", lambda: agent.reward("first", 1.0), ExpiredDecisionError)
-            assert agent.expire() == [Closing("first", None, dropped=False)]
+            assert agent.expire() == [Closing("first", None)]
             assert agent.expired == 1
             refuses(agent, "decision='first'", lambda: agent.reward("first", 1.0), ExpiredDecisionError)
 
@@ -311,7 +311,7 @@ def test_no_more_than_max_pending_wait() -> None:
     assert [decision.id for decision in agent.pending] == ["d8"]
     assert (agent.held, agent.dropped, agent.expired, agent.defaulted, agent.settled) == (2, 7, 0, 0, 0)
     assert agent.expire() == []
-    assert agent.expire(room=2) == [Closing("d7", None, dropped=True), Closing("d8", None, dropped=True)]
+    assert agent.expire(room=2) == [Closing("d7", None, True, True), Closing("d8", None, False, True)]
     np.testing.assert_array_equal(agent.theta, Agent(dim=2).theta)
     one = Agent(dim=2, max_pending=1)
     assert one.reward(one.decide(RED), 1.0)

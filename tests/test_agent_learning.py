@@ -290,7 +290,7 @@ def test_expiring_in_parts_is_expiring() -> None:
         for i in range(10):
             agent.decide(RED, now=NOON + i, id=str(i))
     gone = whole.expire(now=NOON + 3606.5)
-    assert gone == [Closing(str(i), 0.5, dropped=False) for i in range(7)]
+    assert gone == [Closing(str(i), 0.5) for i in range(7)]
     slices = [parts.expire(now=NOON + 3606.5, most=3) for _ in range(4)]
     assert slices == [gone[:3], gone[3:6], gone[6:], []]
     assert whole.to_bytes() == parts.to_bytes()

@@ -305,13 +305,15 @@ class Agent(Readable):
             if not dropped and oldest.reward is None:
                 self.expired += 1
                 self.defaulted += learned is not None
-            closings.append(Closing(oldest.decision.id, learned, dropped))
+            closings.append(Closing(oldest.decision.id, learned, oldest.reward is not None, dropped))
         return closings
 
-    def _learn_held(self) -> None:
+    def _learn_held(self) -> list[Closing]:
         """Learn the rewards that were to wait for the timeout of their decisions, in the order of the decisions."""
-        for pending in [pending for pending in self._waiting if pending.reward is not None]:
+        held = [pending for pending in self._waiting if pending.reward is not None]
+        for pending in held:
             self._close(pending, pending.reward, pending.reward)
+        return [Closing(pending.decision.id, pending.reward, rewarded=True) for pending in held]
 
     def _overdue(self, pending: Pending, at: float) -> bool:
         if self.wait is None:
@@ -357,24 +359,25 @@ class Agent(Readable):
 
     # --- settings that may change ----------------------------------------------------------------------------------
 
-    def configure(self, **changes: Any) -> None:
+    def configure(self, **changes: Any) -> list[Closing]:
         """Change ``wait``, ``missing``, ``learn``, ``max_pending`` or ``randomize`` from now on; all that is given, or
         none if one is wrong. Rewards that were to be learned at the timeout are learned at once if ``learn`` no longer
-        says so."""
+        says so; returns which decisions that closes."""
         with self._lock:
             unknown = set(changes) - set(CHANGEABLE)
             if unknown:
                 raise ValueError(f"{min(unknown)}: cannot be changed; only {', '.join(CHANGEABLE)} can")
             changes = {name: told(value) for name, value in changes.items()}
-            self._set(**{name: changes.get(name, self._config[name]) for name in CHANGEABLE})
+            closings = self._set(**{name: changes.get(name, self._config[name]) for name in CHANGEABLE})
             self._config |= {name: plain(value) for name, value in changes.items()}
+            return closings
 
     @property
     def configuration(self) -> dict[str, Any]:
         """What :meth:`configure` can change, as it is now."""
         return {name: self._config[name] for name in CHANGEABLE}
 
-    def _set(self, wait: Any, missing: Any, learn: Any, max_pending: Any, randomize: Any) -> None:
+    def _set(self, wait: Any, missing: Any, learn: Any, max_pending: Any, randomize: Any) -> list[Closing]:
         span = None if wait is None else Span.of("wait", wait)
         default = None if missing is None else self._checked_reward("missing", missing)
         if default is not None and span is None:
@@ -386,9 +389,9 @@ class Agent(Readable):
             raise ValueError(f"learn={shown(learn)}: needs wait, the timeout of a decision")
         most = whole("max_pending", max_pending, 1)
         epsilon = number("randomize", randomize, "in [0, 1]", lambda e: 0.0 <= e <= 1.0)
-        if when == ON_ARRIVAL:
-            self._learn_held()
+        closings = self._learn_held() if when == ON_ARRIVAL else []
         self.wait, self.missing, self.learn, self.max_pending, self.randomize = span, default, when, most, epsilon
+        return closings
 
     # --- as an object ----------------------------------------------------------------------------------------------
 

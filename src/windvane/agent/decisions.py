@@ -103,12 +103,13 @@ class Pending:
 
 
 class Closing(NamedTuple):
-    """How a decision was closed: the outcome that was ``learned`` (None: nothing), and whether it was ``dropped``
-    because more than ``max_pending`` decisions were open."""
+    """How a decision was closed: the outcome that was ``learned`` (None: nothing), whether its reward had come, and
+    whether it was ``dropped`` because more than ``max_pending`` decisions were open."""
 
     id: str
     learned: float | None
-    dropped: bool
+    rewarded: bool = False
+    dropped: bool = False
 
 
 def described(

@@ -106,6 +106,11 @@ class Readable:
         return self.reward_total / self.settled if self.settled else None
 
     @property
+    def recent_projected_share(self) -> float:
+        """Of the last decisions: how many had an estimate that was projected or pulled back to the norm bound."""
+        return self._recently_projected.share
+
+    @property
     def theta(self) -> Array:
         """The parameter as it is estimated now, in the coordinates of :attr:`feature_names`."""
         with self._lock:
@@ -178,7 +183,7 @@ class Readable:
                 "theta": dict(zip(self.feature_names, self.theta.tolist(), strict=True)),
                 "S": self.policy.S if hasattr(self.policy, "estimator") else None,
                 "projected_share": self.projections / self.decisions if self.decisions else 0.0,
-                "recent_projected_share": self._recently_projected.share,
+                "recent_projected_share": self.recent_projected_share,
                 "memory": self.memory,
                 "memory_unit": "seconds" if self.by_clock else "decisions",
                 "drift": None if drift is None else drift._asdict(),

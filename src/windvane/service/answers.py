@@ -35,7 +35,8 @@ class DecisionAnswer(BaseModel):
 
 
 class RewardAnswer(BaseModel):
-    """``learnt`` is false if this reward was known already."""
+    """``learnt`` is false if this reward was known already. With ``learn`` = "at_timeout" a new one is learned when the
+    decision's wait ends."""
 
     decision: str
     learnt: bool
@@ -56,6 +57,13 @@ class HistoryAnswer(BaseModel):
     learnt: int
 
 
+class AlertAnswer(BaseModel):
+    """Something an operator should know, and what to do about it."""
+
+    code: str
+    message: str
+
+
 class StreamAnswer(BaseModel):
     name: str
     title: str | None
@@ -64,14 +72,19 @@ class StreamAnswer(BaseModel):
     policy: str
     link: str
     dim: int
+    learn: str
     decisions: int
     rewards: int
     defaulted: int
+    settled: int
     history: int
     mean_reward: float | None
     pending: int
+    held: int
     expired: int
+    dropped: int
     events: int
+    alerts: list[AlertAnswer]
     config: dict[str, Any]
 
 
@@ -86,6 +99,7 @@ class StateAnswer(StreamAnswer):
     theta: dict[str, float]
     S: float | None
     projected_share: float
+    recent_projected_share: float
     memory: float | None
     memory_unit: str
     drift: dict[str, Any] | None

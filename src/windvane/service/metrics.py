@@ -10,6 +10,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from windvane.agent.alerts import CODES, RECENT
+
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
 
@@ -54,17 +56,36 @@ class _Streams(Collector):
         broken = GaugeMetricFamily("windvane_broken_streams", "Streams that could not be rebuilt and are not served")
         broken.add_metric([], float(len(self._engine.broken)))
         decisions = CounterMetricFamily("windvane_decisions", "Decisions made", labels=["stream"])
-        rewards = CounterMetricFamily("windvane_rewards", "Rewards learnt", labels=["stream"])
+        rewards = CounterMetricFamily("windvane_rewards", "Rewards that arrived in time", labels=["stream"])
         defaulted = CounterMetricFamily("windvane_defaulted", "Expired decisions with a default", labels=["stream"])
-        total = CounterMetricFamily("windvane_reward_value", "Sum of rewards and defaults", labels=["stream"])
-        expired = CounterMetricFamily("windvane_expired", "Decisions whose wait ended", labels=["stream"])
-        pending = GaugeMetricFamily("windvane_pending", "Decisions waiting for a reward", labels=["stream"])
+        settled = CounterMetricFamily("windvane_settled", "Decisions whose outcome was learned", labels=["stream"])
+        total = CounterMetricFamily("windvane_reward_value", "Sum of the outcomes that were learned", labels=["stream"])
+        expired = CounterMetricFamily(
+            "windvane_expired", "Decisions whose wait ended without reward", labels=["stream"]
+        )
+        dropped = CounterMetricFamily("windvane_dropped", "Decisions dropped by max_pending", labels=["stream"])
+        pending = GaugeMetricFamily("windvane_pending", "Decisions whose reward has not arrived", labels=["stream"])
+        held = GaugeMetricFamily("windvane_held", "Rewards to be learned when their wait ends", labels=["stream"])
+        projected = GaugeMetricFamily(
+            "windvane_recent_projected_share",
+            f"Share of the last {RECENT} decisions whose estimate was at the norm bound",
+            labels=["stream"],
+        )
+        alert = GaugeMetricFamily("windvane_alert", "1 if the alert is raised", labels=["stream", "code"])
         for name, stream in list(self._engine.streams.items()):
             agent = stream.agent
             decisions.add_metric([name], agent.decisions)
             rewards.add_metric([name], agent.rewards)
             defaulted.add_metric([name], agent.defaulted)
+            settled.add_metric([name], agent.settled)
             total.add_metric([name], agent.reward_total)
             expired.add_metric([name], agent.expired)
+            dropped.add_metric([name], agent.dropped)
             pending.add_metric([name], agent.waiting)
-        return [ready, broken, decisions, rewards, defaulted, total, expired, pending]
+            held.add_metric([name], agent.held)
+            projected.add_metric([name], agent.recent_projected_share)
+            raised = {one.code for one in agent.alerts}
+            for code in CODES:
+                alert.add_metric([name, code], float(code in raised))
+        by_stream = [decisions, rewards, defaulted, settled, total, expired, dropped, pending, held, projected, alert]
+        return [ready, broken, *by_stream]

@@ -70,6 +70,9 @@ class Configuration(_Model):
     title: Annotated[StrictStr, Field(max_length=200)] | None = None
     wait: Span | None = None
     missing: Number | None = None
+    learn: Literal["at_timeout", "on_arrival"] | None = Field(
+        None, description="when outcomes are learned; left out: at_timeout if there is a default reward (missing)"
+    )
     max_pending: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 100_000
     randomize: Annotated[Number, Field(ge=0, le=1)] = 0.0
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from windvane.agent import Closing
+
 MOST_BUCKETS = 240
 FIRST_WIDTH = 10  # decisions
 MOST_ARMS = 12  # told apart in a bucket that is full: those chosen most
@@ -57,20 +59,23 @@ class Statistics:
             }
         )
 
-    def rewarded(self, decision: str, value: float) -> None:
-        self._count(value)
+    def reward(self, decision: str, value: float) -> None:
+        """A reward came; it counts in the reward rate when its outcome is learned."""
         self._mark(decision, "rewarded", value)
 
-    def expired(self, decision: str, missing: float | None) -> None:
-        """``missing``: the reward it counts as, if any."""
-        if missing is not None:
-            self._count(missing)
-        self._mark(decision, "expired", missing)
+    def close(self, closing: Closing) -> None:
+        """A decision was closed: its outcome is final."""
+        if closing.learned is not None:
+            self.settle(closing.learned)
+        if not closing.rewarded:
+            self._mark(closing.id, "dropped" if closing.dropped else "expired", closing.learned)
 
-    def _count(self, reward: float) -> None:
+    def settle(self, outcome: float) -> None:
+        """Count an outcome that was learned. Counting rewards when they come would show the rate of clicks alone while
+        non-clicks wait for their timeout."""
         if self.buckets:
             self.buckets[-1]["rewards"] += 1
-            self.buckets[-1]["total"] += reward
+            self.buckets[-1]["total"] += outcome
 
     @property
     def full(self) -> bool:

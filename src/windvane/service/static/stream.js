@@ -83,7 +83,7 @@ function rangeOf(buckets, decisions, kind) {
 
 /* --- head and numbers --- */
 
-function showHead({ name, title, policy, link, dim, created, archived }) {
+function showHead({ name, title, policy, link, dim, created, archived, alerts }) {
   say($("#title"), title || name);
   $("#about").replaceChildren(
     element("code", {}, name), ` · ${policy}, ${link} link, ${plural(dim, "coordinate")} · created `, moment(created),
@@ -92,10 +92,21 @@ function showHead({ name, title, policy, link, dim, created, archived }) {
   if (archived !== null) {
     $("#archived").replaceChildren("Archived ", moment(archived, "both"), ". It decides and learns no more.");
   }
+  showAlerts(archived === null ? alerts : []);
+}
+
+/* Rebuilt only when the text changes, so that it can be selected and is not read out again. */
+function showAlerts(alerts) {
+  const list = $("#alerts");
+  const sentences = alerts.map(({ message }) => `${message[0].toUpperCase()}${message.slice(1)}.`);
+  list.hidden = sentences.length === 0;
+  if (list.dataset.text === sentences.join("\n")) return;
+  list.dataset.text = sentences.join("\n");
+  list.replaceChildren(...sentences.map((sentence) => element("li", {}, sentence)));
 }
 
 function showNumbers(stream, { lately }) {
-  const { decisions, rewards, history, mean_reward: mean, pending, expired, statistics, config } = stream;
+  const { decisions, rewards, history, mean_reward: mean, pending, held, expired, dropped, statistics, config } = stream;
   const last = statistics.recent.at(-1);
   const { short } = words.drift(stream);
   const known = statistics.buckets.some(({ projected }) => projected !== null);
@@ -104,9 +115,15 @@ function showNumbers(stream, { lately }) {
     ["Rewards", count(rewards), [[
       rewards > 0 ? `${percent(rewards / decisions)} of decisions` : "", history > 0 ? `${count(history)} in bulk` : "",
     ].filter(Boolean).join("; ")]],
-    ["Mean reward", number(mean), [lately === null ? "" : `lately ${number(lately)}`]],
-    ["Pending", count(pending), [config.wait === null ? "no time limit" : `expire after ${words.wait(config.wait)}`]],
-    ["Expired", count(expired), [expired && config.missing !== null ? `counted as ${words.given(config.missing)}` : ""]],
+    ["Mean reward", number(mean), [lately === null ? (held > 0 ? "known when the first wait ends" : "") : `lately ${number(lately)}`]],
+    ["Pending", count(pending), [[
+      config.wait === null ? "no time limit" : `expire after ${words.wait(config.wait)}`,
+      held > 0 ? `${plural(held, "reward")} to be learned then` : "",
+    ].filter(Boolean).join("; ")]],
+    ["Expired", count(expired), [[
+      expired && config.missing !== null ? `counted as ${words.given(config.missing)}` : "",
+      dropped > 0 ? `${count(dropped)} more dropped: too many were open` : "",
+    ].filter(Boolean).join("; ")]],
     ["Memory", ...words.memoryParts(stream.memory, stream.memory_unit)],
     ["Drift", short, []],
     ["Projected", known ? percent(stream.projected_share) : "–", [known ? "of decisions" : decisions ? "not told by this policy" : ""]],
