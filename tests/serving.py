@@ -22,7 +22,8 @@ import httpx
 
 from windvane.cli import main
 from windvane.service.app import create_app
-from windvane.service.engine import Engine, rebuilt
+from windvane.service.engine import Engine
+from windvane.service.recovery import rebuilt
 from windvane.service.store import Store
 from windvane.service.streams import Stream
 

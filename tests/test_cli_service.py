@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import windvane
+from stores import reseal
 from test_cli import SCRIPT, fails, files, windvane_command
 
 
@@ -111,14 +112,21 @@ def test_verify(tmp_path: Path) -> None:
         with windvane.Client(json.loads(said)["address"]) as client:
             client.create("a", dim=2)
             client.reward("a", client.decide("a", [[0.1, 0.2], [0.2, 0.1]]), 1.0)
-        fails("verify --store a.db", tmp_path, "another server has this store")
+        assert re.search(r"^a +2 +sound$", windvane_command("verify --store a.db", tmp_path).stdout, re.M)  # beside it
     assert re.search(r"^a +2 +sound$", windvane_command("verify --store a.db", tmp_path).stdout, re.M)
     found = json.loads(windvane_command("verify --store a.db --json", tmp_path).stdout)
-    assert found == {"sound": True, "streams": [{"stream": "a", "events": 2, "problem": None}]}
+    assert found == {
+        "sound": True,
+        "store": [],
+        "streams": [{"stream": "a", "events": 2, "problem": None, "note": None}],
+    }
     with sqlite3.connect(tmp_path / "a.db") as store:  # somebody changes what was decided
-        other = """CAST(replace(CAST(body AS TEXT), '"arm":', '"arm":7') AS BLOB)"""
-        store.execute(f"UPDATE events SET body = {other} WHERE kind = 1")
+        other = """CAST(replace(CAST(outcome AS TEXT), '"arm":', '"arm":7') AS BLOB)"""
+        store.execute(f"UPDATE events SET outcome = {other} WHERE kind = 1")
     store.close()
+    found = json.loads(windvane_command("verify --store a.db --json", tmp_path, code=1).stdout)
+    assert found["streams"][0]["problem"] == "stream 'a', event 1: does not match its checksum"
+    reseal(tmp_path / "a.db")
     found = json.loads(windvane_command("verify --store a.db --json", tmp_path, code=1).stdout)
     assert re.match(r"stream 'a', event 1: arm 7[01] was not offered", found["streams"][0]["problem"])
 

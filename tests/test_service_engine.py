@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
@@ -16,10 +15,12 @@ import numpy as np
 import pytest
 
 from serving import ARMS, Local, local, until, whole
+from stores import edit, reseal
 from windvane.agent import waiting
 from windvane.service import engine as engines
 from windvane.service import snapshots, streams
-from windvane.service.engine import Engine, rebuilt
+from windvane.service.engine import Engine
+from windvane.service.recovery import rebuilt
 from windvane.service.schemas import NewStream
 from windvane.service.statistics import MOST_COUNTED, Statistics
 from windvane.service.store import Store
@@ -276,10 +277,9 @@ def test_history_that_was_learnt_once_is_learnt_again(tmp_path: Path) -> None:
     with local(tmp_path / "a.db") as service:
         service.create()
         service.post("/v1/streams/shop/history", HISTORY | {"times": [1.0, 2.0]})
-    with sqlite3.connect(tmp_path / "a.db") as connection:
-        connection.execute("UPDATE events SET body = CAST(replace(body, '2.0', '9e9') AS BLOB)")
-        connection.execute("DELETE FROM snapshots")
-    connection.close()
+    edit(tmp_path / "a.db", "UPDATE events SET request = CAST(replace(request, '2.0', '9e9') AS BLOB)")
+    edit(tmp_path / "a.db", "DELETE FROM snapshots")
+    reseal(tmp_path / "a.db")
     with local(tmp_path / "a.db") as service:
         assert service.get("/v1/streams/shop").json()["history"] == 2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -18,13 +19,16 @@ import numpy as np
 import pytest
 
 from serving import ARMS, command, local, served, until, whole, windvane
+from stores import edit, reseal
 from windvane import Agent
 from windvane.service import engine as engines
 from windvane.service import snapshots
 from windvane.service.committer import Committer
-from windvane.service.engine import Engine, rebuilt
+from windvane.service.database import write_meta
+from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError
 from windvane.service.events import DECIDED, LATE, Event
+from windvane.service.recovery import rebuilt
 from windvane.service.schemas import NewStream
 from windvane.service.store import FORMAT, Snapshot, Store, StoreError, Token
 
@@ -83,8 +87,8 @@ def test_an_append_is_stored_whole_or_not_at_all(store: Store) -> None:
 
 def test_every_commit_is_flushed(store: Store, tmp_path: Path) -> None:
     """What makes it durable: WAL, and a flush of it with every commit (2: FULL)."""
-    assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
     store.append([event(1)])
     copied = tmp_path / "copied"
     copied.mkdir()
@@ -120,14 +124,14 @@ def _is_link(name: str) -> bool:
 def test_a_second_server_is_refused_and_told_who_has_the_store(store: Store, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=rf"another server has this store \(process {os.getpid()}\)"):
         Store(tmp_path / "a.db")
-    for line in (("serve", "--port", "0"), ("verify",)):
-        found = windvane(*line, "--store", tmp_path / "a.db")
-        assert found.returncode == 2
-        assert found.stdout == ""
-        assert found.stderr == (
-            f"windvane: error: {tmp_path}/a.db: another server has this store (process {os.getpid()}); "
-            "stop it, or take another store\n"
-        )
+    found = windvane("serve", "--port", "0", "--store", tmp_path / "a.db")
+    assert found.returncode == 2
+    assert found.stdout == ""
+    assert found.stderr == (
+        f"windvane: error: {tmp_path}/a.db: another server has this store (process {os.getpid()}); "
+        "stop it, or take another store\n"
+    )
+    assert windvane("verify", "--store", tmp_path / "a.db").returncode == 0  # which only reads
 
 
 def test_a_link_leads_to_the_same_lock(store: Store, tmp_path: Path) -> None:
@@ -179,13 +183,13 @@ def test_beside_a_server_tokens_can_be_changed(store: Store, tmp_path: Path) -> 
 
 def test_a_store_is_made_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut off before any one of the statements that make a store, the next start makes it."""
-    from windvane.service import store as stores
+    from windvane.service import database
 
-    statements = stores._SCHEMA.split(";")
+    statements = database.SCHEMA.split(";")
     for count in range(len(statements) + 1):
         path = tmp_path / f"{count}.db"
         broken = ";".join([*statements[:count], "SELECT * FROM nowhere"])
-        monkeypatch.setattr(stores, "_SCHEMA", broken)
+        monkeypatch.setattr(database, "SCHEMA", broken)
         with pytest.raises(StoreError, match="nowhere"):
             Store(path)
         monkeypatch.undo()
@@ -244,7 +248,7 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
 def test_another_format_is_refused_by_number(tmp_path: Path) -> None:
     Store(tmp_path / "a.db").close()
     with sqlite3.connect(tmp_path / "a.db") as connection:
-        connection.execute("UPDATE meta SET value = '7' WHERE name = 'format'")
+        write_meta(connection, "format", "7")
     connection.close()
     with pytest.raises(StoreError, match=rf"is of format 7; this version reads format {FORMAT}"):
         Store(tmp_path / "a.db")
@@ -466,7 +470,7 @@ def test_a_snapshot_that_cannot_be_read_is_not_needed(tmp_path: Path) -> None:
             assert service.state() == before
 
 
-OTHER = """CAST(replace(body, '"index":', '"index":7') AS BLOB)"""  # a place that was not offered
+OTHER = """CAST(replace(outcome, '"index":', '"index":7') AS BLOB)"""  # a place that was not offered
 
 
 def test_a_stream_whose_log_the_code_does_not_follow_is_not_served(tmp_path: Path) -> None:
@@ -476,20 +480,24 @@ def test_a_stream_whose_log_the_code_does_not_follow_is_not_served(tmp_path: Pat
         service.create("other")
         for _ in range(4):
             service.decide()
-    changes = {
-        f"UPDATE events SET body = {OTHER} WHERE id % 1024 = 2": "event 2: ",
-        "DELETE FROM events WHERE id % 1024 = 2": "event 3 follows event 1",
-        "UPDATE events SET body = x'7b' WHERE id % 1024 = 3": "event 3: cannot be replayed",
-        "UPDATE events SET kind = 9 WHERE id % 1024 = 4": "event 4: is of no known kind",
-        "UPDATE streams SET config = '{}' WHERE name = 'shop'": "stream 'shop': cannot be made again",
+    changes = {  # by the change, and whether the checksums are made to match it: what is said
+        (f"UPDATE events SET outcome = {OTHER} WHERE id % 1024 = 2", False): "event 2: does not match its checksum",
+        (f"UPDATE events SET outcome = {OTHER} WHERE id % 1024 = 2", True): "event 2: cannot be replayed",
+        ("DELETE FROM events WHERE id % 1024 = 2", False): "event 3 follows event 1",
+        ("UPDATE events SET outcome = x'7b' WHERE id % 1024 = 3", False): "event 3: does not match its checksum",
+        ("UPDATE events SET outcome = x'7b' WHERE id % 1024 = 3", True): "event 3: cannot be replayed",
+        ("UPDATE events SET kind = 10 WHERE id % 1024 = 4", False): "event 4: does not match its checksum",
+        ("UPDATE events SET kind = 10 WHERE id % 1024 = 4", True): "event 4: is of no known kind",
+        ("UPDATE streams SET config = '{}' WHERE name = 'shop'", False): "stream 'shop': cannot be made again",
+        ("UPDATE streams SET config = '{}' WHERE name = 'shop'", True): "stream 'shop': cannot be made again",
     }
-    for change, why in changes.items():
-        copy = tmp_path / f"{len(change)}.db"
+    for i, ((change, sealed), why) in enumerate(changes.items()):
+        copy = tmp_path / f"{i}.db"
         copy.write_bytes((tmp_path / "a.db").read_bytes())
-        with sqlite3.connect(copy) as connection:
-            connection.execute(change)
-            connection.execute("DELETE FROM snapshots")
-        connection.close()
+        edit(copy, change)
+        edit(copy, "DELETE FROM snapshots")
+        if sealed:
+            reseal(copy)
         with local(copy) as service:
             found = service.get("/v1/streams").json()
             assert [stream["name"] for stream in found["streams"]] == ["other"]
@@ -506,20 +514,28 @@ def test_a_stream_whose_log_the_code_does_not_follow_is_not_served(tmp_path: Pat
         assert why in verdict["streams"][0]["problem"]
 
 
-def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_damaged_all_over_costs_the_streams_in_it(tmp_path: Path) -> None:
     with local(tmp_path / "a.db") as service:
         service.create()
         service.post("/v1/streams/shop/decide/batch", {"items": [ARMS] * 300})
     content = bytearray((tmp_path / "a.db").read_bytes())
-    for page in range(4, len(content) // 4096):
+    for page in range(5, len(content) // 4096):  # all but the settings and the row of the stream
         content[page * 4096 : page * 4096 + 8] = b"\xff" * 8
     (tmp_path / "a.db").write_bytes(content)
-    for line in (("serve", "--port", "0"), ("verify",)):
-        found = windvane(*line, "--store", tmp_path / "a.db")
-        assert found.returncode in (1, 2)
-        assert found.stderr.startswith("windvane: error: ")
-        assert "malformed" in found.stderr
-        assert found.stderr.count("\n") == 1
+    found = windvane("verify", "--store", tmp_path / "a.db")
+    assert found.returncode == 1
+    assert re.search("Page [0-9]+: btreeInitPage", found.stdout)
+    assert re.search(r"^shop .*cannot be read \(database disk image is malformed\)", found.stdout, re.M)
+    assert found.stderr == ""
+    with local(tmp_path / "a.db") as service:
+        assert service.get("/v1/streams").status_code == 401  # whether there were tokens cannot be told any more
+        service.store.open_to_all()
+        until(lambda: service.get("/v1/streams").status_code == 200)
+        assert "event 300 follows event 0" in service.get("/v1/streams").json()["broken"]["shop"]
+        service.create("new")
+        assert service.decide("new")["arm"]
+        assert service.post("/v1/streams/shop/decide", ARMS).status_code == 503
+    assert (tmp_path / "a.db.damaged-1").read_bytes() == content
 
 
 def test_verify_sees_a_snapshot_that_is_not_what_the_log_says(tmp_path: Path) -> None:
@@ -704,12 +720,12 @@ def test_replay_goes_by_the_log_where_it_would_choose_otherwise(tmp_path: Path) 
         place = (first["index"] + 1) % 3
         arm = list(ARMS["arms"])[place]
         change = {"index": place, "arm": arm, "preferred": arm}
-        ((body,),) = connection.execute("SELECT body FROM events WHERE id % 1024 = 1")
-        told, _, request = body.partition(b"\n")
-        altered = json.dumps(json.loads(told) | change).encode() + b"\n" + request
-        connection.execute("UPDATE events SET body = ? WHERE id % 1024 = 1", (altered,))
+        ((outcome,),) = connection.execute("SELECT outcome FROM events WHERE id % 1024 = 1")
+        altered = json.dumps(json.loads(outcome) | change).encode()
+        connection.execute("UPDATE events SET outcome = ? WHERE id % 1024 = 1", (altered,))
         connection.execute("DELETE FROM snapshots")
     connection.close()
+    reseal(tmp_path / "a.db")
     store = Store(tmp_path / "a.db")
     stream = rebuilt(store.streams()[0], store)
     assert stream.differences >= 1

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from windvane.cli import FAILED
-from windvane.cli.console import output, print_json, remark, table
+from windvane.cli.console import Bar, output, print_json, remark, table
 from windvane.cli.options import AsJson
 
 if TYPE_CHECKING:
     from windvane.service.store import Token
+    from windvane.service.verification import Verdict
+
+PROGRESS_EVENTS = 100  # events between two updates of the bar: about 10 ms of replay
 
 StorePath = Annotated[Path, typer.Option("--store", help="The file that holds everything (SQLite).")]
 
@@ -130,41 +133,61 @@ def verify(
     store: StorePath = Path("windvane.db"),
     as_json: AsJson = False,
 ) -> None:
-    """Replay the whole log of every stream, and compare with the state a server would start from, bit for bit.
+    """Check the file, the checksum of every event, and every recorded outcome against a replay of the whole log.
+
+    Works beside a running server, and changes nothing. Exits with 1 if the store is not sound.
 
     \b
     Example:
       windvane verify --store windvane.db
     """
-    from windvane.service.engine import rebuilt
     from windvane.service.store import Store, StoreError
-    from windvane.service.streams import ReplayError
+    from windvane.service.verification import verify_store
 
     try:
-        opened = Store(store, create=False)
+        opened = Store(store, shared=True, create=False, read_only=True)
     except StoreError as error:
         raise ValueError(str(error)) from None
-    found, sound = [], True
+    progress = _VerifyProgress()
     try:
-        for row in opened.streams():
-            remark(f"replaying {row.name}")
-            try:
-                quick, slow = rebuilt(row, opened), rebuilt(row, opened, from_start=True)
-                same = quick.snapshot() == slow.snapshot()
-                problems = [] if same else ["the state differs from a replay of the log"]
-                if slow.differences:
-                    problems.append(f"in {slow.differences} rounds other arms would be chosen now than were")
-                problem, number = "; ".join(problems) or None, slow.number
-            except ReplayError as error:
-                problem, number = str(error), opened.last_number(row.id)
-            sound = sound and problem is None
-            found.append({"stream": row.name, "events": number, "problem": problem})
+        verdict = verify_store(opened, progress.show)
     finally:
+        progress.end()
         opened.close()
     if as_json:
-        print_json({"sound": sound, "streams": found})
+        print_json(verdict.document)
     else:
-        lines = [[str(one["stream"]), str(one["events"]), str(one["problem"] or "sound")] for one in found]
-        output().print(table(["stream", "events", "verdict"], lines, str(store), left=1))
-    if not sound:
+        _print_verdict(verdict, store)
+    if not verdict.is_sound:
         raise typer.Exit(FAILED)
+
+
+class _VerifyProgress:
+    """A progress bar for every stream."""
+
+    def __init__(self) -> None:
+        self._stream: str | None = None
+        self._bar: Bar | None = None
+
+    def show(self, stream: str, done: int, total: int) -> None:
+        if stream != self._stream:
+            self.end()
+            self._stream, self._bar = stream, Bar(f"replaying {stream}", "events")
+            self._bar.begin(total, 0)
+        if self._bar is not None and done % PROGRESS_EVENTS == 0:
+            self._bar.show(done)
+
+    def end(self) -> None:
+        if self._bar is not None:
+            self._bar.end()
+            self._bar = None
+
+
+def _print_verdict(verdict: Verdict, store: Path) -> None:
+    for problem in verdict.store:
+        output().print(f"{store}: {problem}", markup=False, highlight=False, soft_wrap=True)
+    lines = []
+    for stream in verdict.streams:
+        notes = [f"note: {note}" for note in stream.notes]
+        lines.append([stream.stream, str(stream.events), "; ".join([*(stream.problems or ["sound"]), *notes])])
+    output().print(table(["stream", "events", "verdict"], lines, str(store), left=1))

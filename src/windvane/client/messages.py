@@ -194,6 +194,9 @@ def lines_of(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
             found = document_of(line)
             if not isinstance(found, dict):
                 raise http.client.HTTPException("a line of the answer cannot be read")
+            if found.get("kind") == "unreadable":
+                text = f"event {found.get('number')}: {found.get('error')}"
+                raise ClientError(response.status, "unreadable", text)
             yield found
     if rest or response.length:
         raise http.client.IncompleteRead(rest)

@@ -132,6 +132,7 @@ _MEANING = {
     415: "the body is not application/json",
     422: "the request is wrong; the error names the field",
     429: "too many requests",
+    500: "an event that is needed cannot be read; `windvane verify` says more",
     503: "the service is not ready, or the store cannot be written to",
 }
 

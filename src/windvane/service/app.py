@@ -133,7 +133,7 @@ async def past(request: Request, name: Name, decision: DecisionId) -> JSONRespon
     engine = _engine(request)
     stream = engine.stream(name)
     await engine.commit(stream)  # what has happened is on disk then
-    return JSONResponse(export.past(stream, engine.store, decision))
+    return JSONResponse(export.past(stream, decision))
 
 
 @_reading.get(
@@ -152,11 +152,16 @@ async def events(
     after: Annotated[int, Query(ge=0, le=2**40)] = 0,
     limit: Annotated[int, Query(ge=1, le=2**40)] = 2**40,
 ) -> Response:
-    """The log: one event a line, or a Parquet file. ``after``: only events with a higher number."""
+    """The log: one event a line, or a Parquet file. ``after``: only events with a higher number.
+
+    Every event is checked. Where one cannot be read, the last line says so ("kind": "unreadable") and the transfer is
+    broken off; if it is the first one, or for Parquet any one, the answer is an error. The log of a stream that is set
+    aside can be read up to the damage.
+    """
     engine = _engine(request)
-    stream = engine.stream(name)
-    await engine.commit(stream)
-    return await export.exported(stream, engine.store, format, after, limit)
+    row, last = await engine.row(name)
+    log_ = export.Log(engine.store, row, last, engine.report_damage)
+    return await export.exported(log_, format, after, limit)
 
 
 @_reading.get(
@@ -306,7 +311,7 @@ async def _batch(request: Request, stream: Stream, do: Callable[[Any], Done], it
             with engine.operating(stream):
                 done = do(item)
         except ServiceError as error:
-            if error.status >= 500:
+            if error.status >= 500 and error.code != "unreadable":  # one event costs the item that needs it
                 raise
             results.append({"status": error.status, "answer": error.document})
             continue
@@ -326,6 +331,7 @@ async def _told(_: Request, error: Exception) -> JSONResponse:
 
 async def _unreadable(request: Request, error: Exception) -> JSONResponse:
     log.error("%s %s: the store cannot be read: %s", request.method, request.url.path, error)
+    _engine(request).report_damage(error)
     return await _told(request, unavailable("the store cannot be read"))
 
 

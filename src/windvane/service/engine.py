@@ -24,8 +24,10 @@ from typing import Any
 
 from windvane.agent import Features
 from windvane.service.committer import Committer, Promise
+from windvane.service.database import DamageError, is_damage
 from windvane.service.errors import ServiceError, internal, invalid, unavailable, unknown_stream
 from windvane.service.events import Event
+from windvane.service.recovery import rebuilt
 from windvane.service.schemas import MOST_DIM, NewStream
 from windvane.service.snapshots import ON_START, Snapshots
 from windvane.service.store import Snapshot, Store, StreamRow
@@ -43,7 +45,7 @@ log = logging.getLogger("windvane.service")
 
 class Engine:
     """See the module. ``committed`` is told the number of events of every commit. ``broken``: streams that could not be
-    rebuilt, by name, and why; all others are served."""
+    rebuilt, by name, and why; all others are served. Their logs can be read up to the damage."""
 
     def __init__(self, store: Store, committed: Callable[[int], None] = lambda _: None) -> None:
         self.store, self._told = store, committed
@@ -53,19 +55,32 @@ class Engine:
         self._committer: Committer | None = None
         self._snapshots = Snapshots(self._store_snapshot)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._rows: dict[str, StreamRow] = {}  # of all streams, those that are not served too
+        self._is_damaged = False  # whether the store is to be checked before streams are rebuilt
         self._load()
 
     def _load(self) -> None:
-        """All streams, as the disk has them."""
+        """Rebuild all streams from what the disk has. Whatever cannot be read costs the stream that it belongs to."""
         streams, self.broken, self._snapshots = {}, {}, Snapshots(self._store_snapshot)
-        for row in self.store.streams():
+        try:
+            rows = self.store.streams()
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            self.store.repair()
+            rows = self.store.streams()
+        self._rows = {row.name: row for row in rows}
+        for row in rows:
             began = time.perf_counter()
             try:
                 with _no_garbage():
                     stream = streams[row.name] = rebuilt(row, self.store)
-            except ReplayError as error:
-                log.error("%s; it is not served", error)
-                self.broken[row.name] = str(error)
+            except (ReplayError, sqlite3.DatabaseError) as error:
+                if is_damage(error):
+                    self.store.is_checked = False  # it is checked once streams are served
+                reason = str(error) if isinstance(error, ReplayError) else f"stream {row.name!r}: cannot be read"
+                log.error("%s; it is not served", reason)
+                self.broken[row.name] = reason
                 continue
             if stream.differences:
                 log.warning(
@@ -73,11 +88,19 @@ class Engine:
                     row.name,
                     stream.differences,
                 )
-            self._snapshots.begin(stream, self.store.snapshot_number(row.id), time.perf_counter() - began)
+            self._snapshots.begin(stream, self._snapshot_number(stream), time.perf_counter() - began)
         self.streams = streams
+
+    def _snapshot_number(self, stream: Stream) -> int:
+        """Return 0 where the snapshot cannot be read: the next one is due soon."""
+        try:
+            return self.store.snapshot_number(stream.id)
+        except sqlite3.DatabaseError:
+            return 0
 
     async def start(self) -> None:
         """From now on requests are answered."""
+        self._loop = asyncio.get_running_loop()
         self._open()
         self._background(self._look_at_waits())
 
@@ -85,10 +108,33 @@ class Engine:
         """What took long to replay is not left to be replayed again by the next start."""
         self._committer = Committer(self.store, self._told, self._failed)
         self.failure = None
+        self._record_losses()
         for stream in self.streams.values():
             if self._snapshots.due(stream, ON_START):
                 self._background(self._snapshots.take(stream))
             self._settle(stream)
+        if not self.store.is_checked:  # it is so large that the start did not wait for the check
+            self._background(self._check_store())
+
+    def _record_losses(self) -> None:
+        """Record in the log of a stream that more was acknowledged than the log has: the write-ahead log was damaged,
+        or the store is a restored backup."""
+        assert self._committer is not None  # called when there is one
+        numbers = {row.id: row.name for row in self._rows.values()}
+        for stream_id, acknowledged in self.store.acknowledged().items():
+            name = numbers.get(stream_id)
+            if name is None:
+                log.error("a stream with %d acknowledged events is not in the store", acknowledged)
+            elif name in self.streams and acknowledged > self.streams[name].number:
+                stream = self.streams[name]
+                text = "stream %r: events %d to %d were acknowledged and are not in the log"
+                log.error(text, name, stream.number + 1, acknowledged)
+                self._committer.add([stream.record_loss(acknowledged, time.time())])
+
+    async def _check_store(self) -> None:
+        problems = await asyncio.to_thread(self.store.find_damage)
+        if problems:
+            self._failed(DamageError(problems[0]))
 
     async def stop(self) -> None:
         """Write what is under way and a snapshot of every stream; the next start has nothing to replay."""
@@ -113,6 +159,16 @@ class Engine:
             raise unavailable(f"{self.broken[name]}; `windvane verify` says more")
         raise unknown_stream(name)
 
+    async def row(self, name: str) -> tuple[StreamRow, int]:
+        """Return a stream, served or not, and the number of its last event; all its events are on disk then."""
+        if name in self.broken:
+            self.refuse_if_broken()
+            row = self._rows[name]
+            return row, self.store.last_number(row.id)
+        stream = self.stream(name)
+        await self.commit(stream)
+        return self._rows[name], stream.number
+
     async def create(self, new: NewStream) -> Stream:
         self.refuse_if_broken()
         given = new.agent()
@@ -131,6 +187,7 @@ class Engine:
             raise unavailable(f"the store cannot be written to ({error})") from None
         if row is None:
             raise ServiceError(409, "exists", f"stream {new.name!r}: there is one of this name", "name")
+        self._rows[row.name] = row
         if new.name not in self.streams:  # it may have been found in the store meanwhile
             stream = self.streams[new.name] = Stream(row, self.store)
             self._snapshots.begin(stream, 0, 0.0)
@@ -232,7 +289,7 @@ class Engine:
     # --- in the background -----------------------------------------------------------------------------------------
 
     def _background(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -267,7 +324,13 @@ class Engine:
         if self.failure is not None:
             raise unavailable(f"not ready: {self.failure}")
 
+    def report_damage(self, error: Exception) -> None:
+        """Check the store, and rebuild it and the streams if ``error`` is a sign of damage. In any thread."""
+        if is_damage(error):
+            self._loop.call_soon_threadsafe(self._failed, error)
+
     def _failed(self, error: Exception) -> None:
+        self._is_damaged = self._is_damaged or is_damage(error)
         if self.failure is not None:
             return  # it is being seen to
         log.error("%s; streams are rebuilt from what is on disk", error)
@@ -279,6 +342,9 @@ class Engine:
             try:
                 if self._committer is not None:
                     await asyncio.to_thread(self._committer.close)  # what it still has is acknowledged when written
+                if self._is_damaged:
+                    await asyncio.to_thread(self.store.repair)
+                    self._is_damaged = False
                 await asyncio.to_thread(self.store.probe)
                 self._load()
                 self._open()
@@ -317,30 +383,3 @@ def _held(stream: Stream) -> Iterator[None]:
     finally:
         stream.held.set_result(None)
         stream.held = None
-
-
-def rebuilt(row: StreamRow, store: Store, *, from_start: bool = False) -> Stream:
-    """A stream as its events made it: from its last snapshot, or ``from_start``."""
-    try:
-        stream = Stream(row, store)
-    except Exception as error:  # its configuration was changed from outside, or is of another version
-        raise ReplayError(f"stream {row.name!r}: cannot be made again ({error})") from error
-    try:
-        snapshot = None if from_start else store.snapshot(row.id)
-        if snapshot is not None:
-            stream.restore(snapshot)
-    except (ValueError, TypeError, KeyError, sqlite3.Error) as error:
-        log.warning("the snapshot of stream %r cannot be read (%s); its log is replayed in full", row.name, error)
-        return rebuilt(row, store, from_start=True)
-    if stream.number > (last := store.last_number(row.id)):
-        raise ReplayError(
-            f"stream {row.name!r}: its log ends with event {last}, and its snapshot is of {stream.number}"
-        )
-    for event in store.events(row.id, after=stream.number):
-        try:
-            stream.apply(event)
-        except ReplayError:
-            raise
-        except Exception as error:
-            raise ReplayError(f"stream {row.name!r}, event {event.number}: cannot be replayed ({error!r})") from error
-    return stream

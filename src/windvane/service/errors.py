@@ -27,6 +27,10 @@ class ServiceError(Exception):
         return {"error": {"code": self.code, "message": self.message, "field": self.field}}
 
 
+class AbortedTransferError(Exception):
+    """An answer that has begun and cannot be completed. The connection is closed, so that nobody takes it for all."""
+
+
 def invalid(error: ValueError) -> ServiceError:
     """The library's own error, whose line begins with the argument that is wrong."""
     if isinstance(error, ValidationError):
@@ -62,6 +66,11 @@ def unknown_decision(decision: str) -> ServiceError:
 
 def unavailable(why: str) -> ServiceError:
     return ServiceError(503, "unavailable", why)
+
+
+def unreadable(error: Exception) -> ServiceError:
+    """Return the answer to a request that needs an event which cannot be read. Asking again does not help."""
+    return ServiceError(500, "unreadable", f"{error}; `windvane verify` says more")
 
 
 def internal() -> ServiceError:

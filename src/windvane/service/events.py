@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-DECIDED, REWARDED, EXPIRED, CONFIGURED, ARCHIVED, LATE, HISTORY = range(1, 8)
+DECIDED, REWARDED, EXPIRED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 10)
 KINDS = {
     DECIDED: "decided",
     REWARDED: "rewarded",
@@ -15,6 +15,8 @@ KINDS = {
     ARCHIVED: "archived",
     LATE: "late",  # a reward after the wait: recorded, not learnt from
     HISTORY: "history",
+    LOST: "lost",  # events up to number "acknowledged" were acknowledged, and are not in the log
+    UNREADABLE: "unreadable",  # in the place of an event that a repair could not read
 }
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -26,9 +28,13 @@ def encoded(document: dict[str, Any]) -> bytes:
 
 
 class Event(NamedTuple):
-    """``number`` counts the events of a stream from 1. ``decision`` and ``key`` (of the client, for repeated requests)
-    may be None. ``body`` is a line of JSON, what came of it; after it stands, where there was one, the request as it
-    was received, so that a replay reads the very same text."""
+    """An entry of a stream's log.
+
+    ``number`` counts the events of a stream from 1. ``decision`` and ``key`` (of the client, for repeated requests)
+    may be None. ``outcome_json`` is what came of it. ``request`` is the request as it was received, so that a replay
+    reads the very same text; None where there was none, or where it was erased. ``salt``, ``request_digest`` and
+    ``chain`` are described in :mod:`windvane.service.chain`.
+    """
 
     stream: int
     number: int
@@ -36,15 +42,15 @@ class Event(NamedTuple):
     kind: int
     decision: str | None
     key: str | None
-    body: bytes
+    outcome_json: bytes
+    request: bytes | None = None
+    salt: bytes | None = None
+    request_digest: bytes | None = None
+    chain: bytes = b""
 
     @property
     def outcome(self) -> dict[str, Any]:
-        return dict(json.loads(self.body.partition(b"\n")[0]))
-
-    @property
-    def request(self) -> bytes:
-        return self.body.partition(b"\n")[2]
+        return dict(json.loads(self.outcome_json))
 
     @property
     def head(self) -> dict[str, Any]:

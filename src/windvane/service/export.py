@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain as chain_lists
 from pathlib import Path
 from typing import Any
 
@@ -14,50 +16,104 @@ from fastapi.responses import FileResponse, StreamingResponse
 from starlette.background import BackgroundTask
 
 from windvane.agent import Explanation
-from windvane.service.errors import unknown_decision
-from windvane.service.events import DECIDED, REWARDED, Event
-from windvane.service.store import Store
+from windvane.service.chain import UnreadableEventError, check_event
+from windvane.service.errors import AbortedTransferError, unknown_decision, unreadable
+from windvane.service.events import DECIDED, KINDS, REWARDED, UNREADABLE, Event
+from windvane.service.store import Store, StreamRow
 from windvane.service.streams import Stream
 
 CHUNK, CHUNK_BYTES = 1000, 4 << 20
 
 
-async def exported(stream: Stream, store: Store, format: str, after: int, limit: int) -> Response:
-    """Events up to the last one that is on disk now."""
-    limit = min(limit, max(stream.number - after, 0))
-    name = f"{stream.name}-events.{format}"
+class Log:
+    """The events of a stream that is served or set aside, up to the one with number ``last``."""
+
+    def __init__(self, store: Store, row: StreamRow, last: int, report: Callable[[Exception], None]) -> None:
+        """``report`` is called with an error of the store that may be a sign of damage."""
+        self.name, self._last, self._store, self._row, self._report = row.name, last, store, row, report
+
+    def chunks(self, after: int, limit: int) -> Iterator[list[Event]]:
+        """Yield the events after number ``after``, at most ``limit`` of them, each checked.
+
+        They are read in chunks, each at once: no statement stays open while a slow client reads, whatever thread asks
+        next. Raises :class:`UnreadableEventError` where an event cannot be read.
+        """
+        limit = min(limit, max(self._last - after, 0))
+        chain = self._chain_at(after) if limit > 0 else b""
+        while limit > 0:
+            chunk: list[Event] = []
+            problem: UnreadableEventError | None = None
+            try:
+                for event in self._read(after, chain, min(CHUNK, limit)):
+                    chunk.append(event)
+                    after, chain = event.number, event.chain
+            except UnreadableEventError as error:
+                problem = error
+            if chunk:
+                yield chunk
+            if problem is not None or not chunk:
+                raise problem or UnreadableEventError(after + 1, "is missing")
+            limit -= len(chunk)
+
+    def _read(self, after: int, chain: bytes, limit: int) -> Iterator[Event]:
+        size = 0
+        try:
+            for event in self._store.events(self._row.id, after, limit):
+                if event.number != after + 1:
+                    raise UnreadableEventError(after + 1, "is missing")
+                check_event(chain, event)
+                yield event
+                after, chain = event.number, event.chain
+                size += len(event.outcome_json) + len(event.request or b"")
+                if size >= CHUNK_BYTES:
+                    return
+        except sqlite3.DatabaseError as error:
+            self._report(error)
+            raise UnreadableEventError(after + 1, "cannot be read") from None
+
+    def _chain_at(self, number: int) -> bytes:
+        if number == 0:
+            return self._row.digest
+        try:
+            return self._store.chain_at(self._row.id, number) or b""
+        except sqlite3.DatabaseError as error:
+            self._report(error)
+            raise UnreadableEventError(number, "cannot be read") from None
+
+
+async def exported(log: Log, format: str, after: int, limit: int) -> Response:
+    """Answer with the log; with an error if its first event, or for Parquet any event, cannot be read."""
+    name = f"{log.name}-events.{format}"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
-    if format == "ndjson":
-        return StreamingResponse(
-            _lines(store, stream.id, after, limit), media_type="application/x-ndjson", headers=headers
-        )
-    path = await asyncio.to_thread(_parquet, store, stream.id, after, limit)
+    try:
+        if format == "ndjson":
+            lines = _lines(log.chunks(after, limit))
+            first = await asyncio.to_thread(next, lines, b"")
+            return StreamingResponse(chain_lists([first], lines), media_type="application/x-ndjson", headers=headers)
+        path = await asyncio.to_thread(_parquet, log.chunks(after, limit))
+    except UnreadableEventError as error:
+        raise unreadable(error) from None
     return FileResponse(
         path, media_type="application/vnd.apache.parquet", filename=name, background=BackgroundTask(path.unlink)
     )
 
 
-def _chunks(store: Store, stream: int, after: int, limit: int) -> Iterator[list[Event]]:
-    """In chunks, each read at once: no statement stays open while a slow client reads, whatever thread asks next."""
-    while limit > 0:
-        chunk, size = [], 0
-        for event in store.events(stream, after, min(CHUNK, limit)):
-            chunk.append(event)
-            size += len(event.body)
-            if size >= CHUNK_BYTES:
-                break
-        if not chunk:
-            return
-        yield chunk
-        after, limit = chunk[-1].number, limit - len(chunk)
+def _lines(chunks: Iterator[list[Event]]) -> Iterator[bytes]:
+    """Yield lines of JSON. After the first ones, an event that cannot be read is the last line."""
+    has_begun = False
+    try:
+        for chunk in chunks:
+            yield b"".join(json.dumps(event.told()).encode() + b"\n" for event in chunk)
+            has_begun = True
+    except UnreadableEventError as error:
+        if not has_begun:
+            raise
+        line = {"number": error.number, "kind": KINDS[UNREADABLE], "error": error.problem}
+        yield json.dumps(line).encode() + b"\n"
+        raise AbortedTransferError(str(error)) from None
 
 
-def _lines(store: Store, stream: int, after: int, limit: int) -> Iterator[bytes]:
-    for chunk in _chunks(store, stream, after, limit):
-        yield b"".join(json.dumps(event.told()).encode() + b"\n" for event in chunk)
-
-
-def _parquet(store: Store, stream: int, after: int, limit: int) -> Path:
+def _parquet(chunks: Iterator[list[Event]]) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -73,7 +129,7 @@ def _parquet(store: Store, stream: int, after: int, limit: int) -> Path:
         path = Path(file.name)
     try:
         with pq.ParquetWriter(path, schema) as writer:
-            for chunk in _chunks(store, stream, after, limit):
+            for chunk in chunks:
                 writer.write_table(pa.Table.from_pylist([_row(event) for event in chunk], schema=schema))
     except BaseException:
         path.unlink()
@@ -93,9 +149,12 @@ def _row(event: Event) -> dict[str, Any]:
     }
 
 
-def past(stream: Stream, store: Store, decision: str) -> dict[str, Any]:
+def past(stream: Stream, decision: str) -> dict[str, Any]:
     """A decision, why it was made, and what became of it."""
-    events = store.of_decision(stream.id, decision)
+    try:
+        events = stream.events_of(decision)
+    except UnreadableEventError as error:
+        raise unreadable(error) from None
     made = next((event for event in events if event.kind == DECIDED), None)
     if made is None:
         raise unknown_decision(decision)

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from windvane.service.access import Access
-from windvane.service.errors import ServiceError, internal
+from windvane.service.errors import AbortedTransferError, ServiceError, internal
 from windvane.service.events import encoded
 from windvane.service.metrics import Metrics
 
@@ -69,6 +69,8 @@ class Gate:
             await _answer(watched, error)
         except asyncio.CancelledError:
             raise
+        except AbortedTransferError as error:
+            log.error("%s %s was broken off: %s", scope["method"], scope["path"], error)
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             if not answered:

@@ -28,8 +28,20 @@ from windvane.agent import (
     UnknownDecisionError,
 )
 from windvane.service import schemas
-from windvane.service.errors import ServiceError, invalid, unknown_decision
-from windvane.service.events import ARCHIVED, CONFIGURED, DECIDED, EXPIRED, HISTORY, LATE, REWARDED, Event, encoded
+from windvane.service.chain import UnreadableEventError, check_event, extend_chain, salt_request, start_chain
+from windvane.service.errors import ServiceError, invalid, unknown_decision, unreadable
+from windvane.service.events import (
+    ARCHIVED,
+    CONFIGURED,
+    DECIDED,
+    EXPIRED,
+    HISTORY,
+    LATE,
+    LOST,
+    REWARDED,
+    Event,
+    encoded,
+)
 from windvane.service.statistics import Statistics
 from windvane.service.store import Snapshot, Store, StreamRow
 
@@ -67,12 +79,13 @@ class Stream:
         self.agent = Agent(**self.config["agent"])
         self.statistics = Statistics()
         self.number = 0
+        self.chain = start_chain(row.id, row.name, row.created, row.config)  # of the last event
         self.archived: float | None = None
         self.differences = 0  # decisions that a replay would have made differently
         self.held: asyncio.Future[None] | None = None  # while something long is under way, changes wait for it
         self._keys: OrderedDict[str, _Kept] = OrderedDict()
         self._recent: OrderedDict[str, float | None] = OrderedDict()  # decisions; their reward, if it was learnt
-        self._late_ones: OrderedDict[str, None] = OrderedDict()  # decisions
+        self._late_ones: OrderedDict[str, float] = OrderedDict()  # decisions; the reward that came too late
         self._told: tuple[int, bytes] = (-1, b"")
 
     # --- operations ------------------------------------------------------------------------------------------------
@@ -84,14 +97,14 @@ class Stream:
             return repeated
         self._refuse_if_archived()
         try:
-            offer = self._offered(raw)
+            offer = self.read_offer(raw)
         except ValueError as error:
             raise invalid(error) from None
         events = self._expire(now, room=1)
         decision = self._decide(offer, now, secrets.token_hex(8))
-        body = _decision_body(decision)
+        body = encoded(_decision_outcome(decision))
         _remember(self._recent, decision.id, None)
-        event = self._event(DECIDED, decision.time, decision.id, key, body + b"\n" + raw)
+        event = self._event(DECIDED, decision.time, decision.id, key, body, raw)
         return self._remembered(key, digest, Done(200, body, [*events, event]))
 
     def reward(self, decision: str, value: float, key: str | None, now: float) -> Done:
@@ -103,9 +116,9 @@ class Stream:
         try:
             learnt = self._reward(decision, value, now)
         except ExpiredDecisionError:
-            return self._late(decision, value, now, events)
+            return self._late(decision, value, key, now, events)
         except UnknownDecisionError:
-            return self._not_waiting(decision, value, now, events)
+            return self._not_waiting(decision, value, key, now, events)
         except ConflictingRewardError as error:
             return self._refused(ServiceError(409, "conflict", str(error), "decision"), events)
         except ValueError as error:
@@ -116,30 +129,54 @@ class Stream:
         event = self._event(REWARDED, now, decision, key, encoded({"value": value}))
         return self._remembered(key, digest, Done(200, _learnt(decision, True), [*events, event]))
 
-    def _not_waiting(self, decision: str, value: float, now: float, events: list[Event]) -> Done:
+    def _not_waiting(self, decision: str, value: float, key: str | None, now: float, events: list[Event]) -> Done:
         """The agent does not know the decision (any more): the store tells what became of it, unless it is so recent
         that it may not be there yet."""
         if decision in self._recent:
             known = self._recent[decision]
-        elif past := self._store.of_decision(self.id, decision):
-            known = next((event.outcome["value"] for event in past if event.kind == REWARDED), None)
         else:
-            return self._refused(unknown_decision(decision), events)
+            try:
+                past = self.events_of(decision)
+            except UnreadableEventError as error:
+                return self._refused(unreadable(error), events)
+            if not past:
+                return self._refused(unknown_decision(decision), events)
+            known = next((event.outcome["value"] for event in past if event.kind == REWARDED), None)
         if known is None:
-            return self._late(decision, value, now, events)
+            return self._late(decision, value, key, now, events)
         if known == value:
             return Done(200, _learnt(decision, False), events)
         text = f"decision {decision!r}: has the reward {known:g} already, not {value:g}"
         return self._refused(ServiceError(409, "conflict", text, "decision"), events)
 
-    def _late(self, decision: str, value: float, now: float, events: list[Event]) -> Done:
-        """A reward after the wait: recorded once, not learnt from."""
-        known = decision in self._late_ones
-        if not known and not any(event.kind == LATE for event in self._store.of_decision(self.id, decision)):
-            events = [*events, self._event(LATE, now, decision, None, encoded({"value": value}))]
-            _remember(self._late_ones, decision, None)
-        text = f"decision {decision!r}: its wait is over; the reward was recorded, not learnt from"
-        return self._refused(ServiceError(410, "too_late", text, "decision"), events)
+    def _late(self, decision: str, value: float, key: str | None, now: float, events: list[Event]) -> Done:
+        """Answer a reward that came after the wait: the first one is recorded, and not learnt from."""
+        known = self._late_ones.get(decision)
+        if known is None:
+            try:
+                past = self.events_of(decision)
+            except UnreadableEventError as error:
+                return self._refused(unreadable(error), events)
+            known = next((event.outcome["value"] for event in past if event.kind == LATE), None)
+        if known is None:
+            events = [*events, self._event(LATE, now, decision, key, encoded({"value": value}))]
+            _remember(self._late_ones, decision, value)
+            return self._remembered(key, _reward_digest(decision, value), self._refused(_too_late(decision), events))
+        if known == value:
+            return self._refused(_too_late(decision), events)
+        text = f"decision {decision!r}: a late reward of {known:g} is recorded, and this one of {value:g} is not"
+        return self._refused(ServiceError(409, "conflict", text, "decision"), events)
+
+    def events_of(self, decision: str) -> list[Event]:
+        """Return all stored events of a decision; raise :class:`UnreadableEventError` if one was changed."""
+        events = self._store.of_decision(self.id, decision)
+        for event in events:
+            self._check(event)
+        return events
+
+    def _check(self, event: Event) -> None:
+        """Check a stored event against the chain value that is stored with the one before it."""
+        check_event(self._store.chain_at(self.id, event.number - 1) or b"", event)
 
     def asked_before(self, raw: bytes, key: str | None) -> Done | None:
         """The answer that this bulk history, a JSON document of :class:`schemas.History`, got before."""
@@ -161,7 +198,7 @@ class Stream:
     def learn(self, raw: bytes, key: str | None, learnt: Learnt, now: float) -> Done:
         """Take in what :meth:`learnt` made of ``raw`` at the time ``now``."""
         count = self.agent.adopt(learnt)
-        event = self._event(HISTORY, now, None, key, encoded({"rows": count}) + b"\n" + raw)
+        event = self._event(HISTORY, now, None, key, encoded({"rows": count}), raw)
         return self._remembered(key, _digest("history", raw), Done(200, encoded({"learnt": count}), [event]))
 
     def configure(self, changes: dict[str, Any], now: float) -> Done:
@@ -180,6 +217,10 @@ class Stream:
             events = [self._event(ARCHIVED, now, None, None, b"{}")]
         return Done(200, encoded(self.described()), events)
 
+    def record_loss(self, acknowledged: int, now: float) -> Event:
+        """Record that events up to number ``acknowledged`` were acknowledged, and are not in the log."""
+        return self._event(LOST, now, None, None, encoded({"acknowledged": acknowledged}))
+
     def waits_over(self, now: float, *, many: bool = False) -> bool:
         """Whether any decisions have waited too long; or so ``many`` that they should not be closed at once."""
         return self.archived is None and self.agent.overdue(now, AT_ONCE if many else 1)
@@ -190,34 +231,40 @@ class Stream:
 
     # --- the log ---------------------------------------------------------------------------------------------------
 
-    def apply(self, event: Event) -> None:
-        """What ``event`` did, done again; it must be the next one."""
+    def apply(self, event: Event) -> dict[str, Any]:
+        """Do again what ``event`` did; it must be the next one. Returns the outcome that the replay comes to."""
         if event.number != self.number + 1:
             raise ReplayError(f"stream {self.name!r}: event {event.number} follows event {self.number}")
+        try:
+            check_event(self.chain, event)
+        except UnreadableEventError as error:
+            raise ReplayError(f"stream {self.name!r}, {error}") from None
         outcome, at = event.outcome, event.time
         if event.kind == DECIDED:
-            assert event.decision is not None  # a decision has an id
-            decision = self._decide(self._offered(event.request), at, event.decision, outcome["index"])
+            decision = self._decide(self.read_offer(event.request or b""), at, event.decision or "", outcome["index"])
             if (decision.arm, decision.time) != (outcome["arm"], at):
                 raise ReplayError(f"stream {self.name!r}, event {event.number}: arm {outcome['arm']!r} was not offered")
             if (decision.preferred, decision.explored) != (outcome["preferred"], outcome["explored"]):
                 self.differences += 1  # another version, or another processor, would have chosen another one
+            outcome = _decision_outcome(decision)
         elif event.kind == REWARDED:
-            assert event.decision is not None  # it is a decision's reward
-            self._reward(event.decision, outcome["value"], at)
+            if not self._reward(event.decision or "", outcome["value"], at):
+                raise ReplayError(f"stream {self.name!r}, event {event.number}: is a reward that was known already")
         elif event.kind == EXPIRED:
             gone = self._close(at, outcome.get("room", 0), len(outcome["decisions"]))
             if gone != outcome["decisions"]:
                 raise ReplayError(f"stream {self.name!r}, event {event.number}: replay expired {gone}")
+            outcome["missing"] = self.agent.missing
         elif event.kind == CONFIGURED:
             self._configure(outcome["changes"])
         elif event.kind == ARCHIVED:
             self.archived = at
         elif event.kind == HISTORY:
-            self.agent.adopt(self.learnt(event.request, None))
-        elif event.kind != LATE:  # which changes nothing
+            outcome = {"rows": self.agent.adopt(self.learnt(event.request or b"", None))}
+        elif event.kind not in (LATE, LOST):  # which change nothing
             raise ReplayError(f"stream {self.name!r}, event {event.number}: is of no known kind ({event.kind})")
-        self.number = event.number
+        self.number, self.chain = event.number, event.chain
+        return outcome
 
     def snapshot(self) -> Snapshot:
         """The stream as it is now."""
@@ -226,22 +273,20 @@ class Stream:
     def copied(self) -> Callable[[], Snapshot]:
         """What makes the snapshot of the stream as it is now, at any time, in any thread."""
         extra = {"title": self.title, "archived": self.archived, "statistics": self.statistics.document()}
-        number, agent, text = self.number, self.agent.copied(), json.dumps(extra).encode()
-        return lambda: Snapshot(number, agent(), _digest("extra", text).encode() + b"\n" + text)
+        number, chain, agent, text = self.number, self.chain, self.agent.copied(), json.dumps(extra).encode()
+        return lambda: Snapshot(number, agent(), text, chain)
 
     def restore(self, snapshot: Snapshot) -> None:
-        digest, _, text = snapshot.extra.partition(b"\n")
-        if digest != _digest("extra", text).encode():
-            raise ValueError("it was damaged, or is of an earlier version")
-        extra = json.loads(text)
+        extra = json.loads(snapshot.extra)
         self.agent = Agent.from_bytes(snapshot.agent)
         self.title, self.archived = extra["title"], extra["archived"]
         self.statistics = Statistics.of(extra["statistics"])
-        self.number = snapshot.number
+        self.number, self.chain = snapshot.number, snapshot.chain
 
     # --- what operations and replays share --------------------------------------------------------------------------
 
-    def _offered(self, raw: bytes) -> Offer:
+    def read_offer(self, raw: bytes) -> Offer:
+        """Return the arms that a request to decide offers, as the agent encodes them."""
         arms, context = schemas.decide_request(raw)
         return self.agent.offer(arms, context)
 
@@ -276,9 +321,14 @@ class Stream:
         told = {"decisions": gone, "missing": self.agent.missing, **({"room": room} if room else {})}
         return [self._event(EXPIRED, now, None, None, encoded(told))] if gone else []
 
-    def _event(self, kind: int, at: float, decision: str | None, key: str | None, body: bytes) -> Event:
+    def _event(
+        self, kind: int, at: float, decision: str | None, key: str | None, outcome: bytes, request: bytes | None = None
+    ) -> Event:
+        """Make the next event of the log, with its place in the chain."""
+        salt, digest = (None, None) if request is None else salt_request(request)
         self.number += 1
-        return Event(self.id, self.number, at, kind, decision, key, body)
+        self.chain = extend_chain(self.chain, self.id, self.number, at, kind, decision, key, outcome, digest)
+        return Event(self.id, self.number, at, kind, decision, key, outcome, request, salt, digest, self.chain)
 
     def _refuse_if_archived(self) -> None:
         if self.archived is not None:
@@ -297,6 +347,10 @@ class Stream:
             event = self._store.of_key(self.id, key)
             if event is None:
                 return None
+            try:
+                self._check(event)
+            except UnreadableEventError as error:
+                raise unreadable(error) from None
             kept = _kept(event)
         if kept.digest != digest:
             raise ServiceError(409, "key_reused", f"key {key!r}: was used for another request", "key")
@@ -381,8 +435,13 @@ def _learnt(decision: str, now: bool) -> bytes:
     return encoded({"decision": decision, "learnt": now})
 
 
-def _decision_body(decision: Decision) -> bytes:
-    told = {
+def _too_late(decision: str) -> ServiceError:
+    text = f"decision {decision!r}: its wait is over; the reward was recorded, not learnt from"
+    return ServiceError(410, "too_late", text, "decision")
+
+
+def _decision_outcome(decision: Decision) -> dict[str, Any]:
+    return {
         "decision": decision.id,
         "arm": decision.arm,
         "index": decision.index,
@@ -396,7 +455,6 @@ def _decision_body(decision: Decision) -> bytes:
         "rival_score": decision.rival_score,
         "projected": decision.projected,
     }
-    return encoded(told)
 
 
 def _digest(what: str, raw: bytes) -> str:
@@ -411,9 +469,11 @@ def _reward_digest(decision: str, value: float) -> str:
 def _kept(event: Event) -> _Kept:
     """The answer to the request that made ``event``."""
     if event.kind == DECIDED:
-        return _Kept(_digest("decide", event.request), 200, event.body.partition(b"\n")[0])
-    if event.kind == REWARDED:
+        return _Kept(_digest("decide", event.request or b""), 200, event.outcome_json)
+    if event.kind in (REWARDED, LATE):
         assert event.decision is not None  # it is a decision's reward
         digest = _reward_digest(event.decision, event.outcome["value"])
-        return _Kept(digest, 200, _learnt(event.decision, True))
-    return _Kept(_digest("history", event.request), 200, encoded({"learnt": event.outcome["rows"]}))
+        if event.kind == REWARDED:
+            return _Kept(digest, 200, _learnt(event.decision, True))
+        return _Kept(digest, 410, encoded(_too_late(event.decision).document))
+    return _Kept(_digest("history", event.request or b""), 200, encoded({"learnt": event.outcome["rows"]}))

@@ -1,0 +1,42 @@
+"""What a store of format 1 becomes in the current format.
+
+Format 1 had no checksums, and an event's outcome and request stood in one column. Its snapshots are not taken over:
+every stream is rebuilt from its log.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from windvane.service.chain import extend_chain, salt_request
+from windvane.service.database import STREAM_SPAN
+
+MIGRATED = "migrated"
+"""In a stream's configuration: the last event that an earlier version wrote. Up to it, a replay by this version may
+come to other numbers than were recorded, and `verify` does not call that a fault."""
+
+
+def upgrade_stream_config(config: dict[str, Any], last: int) -> dict[str, Any]:
+    """Return the configuration of a stream of format 1, whose last event is ``last``, in the current format."""
+    return {**config, MIGRATED: last}
+
+
+def upgrade_config_text(text: str, last: int) -> str:
+    """Apply :func:`upgrade_stream_config` to a stored text. One that cannot be read stays, and the stream is set aside
+    when it is loaded."""
+    try:
+        return json.dumps(upgrade_stream_config(dict(json.loads(text)), last))
+    except (ValueError, TypeError):
+        return text
+
+
+def upgrade_event(row: tuple[Any, ...], chain: bytes) -> tuple[Any, ...]:
+    """Return a row of the table of events in the current format. ``chain``: the chain value of the event before."""
+    rowid, time, kind, decision, key, body = row
+    outcome, _, request = body.partition(b"\n")
+    salt, digest = salt_request(request) if request else (None, None)
+    value = extend_chain(
+        chain, rowid // STREAM_SPAN, rowid % STREAM_SPAN, time, kind, decision, key, outcome, digest
+    )  # fmt: skip
+    return rowid, time, kind, decision, key, outcome, request or None, salt, digest, value

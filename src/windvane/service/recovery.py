@@ -1,0 +1,66 @@
+"""Rebuilding a stream: its last snapshot, and the events after it; or all of its events."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from typing import Any
+
+from windvane.service.database import SnapshotError, StreamRow, is_sound
+from windvane.service.events import Event
+from windvane.service.store import Store
+from windvane.service.streams import ReplayError, Stream
+
+log = logging.getLogger("windvane.service")
+
+
+def create_stream(row: StreamRow, store: Store) -> Stream:
+    """Return a stream as it was before its first event."""
+    try:
+        if not is_sound(row):
+            raise ValueError("its name and configuration do not match their checksum")
+        return Stream(row, store)
+    except Exception as error:  # its configuration was changed from outside, or is of another version
+        raise ReplayError(f"stream {row.name!r}: cannot be made again ({error})") from error
+
+
+def rebuilt(row: StreamRow, store: Store, *, from_start: bool = False) -> Stream:
+    """Return a stream as its events made it: from its last snapshot, or ``from_start``."""
+    stream = create_stream(row, store)
+    if not from_start:
+        try:
+            restore_snapshot(stream, store)
+        except (ValueError, TypeError, KeyError, sqlite3.Error) as error:
+            log.warning("the snapshot of stream %r cannot be used (%s); its log is replayed in full", row.name, error)
+            return rebuilt(row, store, from_start=True)
+    for event in store.events(row.id, after=stream.number):
+        apply_event(stream, event)
+    return stream
+
+
+def apply_event(stream: Stream, event: Event) -> dict[str, Any]:
+    """Do again what ``event`` did, and return the outcome that this comes to; raise only :class:`ReplayError`."""
+    try:
+        return stream.apply(event)
+    except ReplayError:
+        raise
+    except Exception as error:
+        raise ReplayError(f"stream {stream.name!r}, event {event.number}: cannot be replayed ({error!r})") from error
+
+
+def restore_snapshot(stream: Stream, store: Store) -> None:
+    """Restore the stored snapshot, if there is one.
+
+    Raises :class:`SnapshotError` if it was changed or does not belong to the log, :class:`ReplayError` if it is ahead
+    of the log, and another ValueError if this version cannot read it.
+    """
+    snapshot = store.snapshot(stream.id)
+    if snapshot is None:
+        return
+    if snapshot.number > (last := store.last_number(stream.id)):
+        raise ReplayError(
+            f"stream {stream.name!r}: its log ends with event {last}, and its snapshot is of {snapshot.number}"
+        )
+    if store.chain_at(stream.id, snapshot.number) != snapshot.chain:
+        raise SnapshotError(f"it does not belong to event {snapshot.number} of the log")
+    stream.restore(snapshot)

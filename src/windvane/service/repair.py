@@ -1,0 +1,294 @@
+"""Repair and migration: a new file with every row that can be read, put in the place of the old one.
+
+The old file is never written to. It is moved aside (``.damaged-1``, or ``.format-1`` after a migration) once the new
+one is complete and on disk. A process that ends at any moment leaves the old store in place, or a complete new one that
+the next start puts there. Indexes are rebuilt from the log, and so is a stream whose snapshot cannot be read. A stream
+with an event that is missing or does not match its checksum loses its snapshot: it is replayed, and set aside at that
+event.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sqlite3
+import struct
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from windvane.service.chain import UnreadableEventError, check_event, start_chain
+from windvane.service.database import (
+    FORMAT,
+    OLD_FORMAT,
+    STREAM_SPAN,
+    FileKind,
+    Snapshot,
+    StreamRow,
+    Token,
+    beside,
+    connect,
+    digest_snapshot,
+    digest_token,
+    is_sound,
+    read_event,
+    read_meta,
+    write_meta,
+)
+from windvane.service.events import UNREADABLE
+from windvane.service.marks import read_marks, read_store_id
+from windvane.service.migration import upgrade_config_text, upgrade_event
+from windvane.service.salvage import Row, Salvage, create_file, open_damaged, remove_database
+
+CHUNK = 1000  # rows that are copied by one statement
+ID_BYTES = 16  # of the random id of a store
+
+log = logging.getLogger("windvane.service")
+
+
+def completed_path(path: Path) -> Path:
+    """Return the name of a new store that is complete, and not yet in its place."""
+    return beside(path, ".repaired")
+
+
+def rebuild(path: Path) -> Path:
+    """Replace the store at ``path`` by a new one with all rows that can be read. Returns where the old one is."""
+    building = beside(path, ".repairing")
+    remove_database(building)
+    with open_damaged(path) as (source, kind):
+        create_file(building, lambda target: _Copy(path, source, target, kind).copy())
+    os.rename(building, completed_path(path))
+    _flush_folder(path)
+    aside = finish_swap(path)
+    assert aside is not None  # it was completed above
+    return aside
+
+
+def finish_swap(path: Path) -> Path | None:
+    """Put a completed new store in its place, and return where the old one is now; None if there is none to place."""
+    completed = completed_path(path)
+    if not completed.exists():
+        return None
+    aside = _free_name(path, _label(completed))
+    for suffix in ("-wal", "-shm", ""):  # the log first: it must never stand beside the new store
+        old = beside(path, suffix)
+        if old.exists():
+            os.rename(old, beside(aside, suffix))
+    _flush_folder(path)
+    os.rename(completed, path)
+    _flush_folder(path)
+    return aside
+
+
+def _label(completed: Path) -> str:
+    connection = connect(completed, "ro")
+    try:
+        return read_meta(connection).get("replaces", "damaged")
+    finally:
+        connection.close()
+
+
+def _free_name(path: Path, label: str) -> Path:
+    number = 1
+    while True:
+        suffix = f"-{number}" if label == "damaged" or number > 1 else ""
+        name = path.with_name(f"{path.name}.{label}{suffix}")
+        taken = name.exists()
+        for part in ("-wal", "-shm"):  # moved by a swap that broke off: they belong to the file that is still here
+            there = beside(path, part).exists()
+            taken = taken or (there and beside(name, part).exists())
+        if not taken:
+            return name
+        number += 1
+
+
+def _flush_folder(path: Path) -> None:
+    descriptor = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _Copy:
+    """Copies the rows of a store from ``source`` to ``target``, which has empty tables."""
+
+    def __init__(self, path: Path, source: sqlite3.Connection, target: sqlite3.Connection, kind: FileKind) -> None:
+        self._path, self._connection, self._target = path, source, target
+        self._source = Salvage(source)
+        self._is_old = kind is FileKind.OLD
+        self._marks: dict[int, int] = {}
+        self._indexed: dict[int, int] = {}  # the last event by stream that an index or a snapshot knows of
+        self._has_indexes = False
+
+    def copy(self) -> None:
+        meta = self._read_meta()
+        has_tokens = self._copy_tokens()
+        is_open = meta.get("guarded") == "no" and not has_tokens
+        store_id = meta.get("id") or read_store_id(self._path) or secrets.token_hex(ID_BYTES)
+        write_meta(self._target, "format", str(FORMAT))
+        write_meta(self._target, "id", store_id)
+        write_meta(self._target, "guarded", "no" if is_open else "yes")
+        write_meta(self._target, "replaces", f"format-{OLD_FORMAT}" if self._is_old else "damaged")
+        self._marks = read_marks(self._path, store_id)
+        self._read_indexed_numbers()
+        for row in self._read_streams():
+            self._copy_stream(row)
+
+    # --- settings and tokens ---------------------------------------------------------------------------------------
+
+    def _read_meta(self) -> dict[str, str]:
+        if self._is_old:
+            names = {row[1] for row in self._source.read_small("meta")}
+            return {"guarded": "yes" if "guarded" in names or self._source.has_errors else "no"}
+        try:
+            return read_meta(self._connection)
+        except sqlite3.DatabaseError:
+            return {}
+
+    def _copy_tokens(self) -> bool:
+        """Return whether there are tokens, or may have been."""
+        self._source.has_errors = False
+        rows = [row[1:] for row in self._source.read_small("tokens")]
+        if self._is_old:
+            rows = [_upgrade_token(row) for row in rows]
+        self._target.executemany("INSERT OR IGNORE INTO tokens VALUES (?, ?, ?, ?, ?)", rows)
+        if self._source.has_errors:
+            log.error("%s: some access tokens cannot be read", self._path)
+        return bool(rows) or self._source.has_errors
+
+    # --- streams ---------------------------------------------------------------------------------------------------
+
+    def _read_indexed_numbers(self) -> None:
+        """Find the last event of every stream without reading the events."""
+        self._source.has_errors = False
+        queries = [
+            f"SELECT max(id) FROM events INDEXED BY {index} WHERE {column} IS NOT NULL GROUP BY id / {STREAM_SPAN}"
+            for index, column in (("by_decision", "decision"), ("by_key", "key"))
+        ]
+        rows = [row for query in queries for row in self._source.query(query)]
+        self._has_indexes = not self._source.has_errors
+        rows += self._source.query("SELECT max(id) FROM events NOT INDEXED")
+        rows += self._source.query(f"SELECT stream * {STREAM_SPAN} + number FROM snapshots")
+        for (rowid,) in rows:
+            if isinstance(rowid, int):
+                stream, number = divmod(rowid, STREAM_SPAN)
+                self._indexed[stream] = max(self._indexed.get(stream, 0), number)
+
+    def _read_streams(self) -> Iterator[StreamRow]:
+        """Yield all streams. One whose row cannot be read has no configuration, and its name if the index has it."""
+        query = "SELECT id, name FROM streams INDEXED BY sqlite_autoindex_streams_1"
+        names: dict[int, str] = dict(self._source.query(query))
+        rows: dict[int, StreamRow] = {}
+        for row in self._source.read_small("streams"):
+            stream = StreamRow(*row[1:])
+            if self._is_old:
+                stream = self._upgrade(stream)
+            elif not is_sound(stream):
+                candidates = [stream._replace(id=known, name=name) for known, name in names.items()]
+                stream = next(filter(is_sound, candidates), stream)
+            rows[stream.id] = stream
+        for stream_id in sorted({*rows, *names, *self._marks, *self._indexed}):
+            yield rows.get(stream_id) or StreamRow(stream_id, names.get(stream_id, f"unreadable-{stream_id}"), 0.0, "")
+
+    def _upgrade(self, row: StreamRow) -> StreamRow:
+        low = row.id * STREAM_SPAN
+        query = f"SELECT max(id) FROM events NOT INDEXED WHERE id > {low} AND id < {low + STREAM_SPAN}"
+        last = next((rowid - low for (rowid,) in self._source.query(query) if rowid is not None), 0)
+        config = upgrade_config_text(row.config, last)
+        log.warning("stream %r: is of format %d; it is rebuilt from its log of %d events", row.name, OLD_FORMAT, last)
+        return row._replace(config=config, digest=start_chain(row.id, row.name, row.created, config))
+
+    def _copy_stream(self, row: StreamRow) -> None:
+        insert = "INSERT OR IGNORE INTO streams VALUES (?, ?, ?, ?, ?)"
+        if self._target.execute(insert, row).rowcount == 0:  # a damaged name that another stream has, or none at all
+            row = StreamRow(row.id, f"unreadable-{row.id}", 0.0, "")
+            self._target.execute(insert, row)
+        problem = self._copy_events(row)
+        if problem:
+            log.error("stream %r: %s", row.name, problem)
+        elif is_sound(row) and not self._is_old:
+            self._copy_snapshot(row.id)
+
+    # --- events and snapshots ----------------------------------------------------------------------------------------
+
+    def _copy_events(self, stream: StreamRow) -> str | None:
+        """Copy the events of a stream; return what is wrong with the first that is missing or was changed."""
+        self._source.has_errors = False
+        low = stream.id * STREAM_SPAN
+        known = max(self._marks.get(stream.id, 0), self._indexed.get(stream.id, 0))
+        source = self._source.read("events", low + 1, low + STREAM_SPAN, low + known if known else 0)
+        rows: Iterator[Row] = (row[1:] for row in source)
+        if self._is_old:
+            rows = _upgrade_events(stream, rows)
+        last, chain, problem = 0, stream.digest, None
+        while chunk := list(islice(rows, CHUNK)):
+            self._insert_events(chunk)
+            for row in () if problem else chunk:
+                event = read_event(row)
+                try:
+                    if event.number != last + 1:
+                        raise UnreadableEventError(last + 1, "cannot be read")
+                    check_event(chain, event)
+                except UnreadableEventError as error:
+                    problem = str(error)
+                    break
+                last, chain = event.number, event.chain
+        if problem is None and self._is_cut_off(stream.id, last):
+            problem = f"event {last + 1}: cannot be read"
+            self._target.execute(_INSERT_EVENT, _placeholder(low + max(known, last + 1)))
+        return problem
+
+    def _is_cut_off(self, stream: int, last: int) -> bool:
+        """Whether there were events after ``last``. A mark alone is no evidence of that where all pages can be read:
+        the write-ahead log may have been damaged, or the store restored; see Engine."""
+        if self._indexed.get(stream, 0) > last:
+            return True
+        if not self._source.has_errors:
+            return False
+        return self._marks.get(stream, 0) > last or not (stream in self._marks or self._has_indexes)
+
+    def _insert_events(self, rows: list[Row]) -> None:
+        if self._target.executemany(_INSERT_EVENT, rows).rowcount < len(rows):
+            for row in rows:  # one has no value where there must be one: its place is kept
+                if self._target.execute(_INSERT_EVENT, row).rowcount == 0:
+                    self._target.execute(_INSERT_EVENT, _placeholder(row[0]))
+
+    def _copy_snapshot(self, stream: int) -> None:
+        row = self._source.read_one("snapshots", stream)
+        if row is None:
+            return
+        _, _, number, chain, agent, extra, digest = row
+        try:
+            is_whole = digest == digest_snapshot(stream, Snapshot(number, agent, extra, chain))
+        except (TypeError, ValueError, AttributeError):
+            is_whole = False
+        if is_whole:
+            self._target.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", row[1:])
+
+
+_INSERT_EVENT = "INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+def _placeholder(rowid: int) -> Row:
+    """Return a row that matches no checksum, so that the stream is set aside at this event."""
+    return rowid, 0.0, UNREADABLE, None, None, b"", None, None, None, b""
+
+
+def _upgrade_token(row: Row) -> Row:
+    try:
+        return (*row, digest_token(Token(row[0], row[1], bool(row[2]), row[3])))
+    except (TypeError, ValueError):
+        return (*row, b"")  # a damaged row: the token is refused
+
+
+def _upgrade_events(stream: StreamRow, rows: Iterator[Row]) -> Iterator[Row]:
+    chain = stream.digest
+    for row in rows:
+        try:
+            upgraded = upgrade_event(row, chain)
+        except (TypeError, ValueError, AttributeError, struct.error):
+            continue  # a damaged row: the gap is noticed
+        chain = upgraded[-1]
+        yield upgraded

@@ -1,0 +1,195 @@
+"""Reading a damaged file: every row that can be read, whatever else cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from windvane.service.database import (
+    PAGE_BYTES,
+    FileKind,
+    StoreError,
+    beside,
+    connect,
+    create_tables,
+    identify,
+    write_meta,
+)
+
+PAGE_ROWS = 100  # the most rows of a page: an event takes 40 bytes and more of 4096
+MOST_LOST = 1 << 17
+"""Row numbers that are tried one by one where nothing tells where the rows end. A damaged page hides at most the rows
+below one interior page: some 400 leaves of at most PAGE_ROWS rows each, fewer than this."""
+SMALL_TABLE = 1 << 12  # the same for tables other than the events, which have few rows
+
+Row = tuple[Any, ...]
+
+
+class Salvage:
+    """Rows of a damaged file. ``has_errors`` is set when rows had to be left out."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.has_errors = False
+
+    def read(self, table: str, low: int, high: int, known: int = 0, most: int = MOST_LOST) -> Iterator[Row]:
+        """Yield (rowid, columns) of the rows with ``low`` <= rowid < ``high`` that can be read.
+
+        They come in order as long as there is no error. ``known``: the highest rowid that is known from elsewhere;
+        without it, ``most`` rowids are tried after the last one that can be read.
+        """
+        first = low
+        try:
+            for row in self._select(table, low, high, "ASC"):
+                first = row[0] + 1
+                yield row
+            return
+        except sqlite3.DatabaseError:
+            self.has_errors = True
+        last = high
+        try:
+            for row in self._select(table, first, high, "DESC"):
+                last = row[0]
+                yield row
+        except sqlite3.DatabaseError:
+            if last == high:  # the last page cannot be read either
+                last = min(high, known + 1 + PAGE_ROWS if known else first + most)
+        yield from self._bisect(table, first, last)
+
+    def read_small(self, table: str) -> Iterator[Row]:
+        """Yield (rowid, columns) of all rows of a table with few rows."""
+        return self.read(table, 0, 1 << 62, most=SMALL_TABLE)
+
+    def read_one(self, table: str, rowid: int) -> Row | None:
+        try:
+            return next(iter(self._select(table, rowid, rowid + 1, "ASC")), None)
+        except sqlite3.DatabaseError:
+            self.has_errors = True
+            return None
+
+    def query(self, sql: str) -> list[Row]:
+        """Return the rows of any query, or as many as there are before the first that cannot be read."""
+        rows: list[Row] = []
+        try:
+            for row in self._connection.execute(sql):
+                rows.append(row)
+        except sqlite3.DatabaseError:
+            self.has_errors = True
+        return rows
+
+    def _select(self, table: str, low: int, high: int, order: str) -> sqlite3.Cursor:
+        sql = f"SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid >= ? AND rowid < ? ORDER BY rowid {order}"
+        return self._connection.execute(sql, (low, high))
+
+    def _bisect(self, table: str, low: int, high: int) -> Iterator[Row]:
+        """Yield the readable rows between two that cannot be read."""
+        ranges = [(low, high)]
+        while ranges:
+            low, high = ranges.pop()
+            try:
+                rows = self._select(table, low, high, "ASC").fetchall()
+            except sqlite3.DatabaseError:
+                if high - low > 1:
+                    middle = (low + high) // 2
+                    ranges += [(middle, high), (low, middle)]
+                continue
+            yield from rows
+
+
+@contextlib.contextmanager
+def open_damaged(path: Path) -> Iterator[tuple[sqlite3.Connection, FileKind]]:
+    """Open a file that is to be rebuilt, for reading.
+
+    A first page that cannot be read is replaced, in a copy, by that of a new store: all stores have the same tables at
+    the same pages.
+    """
+    connection = connect(path, "ro")
+    copy = beside(path, ".salvage")
+    try:
+        kind = _try_identify(connection)
+        if kind is None or kind is FileKind.DAMAGED:
+            connection.close()
+            _replace_first_page(path, copy)
+            connection = connect(copy, "rw")
+            kind = _try_identify(connection)
+        if kind not in (FileKind.CURRENT, FileKind.OLD):
+            raise StoreError(f"{path}: cannot be used as a store (its first page is damaged)")
+        yield connection, kind
+    finally:
+        connection.close()
+        remove_database(copy)
+
+
+def looks_like_store(path: Path) -> bool:
+    """Whether the file is a store, apart from its first page."""
+    try:
+        with open_damaged(path):
+            return True
+    except (StoreError, OSError, sqlite3.Error):
+        return False
+
+
+def _try_identify(connection: sqlite3.Connection) -> FileKind | None:
+    try:
+        return identify(connection)[0]
+    except sqlite3.DatabaseError:
+        return None
+
+
+def _replace_first_page(path: Path, copy: Path) -> None:
+    size = path.stat().st_size
+    remove_database(copy)
+    for suffix in ("", "-wal"):
+        source = beside(path, suffix)
+        if source.exists():
+            shutil.copyfile(source, beside(copy, suffix), follow_symlinks=False)
+    page = bytearray(_first_page(copy))
+    page[28:32] = (size // PAGE_BYTES).to_bytes(4, "big")  # the file's pages, of which none is free
+    with open(copy, "r+b") as file:
+        file.write(page)
+
+
+def _first_page(copy: Path) -> bytes:
+    """Return the first page of a new store, in WAL mode."""
+    template = beside(copy, "-template")
+    remove_database(template)
+    try:
+        create_file(template, lambda connection: write_meta(connection, "format", "0"))
+        page = bytearray(template.read_bytes()[:PAGE_BYTES])
+    finally:
+        remove_database(template)
+    page[18:20] = b"\2\2"  # versions of writing and of reading: 2 is WAL
+    page[92:96] = page[24:28]  # the page count is valid for this change counter
+    return bytes(page)
+
+
+def create_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
+    """Create a database with the tables of a store, call ``fill`` in the same transaction, and flush it to disk."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    connection = connect(path)
+    try:
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+        connection.execute("PRAGMA journal_mode=OFF")  # the file is complete, or it is not used
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute("BEGIN")
+        create_tables(connection)
+        fill(connection)
+        connection.execute("COMMIT")
+    finally:
+        connection.close()
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_database(path: Path) -> None:
+    """Remove a temporary database and the files that SQLite keeps beside it."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        beside(path, suffix).unlink(missing_ok=True)

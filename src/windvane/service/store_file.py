@@ -1,0 +1,280 @@
+"""The file of a store: who has it, what is done when it is opened, and the connections to it.
+
+One process has a store at a time: by locks on ``FILE.lock`` and on the file. A store that is damaged, or of an earlier
+format, is rebuilt when it is opened; see :mod:`windvane.service.repair`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import sqlite3
+import stat
+import sys
+import threading
+import weakref
+from pathlib import Path
+
+from windvane.service.database import (
+    FORMAT,
+    OLD_FORMAT,
+    PAGE_BYTES,
+    FileKind,
+    StoreError,
+    beside,
+    connect,
+    create_tables,
+    identify,
+    is_damage,
+    read_meta,
+    read_schema,
+    write_meta,
+)
+from windvane.service.inspection import CHECKED_AT_START, find_damage
+from windvane.service.locks import lock_file, lock_side_file
+from windvane.service.marks import Marks
+from windvane.service.repair import ID_BYTES, completed_path, finish_swap, rebuild
+from windvane.service.salvage import looks_like_store
+
+log = logging.getLogger("windvane.service")
+
+
+class StoreFile:
+    """See the module. Every thread has a connection of its own."""
+
+    def __init__(self, path: str | Path, *, shared: bool = False, create: bool = True, read_only: bool = False) -> None:
+        """Open a store.
+
+        Parameters
+        ----------
+        path
+            The file.
+        shared
+            Beside the server that has the store, to read it or to change tokens. Nothing is repaired then.
+        create
+            Create a store that does not exist.
+        read_only
+            Write nothing, not even when it is closed. Needs ``shared``.
+        """
+        self.path = Path(path)
+        if not self.path.parent.is_dir():
+            raise StoreError(f"{self.path}: the folder {self.path.parent} does not exist")
+        self.real_path = self.path.resolve()  # a store reached through a link is still one store
+        if not create and not self._exists():
+            raise StoreError(f"{self.path}: there is no such store")
+        self._mode = "ro" if read_only else "rw"
+        self._lock = None if shared else lock_side_file(beside(self.real_path, ".lock"), self.path)
+        self._file: int | None = None  # the file itself, open to the end: to know it again
+        self.marks: Marks | None = None
+        self.is_checked = False  # whether the structure of the file has been checked
+        self._local = threading.local()
+        self._connections: weakref.WeakSet[_ThreadConnection] = weakref.WeakSet()
+        self._generation = 0  # counts the files that were opened: a connection to an earlier one is not used
+        self._guard = threading.Lock()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
+
+    def _exists(self) -> bool:
+        path = self.real_path
+        return completed_path(path).exists() or (path.is_file() and path.stat().st_size > 0)
+
+    # --- opening and closing ---------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Look before anything is written: a file of something else stays as it is."""
+        if completed_path(self.real_path).exists():
+            if self._lock is None:
+                raise StoreError(f"{self.path}: a repair was interrupted; `windvane serve` finishes it")
+            finish_swap(self.real_path)
+        self._open_file()
+        kind, stated = self._identify()
+        if kind is FileKind.FOREIGN:
+            raise StoreError(f"{self.path}: is an SQLite file of something else")
+        if kind is FileKind.OTHER_FORMAT:
+            raise StoreError(f"{self.path}: is of format {stated}; this version reads format {FORMAT}")
+        if self._lock is None:
+            if kind is FileKind.OLD:
+                raise StoreError(f"{self.path}: is of format {OLD_FORMAT}; `windvane serve` upgrades it")
+            return
+        if kind is FileKind.OLD:
+            self._rebuild(f"is of format {OLD_FORMAT}, and is upgraded to format {FORMAT}")
+        elif kind is FileKind.DAMAGED:
+            self._rebuild("is damaged, and is repaired")
+        else:
+            self._repair_if_damaged(pages=self.real_path.stat().st_size <= CHECKED_AT_START)
+        self.marks = Marks(self.real_path, self._read_id())
+
+    def _open_file(self) -> None:
+        """Open and lock the file, create it if it does not exist, and make it its owner's alone."""
+        try:
+            with contextlib.suppress(FileExistsError):  # contexts may be personal: the file is its owner's alone
+                os.close(os.open(self.real_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            self._file = os.open(self.real_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise StoreError(f"{self.path}: cannot be opened ({error.strerror})") from None
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            raise StoreError(f"{self.path}: cannot be opened (it is not a plain file)")
+        if self._lock is not None:
+            if os.fstat(self._file).st_nlink > 1:
+                raise StoreError(
+                    f"{self.path}: has several names (hard links), and would have a log under each of them"
+                )
+            if sys.platform == "linux":  # elsewhere this lock and SQLite's own get in each other's way
+                lock_file(self._file, self.path)
+
+    def _identify(self) -> tuple[FileKind, str]:
+        """Return what the file is, and create the tables of an empty one. Of a store, restrict the access."""
+        try:
+            connection = connect(self.real_path, "ro")
+            try:
+                kind, stated = identify(connection)
+            finally:
+                connection.close()
+            if kind is FileKind.EMPTY:
+                self._create()
+                kind, stated = FileKind.CURRENT, str(FORMAT)
+        except sqlite3.Error as error:
+            if is_damage(error) and (self._mode == "ro" if self._lock is None else looks_like_store(self.real_path)):
+                return FileKind.DAMAGED, ""
+            raise StoreError(f"{self.path}: cannot be used as a store ({error})") from None
+        if kind is not FileKind.FOREIGN and self._mode == "rw":
+            self._restrict_access()
+        return kind, stated
+
+    def _restrict_access(self) -> None:
+        """Contexts may be personal: a restored file, which others may be able to read, is set to its owner alone."""
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(OSError):
+                path = beside(self.real_path, suffix)
+                status = path.stat()
+                if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077:
+                    path.chmod(0o600)
+
+    def _create(self) -> None:
+        """Create the tables of a new store, all or none; another process may be doing the same."""
+        connection = connect(self.real_path)
+        try:
+            connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("BEGIN IMMEDIATE")
+            if not read_schema(connection):
+                create_tables(connection)
+                write_meta(connection, "format", str(FORMAT))
+                write_meta(connection, "id", secrets.token_hex(ID_BYTES))
+                write_meta(connection, "guarded", "no")
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+
+    def _read_id(self) -> str:
+        try:
+            return read_meta(self.connection)["id"]
+        except (sqlite3.DatabaseError, KeyError) as error:
+            raise StoreError(f"{self.path}: cannot be used as a store ({error})") from None
+
+    def _repair_if_damaged(self, *, pages: bool) -> list[str]:
+        problems = find_damage(self.real_path, pages=pages)
+        if problems:
+            self._rebuild(f"is damaged ({problems[0]}), and is repaired")
+        self.is_checked = self.is_checked or pages
+        return problems
+
+    def _rebuild(self, reason: str) -> None:
+        """Replace the file by a new one with all rows that can be read."""
+        log.error("%s: %s", self.path, reason)
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        try:
+            aside = rebuild(self.real_path)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"{self.path}: {reason}, which failed ({error})") from error
+        log.warning("%s: the old file is kept as %s", self.path, aside)
+        self._generation += 1
+        self._open_file()
+        self.is_checked = True
+
+    def repair(self) -> list[str]:
+        """Check the structure of the file, and rebuild it if it is damaged; returns the problems.
+
+        Nothing may be written meanwhile. Connections of other threads keep reading the old file until they are asked
+        again.
+        """
+        self.drop_connection()
+        if self._file is None:  # an earlier attempt failed
+            self._open_file()
+        problems = self._repair_if_damaged(pages=True)
+        if problems and self.marks is not None:
+            self.marks.close()
+            self.marks = Marks(self.real_path, self._read_id())
+        return problems
+
+    def find_damage(self) -> list[str]:
+        """Return what is wrong with the structure of the file."""
+        try:
+            return find_damage(self.real_path)
+        finally:
+            self.is_checked = True
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """This thread's own; it is closed when the thread ends."""
+        own: _ThreadConnection | None = getattr(self._local, "own", None)
+        if own is None or own.generation != self._generation:
+            self.check()
+            own = self._local.own = _ThreadConnection(self.real_path, self._mode, self._generation)
+            with self._guard:
+                self._connections.add(own)
+        return own.connection
+
+    def drop_connection(self) -> None:
+        """Close this thread's connection; the next use opens a new one."""
+        own: _ThreadConnection | None = getattr(self._local, "own", None)
+        self._local.own = None
+        if own is not None:
+            own.connection.close()
+
+    def close(self) -> None:
+        """Give the file back; another process may then have it."""
+        with self._guard:
+            for own in list(self._connections):
+                own.connection.close()
+            self._connections.clear()
+        self._local = threading.local()
+        if self.marks is not None:
+            self.marks.close()
+        for descriptor in (self._file, self._lock):  # in this order: SQLite's own locks end with the first
+            if descriptor is not None:
+                os.close(descriptor)
+        self._file = self._lock = self.marks = None
+
+    def check(self) -> None:
+        """Raise if the file is no longer where it was: what is written would not be found again."""
+        try:
+            there = self._file is not None and os.path.samestat(os.stat(self.real_path), os.fstat(self._file))
+        except OSError:
+            there = False
+        if not there:
+            raise sqlite3.OperationalError(f"{self.path}: was moved, removed or replaced")
+
+
+class _ThreadConnection:
+    """A thread's connection, closed when nothing refers to it any more: at the latest when the thread has ended."""
+
+    def __init__(self, path: Path, mode: str, generation: int) -> None:
+        self.connection = connect(path, mode)
+        self.generation = generation
+        if mode == "ro":
+            return
+        self.connection.execute("PRAGMA journal_mode=WAL")
+        self.connection.execute("PRAGMA synchronous=FULL")
+        self.connection.execute("PRAGMA wal_autocheckpoint=4000")
+
+    def __del__(self) -> None:
+        if hasattr(self, "connection"):
+            self.connection.close()
