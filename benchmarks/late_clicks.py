@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import heapq
 import sys
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -66,9 +67,13 @@ def simulate(way: str, rates: Rates, hours: float, seed: int, mean_delay: float 
     count, rng = int(hours * PER_HOUR), np.random.default_rng(seed)
     chances, delays = rng.random((count, len(RATES))), rng.exponential(mean_delay, count)
     arriving: list[tuple[float, int, str, float]] = []
+    held: deque[tuple[float, str, float]] = deque()
     predicted, played = np.empty(count), np.empty(count)
     for i in range(count):
         now = i * HOUR / PER_HOUR
+        while held and now - held[0][0] > HOUR:
+            _, decided, value = held.popleft()
+            agent.reward(decided, value, now=now)
         while arriving and arriving[0][0] <= now:
             at, _, decided, value = heapq.heappop(arriving)
             agent.reward(decided, value, now=at)
@@ -78,8 +83,8 @@ def simulate(way: str, rates: Rates, hours: float, seed: int, mean_delay: float 
         clicked = chances[i, decision.index] < rate and delays[i] <= HOUR
         if way == INSTANT:
             agent.reward(decision, float(clicked), now=now)
-        elif way == BY_HAND:  # just after the hour, as the agent's own wait ends; before the next decision
-            heapq.heappush(arriving, (now + HOUR + 1e-3, i, decision.id, float(clicked)))
+        elif way == BY_HAND:
+            held.append((now, decision.id, float(clicked)))
         elif clicked:
             heapq.heappush(arriving, (now + delays[i], i, decision.id, 1.0))
     return Run(predicted, played, agent)
@@ -146,6 +151,7 @@ def draw(results: dict[tuple[str, str], list[tuple[np.ndarray, np.ndarray]]], pa
     axes[0, 0].legend(frameon=False, fontsize=8, title="outcomes are learned", title_fontsize=8, loc="center right")
     for each in axes.flat:
         each.spines[["top", "right"]].set_visible(False)
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=120)
 
 

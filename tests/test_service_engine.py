@@ -402,9 +402,9 @@ def test_arms_that_come_later_are_counted_too() -> None:
 
 
 def test_the_state_is_encoded_once_however_many_watch(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, made = service.engine.streams["shop"], []
-    diagnosed = stream.diagnosed
-    monkeypatch.setattr(stream, "diagnosed", lambda: made.append(1) or diagnosed())  # type: ignore[func-returns-value]
+    made: list[int] = []
+    diagnose = streams.diagnose_stream
+    monkeypatch.setattr(streams, "diagnose_stream", lambda stream: made.append(1) or diagnose(stream))  # type: ignore[func-returns-value]
     for _ in range(3):
         assert service.get("/v1/streams/shop").json()["decisions"] == 0
     assert len(made) == 1

@@ -28,6 +28,7 @@ from windvane.service.errors import ServiceError, internal, unavailable
 from windvane.service.gate import ALLOWED, CHARGE, App, Gate
 from windvane.service.metrics import Metrics
 from windvane.service.store import Store
+from windvane.service.stream_answers import describe_stream
 from windvane.service.streams import Done, Stream
 
 MOST_BYTES = 4 << 20
@@ -112,14 +113,14 @@ async def streams(request: Request) -> JSONResponse:
     engine = _engine(request)
     engine.refuse_if_broken()
     return JSONResponse(
-        {"streams": [stream.described() for stream in engine.streams.values()], "broken": engine.broken}
+        {"streams": [describe_stream(stream) for stream in engine.streams.values()], "broken": engine.broken}
     )
 
 
 @_reading.get("/v1/streams/{name}", tags=["streams"], response_model=answers.StateAnswer, responses=errors(404, 422))
 async def state(request: Request, name: Name) -> Response:
     """A stream in full: counts, estimate, memory, drift, and what the page draws."""
-    return Response(_engine(request).stream(name).told(), media_type="application/json")
+    return Response(_engine(request).stream(name).state_json(), media_type="application/json")
 
 
 @_reading.get(
@@ -198,7 +199,7 @@ def _takes(model: type[Any], *, key: bool = True) -> dict[str, Any]:
 async def create(request: Request) -> JSONResponse:
     """A new stream; its settings are those of the library's Agent."""
     new = schemas.parsed(schemas.NewStream, await request.body())
-    return JSONResponse((await _engine(request).create(new)).described(), status_code=201)
+    return JSONResponse(describe_stream(await _engine(request).create(new)), status_code=201)
 
 
 @_changing.patch(

@@ -302,6 +302,7 @@ class Engine:
                 self._failed(error)
             for stream in list(self.streams.values()):
                 self._settle(stream)
+                stream.log_alerts()
 
     def _settle(self, stream: Stream) -> None:
         """See to the ends of waits, bit by bit, with the stream held from now on."""

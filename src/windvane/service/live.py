@@ -34,7 +34,7 @@ async def _follow(
             return
         if stream.number != seen:
             seen, quiet = stream.number, 0.0
-            yield b"event: state\ndata: " + stream.told() + b"\n\n"
+            yield b"event: state\ndata: " + stream.state_json() + b"\n\n"
         elif quiet >= SILENCE:
             quiet = 0.0
             yield b": still here\n\n"

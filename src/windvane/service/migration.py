@@ -18,8 +18,20 @@ come to other numbers than were recorded, and `verify` does not call that a faul
 
 
 def upgrade_stream_config(config: dict[str, Any], last: int) -> dict[str, Any]:
-    """Return the configuration of a stream of format 1, whose last event is ``last``, in the current format."""
-    return {**config, MIGRATED: last}
+    """Return the configuration of a stream of format 1, whose last event is ``last``, in the current format.
+
+    Version 0.1 learned every reward on arrival. The stream goes on so until it is changed (``PATCH`` with
+    ``"learn": null``), so that a replay comes to what was recorded.
+    """
+    agent = {**config["agent"], "learn": "on_arrival"}
+    return {**config, "agent": upgrade_changes(agent, agent), MIGRATED: last}
+
+
+def upgrade_changes(changes: dict[str, Any], current: dict[str, Any]) -> dict[str, Any]:
+    """Return settings of format 1 without a default reward that could never count: one without a ``wait``."""
+    merged = {**current, **changes}
+    is_void = merged["wait"] is None and merged["missing"] is not None
+    return {**changes, "missing": None} if is_void else changes
 
 
 def upgrade_config_text(text: str, last: int) -> str:

@@ -16,10 +16,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from windvane.agent import (
     Agent,
+    AlertLog,
     ConflictingRewardError,
     Decision,
     ExpiredDecisionError,
@@ -27,6 +26,8 @@ from windvane.agent import (
     Offer,
     UnknownDecisionError,
 )
+from windvane.agent.alerts import LOOK
+from windvane.agent.waiting import ON_ARRIVAL
 from windvane.service import schemas
 from windvane.service.chain import UnreadableEventError, check_event, extend_chain, salt_request, start_chain
 from windvane.service.errors import ServiceError, invalid, unknown_decision, unreadable
@@ -42,8 +43,10 @@ from windvane.service.events import (
     Event,
     encoded,
 )
+from windvane.service.migration import MIGRATED, upgrade_changes
 from windvane.service.statistics import Statistics
 from windvane.service.store import Snapshot, Store, StreamRow
+from windvane.service.stream_answers import describe_model, describe_stream, diagnose_stream
 
 REMEMBERED = 10_000
 """Keys, decisions and late rewards that are known without asking the store, and before they are on disk: the engine
@@ -76,6 +79,7 @@ class Stream:
         self.id, self.name, self.created, self._store = row.id, row.name, row.created, store
         self.config: dict[str, Any] = json.loads(row.config)
         self.title: str | None = self.config["title"]
+        self.migrated = int(self.config.get(MIGRATED, 0))  # the last event that an earlier version wrote
         self.agent = Agent(**self.config["agent"])
         self.statistics = Statistics()
         self.number = 0
@@ -86,7 +90,8 @@ class Stream:
         self._keys: OrderedDict[str, _Kept] = OrderedDict()
         self._recent: OrderedDict[str, float | None] = OrderedDict()  # decisions; their reward, if it was learnt
         self._late_ones: OrderedDict[str, float] = OrderedDict()  # decisions; the reward that came too late
-        self._told: tuple[int, bytes] = (-1, b"")
+        self._state_json: tuple[int, bytes] = (-1, b"")
+        self._alert_log, self._looked_at = AlertLog(), 0
 
     # --- operations ------------------------------------------------------------------------------------------------
 
@@ -208,14 +213,14 @@ class Stream:
         except ValueError as error:
             raise invalid(error) from None
         event = self._event(CONFIGURED, now, None, None, encoded({"changes": changes}))
-        return Done(200, encoded(self.described()), [event])
+        return Done(200, encoded(describe_stream(self)), [event])
 
     def archive(self, now: float) -> Done:
         events = []
         if self.archived is None:
             self.archived = now
             events = [self._event(ARCHIVED, now, None, None, b"{}")]
-        return Done(200, encoded(self.described()), events)
+        return Done(200, encoded(describe_stream(self)), events)
 
     def record_loss(self, acknowledged: int, now: float) -> Event:
         """Record that events up to number ``acknowledged`` were acknowledged, and are not in the log."""
@@ -251,12 +256,16 @@ class Stream:
             if not self._reward(event.decision or "", outcome["value"], at):
                 raise ReplayError(f"stream {self.name!r}, event {event.number}: is a reward that was known already")
         elif event.kind == EXPIRED:
-            gone = self._close(at, outcome.get("room", 0), len(outcome["decisions"]))
-            if gone != outcome["decisions"]:
-                raise ReplayError(f"stream {self.name!r}, event {event.number}: replay expired {gone}")
-            outcome["missing"] = self.agent.missing
+            recorded, outcome = outcome, self._close(at, outcome.get("room", 0), len(outcome["decisions"]))
+            if outcome["decisions"] != recorded["decisions"]:
+                raise ReplayError(f"stream {self.name!r}, event {event.number}: replay expired {outcome['decisions']}")
+            if event.number <= self.migrated:
+                outcome = recorded  # an earlier version recorded less
         elif event.kind == CONFIGURED:
-            self._configure(outcome["changes"])
+            changes = outcome["changes"]
+            if event.number <= self.migrated:
+                changes = upgrade_changes(changes, self.agent.configuration)
+            self._configure(changes)
         elif event.kind == ARCHIVED:
             self.archived = at
         elif event.kind == HISTORY:
@@ -292,34 +301,44 @@ class Stream:
 
     def _decide(self, offer: Offer, now: float, decision_id: str, played: int | None = None) -> Decision:
         decision = self.agent.replay(played, offer, now=now, id=decision_id)
-        model = self._model() if self.statistics.full else {}
+        model = describe_model(self.agent) if self.statistics.full else {}
         self.statistics.decided(
             decision.time, decision.arm, decision.id, decision.prediction, decision.projected, model
         )
         return decision
 
     def _reward(self, decision: str, value: float, now: float) -> bool:
-        learnt = self.agent.reward(decision, value, now=now)
-        if learnt:
-            self.statistics.rewarded(decision, value)
-        return learnt
+        is_new = self.agent.reward(decision, value, now=now)
+        if is_new:
+            self.statistics.reward(decision, value)
+            if self.agent.learn == ON_ARRIVAL:
+                self.statistics.settle(value)
+        return is_new
 
-    def _close(self, now: float, room: int, most: int | None) -> list[str]:
-        """The ends of waits; returns whose."""
-        gone = self.agent.expire(now=now, room=room, most=most)
-        for decision in gone:
-            self.statistics.expired(decision, self.agent.missing)
-        return gone
+    def _close(self, now: float, room: int, most: int | None) -> dict[str, Any]:
+        """Close decisions whose wait is over, or that are too many; returns the outcome of the event."""
+        closings = self.agent.expire(now=now, room=room, most=most)
+        for closing in closings:
+            self.statistics.close(closing)
+        outcome: dict[str, Any] = {
+            "decisions": [closing.id for closing in closings],
+            "learned": [closing.learned for closing in closings],
+        }
+        dropped = sum(
+            closing.dropped for closing in closings
+        )  # they come last: the oldest are those whose wait is over
+        return outcome | {name: count for name, count in (("dropped", dropped), ("room", room)) if count}
 
     def _configure(self, changes: dict[str, Any]) -> None:
-        self.agent.configure(**{name: value for name, value in changes.items() if name != "title"})  # all or nothing
+        settings = {name: value for name, value in changes.items() if name != "title"}
+        for closing in self.agent.configure(**settings):  # all of them, or none
+            self.statistics.close(closing)
         self.title = changes.get("title", self.title)
 
     def _expire(self, now: float, room: int = 0, most: int | None = None) -> list[Event]:
         """Before the agent would do so by itself: every end of a wait is an event."""
-        gone = self._close(now, room, most)
-        told = {"decisions": gone, "missing": self.agent.missing, **({"room": room} if room else {})}
-        return [self._event(EXPIRED, now, None, None, encoded(told))] if gone else []
+        outcome = self._close(now, room, most)
+        return [self._event(EXPIRED, now, None, None, encoded(outcome))] if outcome["decisions"] else []
 
     def _event(
         self, kind: int, at: float, decision: str | None, key: str | None, outcome: bytes, request: bytes | None = None
@@ -361,60 +380,17 @@ class Stream:
             _remember(self._keys, key, _Kept(digest, done.status, done.body))
         return done
 
-    # --- what can be read ------------------------------------------------------------------------------------------
+    def state_json(self) -> bytes:
+        """The state in full as JSON; encoded once, however many watch."""
+        if self._state_json[0] != self.number:
+            self._state_json = self.number, encoded(diagnose_stream(self))
+        return self._state_json[1]
 
-    def _model(self) -> dict[str, Any]:
-        """The numbers of the model that are drawn over time."""
-        info = self.agent.info()
-        drift = info["drift"]
-        return {
-            "norm": float(np.linalg.norm(list(info["theta"].values()))),
-            "memory": _finite(info["memory"]),
-            "rate": None if drift is None else drift["rate"],
-            "projected_share": info["projected_share"],
-        }
-
-    def described(self) -> dict[str, Any]:
-        agent = self.agent
-        return {
-            "name": self.name,
-            "title": self.title,
-            "created": self.created,
-            "archived": self.archived,
-            "policy": agent.policy.name,
-            "link": agent.policy.link.name,
-            "dim": agent.policy.dim,
-            "decisions": agent.decisions,
-            "rewards": agent.rewards,
-            "defaulted": agent.defaulted,
-            "history": agent.history,
-            "mean_reward": agent.mean_reward,
-            "pending": agent.waiting,
-            "expired": agent.expired,
-            "events": self.number,
-            "config": {**self.config["agent"], **agent.configuration},
-        }
-
-    def diagnosed(self) -> dict[str, Any]:
-        """The state in full, for the page and for people who look into it."""
-        info = self.agent.info()
-        drift = info["drift"]
-        return {
-            **self.described(),
-            "theta": info["theta"],
-            "S": info["S"],
-            "projected_share": info["projected_share"],
-            "memory": _finite(info["memory"]),
-            "memory_unit": info["memory_unit"],
-            "drift": None if drift is None else {name: _finite(value) for name, value in drift.items()},
-            "statistics": self.statistics.document(),
-        }
-
-    def told(self) -> bytes:
-        """:meth:`diagnosed` as JSON; made once, however many watch."""
-        if self._told[0] != self.number:
-            self._told = self.number, encoded(self.diagnosed())
-        return self._told[1]
+    def log_alerts(self) -> None:
+        """Write the alerts of the agent to the log, rarely. To be called now and then."""
+        if self.archived is None and self.agent.decisions - self._looked_at >= LOOK:
+            self._looked_at = self.agent.decisions
+            self._alert_log.log(self.agent.alerts, self.agent.decisions, f"stream {self.name!r}")
 
 
 def _remember(known: OrderedDict[str, Any], name: str, value: Any) -> None:
@@ -423,11 +399,6 @@ def _remember(known: OrderedDict[str, Any], name: str, value: Any) -> None:
     known.move_to_end(name)
     if len(known) > REMEMBERED:
         known.popitem(last=False)
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: None stands for it."""
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _learnt(decision: str, now: bool) -> bytes:
