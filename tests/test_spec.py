@@ -846,6 +846,20 @@ def test_the_example_shows_every_kind_and_key():
                 assert re.search(rf"^#?{field.name} = ", text, re.MULTILINE), field.name
 
 
+def test_the_example_lists_every_registered_policy():
+    """Each can be used: the example is valid with it in place of OFUL."""
+    text = " ".join(line[2:] for line in EXAMPLE.splitlines() if line.startswith("# "))
+    listed = re.search(r"policy is one of (.*?), or a class of yours", text).group(1)
+    assert listed.split(", ") == list(POLICIES)
+    for name in POLICIES:
+        spec = Spec.parse(EXAMPLE.replace('policy = "OFUL"', f'policy = "{name}"\nlabel = "this one"'))
+        spec.policies[0].check(spec.environments[0].build(horizon=spec.horizon, lanes=1, seed=0))
+
+
+def test_the_lines_of_the_example_fit():
+    assert max(map(len, EXAMPLE.splitlines())) <= 120
+
+
 # --- what is built ----------------------------------------------------------------------------------------------------
 
 
