@@ -344,13 +344,6 @@ def test_a_terminal_sees_a_progress_bar(bench: Path, tmp_path: Path) -> None:
     assert b"BVD-GLM-UCB" in out
 
 
-def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:
-    """A folder with a broken ``typer`` comes first on the path: as if it were not installed."""
-    (tmp_path / "typer.py").write_text("raise ModuleNotFoundError(\"No module named 'typer'\", name='typer')")
-    found = windvane_command("doctor", tmp_path, code=1, PYTHONPATH=str(tmp_path))
-    assert found.stderr == "windvane: error: typer is missing; install it with: pip install 'windvane[lab]'\n"
-
-
 def said(node: ast.expr, known: dict[str, str]) -> str:
     """The text of a string expression, as far as it can be told without running it."""
     if isinstance(node, ast.Constant):

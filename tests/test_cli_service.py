@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shlex
 import signal
@@ -141,13 +140,3 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         time.sleep(4.0)  # the audience has left
     assert files(tmp_path) == set()
     fails("demo --seconds 0.1", tmp_path, "--seconds")
-
-
-@pytest.mark.parametrize("command", ["serve", "demo"])
-def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path, command: str) -> None:
-    """A folder with a broken ``fastapi`` comes first on the path: as if it were not installed."""
-    (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError(\"No module named 'fastapi'\", name='fastapi')")
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    found = windvane_command(command, tmp_path, code=2 if command == "demo" else 1, PYTHONPATH=path)
-    assert "fastapi is missing; install it with: pip install 'windvane[service]'" in found.stderr
-    assert len(found.stderr.splitlines()) == 1

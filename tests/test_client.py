@@ -15,7 +15,7 @@ import pytest
 
 import windvane
 from network import Fake, Lossy, answer, served
-from windvane import Client, ClientError
+from windvane import BatchError, Client, ClientError
 from windvane.client import connection
 from windvane.client.messages import MOST_ITEMS, Decided
 
@@ -54,6 +54,15 @@ def refused(call: object, status: int | None, code: str) -> ClientError:
     assert (found.value.status, found.value.code) == (status, code), found.value
     assert "\n" not in str(found.value)
     return found.value
+
+
+def failed_batch(call: Callable[[], object]) -> BatchError:
+    with pytest.raises(BatchError) as caught:
+        call()
+    error = caught.value
+    assert error.errors == {i: result for i, result in enumerate(error.results) if isinstance(result, ClientError)}
+    assert "\n" not in str(error)
+    return error
 
 
 # --- every call ----------------------------------------------------------------------------------------------------
@@ -100,30 +109,57 @@ def test_contexts(client: Client) -> None:
     decision = client.decide("contexts", context=context)
     assert decision.arm in ("red", "blue")
     assert client.decide("contexts", ["red"], context).arm == "red"
-    found = client.decide_many("contexts", [None, ["blue"]], [context, {"age": 30}])
-    assert isinstance(found[0], Decided)
-    assert isinstance(found[1], ClientError)
-    assert (found[1].status, found[1].field) == (422, "context['night']")
+    error = failed_batch(lambda: client.decide_many("contexts", [None, ["blue"]], [context, {"age": 30}]))
+    assert isinstance(error.results[0], Decided)
+    assert (error.errors[1].status, error.errors[1].field) == (422, "context['night']")
     assert client.history("contexts", [1.0], contexts=[context], arms=["red"]) == 1
 
 
 def test_batches(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     client.create("batches", dim=2)
-    made = client.decide_many("batches", [ARMS, [[0.5, 0.5]], {"long": [3.0, 4.0]}])
-    assert [isinstance(one, Decided) for one in made] == [True, True, False]
-    assert made[1].arm == 0  # type: ignore[union-attr]
-    first, second = made[:2]
-    assert isinstance(first, Decided)
-    assert isinstance(second, Decided)
-    found = client.reward_many("batches", [(first, 1.0), (second.id, np.bool_(False)), (first, 0.0), ("unknown", 1.0)])
-    assert found[:2] == [True, True]
-    assert [one.code for one in found[2:]] == ["conflict", "unknown_decision"]  # type: ignore[union-attr]
+    first, second = client.decide_many("batches", [ARMS, [[0.5, 0.5]]])
+    assert (first.arm in ARMS, second.arm) == (True, 0)
+    assert client.reward_many("batches", [(first, 1.0), (second.id, np.bool_(False)), (first, 1.0)]) == [
+        True,
+        True,
+        False,
+    ]
     assert client.decide_many("batches", []) == []
+    assert client.reward_many("batches", []) == []
     many = client.decide_many("batches", [[[0.1, 0.1]]] * (MOST_ITEMS + 1))
-    assert len({one.id for one in many if isinstance(one, Decided)}) == MOST_ITEMS + 1
+    assert len({decision.id for decision in many}) == MOST_ITEMS + 1
     monkeypatch.setattr("windvane.client.messages.MOST_BYTES", 100)
-    assert all(client.reward_many("batches", [(one, 1.0) for one in many[:5]]))  # type: ignore[misc]
+    assert client.reward_many("batches", [(decision, 1.0) for decision in many[:5]]) == [True] * 5
     assert client.state("batches")["rewards"] == 7
+
+
+def test_a_batch_with_items_that_fail(client: Client) -> None:
+    """It raises, and the answers of the other items are in the error: they were carried out."""
+    client.create("failing-items", dim=2)
+    error = failed_batch(lambda: client.decide_many("failing-items", [ARMS, {"long": [3.0, 4.0]}, [[0.5, 0.5]]]))
+    first, failure, last = error.results
+    assert isinstance(first, Decided)
+    assert isinstance(last, Decided)
+    assert last.arm == 0
+    assert error.errors == {1: failure}
+    assert (error.status, error.code, error.field) == (422, "invalid", error.errors[1].field)
+    assert error.message == f"1 of 3 items failed; results[1]: {error.errors[1].message}"
+    assert client.state("failing-items")["decisions"] == 2
+
+    rewards = [(first, 1.0), ("unknown", 1.0), (first, 0.0), (last.id, 0.0), (first, 1.0)]
+    error = failed_batch(lambda: client.reward_many("failing-items", rewards))
+    assert [result for result in error.results if isinstance(result, bool)] == [True, True, False]
+    assert {place: one.code for place, one in error.errors.items()} == {1: "unknown_decision", 2: "conflict"}
+    assert error.message.startswith("2 of 5 items failed; results[1]: ")
+    assert client.state("failing-items")["rewards"] == 2
+
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is BatchError
+    assert str(copy) == str(error)
+    assert list(copy.errors) == [1, 2]
+    assert copy.results[0] is True
+
+    refused(lambda: client.decide_many("nowhere", [ARMS]), 404, "unknown_stream")
 
 
 def test_what_the_service_refuses(client: Client) -> None:
@@ -138,7 +174,6 @@ def test_what_the_service_refuses(client: Client) -> None:
     client.reward("refusals", decision, 1.0)
     refused(lambda: client.reward("refusals", decision, 0.0), 409, "conflict")
     late = client.decide_many("refusals", [ARMS] * 3)[0]
-    assert isinstance(late, Decided)
     refused(lambda: client.reward("refusals", late, 0.0), 410, "too_late")
     refused(lambda: client.reward("refusals", "nobody", 0.0), 404, "unknown_decision")
     refused(lambda: client.past("refusals", "no/body"), 404, "not_found")
@@ -239,8 +274,8 @@ def test_batches_and_history_through_it(url: str, client: Client, monkeypatch: p
     monkeypatch.setattr(connection, "FIRST_PAUSE", 1e-4)
     client.create("lossy-batches", dim=2)
     with Lossy(url, seed=6, share=0.6) as network, Client(network.address, timeout=60.0, retries=100) as unlucky:
-        made = [one for _ in range(8) for one in unlucky.decide_many("lossy-batches", [ARMS] * 5)]
-        rewards = {one.id: float(i % 2) for i, one in enumerate(made) if isinstance(one, Decided)}
+        decisions = [decision for _ in range(8) for decision in unlucky.decide_many("lossy-batches", [ARMS] * 5)]
+        rewards = {decision.id: float(i % 2) for i, decision in enumerate(decisions)}
         for i in range(0, 40, 10):
             assert all(unlucky.reward_many("lossy-batches", list(rewards.items())[i : i + 10]))
         assert network.lost_answers + network.cut_answers > 3
@@ -387,11 +422,11 @@ def test_a_later_part_of_a_batch_that_fails(monkeypatch: pytest.MonkeyPatch, pau
     monkeypatch.setattr("windvane.client.messages.MOST_ITEMS", 2)
     good = answer({"results": [{"status": 200, "answer": MADE}] * 2})
     with Fake(good, b"") as server, Client(server.address, retries=1) as client:
-        first, second, third = client.decide_many("a", [ARMS] * 3)
-        assert first == second
-        assert isinstance(third, ClientError)
-        assert third.code == "no_answer"
-        refused(lambda: client.decide_many("a", [ARMS]), None, "no_answer")
+        error = failed_batch(lambda: client.decide_many("a", [ARMS] * 3))
+        assert [isinstance(result, Decided) for result in error.results] == [True, True, False]
+        assert (error.errors[2].status, error.errors[2].code) == (None, "no_answer")
+        first_request = refused(lambda: client.decide_many("a", [ARMS]), None, "no_answer")
+        assert not isinstance(first_request, BatchError)
     keys = [
         item["key"] for request in server.requests for item in json.loads(request.partition(b"\r\n\r\n")[2])["items"]
     ]
@@ -478,6 +513,13 @@ DECISION = {
 def test_answers_that_are_not_the_service_s(ask: Callable[[Client], object], answer: object) -> None:
     with Fake(said(answer)) as server, Client(server.address, retries=0) as client:
         assert refused(lambda: ask(client), 200, "not_understood").message.endswith("is this a windvane service?")
+
+
+def test_an_entry_of_a_batch_that_cannot_be_read_leaves_the_others() -> None:
+    entries = [{"status": 200, "answer": {"learnt": True}}, {"status": 200, "answer": {"learnt": "no"}}]
+    with Fake(said({"results": [*entries, entries[0]]})) as server, Client(server.address, retries=0) as client:
+        error = failed_batch(lambda: client.reward_many("s", [("a", 1.0), ("b", 1.0), ("c", 1.0)]))
+    assert (error.results[0], error.errors[1].code, error.results[2]) == (True, "not_understood", True)
 
 
 def test_an_answer_without_bottom() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import typer.main
 
+import windvane
 from network import served
 from windvane.cli.app import app
 from windvane.lab.spec import Spec
@@ -39,6 +43,26 @@ def test_python_snippets_run(page: Path, capsys: pytest.CaptureFixture[str]) -> 
     namespace: dict[str, object] = {}
     for number, code in enumerate(blocks(page, "python")):
         exec(compile(code, f"{page.name}, snippet {number + 1}", "exec"), namespace)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_curl_commands_of_the_service_run_as_pasted(tmp_path: Path) -> None:
+    """Block after block in one shell, with the port of a live server; an answer that is an error ends it."""
+    page = ROOT / "docs" / "service.md"
+    commands = [code for code in blocks(page, "console") if "curl " in code]
+    assert len(commands) == 2
+    (tmp_path / ".curlrc").write_text("fail-with-body\n")
+    with served(tmp_path / "windvane.db") as address, windvane.Client(address) as client:
+        host = f"localhost:{address.rpartition(':')[2]}"
+        script = "".join(commands).replace("localhost:8000", host)
+        environment = {**os.environ, "CURL_HOME": str(tmp_path)}
+        line = ["bash", "-e", "-o", "pipefail", "-c", script]
+        done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        state = client.state("homepage")
+    assert '"learnt":true' in done.stdout.replace(" ", "")
+    assert (state["decisions"], state["rewards"]) == (1, 1)
+    assert (tmp_path / "events.parquet").read_bytes()[:4] == b"PAR1"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import windvane
+from windvane.lab import doctor
 
 ROOT = Path(__file__).parent.parent
 
@@ -60,12 +61,60 @@ def test_cache_does_not_touch_the_users_numba_settings(tmp_path: Path) -> None:
     assert python(code, WINDVANE_CACHE_DIR=str(tmp_path)).stdout == "True\n"
 
 
-def test_an_unwritable_cache_is_not_fatal(tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("not a folder")
-    code = "from windvane.kernels import linalg; import numpy as np; print(linalg.norm(np.ones(4)))"
-    done = python(code, WINDVANE_CACHE_DIR=str(blocked), WINDVANE_QUIET="1")
-    assert done.stdout == "2.0\n", done.stderr
+def unwritable_folders(tmp_path: Path) -> list[Path]:
+    """Where not even root can create a folder."""
+    file = tmp_path / "file"
+    file.write_text("not a folder")
+    return [folder for folder in (file / "below", Path("/proc/x")) if folder.parent.exists()]
+
+
+def test_an_unwritable_cache_is_announced_and_nothing_is_cached_elsewhere(tmp_path: Path) -> None:
+    """Numba's own fallback is ``__pycache__``, where code that is out of date can survive an upgrade."""
+    code = (
+        "from windvane.kernels import linalg; import numpy as np; print(linalg.norm(np.ones(4)));"
+        "print(type(linalg.norm._cache).__name__, linalg.norm.stats.cache_path)"
+    )
+    for folder in unwritable_folders(tmp_path):
+        done = python(code, WINDVANE_CACHE_DIR=str(folder))
+        assert done.stdout == "2.0\nNullCache None\n", done.stderr
+        (line,) = done.stderr.splitlines()
+        assert f"{folder}/kernels-" in line
+        assert "cannot be written" in line
+        assert "not kept" in line
+        assert "at every start" in line
+        assert "WINDVANE_CACHE_DIR" in line
+        assert "cached" not in line
+
+
+def test_a_policy_decides_and_learns_without_a_cache(tmp_path: Path) -> None:
+    code = """
+import windvane
+policy = windvane.OFUL(2)
+choice = policy.select([[[0.5, 0.1], [0.1, 0.5]]])
+policy.update([[0.5, 0.1]], 1.0)
+print(choice.shape, policy.theta_hat[0, 0] > 0)
+"""
+    (tmp_path / "file").write_text("")
+    done = python(code, WINDVANE_CACHE_DIR=str(tmp_path / "file" / "x"), WINDVANE_QUIET="1")
+    assert (done.stdout, done.stderr) == ("(1,) True\n", "")
+
+
+@pytest.mark.parametrize(
+    ("write_error", "files", "is_fine", "text"),
+    [
+        (None, 3, True, "is written and read"),
+        (None, 0, False, "nothing was stored in cache"),
+        (
+            "No space",
+            3,
+            False,
+            "cache cannot be written (No space): every start compiles again; set WINDVANE_CACHE_DIR",
+        ),
+    ],
+)
+def test_the_doctor_checks_the_cache(write_error: str | None, files: int, is_fine: bool, text: str) -> None:
+    check = doctor._check_cache(Path("cache"), write_error, files)
+    assert (check.fine, check.found) == (is_fine, text)
 
 
 def test_lock_file_pins_versions_and_names_no_address() -> None:

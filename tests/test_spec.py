@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windvane import theory
-from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS, BallArms, SphereArms
+from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS, BallArms, Rotation, SphereArms
 from windvane.lab.example import EXAMPLE, wobble
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec, SpecError
 from windvane.lab.toml import LARGEST_FILE, Lines
@@ -845,6 +845,39 @@ def test_the_example_shows_every_kind_and_key():
         for field in dataclasses.fields(cls):
             if field.init and field.name not in ("environments", "policies"):
                 assert re.search(rf"^#?{field.name} = ", text, re.MULTILINE), field.name
+
+
+@pytest.mark.parametrize(
+    ("policies", "other"),
+    [
+        (
+            [PolicySpec("OFUL", "X γ=0.9"), PolicySpec("D-LinUCB", "X", sweep={"gamma": [0.9, 0.99]})],
+            "one of policies[0]",
+        ),
+        ([PolicySpec("D-LinUCB", "X", sweep={"gamma": [0.9, 0.9 + 1e-14]})], "another of its variants"),
+    ],
+    ids=["another policy", "12 digits"],
+)
+def test_two_variants_with_one_label_are_refused(policies, other):
+    """``compare`` and the leaderboard would take one for the other."""
+    with pytest.raises(SpecError) as caught:
+        Spec([EnvironmentSpec("a", drift=Rotation(), arms=BallArms())], policies)
+    assert caught.value.path == ("policies", len(policies) - 1)
+    assert caught.value.problem == f': results would call a variant "X γ=0.9", like {other}'
+
+
+def test_the_example_lists_every_registered_policy():
+    """Each can be used: the example is valid with it in place of OFUL."""
+    text = " ".join(line[2:] for line in EXAMPLE.splitlines() if line.startswith("# "))
+    listed = re.search(r"policy is one of (.*?), or a class of yours", text).group(1)
+    assert listed.split(", ") == list(POLICIES)
+    for name in POLICIES:
+        spec = Spec.parse(EXAMPLE.replace('policy = "OFUL"', f'policy = "{name}"\nlabel = "this one"'))
+        spec.policies[0].check(spec.environments[0].build(horizon=spec.horizon, lanes=1, seed=0))
+
+
+def test_the_lines_of_the_example_fit():
+    assert max(map(len, EXAMPLE.splitlines())) <= 120
 
 
 # --- what is built ----------------------------------------------------------------------------------------------------

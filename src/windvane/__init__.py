@@ -65,6 +65,7 @@ _HOME = {
     "CustomLink": "windvane.links",
     "get_link": "windvane.links",
     "Agent": "windvane.agent",
+    "BatchError": "windvane.client",
     "Client": "windvane.client",
     "ClientError": "windvane.client",
     "ConflictingRewardError": "windvane.agent",
@@ -99,6 +100,7 @@ __all__ = [
     "Agent",
     "Ball",
     "BanditOverBandits",
+    "BatchError",
     "Client",
     "ClientError",
     "ConflictingRewardError",
@@ -160,7 +162,7 @@ if TYPE_CHECKING:
     )
     from windvane.arms import Ball, Sphere
     from windvane.checks import check_policy
-    from windvane.client import Client, ClientError
+    from windvane.client import BatchError, Client, ClientError
     from windvane.environments import Environment
     from windvane.estimation import DiscountedEstimator
     from windvane.kernels.threads import get_threads, set_threads

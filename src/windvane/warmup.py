@@ -9,7 +9,11 @@ import numpy as np
 
 
 def warm_up() -> float:
-    """Run each kernel once on a tiny problem; returns the seconds it took (the compilation is cached on disk)."""
+    """Run each kernel once on a tiny problem; return the seconds it took.
+
+    Kernels are loaded from the cache folder, or compiled and stored there. If the folder cannot be written, every
+    process compiles them again.
+    """
     from windvane.policies.registry import POLICIES
     from windvane.projection import p2
 

@@ -1,4 +1,4 @@
-"""The ``windvane`` command: experiments, figures and reports. Needs the extra ``lab``."""
+"""The ``windvane`` command. It needs the extra ``lab``; see :func:`_needed_extra` for what else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import sys
 from collections.abc import Sequence
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
-SERVICE = ("fastapi", "uvicorn", "httptools", "prometheus_client")  # what only the extra ``service`` brings
+SERVICE_COMMANDS = ("serve", "token", "verify", "demo")  # these need the extra ``service``
+EXTRA_MODULES = {  # top-level modules that windvane imports and that only an extra installs
+    *("dask", "distributed", "fastapi", "httptools", "joblib", "matplotlib", "plotly", "prometheus_client", "pyarrow"),
+    *("pydantic", "pydantic_core", "rich", "starlette", "typer", "uvicorn"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,8 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     An error is one line on stderr; with ``--debug``, which may stand anywhere, its traceback comes too.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in given
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
     try:
         _prepare()
         import typer
@@ -28,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from windvane.cli.console import InterruptedRunError
 
         try:
-            outcome = app([word for word in given if word != "--debug"], prog_name="windvane", standalone_mode=False)
+            outcome = app([word for word in words if word != "--debug"], prog_name="windvane", standalone_mode=False)
             sys.stdout.flush()
         except InterruptedRunError as error:
             return _fail(str(error), INTERRUPTED, "")
@@ -47,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        return _report(error)
+        return _report(error, words)
 
 
 def _prepare() -> None:
@@ -62,16 +66,24 @@ def _prepare() -> None:
         sys.path.append(os.getcwd())  # a policy or a drift of the user's own may live beside the spec that names it
 
 
-def _report(error: Exception) -> int:
-    """One line, and the code: 2 where the input was wrong, else 1."""
+def _report(error: Exception, arguments: Sequence[str]) -> int:
+    """Print one line, and return the exit code: 2 where the input was wrong or an extra is missing, else 1."""
     text = str(error) or type(error).__name__
-    if isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("windvane"):
-        extra = "service" if error.name in SERVICE else "lab"
-        return _fail(f"{error.name} is missing; install it with: pip install 'windvane[{extra}]'", FAILED)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in EXTRA_MODULES:
+        extra = _needed_extra(arguments)
+        return _fail(f"{error.name} is missing; install it with: pip install 'windvane[{extra}]'", WRONG_INPUT)
     if isinstance(error, ValueError):
         return _fail(text, WRONG_INPUT)
     expected = isinstance(error, OSError | ImportError) or type(error).__module__.startswith("windvane.")
     return _fail(text if expected else f"{type(error).__name__}: {text} (--debug shows where)", FAILED)
+
+
+def _needed_extra(arguments: Sequence[str]) -> str:
+    """Return the extra that the command in ``arguments`` needs; ``service`` and ``cluster`` include ``lab``."""
+    command = next((word for word in arguments if not word.startswith("-")), None)
+    if command in SERVICE_COMMANDS:
+        return "service"
+    return "cluster" if any(word.partition("=")[0] == "--cluster" for word in arguments) else "lab"
 
 
 def _interrupted(_signal: int, _frame: object) -> None:

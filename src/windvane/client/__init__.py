@@ -1,6 +1,6 @@
 """A small client of the decision service: see :class:`windvane.Client`. Standard library only."""
 
 from windvane.client.client import Client
-from windvane.client.messages import ClientError, Decided
+from windvane.client.messages import BatchError, ClientError, Decided
 
-__all__ = ["Client", "ClientError", "Decided"]
+__all__ = ["BatchError", "Client", "ClientError", "Decided"]

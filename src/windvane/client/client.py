@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from windvane._validation import not_negative, number, shown, whole
 from windvane.client.connection import EXAMPLE, FIRST_PAUSE, Connection, FaultError
 from windvane.client.messages import (
+    BatchError,
     ClientError,
     Decided,
     Request,
@@ -29,7 +30,7 @@ from windvane.client.messages import (
     text,
 )
 
-_T = TypeVar("_T")
+_T = TypeVar("_T", bound=Decided | bool)
 
 
 class Client:
@@ -134,23 +135,36 @@ class Client:
 
     def decide_many(
         self, stream: str, arms: Iterable[Any], contexts: Iterable[Mapping[str, Any] | None] | None = None
-    ) -> list[Decided | ClientError]:
-        """One round for each of ``arms``, in order. What is wrong with one stands in its place in the list.
+    ) -> list[Decided]:
+        """Decide one round for each of ``arms``, in order.
 
-        An error of the whole request is raised as long as nothing has been decided; later, where many rounds go out in
-        several requests, it stands in the place of those it concerns.
+        Raises
+        ------
+        BatchError
+            If an item failed. Its ``results`` hold the decisions that were made and the errors, in order. Many rounds
+            go out in several requests; if a later request fails as a whole, its error stands for each of its items.
+        ClientError
+            If the first request failed as a whole.
         """
         offers = list(arms)
-        given = [None] * len(offers) if contexts is None else list(contexts)
-        if len(given) != len(offers):
-            raise ValueError(f"contexts: there are {len(given)} of them; must be {len(offers)}, one for each of arms")
-        items = [one_round(one, context) for one, context in zip(offers, given, strict=True)]
-        return self._batch(path(stream, "decide", "batch"), "arms", items, decided)
+        known = [None] * len(offers) if contexts is None else list(contexts)
+        if len(known) != len(offers):
+            raise ValueError(f"contexts: there are {len(known)} of them; must be {len(offers)}, one for each of arms")
+        items = [one_round(offer, context) for offer, context in zip(offers, known, strict=True)]
+        return self._send_batch(path(stream, "decide", "batch"), "arms", items, decided)
 
-    def reward_many(self, stream: str, rewards: Iterable[tuple[Decided | str, float]]) -> list[bool | ClientError]:
-        """Rewards as pairs of decision and value. For each, what :meth:`reward` returns, or what is wrong with it."""
+    def reward_many(self, stream: str, rewards: Iterable[tuple[Decided | str, float]]) -> list[bool]:
+        """Send rewards, pairs of decision and value, in order. For each, what :meth:`reward` returns.
+
+        Raises
+        ------
+        BatchError
+            If an item failed, as for :meth:`decide_many`.
+        ClientError
+            If the first request failed as a whole.
+        """
         items = [one_reward(decision, value) for decision, value in rewards]
-        return self._batch(path(stream, "reward", "batch"), "rewards", items, learnt)
+        return self._send_batch(path(stream, "reward", "batch"), "rewards", items, learnt)
 
     def history(
         self,
@@ -171,23 +185,25 @@ class Client:
         answer = self._service.call(Request("POST", path(stream, "history"), body, checked_key(key)))
         return int(entry(answer, "learnt", int))
 
-    def _batch(
-        self, where: str, name: str, items: list[dict[str, Any]], read: Callable[[Any], _T]
-    ) -> list[_T | ClientError]:
-        found: list[_T | ClientError] = []
+    def _send_batch(
+        self, where: str, name: str, items: list[dict[str, Any]], read_answer: Callable[[Any], _T]
+    ) -> list[_T]:
+        """Send ``items`` in as many requests as it takes; return their answers, or raise what failed."""
+        results: list[_T | ClientError] = []
         for part in parts_of([encoded(name, {**item, "key": checked_key(None)}) for item in items]):
             body = b'{"items":[' + b",".join(part) + b"]}"
             try:
                 answers = entries(self._service.call(Request("POST", where, body)), "results", len(part))
             except ClientError as error:
-                if not found:
+                if not results:
                     raise
-                found += [error] * len(part)
+                results += [error] * len(part)
                 continue
-            for one in answers:
-                status, answer = entry(one, "status", int), entry(one, "answer")
-                found.append(read(answer) if status < 300 else refusal(status, answer))
-        return found
+            results += [_read_item(answer, read_answer) for answer in answers]
+        succeeded = [result for result in results if not isinstance(result, ClientError)]
+        if len(succeeded) < len(results):
+            raise BatchError(results)
+        return succeeded
 
     # --- what was ----------------------------------------------------------------------------------------------------
 
@@ -208,3 +224,12 @@ class Client:
             return f"{where}?{urlencode({'after': seen, 'limit': left})}" if left > 0 else None
 
         return self._service.lines(following)
+
+
+def _read_item(item: dict[str, Any], read_answer: Callable[[Any], _T]) -> _T | ClientError:
+    """Read one entry of a batch's answer; an error is returned, so that the other entries are read as well."""
+    try:
+        status, answer = entry(item, "status", int), entry(item, "answer")
+        return read_answer(answer) if status < 300 else refusal(status, answer)
+    except ClientError as error:
+        return error

@@ -6,7 +6,7 @@ import http.client
 import json
 import math
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import NoneType
 from typing import Any, NamedTuple
@@ -32,6 +32,41 @@ class ClientError(Exception):
 
     def __reduce__(self) -> tuple[type[ClientError], tuple[Any, ...]]:
         return type(self), (self.status, self.code, self.message, self.field)
+
+
+class BatchError(ClientError):
+    """Raised by ``decide_many`` and ``reward_many`` when an item failed. The other items were carried out.
+
+    Parameters
+    ----------
+    results : sequence
+        One entry for each item, in order: what the call returns for an item that succeeded, else a
+        :class:`ClientError`. At least one is an error.
+
+    Attributes
+    ----------
+    results : list
+        As above.
+    errors : dict of int to ClientError
+        The errors by their place in ``results``.
+    status, code, message, field
+        ``message`` says how many items failed; the others are those of the first error.
+
+    Examples
+    --------
+    >>> BatchError([True, ClientError(409, "conflict", "the decision has another reward")])
+    BatchError('1 of 2 items failed; results[1]: the decision has another reward')
+    """
+
+    def __init__(self, results: Sequence[Decided | bool | ClientError]) -> None:
+        self.results = list(results)
+        self.errors = {place: item for place, item in enumerate(self.results) if isinstance(item, ClientError)}
+        place, first = next(iter(self.errors.items()))
+        text = f"{len(self.errors)} of {len(self.results)} items failed; results[{place}]: {first.message}"
+        super().__init__(first.status, first.code, text, first.field)
+
+    def __reduce__(self) -> tuple[type[ClientError], tuple[Any, ...]]:
+        return type(self), (self.results,)
 
 
 @dataclass(frozen=True, slots=True)

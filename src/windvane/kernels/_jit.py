@@ -4,7 +4,9 @@ Numba's own file cache notices an edit of the file a function lives in, but not 
 binary can survive an edit. Here the cache folder is named by a hash over *all* kernel sources and the versions of
 Python, NumPy and numba: any change starts an empty folder.
 
-The folder is ``$WINDVANE_CACHE_DIR``, or ``$XDG_CACHE_HOME/windvane``, or ``~/.cache/windvane``.
+The folder is ``$WINDVANE_CACHE_DIR``, or ``$XDG_CACHE_HOME/windvane``, or ``~/.cache/windvane``. If it cannot be
+written, nothing is cached: numba would fall back to ``__pycache__``, which has the stale binaries described above, or
+refuse to compile at all.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import hashlib
 import os
 import platform
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,15 +56,32 @@ def _default_root() -> Path:
         return Path(__file__).parent / "__pycache__"
 
 
-def _prepare_cache() -> tuple[Path, bool]:
-    """The cache folder of this exact source, and whether compiled code is already in it."""
-    folder = _default_root() / f"kernels-{_source_hash()}"
-    return folder, any(folder.glob("**/*.nbi"))
+def _write_error(folder: Path) -> str | None:
+    """Return why no file can be written in ``folder``, which is created, or None if one can."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return error.strerror or type(error).__name__
 
 
-CACHE_DIR, _WARM = _prepare_cache()
-if not _WARM and not os.environ.get("WINDVANE_QUIET"):
-    print(f"windvane: compiling its kernels for this machine, once (cached in {CACHE_DIR})", file=sys.stderr)
+def _announce() -> None:
+    """Print one line on stderr if kernels will be compiled."""
+    if CACHE_ERROR is not None:
+        print(
+            f"windvane: compiling its kernels at every start: {CACHE_DIR} cannot be written ({CACHE_ERROR}), so the "
+            "compiled code is not kept; set WINDVANE_CACHE_DIR to a folder that can be written",
+            file=sys.stderr,
+        )
+    elif not any(CACHE_DIR.glob("**/*.nbi")):
+        print(f"windvane: compiling its kernels for this machine, once (cached in {CACHE_DIR})", file=sys.stderr)
+
+
+CACHE_DIR = _default_root() / f"kernels-{_source_hash()}"
+CACHE_ERROR = _write_error(CACHE_DIR)  # None if compiled code is kept
+if not os.environ.get("WINDVANE_QUIET"):
+    _announce()
 
 
 def host_processor() -> str:
@@ -74,7 +94,7 @@ def _decorate(function: F, fastmath: set[str], *, inline: str = "never") -> F:
     _config.CACHE_DIR = str(CACHE_DIR)  # read once, while the function is decorated
     try:
         decorated: F = _njit(
-            cache=True,
+            cache=CACHE_ERROR is None,
             nogil=True,
             fastmath=fastmath,
             error_model="numpy",  # a division by zero gives inf, and does not keep loops from vectorising

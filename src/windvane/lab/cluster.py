@@ -27,8 +27,9 @@ def on_cluster(
     try:
         import dask
         import distributed
-    except ImportError:
-        raise ClusterError("cluster: needs Dask; install it with: pip install 'windvane[cluster]'") from None
+    except ModuleNotFoundError as error:
+        text = "cluster: needs Dask; install it with: pip install 'windvane[cluster]'"
+        raise ModuleNotFoundError(text, name=error.name) from None
 
     # their functions are not typed
     start, connect, as_completed = cast(Any, (distributed.LocalCluster, distributed.Client, distributed.as_completed))

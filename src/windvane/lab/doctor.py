@@ -6,6 +6,7 @@ import os
 import platform
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ class Health:
 
 def examine() -> Health:
     """Look at everything once; takes a second, or the time to compile."""
-    from windvane.kernels._jit import CACHE_DIR
+    from windvane.kernels._jit import CACHE_DIR, CACHE_ERROR
     from windvane.kernels.threads import available_cores
 
     seconds = windvane.warm_up()
@@ -52,8 +53,15 @@ def examine() -> Health:
         "compile cache": f"{CACHE_DIR} ({len(files)} files, {sum(p.stat().st_size for p in files) / 1e6:.1f} MB)",
         "kernels ready": f"after {seconds:.1f} s",
     }
-    cache = Check("compile cache", bool(files), "is written and read" if files else f"cannot be written at {CACHE_DIR}")
-    return Health(facts, [cache, *_self_test()])
+    return Health(facts, [_check_cache(CACHE_DIR, CACHE_ERROR, len(files)), *_self_test()])
+
+
+def _check_cache(folder: Path, write_error: str | None, files: int) -> Check:
+    """Check that compiled code is kept from one start to the next."""
+    if write_error is not None:
+        text = f"{folder} cannot be written ({write_error}): every start compiles again; set WINDVANE_CACHE_DIR"
+        return Check("compile cache", False, text)
+    return Check("compile cache", files > 0, "is written and read" if files else f"nothing was stored in {folder}")
 
 
 def _version(package: str) -> str:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import math
+import textwrap
+
+from windvane.policies.registry import POLICIES
+
+WIDTH = 120  # columns of a line
 
 
 def wobble(t: int) -> list[float]:
@@ -10,7 +15,21 @@ def wobble(t: int) -> list[float]:
     return [math.cos(t / 500), 0.5 * math.sin(t / 500)]
 
 
-EXAMPLE = """\
+def _comment(text: str) -> str:
+    """Return ``text`` as comment lines of TOML."""
+    return textwrap.fill(
+        " ".join(text.split()), WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
+    )
+
+
+_POLICIES = f"""\
+policy is one of {", ".join(POLICIES)}, or a class of yours as "module:Class", whose module is then imported and its
+code run. `windvane policies` describes them. All keys but policy, label and sweep are settings of its constructor.
+dim, lanes and seed come from the experiment; so do link, S, L, sigma and horizon, if they are not set here; and so do
+the true drift and number of changes of the environment, from which a policy computes how fast to forget, if none of
+gamma, window, restart_every, drift and switches is set or swept."""
+
+_TEMPLATE = """\
 # An experiment for windvane. Run it with: windvane simulate FILE
 #
 # A line that begins with # and no blank is an alternative. To use it, take the # away; if a line above it sets the same
@@ -84,10 +103,7 @@ drift = { kind = "random-switches", count = 3 }
 arms = { kind = "sphere", count = 5 }
 
 # --- Policies ---
-# policy names one of OFUL, D-LinUCB, GLM-UCB, BVD-GLM-UCB, or a class of yours as "module:Class", whose module is then
-# imported and its code run. All keys but policy, label and sweep are settings of its constructor. dim, lanes and seed
-# come from the experiment; so do link, S, L, sigma and horizon, if they are not set here; and so does the discount,
-# as recommended for the true drift of the environment, if neither gamma nor drift is set or swept.
+__POLICIES__
 
 [[policies]]
 policy = "OFUL"
@@ -115,3 +131,5 @@ sweep = { gamma = [0.99, 0.995, 0.999] }
 #sweep = { gamma = [0.99, 0.995], bonus_scale = [0.5, 1.0] }
 #sweep = { delta = [0.01, 0.1] }
 """
+
+EXAMPLE = _TEMPLATE.replace("__POLICIES__", _comment(_POLICIES))

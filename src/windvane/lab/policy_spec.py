@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SWEEPABLE = ("gamma", "bonus_scale", "delta")  # what policies take lane by lane
 RESERVED = ("policy", "label", "sweep")  # keys of a policy's table that are no settings
+_SHORT = {"gamma": "γ", "delta": "δ"}  # in labels
 _FILLED_ONLY = ("dim", "lanes", "seed")  # the experiment's alone; S, L, link, sigma, horizon, gamma may be set
 
 
@@ -167,6 +168,11 @@ _TUNING = {
     "drift",
     "switches",
 }  # any of these set: the policy is told how to forget
+
+
+def variant_label(policy: str, variant: Mapping[str, float]) -> str:
+    """Return what results call a variant: the policy's name and the values that were swept, to 12 digits."""
+    return " ".join([policy, *(f"{_SHORT.get(name, name)}={value:.12g}" for name, value in variant.items())])
 
 
 def _check_taken(arguments: Arguments, name: str, path: tuple[str, ...]) -> None:

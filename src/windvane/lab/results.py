@@ -14,6 +14,7 @@ from windvane._validation import Array
 from windvane.lab.cells import Cell
 from windvane.lab.engine import STAGES, ThetaPath
 from windvane.lab.folder import FolderError, cell_note, experiment_id, read_manifest
+from windvane.lab.policy_spec import variant_label
 
 if TYPE_CHECKING:
     from windvane.lab.spec import Spec
@@ -45,15 +46,12 @@ class Entry:
     @property
     def label(self) -> str:
         """The policy's name, with what tells the variant from its siblings."""
-        return " ".join([self.policy, *(f"{_SHORT.get(k, k)}={v:.12g}" for k, v in self.variant.items())])
+        return variant_label(self.policy, self.variant)
 
     @property
     def final(self) -> Array:
         """[n], the regret after the last round."""
         return self.regret[:, -1]
-
-
-_SHORT = {"gamma": "γ", "delta": "δ"}
 
 
 @dataclass

@@ -40,7 +40,7 @@ from windvane.environments import Environment
 from windvane.lab import reading, toml, writing
 from windvane.lab.environment_spec import EnvironmentSpec
 from windvane.lab.errors import SpecError, field_errors, flag, refuse_unknown, text_line
-from windvane.lab.policy_spec import PolicySpec
+from windvane.lab.policy_spec import PolicySpec, variant_label
 
 __all__ = ["EnvironmentSpec", "PolicySpec", "Spec", "SpecError"]
 
@@ -88,6 +88,7 @@ class Spec:
                 raise ValueError(f"runs={self.runs}: makes {cells} cells, at most {MOST_CELLS}; raise lanes_per_cell")
             text_line("title", self.title, least=0)
             flag("diagnostics", self.diagnostics)
+        _check_labels(self.policies)
 
     @classmethod
     def read(cls, path: str | PathLike[str], *, check: bool = True) -> Spec:
@@ -176,3 +177,15 @@ def _distinct(name: str, given: Any, kind: type) -> tuple[Any, ...]:
             hint = "" if kind is EnvironmentSpec else "; give it a label"
             raise SpecError((name, index), f': the name "{part.name}" is that of {name}[{earlier}] too{hint}')  # type: ignore[attr-defined]
     return tuple(given)
+
+
+def _check_labels(policies: Sequence[PolicySpec]) -> None:
+    """Refuse two variants with one label: tables, figures and comparisons know an entry by its label."""
+    first: dict[str, int] = {}
+    for index, policy in enumerate(policies):
+        for variant in policy.variants:
+            label = variant_label(policy.name, variant)
+            if label in first:
+                other = "another of its variants" if first[label] == index else f"one of policies[{first[label]}]"
+                raise SpecError(("policies", index), f': results would call a variant "{label}", like {other}')
+            first[label] = index

@@ -7,11 +7,13 @@ At round t:
     theta_hat_t = ...                                             (the estimate)
     x_t         = argmax over the arms of mu(<x, theta_hat_t>) + bonus_scale ||x||_{V_t^-1}
 
-===========  ================  ==========================================
+===========  ================  =========================================================
 symbol       here              meaning
-===========  ================  ==========================================
-gamma        ``gamma``         discount
-===========  ================  ==========================================
+===========  ================  =========================================================
+gamma        ``gamma``         discount; where not given, the recommended one for T and B_T
+T, B_T       ``horizon``,      rounds; total drift, the sum of ||theta*_t+1 - theta*_t||
+             ``drift``
+===========  ================  =========================================================
 
 Guarantee: the theorem, under which assumptions; and what it does not cover.
 
@@ -28,21 +30,25 @@ from windvane._validation import Array, lane_identities
 from windvane.arms import ArmSet
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
+from windvane.policies._tuning import choose_discount
 from windvane.policies.base import Card, Index, Policy
 
 
 class Skeleton(Policy):
-    """A discounted estimate, used as it is, with a bonus of fixed size: enough to pass ``check_policy``."""
+    """A discounted estimate and a bonus of fixed size. Give ``gamma``, or ``horizon`` and ``drift``."""
 
     name = "skeleton"
-    card = Card("generalized linear", "discount", "gamma", "none", "Authors year", "O((K + memory) d^2)")
+    card = Card("generalized linear", "discount", "T, B_T", "none", "Authors year", "O((K + memory) d^2)")
 
     def __init__(
         self,
         dim: int,
         link: str | Link = "logistic",
         *,
-        gamma: npt.ArrayLike,
+        gamma: npt.ArrayLike | None = None,
+        horizon: int | None = None,
+        drift: npt.ArrayLike | None = None,
+        discount: str = "orthogonal",
         S: float = 1.0,
         L: float = 1.0,
         lam: float = 1.0,
@@ -52,6 +58,7 @@ class Skeleton(Policy):
         seed: int = 0,
     ) -> None:
         ids = lane_identities(lanes)
+        gamma = choose_discount(gamma, horizon, drift, discount, dim, len(ids))
         estimator = DiscountedEstimator(dim, link, gamma=gamma, S=S, L=L, lam=lam, lanes=len(ids))
         self._begin(estimator, ids, seed=seed, sigma=sigma, delta=1.0, bonus_scale=bonus_scale)
 
@@ -69,5 +76,5 @@ class Skeleton(Policy):
 
     def _estimate(self) -> Array:
         theta_hat = self.estimator.solve()
-        self.last = {"theta_hat": theta_hat.copy()}  # what info() tells about the last decision
+        self.last = {"theta_hat": theta_hat.copy()}  # info() shows this about the last decision
         return theta_hat

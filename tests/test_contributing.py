@@ -1,0 +1,122 @@
+"""CONTRIBUTING.md, "A policy in fifteen minutes", followed step by step in a copy of the package."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import windvane
+from windvane.policies.base import Policy
+from windvane.policies.registry import POLICIES
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = Path(windvane.__file__).parent
+FILE, CLASS, NAME = "my_ucb", "MyUCB", "My-UCB"
+
+
+@pytest.fixture(scope="module")
+def contributed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a copy of the package in which the skeleton is registered under another name.
+
+    The kernels are imported from the original package: compiled code is cached by path, and a copy would be compiled
+    again.
+    """
+    folder = tmp_path_factory.mktemp("contributed")
+    package = folder / "windvane"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("kernels", "__pycache__"))
+    with (package / "__init__.py").open("a", encoding="utf-8") as file:
+        file.write(f"\n__path__.append({str(PACKAGE)!r})\n")
+
+    skeleton = (package / "policies" / "_skeleton.py").read_text(encoding="utf-8")
+    policy = replace_once(replace_once(skeleton, "class Skeleton(", f"class {CLASS}("), '"skeleton"', f'"{NAME}"')
+    (package / "policies" / f"{FILE}.py").write_text(policy, encoding="utf-8")
+
+    registry = package / "policies" / "registry.py"
+    text = registry.read_text(encoding="utf-8")
+    text = replace_once(text, "\n_REGISTERED", f"from windvane.policies.{FILE} import {CLASS}\n\n_REGISTERED")
+    text = replace_once(text, "    AdaptiveGLMUCB,\n", f"    AdaptiveGLMUCB,\n    {CLASS},\n")
+    registry.write_text(text, encoding="utf-8")
+
+    exports = package / "__init__.py"
+    text = exports.read_text(encoding="utf-8")
+    text = replace_once(text, "_HOME = {\n", f'_HOME = {{\n    "{CLASS}": "windvane.policies.{FILE}",\n')
+    text = replace_once(text, "__all__ = [\n", f'__all__ = [\n    "{CLASS}",\n')
+    exports.write_text(text, encoding="utf-8")
+    return folder
+
+
+def replace_once(text: str, old: str, new: str) -> str:
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
+
+
+def python(package: Path, *arguments: str, folder: Path | None = None) -> str:
+    """Run Python on the copied package; its standard output."""
+    environment = {**os.environ, "PYTHONPATH": str(package), "WINDVANE_QUIET": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_copied_skeleton_is_exported_and_passes_the_conformance_suite(contributed: Path) -> None:
+    code = f"""
+import windvane
+print(windvane.__file__)
+windvane.check_policy(lambda **kw: windvane.{CLASS}(gamma=0.99, **kw))
+assert windvane.get_policy("{NAME}") is windvane.{CLASS}
+"""
+    assert Path(python(contributed, "-c", code).strip()).is_relative_to(contributed)
+
+
+def test_warm_up_runs_the_copied_skeleton(contributed: Path) -> None:
+    python(contributed, "-c", "import windvane; windvane.warm_up()")
+
+
+def test_the_policies_command_lists_the_copied_skeleton(contributed: Path, tmp_path: Path) -> None:
+    listed = json.loads(python(contributed, "-m", "windvane", "policies", "--json", folder=tmp_path))["policies"]
+    assert [row["name"] for row in listed] == [*POLICIES, NAME]
+
+
+def test_the_benchmark_runs_the_copied_skeleton(contributed: Path, tmp_path: Path) -> None:
+    """In all of its environments, where the horizon and the true drift are passed to it."""
+    line = ["benchmark", "drift", "--quick", "--policies", NAME, "--jobs", "1", "--json"]
+    found = json.loads(python(contributed, "-m", "windvane", *line, folder=tmp_path))
+    assert found["complete"]
+    assert [row["label"] for row in found["leaderboard"]] == [NAME]
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_all_policies_includes_the_copied_skeleton(contributed: Path, tmp_path: Path) -> None:
+    found = json.loads(
+        python(contributed, "-m", "windvane", "benchmark", "drift", "--quick", "--json", folder=tmp_path)
+    )
+    assert NAME in [row["label"] for row in found["leaderboard"]]
+
+
+def test_every_registered_policy_is_exported_and_documented() -> None:
+    """Step 5, for the policies that are registered now."""
+    page = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
+    for name, policy in POLICIES.items():
+        assert getattr(windvane, policy.__name__) is policy
+        assert f"| {name} | `{policy.__name__}` |" in page or f"**{name}** (`{policy.__name__}`)" in page, name
+
+
+def test_contributing_names_files_and_methods_that_exist() -> None:
+    quoted = re.findall(r"`([^`\n]+)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    paths = [text for text in quoted if re.fullmatch(r"[\w/]+/[\w.]+", text)]
+    methods = [text for text in quoted if re.fullmatch(r"_[a-z][a-z_]+", text)]
+    assert len(paths) >= 5
+    assert len(methods) >= 5
+    for path in paths:
+        assert (ROOT / path).exists(), path
+    for method in methods:
+        assert hasattr(Policy, method), method

@@ -1,0 +1,135 @@
+"""Without the extras: every command says in one line which one it needs. Run in real virtual environments."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import venv
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+import typer.main
+from packaging.requirements import Requirement
+
+from windvane.cli import EXTRA_MODULES, SERVICE_COMMANDS
+from windvane.cli.app import app
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+COMMANDS = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def distributions(requirements: list[str]) -> set[str]:
+    """The distributions that installing ``requirements`` brings, with their own requirements."""
+    names: set[str] = set()
+    waiting = [(Requirement(text), "") for text in requirements]
+    done = set()
+    while waiting:
+        requirement, extra = waiting.pop()
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        if requirement.name == "windvane":  # an extra that includes another
+            own = [text for name in requirement.extras for text in PROJECT["optional-dependencies"][name]]
+            waiting += [(Requirement(text), "") for text in own]
+            continue
+        names.add(requirement.name)
+        for wanted in {"", *requirement.extras}:
+            if (requirement.name, wanted) not in done:
+                done.add((requirement.name, wanted))
+                needs = distribution(requirement.name).requires or []
+                waiting += [(Requirement(text), wanted) for text in needs]
+    return names
+
+
+def create_environment(folder: Path, extra: str | None) -> Path:
+    """A virtual environment with windvane's dependencies and those of ``extra``, linked; its Python."""
+    venv.create(folder, with_pip=False)
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    packages = folder / "lib" / version / "site-packages"
+    wanted = PROJECT["dependencies"] + ([] if extra is None else PROJECT["optional-dependencies"][extra])
+    for name in distributions(wanted):
+        installed = distribution(name)
+        for top in {path.parts[0] for path in installed.files or [] if path.parts[0] not in ("..", "__pycache__")}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(Path(str(installed.locate_file(top))))
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python with windvane installed without extras."""
+    return create_environment(tmp_path_factory.mktemp("core"), None)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python with windvane and the extra ``lab``."""
+    return create_environment(tmp_path_factory.mktemp("lab"), "lab")
+
+
+def windvane_in(python: Path, words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    settings = {**os.environ, "PYTHONPATH": str(SOURCE), "WINDVANE_QUIET": "1"}
+    line = [python, "-m", "windvane", *words]
+    return subprocess.run(line, cwd=folder, env=settings, capture_output=True, text=True, check=False)
+
+
+def assert_needs(extra: str, python: Path, words: list[str], folder: Path) -> None:
+    done = windvane_in(python, words, folder)
+    assert (done.returncode, done.stdout) == (2, ""), done
+    pattern = rf"windvane: error: .*\w+ is missing; install it with: pip install 'windvane\[{extra}\]'\n"
+    assert re.fullmatch(pattern, done.stderr), done.stderr
+
+
+def test_the_library_itself_needs_no_extra(core: Path, tmp_path: Path) -> None:
+    code = "import windvane; print(int(windvane.OFUL(2).select([[[0.5, 0.5]]])[0]), windvane.Client())"
+    settings = {**os.environ, "PYTHONPATH": str(SOURCE), "WINDVANE_QUIET": "1"}
+    done = subprocess.run([core, "-c", code], cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("0 Client("), done.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["--version"], ["nonsense"]], ids=str)
+def test_without_extras_the_program_needs_lab(core: Path, tmp_path: Path, words: list[str]) -> None:
+    assert_needs("lab", core, words, tmp_path)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_extras_every_command_names_its_own(core: Path, tmp_path: Path, command: str) -> None:
+    """Also before an option, with options after it, and where only its help is asked for."""
+    extra = "service" if command in ("serve", "token", "verify", "demo") else "lab"
+    for words in ([command], [command, "--help"], ["--json", command, "serve.toml"]):
+        assert_needs(extra, core, words, tmp_path)
+
+
+@pytest.mark.parametrize("option", [["--cluster", "local"], ["--cluster=tcp://a:8786"]], ids=" ".join)
+@pytest.mark.parametrize("command", ["simulate", "reproduce", "benchmark", "tune", "study"])
+def test_without_extras_a_cluster_needs_cluster(core: Path, tmp_path: Path, command: str, option: list[str]) -> None:
+    assert_needs("cluster", core, [command, "spec.toml", *option], tmp_path)
+
+
+def test_with_lab_alone(lab: Path, tmp_path: Path) -> None:
+    """The experiments run; the service and a cluster say what they need."""
+    assert windvane_in(lab, ["--help"], tmp_path).returncode == 0
+    assert_needs("service", lab, ["serve"], tmp_path)
+    assert_needs("service", lab, ["demo", "--no-open"], tmp_path)
+    run = ["reproduce", "--runs", "1", "--horizon", "3", "--json", "--jobs", "1"]
+    assert_needs("cluster", lab, [*run, "--cluster", "local"], tmp_path)
+    assert windvane_in(lab, run, tmp_path).returncode == 0
+
+
+def test_the_lists_of_the_program_are_complete() -> None:
+    imported: set[str] = set()
+    for path in (SOURCE / "windvane").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.partition(".")[0])
+    core = {"numpy", "scipy", "numba", "llvmlite", "windvane"}
+    assert imported - core - sys.stdlib_module_names <= EXTRA_MODULES
+    assert set(SERVICE_COMMANDS) <= set(COMMANDS)
