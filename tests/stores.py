@@ -117,6 +117,11 @@ def copy_store(path: Path, target: Path, content: bytes | None = None) -> Path:
     return target
 
 
+def flip(content: bytes, at: int, bit: int) -> bytes:
+    """``content`` with one bit of the byte ``at`` changed."""
+    return content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :]
+
+
 def verify(path: Path) -> dict[str, Any]:
     """The document of `windvane verify`; a store that is refused is not sound."""
     try:

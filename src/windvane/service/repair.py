@@ -82,7 +82,7 @@ def finish_swap(path: Path) -> Path | None:
 
 
 def _label(completed: Path) -> str:
-    connection = connect(completed, "ro")
+    connection = connect(completed)  # closing it removes the files that SQLite keeps beside it
     try:
         return read_meta(connection).get("replaces", "damaged")
     finally:
