@@ -481,7 +481,8 @@ def test_after_the_wait_a_reward_is_recorded_and_not_learnt(service: Local) -> N
     error = refused(service.reward(decision, 1.0), 410, "too_late")
     assert error["message"].endswith("its wait is over; the reward was recorded, not learnt from")
     assert error["field"] == "decision"
-    refused(service.reward(decision, 0.0), 410, "too_late")
+    refused(service.reward(decision, 1.0), 410, "too_late")
+    refused(service.reward(decision, 0.0), 409, "conflict")
     after = service.get("/v1/streams/shop").json()
     assert (after["theta"], after["rewards"]) == (before["theta"], 0)
     late = [event for event in service.log() if event["kind"] == "late"]
@@ -740,7 +741,8 @@ def test_exports_hold_what_the_file_holds(service: Local) -> None:
 
     filled(service)
     with sqlite3.connect(service.store.path) as connection:
-        rows = connection.execute("SELECT id, time, kind, decision, key, body FROM events ORDER BY id").fetchall()
+        columns = "id, time, kind, decision, key, outcome, request"
+        rows = connection.execute(f"SELECT {columns} FROM events ORDER BY id").fetchall()
     connection.close()
     kinds = {1: "decided", 2: "rewarded", 3: "expired", 4: "configured", 5: "archived", 6: "late", 7: "history"}
     log = service.log()
@@ -751,14 +753,13 @@ def test_exports_hold_what_the_file_holds(service: Local) -> None:
     assert answer.headers["content-disposition"] == 'attachment; filename="shop-events.parquet"'
     table = pq.read_table(io.BytesIO(answer.content)).to_pylist()
     assert len(table) == len(rows)
-    for (rowid, at, kind, decision, key, body), line, row in zip(rows, log, table, strict=True):
-        outcome, _, request = body.partition(b"\n")
+    for (rowid, at, kind, decision, key, outcome, request), line, row in zip(rows, log, table, strict=True):
         common = {"number": rowid % 2**40, "time": at, "kind": kinds[kind], "decision": decision, "key": key}
         told = {**common, **json.loads(outcome)} | ({"request": json.loads(request)} if request else {})
         assert line == told
         assert {name: row[name] for name in common} == common
         assert json.loads(row["outcome"]) == json.loads(outcome)
-        assert row["request"] == (request.decode() or None)
+        assert row["request"] == (None if request is None else request.decode())
         for name in ("arm", "propensity", "explored", "prediction", "bonus", "value"):
             assert row[name] == json.loads(outcome).get(name)
 

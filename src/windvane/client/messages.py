@@ -222,8 +222,14 @@ def learnt(answer: Any) -> bool:
 
 def lines_of(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
     """Lines of JSON; what breaks off raises, and is never taken for the end."""
-    rest = b""
-    while chunk := response.read(CHUNK):
+    rest, cut = b"", None
+    while cut is None:
+        try:
+            chunk = response.read(CHUNK)
+        except http.client.IncompleteRead as error:  # the last lines say why, where the service knows it
+            chunk, cut = error.partial, error
+        if not chunk:
+            break
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             found = document_of(line)
@@ -233,5 +239,7 @@ def lines_of(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
                 text = f"event {found.get('number')}: {found.get('error')}"
                 raise ClientError(response.status, "unreadable", text)
             yield found
+    if cut is not None:
+        raise cut
     if rest or response.length:
         raise http.client.IncompleteRead(rest)

@@ -16,6 +16,10 @@ ROUNDING = 1e-9
 step, and a long stream adds up some 1e6 of them; a number that was changed on purpose differs by far more."""
 
 
+_SCORES = ("prediction", "bonus", "rival_score")  # sums and differences of each other: one size for all of them
+_COMPUTED = (*_SCORES, "propensity")  # numbers of an outcome that the model computes; all others were given to it
+
+
 class Agreement(enum.IntEnum):
     """How well two values agree."""
 
@@ -34,12 +38,12 @@ def compare_numbers(first: float, second: float, scale: float = 0.0) -> Agreemen
 
 def compare_outcomes(recorded: Mapping[str, Any], replayed: Mapping[str, Any]) -> tuple[Agreement, str]:
     """Return how well two outcomes of an event agree, and the name of the field that agrees least."""
-    numbers = [abs(value) for value in (*recorded.values(), *replayed.values()) if isinstance(value, float)]
-    scale = max((value for value in numbers if math.isfinite(value)), default=0.0)
+    values = [abs(values[name]) for values in (recorded, replayed) for name in _SCORES if values.get(name) is not None]
+    scale = max(values, default=0.0)
     worst, field = Agreement.EQUAL, ""
     for name in sorted({*recorded, *replayed}):
         first, second = recorded.get(name), replayed.get(name)
-        if isinstance(first, float) and isinstance(second, float) and name != "time":
+        if name in _COMPUTED and isinstance(first, float) and isinstance(second, float):
             agreement = compare_numbers(first, second, scale)
         else:
             same = first == second and isinstance(first, bool) == isinstance(second, bool)

@@ -82,7 +82,7 @@ def finish_swap(path: Path) -> Path | None:
 
 
 def _label(completed: Path) -> str:
-    connection = connect(completed, "ro")
+    connection = connect(completed)  # closing it removes the files that SQLite keeps beside it
     try:
         return read_meta(connection).get("replaces", "damaged")
     finally:
@@ -163,18 +163,14 @@ class _Copy:
     def _read_indexed_numbers(self) -> None:
         """Find the last event of every stream without reading the events."""
         self._source.has_errors = False
-        queries = [
-            f"SELECT max(id) FROM events INDEXED BY {index} WHERE {column} IS NOT NULL GROUP BY id / {STREAM_SPAN}"
-            for index, column in (("by_decision", "decision"), ("by_key", "key"))
-        ]
-        rows = [row for query in queries for row in self._source.query(query)]
-        self._has_indexes = not self._source.has_errors
-        rows += self._source.query("SELECT max(id) FROM events NOT INDEXED")
-        rows += self._source.query(f"SELECT stream * {STREAM_SPAN} + number FROM snapshots")
-        for (rowid,) in rows:
-            if isinstance(rowid, int):
+        for index, column in (("by_decision", "decision"), ("by_key", "key")):
+            query = (
+                f"SELECT max(id) FROM events INDEXED BY {index} WHERE {column} IS NOT NULL GROUP BY id / {STREAM_SPAN}"
+            )
+            for (rowid,) in self._source.query(query):
                 stream, number = divmod(rowid, STREAM_SPAN)
                 self._indexed[stream] = max(self._indexed.get(stream, 0), number)
+        self._has_indexes = not self._source.has_errors
 
     def _read_streams(self) -> Iterator[StreamRow]:
         """Yield all streams. One whose row cannot be read has no configuration, and its name if the index has it."""
@@ -189,8 +185,12 @@ class _Copy:
                 candidates = [stream._replace(id=known, name=name) for known, name in names.items()]
                 stream = next(filter(is_sound, candidates), stream)
             rows[stream.id] = stream
-        for stream_id in sorted({*rows, *names, *self._marks, *self._indexed}):
-            yield rows.get(stream_id) or StreamRow(stream_id, names.get(stream_id, f"unreadable-{stream_id}"), 0.0, "")
+        sound = {row.name for row in rows.values() if is_sound(row)}
+        known = self._marks or self._indexed  # an index may be damaged, too: it is asked where there are no marks
+        lost = {*known, *(number for number, name in names.items() if name not in sound)} - set(rows)
+        yield from rows.values()
+        for number in sorted(number for number in lost if number > 0):
+            yield StreamRow(number, names.get(number, f"unreadable-{number}"), 0.0, "")
 
     def _upgrade(self, row: StreamRow) -> StreamRow:
         low = row.id * STREAM_SPAN
@@ -205,19 +205,23 @@ class _Copy:
         if self._target.execute(insert, row).rowcount == 0:  # a damaged name that another stream has, or none at all
             row = StreamRow(row.id, f"unreadable-{row.id}", 0.0, "")
             self._target.execute(insert, row)
-        problem = self._copy_events(row)
+        snapshot = None if self._is_old else self._read_snapshot(row.id)
+        problem = self._copy_events(row, 0 if snapshot is None else snapshot[1])
         if problem:
             log.error("stream %r: %s", row.name, problem)
-        elif is_sound(row) and not self._is_old:
-            self._copy_snapshot(row.id)
+        elif snapshot is not None and is_sound(row):
+            self._target.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", snapshot)
 
     # --- events and snapshots ----------------------------------------------------------------------------------------
 
-    def _copy_events(self, stream: StreamRow) -> str | None:
-        """Copy the events of a stream; return what is wrong with the first that is missing or was changed."""
+    def _copy_events(self, stream: StreamRow, snapshot: int) -> str | None:
+        """Copy the events of a stream; return what is wrong with the first that is missing or was changed.
+
+        ``snapshot``: the number of the event after which its snapshot was made.
+        """
         self._source.has_errors = False
         low = stream.id * STREAM_SPAN
-        known = max(self._marks.get(stream.id, 0), self._indexed.get(stream.id, 0))
+        known = max(self._marks.get(stream.id, self._indexed.get(stream.id, 0)), snapshot)
         source = self._source.read("events", low + 1, low + STREAM_SPAN, low + known if known else 0)
         rows: Iterator[Row] = (row[1:] for row in source)
         if self._is_old:
@@ -235,19 +239,21 @@ class _Copy:
                     problem = str(error)
                     break
                 last, chain = event.number, event.chain
-        if problem is None and self._is_cut_off(stream.id, last):
+        if problem is None and (snapshot > last or self._is_cut_off(stream.id, last)):
             problem = f"event {last + 1}: cannot be read"
-            self._target.execute(_INSERT_EVENT, _placeholder(low + max(known, last + 1)))
+            self._insert_events([_placeholder(low + max(known, last + 1))])
         return problem
 
     def _is_cut_off(self, stream: int, last: int) -> bool:
-        """Whether there were events after ``last``. A mark alone is no evidence of that where all pages can be read:
-        the write-ahead log may have been damaged, or the store restored; see Engine."""
-        if self._indexed.get(stream, 0) > last:
-            return True
-        if not self._source.has_errors:
-            return False
-        return self._marks.get(stream, 0) > last or not (stream in self._marks or self._has_indexes)
+        """Whether there were events after ``last`` on a page that is damaged.
+
+        A mark alone is no evidence of that: the write-ahead log may have been damaged, or the store restored; see
+        Engine. An index alone is none either where there is a mark: it may be damaged itself.
+        """
+        is_indexed = self._indexed.get(stream, 0) > last
+        if stream in self._marks:
+            return self._marks[stream] > last and (self._source.has_errors or is_indexed)
+        return is_indexed or (self._source.has_errors and not self._has_indexes)
 
     def _insert_events(self, rows: list[Row]) -> None:
         if self._target.executemany(_INSERT_EVENT, rows).rowcount < len(rows):
@@ -255,17 +261,17 @@ class _Copy:
                 if self._target.execute(_INSERT_EVENT, row).rowcount == 0:
                     self._target.execute(_INSERT_EVENT, _placeholder(row[0]))
 
-    def _copy_snapshot(self, stream: int) -> None:
+    def _read_snapshot(self, stream: int) -> Row | None:
+        """Return the row of a snapshot, None if it cannot be read or was changed."""
         row = self._source.read_one("snapshots", stream)
         if row is None:
-            return
+            return None
         _, _, number, chain, agent, extra, digest = row
         try:
             is_whole = digest == digest_snapshot(stream, Snapshot(number, agent, extra, chain))
         except (TypeError, ValueError, AttributeError):
             is_whole = False
-        if is_whole:
-            self._target.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", row[1:])
+        return row[1:] if is_whole else None
 
 
 _INSERT_EVENT = "INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

@@ -163,7 +163,6 @@ def _first_page(copy: Path) -> bytes:
         page = bytearray(template.read_bytes()[:PAGE_BYTES])
     finally:
         remove_database(template)
-    page[18:20] = b"\2\2"  # versions of writing and of reading: 2 is WAL
     page[92:96] = page[24:28]  # the page count is valid for this change counter
     return bytes(page)
 
@@ -180,6 +179,7 @@ def create_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
         create_tables(connection)
         fill(connection)
         connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode=WAL")
     finally:
         connection.close()
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -130,11 +130,7 @@ class StoreFile:
     def _identify(self) -> tuple[FileKind, str]:
         """Return what the file is, and create the tables of an empty one. Of a store, restrict the access."""
         try:
-            connection = connect(self.real_path, "ro")
-            try:
-                kind, stated = identify(connection)
-            finally:
-                connection.close()
+            kind, stated = self._identify_file()
             if kind is FileKind.EMPTY:
                 self._create()
                 kind, stated = FileKind.CURRENT, str(FORMAT)
@@ -145,6 +141,15 @@ class StoreFile:
         if kind is not FileKind.FOREIGN and self._mode == "rw":
             self._restrict_access()
         return kind, stated
+
+    def _identify_file(self) -> tuple[FileKind, str]:
+        # A process that was killed while it created the store leaves a journal, which must be rolled back by writing.
+        mode = "rw" if beside(self.real_path, "-journal").exists() else "ro"
+        connection = connect(self.real_path, mode)
+        try:
+            return identify(connection)
+        finally:
+            connection.close()
 
     def _restrict_access(self) -> None:
         """Contexts may be personal: a restored file, which others may be able to read, is set to its owner alone."""

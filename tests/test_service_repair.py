@@ -1,0 +1,429 @@
+"""Repair and migration: a damaged store is rebuilt, an old one upgraded, and a stop in the middle loses neither."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving import ARMS, local, until, windvane
+from stores import STREAMS, Facts, build, copy_store, edit, flip, query, raw_request, serve_copy, verify
+from windvane.agent import Agent
+from windvane.service import engine as engines
+from windvane.service import inspection, repair, store_file
+from windvane.service.database import PAGE_BYTES, STREAM_SPAN, DamageError
+from windvane.service.engine import Engine
+from windvane.service.store import Store, StoreError
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Facts]:
+    path = tmp_path_factory.mktemp("store") / "a.db"
+    return path, build(path)
+
+
+def root_page(path: Path, name: str) -> int:
+    return int(query(path, f"SELECT rootpage FROM sqlite_master WHERE name = '{name}'")[0][0])
+
+
+def zero_page(content: bytes, page: int) -> bytes:
+    start = (page - 1) * PAGE_BYTES
+    return content[:start] + bytes(PAGE_BYTES) + content[start + PAGE_BYTES :]
+
+
+# --- repair ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_zeroed_page_of_snapshots_costs_nobody_anything(tmp_path: Path) -> None:
+    """Forty streams, one page: verify finds it, and all of them are served."""
+    path = tmp_path / "a.db"
+    with local(path) as service:
+        for i in range(40):
+            service.create(f"s{i}")
+            service.decide(f"s{i}")
+        before = {name: service.state(name) for name in service.engine.streams}
+    content = path.read_bytes()
+    path.write_bytes(zero_page(content, root_page(path, "snapshots")))
+    assert windvane("verify", "--store", path).returncode == 1
+    with local(path) as service:
+        assert {name: service.state(name) for name in service.engine.streams} == before
+        assert len(before) == 40
+        assert service.get("/v1/streams").json()["broken"] == {}
+    assert verify(path)["sound"]
+    assert path.with_name("a.db.damaged-1").read_bytes() == zero_page(content, root_page(path, "snapshots"))
+
+
+def test_a_zeroed_page_of_events_costs_the_streams_on_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with local(path) as service:
+        for name in ("a", "b", "c"):
+            service.create(name)
+            assert service.post(f"/v1/streams/{name}/decide/batch", {"items": [ARMS] * 60}).status_code == 200
+        before = {name: service.state(name) for name in service.engine.streams}
+    content, marker = path.read_bytes(), b'"propensity":'
+    pages = [
+        at // PAGE_BYTES + 1 for at in range(0, len(content), PAGE_BYTES) if marker in content[at : at + PAGE_BYTES]
+    ]
+    assert len(pages) > 10
+    costs = []
+    for page in pages:
+        for suffix in ("", ".damaged-1", "-wal", "-shm"):
+            path.with_name(f"a.db{suffix}").unlink(missing_ok=True)
+        path.write_bytes(zero_page(content, page))
+        store = Store(path)
+        engine = Engine(store)
+        costs.append(tuple(sorted(engine.broken)))
+        for name, stream in engine.streams.items():
+            found = stream.snapshot()
+            assert found.agent + found.extra + str(found.number).encode() == before[name]
+        assert {*engine.broken, *engine.streams} == {"a", "b", "c"}
+        store.close()
+    assert set(costs) >= {("a",), ("b",), ("c",)}
+    assert max(map(len, costs)) <= 2  # a page at the border has events of two streams
+    assert all(costs)
+
+
+def test_a_flipped_bit_in_the_index_over_keys_does_not_repeat_a_request(
+    original: tuple[Path, Facts], tmp_path: Path
+) -> None:
+    path, facts = original
+    content = path.read_bytes()
+    start = (root_page(path, "by_key") - 1) * PAGE_BYTES
+    at = content.index(b"key shop 3", start, start + PAGE_BYTES) + 9
+    copy = copy_store(path, tmp_path / "b.db", flip(content, at, 4))
+    assert "index by_key" in " ".join(verify(copy)["store"])
+    assert serve_copy(copy, facts).is_intact  # the key is known, and so are all others
+    assert verify(copy)["sound"]
+    assert path.with_name("b.db.damaged-1").exists() is False
+    assert (tmp_path / "b.db.damaged-1").exists()
+
+
+def test_every_repair_keeps_what_it_replaces(original: tuple[Path, Facts], tmp_path: Path) -> None:
+    path, facts = original
+    content = path.read_bytes()
+    damaged = zero_page(content, root_page(path, "by_key"))
+    copy = copy_store(path, tmp_path / "b.db", damaged)
+    for number in (1, 2, 3):
+        copy.write_bytes(damaged)
+        assert serve_copy(copy, facts).is_intact
+        assert (tmp_path / f"b.db.damaged-{number}").read_bytes() == damaged
+        assert not list(tmp_path.glob("b.db.rep*"))
+        assert not list(tmp_path.glob("b.db.salvage*"))
+
+
+def test_a_first_page_that_is_damaged_is_that_of_a_new_store(original: tuple[Path, Facts], tmp_path: Path) -> None:
+    path, facts = original
+    content = path.read_bytes()
+    for damaged in (zero_page(content, 1), b"x" * 100 + content[100:], content[:100] + bytes(500) + content[600:]):
+        copy = copy_store(path, tmp_path / "b.db", damaged)
+        assert not verify(copy)["sound"]
+        assert serve_copy(copy, facts).is_intact
+
+
+def test_a_row_of_a_stream_that_cannot_be_read(original: tuple[Path, Facts], tmp_path: Path) -> None:
+    """The names are known from their index, and no name is free for another stream."""
+    path, _ = original
+    copy = copy_store(path, tmp_path / "b.db", zero_page(path.read_bytes(), root_page(path, "streams")))
+    store = Store(copy)
+    engine = Engine(store)
+    assert set(engine.broken) == set(STREAMS)
+    assert store.add_stream("shop", 0.0, "{}") is None
+    new = store.add_stream("new", 0.0, "{}")
+    assert new is not None
+    assert new.id == 4
+    store.close()
+
+
+def test_a_file_that_was_cut_off(original: tuple[Path, Facts], tmp_path: Path) -> None:
+    path, facts = original
+    content = path.read_bytes()
+    for keep in (len(content) // 2, len(content) - PAGE_BYTES, len(content) - 100):
+        copy = copy_store(path, tmp_path / "b.db", content[:keep])
+        assert not verify(copy)["sound"]
+        serve_copy(copy, facts)
+
+
+def test_damage_while_it_runs_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read or a commit says that the file is damaged: the service comes back by itself, from a new file."""
+    monkeypatch.setattr(engines, "RETRY", 0.02)
+    path = tmp_path / "a.db"
+    with local(path) as service:
+        service.create()
+        made = service.decide(headers={"idempotency-key": "k"})
+        before = service.state()
+        service.call(lambda: service.store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+        content = path.read_bytes()
+        page = (root_page(path, "by_key") - 1) * PAGE_BYTES
+        with open(path, "r+b") as file:
+            file.seek(page)
+            file.write(bytes(PAGE_BYTES))
+        assert content != path.read_bytes()
+        service.call(service.store.drop_connection)  # what it has read of the page is forgotten
+        answer = service.post("/v1/streams/shop/decide", ARMS, headers={"idempotency-key": "other"})
+        assert answer.status_code == 503
+        until(lambda: service.get("/readyz").status_code == 200)
+        assert service.state() == before
+        assert service.decide(headers={"idempotency-key": "k"}) == made
+        assert service.decide(headers={"idempotency-key": "other"})["decision"] != made["decision"]
+        assert (tmp_path / "a.db.damaged-1").exists()
+    assert verify(path)["sound"]
+
+
+def test_a_large_store_is_checked_after_the_start(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is served at once; what the check finds is repaired then."""
+    path, _ = original
+    copy = copy_store(path, tmp_path / "b.db", zero_page(path.read_bytes(), root_page(path, "by_key")))
+    monkeypatch.setattr(store_file, "CHECKED_AT_START", 0)
+    store = Store(copy)
+    assert not store.is_checked
+
+    async def scene() -> None:
+        engine = Engine(store)
+        await engine.start()
+        while not (store.is_checked and engine.failure is None):
+            await asyncio.sleep(0.01)
+        assert store.of_key(1, "key shop 3") is not None
+        assert set(engine.streams) == set(STREAMS)
+        await engine.stop()
+
+    asyncio.run(scene())
+    store.close()
+    assert (tmp_path / "b.db.damaged-1").exists()
+    assert verify(copy)["sound"]
+
+
+def test_a_stream_that_cannot_be_read_costs_only_itself_before_the_check(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _ = original
+    copy = copy_store(path, tmp_path / "b.db")
+    monkeypatch.setattr(store_file, "CHECKED_AT_START", 0)
+    store = Store(copy)
+    snapshot, number = store.snapshot, store.snapshot_number
+
+    def broken(stream: int) -> Any:
+        if stream == 2:
+            raise DamageError("malformed")
+        return snapshot(stream)
+
+    monkeypatch.setattr(store, "snapshot", broken)
+    monkeypatch.setattr(store, "snapshot_number", lambda stream: broken(stream) and number(stream))
+    assert set(Engine(store).streams) == set(STREAMS)  # a snapshot is not needed
+    events = store.events
+
+    def unreadable(stream: int, *arguments: Any, **more: Any) -> Any:
+        if stream == 2:
+            raise DamageError("malformed")
+        return events(stream, *arguments, **more)
+
+    monkeypatch.setattr(store, "events", unreadable)
+    engine = Engine(store)
+    assert set(engine.broken) == {"fields"}
+    store.close()
+
+
+def test_a_repair_that_fails_leaves_the_store(original: tuple[Path, Facts], tmp_path: Path, monkeypatch) -> None:
+    path, facts = original
+    damaged = zero_page(path.read_bytes(), root_page(path, "by_key"))
+    copy = copy_store(path, tmp_path / "b.db", damaged)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(repair.os, "rename", full)
+        with pytest.raises(StoreError, match="No space left on device"):
+            Store(copy)
+    assert copy.read_bytes() == damaged
+    assert serve_copy(copy, facts).is_intact
+
+
+# --- a stop in the middle --------------------------------------------------------------------------------------------
+
+
+class Stop(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("kind", ["damaged", "old"])
+def test_a_stop_at_any_step_of_the_swap(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Before each change of the folder: the next start has the old store, or the new one, and all facts."""
+    path, facts = original
+    damaged = zero_page(path.read_bytes(), root_page(path, "by_key"))
+    rename, steps = os.rename, 0
+    for stop_at in range(20):
+        copy = copy_store(path, tmp_path / f"{stop_at}.db", damaged)
+        if kind == "old":
+            copy.write_bytes(path.read_bytes())
+            downgrade(copy)
+        (copy.with_name(copy.name + "-wal")).write_bytes(b"")  # something to be moved
+        steps = 0
+
+        def stop(*arguments: Any) -> None:
+            nonlocal steps
+            if steps == stop_at:
+                raise Stop
+            steps += 1
+            rename(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(repair.os, "rename", stop)
+            try:
+                Store(copy).close()
+                break
+            except Stop:
+                pass
+        for line in (("verify",), ("token", "list")):  # what does not repair leaves it as it is
+            assert windvane(*line, "--store", copy).returncode in (0, 1, 2)
+        assert windvane("token", "add", "new", "--store", copy).returncode in (0, 2)
+        served_copy = serve_copy_keeping_tokens(copy, facts)
+        assert served_copy, stop_at
+        assert not list(tmp_path.glob(f"{stop_at}.db.rep*"))
+        label = "damaged-1" if kind == "damaged" else "format-1"
+        assert (tmp_path / f"{stop_at}.db.{label}").exists()
+    assert steps >= 3
+    assert stop_at < 19
+
+
+def serve_copy_keeping_tokens(path: Path, facts: Facts) -> bool:
+    edit_tokens = Store(path)
+    edit_tokens.remove_token("new")
+    edit_tokens.close()
+    return serve_copy(path, facts).is_intact
+
+
+# --- migration -------------------------------------------------------------------------------------------------------
+
+OLD_SCHEMA = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE streams (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, created REAL NOT NULL, config TEXT NOT NULL);
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY, time REAL NOT NULL, kind INTEGER NOT NULL, decision TEXT, key TEXT, body BLOB NOT NULL
+);
+CREATE INDEX by_decision ON events (decision, id) WHERE decision IS NOT NULL;
+CREATE INDEX by_key ON events (key, id) WHERE key IS NOT NULL;
+CREATE TABLE snapshots (stream INTEGER PRIMARY KEY, number INTEGER NOT NULL, agent BLOB NOT NULL, extra TEXT NOT NULL);
+CREATE TABLE tokens (
+    name TEXT PRIMARY KEY, hash TEXT NOT NULL UNIQUE, full INTEGER NOT NULL, created REAL NOT NULL
+);
+"""
+
+
+def downgrade(path: Path) -> None:
+    """Make a store of format 1 of a current one: as version 0.1 would have written it."""
+    rows = {name: query(path, f"SELECT * FROM {name}") for name in ("streams", "events", "tokens", "snapshots")}
+    for suffix in ("", "-wal", "-shm", ".mark"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.executescript(OLD_SCHEMA)
+    with connection:
+        connection.execute("INSERT INTO meta VALUES ('format', '1')")
+        if rows["tokens"]:
+            connection.execute("INSERT INTO meta VALUES ('guarded', 'yes')")
+        for row in rows["streams"]:
+            connection.execute("INSERT INTO streams VALUES (?, ?, ?, ?)", row[:4])
+        for rowid, at, kind, decision, key, outcome, request, *_ in rows["events"]:
+            body = outcome if request is None else outcome + b"\n" + request
+            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", (rowid, at, kind, decision, key, body))
+        for row in rows["tokens"]:
+            connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?)", row[:4])
+        for stream, number, *_ in rows["snapshots"]:
+            connection.execute("INSERT INTO snapshots VALUES (?, ?, x'00', '{}')", (stream, number))
+    connection.close()
+
+
+def test_a_store_of_format_1_is_upgraded(
+    original: tuple[Path, Facts], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, facts = original
+    old = copy_store(path, tmp_path / "b.db")
+    downgrade(old)
+    content = old.read_bytes()
+    for line in (("verify",), ("token", "list")):
+        found = windvane(*line, "--store", old)
+        assert (found.returncode, "is of format 1; `windvane serve` upgrades it" in found.stderr) == (2, True)
+    assert old.read_bytes() == content
+    assert serve_copy(old, facts).is_intact
+    assert "stream 'shop': is of format 1; it is rebuilt from its log of 17 events" in caplog.text
+    assert (tmp_path / "b.db.format-1").read_bytes() == content
+    configs = dict(query(old, "SELECT name, config FROM streams"))
+    assert json.loads(configs["shop"])["migrated"] == 17
+    assert verify(old)["sound"]
+    late = query(old, "SELECT salt, request_digest FROM events WHERE request IS NULL")
+    assert set(late) == {(None, None)}
+    assert query(old, "SELECT count(*) FROM events WHERE instr(outcome, char(10))") == [(0,)]
+
+
+def test_differences_before_the_upgrade_are_a_note(original: tuple[Path, Facts], tmp_path: Path) -> None:
+    """An earlier version may have come to other numbers; a later change is a problem all the same."""
+    old = copy_store(original[0], tmp_path / "b.db")
+    downgrade(old)
+    body, rowid = query(old, "SELECT body, id FROM events WHERE key = 'key shop 3'")[0]
+    outcome, _, request = body.partition(b"\n")
+    document = json.loads(outcome)
+    document |= {"prediction": 0.123, "preferred": "red" if document["preferred"] != "red" else "blue"}
+    edit(old, "UPDATE events SET body = ? WHERE id = ?", json.dumps(document).encode() + b"\n" + request, rowid)
+    Store(old).close()
+    verdict = verify(old)
+    assert verdict["sound"]
+    assert (
+        "of the events up to 17, which an earlier version wrote, 1 would come to other numbers"
+        in (verdict["streams"][0]["note"])
+    )
+
+
+def test_a_damaged_store_of_format_1(original: tuple[Path, Facts], tmp_path: Path) -> None:
+    """An event that is missing sets its stream aside; the others are upgraded."""
+    old = copy_store(original[0], tmp_path / "b.db")
+    downgrade(old)
+    edit(old, "DELETE FROM events WHERE id = ?", STREAM_SPAN + 4)
+    edit(old, "UPDATE streams SET config = 'x' WHERE id = 3")
+    store = Store(old)
+    engine = Engine(store)
+    assert set(engine.streams) == {"fields"}
+    assert "event 5 follows event 3" in engine.broken["shop"]
+    assert "cannot be made again" in engine.broken["other"]
+    store.close()
+
+
+def test_a_snapshot_of_an_old_version_is_not_needed(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The agent's file is of a version that this one does not read: the log is replayed."""
+    path, facts = original
+
+    def refuse(_: bytes) -> Any:
+        raise ValueError("content: is of version 1, and this one reads version 9")
+
+    monkeypatch.setattr(Agent, "from_bytes", staticmethod(refuse))
+    copy = copy_store(path, tmp_path / "b.db")
+    verdict = verify(copy)
+    assert verdict["sound"]
+    assert all("this version does not read its snapshot" in one["note"] for one in verdict["streams"])
+    store = Store(copy)
+    assert set(Engine(store).streams) == set(STREAMS)
+    assert "is of version 1" in caplog.text
+    store.close()
+    assert facts.states
+
+
+def test_integrity_is_checked_at_every_start_of_a_small_store(original: tuple[Path, Facts], tmp_path: Path) -> None:
+    copy = copy_store(original[0], tmp_path / "b.db")
+    began = time.perf_counter()
+    assert inspection.find_damage(copy) == []
+    assert time.perf_counter() - began < 1.0
+    store = Store(copy)
+    assert store.is_checked
+    assert raw_request(original[1], "shop", "key shop 3")
+    store.close()
