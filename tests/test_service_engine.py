@@ -16,7 +16,7 @@ import pytest
 
 from serving import ARMS, Local, local, until, whole
 from stores import edit, reseal
-from windvane.agent import waiting
+from windvane.agent import Closing, waiting
 from windvane.service import engine as engines
 from windvane.service import snapshots, streams
 from windvane.service.engine import Engine
@@ -216,7 +216,7 @@ def test_many_waits_end_bit_by_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         until(lambda: service.get("/v1/streams/shop").json()["expired"] == 10)
         closed = [one for one in service.log() if one["kind"] == "expired"]
         assert [len(one["decisions"]) for one in closed] == [4, 4, 2]
-        assert {one["missing"] for one in closed} == {0.0}
+        assert [one["learned"] for one in closed] == [[0.0] * 4, [0.0] * 4, [0.0] * 2]
         state = service.get("/v1/streams/shop").json()
         assert (state["defaulted"], state["mean_reward"]) == (10, 0.0)
 
@@ -380,12 +380,15 @@ def test_a_default_is_a_reward_in_the_chart() -> None:
     found = Statistics()
     for i in range(10):
         found.decided(float(i), "red", str(i), 0.5, None, {})
-    found.rewarded("0", 1.0)
+    found.reward("0", 1.0)
+    assert found.buckets[0]["rewards"] == 0  # it counts when it is learned
+    found.close(Closing("0", 1.0, rewarded=True))
     for i in range(1, 5):
-        found.expired(str(i), 0.0)
-    found.expired("5", None)  # forgotten: it is nothing
+        found.close(Closing(str(i), 0.0))
+    found.close(Closing("5", None))  # forgotten: it is nothing
+    found.close(Closing("6", None, dropped=True))
     assert (found.buckets[0]["rewards"], found.buckets[0]["total"]) == (5, 1.0)
-    assert [row["state"] for row in found.recent][:7] == ["rewarded", *["expired"] * 5, "pending"]
+    assert [row["state"] for row in found.recent][:8] == ["rewarded", *["expired"] * 5, "dropped", "pending"]
 
 
 def test_arms_that_come_later_are_counted_too() -> None:
