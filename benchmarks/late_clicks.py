@@ -1,13 +1,14 @@
 """When should a click be learned: on arrival, or when the decision's wait ends? The figure in docs/agent.md.
 
-    python benchmarks/late_clicks.py [--runs 6] [--hours 20] [--figure docs/figures/late-clicks.svg]
+    python benchmarks/late_clicks.py [--runs 6] [--hours 24] [--figure docs/figures/late-clicks.svg]
 
 Five arms with click rates from 3 to 8 %, 1,500 decisions an hour, the default policy. A click comes after an
 exponential delay of five minutes on average; no click within an hour counts as 0. In the static world the rates stay;
-in the drifting one the best arm loses its place every eight hours. Four ways to learn:
+in the drifting one the best arm loses its place every eight hours, in the fast one every two. Five ways to learn:
 
 on arrival       a click is learned when it comes, a non-click an hour after its decision (``learn="on_arrival"``)
 at the timeout   every outcome is learned an hour after its decision (``learn="at_timeout"``, the default)
+early            in parts before the hour ends, corrected for clicks still to come (``learn="early"``)
 held by hand     the caller keeps every outcome for an hour and then gives it: what the default should equal
 instant          every outcome is known at once: what no product has
 
@@ -34,10 +35,11 @@ RATES = (0.03, 0.04, 0.05, 0.06, 0.08)
 PER_HOUR = 1500
 HOUR = 3600.0
 MEAN_DELAY = 300.0  # seconds
-SHIFT_HOURS = 8.0  # after which the rates of the drifting world move on by an arm
-ON_ARRIVAL, AT_TIMEOUT, BY_HAND, INSTANT = "on arrival", "at the timeout", "held by hand", "instant"
-WAYS = (ON_ARRIVAL, AT_TIMEOUT, BY_HAND, INSTANT)
-COLORS = {ON_ARRIVAL: "#d55e00", AT_TIMEOUT: "#0072b2", BY_HAND: "#56b4e9", INSTANT: "#009e73"}
+SHIFT_HOURS, FAST_HOURS = 8.0, 2.0  # after which the rates of the drifting worlds move on by an arm
+ON_ARRIVAL, AT_TIMEOUT, EARLY, BY_HAND, INSTANT = "on arrival", "at the timeout", "early", "held by hand", "instant"
+WAYS = (ON_ARRIVAL, AT_TIMEOUT, EARLY, BY_HAND, INSTANT)
+LEARN = {ON_ARRIVAL: "on_arrival", AT_TIMEOUT: "at_timeout", EARLY: "early"}
+COLORS = {ON_ARRIVAL: "#d55e00", AT_TIMEOUT: "#0072b2", EARLY: "#cc79a7", BY_HAND: "#56b4e9", INSTANT: "#009e73"}
 
 Rates = Callable[[float], np.ndarray]
 """The click rate of every arm at an hour."""
@@ -59,10 +61,17 @@ def drifting(hour: float) -> np.ndarray:
     return np.roll(RATES, int(hour / SHIFT_HOURS))
 
 
+def fast(hour: float) -> np.ndarray:
+    return np.roll(RATES, int(hour / FAST_HOURS))
+
+
+WORLDS = {"static": static, "drifting": drifting, "fast": fast}
+
+
 def simulate(way: str, rates: Rates, hours: float, seed: int, mean_delay: float = MEAN_DELAY, **settings) -> Run:
     """One run. Whether a decision is clicked depends on ``seed``, its number and its arm only, not on ``way``."""
-    if way in (ON_ARRIVAL, AT_TIMEOUT):
-        settings |= {"wait": "1h", "missing": 0.0, "learn": way.replace("the ", "").replace(" ", "_")}
+    if way in LEARN:
+        settings |= {"wait": "1h", "missing": 0.0, "learn": LEARN[way]}
     agent = windvane.Agent(features={"arms": [f"arm {i}" for i in range(len(RATES))]}, seed=seed, **settings)
     count, rng = int(hours * PER_HOUR), np.random.default_rng(seed)
     chances, delays = rng.random((count, len(RATES))), rng.exponential(mean_delay, count)
@@ -98,14 +107,13 @@ def _curves(way: str, rates: Rates, hours: float, seed: int) -> tuple[np.ndarray
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=6)
-    parser.add_argument("--hours", type=float, default=20.0)
+    parser.add_argument("--hours", type=float, default=24.0)
     parser.add_argument("--figure", type=Path, help="write the figure to this file (svg or png)")
     asked = parser.parse_args()
-    worlds = {"static": static, "drifting": drifting}
-    tasks = [(way, world, seed) for world in worlds for way in WAYS for seed in range(asked.runs)]
+    tasks = [(way, world, seed) for world in WORLDS for way in WAYS for seed in range(asked.runs)]
     pool = Parallel(n_jobs=2, return_as="generator")
     results: dict[tuple[str, str], list[tuple[np.ndarray, np.ndarray]]] = {}
-    curves = pool(delayed(_curves)(way, worlds[world], asked.hours, seed) for way, world, seed in tasks)
+    curves = pool(delayed(_curves)(way, WORLDS[world], asked.hours, seed) for way, world, seed in tasks)
     for done, ((way, world, _), curve) in enumerate(zip(tasks, curves, strict=True), 1):
         results.setdefault((world, way), []).append(curve)
         print(f"\r{done} of {len(tasks)} runs", end="", file=sys.stderr, flush=True)
@@ -128,8 +136,8 @@ def draw(results: dict[tuple[str, str], list[tuple[np.ndarray, np.ndarray]]], pa
     from matplotlib import pyplot
 
     pyplot.rcParams.update({"font.size": 9, "svg.hashsalt": "windvane", "svg.fonttype": "path"})
-    figure, axes = pyplot.subplots(2, 2, figsize=(8.0, 5.2), sharex=True, layout="constrained")
-    for column, world in enumerate(("static", "drifting")):
+    figure, axes = pyplot.subplots(2, 3, figsize=(11.0, 5.2), sharex=True, sharey="row", layout="constrained")
+    for column, world in enumerate(WORLDS):
         for way in WAYS:
             runs = results[world, way]
             for row in range(2):

@@ -198,12 +198,13 @@ def test_the_format_is_as_documented() -> None:
         "preferred": [waiting.preferred],
         "rival": [waiting.rival],
     }
-    ((round_, time, prediction, bonus, propensity, rival_score, reward),) = arrays["pending/reals.npy"]
+    ((round_, time, prediction, bonus, propensity, rival_score, reward, delay, credited),) = arrays["pending/reals.npy"]
     assert (round_, time) == (1.0 + 10 * 100_000, NOON + 10)
     assert (prediction, bonus) == (waiting.prediction, waiting.bonus)
     assert (propensity, rival_score) == (waiting.propensity, waiting.rival_score)
-    assert np.isnan(reward)
-    assert arrays["pending/wholes.npy"].tolist() == [[1, waiting.index, waiting.explored, -1]]
+    assert np.isnan([reward, delay]).all()
+    assert credited == 0.0
+    assert arrays["pending/wholes.npy"].tolist() == [[1, waiting.index, waiting.explored, -1, 0, 0]]
     np.testing.assert_array_equal(arrays["policy/estimator.b.npy"], agent.policy.b)
     assert arrays["pending/x.npy"].shape == (1, 2)
     digest = hashlib.sha256()

@@ -87,6 +87,24 @@ def test_held_rewards_survive_a_crash_and_a_stop(tmp_path: Path) -> None:
             assert again.reward(made[0], 1.0).json()["learnt"] is False
 
 
+def test_early_learning_is_replayed_to_the_last_bit(tmp_path: Path) -> None:
+    """Looks happen inside of decisions: the log of decisions, rewards and closings is enough."""
+    service = Local(tmp_path / "a.db")
+    service.create(wait=30, missing=0.0, learn="early")
+    made: list[str] = []
+    for i in range(200):
+        made.append(service.decide()["decision"])
+        if i > 5 and i % 3:
+            service.reward(made[-1 - i % 5], 1.0)
+    assert service.engine.streams["shop"].agent.settled > 100
+    before = service.state()
+    service.crash()
+    with local(tmp_path / "a.db") as again:
+        assert again.state() == before
+        for _ in range(10):
+            again.decide()
+
+
 def live_at_the_bound(service: Local, rounds: int) -> None:
     """No clicks at all: the estimate soon lies at the bound S = 1 in every decision."""
     service.create(S=1.0, half_life=50)

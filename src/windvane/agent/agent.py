@@ -20,13 +20,14 @@ from windvane.agent import saving
 from windvane.agent.alerts import LOOK, AlertLog, RecentShare
 from windvane.agent.building import built, learn_prior, plain
 from windvane.agent.decisions import Closing, Decision, Explanation, Pending, UnknownDecisionError, described
+from windvane.agent.early import EarlyLearning
 from windvane.agent.features import Features, Name
 from windvane.agent.history import Learnt
 from windvane.agent.offers import Offer, columns_of, offered
 from windvane.agent.reading import Readable
 from windvane.agent.scaling import Scaling
 from windvane.agent.times import Clock, Span, told
-from windvane.agent.waiting import AT_TIMEOUT, ON_ARRIVAL, Waiting, too_late
+from windvane.agent.waiting import AT_TIMEOUT, EARLY, ON_ARRIVAL, Waiting, too_late
 from windvane.links import Link
 from windvane.policies.base import Policy
 
@@ -57,8 +58,10 @@ class Agent(Readable):
     or counts as the reward ``missing``. ``learn``: when an outcome reaches the policy. "at_timeout", the default with
     ``missing``: every outcome, a reward that came included, is learned when the decision's ``wait`` ends, in the order
     of the decisions, so that what is learned is never selected by outcome. "on_arrival", the default without
-    ``missing``: a reward is learned at once, right where every reward comes or where there is no default. No more than
-    ``max_pending`` decisions are kept open; beyond, the oldest are dropped and nothing is learned from them.
+    ``missing``: a reward is learned at once, right where every reward comes or where there is no default. "early": some
+    of it before the wait ends, corrected for the rewards still to come, for waits that are long beside the memory (see
+    :mod:`windvane.agent.early`). No more than ``max_pending`` decisions are kept open; beyond, the oldest are dropped
+    and nothing more is learned from them.
 
     **Vectors**: ``scaling`` is None, (center, spread), or "fit" (on the first history given to :meth:`update_many`,
     then frozen); ``intercept`` adds a constant 1; a vector beyond L is an error, or shortened if ``clip``.
@@ -121,6 +124,7 @@ class Agent(Readable):
         self.wait: Span | None
         self.missing: float | None
         self._waiting = Waiting()
+        self._early: EarlyLearning | None = None
         self._set(wait, missing, learn, max_pending, randomize)
         given = {
             "dim": dim, "link": made.link, "policy": made.name, "half_life": half_life, "gamma": gamma,
@@ -196,6 +200,7 @@ class Agent(Readable):
             key = secrets.token_hex(8) if id is None else str.__str__(id)
             at = self._clock.read(now)  # from here on nothing is refused
             self._expire(at, room=1)
+            self._learn_early(at)
             self._clock.pass_to(at, self.policy)
             policy, round_, number_ = self.policy, self.policy.t, self.policy._decisions
             preferred = index = int(policy.select(rows[None])[0])
@@ -211,7 +216,10 @@ class Agent(Readable):
                 preferred=preferred, index=index, explored=explored, randomize=self.randomize,
             )  # fmt: skip
             self._columns = columns
-            self._waiting.add(Pending(rows[index].copy(), round_, self.decisions, decision))
+            pending = Pending(rows[index].copy(), round_, self.decisions, decision)
+            self._waiting.add(pending)
+            if self._early is not None:
+                self._early.add(pending)
             self.decisions += 1
             if decision.projected is not None:
                 self.projections += decision.projected
@@ -249,27 +257,44 @@ class Agent(Readable):
                 return False
             if self._overdue(pending, at):
                 raise too_late(key)
-            if self.learn == AT_TIMEOUT:
-                self._waiting.hold(pending, reward)
-            else:
+            if self.learn == ON_ARRIVAL:
                 self._close(pending, reward, reward)
+            else:  # a reward that is the default says no more than the end of the wait will
+                self._waiting.hold(pending, reward, None if self._is_miss(reward) else self._age(pending, at))
             self.rewards += 1
             self._expire(at)
             return True
 
-    def _close(self, pending: Pending, reward: float | None, learned: float | None) -> None:
-        """Close a decision whose reward, if one came, is ``reward``, and learn ``learned``, if anything. In this order,
-        so that an interruption cannot make an outcome count twice."""
+    def _close(self, pending: Pending, reward: float | None, outcome: float | None) -> None:
+        """Close a decision whose reward, if one came, is ``reward``, and learn what is not learned yet of its
+        ``outcome``, if there is one. In this order, so that an interruption cannot make an outcome count twice."""
+        weight = 0.0 if pending.is_learned else 1.0 - pending.credited if self._is_miss(reward) else 1.0
         self._waiting.close(pending, reward)
-        if learned is not None:
+        if outcome is not None:
             try:
-                self.policy.update(pending.x[None], learned, round=pending.round)
+                if weight > 0.0:
+                    self.policy.update(pending.x[None], outcome, round=pending.round, weight=weight)
             except Exception:  # of a policy or a link of the user's own
                 self._waiting.reopen(pending)
                 raise
             self.settled += 1
-            self.reward_total += learned
+            self.reward_total += outcome
         self._waiting.forget()
+
+    def _is_miss(self, reward: float | None) -> bool:
+        """Whether no reward came, or one that is the default."""
+        return reward is None or reward == self.missing
+
+    def _learn_early(self, at: float) -> None:
+        """Learn what can be learned of open decisions before their wait ends."""
+        if self._early is None or self.wait is None or self.missing is None:
+            return
+        length = self.wait.length
+        for pending, weight, arrived in self._early.look(lambda pending: self._age(pending, at) / length):
+            is_miss = pending.delay is None
+            outcome = self.missing if is_miss or pending.reward is None else pending.reward
+            self.policy.update(pending.x[None], outcome, round=pending.round, weight=weight)
+            pending.credited, pending.is_learned = (arrived, False) if is_miss else (pending.credited, True)
 
     def expire(self, now: float | datetime | None = None, *, room: int = 0, most: int | None = None) -> list[Closing]:
         """Close the decisions whose wait is over, and drop the oldest until ``room`` more may be open.
@@ -300,6 +325,9 @@ class Agent(Readable):
                 break
             learned = None if dropped else self.missing if oldest.reward is None else oldest.reward
             self._close(oldest, oldest.reward, learned)
+            if self._early is not None and self.wait is not None and not dropped:
+                share = None if oldest.delay is None else min(oldest.delay / self.wait.length, 1.0)
+                self._early.model.add(oldest.decision.arm, share)
             self._recently_dropped.add(dropped)
             self.dropped += dropped
             if not dropped and oldest.reward is None:
@@ -318,8 +346,13 @@ class Agent(Readable):
     def _overdue(self, pending: Pending, at: float) -> bool:
         if self.wait is None:
             return False
-        age = at - pending.decision.time if self.wait.by_clock else self.decisions - pending.number - 1
-        return age > self.wait.length
+        return self._age(pending, at) > self.wait.length
+
+    def _age(self, pending: Pending, at: float) -> float:
+        """The age of a decision, in the unit of ``wait``."""
+        if self.wait is not None and self.wait.by_clock:
+            return at - pending.decision.time
+        return float(self.decisions - pending.number - 1)
 
     def update_many(
         self,
@@ -384,12 +417,20 @@ class Agent(Readable):
             raise ValueError(f"missing={shown(missing)}: needs wait, the time after which it counts")
         when = ON_ARRIVAL if default is None else AT_TIMEOUT
         if learn is not None:
-            when = one_of("learn", learn, (AT_TIMEOUT, ON_ARRIVAL))
-        if when == AT_TIMEOUT and span is None:
+            when = one_of("learn", learn, (AT_TIMEOUT, ON_ARRIVAL, EARLY))
+        if when != ON_ARRIVAL and span is None:
             raise ValueError(f"learn={shown(learn)}: needs wait, the timeout of a decision")
+        if when == EARLY and (default is None or span is None or span.length == 0.0):
+            raise ValueError(
+                f"learn={shown(learn)}: needs missing, the reward of a decision without one, and a wait > 0"
+            )
         most = whole("max_pending", max_pending, 1)
         epsilon = number("randomize", randomize, "in [0, 1]", lambda e: 0.0 <= e <= 1.0)
         closings = self._learn_held() if when == ON_ARRIVAL else []
+        if when != EARLY:
+            self._early = None
+        elif self._early is None or (span, default) != (self.wait, self.missing):
+            self._early = EarlyLearning(self._waiting)  # delays are known as shares of the wait
         self.wait, self.missing, self.learn, self.max_pending, self.randomize = span, default, when, most, epsilon
         return closings
 

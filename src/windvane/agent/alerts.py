@@ -85,7 +85,7 @@ def timeout_exceeds_memory(lag: str, memory: str) -> Alert:
     return Alert(
         TIMEOUT_EXCEEDS_MEMORY,
         f"rewards are learned {lag} after their decision, when wait ends, but the policy remembers only {memory}, so "
-        f'little is learned; give a shorter wait or a longer memory, or learn="on_arrival" if every reward comes',
+        f'little is learned; give a shorter wait or a longer memory, or learn="early"',
     )
 
 

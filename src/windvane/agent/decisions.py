@@ -93,13 +93,23 @@ class Explanation:
 
 @dataclass(slots=True)
 class Pending:
-    """A decision whose outcome is not final yet. ``reward``: the one that arrived, to be learned at the timeout."""
+    """A decision whose outcome is not final yet.
+
+    ``reward`` is the one that came, ``delay`` after the decision (in the unit of ``wait``). Of a policy that learns
+    early, ``looks`` counts the looks at the decision, ``credited`` is the share of rewards that had come by the last
+    one where none had come (see :mod:`windvane.agent.early`), and ``is_learned`` says whether the reward was learned.
+    """
 
     x: Array
     round: float  # of the policy
     number: int  # of the decision
     decision: Decision
     reward: float | None = None
+    delay: float | None = None
+    looks: int = 0
+    credited: float = 0.0
+    is_learned: bool = False
+    is_open: bool = True
 
 
 class Closing(NamedTuple):

@@ -15,6 +15,7 @@ from windvane.agent.features import Features, Name
 from windvane.agent.scaling import Scaling
 from windvane.agent.times import TICK, TICKS, Clock, Span, rounds_of
 from windvane.agent.waiting import AT_TIMEOUT, Waiting
+from windvane.estimation import ROUNDING
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
 
@@ -91,7 +92,7 @@ class Readable:
 
     @property
     def held(self) -> int:
-        """How many decisions have a reward that is learned when their wait ends."""
+        """How many open decisions have their reward; their outcome is final when their wait ends."""
         return self._waiting.held
 
     def waits(self, decision: str) -> bool:
@@ -145,7 +146,7 @@ class Readable:
                 largest = self.policy.link.largest_product() / self.policy.L
                 raised.append(alerts.norm_bound_active(self._recently_projected.share, self.policy.S, largest))
             lag, memory = self._lag(), memory_of(self.policy)
-            if lag > memory:
+            if lag > memory * ROUNDING:
                 raised.append(alerts.timeout_exceeds_memory(self._length(lag), self._length(memory)))
             if self._recently_dropped.is_high:
                 raised.append(alerts.decisions_dropped(self._recently_dropped.share, self.max_pending))

@@ -20,8 +20,10 @@ closed         [id, reward, or null if none came in time] for the last that were
 
 Arrays: ``policy/...`` (:meth:`windvane.Policy.state`), ``center``, ``spread``; of the open decisions, a row for each,
 ``pending/x`` (the vector played), ``pending/reals`` (round of the policy, time, prediction, bonus, propensity,
-rival_score, the reward that came and is not learned yet; NaN: none) and ``pending/wholes`` (number of the decision,
-index, explored, projected; -1: none); ``recent/projected`` and ``recent/dropped`` (0 or 1 for each of the last
+rival_score, the reward that came, its delay, the share of rewards credited early; NaN: none) and ``pending/wholes``
+(number of the decision, index, explored, projected, early looks, whether its reward was learned; -1: none); with
+``learn="early"``, ``early/delays`` and ``early/counts`` (:meth:`windvane.agent.early.DelayModel.arrays`), whose arms
+are ``early`` in the document; ``recent/projected`` and ``recent/dropped`` (0 or 1 for each of the last
 decisions, and of the last that were closed). A number in the document that is not finite stands as {"number": "inf"}
 (or "-inf", "nan").
 """
@@ -39,6 +41,7 @@ from windvane._validation import floats, number, shown, whole
 from windvane.agent import file
 from windvane.agent.alerts import RECENT, RecentShare
 from windvane.agent.decisions import Decision, Pending
+from windvane.agent.early import LOOKS, DelayModel, EarlyLearning
 from windvane.agent.features import Name, named, plain_name
 from windvane.estimation import ROUNDING
 from windvane.links import Link
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
 
 _MOST = 2**53
 _COUNTS = ("decisions", "rewards", "expired", "projections", "defaulted", "dropped", "settled", "history")
-_REALS, _WHOLES = 7, 4  # numbers of an open decision
+_REALS, _WHOLES = 9, 6  # numbers of an open decision
 _NAMES = ("id", "arm", "preferred", "rival")
 
 
@@ -61,7 +64,7 @@ def copied(agent: Agent) -> Callable[[], bytes]:
         arrays["recent/projected"] = np.array(agent._recently_projected.marks, dtype=np.int8)
         arrays["recent/dropped"] = np.array(agent._recently_dropped.marks, dtype=np.int8)
         waiting, dim = list(agent._waiting), agent.policy.dim
-        rewards = [pending.reward for pending in waiting]  # copied now: all else of an open decision stays as it is
+        changing = [_changing_numbers(pending) for pending in waiting]  # copied now: all else of a decision stays
         closed, config, clock = list(agent._waiting.closed.items()), dict(agent._config), agent._clock
         document: dict[str, Any] = {
             "features": None if agent.features is None else agent.features.declared(),
@@ -72,12 +75,15 @@ def copied(agent: Agent) -> Callable[[], bytes]:
             "reward_total": agent.reward_total,
             "times": [clock.first, None if math.isinf(clock.last) else clock.last],
             "closed": closed,
+            "early": None if agent._early is None else list(agent._early.model.arms),
         }
+        if agent._early is not None:
+            arrays["early/delays"], arrays["early/counts"] = agent._early.model.arrays()
 
     def packed() -> bytes:
         document["config"] = {name: _written(name, value) for name, value in config.items()}
         document["pending"] = _names(waiting)
-        return file.packed(document, arrays | _columns(waiting, rewards, dim))
+        return file.packed(document, arrays | _columns(waiting, changing, dim))
 
     return packed
 
@@ -126,6 +132,9 @@ def _fill(agent: Agent, document: Mapping[str, Any], arrays: file.Arrays) -> Non
     agent._waiting.closed = OrderedDict(closed)
     if len(agent._waiting) < len(waiting) or not agent._waiting.open.keys().isdisjoint(agent._waiting.closed):
         raise ValueError("pending: an id is there twice")
+    if agent._early is not None:
+        model = DelayModel.of(named("early", document["early"]), arrays["early/delays"], arrays["early/counts"])
+        agent._early = EarlyLearning(waiting, model)
     agent._recently_projected = _recent_share("recent/projected", arrays)
     agent._recently_dropped = _recent_share("recent/dropped", arrays)
 
@@ -150,14 +159,23 @@ def _names(waiting: Sequence[Pending]) -> dict[str, list[Any]]:
     return {name: [getattr(one.decision, name) for one in waiting] for name in _NAMES}
 
 
-def _columns(waiting: Sequence[Pending], rewards: Sequence[float | None], dim: int) -> file.Arrays:
+def _changing_numbers(pending: Pending) -> tuple[float, float, float, int, bool]:
+    return _or(pending.reward), _or(pending.delay), pending.credited, pending.looks, pending.is_learned
+
+
+def _columns(
+    waiting: Sequence[Pending], changing: Sequence[tuple[float, float, float, int, bool]], dim: int
+) -> file.Arrays:
     """All but the names of open decisions: there may be very many of them."""
-    pairs = [(one, one.decision) for one in waiting]
+    pairs = [(one, one.decision, numbers) for one, numbers in zip(waiting, changing, strict=True)]
     reals = [
-        (p.round, d.time, d.prediction, d.bonus, _or(d.propensity), _or(d.rival_score), _or(reward))
-        for (p, d), reward in zip(pairs, rewards, strict=True)
+        (p.round, d.time, d.prediction, d.bonus, _or(d.propensity), _or(d.rival_score), *numbers[:3])
+        for p, d, numbers in pairs
     ]
-    wholes = [(p.number, d.index, d.explored, -1 if d.projected is None else d.projected) for p, d in pairs]
+    wholes = [
+        (p.number, d.index, d.explored, -1 if d.projected is None else d.projected, *numbers[3:])
+        for p, d, numbers in pairs
+    ]
     return {
         "pending/x": np.array([one.x for one in waiting]).reshape(-1, dim),
         "pending/reals": np.array(reals, dtype=float).reshape(-1, _REALS),
@@ -179,11 +197,13 @@ def _pending(
     if (
         wholes.dtype.kind != "i"
         or wholes.shape != (n, _WHOLES)
-        or not _within(wholes, [0, 0, 0, -1], [_MOST, _MOST, 1, 1])
+        or not _within(wholes, [0, 0, 0, -1, 0, 0], [_MOST, _MOST, 1, 1, LOOKS, 1])
     ):
         raise ValueError("pending: has a number, an index or a mark that cannot be")
     low, high = reward_range
-    rewards = reals[:, -1]
+    rewards, delays, credited = reals[:, 6:].T
+    if (delays < 0.0).any() or not ((credited >= 0.0) & (credited <= 1.0)).all():
+        raise ValueError("pending: has a delay or a share that cannot be")
     if not (np.isnan(rewards) | ((rewards >= low) & (rewards <= high))).all():
         raise ValueError("pending: has a reward that the link does not allow")
     if not all(isinstance(key, str) for key in names["id"]):
@@ -196,14 +216,15 @@ def _pending(
     found = []
     rows = zip(*(names[name] for name in _NAMES), points, reals.tolist(), wholes.tolist(), strict=True)
     for key, arm, preferred, rival, x, real, whole_ in rows:
-        round_, time, prediction, bonus, propensity, rival_score, reward = real
-        number_, index, explored, projected = whole_
+        round_, time, prediction, bonus, propensity, rival_score, reward, delay, credit = real
+        number_, index, explored, projected, looks, is_learned = whole_
         decision = Decision(
             id=key, arm=arm, index=index, time=time, propensity=_or_none(propensity), explored=bool(explored),
             prediction=prediction, bonus=bonus, preferred=preferred, rival=rival, rival_score=_or_none(rival_score),
             projected=None if projected < 0 else bool(projected),
         )  # fmt: skip
-        found.append(Pending(x.copy(), round_, number_, decision, _or_none(reward)))
+        changing = _or_none(reward), _or_none(delay), looks, credit, bool(is_learned)
+        found.append(Pending(x.copy(), round_, number_, decision, *changing))
     return found
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from windvane._validation import shown
 from windvane.agent.decisions import ConflictingRewardError, ExpiredDecisionError, Pending, UnknownDecisionError
 
-AT_TIMEOUT, ON_ARRIVAL = "at_timeout", "on_arrival"
-"""When an outcome is learned: when the decision's wait ends, or a reward as soon as it comes."""
+AT_TIMEOUT, ON_ARRIVAL, EARLY = "at_timeout", "on_arrival", "early"
+"""When an outcome is learned: when the decision's wait ends; a reward as soon as it comes; or before the wait ends,
+with a correction for the rewards that are still to come."""
 REMEMBERED = 10_000
 """Closed decisions whose outcome is still known, to tell a repeated reward from a wrong one."""
 
@@ -39,13 +40,14 @@ class Waiting:
         self.open[pending.decision.id] = pending
         self.held += pending.reward is not None
 
-    def hold(self, pending: Pending, reward: float) -> None:
-        """Keep a reward that is to be learned when the decision's timeout has passed."""
+    def hold(self, pending: Pending, reward: float, delay: float | None) -> None:
+        """Keep a reward that is to be learned later, and the ``delay`` after which it came, where it matters."""
         self.held += pending.reward is None
-        pending.reward = reward
+        pending.reward, pending.delay = reward, delay
 
     def close(self, pending: Pending, outcome: float | None) -> None:
         del self.open[pending.decision.id]
+        pending.is_open = False
         self.held -= pending.reward is not None
         self.closed[pending.decision.id] = outcome
 
@@ -57,6 +59,7 @@ class Waiting:
     def reopen(self, pending: Pending) -> None:
         """Undo :meth:`close`: the decision is open again, in its old place."""
         del self.closed[pending.decision.id]
+        pending.is_open = True
         self.add(pending)
         self.open = OrderedDict(sorted(self.open.items(), key=lambda item: item[1].number))
 

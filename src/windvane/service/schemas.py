@@ -70,7 +70,7 @@ class Configuration(_Model):
     title: Annotated[StrictStr, Field(max_length=200)] | None = None
     wait: Span | None = None
     missing: Number | None = None
-    learn: Literal["at_timeout", "on_arrival"] | None = Field(
+    learn: Literal["at_timeout", "on_arrival", "early"] | None = Field(
         None, description="when outcomes are learned; left out: at_timeout if there is a default reward (missing)"
     )
     max_pending: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 100_000
