@@ -124,6 +124,8 @@ def server(browser, tmp_path_factory):
         for name in "abcdefg":
             found.feed("turnover", 60, {name: [0.5, 0.1]}, answered=1)
         found.feed("turnover", 100, {"h": [0.5, 0.1]}, answered=1)
+        found.create("pressed", dim=2, S=0.1)
+        found.feed("pressed", 200)
         found.create("old", title="Last summer", dim=2, half_life="2d")
         found.feed("old", 20)
         found.ask("/v1/streams/old/archive", {})
@@ -411,11 +413,29 @@ def test_what_is_chosen_now_is_named(server, visit):
     assert state["rewards"] == 52
     assert state["defaulted"] > 400
     mean = state["mean_reward"]
-    assert mean == pytest.approx(sum(b["total"] for b in state["statistics"]["buckets"]) / (52 + state["defaulted"]))
+    assert mean == pytest.approx(sum(b["total"] for b in state["statistics"]["buckets"]) / state["settled"])
+    assert state["settled"] == 52 + state["defaulted"] - state["held"]
     assert mean < 0.1
     assert float(figure(page, "Mean reward")) == pytest.approx(mean, rel=0.05)
     assert "A decision that expires counts as 0" in page.inner_text("#reward figcaption")
     assert page.evaluate(f"{chart('reward')}.layout.shapes[0].y0") == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_alerts_say_what_is_wrong_and_what_to_do(server, visit, width):
+    """Each in a sentence of its own, above the numbers, and only where there is one."""
+    page = visit(server.url + "/#/pressed", width=width)
+    drawn(page, "norm")
+    sentences = page.locator("#alerts li").all_text_contents()
+    alerts = server.state("pressed")["alerts"]
+    assert [alert["code"] for alert in alerts] == ["norm_bound_active"]
+    assert len(sentences) == 1
+    assert sentences[0].startswith("The estimate was at the norm bound S=0.1 in ")
+    assert "give a larger S" in sentences[0]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.goto(server.url + "/#/busy")
+    until(page, "document.querySelector('#title').textContent === 'Home page'")
+    assert not page.is_visible("#alerts")
 
 
 def test_a_stream_that_is_not_served_is_told(own, visit):
@@ -692,7 +712,7 @@ def test_buckets_count_everything_and_keep_the_arms_chosen_most():
     for i, arm in enumerate(played.tolist()):
         found.decided(float(i), arm, str(i), 0.5, None if i < 100 else arm > 20, {"norm": float(i)})
         if i % 3 == 0:
-            found.rewarded(str(i), 1.0)
+            found.settle(1.0)
     document = json.loads(json.dumps(found.document()))
     buckets = document["buckets"]
     assert len(buckets) <= MOST_BUCKETS
