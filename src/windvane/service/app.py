@@ -76,7 +76,7 @@ def create_app(
     app.add_exception_handler(sqlite3.Error, _unreadable)
     app.add_exception_handler(Exception, _internal)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    access = Access(store, rate=rate, closed=closed)
+    access = Access(store, rate=rate, closed=closed, report=engine.report_damage)
     return Gate(express.Express(app), access, metrics, most_bytes=most_bytes, hosts=hosts)
 
 

@@ -75,12 +75,14 @@ class Engine:
             try:
                 with _no_garbage():
                     stream = streams[row.name] = rebuilt(row, self.store)
-            except (ReplayError, sqlite3.DatabaseError) as error:
-                if is_damage(error):
-                    self.store.is_checked = False  # it is checked once streams are served
-                reason = str(error) if isinstance(error, ReplayError) else f"stream {row.name!r}: cannot be read"
-                log.error("%s; it is not served", reason)
-                self.broken[row.name] = reason
+            except ReplayError as error:
+                self._set_aside(row, str(error))
+                continue
+            except sqlite3.DatabaseError as error:
+                if not is_damage(error):
+                    raise
+                self.store.is_checked = False  # it is checked once streams are served
+                self._set_aside(row, f"stream {row.name!r}: cannot be read")
                 continue
             if stream.differences:
                 log.warning(
@@ -90,6 +92,10 @@ class Engine:
                 )
             self._snapshots.begin(stream, self._snapshot_number(stream), time.perf_counter() - began)
         self.streams = streams
+
+    def _set_aside(self, row: StreamRow, reason: str) -> None:
+        log.error("%s; it is not served", reason)
+        self.broken[row.name] = reason
 
     def _snapshot_number(self, stream: Stream) -> int:
         """Return 0 where the snapshot cannot be read: the next one is due soon."""

@@ -153,7 +153,8 @@ class Store(StoreFile):
         try:
             yield
         finally:
-            connection.execute("COMMIT")
+            if connection.in_transaction:  # SQLite may have ended it after an error
+                connection.execute("COMMIT")
 
     def probe(self) -> None:
         """Write something that changes nothing; raise what a commit would raise."""

@@ -106,7 +106,7 @@ class StoreFile:
         elif kind is FileKind.DAMAGED:
             self._rebuild("is damaged, and is repaired")
         else:
-            self._repair_if_damaged(pages=self.real_path.stat().st_size <= CHECKED_AT_START)
+            self._check_at_start(pages=self.real_path.stat().st_size <= CHECKED_AT_START)
         self.marks = Marks(self.real_path, self._read_id())
 
     def _open_file(self) -> None:
@@ -135,12 +135,18 @@ class StoreFile:
                 self._create()
                 kind, stated = FileKind.CURRENT, str(FORMAT)
         except sqlite3.Error as error:
-            if is_damage(error) and (self._mode == "ro" if self._lock is None else looks_like_store(self.real_path)):
+            if self._is_damaged_store(error):
                 return FileKind.DAMAGED, ""
             raise StoreError(f"{self.path}: cannot be used as a store ({error})") from None
         if kind is not FileKind.FOREIGN and self._mode == "rw":
             self._restrict_access()
         return kind, stated
+
+    def _is_damaged_store(self, error: sqlite3.Error) -> bool:
+        """Whether the file is a store all the same. One that is only read must still be a database."""
+        if self._lock is None:
+            return self._mode == "ro" and is_damage(error) and error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
+        return is_damage(error) and looks_like_store(self.real_path)
 
     def _identify_file(self) -> tuple[FileKind, str]:
         # A process that was killed while it created the store leaves a journal, which must be rolled back by writing.
@@ -182,6 +188,12 @@ class StoreFile:
         except (sqlite3.DatabaseError, KeyError) as error:
             raise StoreError(f"{self.path}: cannot be used as a store ({error})") from None
 
+    def _check_at_start(self, *, pages: bool) -> None:
+        try:
+            self._repair_if_damaged(pages=pages)
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: cannot be used as a store ({error})") from None
+
     def _repair_if_damaged(self, *, pages: bool) -> list[str]:
         problems = find_damage(self.real_path, pages=pages)
         if problems:
@@ -212,6 +224,7 @@ class StoreFile:
         """
         self.drop_connection()
         if self._file is None:  # an earlier attempt failed
+            finish_swap(self.real_path)
             self._open_file()
         problems = self._repair_if_damaged(pages=True)
         if problems and self.marks is not None:
