@@ -176,18 +176,21 @@ class _Copy:
         """Yield all streams. One whose row cannot be read has no configuration, and its name if the index has it."""
         query = "SELECT id, name FROM streams INDEXED BY sqlite_autoindex_streams_1"
         names: dict[int, str] = dict(self._source.query(query))
+        known = {*self._marks, *names}
         rows: dict[int, StreamRow] = {}
         for row in self._source.read_small("streams"):
             stream = StreamRow(*row[1:])
             if self._is_old:
                 stream = self._upgrade(stream)
             elif not is_sound(stream):
-                candidates = [stream._replace(id=known, name=name) for known, name in names.items()]
+                candidates = [stream._replace(id=number, name=name) for number, name in names.items()]
                 stream = next(filter(is_sound, candidates), stream)
-            rows[stream.id] = stream
+            is_known = stream.id in known or not known  # if not, it is no row at all, but bytes read as one
+            if is_sound(stream) or (is_known and stream.id not in rows):
+                rows[stream.id] = stream
         sound = {row.name for row in rows.values() if is_sound(row)}
-        known = self._marks or self._indexed  # an index may be damaged, too: it is asked where there are no marks
-        lost = {*known, *(number for number, name in names.items() if name not in sound)} - set(rows)
+        used = self._marks or self._indexed  # an index may be damaged, too: it is asked where there are no marks
+        lost = {*used, *(number for number, name in names.items() if name not in sound)} - set(rows)
         yield from rows.values()
         for number in sorted(number for number in lost if number > 0):
             yield StreamRow(number, names.get(number, f"unreadable-{number}"), 0.0, "")

@@ -46,6 +46,12 @@ class Store(StoreFile):
 
     def append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]] = ()) -> None:
         """Store all of ``events`` and, by stream, new ``snapshots``: durable when this returns, or none of them."""
+        with self.writing:
+            self._append(events, snapshots)
+            if self.marks is not None:
+                self.marks.write({event.stream: event.number for event in events})
+
+    def _append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]]) -> None:
         connection = self.connection
         rows = [(e.stream * STREAM_SPAN + e.number, *e[2:]) for e in events]
         connection.execute("BEGIN IMMEDIATE")
@@ -62,8 +68,6 @@ class Store(StoreFile):
         except BaseException:
             self.drop_connection()  # whatever became of this one, it holds nothing up
             raise
-        if self.marks is not None:
-            self.marks.write({event.stream: event.number for event in events})
 
     def events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
         """Yield the events with numbers above ``after``, in order."""

@@ -73,6 +73,7 @@ class StoreFile:
         self._connections: weakref.WeakSet[_ThreadConnection] = weakref.WeakSet()
         self._generation = 0  # counts the files that were opened: a connection to an earlier one is not used
         self._guard = threading.Lock()
+        self.writing = threading.Lock()  # held while events are written: no connection is closed meanwhile
         try:
             self._prepare()
         except BaseException:
@@ -259,7 +260,7 @@ class StoreFile:
 
     def close(self) -> None:
         """Give the file back; another process may then have it."""
-        with self._guard:
+        with self.writing, self._guard:
             for own in list(self._connections):
                 own.connection.close()
             self._connections.clear()
