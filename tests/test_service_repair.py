@@ -122,8 +122,12 @@ def test_a_first_page_that_is_damaged_is_that_of_a_new_store(original: tuple[Pat
     content = path.read_bytes()
     for damaged in (zero_page(content, 1), b"x" * 100 + content[100:], content[:100] + bytes(500) + content[600:]):
         copy = copy_store(path, tmp_path / "b.db", damaged)
+        copy.chmod(0o644)
         assert not verify(copy)["sound"]
         assert serve_copy(copy, facts).is_intact
+        assert {oct(file.stat().st_mode & 0o077) for file in tmp_path.glob("b.db*") if file.suffix != ".mark"} == {
+            "0o0"
+        }
 
 
 def test_a_row_of_a_stream_that_cannot_be_read(original: tuple[Path, Facts], tmp_path: Path) -> None:

@@ -324,7 +324,7 @@ def test_marks_that_are_damaged_or_of_another_store_are_ignored(tmp_path: Path) 
     mark.write_bytes(content[:20] + b"another store!" + content[34:])
     with local(tmp_path / "a.db") as service:
         service.decide()
-        assert service.store.acknowledged() == {1: 5}
+        assert service.store.read_acknowledged() == {1: 5}
 
 
 # --- beside a server -------------------------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ async def events(
     aside can be read up to the damage.
     """
     engine = _engine(request)
-    row, last = await engine.row(name)
+    row, last = await engine.find_log(name)
     log_ = export.Log(engine.store, row, last, engine.report_damage)
     return await export.exported(log_, format, after, limit)
 

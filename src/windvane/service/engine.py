@@ -126,9 +126,9 @@ class Engine:
         """Record in the log of a stream that more was acknowledged than the log has: the write-ahead log was damaged,
         or the store is a restored backup."""
         assert self._committer is not None  # called when there is one
-        numbers = {row.id: row.name for row in self._rows.values()}
-        for stream_id, acknowledged in self.store.acknowledged().items():
-            name = numbers.get(stream_id)
+        names = {row.id: row.name for row in self._rows.values()}
+        for stream_id, acknowledged in self.store.read_acknowledged().items():
+            name = names.get(stream_id)
             if name is None:
                 log.error("a stream with %d acknowledged events is not in the store", acknowledged)
             elif name in self.streams and acknowledged > self.streams[name].number:
@@ -165,7 +165,7 @@ class Engine:
             raise unavailable(f"{self.broken[name]}; `windvane verify` says more")
         raise unknown_stream(name)
 
-    async def row(self, name: str) -> tuple[StreamRow, int]:
+    async def find_log(self, name: str) -> tuple[StreamRow, int]:
         """Return a stream, served or not, and the number of its last event; all its events are on disk then."""
         if name in self.broken:
             self.refuse_if_broken()

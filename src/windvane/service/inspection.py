@@ -6,7 +6,16 @@ import sqlite3
 from pathlib import Path
 
 from windvane.service.chain import digest_row
-from windvane.service.database import Token, connect, digest_token, expected_schema, is_damage, read_meta, read_schema
+from windvane.service.database import (
+    READ_ERRORS,
+    Token,
+    connect,
+    digest_token,
+    expected_schema,
+    is_damage,
+    read_meta,
+    read_schema,
+)
 
 REQUIRED_META = ("format", "id", "guarded")
 MOST_LINES = 20  # of SQLite's own check: enough to see what is damaged
@@ -32,10 +41,10 @@ def inspect_structure(connection: sqlite3.Connection, *, pages: bool = True) -> 
     for inspect in (*([_inspect_pages] if pages else []), _inspect_schema, _inspect_meta):
         try:
             problems += inspect(connection)
-        except sqlite3.DatabaseError as error:
+        except READ_ERRORS as error:
             # A table whose name is damaged is not found, which is an ordinary error. A file that is busy or out of
             # reach is not damaged.
-            if not is_damage(error) and error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            if not is_damage(error) and getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR:
                 raise
             problems.append(str(error))
     return list(dict.fromkeys(problems))  # a page that cannot be read is reported by each of them

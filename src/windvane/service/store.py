@@ -114,7 +114,7 @@ class Store(StoreFile):
         ((last,),) = self.connection.execute(query, (low, high))
         return 0 if last is None else int(last) - low
 
-    def repeated_keys(self, stream: int) -> list[str]:
+    def find_repeated_keys(self, stream: int) -> list[str]:
         """Return the keys that several events have, without the help of the index over keys."""
         rows = self.connection.execute(
             "SELECT key FROM events NOT INDEXED WHERE id > ? AND id < ? AND key IS NOT NULL "
@@ -123,7 +123,7 @@ class Store(StoreFile):
         )
         return [str(key) for (key,) in rows]
 
-    def acknowledged(self) -> dict[int, int]:
+    def read_acknowledged(self) -> dict[int, int]:
         """Return the last event by stream that was acknowledged, as far as is known; see
         :mod:`windvane.service.marks`."""
         return read_marks(self.real_path, read_meta(self.connection).get("id", ""))
@@ -150,7 +150,7 @@ class Store(StoreFile):
         return row[0] if row is not None and isinstance(row[0], int) else 0
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
+    def begin_reading(self) -> Iterator[None]:
         """Read one state of the store for as long as this lasts, in this thread, whatever is written meanwhile."""
         connection = self.connection
         connection.execute("BEGIN")

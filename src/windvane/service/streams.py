@@ -138,7 +138,7 @@ class Stream:
             known = self._recent[decision]
         else:
             try:
-                past = self.events_of(decision)
+                past = self.read_events_of(decision)
             except UnreadableEventError as error:
                 return self._refused(unreadable(error), events)
             if not past:
@@ -156,7 +156,7 @@ class Stream:
         known = self._late_ones.get(decision)
         if known is None:
             try:
-                past = self.events_of(decision)
+                past = self.read_events_of(decision)
             except UnreadableEventError as error:
                 return self._refused(unreadable(error), events)
             known = next((event.outcome["value"] for event in past if event.kind == LATE), None)
@@ -169,7 +169,7 @@ class Stream:
         text = f"decision {decision!r}: a late reward of {known:g} is recorded, and this one of {value:g} is not"
         return self._refused(ServiceError(409, "conflict", text, "decision"), events)
 
-    def events_of(self, decision: str) -> list[Event]:
+    def read_events_of(self, decision: str) -> list[Event]:
         """Return all stored events of a decision; raise :class:`UnreadableEventError` if one was changed."""
         events = self._store.of_decision(self.id, decision)
         for event in events:
