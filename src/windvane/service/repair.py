@@ -245,7 +245,8 @@ class _Copy:
                 last, chain = event.number, event.chain
         if problem is None and (snapshot > last or self._is_cut_off(stream.id, last)):
             problem = f"event {last + 1}: cannot be read"
-            self._insert_events([_placeholder(low + max(known, last + 1))])
+        if problem is not None:  # whatever was copied, a replay stops: at the event, at a gap, or here
+            self._target.execute(_INSERT_EVENT, _placeholder(low + max(known, last + 1)))
         return problem
 
     def _is_cut_off(self, stream: int, last: int) -> bool:

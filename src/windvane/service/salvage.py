@@ -13,6 +13,7 @@ from typing import Any
 from windvane.service.database import (
     PAGE_BYTES,
     READ_ERRORS,
+    DamageError,
     FileKind,
     StoreError,
     add_suffix,
@@ -50,6 +51,8 @@ class Salvage:
         first = low
         try:
             for row in self._select(table, low, high, "ASC"):
+                if not first <= row[0] < high:  # a pointer on the page is damaged: the number is not that of a row
+                    raise DamageError("a row is out of order")
                 first = row[0] + 1
                 yield row
             return
@@ -58,6 +61,8 @@ class Salvage:
         last = high
         try:
             for row in self._select(table, first, high, "DESC"):
+                if not first <= row[0] < last:
+                    raise DamageError("a row is out of order")
                 last = row[0]
                 yield row
         except READ_ERRORS:
@@ -102,7 +107,7 @@ class Salvage:
                     middle = (low + high) // 2
                     ranges += [(middle, high), (low, middle)]
                 continue
-            yield from rows
+            yield from (row for row in rows if low <= row[0] < high)
 
 
 @contextlib.contextmanager
