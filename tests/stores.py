@@ -160,7 +160,7 @@ def serve_copy(path: Path, facts: Facts) -> Served:
                 continue
             stream = engine.streams[name]
             assert whole(stream) == facts.states[name], f"{name}: is in another state"
-            assert store.acknowledged().get(stream.id, 0) <= stream.number
+            assert store.read_acknowledged().get(stream.id, 0) <= stream.number
             is_intact = _compare_log(engine, name, facts) and is_intact
             for (owner, key), answer in facts.answers.items():
                 if owner == name:
@@ -184,7 +184,7 @@ def _compare_log(engine: Engine, name: str, facts: Facts) -> bool:
     log = Log(engine.store, row, engine.streams[name].number, lambda _: None)
     events: list[Any] = []
     try:
-        for chunk in log.chunks(0, 1 << 40):
+        for chunk in log.read_chunks(0, 1 << 40):
             events += [json.loads(json.dumps(event.told())) for event in chunk]
     except UnreadableEventError:
         assert events == facts.logs[name][: len(events)], f"{name}: has another log"

@@ -15,8 +15,8 @@ import pytest
 from serving import ARMS, local, until, windvane
 from stores import STREAMS, Facts, build, copy_store, edit, flip, query, raw_request, serve_copy, verify
 from windvane.agent import Agent
+from windvane.service import access, inspection, repair, store_file
 from windvane.service import engine as engines
-from windvane.service import inspection, repair, store_file
 from windvane.service.database import PAGE_BYTES, STREAM_SPAN, DamageError
 from windvane.service.engine import Engine
 from windvane.service.store import Store, StoreError
@@ -122,8 +122,12 @@ def test_a_first_page_that_is_damaged_is_that_of_a_new_store(original: tuple[Pat
     content = path.read_bytes()
     for damaged in (zero_page(content, 1), b"x" * 100 + content[100:], content[:100] + bytes(500) + content[600:]):
         copy = copy_store(path, tmp_path / "b.db", damaged)
+        copy.chmod(0o644)
         assert not verify(copy)["sound"]
         assert serve_copy(copy, facts).is_intact
+        assert {oct(file.stat().st_mode & 0o077) for file in tmp_path.glob("b.db*") if file.suffix != ".mark"} == {
+            "0o0"
+        }
 
 
 def test_a_row_of_a_stream_that_cannot_be_read(original: tuple[Path, Facts], tmp_path: Path) -> None:
@@ -173,6 +177,45 @@ def test_damage_while_it_runs_is_repaired(tmp_path: Path, monkeypatch: pytest.Mo
         assert service.decide(headers={"idempotency-key": "other"})["decision"] != made["decision"]
         assert (tmp_path / "a.db.damaged-1").exists()
     assert verify(path)["sound"]
+
+
+def test_tokens_that_become_unreadable_are_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is let in meanwhile, and afterwards those whose token can be read."""
+    monkeypatch.setattr(access, "RELOAD", 0.0)
+    monkeypatch.setattr(engines, "RETRY", 0.02)
+    path = tmp_path / "a.db"
+    with local(path) as service:
+        service.create()
+        secret = access.new_token(service.store, "shop", full=True)
+        headers = {"authorization": f"Bearer {secret}"}
+        assert service.get("/v1/streams", headers=headers).status_code == 200
+        service.call(lambda: service.store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+        page = (root_page(path, "tokens") - 1) * PAGE_BYTES
+        with open(path, "r+b") as file:
+            file.seek(page)
+            file.write(bytes(PAGE_BYTES))
+        service.call(service.store.drop_connection)
+        assert service.get("/v1/streams", headers=headers).status_code == 503
+        assert service.get("/v1/streams").status_code in (401, 503)
+        until(lambda: service.get("/readyz").status_code == 200 and (tmp_path / "a.db.damaged-1").exists())
+        assert service.get("/v1/streams", headers=headers).status_code == 401  # the token is lost, and needed
+        assert service.get("/v1/streams").status_code == 401
+        service.store.open_to_all()
+        assert service.get("/v1/streams").status_code == 200
+
+
+def test_a_store_that_is_out_of_reach_is_not_damaged(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = copy_store(original[0], tmp_path / "b.db")
+    store = Store(copy)
+    (tmp_path / "elsewhere").mkdir()
+    for name in ("b.db", "b.db-wal", "b.db-shm"):
+        (tmp_path / name).rename(tmp_path / "elsewhere" / name)
+    with pytest.raises(sqlite3.OperationalError):
+        store.repair()
+    assert not list(tmp_path.glob("b.db.*damaged*"))
+    store.close()
 
 
 def test_a_large_store_is_checked_after_the_start(

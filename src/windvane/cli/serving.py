@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import time
 from pathlib import Path
@@ -151,6 +152,8 @@ def verify(
     progress = _VerifyProgress()
     try:
         verdict = verify_store(opened, progress.show)
+    except sqlite3.Error as error:
+        raise ValueError(f"{store}: cannot be read ({error})") from None
     finally:
         progress.end()
         opened.close()

@@ -7,6 +7,7 @@ import math
 import secrets
 import sqlite3
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from windvane.service.errors import ServiceError, unavailable
@@ -38,8 +39,16 @@ class Access:
     """Checks requests. Where no token was ever added to the store everything is allowed, which is for loopback only;
     or, if ``closed``, nothing is. Who removes the last token does not open the doors."""
 
-    def __init__(self, store: Store, *, rate: float = 0.0, closed: bool = False) -> None:
-        self._store, self._rate, self._closed = store, rate, closed
+    def __init__(
+        self,
+        store: Store,
+        *,
+        rate: float = 0.0,
+        closed: bool = False,
+        report: Callable[[Exception], None] = lambda _: None,
+    ) -> None:
+        """``report`` is called with an error of the store that may be a sign of damage."""
+        self._store, self._rate, self._closed, self._report = store, rate, closed, report
         self._tokens: dict[str, Token] = {}
         self._guarded = False
         self._read = -RELOAD
@@ -107,6 +116,7 @@ class Access:
                 self._tokens = {token.hash: token for token in self._store.tokens()}
                 self._guarded = self._store.guarded
             except sqlite3.Error as error:
+                self._report(error)
                 raise unavailable(f"the store cannot be read ({error})") from None
             self._read = now
 

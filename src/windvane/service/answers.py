@@ -139,7 +139,9 @@ _MEANING = {
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Documentation of these answers, and of those that any request may get."""
-    return {status: {"model": Error, "description": _MEANING[status]} for status in (401, 403, 429, 503, *statuses)}
+    return {
+        status: {"model": Error, "description": _MEANING[status]} for status in (401, 403, 429, 500, 503, *statuses)
+    }
 
 
 def body_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

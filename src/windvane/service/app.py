@@ -77,7 +77,7 @@ def create_app(
     app.add_exception_handler(sqlite3.Error, _unreadable)
     app.add_exception_handler(Exception, _internal)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
-    access = Access(store, rate=rate, closed=closed)
+    access = Access(store, rate=rate, closed=closed, report=engine.report_damage)
     return Gate(express.Express(app), access, metrics, most_bytes=most_bytes, hosts=hosts)
 
 
@@ -160,7 +160,7 @@ async def events(
     aside can be read up to the damage.
     """
     engine = _engine(request)
-    row, last = await engine.row(name)
+    row, last = await engine.find_log(name)
     log_ = export.Log(engine.store, row, last, engine.report_damage)
     return await export.exported(log_, format, after, limit)
 

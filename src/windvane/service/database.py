@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import sqlite3
 from functools import cache
 from pathlib import Path
@@ -53,6 +54,10 @@ class SnapshotError(ValueError):
     """A snapshot that was changed, or does not belong to the log."""
 
 
+READ_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What reading a damaged file raises. Names of columns are decoded by Python's own module, which may fail."""
+
+
 class FileKind(enum.Enum):
     """What a file is, judged by its tables and its format."""
 
@@ -90,9 +95,14 @@ class Token(NamedTuple):
     created: float
 
 
-def beside(path: Path, suffix: str) -> Path:
+def add_suffix(path: Path, suffix: str) -> Path:
     """Return the name of a file that belongs to the one at ``path``."""
     return path.with_name(path.name + suffix)
+
+
+def create_private_file(path: Path) -> None:
+    """Create an empty file that only its owner can read: contexts may be personal. It must not exist."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
@@ -110,11 +120,16 @@ def _decode(text: bytes) -> str:
 
 def is_damage(error: BaseException) -> bool:
     """Whether ``error`` says that the file is damaged, and not merely busy, full or out of reach."""
-    if isinstance(error, DamageError):
+    if isinstance(error, DamageError | UnicodeDecodeError):
         return True
     code = getattr(error, "sqlite_errorcode", None)
     primary = None if code is None else code & 0xFF  # extended codes keep the primary one in the low byte
     return primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def is_foreign(error: BaseException) -> bool:
+    """Whether ``error`` says that the file is no database at all."""
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
 
 
 def create_tables(connection: sqlite3.Connection) -> None:

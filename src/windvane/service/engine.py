@@ -75,12 +75,14 @@ class Engine:
             try:
                 with _no_garbage():
                     stream = streams[row.name] = rebuilt(row, self.store)
-            except (ReplayError, sqlite3.DatabaseError) as error:
-                if is_damage(error):
-                    self.store.is_checked = False  # it is checked once streams are served
-                reason = str(error) if isinstance(error, ReplayError) else f"stream {row.name!r}: cannot be read"
-                log.error("%s; it is not served", reason)
-                self.broken[row.name] = reason
+            except ReplayError as error:
+                self._set_aside(row, str(error))
+                continue
+            except sqlite3.DatabaseError as error:
+                if not is_damage(error):
+                    raise
+                self.store.is_checked = False  # it is checked once streams are served
+                self._set_aside(row, f"stream {row.name!r}: cannot be read")
                 continue
             if stream.differences:
                 log.warning(
@@ -90,6 +92,10 @@ class Engine:
                 )
             self._snapshots.begin(stream, self._snapshot_number(stream), time.perf_counter() - began)
         self.streams = streams
+
+    def _set_aside(self, row: StreamRow, reason: str) -> None:
+        log.error("%s; it is not served", reason)
+        self.broken[row.name] = reason
 
     def _snapshot_number(self, stream: Stream) -> int:
         """Return 0 where the snapshot cannot be read: the next one is due soon."""
@@ -120,9 +126,9 @@ class Engine:
         """Record in the log of a stream that more was acknowledged than the log has: the write-ahead log was damaged,
         or the store is a restored backup."""
         assert self._committer is not None  # called when there is one
-        numbers = {row.id: row.name for row in self._rows.values()}
-        for stream_id, acknowledged in self.store.acknowledged().items():
-            name = numbers.get(stream_id)
+        names = {row.id: row.name for row in self._rows.values()}
+        for stream_id, acknowledged in self.store.read_acknowledged().items():
+            name = names.get(stream_id)
             if name is None:
                 log.error("a stream with %d acknowledged events is not in the store", acknowledged)
             elif name in self.streams and acknowledged > self.streams[name].number:
@@ -159,7 +165,7 @@ class Engine:
             raise unavailable(f"{self.broken[name]}; `windvane verify` says more")
         raise unknown_stream(name)
 
-    async def row(self, name: str) -> tuple[StreamRow, int]:
+    async def find_log(self, name: str) -> tuple[StreamRow, int]:
         """Return a stream, served or not, and the number of its last event; all its events are on disk then."""
         if name in self.broken:
             self.refuse_if_broken()

@@ -32,7 +32,7 @@ class Log:
         """``report`` is called with an error of the store that may be a sign of damage."""
         self.name, self._last, self._store, self._row, self._report = row.name, last, store, row, report
 
-    def chunks(self, after: int, limit: int) -> Iterator[list[Event]]:
+    def read_chunks(self, after: int, limit: int) -> Iterator[list[Event]]:
         """Yield the events after number ``after``, at most ``limit`` of them, each checked.
 
         They are read in chunks, each at once: no statement stays open while a slow client reads, whatever thread asks
@@ -87,10 +87,10 @@ async def exported(log: Log, format: str, after: int, limit: int) -> Response:
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     try:
         if format == "ndjson":
-            lines = _lines(log.chunks(after, limit))
+            lines = _lines(log.read_chunks(after, limit))
             first = await asyncio.to_thread(next, lines, b"")
             return StreamingResponse(chain_lists([first], lines), media_type="application/x-ndjson", headers=headers)
-        path = await asyncio.to_thread(_parquet, log.chunks(after, limit))
+        path = await asyncio.to_thread(_parquet, log.read_chunks(after, limit))
     except UnreadableEventError as error:
         raise unreadable(error) from None
     return FileResponse(
@@ -152,7 +152,7 @@ def _row(event: Event) -> dict[str, Any]:
 def past(stream: Stream, decision: str) -> dict[str, Any]:
     """A decision, why it was made, and what became of it."""
     try:
-        events = stream.events_of(decision)
+        events = stream.read_events_of(decision)
     except UnreadableEventError as error:
         raise unreadable(error) from None
     made = next((event for event in events if event.kind == DECIDED), None)

@@ -22,12 +22,13 @@ from windvane.service.chain import UnreadableEventError, check_event, start_chai
 from windvane.service.database import (
     FORMAT,
     OLD_FORMAT,
+    READ_ERRORS,
     STREAM_SPAN,
     FileKind,
     Snapshot,
     StreamRow,
     Token,
-    beside,
+    add_suffix,
     connect,
     digest_snapshot,
     digest_token,
@@ -49,12 +50,12 @@ log = logging.getLogger("windvane.service")
 
 def completed_path(path: Path) -> Path:
     """Return the name of a new store that is complete, and not yet in its place."""
-    return beside(path, ".repaired")
+    return add_suffix(path, ".repaired")
 
 
 def rebuild(path: Path) -> Path:
     """Replace the store at ``path`` by a new one with all rows that can be read. Returns where the old one is."""
-    building = beside(path, ".repairing")
+    building = add_suffix(path, ".repairing")
     remove_database(building)
     with open_damaged(path) as (source, kind):
         create_file(building, lambda target: _Copy(path, source, target, kind).copy())
@@ -72,9 +73,9 @@ def finish_swap(path: Path) -> Path | None:
         return None
     aside = _free_name(path, _label(completed))
     for suffix in ("-wal", "-shm", ""):  # the log first: it must never stand beside the new store
-        old = beside(path, suffix)
+        old = add_suffix(path, suffix)
         if old.exists():
-            os.rename(old, beside(aside, suffix))
+            os.rename(old, add_suffix(aside, suffix))
     _flush_folder(path)
     os.rename(completed, path)
     _flush_folder(path)
@@ -96,8 +97,8 @@ def _free_name(path: Path, label: str) -> Path:
         name = path.with_name(f"{path.name}.{label}{suffix}")
         taken = name.exists()
         for part in ("-wal", "-shm"):  # moved by a swap that broke off: they belong to the file that is still here
-            there = beside(path, part).exists()
-            taken = taken or (there and beside(name, part).exists())
+            there = add_suffix(path, part).exists()
+            taken = taken or (there and add_suffix(name, part).exists())
         if not taken:
             return name
         number += 1
@@ -144,7 +145,7 @@ class _Copy:
             return {"guarded": "yes" if "guarded" in names or self._source.has_errors else "no"}
         try:
             return read_meta(self._connection)
-        except sqlite3.DatabaseError:
+        except READ_ERRORS:
             return {}
 
     def _copy_tokens(self) -> bool:
@@ -176,18 +177,21 @@ class _Copy:
         """Yield all streams. One whose row cannot be read has no configuration, and its name if the index has it."""
         query = "SELECT id, name FROM streams INDEXED BY sqlite_autoindex_streams_1"
         names: dict[int, str] = dict(self._source.query(query))
+        known = {*self._marks, *names}
         rows: dict[int, StreamRow] = {}
         for row in self._source.read_small("streams"):
             stream = StreamRow(*row[1:])
             if self._is_old:
                 stream = self._upgrade(stream)
             elif not is_sound(stream):
-                candidates = [stream._replace(id=known, name=name) for known, name in names.items()]
+                candidates = [stream._replace(id=number, name=name) for number, name in names.items()]
                 stream = next(filter(is_sound, candidates), stream)
-            rows[stream.id] = stream
+            is_known = stream.id in known or not known  # if not, it is no row at all, but bytes read as one
+            if is_sound(stream) or (is_known and stream.id not in rows):
+                rows[stream.id] = stream
         sound = {row.name for row in rows.values() if is_sound(row)}
-        known = self._marks or self._indexed  # an index may be damaged, too: it is asked where there are no marks
-        lost = {*known, *(number for number, name in names.items() if name not in sound)} - set(rows)
+        used = self._marks or self._indexed  # an index may be damaged, too: it is asked where there are no marks
+        lost = {*used, *(number for number, name in names.items() if name not in sound)} - set(rows)
         yield from rows.values()
         for number in sorted(number for number in lost if number > 0):
             yield StreamRow(number, names.get(number, f"unreadable-{number}"), 0.0, "")
@@ -241,7 +245,8 @@ class _Copy:
                 last, chain = event.number, event.chain
         if problem is None and (snapshot > last or self._is_cut_off(stream.id, last)):
             problem = f"event {last + 1}: cannot be read"
-            self._insert_events([_placeholder(low + max(known, last + 1))])
+        if problem is not None:  # whatever was copied, a replay stops: at the event, at a gap, or here
+            self._target.execute(_INSERT_EVENT, _placeholder(low + max(known, last + 1)))
         return problem
 
     def _is_cut_off(self, stream: int, last: int) -> bool:

@@ -12,12 +12,17 @@ from typing import Any
 
 from windvane.service.database import (
     PAGE_BYTES,
+    READ_ERRORS,
+    DamageError,
     FileKind,
     StoreError,
-    beside,
+    add_suffix,
     connect,
+    create_private_file,
     create_tables,
+    expected_schema,
     identify,
+    read_schema,
     write_meta,
 )
 
@@ -46,17 +51,21 @@ class Salvage:
         first = low
         try:
             for row in self._select(table, low, high, "ASC"):
+                if not first <= row[0] < high:  # a pointer on the page is damaged: the number is not that of a row
+                    raise DamageError("a row is out of order")
                 first = row[0] + 1
                 yield row
             return
-        except sqlite3.DatabaseError:
+        except READ_ERRORS:
             self.has_errors = True
         last = high
         try:
             for row in self._select(table, first, high, "DESC"):
+                if not first <= row[0] < last:
+                    raise DamageError("a row is out of order")
                 last = row[0]
                 yield row
-        except sqlite3.DatabaseError:
+        except READ_ERRORS:
             if last == high:  # the last page cannot be read either
                 last = min(high, known + 1 + PAGE_ROWS if known else first + most)
         yield from self._bisect(table, first, last)
@@ -68,7 +77,7 @@ class Salvage:
     def read_one(self, table: str, rowid: int) -> Row | None:
         try:
             return next(iter(self._select(table, rowid, rowid + 1, "ASC")), None)
-        except sqlite3.DatabaseError:
+        except READ_ERRORS:
             self.has_errors = True
             return None
 
@@ -78,7 +87,7 @@ class Salvage:
         try:
             for row in self._connection.execute(sql):
                 rows.append(row)
-        except sqlite3.DatabaseError:
+        except READ_ERRORS:
             self.has_errors = True
         return rows
 
@@ -93,12 +102,12 @@ class Salvage:
             low, high = ranges.pop()
             try:
                 rows = self._select(table, low, high, "ASC").fetchall()
-            except sqlite3.DatabaseError:
+            except READ_ERRORS:
                 if high - low > 1:
                     middle = (low + high) // 2
                     ranges += [(middle, high), (low, middle)]
                 continue
-            yield from rows
+            yield from (row for row in rows if low <= row[0] < high)
 
 
 @contextlib.contextmanager
@@ -108,21 +117,29 @@ def open_damaged(path: Path) -> Iterator[tuple[sqlite3.Connection, FileKind]]:
     A first page that cannot be read is replaced, in a copy, by that of a new store: all stores have the same tables at
     the same pages.
     """
+    copy = add_suffix(path, ".salvage")
     connection = connect(path, "ro")
-    copy = beside(path, ".salvage")
+    patched: sqlite3.Connection | None = None
     try:
         kind = _try_identify(connection)
-        if kind is None or kind is FileKind.DAMAGED:
-            connection.close()
+        if kind is not FileKind.OLD and not (kind is FileKind.CURRENT and _has_schema(connection)):
             _replace_first_page(path, copy)
-            connection = connect(copy, "rw")
-            kind = _try_identify(connection)
+            patched = connect(copy)
+            if _try_identify(patched) is FileKind.CURRENT:
+                yield patched, FileKind.CURRENT
+                return
         if kind not in (FileKind.CURRENT, FileKind.OLD):
             raise StoreError(f"{path}: cannot be used as a store (its first page is damaged)")
         yield connection, kind
     finally:
-        connection.close()
+        for each in (connection, patched):
+            if each is not None:
+                each.close()
         remove_database(copy)
+
+
+def _has_schema(connection: sqlite3.Connection) -> bool:
+    return read_schema(connection).items() >= expected_schema().items()
 
 
 def looks_like_store(path: Path) -> bool:
@@ -130,14 +147,14 @@ def looks_like_store(path: Path) -> bool:
     try:
         with open_damaged(path):
             return True
-    except (StoreError, OSError, sqlite3.Error):
+    except (StoreError, OSError, *READ_ERRORS):
         return False
 
 
 def _try_identify(connection: sqlite3.Connection) -> FileKind | None:
     try:
         return identify(connection)[0]
-    except sqlite3.DatabaseError:
+    except READ_ERRORS:
         return None
 
 
@@ -145,9 +162,10 @@ def _replace_first_page(path: Path, copy: Path) -> None:
     size = path.stat().st_size
     remove_database(copy)
     for suffix in ("", "-wal"):
-        source = beside(path, suffix)
+        source = add_suffix(path, suffix)
         if source.exists():
-            shutil.copyfile(source, beside(copy, suffix), follow_symlinks=False)
+            create_private_file(add_suffix(copy, suffix))
+            shutil.copyfile(source, add_suffix(copy, suffix))
     page = bytearray(_first_page(copy))
     page[28:32] = (size // PAGE_BYTES).to_bytes(4, "big")  # the file's pages, of which none is free
     with open(copy, "r+b") as file:
@@ -156,7 +174,7 @@ def _replace_first_page(path: Path, copy: Path) -> None:
 
 def _first_page(copy: Path) -> bytes:
     """Return the first page of a new store, in WAL mode."""
-    template = beside(copy, "-template")
+    template = add_suffix(copy, "-template")
     remove_database(template)
     try:
         create_file(template, lambda connection: write_meta(connection, "format", "0"))
@@ -169,7 +187,7 @@ def _first_page(copy: Path) -> bytes:
 
 def create_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
     """Create a database with the tables of a store, call ``fill`` in the same transaction, and flush it to disk."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    create_private_file(path)
     connection = connect(path)
     try:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
@@ -192,4 +210,4 @@ def create_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
 def remove_database(path: Path) -> None:
     """Remove a temporary database and the files that SQLite keeps beside it."""
     for suffix in ("", "-wal", "-shm", "-journal"):
-        beside(path, suffix).unlink(missing_ok=True)
+        add_suffix(path, suffix).unlink(missing_ok=True)

@@ -46,6 +46,12 @@ class Store(StoreFile):
 
     def append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]] = ()) -> None:
         """Store all of ``events`` and, by stream, new ``snapshots``: durable when this returns, or none of them."""
+        with self.writing:
+            self._append(events, snapshots)
+            if self.marks is not None:
+                self.marks.write({event.stream: event.number for event in events})
+
+    def _append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]]) -> None:
         connection = self.connection
         rows = [(e.stream * STREAM_SPAN + e.number, *e[2:]) for e in events]
         connection.execute("BEGIN IMMEDIATE")
@@ -62,8 +68,6 @@ class Store(StoreFile):
         except BaseException:
             self.drop_connection()  # whatever became of this one, it holds nothing up
             raise
-        if self.marks is not None:
-            self.marks.write({event.stream: event.number for event in events})
 
     def events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
         """Yield the events with numbers above ``after``, in order."""
@@ -110,7 +114,7 @@ class Store(StoreFile):
         ((last,),) = self.connection.execute(query, (low, high))
         return 0 if last is None else int(last) - low
 
-    def repeated_keys(self, stream: int) -> list[str]:
+    def find_repeated_keys(self, stream: int) -> list[str]:
         """Return the keys that several events have, without the help of the index over keys."""
         rows = self.connection.execute(
             "SELECT key FROM events NOT INDEXED WHERE id > ? AND id < ? AND key IS NOT NULL "
@@ -119,7 +123,7 @@ class Store(StoreFile):
         )
         return [str(key) for (key,) in rows]
 
-    def acknowledged(self) -> dict[int, int]:
+    def read_acknowledged(self) -> dict[int, int]:
         """Return the last event by stream that was acknowledged, as far as is known; see
         :mod:`windvane.service.marks`."""
         return read_marks(self.real_path, read_meta(self.connection).get("id", ""))
@@ -146,14 +150,15 @@ class Store(StoreFile):
         return row[0] if row is not None and isinstance(row[0], int) else 0
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
+    def begin_reading(self) -> Iterator[None]:
         """Read one state of the store for as long as this lasts, in this thread, whatever is written meanwhile."""
         connection = self.connection
         connection.execute("BEGIN")
         try:
             yield
         finally:
-            connection.execute("COMMIT")
+            if connection.in_transaction:  # SQLite may have ended it after an error
+                connection.execute("COMMIT")
 
     def probe(self) -> None:
         """Write something that changes nothing; raise what a commit would raise."""

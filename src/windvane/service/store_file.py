@@ -23,11 +23,13 @@ from windvane.service.database import (
     PAGE_BYTES,
     FileKind,
     StoreError,
-    beside,
+    add_suffix,
     connect,
+    create_private_file,
     create_tables,
     identify,
     is_damage,
+    is_foreign,
     read_meta,
     read_schema,
     write_meta,
@@ -65,7 +67,7 @@ class StoreFile:
         if not create and not self._exists():
             raise StoreError(f"{self.path}: there is no such store")
         self._mode = "ro" if read_only else "rw"
-        self._lock = None if shared else lock_side_file(beside(self.real_path, ".lock"), self.path)
+        self._lock = None if shared else lock_side_file(add_suffix(self.real_path, ".lock"), self.path)
         self._file: int | None = None  # the file itself, open to the end: to know it again
         self.marks: Marks | None = None
         self.is_checked = False  # whether the structure of the file has been checked
@@ -73,6 +75,7 @@ class StoreFile:
         self._connections: weakref.WeakSet[_ThreadConnection] = weakref.WeakSet()
         self._generation = 0  # counts the files that were opened: a connection to an earlier one is not used
         self._guard = threading.Lock()
+        self.writing = threading.Lock()  # held while events are written: no connection is closed meanwhile
         try:
             self._prepare()
         except BaseException:
@@ -106,14 +109,14 @@ class StoreFile:
         elif kind is FileKind.DAMAGED:
             self._rebuild("is damaged, and is repaired")
         else:
-            self._repair_if_damaged(pages=self.real_path.stat().st_size <= CHECKED_AT_START)
+            self._check_at_start(pages=self.real_path.stat().st_size <= CHECKED_AT_START)
         self.marks = Marks(self.real_path, self._read_id())
 
     def _open_file(self) -> None:
         """Open and lock the file, create it if it does not exist, and make it its owner's alone."""
         try:
-            with contextlib.suppress(FileExistsError):  # contexts may be personal: the file is its owner's alone
-                os.close(os.open(self.real_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            with contextlib.suppress(FileExistsError):
+                create_private_file(self.real_path)
             self._file = os.open(self.real_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise StoreError(f"{self.path}: cannot be opened ({error.strerror})") from None
@@ -134,17 +137,23 @@ class StoreFile:
             if kind is FileKind.EMPTY:
                 self._create()
                 kind, stated = FileKind.CURRENT, str(FORMAT)
-        except sqlite3.Error as error:
-            if is_damage(error) and (self._mode == "ro" if self._lock is None else looks_like_store(self.real_path)):
-                return FileKind.DAMAGED, ""
-            raise StoreError(f"{self.path}: cannot be used as a store ({error})") from None
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            if not self._is_damaged_store(error):
+                raise StoreError(f"{self.path}: cannot be used as a store ({error})") from None
+            kind, stated = FileKind.DAMAGED, ""
         if kind is not FileKind.FOREIGN and self._mode == "rw":
             self._restrict_access()
         return kind, stated
 
+    def _is_damaged_store(self, error: Exception) -> bool:
+        """Whether the file is a store all the same. One that is only read must still be a database."""
+        if self._lock is None:
+            return self._mode == "ro" and is_damage(error) and not is_foreign(error)
+        return is_damage(error) and looks_like_store(self.real_path)
+
     def _identify_file(self) -> tuple[FileKind, str]:
         # A process that was killed while it created the store leaves a journal, which must be rolled back by writing.
-        mode = "rw" if beside(self.real_path, "-journal").exists() else "ro"
+        mode = "rw" if add_suffix(self.real_path, "-journal").exists() else "ro"
         connection = connect(self.real_path, mode)
         try:
             return identify(connection)
@@ -155,7 +164,7 @@ class StoreFile:
         """Contexts may be personal: a restored file, which others may be able to read, is set to its owner alone."""
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(OSError):
-                path = beside(self.real_path, suffix)
+                path = add_suffix(self.real_path, suffix)
                 status = path.stat()
                 if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077:
                     path.chmod(0o600)
@@ -180,6 +189,12 @@ class StoreFile:
         try:
             return read_meta(self.connection)["id"]
         except (sqlite3.DatabaseError, KeyError) as error:
+            raise StoreError(f"{self.path}: cannot be used as a store ({error})") from None
+
+    def _check_at_start(self, *, pages: bool) -> None:
+        try:
+            self._repair_if_damaged(pages=pages)
+        except sqlite3.Error as error:
             raise StoreError(f"{self.path}: cannot be used as a store ({error})") from None
 
     def _repair_if_damaged(self, *, pages: bool) -> list[str]:
@@ -212,6 +227,7 @@ class StoreFile:
         """
         self.drop_connection()
         if self._file is None:  # an earlier attempt failed
+            finish_swap(self.real_path)
             self._open_file()
         problems = self._repair_if_damaged(pages=True)
         if problems and self.marks is not None:
@@ -246,7 +262,7 @@ class StoreFile:
 
     def close(self) -> None:
         """Give the file back; another process may then have it."""
-        with self._guard:
+        with self.writing, self._guard:
             for own in list(self._connections):
                 own.connection.close()
             self._connections.clear()

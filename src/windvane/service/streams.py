@@ -8,7 +8,6 @@ rebuilt from its events, and then goes on from there.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import re
 import secrets
@@ -43,6 +42,15 @@ from windvane.service.events import (
     Event,
     encoded,
 )
+from windvane.service.kept_answers import (
+    KeptAnswer,
+    answer_reward,
+    describe_decision,
+    digest_request,
+    digest_reward,
+    read_kept_answer,
+    refuse_late,
+)
 from windvane.service.migration import MIGRATED, upgrade_changes
 from windvane.service.statistics import Statistics
 from windvane.service.store import Snapshot, Store, StreamRow
@@ -66,12 +74,6 @@ class Done(NamedTuple):
     events: list[Event]
 
 
-class _Kept(NamedTuple):
-    digest: str
-    status: int
-    body: bytes
-
-
 class Stream:
     """See the module. Not safe to call from several threads."""
 
@@ -87,7 +89,7 @@ class Stream:
         self.archived: float | None = None
         self.differences = 0  # decisions that a replay would have made differently
         self.held: asyncio.Future[None] | None = None  # while something long is under way, changes wait for it
-        self._keys: OrderedDict[str, _Kept] = OrderedDict()
+        self._keys: OrderedDict[str, KeptAnswer] = OrderedDict()
         self._recent: OrderedDict[str, float | None] = OrderedDict()  # decisions; their reward, if it was learnt
         self._late_ones: OrderedDict[str, float] = OrderedDict()  # decisions; the reward that came too late
         self._state_json: tuple[int, bytes] = (-1, b"")
@@ -97,7 +99,7 @@ class Stream:
 
     def decide(self, raw: bytes, key: str | None, now: float) -> Done:
         """One round. ``raw``: a JSON document of :class:`schemas.Decide`."""
-        digest = "" if key is None else _digest("decide", raw)  # only ever asked for by key
+        digest = "" if key is None else digest_request("decide", raw)  # only ever asked for by key
         if repeated := self._repeated(key, digest):
             return repeated
         self._refuse_if_archived()
@@ -107,13 +109,13 @@ class Stream:
             raise invalid(error) from None
         events = self._expire(now, room=1)
         decision = self._decide(offer, now, secrets.token_hex(8))
-        body = encoded(_decision_outcome(decision))
+        body = encoded(describe_decision(decision))
         _remember(self._recent, decision.id, None)
         event = self._event(DECIDED, decision.time, decision.id, key, body, raw)
         return self._remembered(key, digest, Done(200, body, [*events, event]))
 
     def reward(self, decision: str, value: float, key: str | None, now: float) -> Done:
-        digest = "" if key is None else _reward_digest(decision, value)
+        digest = "" if key is None else digest_reward(decision, value)
         if repeated := self._repeated(key, digest):
             return repeated
         self._refuse_if_archived()
@@ -129,10 +131,10 @@ class Stream:
         except ValueError as error:
             return self._refused(invalid(error), events)
         if not learnt:
-            return Done(200, _learnt(decision, False), events)
+            return Done(200, answer_reward(decision, False), events)
         _remember(self._recent, decision, value)
         event = self._event(REWARDED, now, decision, key, encoded({"value": value}))
-        return self._remembered(key, digest, Done(200, _learnt(decision, True), [*events, event]))
+        return self._remembered(key, digest, Done(200, answer_reward(decision, True), [*events, event]))
 
     def _not_waiting(self, decision: str, value: float, key: str | None, now: float, events: list[Event]) -> Done:
         """The agent does not know the decision (any more): the store tells what became of it, unless it is so recent
@@ -141,7 +143,7 @@ class Stream:
             known = self._recent[decision]
         else:
             try:
-                past = self.events_of(decision)
+                past = self.read_events_of(decision)
             except UnreadableEventError as error:
                 return self._refused(unreadable(error), events)
             if not past:
@@ -150,7 +152,7 @@ class Stream:
         if known is None:
             return self._late(decision, value, key, now, events)
         if known == value:
-            return Done(200, _learnt(decision, False), events)
+            return Done(200, answer_reward(decision, False), events)
         text = f"decision {decision!r}: has the reward {known:g} already, not {value:g}"
         return self._refused(ServiceError(409, "conflict", text, "decision"), events)
 
@@ -159,20 +161,20 @@ class Stream:
         known = self._late_ones.get(decision)
         if known is None:
             try:
-                past = self.events_of(decision)
+                past = self.read_events_of(decision)
             except UnreadableEventError as error:
                 return self._refused(unreadable(error), events)
             known = next((event.outcome["value"] for event in past if event.kind == LATE), None)
         if known is None:
             events = [*events, self._event(LATE, now, decision, key, encoded({"value": value}))]
             _remember(self._late_ones, decision, value)
-            return self._remembered(key, _reward_digest(decision, value), self._refused(_too_late(decision), events))
+            return self._remembered(key, digest_reward(decision, value), self._refused(refuse_late(decision), events))
         if known == value:
-            return self._refused(_too_late(decision), events)
+            return self._refused(refuse_late(decision), events)
         text = f"decision {decision!r}: a late reward of {known:g} is recorded, and this one of {value:g} is not"
         return self._refused(ServiceError(409, "conflict", text, "decision"), events)
 
-    def events_of(self, decision: str) -> list[Event]:
+    def read_events_of(self, decision: str) -> list[Event]:
         """Return all stored events of a decision; raise :class:`UnreadableEventError` if one was changed."""
         events = self._store.of_decision(self.id, decision)
         for event in events:
@@ -185,7 +187,7 @@ class Stream:
 
     def asked_before(self, raw: bytes, key: str | None) -> Done | None:
         """The answer that this bulk history, a JSON document of :class:`schemas.History`, got before."""
-        if repeated := self._repeated(key, _digest("history", raw)):
+        if repeated := self._repeated(key, digest_request("history", raw)):
             return repeated
         self._refuse_if_archived()
         return None
@@ -204,7 +206,7 @@ class Stream:
         """Take in what :meth:`learnt` made of ``raw`` at the time ``now``."""
         count = self.agent.adopt(learnt)
         event = self._event(HISTORY, now, None, key, encoded({"rows": count}), raw)
-        return self._remembered(key, _digest("history", raw), Done(200, encoded({"learnt": count}), [event]))
+        return self._remembered(key, digest_request("history", raw), Done(200, encoded({"learnt": count}), [event]))
 
     def configure(self, changes: dict[str, Any], now: float) -> Done:
         self._refuse_if_archived()
@@ -251,7 +253,7 @@ class Stream:
                 raise ReplayError(f"stream {self.name!r}, event {event.number}: arm {outcome['arm']!r} was not offered")
             if (decision.preferred, decision.explored) != (outcome["preferred"], outcome["explored"]):
                 self.differences += 1  # another version, or another processor, would have chosen another one
-            outcome = _decision_outcome(decision)
+            outcome = describe_decision(decision)
         elif event.kind == REWARDED:
             if not self._reward(event.decision or "", outcome["value"], at):
                 raise ReplayError(f"stream {self.name!r}, event {event.number}: is a reward that was known already")
@@ -370,14 +372,14 @@ class Stream:
                 self._check(event)
             except UnreadableEventError as error:
                 raise unreadable(error) from None
-            kept = _kept(event)
+            kept = read_kept_answer(event)
         if kept.digest != digest:
             raise ServiceError(409, "key_reused", f"key {key!r}: was used for another request", "key")
         return Done(kept.status, kept.body, [])
 
     def _remembered(self, key: str | None, digest: str, done: Done) -> Done:
         if key is not None:
-            _remember(self._keys, key, _Kept(digest, done.status, done.body))
+            _remember(self._keys, key, KeptAnswer(digest, done.status, done.body))
         return done
 
     def state_json(self) -> bytes:
@@ -399,52 +401,3 @@ def _remember(known: OrderedDict[str, Any], name: str, value: Any) -> None:
     known.move_to_end(name)
     if len(known) > REMEMBERED:
         known.popitem(last=False)
-
-
-def _learnt(decision: str, now: bool) -> bytes:
-    """The answer to a reward: learnt now, or known already."""
-    return encoded({"decision": decision, "learnt": now})
-
-
-def _too_late(decision: str) -> ServiceError:
-    text = f"decision {decision!r}: its wait is over; the reward was recorded, not learnt from"
-    return ServiceError(410, "too_late", text, "decision")
-
-
-def _decision_outcome(decision: Decision) -> dict[str, Any]:
-    return {
-        "decision": decision.id,
-        "arm": decision.arm,
-        "index": decision.index,
-        "time": decision.time,
-        "propensity": decision.propensity,
-        "explored": decision.explored,
-        "prediction": decision.prediction,
-        "bonus": decision.bonus,
-        "preferred": decision.preferred,
-        "rival": decision.rival,
-        "rival_score": decision.rival_score,
-        "projected": decision.projected,
-    }
-
-
-def _digest(what: str, raw: bytes) -> str:
-    """The same bytes asked of another operation are another request."""
-    return hashlib.sha256(f"{what} ".encode() + raw).hexdigest()
-
-
-def _reward_digest(decision: str, value: float) -> str:
-    return _digest("reward", f"{decision} {float(value)!r}".encode())
-
-
-def _kept(event: Event) -> _Kept:
-    """The answer to the request that made ``event``."""
-    if event.kind == DECIDED:
-        return _Kept(_digest("decide", event.request or b""), 200, event.outcome_json)
-    if event.kind in (REWARDED, LATE):
-        assert event.decision is not None  # it is a decision's reward
-        digest = _reward_digest(event.decision, event.outcome["value"])
-        if event.kind == REWARDED:
-            return _Kept(digest, 200, _learnt(event.decision, True))
-        return _Kept(digest, 410, encoded(_too_late(event.decision).document))
-    return _Kept(_digest("history", event.request or b""), 200, encoded({"learnt": event.outcome["rows"]}))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from windvane.service.comparison import Agreement, compare_outcomes, compare_streams
-from windvane.service.database import SnapshotError, StreamRow
+from windvane.service.database import READ_ERRORS, SnapshotError, StreamRow
 from windvane.service.events import DECIDED, LOST, Event
 from windvane.service.inspection import inspect_structure
 from windvane.service.migration import MIGRATED
@@ -76,7 +76,7 @@ def verify_store(store: Store, progress: Progress = lambda *_: None) -> Verdict:
         Called with the name of a stream, the events of it that are done, and all of them.
     """
     # The marks are read before the log, so that no mark is younger than the log that it is compared with.
-    marks: dict[int, int] = _read(store.acknowledged, {})
+    marks: dict[int, int] = _read(store.read_acknowledged, {})
     problems = inspect_structure(store.connection)  # which says what the others below cannot read
     names: list[str] = _read(store.damaged_tokens, [])
     problems += [f"the token {name!r} does not match its checksum, and is not accepted" for name in names]
@@ -90,7 +90,7 @@ def _read(read: Callable[[], _T], default: _T) -> _T:
     """Return what ``read`` returns, or ``default`` where the file is damaged."""
     try:
         return read()
-    except sqlite3.DatabaseError:
+    except READ_ERRORS:
         return default
 
 
@@ -109,7 +109,7 @@ class _StreamCheck:
     def check(self) -> StreamVerdict:
         verdict = self._verdict
         try:
-            with self._store.reading():
+            with self._store.begin_reading():
                 verdict.events = self._store.last_number(self._row.id)
                 self._check_keys()
                 self._check_mark()
@@ -117,13 +117,13 @@ class _StreamCheck:
                 self._check_snapshot(stream)
         except ReplayError as error:
             verdict.problems.append(str(error))
-        except sqlite3.DatabaseError as error:
+        except READ_ERRORS as error:
             verdict.problems.append(f"stream {self._row.name!r}: cannot be read ({error})")
         self._sum_up()
         return verdict
 
     def _check_keys(self) -> None:
-        keys = self._store.repeated_keys(self._row.id)
+        keys = self._store.find_repeated_keys(self._row.id)
         if keys:
             names = ", ".join(map(repr, keys[:SHOWN])) + (", ..." if len(keys) > SHOWN else "")
             self._verdict.problems.append(f"{len(keys)} keys were used by more than one request ({names})")
@@ -147,7 +147,7 @@ class _StreamCheck:
                 arms = stream.differences
                 self._compare(event, apply_event(stream, event), stream.differences > arms)
                 self._progress(stream.name, event.number, total)
-        except sqlite3.DatabaseError as error:
+        except READ_ERRORS as error:
             text = f"stream {stream.name!r}, event {stream.number + 1}: cannot be read ({error})"
             raise ReplayError(text) from None
         return stream
