@@ -74,9 +74,10 @@ class Facts(NamedTuple):
 def build(path: Path, rounds: int = 8, snapshots: bool = True) -> Facts:
     """Make a store with three streams: keys, rewards, late ones, expiries, history, tokens, and snapshots."""
     with local(path) as service:
-        service.create("shop", wait=4, missing=0.25)
-        service.create("fields", features={**FIELDS, "arms": ["a", "b"]})
-        service.create("other", randomize=0.3)
+        learn = {"learn": "on_arrival"}  # as all streams of format 1 did
+        service.create("shop", wait=4, missing=0.25, **learn)
+        service.create("fields", features={**FIELDS, "arms": ["a", "b"]}, **learn)
+        service.create("other", randomize=0.3, **learn)
         answers = {}
         service.post("/v1/streams/shop/history", {"rewards": [1.0, 0.0], "vectors": [[0.1, 0.2], [0.3, 0.1]]})
         for i in range(rounds):

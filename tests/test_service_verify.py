@@ -43,7 +43,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Facts]:
 CHANGES = {
     "a prediction": """UPDATE events SET outcome = CAST(replace(outcome, '"prediction":0.', '"prediction":0.9')
                        AS BLOB) WHERE id = 1099511627778""",
-    "a default": """UPDATE events SET outcome = CAST(replace(outcome, '"missing":0.25', '"missing":0.75') AS BLOB)""",
+    "a default": """UPDATE events SET outcome = CAST(replace(outcome, '"learned":[0.25', '"learned":[0.75') AS BLOB)""",
     "a key": "UPDATE events SET key = 'another' WHERE key = 'key shop 3'",
     "a time": "UPDATE events SET time = time + 0.5 WHERE kind = 2",
     "an id": """UPDATE events SET outcome = CAST(replace(outcome, decision, 'ffffffffffffffff') AS BLOB)
@@ -143,7 +143,7 @@ def test_a_changed_default_is_found_even_if_checksums_match(original: tuple[Path
     edit(copy, CHANGES["a default"])
     edit(copy, "DELETE FROM snapshots")
     reseal(copy)
-    assert "as 'missing', 0.75 was recorded, and the replay gives 0.25" in verify(copy)["streams"][0]["problem"]
+    assert "as 'learned', [0.75] was recorded, and the replay gives [0.25]" in verify(copy)["streams"][0]["problem"]
 
 
 def test_rounding_is_a_note(original: tuple[Path, Facts], tmp_path: Path) -> None:
