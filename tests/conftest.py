@@ -1,4 +1,5 @@
-"""Hypothesis profiles (examples are derived from the test itself, so that a run in CI can be repeated); a browser."""
+"""Hypothesis profiles (examples are derived from the test itself, so that a run in CI can be repeated), and the
+fixtures that several files use: a browser, and servers that start quickly."""
 
 from __future__ import annotations
 
@@ -44,3 +45,13 @@ def browser():
         running = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         yield running
         running.close()
+
+
+@pytest.fixture(scope="module")
+def nursery():
+    """Servers that start at once, to be killed."""
+    from serving import Nursery
+
+    running = Nursery()
+    yield running
+    running.close()

@@ -9,7 +9,7 @@ import resource
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,6 @@ STREAMS: dict[str, dict[str, Any]] = {
     "vectors": {"dim": 2, "wait": "300ms", "randomize": 0.1},
     "fields": {"features": FEATURES, "wait": 25, "missing": 0.0},
 }
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    made.close()
 
 
 # --- the kill drill ------------------------------------------------------------------------------------------------
