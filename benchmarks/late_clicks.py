@@ -9,8 +9,8 @@ in the drifting one the best arm loses its place every eight hours, in the fast 
 on arrival       a click is learned when it comes, a non-click an hour after its decision (``learn="on_arrival"``)
 at the timeout   every outcome is learned an hour after its decision (``learn="at_timeout"``, the default)
 early            in parts before the hour ends, corrected for clicks still to come (``learn="early"``)
-held by hand     the caller keeps every outcome for an hour and then gives it: what the default should equal
-instant          every outcome is known at once: what no product has
+held by hand     the caller holds every outcome for an hour, then reports it: the default should match this
+instant          every outcome is known at once: an ideal that no real system reaches
 
 Printed: the mean prediction and the mean true rate of the arms played, over the second half of each run. Means over
 runs, with standard errors.
@@ -129,7 +129,7 @@ def main() -> None:
 
 
 def draw(results: dict[tuple[str, str], list[tuple[np.ndarray, np.ndarray]]], path: Path) -> None:
-    """Predicted and played rates over time, by hour, in both worlds."""
+    """Draw the predicted rate and the true rate of the arms played, by hour, in each world."""
     import matplotlib
 
     matplotlib.use("Agg")

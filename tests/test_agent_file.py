@@ -222,7 +222,7 @@ def test_the_format_is_as_documented() -> None:
 def test_files_that_sorted_their_fields_are_refused(version: int) -> None:
     """Their coefficients may stand with other features than they were learned for."""
     old = resealed(Agent(dim=2).to_bytes(), {}, lambda head: head.update(version=version))
-    with pytest.raises(FileError, match=rf"^content: is of version {version}, which stored fields in alphabetical"):
+    with pytest.raises(FileError, match=rf"^content: has version {version}, which stored fields in alphabetical"):
         Agent.from_bytes(old)
 
 

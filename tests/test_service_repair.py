@@ -421,7 +421,7 @@ def test_differences_before_the_upgrade_are_a_note(original: tuple[Path, Facts],
     verdict = verify(old)
     assert verdict["sound"]
     assert (
-        "of the events up to 17, which an earlier version wrote, 1 would come to other numbers"
+        "of the events up to 17, which an earlier version wrote, 1 have other numbers or arms in a replay"
         in (verdict["streams"][0]["note"])
     )
 

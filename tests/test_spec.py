@@ -863,7 +863,7 @@ def test_two_variants_with_one_label_are_refused(policies, other):
     with pytest.raises(SpecError) as caught:
         Spec([EnvironmentSpec("a", drift=Rotation(), arms=BallArms())], policies)
     assert caught.value.path == ("policies", len(policies) - 1)
-    assert caught.value.problem == f': results would call a variant "X γ=0.9", like {other}'
+    assert caught.value.problem == f': has a variant with the label "X γ=0.9", like {other}'
 
 
 def test_the_example_lists_every_registered_policy():

@@ -58,10 +58,10 @@ class Agent(Readable):
     or counts as the reward ``missing``. ``learn``: when an outcome reaches the policy. "at_timeout", the default with
     ``missing``: every outcome, a reward that came included, is learned when the decision's ``wait`` ends, in the order
     of the decisions, so that what is learned is never selected by outcome. "on_arrival", the default without
-    ``missing``: a reward is learned at once, right where every reward comes or where there is no default. "early": some
-    of it before the wait ends, corrected for the rewards still to come, for waits that are long beside the memory (see
-    :mod:`windvane.agent.early`). No more than ``max_pending`` decisions are kept open; beyond, the oldest are dropped
-    and nothing more is learned from them.
+    ``missing``: a reward is learned at once; use it if every decision gets a reward or there is no default. "early":
+    outcomes are learned in part before the wait ends, corrected for the rewards still to come; use it if the wait is
+    long compared with the memory (see :mod:`windvane.agent.early`). At most ``max_pending`` decisions are open; when
+    there are more, the oldest are dropped and nothing more is learned from them.
 
     **Vectors**: ``scaling`` is None, (center, spread), or "fit" (on the first history given to :meth:`update_many`,
     then frozen); ``intercept`` adds a constant 1; a vector beyond L is an error, or shortened if ``clip``.
@@ -233,7 +233,7 @@ class Agent(Readable):
                 pending = self._waiting.open.get(_key(decision))
                 if pending is None:
                     raise UnknownDecisionError(
-                        f"decision={shown(decision)}: is closed or not known; explain the Decision itself"
+                        f"decision={shown(decision)}: is closed or unknown; pass the Decision object instead"
                     )
                 decision = pending.decision
         return Explanation.of(decision)
@@ -241,7 +241,7 @@ class Agent(Readable):
     # --- learning --------------------------------------------------------------------------------------------------
 
     def reward(self, decision: Decision | str, value: float, *, now: float | datetime | None = None) -> bool:
-        """Take the reward of a decision; it counts with the weight of the decision's age.
+        """Record the reward of a decision; it counts with the weight of the decision's age.
 
         It reaches the policy now or when the decision's ``wait`` ends, as ``learn`` says. True if it is new, False if
         it repeats what is known. Raises :class:`UnknownDecisionError`, :class:`ConflictingRewardError` (there is
@@ -259,7 +259,7 @@ class Agent(Readable):
                 raise too_late(key)
             if self.learn == ON_ARRIVAL:
                 self._close(pending, reward, reward)
-            else:  # a reward that is the default says no more than the end of the wait will
+            else:  # a reward equal to ``missing`` has no delay: it says no more than a timeout does
                 self._waiting.hold(pending, reward, None if self._is_miss(reward) else self._age(pending, at))
             self.rewards += 1
             self._expire(at)
@@ -299,8 +299,8 @@ class Agent(Readable):
     def expire(self, now: float | datetime | None = None, *, room: int = 0, most: int | None = None) -> list[Closing]:
         """Close the decisions whose wait is over, and drop the oldest until ``room`` more may be open.
 
-        Returns how each was closed, the oldest first. Deciding (with room for one) and rewarding do so too; there is no
-        need to call it but to know them, or for an agent that rests. ``most``: close no more than that many now.
+        Returns how each was closed, the oldest first. :meth:`decide` (with room for one) and :meth:`reward` do this
+        too. Call it to get the list, or while an agent is idle. ``most``: close at most this many now.
         """
         with self._lock:
             room, most = whole("room", room, 0, self.max_pending), None if most is None else whole("most", most, 1)
@@ -394,8 +394,8 @@ class Agent(Readable):
 
     def configure(self, **changes: Any) -> list[Closing]:
         """Change ``wait``, ``missing``, ``learn``, ``max_pending`` or ``randomize`` from now on; all that is given, or
-        none if one is wrong. Rewards that were to be learned at the timeout are learned at once if ``learn`` no longer
-        says so; returns which decisions that closes."""
+        none if one is wrong. A change to learning on arrival learns all held rewards at once and closes their
+        decisions; returns how each was closed."""
         with self._lock:
             unknown = set(changes) - set(CHANGEABLE)
             if unknown:
@@ -414,16 +414,14 @@ class Agent(Readable):
         span = None if wait is None else Span.of("wait", wait)
         default = None if missing is None else self._checked_reward("missing", missing)
         if default is not None and span is None:
-            raise ValueError(f"missing={shown(missing)}: needs wait, the time after which it counts")
+            raise ValueError(f"missing={shown(missing)}: needs wait, the timeout after which it counts as the reward")
         when = ON_ARRIVAL if default is None else AT_TIMEOUT
         if learn is not None:
             when = one_of("learn", learn, (AT_TIMEOUT, ON_ARRIVAL, EARLY))
         if when != ON_ARRIVAL and span is None:
             raise ValueError(f"learn={shown(learn)}: needs wait, the timeout of a decision")
         if when == EARLY and (default is None or span is None or span.length == 0.0):
-            raise ValueError(
-                f"learn={shown(learn)}: needs missing, the reward of a decision without one, and a wait > 0"
-            )
+            raise ValueError(f"learn={shown(learn)}: needs wait > 0 and missing, the default reward")
         most = whole("max_pending", max_pending, 1)
         epsilon = number("randomize", randomize, "in [0, 1]", lambda e: 0.0 <= e <= 1.0)
         closings = self._learn_held() if when == ON_ARRIVAL else []

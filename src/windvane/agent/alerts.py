@@ -1,4 +1,4 @@
-"""What an operator should know of a running agent: conditions under which it learns little or predicts badly.
+"""Alerts: conditions under which a running agent learns little or predicts badly.
 
 Each alert has a code for programs and a sentence that says what was seen and what to change.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 RECENT = 200
 """Decisions that a recent share is taken over."""
 FEWEST = 50
-"""Decisions before which a share says nothing: with fewer, its standard error is above 0.07 at one half."""
+"""Decisions needed to estimate a share: with fewer, its standard error at one half is above 0.07."""
 LARGEST_SHARE = 0.2
 """Of recent decisions: above it, an alert is raised."""
 REPEAT = 10_000

@@ -95,9 +95,9 @@ class Explanation:
 class Pending:
     """A decision whose outcome is not final yet.
 
-    ``reward`` is the one that came, ``delay`` after the decision (in the unit of ``wait``). Of a policy that learns
-    early, ``looks`` counts the looks at the decision, ``credited`` is the share of rewards that had come by the last
-    one where none had come (see :mod:`windvane.agent.early`), and ``is_learned`` says whether the reward was learned.
+    ``reward`` is the reward that arrived, ``delay`` after the decision (in the unit of ``wait``). With
+    ``learn="early"``, ``looks`` counts the early looks at the decision, ``credited`` is F at the last look that found
+    no reward (see :mod:`windvane.agent.early`), and ``is_learned`` says whether the reward was learned.
     """
 
     x: Array

@@ -1,7 +1,7 @@
 """Learning before the timeout, with a correction for the rewards that are still to come.
 
-A decision whose reward has not come by age a is a partial miss: the reward may still come. It is looked at at ages
-tau_1 < ... < tau_8, of which the last is its timeout. At a look at age a,
+A decision without a reward at age a is a partial miss: the reward may still come. Every decision is checked ("looked
+at") at the ages tau_1 <= ... <= tau_8; tau_8 is its timeout. At a look at age a,
 
     a reward has come:       it is learned with weight 1, and the decision is done
     none has come:           ``missing`` is learned with weight n = (F - F_0) (1 - p) / (1 - p F)
@@ -19,7 +19,7 @@ h (1 - p) = (1 - h) p n: at the true mean reward the expected score is zero at e
 A miss has weight 1 at most in all. With a single look, at the timeout, this is learning at the timeout.
 
 F and p are estimated from decisions whose timeout has passed, of which everything is known: a histogram of delays for
-each arm, drawn towards the common one, and the share of decisions that got a reward. Looks are at the ages where the
+each arm, shrunk towards the common one, and the share of decisions that got a reward. Looks are at the ages where the
 common F reaches 1/8, 2/8, ... Until enough rewards are known, there is only the look at the timeout.
 
 Guarantee: none. Where F is wrong (delays that jump), young decisions are weighted wrongly until the estimate has
@@ -41,8 +41,8 @@ from windvane.agent.features import Name
 
 LOOKS = 8
 CELLS = 25
-"""Of a histogram: cell i holds delays between wait 2^(-(i + 1)/2) and wait 2^(-i/2), the last all shorter ones, down
-to a 4096th of the wait."""
+"""Of a histogram: cell i holds delays between wait 2^(-(i + 1)/2) and wait 2^(-i/2). The last cell, i = 24, holds all
+delays up to wait / 4096."""
 KEPT_DELAYS = 300.0  # rewards after which a delay counts 1/e
 KEPT_ARM, KEPT_ALL = 2000.0, 5000.0  # decisions after which an outcome counts 1/e, in the rate of an arm and of all
 PRIOR_DELAYS = 20.0  # rewards that the common histogram is worth beside that of an arm
@@ -140,7 +140,7 @@ class DelayModel:
         """Rebuild what :meth:`arrays` returned, for these ``arms``."""
         sizes = delays.shape == (len(arms) + 1, CELLS) and counts.shape == (len(arms) + 1, 2)
         if not sizes or not all(np.isfinite(a).all() and (a >= 0.0).all() for a in (delays, counts)):
-            raise ValueError("early: has histograms or counts that cannot be")
+            raise ValueError("early: has invalid histograms or counts")
         model = cls()
         rows = [Outcomes(d.copy(), c.copy()) for d, c in zip(delays, counts, strict=True)]
         model.common, model.arms = rows[0], dict(zip(arms, rows[1:], strict=True))

@@ -66,8 +66,8 @@ def unpacked(content: bytes, where: str) -> tuple[dict[str, Any], Arrays]:
         raise FileError(f"{where}: its {HEADER} is missing or cannot be read") from None
     if kind == FORMAT and version in SORTED:
         raise FileError(
-            f"{where}: is of version {version!r}, which stored fields in alphabetical order, so that coefficients may "
-            "belong to other features than they were learned for; create the agent again and give it its history"
+            f"{where}: has version {version!r}, which stored fields in alphabetical order, so its coefficients may "
+            "belong to the wrong features; create a new agent and train it on the history"
         )
     if kind != FORMAT or version != VERSION or isinstance(version, bool | float):
         raise FileError(f"{where}: is of format {shown(kind)}, version {shown(version)}; this reads version {VERSION}")

@@ -70,7 +70,7 @@ def frame_matrix(argument: str, frame: Any, dim: int, columns: list[Name] | None
     if columns is not None and set(own) != set(columns):
         differing = set(own) ^ set(columns)
         raise ValueError(
-            f"{argument}: has the columns {shown(own)}: must be {shown(columns)}, as in the first frame "
+            f"{argument}: has the columns {shown(own)}; must be {shown(columns)}, as in the first frame "
             f"({shown(min(differing, key=str))} differs)"
         )
     return matrix(argument, frame[columns or own].to_numpy(), dim)

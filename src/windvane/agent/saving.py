@@ -121,7 +121,7 @@ def _fill(agent: Agent, document: Mapping[str, Any], arrays: file.Arrays) -> Non
         setattr(agent, name, whole(name, count, 0, _MOST))
     agent._columns = _checked_columns(document["columns"], dim)
     if agent.feature_names != document["feature_names"]:
-        raise ValueError("feature_names: are not those that the declared features make, in this order")
+        raise ValueError("feature_names: do not match the declared features and their order")
     agent.reward_total = _number(document["reward_total"])
     first, last = (None if at is None else _number(at) for at in document["times"])
     agent._clock.first, agent._clock.last = first, -math.inf if last is None else last
@@ -203,7 +203,7 @@ def _pending(
     low, high = reward_range
     rewards, delays, credited = reals[:, 6:].T
     if (delays < 0.0).any() or not ((credited >= 0.0) & (credited <= 1.0)).all():
-        raise ValueError("pending: has a delay or a share that cannot be")
+        raise ValueError("pending: has an invalid delay or share")
     if not (np.isnan(rewards) | ((rewards >= low) & (rewards <= high))).all():
         raise ValueError("pending: has a reward that the link does not allow")
     if not all(isinstance(key, str) for key in names["id"]):

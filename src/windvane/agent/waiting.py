@@ -76,5 +76,5 @@ class Waiting:
 
 def too_late(id: str) -> ExpiredDecisionError:
     return ExpiredDecisionError(
-        f"decision={shown(id)}: its wait is over, or max_pending was reached; the reward is not learned"
+        f"decision={shown(id)}: its wait is over, or max_pending dropped it; the reward was not learned"
     )

@@ -136,7 +136,7 @@ def verify(
 ) -> None:
     """Check the file, the checksum of every event, and every recorded outcome against a replay of the whole log.
 
-    Works beside a running server, and changes nothing. Exits with 1 if the store is not sound.
+    Changes nothing, and can run while a server uses the store. The exit code is 1 if there is a problem.
 
     \b
     Example:

@@ -70,8 +70,8 @@ def _announce() -> None:
     """Print one line on stderr if kernels will be compiled."""
     if CACHE_ERROR is not None:
         print(
-            f"windvane: compiling its kernels at every start: {CACHE_DIR} cannot be written ({CACHE_ERROR}), so the "
-            "compiled code is not kept; set WINDVANE_CACHE_DIR to a folder that can be written",
+            f"windvane: compiling its kernels, as at every start: {CACHE_DIR} cannot be written ({CACHE_ERROR}), so "
+            "compiled code is not kept; set WINDVANE_CACHE_DIR to a writable folder",
             file=sys.stderr,
         )
     elif not any(CACHE_DIR.glob("**/*.nbi")):

@@ -187,5 +187,5 @@ def _check_labels(policies: Sequence[PolicySpec]) -> None:
             label = variant_label(policy.name, variant)
             if label in first:
                 other = "another of its variants" if first[label] == index else f"one of policies[{first[label]}]"
-                raise SpecError(("policies", index), f': results would call a variant "{label}", like {other}')
+                raise SpecError(("policies", index), f': has a variant with the label "{label}", like {other}')
             first[label] = index

@@ -58,7 +58,7 @@ class HistoryAnswer(BaseModel):
 
 
 class AlertAnswer(BaseModel):
-    """Something an operator should know, and what to do about it."""
+    """A condition that degrades learning or predictions, with a message that says what to change."""
 
     code: str
     message: str

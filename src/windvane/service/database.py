@@ -109,7 +109,7 @@ def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
     """Connect to an existing file. With mode "ro", not even closing the connection writes to it."""
     address = f"file:{quote(str(path))}?mode={mode}"
     connection = sqlite3.connect(address, uri=True, timeout=PATIENCE, check_same_thread=False, isolation_level=None)
-    # A damaged text is read as another text, which does not match its checksum, and does not fail to be read.
+    # Text that is not valid UTF-8 is decoded with replacement characters: it fails its checksum instead of the query.
     connection.text_factory = _decode
     return connection
 

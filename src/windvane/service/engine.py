@@ -60,7 +60,7 @@ class Engine:
         self._load()
 
     def _load(self) -> None:
-        """Rebuild all streams from what the disk has. Whatever cannot be read costs the stream that it belongs to."""
+        """Rebuild all streams from the store. A stream that cannot be read is set aside; the others are served."""
         streams, self.broken, self._snapshots = {}, {}, Snapshots(self._store_snapshot)
         try:
             rows = self.store.streams()
@@ -133,7 +133,7 @@ class Engine:
                 log.error("a stream with %d acknowledged events is not in the store", acknowledged)
             elif name in self.streams and acknowledged > self.streams[name].number:
                 stream = self.streams[name]
-                text = "stream %r: events %d to %d were acknowledged and are not in the log"
+                text = "stream %r: events %d to %d were acknowledged, but are missing from the log"
                 log.error(text, name, stream.number + 1, acknowledged)
                 self._committer.add([stream.record_loss(acknowledged, time.time())])
 
@@ -332,7 +332,7 @@ class Engine:
             raise unavailable(f"not ready: {self.failure}")
 
     def report_damage(self, error: Exception) -> None:
-        """Check the store, and rebuild it and the streams if ``error`` is a sign of damage. In any thread."""
+        """Schedule a check and repair of the store if ``error`` is a sign of damage. Thread-safe."""
         if is_damage(error):
             self._loop.call_soon_threadsafe(self._failed, error)
 

@@ -28,7 +28,7 @@ class ServiceError(Exception):
 
 
 class AbortedTransferError(Exception):
-    """An answer that has begun and cannot be completed. The connection is closed, so that nobody takes it for all."""
+    """A response has begun and cannot be completed. The connection is closed, so that clients notice."""
 
 
 def invalid(error: ValueError) -> ServiceError:

@@ -99,7 +99,7 @@ async def exported(log: Log, format: str, after: int, limit: int) -> Response:
 
 
 def _lines(chunks: Iterator[list[Event]]) -> Iterator[bytes]:
-    """Yield lines of JSON. After the first ones, an event that cannot be read is the last line."""
+    """Yield lines of JSON. If an event after the first cannot be read, the last line says so."""
     has_begun = False
     try:
         for chunk in chunks:

@@ -35,4 +35,4 @@ def lock_file(descriptor: int, store: Path) -> None:
     except OSError:
         holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
         who = f" (process {holder})" if holder.isdigit() else ""
-        raise StoreError(f"{store}: another server has this store{who}; stop it, or take another store") from None
+        raise StoreError(f"{store}: another server has this store{who} open; stop it, or use another store") from None

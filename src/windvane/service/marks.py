@@ -93,7 +93,7 @@ class Marks:
             self._file = None
 
     def _warn(self, error: OSError) -> None:
-        log.warning("%s: cannot be written (%s); acknowledged events are not marked", self._path, error.strerror)
+        log.warning("%s: cannot be written (%s); a loss of events may go unnoticed", self._path, error.strerror)
 
 
 def _read(path: Path) -> bytes:

@@ -61,7 +61,7 @@ class _Streams(Collector):
         settled = CounterMetricFamily("windvane_settled", "Decisions whose outcome was learned", labels=["stream"])
         total = CounterMetricFamily("windvane_reward_value", "Sum of the outcomes that were learned", labels=["stream"])
         expired = CounterMetricFamily(
-            "windvane_expired", "Decisions whose wait ended without reward", labels=["stream"]
+            "windvane_expired", "Decisions whose wait ended without a reward", labels=["stream"]
         )
         dropped = CounterMetricFamily("windvane_dropped", "Decisions dropped by max_pending", labels=["stream"])
         pending = GaugeMetricFamily("windvane_pending", "Decisions whose reward has not arrived", labels=["stream"])

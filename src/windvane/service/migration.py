@@ -14,7 +14,7 @@ from windvane.service.database import STREAM_SPAN
 
 MIGRATED = "migrated"
 """In a stream's configuration: the last event that an earlier version wrote. Up to it, a replay by this version may
-come to other numbers than were recorded, and `verify` does not call that a fault."""
+give other numbers than were recorded, which `verify` reports as a note, not as a problem."""
 
 
 def upgrade_stream_config(config: dict[str, Any], last: int) -> dict[str, Any]:

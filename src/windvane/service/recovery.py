@@ -39,7 +39,7 @@ def rebuilt(row: StreamRow, store: Store, *, from_start: bool = False) -> Stream
 
 
 def apply_event(stream: Stream, event: Event) -> dict[str, Any]:
-    """Do again what ``event`` did, and return the outcome that this comes to; raise only :class:`ReplayError`."""
+    """Replay ``event`` and return its outcome; raise only :class:`ReplayError`."""
     try:
         return stream.apply(event)
     except ReplayError:
@@ -59,7 +59,7 @@ def restore_snapshot(stream: Stream, store: Store) -> None:
         return
     if snapshot.number > (last := store.last_number(stream.id)):
         raise ReplayError(
-            f"stream {stream.name!r}: its log ends with event {last}, and its snapshot is of {snapshot.number}"
+            f"stream {stream.name!r}: its log ends at event {last}, before its snapshot of event {snapshot.number}"
         )
     if store.chain_at(stream.id, snapshot.number) != snapshot.chain:
         raise SnapshotError(f"it does not belong to event {snapshot.number} of the log")

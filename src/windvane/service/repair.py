@@ -201,7 +201,7 @@ class _Copy:
         query = f"SELECT max(id) FROM events NOT INDEXED WHERE id > {low} AND id < {low + STREAM_SPAN}"
         last = next((rowid - low for (rowid,) in self._source.query(query) if rowid is not None), 0)
         config = upgrade_config_text(row.config, last)
-        log.warning("stream %r: is of format %d; it is rebuilt from its log of %d events", row.name, OLD_FORMAT, last)
+        log.warning("stream %r: has format %d; rebuilding it from its %d events", row.name, OLD_FORMAT, last)
         return row._replace(config=config, digest=start_chain(row.id, row.name, row.created, config))
 
     def _copy_stream(self, row: StreamRow) -> None:

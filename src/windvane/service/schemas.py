@@ -71,7 +71,7 @@ class Configuration(_Model):
     wait: Span | None = None
     missing: Number | None = None
     learn: Literal["at_timeout", "on_arrival", "early"] | None = Field(
-        None, description="when outcomes are learned; left out: at_timeout if there is a default reward (missing)"
+        None, description="when outcomes are learned; default: at_timeout if missing is set, else on_arrival"
     )
     max_pending: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 100_000
     randomize: Annotated[Number, Field(ge=0, le=1)] = 0.0

@@ -60,7 +60,7 @@ class Statistics:
         )
 
     def reward(self, decision: str, value: float) -> None:
-        """A reward came; it counts in the reward rate when its outcome is learned."""
+        """Record a reward. It counts in the reward rate when its outcome is learned."""
         self._mark(decision, "rewarded", value)
 
     def close(self, closing: Closing) -> None:

@@ -35,7 +35,7 @@ from windvane.service.store_file import StoreFile
 
 __all__ = ["FORMAT", "Snapshot", "Store", "StoreError", "StreamRow", "Token"]
 
-_AT_ONCE = 64  # rows of one statement: each statement gives up the interpreter, and waits to get it back
+_AT_ONCE = 64  # rows per statement: each statement releases the GIL and waits to get it back
 _COLUMNS = 10  # of an event
 
 
@@ -66,7 +66,7 @@ class Store(StoreFile):
                 connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", row)
             connection.execute("COMMIT")
         except BaseException:
-            self.drop_connection()  # whatever became of this one, it holds nothing up
+            self.drop_connection()  # a failed connection must not keep a lock
             raise
 
     def events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
@@ -151,7 +151,7 @@ class Store(StoreFile):
 
     @contextlib.contextmanager
     def begin_reading(self) -> Iterator[None]:
-        """Read one state of the store for as long as this lasts, in this thread, whatever is written meanwhile."""
+        """Hold a read transaction in this thread: concurrent writes are not visible until it ends."""
         connection = self.connection
         connection.execute("BEGIN")
         try:
@@ -196,7 +196,7 @@ class Store(StoreFile):
 
     @property
     def guarded(self) -> bool:
-        """Whether there is or was a token, or that cannot be told; then every request needs one."""
+        """Whether every request needs a token: one exists or existed, or the setting cannot be read."""
         if read_meta(self.connection).get("guarded") != "no":
             return True
         return self.connection.execute("SELECT 1 FROM tokens NOT INDEXED LIMIT 1").fetchone() is not None

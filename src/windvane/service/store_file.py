@@ -1,6 +1,6 @@
-"""The file of a store: who has it, what is done when it is opened, and the connections to it.
+"""The file of a store: locking, opening, and connections.
 
-One process has a store at a time: by locks on ``FILE.lock`` and on the file. A store that is damaged, or of an earlier
+Locks on ``FILE.lock`` and on the file let one process at a time open it. A store that is damaged, or of an earlier
 format, is rebuilt when it is opened; see :mod:`windvane.service.repair`.
 """
 
@@ -54,7 +54,7 @@ class StoreFile:
         path
             The file.
         shared
-            Beside the server that has the store, to read it or to change tokens. Nothing is repaired then.
+            Open without the lock, beside a running server, to read or to change tokens. Nothing is repaired.
         create
             Create a store that does not exist.
         read_only
@@ -89,7 +89,7 @@ class StoreFile:
     # --- opening and closing ---------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        """Look before anything is written: a file of something else stays as it is."""
+        """Identify the file before writing to it, so that a file that is not a store stays unchanged."""
         if completed_path(self.real_path).exists():
             if self._lock is None:
                 raise StoreError(f"{self.path}: a repair was interrupted; `windvane serve` finishes it")
@@ -105,9 +105,9 @@ class StoreFile:
                 raise StoreError(f"{self.path}: is of format {OLD_FORMAT}; `windvane serve` upgrades it")
             return
         if kind is FileKind.OLD:
-            self._rebuild(f"is of format {OLD_FORMAT}, and is upgraded to format {FORMAT}")
+            self._rebuild(f"has format {OLD_FORMAT}; upgrading it to format {FORMAT}")
         elif kind is FileKind.DAMAGED:
-            self._rebuild("is damaged, and is repaired")
+            self._rebuild("is damaged; repairing it")
         else:
             self._check_at_start(pages=self.real_path.stat().st_size <= CHECKED_AT_START)
         self.marks = Marks(self.real_path, self._read_id())
@@ -125,13 +125,13 @@ class StoreFile:
         if self._lock is not None:
             if os.fstat(self._file).st_nlink > 1:
                 raise StoreError(
-                    f"{self.path}: has several names (hard links), and would have a log under each of them"
+                    f"{self.path}: has several names (hard links); SQLite would write a separate log for each name"
                 )
             if sys.platform == "linux":  # elsewhere this lock and SQLite's own get in each other's way
                 lock_file(self._file, self.path)
 
     def _identify(self) -> tuple[FileKind, str]:
-        """Return what the file is, and create the tables of an empty one. Of a store, restrict the access."""
+        """Return the kind of the file and its format. Fill an empty file, and make a store private to its owner."""
         try:
             kind, stated = self._identify_file()
             if kind is FileKind.EMPTY:
@@ -146,7 +146,7 @@ class StoreFile:
         return kind, stated
 
     def _is_damaged_store(self, error: Exception) -> bool:
-        """Whether the file is a store all the same. One that is only read must still be a database."""
+        """Whether the file that caused ``error`` is a damaged store, not something else."""
         if self._lock is None:
             return self._mode == "ro" and is_damage(error) and not is_foreign(error)
         return is_damage(error) and looks_like_store(self.real_path)
@@ -200,7 +200,7 @@ class StoreFile:
     def _repair_if_damaged(self, *, pages: bool) -> list[str]:
         problems = find_damage(self.real_path, pages=pages)
         if problems:
-            self._rebuild(f"is damaged ({problems[0]}), and is repaired")
+            self._rebuild(f"is damaged ({problems[0]}); repairing it")
         self.is_checked = self.is_checked or pages
         return problems
 
@@ -213,7 +213,7 @@ class StoreFile:
         try:
             aside = rebuild(self.real_path)
         except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"{self.path}: {reason}, which failed ({error})") from error
+            raise StoreError(f"{self.path}: {reason} failed ({error})") from error
         log.warning("%s: the old file is kept as %s", self.path, aside)
         self._generation += 1
         self._open_file()

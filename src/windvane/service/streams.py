@@ -239,7 +239,7 @@ class Stream:
     # --- the log ---------------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> dict[str, Any]:
-        """Do again what ``event`` did; it must be the next one. Returns the outcome that the replay comes to."""
+        """Replay ``event``, which must be the next one, and return the outcome of the replay."""
         if event.number != self.number + 1:
             raise ReplayError(f"stream {self.name!r}: event {event.number} follows event {self.number}")
         try:
@@ -389,7 +389,7 @@ class Stream:
         return self._state_json[1]
 
     def log_alerts(self) -> None:
-        """Write the alerts of the agent to the log, rarely. To be called now and then."""
+        """Log the agent's alerts if enough decisions were made since the last check. Call it regularly."""
         if self.archived is None and self.agent.decisions - self._looked_at >= LOOK:
             self._looked_at = self.agent.decisions
             self._alert_log.log(self.agent.alerts, self.agent.decisions, f"stream {self.name!r}")

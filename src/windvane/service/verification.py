@@ -82,7 +82,7 @@ def verify_store(store: Store, progress: Progress = lambda *_: None) -> Verdict:
     problems += [f"the token {name!r} does not match its checksum, and is not accepted" for name in names]
     rows: list[StreamRow] = _read(store.streams, [])
     lost = sorted(set(marks) - {row.id for row in rows})
-    problems += [f"stream {number} was acknowledged, with {marks[number]} events, and is missing" for number in lost]
+    problems += [f"stream {number} is missing; it had {marks[number]} acknowledged events" for number in lost]
     return Verdict(problems, [_StreamCheck(store, row, marks.get(row.id, 0), progress).check() for row in rows])
 
 
@@ -157,8 +157,8 @@ class _StreamCheck:
             self._requests.append(event.request)
         recorded = event.outcome
         if event.kind == LOST:
-            lost = f"events {event.number} to {recorded['acknowledged']} were lost before event {event.number}"
-            self._verdict.notes.append(f"{lost}, which records it")
+            lost = f"events {event.number} to {recorded['acknowledged']} were acknowledged and then lost"
+            self._verdict.notes.append(f"{lost}; the new event {event.number} records this")
         agreement, name = compare_outcomes(recorded, replayed)
         if agreement is Agreement.EQUAL:
             return
@@ -193,20 +193,20 @@ class _StreamCheck:
         text = f"the state differs from a replay of the log ({what})"
         is_rounded = agreement is Agreement.ROUNDED or (self._rounded > 0 and what == "its bytes")
         if is_rounded:
-            self._verdict.notes.append(f"{text}, by rounding: it was computed on another processor")
+            self._verdict.notes.append(f"{text}, by rounding, as on another processor")
         else:
             self._verdict.problems.append(text)
 
     def _sum_up(self) -> None:
         problems, notes = self._verdict.problems, self._verdict.notes
         if self._other_arms:
-            problems.append(f"in {self._other_arms} rounds other arms would be chosen now than were")
+            problems.append(f"in {self._other_arms} rounds other arms would be chosen now than were recorded")
         if self._different:
             problems.append(f"{len(self._different)} recorded outcomes differ from a replay ({self._different[0]})")
         if self._rounded:
-            notes.append(f"{self._rounded} outcomes differ from a replay by rounding: they are of another processor")
+            notes.append(f"{self._rounded} outcomes differ from a replay by rounding, as on another processor")
         if self._before_upgrade:
             notes.append(
-                f"of the events up to {self._migrated}, which an earlier version wrote, {self._before_upgrade} would "
-                "come to other numbers or arms now"
+                f"of the events up to {self._migrated}, which an earlier version wrote, {self._before_upgrade} "
+                "have other numbers or arms in a replay"
             )

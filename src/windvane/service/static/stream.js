@@ -115,14 +115,14 @@ function showNumbers(stream, { lately }) {
     ["Rewards", count(rewards), [[
       rewards > 0 ? `${percent(rewards / decisions)} of decisions` : "", history > 0 ? `${count(history)} in bulk` : "",
     ].filter(Boolean).join("; ")]],
-    ["Mean reward", number(mean), [lately === null ? (held > 0 ? "known when the first wait ends" : "") : `lately ${number(lately)}`]],
+    ["Mean reward", number(mean), [lately === null ? (held > 0 ? "available when the first wait ends" : "") : `lately ${number(lately)}`]],
     ["Pending", count(pending), [[
       config.wait === null ? "no time limit" : `expire after ${words.wait(config.wait)}`,
-      held > 0 ? `${plural(held, "reward")} to be learned then` : "",
+      held > 0 ? `${plural(held, "reward")} held until then` : "",
     ].filter(Boolean).join("; ")]],
     ["Expired", count(expired), [[
       expired && config.missing !== null ? `counted as ${words.given(config.missing)}` : "",
-      dropped > 0 ? `${count(dropped)} more dropped: too many were open` : "",
+      dropped > 0 ? `${count(dropped)} dropped because of max_pending` : "",
     ].filter(Boolean).join("; ")]],
     ["Memory", ...words.memoryParts(stream.memory, stream.memory_unit)],
     ["Drift", short, []],
