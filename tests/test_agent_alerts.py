@@ -10,6 +10,7 @@ import pytest
 from agents import NOON, RED
 from windvane import Agent
 from windvane.agent import alerts
+from windvane.agent.alerts import RecentShare
 
 ARMS = {"arms": ["a", "b"]}
 
@@ -60,8 +61,8 @@ def test_an_alert_ends_when_recent_decisions_are_fine() -> None:
 
 
 def test_the_advice_is_within_what_the_link_allows() -> None:
-    assert "S cannot be larger" in alerts.norm_bound_active(0.9, 29.0, 29.0).message
-    assert "for example S=29" in alerts.norm_bound_active(0.9, 20.0, 29.0).message
+    assert "S cannot be larger" in alerts.norm_bound_active(RecentShare([True]), 29.0, 29.0).message
+    assert "for example S=29" in alerts.norm_bound_active(RecentShare([True]), 20.0, 29.0).message
 
 
 def test_a_timeout_beyond_the_memory_is_reported() -> None:
@@ -84,6 +85,36 @@ def test_a_timeout_by_the_clock_is_compared_with_a_memory_in_decisions_once_it_i
     for i in range(140, 200):
         agent.decide(RED, now=NOON + i)
     assert codes(agent) == ["timeout_exceeds_memory"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"policy": "RestartGLB", "restart_every": 100}, {"policy": "RestartUCB", "restart_every": 100},
+        {"policy": "BOB-BVD-GLM-UCB", "horizon": 1000}, {"policy": "SW-LinUCB", "window": 100},
+    ],
+)  # fmt: skip
+def test_the_memory_of_policies_that_restart_is_known(settings: dict) -> None:
+    """They learn nothing from before a restart."""
+    assert codes(Agent(dim=2, wait=500, missing=0.0, **settings)) == ["timeout_exceeds_memory"]
+    assert Agent(dim=2, **settings).memory <= 100
+
+
+def test_misses_that_are_learned_after_rewards_are_reported() -> None:
+    agent = Agent(dim=2, wait=10, missing=0.0, learn="on_arrival", policy="D-LinUCB", gamma=0.99)
+    for i in range(200):
+        decision = agent.decide(RED, now=NOON + i)
+        if i % 3 == 0:
+            agent.reward(decision, 1.0)
+    (alert,) = agent.alerts
+    assert alert.code == "misses_learned_late"
+    assert 'set learn to "at_timeout"' in alert.message
+    agent.configure(learn=None)
+    assert codes(agent) == []
+    always = Agent(dim=2, wait=10, missing=0.0, learn="on_arrival")
+    for i in range(200):
+        always.reward(always.decide(RED, now=NOON + i), float(i % 2))
+    assert codes(always) == []
 
 
 def test_dropped_decisions_are_reported() -> None:

@@ -142,17 +142,50 @@ def test_a_changed_wait_starts_the_estimates_again_and_other_ways_end_them() -> 
     assert agent._early is before
     agent.configure(wait=WAIT // 2)
     assert agent._early is not before
-    settled, total = agent.settled, agent.decisions
     agent.configure(learn="at_timeout")
     assert agent._early is None
     live(agent, range(400, 600))
     agent.configure(learn="on_arrival")
-    agent.expire()
-    assert agent.held == 0
-    assert settled < agent.settled <= total + 200
+    live(agent, range(600, 700))
     agent.configure(learn="early")
-    live(agent, range(600, 900))
+    live(agent, range(700, 900))
     assert agent.settled + agent.waiting + agent.held == agent.decisions
+
+
+def test_rewards_that_always_come_are_no_certainty() -> None:
+    """Then p is close to 1 and F is 1 long before the timeout; when rewards stop, a miss still has a weight."""
+    agent = build()
+    for i in range(300):
+        agent.reward(agent.decide(id=str(i), now=NOON + i), 1.0)
+    assert agent._early is not None
+    assert 0.9 < agent._early.model.rate("a") < 1.0
+    for i in range(300, 600):
+        agent.decide(id=str(i), now=NOON + i)
+    assert agent.mean_reward == pytest.approx(300 / agent.settled)
+    assert agent.decide(id="last", now=NOON + 600).prediction < 0.5
+
+
+def test_closed_decisions_do_not_pile_up_where_no_reward_ever_comes() -> None:
+    agent = build(wait=10)
+    live(agent, range(500), rate=0.0)
+    assert agent._early is not None
+    assert sum(map(len, agent._early._queues)) <= 12
+
+
+def test_a_changed_default_is_no_second_outcome() -> None:
+    """A reward that was the default when it came is learned once in all, and as what it is."""
+    agent = build(policy="D-LinUCB", gamma=1.0)
+    for i in range(300):
+        decision = agent.decide(["a"], id=str(i), now=NOON + i)
+        agent.reward(decision, float(i % 2))
+    agent.configure(missing=0.75)
+    for i in range(300, 600):
+        agent.decide(["b"], id=str(i), now=NOON + i)
+    arm = agent.feature_names.index("a: 1")
+    weight = 2.0 * (agent.policy.V[0][arm, arm] - 1.0)  # x has 1/sqrt(2) for its arm; the ridge is 1
+    learned = np.sqrt(2.0) * agent.policy.b[0][arm]
+    assert 250 < weight <= 300 + 1e-6
+    assert learned == pytest.approx(150)  # the rewards of 1, and nothing of the new default
 
 
 def test_after_a_pause_looks_are_spread_over_decisions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,7 +204,7 @@ def test_the_format_is_as_documented() -> None:
     assert (propensity, rival_score) == (waiting.propensity, waiting.rival_score)
     assert np.isnan([reward, delay]).all()
     assert credited == 0.0
-    assert arrays["pending/wholes.npy"].tolist() == [[1, waiting.index, waiting.explored, -1, 0, 0]]
+    assert arrays["pending/wholes.npy"].tolist() == [[1, waiting.index, waiting.explored, -1, 0, 0, 1]]
     np.testing.assert_array_equal(arrays["policy/estimator.b.npy"], agent.policy.b)
     assert arrays["pending/x.npy"].shape == (1, 2)
     digest = hashlib.sha256()
@@ -216,6 +216,15 @@ def test_the_format_is_as_documented() -> None:
                 data = json.dumps(head | {"digest": ""}, separators=(",", ":")).encode()
             digest.update(name.encode() + b"\0" + struct.pack("<Q", len(data)) + data)
     assert digest.hexdigest() == head["digest"]
+
+
+def test_another_spelling_of_the_same_document_is_refused() -> None:
+    """There is one file for every content."""
+    content = Agent(dim=2).to_bytes()
+    entries = entries_of(content)
+    spaced = entries["agent.json"].replace(b'"version":3', b'"version": 3')
+    with pytest.raises(FileError, match="its digest does not fit"):
+        Agent.from_bytes(file._archive(entries | {"agent.json": spaced}))
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -376,6 +376,37 @@ def test_the_columns_of_frames_are_known_by_name(library: str) -> None:
         assert one.theta[0] > one.theta[1]
 
 
+def test_labelled_vectors_are_read_by_their_labels() -> None:
+    pandas = pytest.importorskip("pandas")
+    agent = Agent(dim=2, policy="OFUL")
+    arms = {"r": pandas.Series([0.5, 0.1], ["a", "b"]), "q": pandas.Series([0.2, 0.6], ["b", "a"])}
+    np.testing.assert_array_equal(agent.offer(arms).rows, [[0.5, 0.1], [0.6, 0.2]])
+    with pytest.raises(ValueError, match="labels"):
+        agent.offer(arms | {"s": [0.1, 0.2]})
+    with pytest.raises(ValueError, match="labels"):
+        agent.offer(arms | {"s": pandas.Series([0.5, 0.1], ["a", "c"])})
+
+
+@pytest.mark.parametrize("columns", [[0.5, 1.5], [("a", 1), ("a", 2)], [True, False]])
+def test_columns_that_cannot_be_saved_are_refused(columns: list) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame([[0.5, 0.1]], columns=pandas.Index(columns, tupleize_cols=False))
+    agent = Agent(dim=2, policy="OFUL")
+    with pytest.raises(ValueError, match=r"^arms: .* cannot be the name"):
+        agent.decide(frame)
+    with pytest.raises(ValueError, match="cannot be the name"):
+        agent.update_many(frame, [1.0])
+
+
+def test_an_offer_keeps_the_columns_of_its_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    agent = Agent(dim=2, policy="OFUL")
+    agent.decide(agent.offer(pandas.DataFrame({"size": [0.5], "price": [0.1]})))
+    assert agent.feature_names == ["size", "price"]
+    offer = agent.offer(pandas.DataFrame({"price": [0.1], "size": [0.5]}))
+    np.testing.assert_array_equal(offer.rows, [[0.5, 0.1]])
+
+
 def test_frames_of_pandas_with_an_index_or_numbered_columns() -> None:
     pandas = pytest.importorskip("pandas")
     agent = Agent(dim=2, policy="OFUL")

@@ -189,9 +189,10 @@ def test_threads_take_turns() -> None:
     assert agent.history == 30
     assert agent.policy.t == 1 + 400 + 30
     assert agent.held == agent.rewards
-    agent.configure(learn="on_arrival")  # what was held for the timeout is learned now
-    assert (agent.held, agent.settled) == (0, agent.rewards)
-    assert int(agent.policy.estimator.remembered[0]) == agent.rewards + agent.history
+    agent.configure(wait=0)
+    agent.expire()  # all but the last decision
+    assert agent.settled + agent.held + agent.waiting == 400
+    assert int(agent.policy.estimator.remembered[0]) == agent.settled + agent.history
     assert Agent.from_bytes(agent.to_bytes()).to_bytes() == agent.to_bytes()
 
 

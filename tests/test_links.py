@@ -343,7 +343,7 @@ def test_the_primitive_is_optional_but_must_exist_to_be_asked() -> None:
 @built_in
 def test_the_largest_product_is_accepted_and_a_percent_more_is_refused(link: Link) -> None:
     """Three digits are kept, rounded down: what is named is allowed, and one percent more is not."""
-    largest = link.largest_product()
+    largest = link.largest_product
     if isinstance(link, Identity):
         assert largest == math.inf
         return
@@ -355,4 +355,4 @@ def test_the_largest_product_is_accepted_and_a_percent_more_is_refused(link: Lin
 
 def test_the_largest_product_of_a_custom_link_that_is_not_finite_far_out() -> None:
     bounded = CustomLink("my exp", np.exp, np.exp)
-    assert bounded.largest_product() == Poisson().largest_product()
+    assert bounded.largest_product == Poisson().largest_product

@@ -398,7 +398,7 @@ def test_a_store_of_format_1_is_upgraded(
         assert (found.returncode, "is of format 1; `windvane serve` upgrades it" in found.stderr) == (2, True)
     assert old.read_bytes() == content
     assert serve_copy(old, facts).is_intact
-    assert "stream 'shop': is of format 1; it is rebuilt from its log of 17 events" in caplog.text
+    assert "stream 'shop': has format 1; rebuilding it from its 17 events" in caplog.text
     assert (tmp_path / "b.db.format-1").read_bytes() == content
     configs = dict(query(old, "SELECT name, config FROM streams"))
     assert json.loads(configs["shop"])["migrated"] == 17

@@ -128,8 +128,8 @@ def test_a_second_server_is_refused_and_told_who_has_the_store(store: Store, tmp
     assert found.returncode == 2
     assert found.stdout == ""
     assert found.stderr == (
-        f"windvane: error: {tmp_path}/a.db: another server has this store (process {os.getpid()}); "
-        "stop it, or take another store\n"
+        f"windvane: error: {tmp_path}/a.db: another server has this store (process {os.getpid()}) open; "
+        "stop it, or use another store\n"
     )
     assert windvane("verify", "--store", tmp_path / "a.db").returncode == 0  # which only reads
 
@@ -443,9 +443,7 @@ def test_a_snapshot_beyond_the_log_is_not_believed(tmp_path: Path) -> None:
         connection.execute("DELETE FROM events WHERE id % 1024 > 3")
     connection.close()
     with local(tmp_path / "a.db") as service:
-        assert (
-            "its log ends with event 3, and its snapshot is of 5" in service.get("/v1/streams").json()["broken"]["shop"]
-        )
+        assert "ends at event 3, before its snapshot of event 5" in service.get("/v1/streams").json()["broken"]["shop"]
     assert windvane("verify", "--store", tmp_path / "a.db").returncode == 1
 
 

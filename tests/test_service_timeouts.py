@@ -50,14 +50,18 @@ def test_a_reward_is_acknowledged_logged_and_shown_at_once_and_learned_at_the_ti
     clean(service.reward(first, 1.0), 410)
 
 
-def test_a_change_of_learn_learns_what_was_held(service: Local) -> None:
-    service.create(wait="1h", missing=0.0)
+def test_a_change_of_learn_leaves_what_is_held_to_its_timeout(service: Local) -> None:
+    service.create(wait=2, missing=0.0)
     decision = service.decide()["decision"]
     service.reward(decision, 1.0)
     answer = service.request("PATCH", "/v1/streams/shop", json={"learn": "on_arrival"}).json()
-    assert (answer["held"], answer["settled"], answer["mean_reward"]) == (0, 1, 1.0)
-    (bucket,) = service.get("/v1/streams/shop").json()["statistics"]["buckets"]
-    assert (bucket["rewards"], bucket["total"]) == (1, 1.0)
+    assert (answer["held"], answer["settled"]) == (1, 0)
+    error = clean(service.request("PATCH", "/v1/streams/shop", json={"wait": None, "missing": None}), 422)
+    assert error["field"] == "wait"
+    for _ in range(4):
+        service.decide()
+    state = service.get("/v1/streams/shop").json()
+    assert (state["held"], state["settled"], state["mean_reward"]) == (0, 1, 1.0)
 
 
 @pytest.mark.parametrize(

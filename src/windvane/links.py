@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -67,11 +68,12 @@ class Link:
         constants = self._constants(product)
         if not constants.R_mu <= LARGEST_R_MU:  # written as `not x <= y` so that NaN is rejected
             raise ValueError(
-                f"S={S!r} and L={L!r}: S * L must be at most {self.largest_product():.3g} with the {self.name} "
+                f"S={S!r} and L={L!r}: S * L must be at most {self.largest_product:.3g} with the {self.name} "
                 f"link, got {product:.6g}; give a smaller S or L"
             )
         return constants
 
+    @cached_property
     def largest_product(self) -> float:
         """The largest S * L that :meth:`constants` accepts, rounded down to three digits; infinity for identity."""
         accepted, refused = 0.0, 1.0

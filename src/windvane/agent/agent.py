@@ -179,7 +179,8 @@ class Agent(Readable):
             if arms is None and self.features is not None and self.features.arms and not self.features.per_arm:
                 arms = self.features.arms
             names, raw = offered(arms, context, self.features, self._scaling.raw_dim, self._columns)
-            return Offer(names, self._scaling.apply(raw, "arms", names))
+            columns = self._columns or columns_of(arms, self.features)
+            return Offer(names, self._scaling.apply(raw, "arms", names), columns)
 
     def replay(
         self,
@@ -192,8 +193,7 @@ class Agent(Readable):
     ) -> Decision:
         """:meth:`decide`, but the arm in the place ``played`` of the offer is played, as a log says that it was."""
         with self._lock:
-            names, rows = arms if isinstance(arms, Offer) else self.offer(arms, context)
-            columns = self._columns or columns_of(arms, self.features)
+            names, rows, columns = arms if isinstance(arms, Offer) else self.offer(arms, context)
             played = None if played is None else whole("played", played, 0, len(names) - 1)
             if id is not None and (not isinstance(id, str) or not id or self._waiting.knows(id)):
                 raise ValueError(f"id={shown(id)}: must be a text that no other decision has")
@@ -215,7 +215,7 @@ class Agent(Readable):
                 policy, key, names, rows, at,
                 preferred=preferred, index=index, explored=explored, randomize=self.randomize,
             )  # fmt: skip
-            self._columns = columns
+            self._columns = self._columns or columns
             pending = Pending(rows[index].copy(), round_, self.decisions, decision)
             self._waiting.add(pending)
             if self._early is not None:
@@ -259,8 +259,8 @@ class Agent(Readable):
                 raise too_late(key)
             if self.learn == ON_ARRIVAL:
                 self._close(pending, reward, reward)
-            else:  # a reward equal to ``missing`` has no delay: it says no more than a timeout does
-                self._waiting.hold(pending, reward, None if self._is_miss(reward) else self._age(pending, at))
+            else:
+                self._waiting.hold(pending, reward, self._age(pending, at), is_miss=reward == self.missing)
             self.rewards += 1
             self._expire(at)
             return True
@@ -268,7 +268,9 @@ class Agent(Readable):
     def _close(self, pending: Pending, reward: float | None, outcome: float | None) -> None:
         """Close a decision whose reward, if one came, is ``reward``, and learn what is not learned yet of its
         ``outcome``, if there is one. In this order, so that an interruption cannot make an outcome count twice."""
-        weight = 0.0 if pending.is_learned else 1.0 - pending.credited if self._is_miss(reward) else 1.0
+        came_now = reward is not None and pending.reward is None
+        is_miss = reward == self.missing if came_now else pending.is_miss
+        weight = 0.0 if pending.is_learned else 1.0 - pending.credited if is_miss else 1.0
         self._waiting.close(pending, reward)
         if outcome is not None:
             try:
@@ -281,30 +283,31 @@ class Agent(Readable):
             self.reward_total += outcome
         self._waiting.forget()
 
-    def _is_miss(self, reward: float | None) -> bool:
-        """Whether no reward came, or one that is the default."""
-        return reward is None or reward == self.missing
-
     def _learn_early(self, at: float) -> None:
         """Learn what can be learned of open decisions before their wait ends."""
         if self._early is None or self.wait is None or self.missing is None:
             return
         length = self.wait.length
         for pending, weight, arrived in self._early.look(lambda pending: self._age(pending, at) / length):
-            is_miss = pending.delay is None
-            outcome = self.missing if is_miss or pending.reward is None else pending.reward
+            outcome = self.missing if pending.reward is None else pending.reward
             self.policy.update(pending.x[None], outcome, round=pending.round, weight=weight)
-            pending.credited, pending.is_learned = (arrived, False) if is_miss else (pending.credited, True)
+            if pending.is_miss:
+                pending.credited = arrived
+            else:
+                pending.is_learned = True
 
-    def expire(self, now: float | datetime | None = None, *, room: int = 0, most: int | None = None) -> list[Closing]:
+    def expire(
+        self, now: float | datetime | None = None, *, room: int = 0, most: int | None = None, drop: bool = True
+    ) -> list[Closing]:
         """Close the decisions whose wait is over, and drop the oldest until ``room`` more may be open.
 
         Returns how each was closed, the oldest first. :meth:`decide` (with room for one) and :meth:`reward` do this
-        too. Call it to get the list, or while an agent is idle. ``most``: close at most this many now.
+        too. Call it to get the list, or while an agent is idle. ``most``: close at most this many now. ``drop=False``:
+        decisions beyond ``max_pending`` count as ``missing``, as in version 0.1, whose logs are replayed so.
         """
         with self._lock:
             room, most = whole("room", room, 0, self.max_pending), None if most is None else whole("most", most, 1)
-            return self._expire(self._clock.read(now), room, most)
+            return self._expire(self._clock.read(now), room, most, drop)
 
     def overdue(self, now: float | datetime | None = None, count: int = 1) -> bool:
         """Whether :meth:`expire` would close ``count`` decisions or more."""
@@ -316,18 +319,18 @@ class Agent(Readable):
                 return False
             return self._overdue(next(islice(self._waiting, count - 1, None)), at)
 
-    def _expire(self, at: float, room: int = 0, most: int | None = None) -> list[Closing]:
+    def _expire(self, at: float, room: int = 0, most: int | None = None, drop: bool = True) -> list[Closing]:
         closings: list[Closing] = []
         while self._waiting and len(closings) != most:
             oldest = self._waiting.oldest()
-            dropped = not self._overdue(oldest, at)
-            if dropped and len(self._waiting) + room <= self.max_pending:
+            is_over = self._overdue(oldest, at)
+            if not is_over and len(self._waiting) + room <= self.max_pending:
                 break
+            dropped = drop and not is_over
             learned = None if dropped else self.missing if oldest.reward is None else oldest.reward
             self._close(oldest, oldest.reward, learned)
-            if self._early is not None and self.wait is not None and not dropped:
-                share = None if oldest.delay is None else min(oldest.delay / self.wait.length, 1.0)
-                self._early.model.add(oldest.decision.arm, share)
+            if not dropped:
+                self._record_delay(oldest)
             self._recently_dropped.add(dropped)
             self.dropped += dropped
             if not dropped and oldest.reward is None:
@@ -336,12 +339,14 @@ class Agent(Readable):
             closings.append(Closing(oldest.decision.id, learned, oldest.reward is not None, dropped))
         return closings
 
-    def _learn_held(self) -> list[Closing]:
-        """Learn the rewards that were to wait for the timeout of their decisions, in the order of the decisions."""
-        held = [pending for pending in self._waiting if pending.reward is not None]
-        for pending in held:
-            self._close(pending, pending.reward, pending.reward)
-        return [Closing(pending.decision.id, pending.reward, rewarded=True) for pending in held]
+    def _record_delay(self, pending: Pending) -> None:
+        """Let early learning know what became of a decision whose wait is over."""
+        if self._early is None or self.wait is None:
+            return
+        if pending.is_miss:
+            self._early.model.add(pending.decision.arm, None)
+        elif pending.delay is not None:
+            self._early.model.add(pending.decision.arm, min(pending.delay / self.wait.length, 1.0))
 
     def _overdue(self, pending: Pending, at: float) -> bool:
         if self.wait is None:
@@ -392,25 +397,23 @@ class Agent(Readable):
 
     # --- settings that may change ----------------------------------------------------------------------------------
 
-    def configure(self, **changes: Any) -> list[Closing]:
+    def configure(self, **changes: Any) -> None:
         """Change ``wait``, ``missing``, ``learn``, ``max_pending`` or ``randomize`` from now on; all that is given, or
-        none if one is wrong. A change to learning on arrival learns all held rewards at once and closes their
-        decisions; returns how each was closed."""
+        none if one is wrong. Rewards that are held are still learned when the wait of their decision ends."""
         with self._lock:
             unknown = set(changes) - set(CHANGEABLE)
             if unknown:
                 raise ValueError(f"{min(unknown)}: cannot be changed; only {', '.join(CHANGEABLE)} can")
             changes = {name: told(value) for name, value in changes.items()}
-            closings = self._set(**{name: changes.get(name, self._config[name]) for name in CHANGEABLE})
+            self._set(**{name: changes.get(name, self._config[name]) for name in CHANGEABLE})
             self._config |= {name: plain(value) for name, value in changes.items()}
-            return closings
 
     @property
     def configuration(self) -> dict[str, Any]:
         """What :meth:`configure` can change, as it is now."""
         return {name: self._config[name] for name in CHANGEABLE}
 
-    def _set(self, wait: Any, missing: Any, learn: Any, max_pending: Any, randomize: Any) -> list[Closing]:
+    def _set(self, wait: Any, missing: Any, learn: Any, max_pending: Any, randomize: Any) -> None:
         span = None if wait is None else Span.of("wait", wait)
         default = None if missing is None else self._checked_reward("missing", missing)
         if default is not None and span is None:
@@ -424,13 +427,15 @@ class Agent(Readable):
             raise ValueError(f"learn={shown(learn)}: needs wait > 0 and missing, the default reward")
         most = whole("max_pending", max_pending, 1)
         epsilon = number("randomize", randomize, "in [0, 1]", lambda e: 0.0 <= e <= 1.0)
-        closings = self._learn_held() if when == ON_ARRIVAL else []
+        if span is None and self._waiting.held:
+            raise ValueError(f"wait=None: {self._waiting.held} rewards are held until their wait ends; try again then")
         if when != EARLY:
             self._early = None
         elif self._early is None or (span, default) != (self.wait, self.missing):
-            self._early = EarlyLearning(self._waiting)  # delays are known as shares of the wait
+            for pending in self._waiting:
+                pending.delay = None  # it was measured against another wait or default
+            self._early = EarlyLearning(self._waiting)
         self.wait, self.missing, self.learn, self.max_pending, self.randomize = span, default, when, most, epsilon
-        return closings
 
     # --- as an object ----------------------------------------------------------------------------------------------
 

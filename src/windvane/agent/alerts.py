@@ -21,12 +21,13 @@ REPEAT = 10_000
 LOOK = 100
 """Decisions between two looks at the alerts, which cost about as much as a decision."""
 
-NORM_BOUND_ACTIVE, TIMEOUT_EXCEEDS_MEMORY, DECISIONS_DROPPED = (
+NORM_BOUND_ACTIVE, TIMEOUT_EXCEEDS_MEMORY, DECISIONS_DROPPED, MISSES_LEARNED_LATE = (
     "norm_bound_active",
     "timeout_exceeds_memory",
     "decisions_dropped",
+    "misses_learned_late",
 )
-CODES = (NORM_BOUND_ACTIVE, TIMEOUT_EXCEEDS_MEMORY, DECISIONS_DROPPED)
+CODES = (NORM_BOUND_ACTIVE, TIMEOUT_EXCEEDS_MEMORY, DECISIONS_DROPPED, MISSES_LEARNED_LATE)
 
 log = logging.getLogger("windvane.agent")
 
@@ -71,13 +72,13 @@ class AlertLog:
                 log.warning("%s: %s: %s", where, alert.code, alert.message)
 
 
-def norm_bound_active(share: float, S: float, largest_S: float) -> Alert:
+def norm_bound_active(recent: RecentShare, S: float, largest_S: float) -> Alert:
     larger = min(2.0 * S, largest_S)
     remedy = f"give a larger S, for example S={larger:.3g}" if larger > S else "S cannot be larger with this link and L"
     return Alert(
         NORM_BOUND_ACTIVE,
-        f"the estimate was at the norm bound S={S:g} in {share:.0%} of the last {RECENT} decisions, so predictions may "
-        f"be far from the rewards; {remedy}, or declare features with narrower ranges",
+        f"the estimate was at the norm bound S={S:g} in {recent.share:.0%} of the last {len(recent.marks)} decisions, "
+        f"so predictions may be far from the rewards; {remedy}, or declare features with narrower ranges",
     )
 
 
@@ -89,9 +90,17 @@ def timeout_exceeds_memory(lag: str, memory: str) -> Alert:
     )
 
 
-def decisions_dropped(share: float, max_pending: int) -> Alert:
+def misses_learned_late(share: float) -> Alert:
+    return Alert(
+        MISSES_LEARNED_LATE,
+        f"rewards are learned on arrival, but {share:.0%} of decisions get none and are learned when wait ends, so "
+        'predictions are too high; set learn to "at_timeout" or "early"',
+    )
+
+
+def decisions_dropped(recent: RecentShare, max_pending: int) -> Alert:
     return Alert(
         DECISIONS_DROPPED,
-        f"{share:.0%} of the last {RECENT} closed decisions were dropped because max_pending={max_pending} decisions "
-        f"were open, and nothing was learned from them; give a larger max_pending or a shorter wait",
+        f"{recent.share:.0%} of the last {len(recent.marks)} closed decisions were dropped: max_pending={max_pending} "
+        "decisions were open. Nothing was learned from them; give a larger max_pending or a shorter wait",
     )

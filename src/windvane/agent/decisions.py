@@ -109,6 +109,7 @@ class Pending:
     looks: int = 0
     credited: float = 0.0
     is_learned: bool = False
+    is_miss: bool = True  # no reward came, or one that was the default when it came
     is_open: bool = True
 
 

@@ -120,7 +120,7 @@ class DelayModel:
     def rate(self, arm: Name) -> float:
         """p: the probability that a decision for ``arm`` gets a reward."""
         decisions, rewards = self.arms.get(arm, _NOTHING).counts
-        common = self.common.counts[1] / self.common.counts[0]
+        common = self.common.counts[1] / (self.common.counts[0] + 1.0)  # below 1, so that p is: a miss is possible
         return float((rewards + PRIOR_OUTCOMES * common) / (decisions + PRIOR_OUTCOMES))
 
     def miss_weight(self, arm: Name, arrived: float, before: float) -> float:
@@ -168,7 +168,10 @@ class EarlyLearning:
     def add(self, pending: Pending) -> None:
         """Let an open decision wait for its next look; the one at its timeout is not counted here."""
         if pending.looks < len(self._queues):
-            self._queues[pending.looks].append(pending)
+            queue = self._queues[pending.looks]
+            while queue and not queue[0].is_open:  # or closed decisions would pile up while there are no early looks
+                queue.popleft()
+            queue.append(pending)
 
     def look(self, age_of: Callable[[Pending], float]) -> Iterator[tuple[Pending, float, float]]:
         """Look at the decisions that are due, the oldest first, one look for each; ``age_of``: as a share of the wait.
@@ -179,7 +182,7 @@ class EarlyLearning:
         for pending, age in islice(self._due(age_of), MOST_LOOKS):
             if pending.is_learned:
                 continue
-            if pending.delay is not None:
+            if not pending.is_miss:
                 yield pending, 1.0, 0.0
                 continue
             arm = pending.decision.arm

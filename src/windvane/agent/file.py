@@ -71,7 +71,7 @@ def unpacked(content: bytes, where: str) -> tuple[dict[str, Any], Arrays]:
         )
     if kind != FORMAT or version != VERSION or isinstance(version, bool | float):
         raise FileError(f"{where}: is of format {shown(kind)}, version {shown(version)}; this reads version {VERSION}")
-    if digest != found:
+    if digest != found or entries[HEADER] != _json_bytes(head):
         raise FileError(f"{where}: was damaged or changed: its digest does not fit")
     if content != _archive(entries):
         raise FileError(f"{where}: was damaged or changed: it is not laid out as it was written")

@@ -13,10 +13,12 @@ from windvane.agent.features import Features, Name, named
 
 
 class Offer(NamedTuple):
-    """The arms of a decision by name, and their vectors as the policy sees them."""
+    """The arms of a decision by name, their vectors as the policy sees them, and the columns of the frame, if any,
+    that the vectors were read from."""
 
     names: list[Name]
     rows: Array
+    columns: list[Name] | None = None
 
 
 ARM_COLUMN = "arm"  # of a frame: the arms' names
@@ -66,7 +68,7 @@ def frame_fields(argument: str, frame: Any) -> list[dict[Any, Any]]:
 
 def frame_matrix(argument: str, frame: Any, dim: int, columns: list[Name] | None) -> Array:
     """The numbers of a frame: all columns but that of the arms' names, in the order of ``columns``, or its own."""
-    own = vector_columns(argument, frame)
+    own = named(argument, vector_columns(argument, frame))
     if columns is not None and set(own) != set(columns):
         differing = set(own) ^ set(columns)
         raise ValueError(
@@ -82,14 +84,8 @@ def vector_columns(argument: str, frame: Any) -> list[Any]:
 
 
 def columns_of(arms: Any, features: Features | None) -> list[Name] | None:
-    """The order of the coordinates that a frame of raw vectors sets; None if ``arms`` are no such frame, or if its
-    columns have no names that can be saved."""
-    if features is not None or not is_frame(arms):
-        return None
-    try:
-        return named("arms", vector_columns("arms", arms))
-    except ValueError:  # columns called by dates, tuples, ...
-        return None
+    """The order of the coordinates that a frame of raw vectors sets; None if ``arms`` are no such frame."""
+    return None if features is not None or not is_frame(arms) else named("arms", vector_columns("arms", arms))
 
 
 def _columns(argument: str, frame: Any) -> list[Any]:
@@ -115,7 +111,7 @@ def _vectors(arms: Any, dim: int, columns: list[Name] | None) -> tuple[list[Name
     if not isinstance(arms, Mapping):
         rows = matrix("arms", arms, dim)
         return list(range(len(rows))), rows
-    names, vectors = named("arms", list(arms)), list(arms.values())
+    names, vectors = named("arms", list(arms)), _aligned(list(arms.values()))
     try:
         if any(isinstance(vector, np.ma.MaskedArray) for vector in vectors):
             raise ValueError
@@ -128,6 +124,16 @@ def _vectors(arms: Any, dim: int, columns: list[Name] | None) -> tuple[list[Name
         if names:
             raise
         return [], np.zeros((0, dim))
+
+
+def _aligned(vectors: list[Any]) -> list[Any]:
+    """Labelled vectors (of pandas) in the order of the labels of the first one; others as they are."""
+    labels = [list(vector.index) if hasattr(vector, "loc") else None for vector in vectors]
+    if not any(label != labels[0] for label in labels):
+        return vectors
+    if any(label is None or sorted(label, key=str) != sorted(labels[0] or (), key=str) for label in labels):
+        raise ValueError("arms: vectors with labels must all have the same labels")
+    return [vector.loc[labels[0]] for vector in vectors]
 
 
 def matrix(argument: str, rows: Any, dim: int) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from windvane.agent.decisions import Decision
 from windvane.agent.features import Features, Name
 from windvane.agent.scaling import Scaling
 from windvane.agent.times import TICK, TICKS, Clock, Span, rounds_of
-from windvane.agent.waiting import AT_TIMEOUT, Waiting
+from windvane.agent.waiting import AT_TIMEOUT, ON_ARRIVAL, Waiting
 from windvane.estimation import ROUNDING
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
@@ -42,11 +43,13 @@ def drift_of(policy: Policy) -> Drift | None:
 
 
 def memory_of(policy: Policy) -> float:
-    """How many rounds back the past counts: a window, or 1/(1 - gamma)."""
+    """How many rounds back the past counts: 1/(1 - gamma), a window, or the time between two restarts."""
     window = getattr(getattr(policy, "estimator", None), "window", None)
     if window is not None:
         return float(window[0])
-    return rounds_of(float(np.asarray(policy.gamma)[0]))
+    restarts = getattr(policy, "restart_every", None)
+    lengths = [rounds_of(float(np.asarray(policy.gamma)[0])), getattr(policy, "block", math.inf)]
+    return min(*lengths, math.inf if restarts is None else float(restarts[0]))
 
 
 class Readable:
@@ -143,13 +146,16 @@ class Readable:
         with self._lock:
             raised = []
             if self._recently_projected.is_high:
-                largest = self.policy.link.largest_product() / self.policy.L
-                raised.append(alerts.norm_bound_active(self._recently_projected.share, self.policy.S, largest))
+                largest = self.policy.link.largest_product / self.policy.L
+                raised.append(alerts.norm_bound_active(self._recently_projected, self.policy.S, largest))
             lag, memory = self._lag(), memory_of(self.policy)
             if lag > memory * ROUNDING:
                 raised.append(alerts.timeout_exceeds_memory(self._length(lag), self._length(memory)))
             if self._recently_dropped.is_high:
-                raised.append(alerts.decisions_dropped(self._recently_dropped.share, self.max_pending))
+                raised.append(alerts.decisions_dropped(self._recently_dropped, self.max_pending))
+            has_misses = self.settled >= alerts.FEWEST and self.defaulted > alerts.LARGEST_SHARE * self.settled
+            if self.learn == ON_ARRIVAL and has_misses:
+                raised.append(alerts.misses_learned_late(self.defaulted / self.settled))
             return raised
 
     def _lag(self) -> float:

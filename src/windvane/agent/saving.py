@@ -21,8 +21,8 @@ closed         [id, reward, or null if none came in time] for the last that were
 Arrays: ``policy/...`` (:meth:`windvane.Policy.state`), ``center``, ``spread``; of the open decisions, a row for each,
 ``pending/x`` (the vector played), ``pending/reals`` (round of the policy, time, prediction, bonus, propensity,
 rival_score, the reward that came, its delay, the share of rewards credited early; NaN: none) and ``pending/wholes``
-(number of the decision, index, explored, projected, early looks, whether its reward was learned; -1: none); with
-``learn="early"``, ``early/delays`` and ``early/counts`` (:meth:`windvane.agent.early.DelayModel.arrays`), whose arms
+(number of the decision, index, explored, projected, early looks, whether its reward was learned, whether it is a miss;
+-1: none); with ``learn="early"``, ``early/delays`` and ``early/counts`` (:meth:`windvane.agent.early.DelayModel.arrays`), whose arms
 are ``early`` in the document; ``recent/projected`` and ``recent/dropped`` (0 or 1 for each of the last
 decisions, and of the last that were closed). A number in the document that is not finite stands as {"number": "inf"}
 (or "-inf", "nan").
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _MOST = 2**53
 _COUNTS = ("decisions", "rewards", "expired", "projections", "defaulted", "dropped", "settled", "history")
-_REALS, _WHOLES = 9, 6  # numbers of an open decision
+_REALS, _WHOLES = 9, 7  # numbers of an open decision
 _NAMES = ("id", "arm", "preferred", "rival")
 
 
@@ -159,13 +159,15 @@ def _names(waiting: Sequence[Pending]) -> dict[str, list[Any]]:
     return {name: [getattr(one.decision, name) for one in waiting] for name in _NAMES}
 
 
-def _changing_numbers(pending: Pending) -> tuple[float, float, float, int, bool]:
-    return _or(pending.reward), _or(pending.delay), pending.credited, pending.looks, pending.is_learned
+_Changing = tuple[float, float, float, int, bool, bool]
 
 
-def _columns(
-    waiting: Sequence[Pending], changing: Sequence[tuple[float, float, float, int, bool]], dim: int
-) -> file.Arrays:
+def _changing_numbers(pending: Pending) -> _Changing:
+    marks = pending.looks, pending.is_learned, pending.is_miss
+    return _or(pending.reward), _or(pending.delay), pending.credited, *marks
+
+
+def _columns(waiting: Sequence[Pending], changing: Sequence[_Changing], dim: int) -> file.Arrays:
     """All but the names of open decisions: there may be very many of them."""
     pairs = [(one, one.decision, numbers) for one, numbers in zip(waiting, changing, strict=True)]
     reals = [
@@ -197,7 +199,7 @@ def _pending(
     if (
         wholes.dtype.kind != "i"
         or wholes.shape != (n, _WHOLES)
-        or not _within(wholes, [0, 0, 0, -1, 0, 0], [_MOST, _MOST, 1, 1, LOOKS, 1])
+        or not _within(wholes, [0, 0, 0, -1, 0, 0, 0], [_MOST, _MOST, 1, 1, LOOKS, 1, 1])
     ):
         raise ValueError("pending: has a number, an index or a mark that cannot be")
     low, high = reward_range
@@ -217,13 +219,13 @@ def _pending(
     rows = zip(*(names[name] for name in _NAMES), points, reals.tolist(), wholes.tolist(), strict=True)
     for key, arm, preferred, rival, x, real, whole_ in rows:
         round_, time, prediction, bonus, propensity, rival_score, reward, delay, credit = real
-        number_, index, explored, projected, looks, is_learned = whole_
+        number_, index, explored, projected, looks, is_learned, is_miss = whole_
         decision = Decision(
             id=key, arm=arm, index=index, time=time, propensity=_or_none(propensity), explored=bool(explored),
             prediction=prediction, bonus=bonus, preferred=preferred, rival=rival, rival_score=_or_none(rival_score),
             projected=None if projected < 0 else bool(projected),
         )  # fmt: skip
-        changing = _or_none(reward), _or_none(delay), looks, credit, bool(is_learned)
+        changing = _or_none(reward), _or_none(delay), looks, credit, bool(is_learned), bool(is_miss)
         found.append(Pending(x.copy(), round_, number_, decision, *changing))
     return found
 

@@ -122,6 +122,9 @@ def checked_key(given: str | None) -> str:
 
 def one_round(arms: Any, context: Mapping[str, Any] | None) -> dict[str, Any]:
     if isinstance(arms, Mapping):
+        labels = [list(vector.index) for vector in arms.values() if hasattr(vector, "loc")]  # of pandas
+        if any(label != labels[0] for label in labels):
+            raise ValueError("arms: vectors with labels must have them in the same order; they are sent without")
         for name in arms:
             if not isinstance(name, str):  # JSON would make a text of it, and the answer would name another arm
                 raise ValueError(f"arms: {shown(name)} cannot be the name of an arm; over HTTP names are texts")

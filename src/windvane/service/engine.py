@@ -307,8 +307,11 @@ class Engine:
             except sqlite3.Error as error:
                 self._failed(error)
             for stream in list(self.streams.values()):
-                self._settle(stream)
-                stream.log_alerts()
+                try:
+                    self._settle(stream)
+                    stream.log_alerts()
+                except Exception:  # one stream must not end the waits of all others
+                    log.exception("stream %r: its waits or alerts cannot be checked", stream.name)
 
     def _settle(self, stream: Stream) -> None:
         """See to the ends of waits, bit by bit, with the stream held from now on."""

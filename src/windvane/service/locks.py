@@ -1,4 +1,4 @@
-"""One process has a store at a time: locks that the system releases however that process ends."""
+"""Locks that let one process at a time open a store. The system releases them when the process ends."""
 
 from __future__ import annotations
 

@@ -17,6 +17,10 @@ MIGRATED = "migrated"
 give other numbers than were recorded, which `verify` reports as a note, not as a problem."""
 
 
+NEVER = 1e12
+"""Decisions: a wait that does not end, the largest number that a request may hold."""
+
+
 def upgrade_stream_config(config: dict[str, Any], last: int) -> dict[str, Any]:
     """Return the configuration of a stream of format 1, whose last event is ``last``, in the current format.
 
@@ -28,10 +32,14 @@ def upgrade_stream_config(config: dict[str, Any], last: int) -> dict[str, Any]:
 
 
 def upgrade_changes(changes: dict[str, Any], current: dict[str, Any]) -> dict[str, Any]:
-    """Return settings of format 1 without a default reward that could never count: one without a ``wait``."""
+    """Return settings of format 1 as this version accepts them.
+
+    Version 0.1 accepted a default reward without a ``wait``; it counted for decisions that ``max_pending`` pushed out,
+    and once a ``wait`` was set. A wait that never ends keeps that default.
+    """
     merged = {**current, **changes}
-    is_void = merged["wait"] is None and merged["missing"] is not None
-    return {**changes, "missing": None} if is_void else changes
+    has_no_wait = merged["wait"] is None and merged["missing"] is not None
+    return {**changes, "wait": NEVER} if has_no_wait else changes
 
 
 def upgrade_config_text(text: str, last: int) -> str:

@@ -35,7 +35,15 @@ def rebuilt(row: StreamRow, store: Store, *, from_start: bool = False) -> Stream
             return rebuilt(row, store, from_start=True)
     for event in store.events(row.id, after=stream.number):
         apply_event(stream, event)
+    check_end(stream, store)
     return stream
+
+
+def check_end(stream: Stream, store: Store) -> None:
+    """Raise if the replay ended before the last event: on a damaged page, a scan may miss what a look-up knows of."""
+    last = store.last_number(stream.id)
+    if stream.number != last:
+        raise ReplayError(f"stream {stream.name!r}, event {stream.number + 1}: cannot be read; the last is {last}")
 
 
 def apply_event(stream: Stream, event: Event) -> dict[str, Any]:

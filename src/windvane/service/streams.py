@@ -258,7 +258,8 @@ class Stream:
             if not self._reward(event.decision or "", outcome["value"], at):
                 raise ReplayError(f"stream {self.name!r}, event {event.number}: is a reward that was known already")
         elif event.kind == EXPIRED:
-            recorded, outcome = outcome, self._close(at, outcome.get("room", 0), len(outcome["decisions"]))
+            recorded, count, drop = outcome, len(outcome["decisions"]), event.number > self.migrated
+            outcome = self._close(at, recorded.get("room", 0), count, drop=drop)
             if outcome["decisions"] != recorded["decisions"]:
                 raise ReplayError(f"stream {self.name!r}, event {event.number}: replay expired {outcome['decisions']}")
             if event.number <= self.migrated:
@@ -317,9 +318,9 @@ class Stream:
                 self.statistics.settle(value)
         return is_new
 
-    def _close(self, now: float, room: int, most: int | None) -> dict[str, Any]:
+    def _close(self, now: float, room: int, most: int | None, *, drop: bool = True) -> dict[str, Any]:
         """Close decisions whose wait is over, or that are too many; returns the outcome of the event."""
-        closings = self.agent.expire(now=now, room=room, most=most)
+        closings = self.agent.expire(now=now, room=room, most=most, drop=drop)
         for closing in closings:
             self.statistics.close(closing)
         outcome: dict[str, Any] = {
@@ -332,9 +333,7 @@ class Stream:
         return outcome | {name: count for name, count in (("dropped", dropped), ("room", room)) if count}
 
     def _configure(self, changes: dict[str, Any]) -> None:
-        settings = {name: value for name, value in changes.items() if name != "title"}
-        for closing in self.agent.configure(**settings):  # all of them, or none
-            self.statistics.close(closing)
+        self.agent.configure(**{name: value for name, value in changes.items() if name != "title"})  # all or nothing
         self.title = changes.get("title", self.title)
 
     def _expire(self, now: float, room: int = 0, most: int | None = None) -> list[Event]:

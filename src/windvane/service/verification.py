@@ -18,7 +18,7 @@ from windvane.service.database import READ_ERRORS, SnapshotError, StreamRow
 from windvane.service.events import DECIDED, LOST, Event
 from windvane.service.inspection import inspect_structure
 from windvane.service.migration import MIGRATED
-from windvane.service.recovery import apply_event, create_stream, restore_snapshot
+from windvane.service.recovery import apply_event, check_end, create_stream, restore_snapshot
 from windvane.service.store import Store
 from windvane.service.streams import ReplayError, Stream
 
@@ -150,6 +150,7 @@ class _StreamCheck:
         except READ_ERRORS as error:
             text = f"stream {stream.name!r}, event {stream.number + 1}: cannot be read ({error})"
             raise ReplayError(text) from None
+        check_end(stream, self._store)
         return stream
 
     def _compare(self, event: Event, replayed: dict[str, Any], has_other_arm: bool) -> None:
