@@ -113,6 +113,9 @@ def copy_store(path: Path, target: Path, content: bytes | None = None) -> Path:
     for suffix in ("", "-wal", "-shm", ".mark", ".lock", ".damaged-1", ".damaged-1-wal", ".damaged-1-shm"):
         target.with_name(target.name + suffix).unlink(missing_ok=True)
     target.write_bytes(path.read_bytes() if content is None else content)
+    log = path.with_name(path.name + "-wal")
+    if content is None and log.exists():
+        target.with_name(target.name + "-wal").write_bytes(log.read_bytes())
     mark = path.with_name(path.name + ".mark")
     target.with_name(target.name + ".mark").write_bytes(mark.read_bytes())
     return target

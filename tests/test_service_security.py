@@ -522,7 +522,7 @@ def test_a_fault_tells_nothing_of_the_inside(
         raise RuntimeError("/srv/secret/path is 0xdeadbeef")
 
     with monkeypatch.context() as patch:
-        patch.setattr("windvane.service.streams.Stream.diagnosed", fault)
+        patch.setattr("windvane.service.streams.diagnose_stream", fault)
         answer = service.get("/v1/streams/shop")
         assert clean(answer, 500)["code"] == "internal"
         assert "secret" not in answer.text

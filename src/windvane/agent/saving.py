@@ -22,10 +22,10 @@ Arrays: ``policy/...`` (:meth:`windvane.Policy.state`), ``center``, ``spread``; 
 ``pending/x`` (the vector played), ``pending/reals`` (round of the policy, time, prediction, bonus, propensity,
 rival_score, the reward that came, its delay, the share of rewards credited early; NaN: none) and ``pending/wholes``
 (number of the decision, index, explored, projected, early looks, whether its reward was learned, whether it is a miss;
--1: none); with ``learn="early"``, ``early/delays`` and ``early/counts`` (:meth:`windvane.agent.early.DelayModel.arrays`), whose arms
-are ``early`` in the document; ``recent/projected`` and ``recent/dropped`` (0 or 1 for each of the last
-decisions, and of the last that were closed). A number in the document that is not finite stands as {"number": "inf"}
-(or "-inf", "nan").
+-1: none); with ``learn="early"``, ``early/delays`` and ``early/counts``
+(:meth:`windvane.agent.early.DelayModel.arrays`), whose arms are ``early`` in the document; ``recent/projected`` and
+``recent/dropped`` (0 or 1 for each of the last decisions, and of the last that were closed). A number in the document
+that is not finite stands as {"number": "inf"} (or "-inf", "nan").
 """
 
 from __future__ import annotations
