@@ -1,0 +1,70 @@
+"""A store that version 0.1 wrote, with streams whose settings mean something else now.
+
+``data/store-0.1.sql`` is a dump of it, ``data/store-0.1.json`` what version 0.1 answered after 20 decisions of each
+stream. Then it restarted "fields" from a snapshot, which permuted the features, and decided once more.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from serving import Local, local, windvane
+
+DATA = Path(__file__).parent / "data"
+FACTS = json.loads((DATA / "store-0.1.json").read_text())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "old.db"
+    connection = sqlite3.connect(path)
+    connection.executescript((DATA / "store-0.1.sql").read_text())
+    connection.close()
+    return path
+
+
+def counts(service: Local, name: str) -> dict:
+    state = service.get(f"/v1/streams/{name}").json()
+    return {key: state[key] for key in ("decisions", "defaulted", "mean_reward")}
+
+
+@pytest.mark.parametrize("name", ["patched", "crowded", "late"])
+def test_a_stream_comes_to_what_version_0_1_answered(store: Path, name: str) -> None:
+    """ "patched" got its default before its wait; of "crowded", max_pending pushed decisions out, which counted."""
+    with local(store) as service:
+        state = service.get(f"/v1/streams/{name}").json()
+        assert state["theta"] == pytest.approx(FACTS[name]["theta"], rel=1e-9, abs=1e-12)
+        assert counts(service, name) == {key: FACTS[name][key] for key in ("decisions", "defaulted", "mean_reward")}
+        assert (state["learn"], state["config"]["missing"]) == ("on_arrival", 0.0)
+        assert state["config"]["wait"] == {"patched": 3, "crowded": 1e12, "late": "1h"}[name]
+        service.decide(name, {"arms": {"red": [0.6, 0.1], "blue": [0.2, 0.7]}})
+
+
+def test_features_are_in_their_declared_order_again(store: Path) -> None:
+    """After its restart version 0.1 predicted 0.23 for a phone, of which nine in ten click."""
+    with local(store) as service:
+        state = service.get("/v1/streams/fields").json()
+        assert list(state["theta"]) == list(FACTS["fields"]["theta"])
+        # one decision was made since, which fades the past by 1/500, the memory: an entry of 2 by at most 0.004
+        assert state["theta"] == pytest.approx(FACTS["fields"]["theta"], abs=0.004)
+        (again,) = [event for event in service.log("fields") if event["number"] == 41]
+        assert again["prediction"] < 0.3
+        decision = service.decide("fields", {"context": {"device": "phone", "basket": 20}})
+        assert decision["prediction"] > 0.4
+
+
+def test_it_is_said_and_verified(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with local(store):
+        pass
+    for name in FACTS:
+        assert f"stream '{name}': has format 1; rebuilding it from its" in caplog.text
+    assert store.with_name("old.db.format-1").exists()
+    found = windvane("verify", "--store", store, "--json")
+    assert found.returncode == 0, found.stdout
+    notes = {one["stream"]: one["note"] for one in json.loads(found.stdout)["streams"]}
+    assert "of the events up to 41, which an earlier version wrote, 1 have" in notes["fields"]
+    assert notes["patched"] is notes["crowded"] is notes["late"] is None
