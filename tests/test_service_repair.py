@@ -15,7 +15,7 @@ import pytest
 from serving import ARMS, local, until, windvane
 from stores import STREAMS, Facts, build, copy_store, edit, flip, query, raw_request, serve_copy, verify
 from windvane.agent import Agent
-from windvane.service import access, inspection, repair, store_file
+from windvane.service import access, inspection, repair, salvage, store_file
 from windvane.service import engine as engines
 from windvane.service.database import PAGE_BYTES, STREAM_SPAN, DamageError
 from windvane.service.engine import Engine
@@ -87,6 +87,83 @@ def test_a_zeroed_page_of_events_costs_the_streams_on_it(tmp_path: Path) -> None
     assert set(costs) >= {("a",), ("b",), ("c",)}
     assert max(map(len, costs)) <= 2  # a page at the border has events of two streams
     assert all(costs)
+
+
+def find_last_page(path: Path) -> int:
+    """Return the page with the last event of a store of one stream."""
+    decision = query(path, "SELECT decision FROM events ORDER BY id DESC LIMIT 1")[0][0].encode()
+    content = path.read_bytes()
+    starts = range(0, len(content), PAGE_BYTES)
+    (page,) = [at // PAGE_BYTES + 1 for at in starts if content[at] == 13 and decision in content[at : at + PAGE_BYTES]]
+    return page
+
+
+@pytest.mark.parametrize("mark", ["fresh", "stale", "missing"])
+def test_a_zeroed_last_page_of_events_is_noticed_without_the_marks(tmp_path: Path, mark: str) -> None:
+    """Marks are not flushed: after a power failure they may be old, or missing. The indexes know of the events."""
+    path = tmp_path / "a.db"
+    marks = tmp_path / "a.db.mark"
+    with local(path) as service:
+        service.create()
+        for _ in range(60):
+            service.decide()
+        stale = marks.read_bytes()
+        for _ in range(60):
+            service.decide()
+    edit(path, "DELETE FROM snapshots")
+    if mark == "stale":
+        marks.write_bytes(stale)
+    elif mark == "missing":
+        marks.unlink()
+    path.write_bytes(zero_page(path.read_bytes(), find_last_page(path)))
+    store = Store(path)
+    assert set(Engine(store).broken) == {"shop"}
+    store.close()
+    assert not verify(path)["sound"]
+
+
+def test_an_index_that_claims_more_than_there_is_costs_nothing(tmp_path: Path) -> None:
+    """No page of events is unreadable, and the marks agree with the events: the index is wrong."""
+    path = tmp_path / "a.db"
+    with local(path) as service:
+        service.create()
+        service.create("other")
+        for _ in range(5):
+            service.decide()
+        before = service.state()
+    edit(path, "DELETE FROM snapshots")
+    root = root_page(path, "by_decision")
+    at = (root - 1) * PAGE_BYTES
+    content = path.read_bytes()
+    rowid = (STREAM_SPAN + 5).to_bytes(6, "big")
+    damaged = content.replace(rowid, (STREAM_SPAN + 7).to_bytes(6, "big"))
+    assert damaged[at : at + PAGE_BYTES] != content[at : at + PAGE_BYTES]
+    path.write_bytes(content[:at] + damaged[at : at + PAGE_BYTES] + content[at + PAGE_BYTES :])
+    with local(path) as service:
+        assert service.get("/v1/streams").json()["broken"] == {}
+        assert service.state() == before
+    assert (tmp_path / "a.db.damaged-1").exists()
+    assert verify(path)["sound"]
+
+
+def test_an_index_that_claims_far_too_much_does_not_prolong_a_repair(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an unreadable page of events, the search for rows ends before the number that the index claims."""
+    path, _ = original
+    content = path.read_bytes()
+    copy = copy_store(path, tmp_path / "b.db", zero_page(content, root_page(path, "events")))
+    monkeypatch.setattr(salvage, "LONGEST_SEARCH", 200)
+    read = repair._Copy._read_indexed_numbers
+
+    def claim(self: Any) -> None:
+        read(self)
+        self._indexed[1] = STREAM_SPAN - 1
+
+    monkeypatch.setattr(repair._Copy, "_read_indexed_numbers", claim)
+    store = Store(copy)
+    assert set(Engine(store).broken) == set(STREAMS)
+    store.close()
 
 
 def test_a_flipped_bit_in_the_index_over_keys_does_not_repeat_a_request(
@@ -398,7 +475,7 @@ def test_a_store_of_format_1_is_upgraded(
         assert (found.returncode, "is of format 1; `windvane serve` upgrades it" in found.stderr) == (2, True)
     assert old.read_bytes() == content
     assert serve_copy(old, facts).is_intact
-    assert "stream 'shop': is of format 1; it is rebuilt from its log of 17 events" in caplog.text
+    assert "stream 'shop': has format 1; rebuilding it from its 17 events" in caplog.text
     assert (tmp_path / "b.db.format-1").read_bytes() == content
     configs = dict(query(old, "SELECT name, config FROM streams"))
     assert json.loads(configs["shop"])["migrated"] == 17

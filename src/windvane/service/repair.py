@@ -225,7 +225,7 @@ class _Copy:
         """
         self._source.has_errors = False
         low = stream.id * STREAM_SPAN
-        known = max(self._marks.get(stream.id, self._indexed.get(stream.id, 0)), snapshot)
+        known = max(self._marks.get(stream.id, 0), self._indexed.get(stream.id, 0), snapshot)
         source = self._source.read("events", low + 1, low + STREAM_SPAN, low + known if known else 0)
         rows: Iterator[Row] = (row[1:] for row in source)
         if self._is_old:
@@ -252,13 +252,16 @@ class _Copy:
     def _is_cut_off(self, stream: int, last: int) -> bool:
         """Whether there were events after ``last`` on a page that is damaged.
 
-        A mark alone is no evidence of that: the write-ahead log may have been damaged, or the store restored; see
-        Engine. An index alone is none either where there is a mark: it may be damaged itself.
+        A page that cannot be read, and a mark or an index that knows of more events, are evidence together. So are a
+        mark and an index that both know of more. A mark alone is none: the write-ahead log may have been damaged, or
+        the store restored; see Engine. An index alone is none where there is a mark: the index may be damaged. A mark
+        that knows of no more events proves nothing: marks are not flushed, and a power failure may set them back.
         """
+        is_marked = self._marks.get(stream, 0) > last
         is_indexed = self._indexed.get(stream, 0) > last
-        if stream in self._marks:
-            return self._marks[stream] > last and (self._source.has_errors or is_indexed)
-        return is_indexed or (self._source.has_errors and not self._has_indexes)
+        if self._source.has_errors:
+            return is_marked or is_indexed or not self._has_indexes
+        return is_indexed and (is_marked or stream not in self._marks)
 
     def _insert_events(self, rows: list[Row]) -> None:
         if self._target.executemany(_INSERT_EVENT, rows).rowcount < len(rows):
