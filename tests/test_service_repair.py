@@ -517,6 +517,69 @@ def test_a_damaged_store_of_format_1(original: tuple[Path, Facts], tmp_path: Pat
     store.close()
 
 
+@pytest.mark.parametrize(
+    "config",
+    ["{}", "[]", "null", '"x"', "[[1, 2]]", '{"agent": null}', '{"agent": [1]}', '{"agent": {}}', "[" * 100_000, b"\0"],
+)
+def test_a_damaged_configuration_of_format_1_costs_its_stream_alone(
+    original: tuple[Path, Facts], tmp_path: Path, config: str | bytes
+) -> None:
+    old = copy_store(original[0], tmp_path / "b.db")
+    downgrade(old)
+    edit(old, "UPDATE streams SET config = ? WHERE id = 3", config)
+    store = Store(old)
+    engine = Engine(store)
+    assert set(engine.streams) == {"shop", "fields"}
+    assert set(engine.broken) == {"other"}
+    store.close()
+
+
+@pytest.mark.parametrize("stream", [1 << 23, (1 << 23) - 1, 1 << 50, (1 << 62) - 1, -5, 0])
+def test_a_row_of_format_1_with_an_impossible_id_is_no_stream(
+    original: tuple[Path, Facts], tmp_path: Path, stream: int
+) -> None:
+    """Also where the index over names says the same."""
+    old = copy_store(original[0], tmp_path / "b.db")
+    downgrade(old)
+    edit(old, "INSERT INTO streams VALUES (?, 'junk', 0.0, '{}')", stream)
+    store = Store(old)
+    engine = Engine(store)
+    assert set(engine.streams) == set(STREAMS)
+    assert not engine.broken
+    store.close()
+
+
+@pytest.mark.parametrize("kind", ["current", "old"])
+@pytest.mark.parametrize("damage", ["zeroed", "empty"])
+def test_settings_that_cannot_be_read_are_made_again(
+    original: tuple[Path, Facts], tmp_path: Path, kind: str, damage: str
+) -> None:
+    """The format is known from the tables, and every request needs a token."""
+    path, facts = original
+    copy = copy_store(path, tmp_path / "b.db")
+    if kind == "old":
+        downgrade(copy)
+    if damage == "zeroed":
+        copy.write_bytes(zero_page(copy.read_bytes(), root_page(copy, "meta")))
+    else:
+        edit(copy, "DELETE FROM meta")
+    assert serve_copy(copy, facts).is_intact
+
+
+def test_a_repair_that_breaks_off_unexpectedly_is_reported(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = copy_store(original[0], tmp_path / "b.db")
+    copy.write_bytes(zero_page(copy.read_bytes(), root_page(copy, "by_key")))
+
+    def fail(_: Any) -> None:
+        raise LookupError("unexpected")
+
+    monkeypatch.setattr(repair._Copy, "copy", fail)
+    with pytest.raises(StoreError, match="unexpected"):
+        Store(copy)
+
+
 def test_a_snapshot_of_an_old_version_is_not_needed(
     original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

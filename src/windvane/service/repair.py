@@ -21,6 +21,7 @@ from pathlib import Path
 from windvane.service.chain import UnreadableEventError, check_event, start_chain
 from windvane.service.database import (
     FORMAT,
+    MOST_STREAMS,
     OLD_FORMAT,
     READ_ERRORS,
     STREAM_SPAN,
@@ -181,22 +182,29 @@ class _Copy:
         rows: dict[int, StreamRow] = {}
         for row in self._source.read_small("streams"):
             stream = StreamRow(*row[1:])
-            if self._is_old:
-                stream = self._upgrade(stream)
-            elif not is_sound(stream):
+            if not self._is_old and not is_sound(stream):
                 candidates = [stream._replace(id=number, name=name) for number, name in names.items()]
                 stream = next(filter(is_sound, candidates), stream)
-            is_known = stream.id in known or not known  # if not, it is no row at all, but bytes read as one
-            if is_sound(stream) or (is_known and stream.id not in rows):
+            # A row that is not known from elsewhere is no row at all, but bytes read as one.
+            is_known = _is_id(stream.id) and (stream.id in known or not known)
+            if self._is_old and is_known:  # its checksum is computed here, and says nothing about the row
+                stream = self._upgrade(stream, names.get(stream.id, f"unreadable-{stream.id}"))
+                is_certain = names.get(stream.id) == stream.name
+            else:
+                is_certain = not self._is_old and is_sound(stream)
+            if is_certain or (is_known and stream.id not in rows):
                 rows[stream.id] = stream
         sound = {row.name for row in rows.values() if is_sound(row)}
         used = self._marks or self._indexed  # an index may be damaged, too: it is asked where there are no marks
         lost = {*used, *(number for number, name in names.items() if name not in sound)} - set(rows)
         yield from rows.values()
-        for number in sorted(number for number in lost if number > 0):
+        for number in sorted(filter(_is_id, lost)):
             yield StreamRow(number, names.get(number, f"unreadable-{number}"), 0.0, "")
 
-    def _upgrade(self, row: StreamRow) -> StreamRow:
+    def _upgrade(self, row: StreamRow, indexed_name: str) -> StreamRow:
+        """Return a row of format 1 in the current format. One with values of other types has no configuration."""
+        if not all(map(isinstance, row[1:4], (str, float, str))):
+            return StreamRow(row.id, indexed_name, 0.0, "")
         low = row.id * STREAM_SPAN
         query = f"SELECT max(id) FROM events NOT INDEXED WHERE id > {low} AND id < {low + STREAM_SPAN}"
         last = next((rowid - low for (rowid,) in self._source.query(query) if rowid is not None), 0)
@@ -206,6 +214,8 @@ class _Copy:
 
     def _copy_stream(self, row: StreamRow) -> None:
         insert = "INSERT OR IGNORE INTO streams VALUES (?, ?, ?, ?, ?)"
+        if not isinstance(row.name, str):
+            row = row._replace(name=f"unreadable-{row.id}")
         if self._target.execute(insert, row).rowcount == 0:  # a damaged name that another stream has, or none at all
             row = StreamRow(row.id, f"unreadable-{row.id}", 0.0, "")
             self._target.execute(insert, row)
@@ -285,6 +295,10 @@ class _Copy:
 _INSERT_EVENT = "INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
+def _is_id(stream: int) -> bool:
+    return 0 < stream < MOST_STREAMS
+
+
 def _placeholder(rowid: int) -> Row:
     """Return a row that matches no checksum, so that the stream is set aside at this event."""
     return rowid, 0.0, UNREADABLE, None, None, b"", None, None, None, b""
@@ -293,7 +307,7 @@ def _placeholder(rowid: int) -> Row:
 def _upgrade_token(row: Row) -> Row:
     try:
         return (*row, digest_token(Token(row[0], row[1], bool(row[2]), row[3])))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, AttributeError, OverflowError, struct.error):
         return (*row, b"")  # a damaged row: the token is refused
 
 
@@ -302,7 +316,7 @@ def _upgrade_events(stream: StreamRow, rows: Iterator[Row]) -> Iterator[Row]:
     for row in rows:
         try:
             upgraded = upgrade_event(row, chain)
-        except (TypeError, ValueError, AttributeError, struct.error):
+        except (TypeError, ValueError, AttributeError, OverflowError, struct.error):
             continue  # a damaged row: the gap is noticed
         chain = upgraded[-1]
         yield upgraded

@@ -22,6 +22,7 @@ from windvane.service.database import (
     create_tables,
     expected_schema,
     identify,
+    identify_by_schema,
     read_schema,
     write_meta,
 )
@@ -126,6 +127,8 @@ def open_damaged(path: Path) -> Iterator[tuple[sqlite3.Connection, FileKind]]:
     patched: sqlite3.Connection | None = None
     try:
         kind = _try_identify(connection)
+        if kind in (None, FileKind.DAMAGED):
+            kind = _try_identify_by_schema(connection) or kind
         if kind is not FileKind.OLD and not (kind is FileKind.CURRENT and _has_schema(connection)):
             _replace_first_page(path, copy)
             patched = connect(copy)
@@ -158,6 +161,13 @@ def looks_like_store(path: Path) -> bool:
 def _try_identify(connection: sqlite3.Connection) -> FileKind | None:
     try:
         return identify(connection)[0]
+    except READ_ERRORS:
+        return None
+
+
+def _try_identify_by_schema(connection: sqlite3.Connection) -> FileKind | None:
+    try:
+        return identify_by_schema(connection)
     except READ_ERRORS:
         return None
 

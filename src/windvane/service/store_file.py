@@ -212,7 +212,9 @@ class StoreFile:
             self._file = None
         try:
             aside = rebuild(self.real_path)
-        except (OSError, sqlite3.Error) as error:
+        except StoreError:
+            raise
+        except Exception as error:  # a damaged file may hold anything; whatever it causes, the caller is told one way
             raise StoreError(f"{self.path}: {reason} failed ({error})") from error
         log.warning("%s: the old file is kept as %s", self.path, aside)
         self._generation += 1
