@@ -366,6 +366,60 @@ def test_a_repair_that_fails_leaves_the_store(original: tuple[Path, Facts], tmp_
     assert serve_copy(copy, facts).is_intact
 
 
+@pytest.mark.parametrize("line", [("remove", "writer"), ("add", "new"), ("open",)])
+def test_tokens_are_not_changed_while_a_repair_copies(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: tuple[str, ...]
+) -> None:
+    """Or a token that was removed would be accepted again, and one that was added would be lost."""
+    path, facts = original
+    copy = copy_store(path, tmp_path / "b.db", zero_page(path.read_bytes(), root_page(path, "by_key")))
+    results = []
+    copy_stream = repair._Copy._copy_stream
+
+    def interfere(self: Any, row: Any) -> None:
+        if not results:
+            results.append(windvane("token", *line, "--store", copy))
+        copy_stream(self, row)
+
+    monkeypatch.setattr(repair._Copy, "_copy_stream", interfere)
+    store = Store(copy)
+    assert results[0].returncode == 2
+    assert "is being repaired" in results[0].stderr
+    assert store.tokens() == facts.tokens
+    store.close()
+    assert windvane("token", *line, "--store", copy).returncode == 0
+
+
+@pytest.mark.parametrize("moment", ["begun", "changed", "committed"])
+def test_a_repair_that_begins_during_a_change_of_tokens_is_noticed(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    copy = copy_store(original[0], tmp_path / "b.db")
+    store = Store(copy, shared=True)
+    refuse, calls = store.refuse_if_repaired, iter(["before", "begun", "changed", "committed"])
+
+    def begin_repair() -> None:
+        if next(calls) == moment:
+            repair.building_path(copy).touch()
+        refuse()
+
+    monkeypatch.setattr(store, "refuse_if_repaired", begin_repair)
+    with pytest.raises(StoreError, match="is being repaired"):
+        store.remove_token("writer")
+    assert len(store.tokens()) == (1 if moment == "committed" else 2)
+    store.close()
+
+
+def test_an_interrupted_repair_does_not_keep_tokens_from_being_changed(
+    original: tuple[Path, Facts], tmp_path: Path
+) -> None:
+    copy = copy_store(original[0], tmp_path / "b.db")
+    repair.building_path(copy).touch()
+    assert windvane("token", "remove", "writer", "--store", copy).returncode == 2
+    Store(copy).close()
+    assert windvane("token", "remove", "writer", "--store", copy).returncode == 0
+
+
 # --- a stop in the middle --------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ event.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
@@ -54,13 +55,30 @@ def completed_path(path: Path) -> Path:
     return add_suffix(path, ".repaired")
 
 
+def building_path(path: Path) -> Path:
+    """Return the name of a new store that is not complete."""
+    return add_suffix(path, ".repairing")
+
+
+def is_repairing(path: Path) -> bool:
+    """Whether a repair of the store at ``path`` is under way: what is written to the store now may be lost.
+
+    The files are looked for in the order in which a repair renames them, so that none is missed.
+    """
+    return building_path(path).exists() or completed_path(path).exists()
+
+
 def rebuild(path: Path) -> Path:
     """Replace the store at ``path`` by a new one with all rows that can be read. Returns where the old one is."""
-    building = add_suffix(path, ".repairing")
+    building = building_path(path)
     remove_database(building)
-    with open_damaged(path) as (source, kind):
-        create_file(building, lambda target: _Copy(path, source, target, kind).copy())
-    os.rename(building, completed_path(path))
+    try:
+        with open_damaged(path) as (source, kind):
+            create_file(building, lambda target: _Copy(path, source, target, kind).copy())
+        os.rename(building, completed_path(path))
+    except Exception:
+        remove_database(building)  # it takes room, and keeps tokens from being changed
+        raise
     _flush_folder(path)
     aside = finish_swap(path)
     assert aside is not None  # it was completed above
@@ -125,23 +143,36 @@ class _Copy:
         self._has_indexes = False
 
     def copy(self) -> None:
-        meta = self._read_meta()
-        has_tokens = self._copy_tokens()
-        is_open = meta.get("guarded") == "no" and not has_tokens
-        store_id = meta.get("id") or read_store_id(self._path) or secrets.token_hex(ID_BYTES)
+        store_id = self._read_meta().get("id") or read_store_id(self._path) or secrets.token_hex(ID_BYTES)
         write_meta(self._target, "format", str(FORMAT))
         write_meta(self._target, "id", store_id)
-        write_meta(self._target, "guarded", "no" if is_open else "yes")
         write_meta(self._target, "replaces", f"format-{OLD_FORMAT}" if self._is_old else "damaged")
         self._marks = read_marks(self._path, store_id)
         self._read_indexed_numbers()
         for row in self._read_streams():
             self._copy_stream(row)
+        with self._begin_reading():  # tokens come last: they may be changed beside a server, which reads them here
+            has_tokens = self._copy_tokens()
+            is_open = self._read_meta().get("guarded") == "no" and not has_tokens
+        write_meta(self._target, "guarded", "no" if is_open else "yes")
+
+    @contextlib.contextmanager
+    def _begin_reading(self) -> Iterator[None]:
+        """Hold a read transaction on the source, where it allows one."""
+        with contextlib.suppress(*READ_ERRORS):
+            self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(*READ_ERRORS):
+                if self._connection.in_transaction:
+                    self._connection.execute("COMMIT")
 
     # --- settings and tokens ---------------------------------------------------------------------------------------
 
     def _read_meta(self) -> dict[str, str]:
         if self._is_old:
+            self._source.has_errors = False
             names = {row[1] for row in self._source.read_small("meta")}
             return {"guarded": "yes" if "guarded" in names or self._source.has_errors else "no"}
         try:
