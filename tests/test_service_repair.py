@@ -73,8 +73,9 @@ def test_a_zeroed_page_of_events_costs_the_streams_on_it(tmp_path: Path) -> None
     assert len(pages) > 10
     costs = []
     for page in pages:
-        for suffix in ("", ".damaged-1", "-wal", "-shm"):
-            path.with_name(f"a.db{suffix}").unlink(missing_ok=True)
+        for file in tmp_path.glob("a.db*"):
+            if file.suffix != ".mark":
+                file.unlink()
         path.write_bytes(zero_page(content, page))
         store = Store(path)
         engine = Engine(store)
@@ -192,6 +193,24 @@ def test_every_repair_keeps_what_it_replaces(original: tuple[Path, Facts], tmp_p
         assert (tmp_path / f"b.db.damaged-{number}").read_bytes() == damaged
         assert not list(tmp_path.glob("b.db.rep*"))
         assert not list(tmp_path.glob("b.db.salvage*"))
+
+
+def test_damaged_copies_do_not_fill_the_disk(original: tuple[Path, Facts], tmp_path: Path) -> None:
+    path, facts = original
+    damaged = zero_page(path.read_bytes(), root_page(path, "by_key"))
+    copy = copy_store(path, tmp_path / "b.db", damaged)
+    for number in range(2, repair.MOST_COPIES + 2):
+        (tmp_path / f"b.db.damaged-{number}").touch()
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"check the disk, and remove the damaged copies"):
+            Store(copy)
+        assert copy.read_bytes() == damaged
+        assert not (tmp_path / "b.db.damaged-1").exists()
+        assert not list(tmp_path.glob("b.db.rep*"))
+    found = windvane("serve", "--port", "0", "--store", copy)
+    assert (found.returncode, "check the disk" in found.stderr) == (2, True)
+    (tmp_path / "b.db.damaged-2").unlink()
+    assert serve_copy(copy, facts).is_intact
 
 
 def test_a_first_page_that_is_damaged_is_that_of_a_new_store(original: tuple[Path, Facts], tmp_path: Path) -> None:
@@ -318,6 +337,57 @@ def test_a_large_store_is_checked_after_the_start(
     store.close()
     assert (tmp_path / "b.db.damaged-1").exists()
     assert verify(copy)["sound"]
+
+
+def test_a_check_that_fails_is_repeated(
+    original: tuple[Path, Facts],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The file was out of reach: nothing is known about it, and the check is not given up."""
+    path, _ = original
+    copy = copy_store(path, tmp_path / "b.db", zero_page(path.read_bytes(), root_page(path, "by_key")))
+    monkeypatch.setattr(store_file, "CHECKED_AT_START", 0)
+    monkeypatch.setattr(engines, "CHECK_AGAIN", 0.01)
+    store = Store(copy)
+    check, failures = store_file.find_damage, iter([sqlite3.OperationalError("locked"), OSError("gone")])
+
+    def fail_twice(*arguments: Any, **options: Any) -> list[str]:
+        error = next(failures, None)
+        if error is not None:
+            raise error
+        return check(*arguments, **options)
+
+    monkeypatch.setattr(store_file, "find_damage", fail_twice)
+
+    async def scene() -> None:
+        engine = Engine(store)
+        await engine.start()
+        async with asyncio.timeout(20):
+            while not (tmp_path / "b.db.damaged-1").exists() or engine.failure is not None:
+                await asyncio.sleep(0.01)
+        await engine.stop()
+
+    asyncio.run(scene())
+    store.close()
+    assert caplog.text.count("cannot be checked; trying again") == 2
+    assert verify(copy)["sound"]
+
+
+def test_a_check_that_fails_does_not_count(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_file, "CHECKED_AT_START", 0)
+    store = Store(copy_store(original[0], tmp_path / "b.db"))
+    with monkeypatch.context() as patch:
+        patch.setattr(store_file, "find_damage", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            store.find_damage()
+    assert not store.is_checked
+    assert store.find_damage() == []
+    assert store.is_checked
+    store.close()
 
 
 def test_a_stream_that_cannot_be_read_costs_only_itself_before_the_check(

@@ -28,6 +28,7 @@ from windvane.service.database import (
     STREAM_SPAN,
     FileKind,
     Snapshot,
+    StoreError,
     StreamRow,
     Token,
     add_suffix,
@@ -45,6 +46,8 @@ from windvane.service.migration import upgrade_config_text, upgrade_event
 from windvane.service.salvage import Row, Salvage, create_file, open_damaged, remove_database
 
 CHUNK = 1000  # rows that are copied by one statement
+MOST_COPIES = 5
+"""Damaged files that are kept. A store that is damaged this often is on a failing disk: another copy would fill it."""
 ID_BYTES = 16  # of the random id of a store
 
 log = logging.getLogger("windvane.service")
@@ -74,6 +77,8 @@ def rebuild(path: Path) -> Path:
     remove_database(building)
     try:
         with open_damaged(path) as (source, kind):
+            if kind is not FileKind.OLD:
+                _refuse_more_copies(path)
             create_file(building, lambda target: _Copy(path, source, target, kind).copy())
         os.rename(building, completed_path(path))
     except Exception:
@@ -83,6 +88,16 @@ def rebuild(path: Path) -> Path:
     aside = finish_swap(path)
     assert aside is not None  # it was completed above
     return aside
+
+
+def _refuse_more_copies(path: Path) -> None:
+    start = f"{path.name}.damaged-"
+    copies = [name for name in os.listdir(path.parent) if name.startswith(start) and name[len(start) :].isdigit()]
+    if len(copies) >= MOST_COPIES:
+        raise StoreError(
+            f"{path}: is damaged, and was repaired {len(copies)} times before; check the disk, and remove the damaged "
+            f"copies ({start}N) to have it repaired again"
+        )
 
 
 def finish_swap(path: Path) -> Path | None:

@@ -253,10 +253,9 @@ class StoreFile:
 
     def find_damage(self) -> list[str]:
         """Return what is wrong with the structure of the file."""
-        try:
-            return find_damage(self.real_path)
-        finally:
-            self.is_checked = True
+        problems = find_damage(self.real_path)
+        self.is_checked = True  # not if it raised: then nothing is known
+        return problems
 
     @property
     def connection(self) -> sqlite3.Connection:
