@@ -15,7 +15,7 @@ import pytest
 from serving import ARMS, local, until, windvane
 from stores import STREAMS, Facts, build, copy_store, edit, flip, query, raw_request, serve_copy, verify
 from windvane.agent import Agent
-from windvane.service import access, inspection, repair, store_file
+from windvane.service import access, inspection, repair, salvage, store_file
 from windvane.service import engine as engines
 from windvane.service.database import PAGE_BYTES, STREAM_SPAN, DamageError
 from windvane.service.engine import Engine
@@ -73,8 +73,9 @@ def test_a_zeroed_page_of_events_costs_the_streams_on_it(tmp_path: Path) -> None
     assert len(pages) > 10
     costs = []
     for page in pages:
-        for suffix in ("", ".damaged-1", "-wal", "-shm"):
-            path.with_name(f"a.db{suffix}").unlink(missing_ok=True)
+        for file in tmp_path.glob("a.db*"):
+            if file.suffix != ".mark":
+                file.unlink()
         path.write_bytes(zero_page(content, page))
         store = Store(path)
         engine = Engine(store)
@@ -87,6 +88,83 @@ def test_a_zeroed_page_of_events_costs_the_streams_on_it(tmp_path: Path) -> None
     assert set(costs) >= {("a",), ("b",), ("c",)}
     assert max(map(len, costs)) <= 2  # a page at the border has events of two streams
     assert all(costs)
+
+
+def find_last_page(path: Path) -> int:
+    """Return the page with the last event of a store of one stream."""
+    decision = query(path, "SELECT decision FROM events ORDER BY id DESC LIMIT 1")[0][0].encode()
+    content = path.read_bytes()
+    starts = range(0, len(content), PAGE_BYTES)
+    (page,) = [at // PAGE_BYTES + 1 for at in starts if content[at] == 13 and decision in content[at : at + PAGE_BYTES]]
+    return page
+
+
+@pytest.mark.parametrize("mark", ["fresh", "stale", "missing"])
+def test_a_zeroed_last_page_of_events_is_noticed_without_the_marks(tmp_path: Path, mark: str) -> None:
+    """Marks are not flushed: after a power failure they may be old, or missing. The indexes know of the events."""
+    path = tmp_path / "a.db"
+    marks = tmp_path / "a.db.mark"
+    with local(path) as service:
+        service.create()
+        for _ in range(60):
+            service.decide()
+        stale = marks.read_bytes()
+        for _ in range(60):
+            service.decide()
+    edit(path, "DELETE FROM snapshots")
+    if mark == "stale":
+        marks.write_bytes(stale)
+    elif mark == "missing":
+        marks.unlink()
+    path.write_bytes(zero_page(path.read_bytes(), find_last_page(path)))
+    store = Store(path)
+    assert set(Engine(store).broken) == {"shop"}
+    store.close()
+    assert not verify(path)["sound"]
+
+
+def test_an_index_that_claims_more_than_there_is_costs_nothing(tmp_path: Path) -> None:
+    """No page of events is unreadable, and the marks agree with the events: the index is wrong."""
+    path = tmp_path / "a.db"
+    with local(path) as service:
+        service.create()
+        service.create("other")
+        for _ in range(5):
+            service.decide()
+        before = service.state()
+    edit(path, "DELETE FROM snapshots")
+    root = root_page(path, "by_decision")
+    at = (root - 1) * PAGE_BYTES
+    content = path.read_bytes()
+    rowid = (STREAM_SPAN + 5).to_bytes(6, "big")
+    damaged = content.replace(rowid, (STREAM_SPAN + 7).to_bytes(6, "big"))
+    assert damaged[at : at + PAGE_BYTES] != content[at : at + PAGE_BYTES]
+    path.write_bytes(content[:at] + damaged[at : at + PAGE_BYTES] + content[at + PAGE_BYTES :])
+    with local(path) as service:
+        assert service.get("/v1/streams").json()["broken"] == {}
+        assert service.state() == before
+    assert (tmp_path / "a.db.damaged-1").exists()
+    assert verify(path)["sound"]
+
+
+def test_an_index_that_claims_far_too_much_does_not_prolong_a_repair(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an unreadable page of events, the search for rows ends before the number that the index claims."""
+    path, _ = original
+    content = path.read_bytes()
+    copy = copy_store(path, tmp_path / "b.db", zero_page(content, root_page(path, "events")))
+    monkeypatch.setattr(salvage, "LONGEST_SEARCH", 200)
+    read = repair._Copy._read_indexed_numbers
+
+    def claim(self: Any) -> None:
+        read(self)
+        self._indexed[1] = STREAM_SPAN - 1
+
+    monkeypatch.setattr(repair._Copy, "_read_indexed_numbers", claim)
+    store = Store(copy)
+    assert set(Engine(store).broken) == set(STREAMS)
+    store.close()
 
 
 def test_a_flipped_bit_in_the_index_over_keys_does_not_repeat_a_request(
@@ -115,6 +193,24 @@ def test_every_repair_keeps_what_it_replaces(original: tuple[Path, Facts], tmp_p
         assert (tmp_path / f"b.db.damaged-{number}").read_bytes() == damaged
         assert not list(tmp_path.glob("b.db.rep*"))
         assert not list(tmp_path.glob("b.db.salvage*"))
+
+
+def test_damaged_copies_do_not_fill_the_disk(original: tuple[Path, Facts], tmp_path: Path) -> None:
+    path, facts = original
+    damaged = zero_page(path.read_bytes(), root_page(path, "by_key"))
+    copy = copy_store(path, tmp_path / "b.db", damaged)
+    for number in range(2, repair.MOST_COPIES + 2):
+        (tmp_path / f"b.db.damaged-{number}").touch()
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"check the disk, and remove the damaged copies"):
+            Store(copy)
+        assert copy.read_bytes() == damaged
+        assert not (tmp_path / "b.db.damaged-1").exists()
+        assert not list(tmp_path.glob("b.db.rep*"))
+    found = windvane("serve", "--port", "0", "--store", copy)
+    assert (found.returncode, "check the disk" in found.stderr) == (2, True)
+    (tmp_path / "b.db.damaged-2").unlink()
+    assert serve_copy(copy, facts).is_intact
 
 
 def test_a_first_page_that_is_damaged_is_that_of_a_new_store(original: tuple[Path, Facts], tmp_path: Path) -> None:
@@ -243,6 +339,57 @@ def test_a_large_store_is_checked_after_the_start(
     assert verify(copy)["sound"]
 
 
+def test_a_check_that_fails_is_repeated(
+    original: tuple[Path, Facts],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The file was out of reach: nothing is known about it, and the check is not given up."""
+    path, _ = original
+    copy = copy_store(path, tmp_path / "b.db", zero_page(path.read_bytes(), root_page(path, "by_key")))
+    monkeypatch.setattr(store_file, "CHECKED_AT_START", 0)
+    monkeypatch.setattr(engines, "CHECK_AGAIN", 0.01)
+    store = Store(copy)
+    check, failures = store_file.find_damage, iter([sqlite3.OperationalError("locked"), OSError("gone")])
+
+    def fail_twice(*arguments: Any, **options: Any) -> list[str]:
+        error = next(failures, None)
+        if error is not None:
+            raise error
+        return check(*arguments, **options)
+
+    monkeypatch.setattr(store_file, "find_damage", fail_twice)
+
+    async def scene() -> None:
+        engine = Engine(store)
+        await engine.start()
+        async with asyncio.timeout(20):
+            while not (tmp_path / "b.db.damaged-1").exists() or engine.failure is not None:
+                await asyncio.sleep(0.01)
+        await engine.stop()
+
+    asyncio.run(scene())
+    store.close()
+    assert caplog.text.count("cannot be checked; trying again") == 2
+    assert verify(copy)["sound"]
+
+
+def test_a_check_that_fails_does_not_count(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_file, "CHECKED_AT_START", 0)
+    store = Store(copy_store(original[0], tmp_path / "b.db"))
+    with monkeypatch.context() as patch:
+        patch.setattr(store_file, "find_damage", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            store.find_damage()
+    assert not store.is_checked
+    assert store.find_damage() == []
+    assert store.is_checked
+    store.close()
+
+
 def test_a_stream_that_cannot_be_read_costs_only_itself_before_the_check(
     original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,6 +434,60 @@ def test_a_repair_that_fails_leaves_the_store(original: tuple[Path, Facts], tmp_
             Store(copy)
     assert copy.read_bytes() == damaged
     assert serve_copy(copy, facts).is_intact
+
+
+@pytest.mark.parametrize("line", [("remove", "writer"), ("add", "new"), ("open",)])
+def test_tokens_are_not_changed_while_a_repair_copies(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: tuple[str, ...]
+) -> None:
+    """Or a token that was removed would be accepted again, and one that was added would be lost."""
+    path, facts = original
+    copy = copy_store(path, tmp_path / "b.db", zero_page(path.read_bytes(), root_page(path, "by_key")))
+    results = []
+    copy_stream = repair._Copy._copy_stream
+
+    def interfere(self: Any, row: Any) -> None:
+        if not results:
+            results.append(windvane("token", *line, "--store", copy))
+        copy_stream(self, row)
+
+    monkeypatch.setattr(repair._Copy, "_copy_stream", interfere)
+    store = Store(copy)
+    assert results[0].returncode == 2
+    assert "is being repaired" in results[0].stderr
+    assert store.tokens() == facts.tokens
+    store.close()
+    assert windvane("token", *line, "--store", copy).returncode == 0
+
+
+@pytest.mark.parametrize("moment", ["begun", "changed", "committed"])
+def test_a_repair_that_begins_during_a_change_of_tokens_is_noticed(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    copy = copy_store(original[0], tmp_path / "b.db")
+    store = Store(copy, shared=True)
+    refuse, calls = store.refuse_if_repaired, iter(["before", "begun", "changed", "committed"])
+
+    def begin_repair() -> None:
+        if next(calls) == moment:
+            repair.building_path(copy).touch()
+        refuse()
+
+    monkeypatch.setattr(store, "refuse_if_repaired", begin_repair)
+    with pytest.raises(StoreError, match="is being repaired"):
+        store.remove_token("writer")
+    assert len(store.tokens()) == (1 if moment == "committed" else 2)
+    store.close()
+
+
+def test_an_interrupted_repair_does_not_keep_tokens_from_being_changed(
+    original: tuple[Path, Facts], tmp_path: Path
+) -> None:
+    copy = copy_store(original[0], tmp_path / "b.db")
+    repair.building_path(copy).touch()
+    assert windvane("token", "remove", "writer", "--store", copy).returncode == 2
+    Store(copy).close()
+    assert windvane("token", "remove", "writer", "--store", copy).returncode == 0
 
 
 # --- a stop in the middle --------------------------------------------------------------------------------------------
@@ -438,6 +639,69 @@ def test_a_damaged_store_of_format_1(original: tuple[Path, Facts], tmp_path: Pat
     assert "event 5 follows event 3" in engine.broken["shop"]
     assert "cannot be made again" in engine.broken["other"]
     store.close()
+
+
+@pytest.mark.parametrize(
+    "config",
+    ["{}", "[]", "null", '"x"', "[[1, 2]]", '{"agent": null}', '{"agent": [1]}', '{"agent": {}}', "[" * 100_000, b"\0"],
+)
+def test_a_damaged_configuration_of_format_1_costs_its_stream_alone(
+    original: tuple[Path, Facts], tmp_path: Path, config: str | bytes
+) -> None:
+    old = copy_store(original[0], tmp_path / "b.db")
+    downgrade(old)
+    edit(old, "UPDATE streams SET config = ? WHERE id = 3", config)
+    store = Store(old)
+    engine = Engine(store)
+    assert set(engine.streams) == {"shop", "fields"}
+    assert set(engine.broken) == {"other"}
+    store.close()
+
+
+@pytest.mark.parametrize("stream", [1 << 23, (1 << 23) - 1, 1 << 50, (1 << 62) - 1, -5, 0])
+def test_a_row_of_format_1_with_an_impossible_id_is_no_stream(
+    original: tuple[Path, Facts], tmp_path: Path, stream: int
+) -> None:
+    """Also where the index over names says the same."""
+    old = copy_store(original[0], tmp_path / "b.db")
+    downgrade(old)
+    edit(old, "INSERT INTO streams VALUES (?, 'junk', 0.0, '{}')", stream)
+    store = Store(old)
+    engine = Engine(store)
+    assert set(engine.streams) == set(STREAMS)
+    assert not engine.broken
+    store.close()
+
+
+@pytest.mark.parametrize("kind", ["current", "old"])
+@pytest.mark.parametrize("damage", ["zeroed", "empty"])
+def test_settings_that_cannot_be_read_are_made_again(
+    original: tuple[Path, Facts], tmp_path: Path, kind: str, damage: str
+) -> None:
+    """The format is known from the tables, and every request needs a token."""
+    path, facts = original
+    copy = copy_store(path, tmp_path / "b.db")
+    if kind == "old":
+        downgrade(copy)
+    if damage == "zeroed":
+        copy.write_bytes(zero_page(copy.read_bytes(), root_page(copy, "meta")))
+    else:
+        edit(copy, "DELETE FROM meta")
+    assert serve_copy(copy, facts).is_intact
+
+
+def test_a_repair_that_breaks_off_unexpectedly_is_reported(
+    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = copy_store(original[0], tmp_path / "b.db")
+    copy.write_bytes(zero_page(copy.read_bytes(), root_page(copy, "by_key")))
+
+    def fail(_: Any) -> None:
+        raise LookupError("unexpected")
+
+    monkeypatch.setattr(repair._Copy, "copy", fail)
+    with pytest.raises(StoreError, match="unexpected"):
+        Store(copy)
 
 
 def test_a_snapshot_of_an_old_version_is_not_needed(

@@ -28,6 +28,7 @@ from windvane.service.database import write_meta
 from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError
 from windvane.service.events import DECIDED, LATE, Event
+from windvane.service.marks import Marks
 from windvane.service.recovery import rebuilt
 from windvane.service.schemas import NewStream
 from windvane.service.store import FORMAT, Snapshot, Store, StoreError, Token
@@ -255,6 +256,13 @@ def test_another_format_is_refused_by_number(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "a.db") as connection:
         connection.execute("DELETE FROM meta")
     connection.close()
+    store = Store(tmp_path / "a.db")  # it has the tables of a store, each to the letter: its settings are made again
+    assert store.guarded
+    store.close()
+    with sqlite3.connect(tmp_path / "a.db") as connection:
+        connection.execute("DELETE FROM meta")
+        connection.execute("ALTER TABLE events RENAME COLUMN kind TO sort")
+    connection.close()
     with pytest.raises(StoreError, match="is an SQLite file of something else"):
         Store(tmp_path / "a.db")
 
@@ -443,7 +451,10 @@ def test_a_snapshot_beyond_the_log_is_not_believed(tmp_path: Path) -> None:
         connection.execute("DELETE FROM events WHERE id % 1024 > 3")
     connection.close()
     with local(tmp_path / "a.db") as service:
-        assert "ends at event 3, before its snapshot of event 5" in service.get("/v1/streams").json()["broken"]["shop"]
+        assert (
+            "its log ends at event 3, before its snapshot of event 5"
+            in service.get("/v1/streams").json()["broken"]["shop"]
+        )
     assert windvane("verify", "--store", tmp_path / "a.db").returncode == 1
 
 
@@ -745,3 +756,23 @@ def test_another_seed_for_every_stream(tmp_path: Path) -> None:
             assert service.post("/v1/streams", {"name": name, "dim": 2}).status_code == 201
         seeds = [service.get(f"/v1/streams/{name}").json()["config"]["seed"] for name in ("one", "two")]
         assert len(set(seeds)) == 2
+
+
+class SlowStream(int):
+    """The number of a stream whose comparison lets another thread go ahead."""
+
+    def __gt__(self, other: int) -> bool:
+        time.sleep(0.1)
+        return int(self) > other
+
+
+def test_marks_are_written_by_two_threads(tmp_path: Path) -> None:
+    """The highest stream is not forgotten: its id would be used again."""
+    marks = Marks(tmp_path / "a.db", "0" * 32)
+    slow = threading.Thread(target=marks.write, args=({SlowStream(20): 1},))
+    slow.start()
+    time.sleep(0.03)
+    marks.write({30: 1})
+    slow.join()
+    assert marks.highest == 30
+    marks.close()

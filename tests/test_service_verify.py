@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from serving import ARMS, Nursery, local, served, windvane
@@ -27,6 +29,7 @@ from windvane import Features
 from windvane.service.database import PAGE_BYTES, STREAM_SPAN
 from windvane.service.recovery import rebuilt
 from windvane.service.store import Store
+from windvane.service.streams import Stream
 
 PAGE_OFFSETS = (0, 1, 3, 5, 7, 9)  # of a page: its kind, free blocks, cells, start of the content, fragments, pointers
 HEADER_OFFSETS = (0, 16, 17, 18, 19, 20, 21, 24, 28, 31, 32, 36, 40, 44, 47, 52, 55, 56, 59, 60, 64, 68, 72, 92, 96)
@@ -149,10 +152,7 @@ def test_a_changed_default_is_found_even_if_checksums_match(original: tuple[Path
 def test_rounding_is_a_note(original: tuple[Path, Facts], tmp_path: Path) -> None:
     """As of another processor: the last digits differ."""
     copy = copy_store(original[0], tmp_path / "b.db")
-    for rowid, outcome in query(copy, "SELECT id, outcome FROM events WHERE kind = 1"):
-        document = json.loads(outcome)
-        document["prediction"] *= 1.0 + 1e-13
-        edit(copy, "UPDATE events SET outcome = ? WHERE id = ?", json.dumps(document).encode(), rowid)
+    round_outcomes(copy)
     edit(copy, "DELETE FROM snapshots")
     reseal(copy)
     verdict = verify(copy)
@@ -161,6 +161,105 @@ def test_rounding_is_a_note(original: tuple[Path, Facts], tmp_path: Path) -> Non
     found = windvane("verify", "--store", copy)
     assert found.returncode == 0
     assert "note: 8 outcomes differ" in found.stdout
+
+
+def round_outcomes(path: Path) -> None:
+    """Change the last digits of the predictions, as another processor would have computed them."""
+    for rowid, outcome in query(path, "SELECT id, outcome FROM events WHERE kind = 1"):
+        document = json.loads(outcome)
+        document["prediction"] *= 1.0 + 1e-13
+        edit(path, "UPDATE events SET outcome = ? WHERE id = ?", json.dumps(document).encode(), rowid)
+
+
+def replace_snapshot(path: Path, change: Callable[[Stream], None]) -> None:
+    """Store a snapshot of the first stream that was changed, with checksums that match."""
+    edit(path, "DELETE FROM snapshots")
+    reseal(path)
+    store = Store(path)
+    row = store.streams()[0]
+    stream = rebuilt(row, store)
+    change(stream)
+    store.append([], [(row.id, stream.snapshot())])
+    store.close()
+
+
+def change_theta(stream: Stream) -> None:
+    """Change the parameter by rounding alone."""
+    estimator = stream.agent.policy.estimator
+    before = stream.agent.theta.copy()
+    for array in (estimator._b, estimator._theta):  # theta is the solution of V theta = b
+        array *= 1.0 + 1e-13
+    assert not np.array_equal(stream.agent.theta, before)
+
+
+def change_closed(stream: Stream) -> None:
+    closed = stream.agent._waiting.closed
+    closed.popitem()
+
+
+def change_reward(stream: Stream) -> None:
+    closed = stream.agent._waiting.closed
+    name = next(name for name, value in closed.items() if value is not None)
+    closed[name] += 1e-12
+
+
+STATE_CHANGES: dict[str, tuple[str, Callable[[Stream], None]]] = {
+    "a count": ("counts", lambda stream: setattr(stream.agent, "rewards", stream.agent.rewards + 1)),
+    "a closed decision": ("closed", change_closed),
+    "a closed reward": ("closed", change_reward),
+    "the title": ("title", lambda stream: setattr(stream, "title", "another")),
+    "archived": ("archived", lambda stream: setattr(stream, "archived", 1.0)),
+    "arms": ("statistics", lambda stream: stream.statistics.arms.update(red=99)),
+    "a bucket": ("statistics", lambda stream: stream.statistics.buckets[0].update(rewards=99)),
+    "a recent reward": ("statistics", lambda stream: stream.statistics.recent[0].update(reward=0.125)),
+}
+
+
+@pytest.mark.parametrize("rounding", ["none", "outcomes", "parameters"])
+@pytest.mark.parametrize("change", STATE_CHANGES)
+def test_rounding_does_not_excuse_other_differences_of_a_state(
+    original: tuple[Path, Facts], tmp_path: Path, change: str, rounding: str
+) -> None:
+    copy = copy_store(original[0], tmp_path / "b.db")
+    what, apply = STATE_CHANGES[change]
+    if rounding == "outcomes":
+        round_outcomes(copy)
+
+    def change_state(stream: Stream) -> None:
+        apply(stream)
+        if rounding == "parameters":
+            change_theta(stream)
+
+    replace_snapshot(copy, change_state)
+    assert verify(copy)["streams"][0]["problem"] == f"the state differs from a replay of the log ({what})"
+
+
+@pytest.mark.parametrize("rounding", ["outcomes", "parameters"])
+def test_a_state_that_differs_by_rounding_is_a_note(
+    original: tuple[Path, Facts], tmp_path: Path, rounding: str
+) -> None:
+    copy = copy_store(original[0], tmp_path / "b.db")
+    if rounding == "outcomes":
+        round_outcomes(copy)
+
+    def change_state(stream: Stream) -> None:
+        if rounding == "parameters":
+            change_theta(stream)
+        else:
+            stream.statistics.buckets[-1]["total"] *= 1.0 + 1e-14
+
+    replace_snapshot(copy, change_state)
+    verdict = verify(copy)
+    assert verdict["sound"], verdict
+    assert "the state differs from a replay of the log" in verdict["streams"][0]["note"]
+
+
+def test_a_state_that_differs_in_its_bytes_alone_is_a_problem(original: tuple[Path, Facts], tmp_path: Path) -> None:
+    """No outcome differs by rounding, so this is the same processor."""
+    copy = copy_store(original[0], tmp_path / "b.db")
+    replace_snapshot(copy, lambda stream: stream.statistics.buckets[-1].update(total=1.75 + 1e-14))
+    problem = verify(copy)["streams"][0]["problem"]
+    assert problem.startswith("the state differs from a replay of the log")
 
 
 def test_a_key_that_was_used_twice_is_found(original: tuple[Path, Facts], tmp_path: Path) -> None:

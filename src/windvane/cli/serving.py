@@ -115,6 +115,8 @@ def token(
                 remark("that was the last one: nobody is let in until there is another, or after `windvane token open`")
             if as_json:
                 print_json({"removed": name})
+    except StoreError as error:
+        raise ValueError(str(error)) from None
     finally:
         opened.close()
 

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import enum
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from windvane.agent import file
+from windvane.service.database import Snapshot
 from windvane.service.streams import Stream
 
 ROUNDING = 1e-9
 """Relative difference that is attributed to rounding. Processors differ by about 1e-16 per operation, which adds up to
 about 1e-10 over the 1e6 operations of a long stream. This leaves a factor of ten."""
 
-
 _SCORES = ("prediction", "bonus", "rival_score")  # sums and differences of each other: one size for all of them
 _COMPUTED = (*_SCORES, "propensity")  # numbers of an outcome that the model computes; all others were given to it
+_COMPUTED_STATISTICS = frozenset({"prediction", "total", "model"})
+_COMPUTED_ENTRIES = frozenset({"features", "reward_total"})  # of the document of an agent: ranges may have been fitted
+_GIVEN_REALS = (0, 1, 6, 7)  # columns of ``pending/reals``: round, time, reward and delay; see windvane.agent.saving
+_SOLVER_STATE = ("checksum", "passes", "stale")
+"""Last parts of the names of arrays of a policy that rounding changes altogether: the checksum of the others, and how
+far an iterative solution has come."""
 
 
 class Agreement(enum.IntEnum):
@@ -56,8 +65,9 @@ def compare_outcomes(recorded: Mapping[str, Any], replayed: Mapping[str, Any]) -
 def compare_streams(first: Stream, second: Stream, requests: Sequence[bytes]) -> tuple[Agreement, str]:
     """Return how well two states of a stream agree, and what agrees least.
 
-    They are compared by the names of features, by the vectors that ``requests`` to decide are encoded to, and by their
-    bytes.
+    They are compared by the names of features, by their parameters, by the vectors that ``requests`` to decide are
+    encoded to, and by all that a snapshot holds. What agrees least is "its bytes" where nothing but the last digits of
+    numbers that the model computes is different.
     """
     names = first.agent.feature_names
     if sorted(names) != sorted(second.agent.feature_names):
@@ -73,10 +83,78 @@ def compare_streams(first: Stream, second: Stream, requests: Sequence[bytes]) ->
         agreement = _compare_offers(first, second, request)
         if agreement > worst:
             worst, what = agreement, "the vectors of the last requests"
-    if worst is not Agreement.EQUAL:
+    if worst is Agreement.DIFFERENT:
         return worst, what
-    is_same = first.snapshot() == second.snapshot()
-    return (Agreement.EQUAL, "") if is_same else (Agreement.DIFFERENT, "its bytes")
+    agreement, part = _compare_snapshots(first.snapshot(), second.snapshot())
+    return (agreement, part) if agreement > worst else (worst, what)
+
+
+def _compare_snapshots(first: Snapshot, second: Snapshot) -> tuple[Agreement, str]:
+    """Compare the bytes of two states, and where they differ, what stands in them: only numbers that the model computes
+    may be rounded. Counts, ids, rewards, times, the title and whatever else was given must be the same."""
+    if first == second:
+        return Agreement.EQUAL, ""
+    if (first.number, first.chain) != (second.number, second.chain):
+        return Agreement.DIFFERENT, "its last event"
+    extras = json.loads(first.extra), json.loads(second.extra)
+    agents = file.unpacked(first.agent, "the snapshot"), file.unpacked(second.agent, "the replay")
+    documents = [{name: value for name, value in agent[0].items() if name != "digest"} for agent in agents]
+    for texts, computed in ((extras, _COMPUTED_STATISTICS), (documents, _COMPUTED_ENTRIES)):
+        for name in sorted({*texts[0], *texts[1]}):
+            first_value, second_value = texts[0].get(name), texts[1].get(name)
+            if _compare_values(first_value, second_value, computed, name in computed) is Agreement.DIFFERENT:
+                return Agreement.DIFFERENT, name
+    arrays, others = agents[0][1], agents[1][1]
+    for name in sorted({*arrays, *others}):
+        if name not in arrays or name not in others or not _is_close(name, arrays[name], others[name]):
+            return Agreement.DIFFERENT, f"its array {name}"
+    return Agreement.ROUNDED, "its bytes"
+
+
+def _compare_values(first: Any, second: Any, computed: frozenset[str], is_computed: bool) -> Agreement:
+    """Compare two JSON values. ``computed``: the entries with numbers that may be rounded; ``is_computed``: whether
+    these are in such an entry."""
+    if type(first) is not type(second):
+        return Agreement.DIFFERENT
+    if isinstance(first, dict):
+        if list(first) != list(second):
+            return Agreement.DIFFERENT
+        pairs = [(first[name], second[name], is_computed or name in computed) for name in first]
+    elif isinstance(first, list):
+        if len(first) != len(second):
+            return Agreement.DIFFERENT
+        pairs = [(*pair, is_computed) for pair in zip(first, second, strict=True)]
+    elif isinstance(first, float):
+        agreement = compare_numbers(first, second, 1.0 if is_computed else 0.0)
+        return agreement if is_computed or agreement is Agreement.EQUAL else Agreement.DIFFERENT
+    else:
+        return Agreement.EQUAL if first == second else Agreement.DIFFERENT
+    return max((_compare_values(*pair[:2], computed, pair[2]) for pair in pairs), default=Agreement.EQUAL)
+
+
+def _is_close(name: str, first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
+    """Whether two arrays of an agent may be the same up to rounding: whole numbers and texts exactly.
+
+    Of the numbers of a policy only their places are compared: some are residuals, which are nothing but rounding. What
+    counts of them is in its parameters.
+    """
+    if first.dtype != second.dtype or first.shape != second.shape:
+        return False
+    if first.dtype.kind != "f":
+        return name.endswith(_SOLVER_STATE) or np.array_equal(first, second)
+    if name == "pending/reals":
+        given = list(_GIVEN_REALS)
+        if not np.array_equal(first[:, given], second[:, given], equal_nan=True):
+            return False
+        first, second = np.delete(first, given, axis=1), np.delete(second, given, axis=1)
+    is_finite = np.isfinite(first)
+    if not np.array_equal(is_finite, np.isfinite(second)):
+        return False
+    if name.startswith("policy/"):
+        return True
+    first, second = first[is_finite], second[is_finite]
+    scale = max(np.abs(first).max(initial=0.0), np.abs(second).max(initial=0.0))
+    return bool(np.abs(first - second).max(initial=0.0) <= ROUNDING * scale)
 
 
 def _compare_offers(first: Stream, second: Stream, request: bytes) -> Agreement:

@@ -18,6 +18,7 @@ OLD_FORMAT = 1
 PAGE_BYTES = 4096  # fixed, so that the first page of every store is laid out alike: see salvage.py
 STREAM_SPAN = 1 << 40
 """An event's rowid is stream * STREAM_SPAN + number: the events of a stream lie together, in order."""
+MOST_STREAMS = (1 << 63) // STREAM_SPAN - 1  # the ids whose events all have a rowid, which is a signed 64-bit number
 PATIENCE = 30.0  # seconds to wait for another process, such as one that adds a token
 
 SCHEMA = """
@@ -143,6 +144,9 @@ def read_schema(connection: sqlite3.Connection) -> dict[str, Any]:
     return dict(connection.execute("SELECT name, sql FROM sqlite_master"))
 
 
+_OLD_EVENTS = ("id", "time", "kind", "decision", "key", "body")  # columns of the table in format 1
+
+
 @cache
 def expected_schema() -> dict[str, Any]:
     """Return what :func:`read_schema` returns for a sound store."""
@@ -163,16 +167,29 @@ def identify(connection: sqlite3.Connection) -> tuple[FileKind, str]:
         return FileKind.DAMAGED if len(TABLES - names) == 1 else FileKind.FOREIGN, ""
     rows = connection.execute("SELECT * FROM meta NOT INDEXED").fetchall()
     if not rows:
-        return FileKind.FOREIGN, ""
+        return _judge_without_format(connection), ""
     if len(rows[0]) == 2:  # without a column of digests
         stated = dict(rows).get("format")
         if stated is None:
-            return FileKind.FOREIGN, ""
+            return _judge_without_format(connection), ""
         return (FileKind.OLD if stated == str(OLD_FORMAT) else FileKind.OTHER_FORMAT), str(stated)
     stated = read_meta(connection).get("format")
     if stated is None:
         return FileKind.DAMAGED, ""
     return (FileKind.CURRENT if stated == str(FORMAT) else FileKind.OTHER_FORMAT), stated
+
+
+def identify_by_schema(connection: sqlite3.Connection) -> FileKind | None:
+    """Return the kind of a store whose settings cannot be read, judged by its tables; None if it is no store."""
+    schema = read_schema(connection)
+    if schema.items() >= expected_schema().items():
+        return FileKind.CURRENT
+    columns = tuple(row[1] for row in connection.execute("PRAGMA table_info(events)"))
+    return FileKind.OLD if schema.keys() >= TABLES and columns == _OLD_EVENTS else None
+
+
+def _judge_without_format(connection: sqlite3.Connection) -> FileKind:
+    return FileKind.FOREIGN if identify_by_schema(connection) is None else FileKind.DAMAGED
 
 
 def read_meta(connection: sqlite3.Connection) -> dict[str, str]:

@@ -38,6 +38,8 @@ MOST_WAITING = 5000
 TICK = 1.0  # seconds between looks at what has waited too long
 RETRY = 1.0  # seconds between attempts to come back after a failed commit
 
+CHECK_AGAIN = 60 * RETRY  # seconds after which a check of the store that failed is repeated: it reads the whole file
+
 _LOST = "the store could not be written to; repeat the request, and keys tell what of it was kept after all"
 
 log = logging.getLogger("windvane.service")
@@ -56,6 +58,7 @@ class Engine:
         self._snapshots = Snapshots(self._store_snapshot)
         self._tasks: set[asyncio.Task[None]] = set()
         self._rows: dict[str, StreamRow] = {}  # of all streams, those that are not served too
+        self._is_checking = False
         self._is_damaged = False  # whether the store is to be checked before streams are rebuilt
         self._load()
 
@@ -119,7 +122,7 @@ class Engine:
             if self._snapshots.due(stream, ON_START):
                 self._background(self._snapshots.take(stream))
             self._settle(stream)
-        if not self.store.is_checked:  # it is so large that the start did not wait for the check
+        if not self.store.is_checked and not self._is_checking:  # so large that the start did not wait for the check
             self._background(self._check_store())
 
     def _record_losses(self) -> None:
@@ -138,9 +141,24 @@ class Engine:
                 self._committer.add([stream.record_loss(acknowledged, time.time())])
 
     async def _check_store(self) -> None:
-        problems = await asyncio.to_thread(self.store.find_damage)
-        if problems:
-            self._failed(DamageError(problems[0]))
+        """Check the structure of the file until a check succeeds; repair the store if it is damaged."""
+        self._is_checking = True
+        try:
+            await self._check_until_done()
+        finally:
+            self._is_checking = False
+
+    async def _check_until_done(self) -> None:
+        while not self.store.is_checked:
+            try:
+                problems = await asyncio.to_thread(self.store.find_damage)
+            except Exception:  # the file may be busy, or out of reach for a while
+                log.exception("%s: cannot be checked; trying again in %g s", self.store.path, CHECK_AGAIN)
+                await asyncio.sleep(CHECK_AGAIN)
+            else:
+                if problems:
+                    self._failed(DamageError(problems[0]))
+                return
 
     async def stop(self) -> None:
         """Write what is under way and a snapshot of every stream; the next start has nothing to replay."""

@@ -11,6 +11,7 @@ import logging
 import os
 import stat
 import struct
+import threading
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,12 +54,16 @@ def read_store_id(store: Path) -> str | None:
 
 
 class Marks:
-    """The file of marks of a store that is open for writing. A mark that cannot be written is logged, not fatal."""
+    """The file of marks of a store that is open for writing. A mark that cannot be written is logged, not fatal.
+
+    Events and new streams are written by different threads.
+    """
 
     def __init__(self, store: Path, store_id: str) -> None:
         self._path = marks_path(store)
         self._file: int | None = None
         self._is_failing = False
+        self._guard = threading.Lock()
         self.highest = max(read_marks(store, store_id), default=0)  # of the streams that have a mark
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -74,12 +79,15 @@ class Marks:
 
     def write(self, numbers: Mapping[int, int]) -> None:
         """Record the last event of some streams."""
-        if self._file is None:
-            return
+        with self._guard:
+            if self._file is not None:
+                self._write(self._file, numbers)
+
+    def _write(self, file: int, numbers: Mapping[int, int]) -> None:
         try:
             for stream, number in numbers.items():
                 slot = _SLOT.pack(number, _checksum(stream, number)).ljust(_SLOT_BYTES, b"\0")
-                os.pwrite(self._file, slot, _HEADER_BYTES + stream * _SLOT_BYTES)
+                os.pwrite(file, slot, _HEADER_BYTES + stream * _SLOT_BYTES)
                 self.highest = max(self.highest, stream)
             self._is_failing = False
         except OSError as error:
@@ -88,9 +96,10 @@ class Marks:
             self._is_failing = True
 
     def close(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        with self._guard:  # or another file that is opened meanwhile might be written to
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
 
     def _warn(self, error: OSError) -> None:
         log.warning("%s: cannot be written (%s); a loss of events may go unnoticed", self._path, error.strerror)

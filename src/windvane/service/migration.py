@@ -43,11 +43,11 @@ def upgrade_changes(changes: dict[str, Any], current: dict[str, Any]) -> dict[st
 
 
 def upgrade_config_text(text: str, last: int) -> str:
-    """Apply :func:`upgrade_stream_config` to a stored text. One that cannot be read stays, and the stream is set aside
-    when it is loaded."""
+    """Apply :func:`upgrade_stream_config` to a stored text. One that is not what is expected stays, and the stream is
+    set aside when it is loaded."""
     try:
         return json.dumps(upgrade_stream_config(dict(json.loads(text)), last))
-    except (ValueError, TypeError):
+    except Exception:  # a damaged text may be any JSON document, or none; the other streams are upgraded all the same
         return text
 
 

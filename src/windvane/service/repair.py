@@ -9,6 +9,7 @@ event.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
@@ -21,11 +22,13 @@ from pathlib import Path
 from windvane.service.chain import UnreadableEventError, check_event, start_chain
 from windvane.service.database import (
     FORMAT,
+    MOST_STREAMS,
     OLD_FORMAT,
     READ_ERRORS,
     STREAM_SPAN,
     FileKind,
     Snapshot,
+    StoreError,
     StreamRow,
     Token,
     add_suffix,
@@ -43,6 +46,8 @@ from windvane.service.migration import upgrade_config_text, upgrade_event
 from windvane.service.salvage import Row, Salvage, create_file, open_damaged, remove_database
 
 CHUNK = 1000  # rows that are copied by one statement
+MOST_COPIES = 5
+"""Damaged files that are kept. A store that is damaged this often is on a failing disk: another copy would fill it."""
 ID_BYTES = 16  # of the random id of a store
 
 log = logging.getLogger("windvane.service")
@@ -53,17 +58,46 @@ def completed_path(path: Path) -> Path:
     return add_suffix(path, ".repaired")
 
 
+def building_path(path: Path) -> Path:
+    """Return the name of a new store that is not complete."""
+    return add_suffix(path, ".repairing")
+
+
+def is_repairing(path: Path) -> bool:
+    """Whether a repair of the store at ``path`` is under way: what is written to the store now may be lost.
+
+    The files are looked for in the order in which a repair renames them, so that none is missed.
+    """
+    return building_path(path).exists() or completed_path(path).exists()
+
+
 def rebuild(path: Path) -> Path:
     """Replace the store at ``path`` by a new one with all rows that can be read. Returns where the old one is."""
-    building = add_suffix(path, ".repairing")
+    building = building_path(path)
     remove_database(building)
-    with open_damaged(path) as (source, kind):
-        create_file(building, lambda target: _Copy(path, source, target, kind).copy())
-    os.rename(building, completed_path(path))
+    try:
+        with open_damaged(path) as (source, kind):
+            if kind is not FileKind.OLD:
+                _refuse_more_copies(path)
+            create_file(building, lambda target: _Copy(path, source, target, kind).copy())
+        os.rename(building, completed_path(path))
+    except Exception:
+        remove_database(building)  # it takes room, and keeps tokens from being changed
+        raise
     _flush_folder(path)
     aside = finish_swap(path)
     assert aside is not None  # it was completed above
     return aside
+
+
+def _refuse_more_copies(path: Path) -> None:
+    start = f"{path.name}.damaged-"
+    copies = [name for name in os.listdir(path.parent) if name.startswith(start) and name[len(start) :].isdigit()]
+    if len(copies) >= MOST_COPIES:
+        raise StoreError(
+            f"{path}: is damaged, and was repaired {len(copies)} times before; check the disk, and remove the damaged "
+            f"copies ({start}N) to have it repaired again"
+        )
 
 
 def finish_swap(path: Path) -> Path | None:
@@ -124,23 +158,36 @@ class _Copy:
         self._has_indexes = False
 
     def copy(self) -> None:
-        meta = self._read_meta()
-        has_tokens = self._copy_tokens()
-        is_open = meta.get("guarded") == "no" and not has_tokens
-        store_id = meta.get("id") or read_store_id(self._path) or secrets.token_hex(ID_BYTES)
+        store_id = self._read_meta().get("id") or read_store_id(self._path) or secrets.token_hex(ID_BYTES)
         write_meta(self._target, "format", str(FORMAT))
         write_meta(self._target, "id", store_id)
-        write_meta(self._target, "guarded", "no" if is_open else "yes")
         write_meta(self._target, "replaces", f"format-{OLD_FORMAT}" if self._is_old else "damaged")
         self._marks = read_marks(self._path, store_id)
         self._read_indexed_numbers()
         for row in self._read_streams():
             self._copy_stream(row)
+        with self._begin_reading():  # tokens come last: they may be changed beside a server, which reads them here
+            has_tokens = self._copy_tokens()
+            is_open = self._read_meta().get("guarded") == "no" and not has_tokens
+        write_meta(self._target, "guarded", "no" if is_open else "yes")
+
+    @contextlib.contextmanager
+    def _begin_reading(self) -> Iterator[None]:
+        """Hold a read transaction on the source, where it allows one."""
+        with contextlib.suppress(*READ_ERRORS):
+            self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(*READ_ERRORS):
+                if self._connection.in_transaction:
+                    self._connection.execute("COMMIT")
 
     # --- settings and tokens ---------------------------------------------------------------------------------------
 
     def _read_meta(self) -> dict[str, str]:
         if self._is_old:
+            self._source.has_errors = False
             names = {row[1] for row in self._source.read_small("meta")}
             return {"guarded": "yes" if "guarded" in names or self._source.has_errors else "no"}
         try:
@@ -181,22 +228,29 @@ class _Copy:
         rows: dict[int, StreamRow] = {}
         for row in self._source.read_small("streams"):
             stream = StreamRow(*row[1:])
-            if self._is_old:
-                stream = self._upgrade(stream)
-            elif not is_sound(stream):
+            if not self._is_old and not is_sound(stream):
                 candidates = [stream._replace(id=number, name=name) for number, name in names.items()]
                 stream = next(filter(is_sound, candidates), stream)
-            is_known = stream.id in known or not known  # if not, it is no row at all, but bytes read as one
-            if is_sound(stream) or (is_known and stream.id not in rows):
+            # A row that is not known from elsewhere is no row at all, but bytes read as one.
+            is_known = _is_id(stream.id) and (stream.id in known or not known)
+            if self._is_old and is_known:  # its checksum is computed here, and says nothing about the row
+                stream = self._upgrade(stream, names.get(stream.id, f"unreadable-{stream.id}"))
+                is_certain = names.get(stream.id) == stream.name
+            else:
+                is_certain = not self._is_old and is_sound(stream)
+            if is_certain or (is_known and stream.id not in rows):
                 rows[stream.id] = stream
         sound = {row.name for row in rows.values() if is_sound(row)}
         used = self._marks or self._indexed  # an index may be damaged, too: it is asked where there are no marks
         lost = {*used, *(number for number, name in names.items() if name not in sound)} - set(rows)
         yield from rows.values()
-        for number in sorted(number for number in lost if number > 0):
+        for number in sorted(filter(_is_id, lost)):
             yield StreamRow(number, names.get(number, f"unreadable-{number}"), 0.0, "")
 
-    def _upgrade(self, row: StreamRow) -> StreamRow:
+    def _upgrade(self, row: StreamRow, indexed_name: str) -> StreamRow:
+        """Return a row of format 1 in the current format. One with values of other types has no configuration."""
+        if not all(map(isinstance, row[1:4], (str, float, str))):
+            return StreamRow(row.id, indexed_name, 0.0, "")
         low = row.id * STREAM_SPAN
         query = f"SELECT max(id) FROM events NOT INDEXED WHERE id > {low} AND id < {low + STREAM_SPAN}"
         last = next((rowid - low for (rowid,) in self._source.query(query) if rowid is not None), 0)
@@ -206,6 +260,8 @@ class _Copy:
 
     def _copy_stream(self, row: StreamRow) -> None:
         insert = "INSERT OR IGNORE INTO streams VALUES (?, ?, ?, ?, ?)"
+        if not isinstance(row.name, str):
+            row = row._replace(name=f"unreadable-{row.id}")
         if self._target.execute(insert, row).rowcount == 0:  # a damaged name that another stream has, or none at all
             row = StreamRow(row.id, f"unreadable-{row.id}", 0.0, "")
             self._target.execute(insert, row)
@@ -225,7 +281,7 @@ class _Copy:
         """
         self._source.has_errors = False
         low = stream.id * STREAM_SPAN
-        known = max(self._marks.get(stream.id, self._indexed.get(stream.id, 0)), snapshot)
+        known = max(self._marks.get(stream.id, 0), self._indexed.get(stream.id, 0), snapshot)
         source = self._source.read("events", low + 1, low + STREAM_SPAN, low + known if known else 0)
         rows: Iterator[Row] = (row[1:] for row in source)
         if self._is_old:
@@ -252,13 +308,16 @@ class _Copy:
     def _is_cut_off(self, stream: int, last: int) -> bool:
         """Whether there were events after ``last`` on a page that is damaged.
 
-        A mark alone is no evidence of that: the write-ahead log may have been damaged, or the store restored; see
-        Engine. An index alone is none either where there is a mark: it may be damaged itself.
+        A page that cannot be read, and a mark or an index that knows of more events, are evidence together. So are a
+        mark and an index that both know of more. A mark alone is none: the write-ahead log may have been damaged, or
+        the store restored; see Engine. An index alone is none where there is a mark: the index may be damaged. A mark
+        that knows of no more events proves nothing: marks are not flushed, and a power failure may set them back.
         """
+        is_marked = self._marks.get(stream, 0) > last
         is_indexed = self._indexed.get(stream, 0) > last
-        if stream in self._marks:
-            return self._marks[stream] > last and (self._source.has_errors or is_indexed)
-        return is_indexed or (self._source.has_errors and not self._has_indexes)
+        if self._source.has_errors:
+            return is_marked or is_indexed or not self._has_indexes
+        return is_indexed and (is_marked or stream not in self._marks)
 
     def _insert_events(self, rows: list[Row]) -> None:
         if self._target.executemany(_INSERT_EVENT, rows).rowcount < len(rows):
@@ -282,6 +341,10 @@ class _Copy:
 _INSERT_EVENT = "INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
+def _is_id(stream: int) -> bool:
+    return 0 < stream < MOST_STREAMS
+
+
 def _placeholder(rowid: int) -> Row:
     """Return a row that matches no checksum, so that the stream is set aside at this event."""
     return rowid, 0.0, UNREADABLE, None, None, b"", None, None, None, b""
@@ -290,7 +353,7 @@ def _placeholder(rowid: int) -> Row:
 def _upgrade_token(row: Row) -> Row:
     try:
         return (*row, digest_token(Token(row[0], row[1], bool(row[2]), row[3])))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, AttributeError, OverflowError, struct.error):
         return (*row, b"")  # a damaged row: the token is refused
 
 
@@ -299,7 +362,7 @@ def _upgrade_events(stream: StreamRow, rows: Iterator[Row]) -> Iterator[Row]:
     for row in rows:
         try:
             upgraded = upgrade_event(row, chain)
-        except (TypeError, ValueError, AttributeError, struct.error):
+        except (TypeError, ValueError, AttributeError, OverflowError, struct.error):
             continue  # a damaged row: the gap is noticed
         chain = upgraded[-1]
         yield upgraded

@@ -22,6 +22,7 @@ from windvane.service.database import (
     create_tables,
     expected_schema,
     identify,
+    identify_by_schema,
     read_schema,
     write_meta,
 )
@@ -30,6 +31,9 @@ PAGE_ROWS = 100  # the most rows of a page: an event takes 40 bytes and more of 
 MOST_LOST = 1 << 17
 """Row numbers that are tried one by one where nothing tells where the rows end. A damaged page hides at most the rows
 below one interior page: some 400 leaves of at most PAGE_ROWS rows each, fewer than this."""
+LONGEST_SEARCH = 1 << 20
+"""The same where it is known from elsewhere where the rows end: an index that says so may be damaged, and every number
+that is tried in vain takes some 10 microseconds."""
 SMALL_TABLE = 1 << 12  # the same for tables other than the events, which have few rows
 
 Row = tuple[Any, ...]
@@ -67,7 +71,8 @@ class Salvage:
                 yield row
         except READ_ERRORS:
             if last == high:  # the last page cannot be read either
-                last = min(high, known + 1 + PAGE_ROWS if known else first + most)
+                end = min(known + 1 + PAGE_ROWS, first + LONGEST_SEARCH) if known else first + most
+                last = max(first, min(high, end))
         yield from self._bisect(table, first, last)
 
     def read_small(self, table: str) -> Iterator[Row]:
@@ -122,6 +127,8 @@ def open_damaged(path: Path) -> Iterator[tuple[sqlite3.Connection, FileKind]]:
     patched: sqlite3.Connection | None = None
     try:
         kind = _try_identify(connection)
+        if kind in (None, FileKind.DAMAGED):
+            kind = _try_identify_by_schema(connection) or kind
         if kind is not FileKind.OLD and not (kind is FileKind.CURRENT and _has_schema(connection)):
             _replace_first_page(path, copy)
             patched = connect(copy)
@@ -154,6 +161,13 @@ def looks_like_store(path: Path) -> bool:
 def _try_identify(connection: sqlite3.Connection) -> FileKind | None:
     try:
         return identify(connection)[0]
+    except READ_ERRORS:
+        return None
+
+
+def _try_identify_by_schema(connection: sqlite3.Connection) -> FileKind | None:
+    try:
+        return identify_by_schema(connection)
     except READ_ERRORS:
         return None
 

@@ -231,13 +231,21 @@ class Store(StoreFile):
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
-        """All that is done in it, or nothing."""
+        """All that is done in it, or nothing.
+
+        A server may begin to repair the store at any moment. It creates a file before it copies a row, so a change that
+        the copy may have missed finds that file after its commit, or another store in the place of this one.
+        """
         connection = self.connection
+        self.refuse_if_repaired()
         connection.execute("BEGIN IMMEDIATE")
         try:
+            self.refuse_if_repaired()
             yield connection
+            self.refuse_if_repaired()
         except BaseException:
             connection.execute("ROLLBACK")
             raise
         connection.execute("COMMIT")
+        self.refuse_if_repaired()
         self.check()  # a server may have repaired the store, and moved this file aside

@@ -37,8 +37,8 @@ from windvane.service.database import (
 from windvane.service.inspection import CHECKED_AT_START, find_damage
 from windvane.service.locks import lock_file, lock_side_file
 from windvane.service.marks import Marks
-from windvane.service.repair import ID_BYTES, completed_path, finish_swap, rebuild
-from windvane.service.salvage import looks_like_store
+from windvane.service.repair import ID_BYTES, building_path, completed_path, finish_swap, is_repairing, rebuild
+from windvane.service.salvage import looks_like_store, remove_database
 
 log = logging.getLogger("windvane.service")
 
@@ -93,7 +93,9 @@ class StoreFile:
         if completed_path(self.real_path).exists():
             if self._lock is None:
                 raise StoreError(f"{self.path}: a repair was interrupted; `windvane serve` finishes it")
-            finish_swap(self.real_path)
+            self._finish_swap()
+        if self._lock is not None:
+            remove_database(building_path(self.real_path))  # of a repair that was interrupted before it was complete
         self._open_file()
         kind, stated = self._identify()
         if kind is FileKind.FOREIGN:
@@ -212,12 +214,19 @@ class StoreFile:
             self._file = None
         try:
             aside = rebuild(self.real_path)
-        except (OSError, sqlite3.Error) as error:
+        except StoreError:
+            raise
+        except Exception as error:  # a damaged file may hold anything; whatever it causes, the caller is told one way
             raise StoreError(f"{self.path}: {reason} failed ({error})") from error
         log.warning("%s: the old file is kept as %s", self.path, aside)
         self._generation += 1
         self._open_file()
         self.is_checked = True
+
+    def _finish_swap(self) -> None:
+        aside = finish_swap(self.real_path)
+        if aside is not None:
+            log.warning("%s: finished a repair that was interrupted; the old file is kept as %s", self.path, aside)
 
     def repair(self) -> list[str]:
         """Check the structure of the file, and rebuild it if it is damaged; returns the problems.
@@ -227,7 +236,7 @@ class StoreFile:
         """
         self.drop_connection()
         if self._file is None:  # an earlier attempt failed
-            finish_swap(self.real_path)
+            self._finish_swap()
             self._open_file()
         problems = self._repair_if_damaged(pages=True)
         if problems and self.marks is not None:
@@ -235,12 +244,18 @@ class StoreFile:
             self.marks = Marks(self.real_path, self._read_id())
         return problems
 
+    def refuse_if_repaired(self) -> None:
+        """Raise where another process may be repairing the store: a change would be lost, or come back."""
+        if self._lock is None and is_repairing(self.real_path):
+            raise StoreError(
+                f"{self.path}: is being repaired; try again when the server is ready, or has been started again"
+            )
+
     def find_damage(self) -> list[str]:
         """Return what is wrong with the structure of the file."""
-        try:
-            return find_damage(self.real_path)
-        finally:
-            self.is_checked = True
+        problems = find_damage(self.real_path)
+        self.is_checked = True  # not if it raised: then nothing is known
+        return problems
 
     @property
     def connection(self) -> sqlite3.Connection:

@@ -192,8 +192,8 @@ class _StreamCheck:
         if agreement is Agreement.EQUAL:
             return
         text = f"the state differs from a replay of the log ({what})"
-        is_rounded = agreement is Agreement.ROUNDED or (self._rounded > 0 and what == "its bytes")
-        if is_rounded:
+        # Where no parameter, vector or outcome differs, the bytes must not differ either.
+        if agreement is Agreement.ROUNDED and (self._rounded > 0 or what != "its bytes"):
             self._verdict.notes.append(f"{text}, by rounding, as on another processor")
         else:
             self._verdict.problems.append(text)
