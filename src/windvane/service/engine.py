@@ -130,7 +130,9 @@ class Engine:
         or the store is a restored backup."""
         assert self._committer is not None  # called when there is one
         names = {row.id: row.name for row in self._rows.values()}
-        for stream_id, acknowledged in self.store.read_acknowledged().items():
+        marks = self.store.read_acknowledged()
+        self.store.mark({stream.id: stream.number for stream in self.streams.values() if stream.id not in marks})
+        for stream_id, acknowledged in marks.items():
             name = names.get(stream_id)
             if name is None:
                 log.error("a stream with %d acknowledged events is not in the store", acknowledged)

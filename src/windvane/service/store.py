@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from windvane.service.chain import start_chain
@@ -48,8 +48,7 @@ class Store(StoreFile):
         """Store all of ``events`` and, by stream, new ``snapshots``: durable when this returns, or none of them."""
         with self.writing:
             self._append(events, snapshots)
-            if self.marks is not None:
-                self.marks.write({event.stream: event.number for event in events})
+            self.mark({event.stream: event.number for event in events})
 
     def _append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]]) -> None:
         connection = self.connection
@@ -123,6 +122,11 @@ class Store(StoreFile):
         )
         return [str(key) for (key,) in rows]
 
+    def mark(self, numbers: Mapping[int, int]) -> None:
+        """Mark the last acknowledged event of some streams."""
+        if self.marks is not None:
+            self.marks.write(numbers)
+
     def read_acknowledged(self) -> dict[int, int]:
         """Return the last event by stream that was acknowledged, as far as is known; see
         :mod:`windvane.service.marks`."""
@@ -178,8 +182,7 @@ class Store(StoreFile):
                 connection.execute("INSERT INTO streams VALUES (?, ?, ?, ?, ?)", row)
         except sqlite3.IntegrityError:
             return None
-        if self.marks is not None:
-            self.marks.write({number: 0})
+        self.mark({number: 0})
         return row
 
     def streams(self) -> list[StreamRow]:

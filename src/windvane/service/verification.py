@@ -83,7 +83,7 @@ def verify_store(store: Store, progress: Progress = lambda *_: None) -> Verdict:
     rows: list[StreamRow] = _read(store.streams, [])
     lost = sorted(set(marks) - {row.id for row in rows})
     problems += [f"stream {number} is missing; it had {marks[number]} acknowledged events" for number in lost]
-    return Verdict(problems, [_StreamCheck(store, row, marks.get(row.id, 0), progress).check() for row in rows])
+    return Verdict(problems, [_StreamCheck(store, row, marks.get(row.id), progress).check() for row in rows])
 
 
 def _read(read: Callable[[], _T], default: _T) -> _T:
@@ -97,7 +97,7 @@ def _read(read: Callable[[], _T], default: _T) -> _T:
 class _StreamCheck:
     """Verifies one stream."""
 
-    def __init__(self, store: Store, row: StreamRow, acknowledged: int, progress: Progress) -> None:
+    def __init__(self, store: Store, row: StreamRow, acknowledged: int | None, progress: Progress) -> None:
         self._store, self._row, self._acknowledged = store, row, acknowledged
         self._progress = progress
         self._verdict = StreamVerdict(str(row.name))
@@ -130,7 +130,9 @@ class _StreamCheck:
 
     def _check_mark(self) -> None:
         last = self._verdict.events
-        if self._acknowledged > last:
+        if self._acknowledged is None:
+            self._verdict.notes.append("there is no mark of it: whether acknowledged events are missing is not known")
+        elif self._acknowledged > last:
             self._verdict.problems.append(
                 f"events {last + 1} to {self._acknowledged} were acknowledged and are not in the log "
                 "(a damaged write-ahead log, or a restored backup)"
