@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from serving import ARMS, local, whole
 from windvane.service.access import hashed
 from windvane.service.chain import UnreadableEventError, extend_chain, salt_request, start_chain
-from windvane.service.database import STREAM_SPAN
+from windvane.service.database import PAGE_BYTES, STREAM_SPAN
 from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError
 from windvane.service.export import Log
@@ -138,6 +138,16 @@ def verify(path: Path) -> dict[str, Any]:
         store.close()
 
 
+def find_owners(path: Path) -> dict[int, set[str]]:
+    """Return, by page with events, the streams that have an event on it: what damage to the page may cost at most."""
+    content, owners = path.read_bytes(), dict[int, set[str]]()
+    rows = query(path, "SELECT id, chain FROM events")
+    for rowid, chain in rows:
+        at = content.index(chain)  # the chain value of an event is in its row, and nowhere else but in a snapshot
+        owners.setdefault(at // PAGE_BYTES + 1, set()).add(STREAMS[rowid // STREAM_SPAN - 1])
+    return owners
+
+
 class Served(NamedTuple):
     """What a server makes of a store: whether all of it is as it was, and which streams are set aside."""
 
@@ -149,12 +159,9 @@ def serve_copy(path: Path, facts: Facts) -> Served:
     """Start an engine on a store, and compare all that it says with ``facts``.
 
     Whatever is lost must be said: a stream is set aside, an event is called unreadable, a token is refused. That
-    anything else is different fails the test.
+    anything else is different fails the test, and so does a store that is refused.
     """
-    try:
-        store = Store(path)
-    except StoreError:
-        return Served(False, {})
+    store = Store(path)
     try:
         engine = Engine(store)
         is_intact = not engine.broken

@@ -101,8 +101,8 @@ def _compare_snapshots(first: Snapshot, second: Snapshot) -> tuple[Agreement, st
     documents = [{name: value for name, value in agent[0].items() if name != "digest"} for agent in agents]
     for texts, computed in ((extras, _COMPUTED_STATISTICS), (documents, _COMPUTED_ENTRIES)):
         for name in sorted({*texts[0], *texts[1]}):
-            first_value, second_value = texts[0].get(name), texts[1].get(name)
-            if _compare_values(first_value, second_value, computed, name in computed) is Agreement.DIFFERENT:
+            values = texts[0].get(name), texts[1].get(name)
+            if _compare_values(*values, computed, name in computed) is Agreement.DIFFERENT:
                 return Agreement.DIFFERENT, name
     arrays, others = agents[0][1], agents[1][1]
     for name in sorted({*arrays, *others}):

@@ -180,23 +180,26 @@ def _replace_first_page(path: Path, copy: Path) -> None:
         if source.exists():
             create_private_file(add_suffix(copy, suffix))
             shutil.copyfile(source, add_suffix(copy, suffix))
-    page = bytearray(_first_page(copy))
-    page[28:32] = (size // PAGE_BYTES).to_bytes(4, "big")  # the file's pages, of which none is free
+    template = _read_template(copy)
+    page = bytearray(template[:PAGE_BYTES])
+    page[92:96] = page[24:28]  # the page count is valid for this change counter
+    # SQLite reads no table if a file is too short for all of them: where it was cut off, they are empty pages.
+    pages = max(size, len(template)) // PAGE_BYTES
+    page[28:32] = pages.to_bytes(4, "big")  # the file's pages, of which none is free
     with open(copy, "r+b") as file:
         file.write(page)
+        file.truncate(max(size, pages * PAGE_BYTES))
 
 
-def _first_page(copy: Path) -> bytes:
-    """Return the first page of a new store, in WAL mode."""
+def _read_template(copy: Path) -> bytes:
+    """Return a new store, in WAL mode."""
     template = add_suffix(copy, "-template")
     remove_database(template)
     try:
         create_file(template, lambda connection: write_meta(connection, "format", "0"))
-        page = bytearray(template.read_bytes()[:PAGE_BYTES])
+        return template.read_bytes()
     finally:
         remove_database(template)
-    page[92:96] = page[24:28]  # the page count is valid for this change counter
-    return bytes(page)
 
 
 def create_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:

@@ -136,6 +136,8 @@ class StoreFile:
         """Return the kind of the file and its format. Fill an empty file, and make a store private to its owner."""
         try:
             kind, stated = self._identify_file()
+            if kind in (FileKind.EMPTY, FileKind.FOREIGN) and self._has_lost_its_schema():
+                kind = FileKind.DAMAGED
             if kind is FileKind.EMPTY:
                 self._create()
                 kind, stated = FileKind.CURRENT, str(FORMAT)
@@ -151,7 +153,16 @@ class StoreFile:
         """Whether the file that caused ``error`` is a damaged store, not something else."""
         if self._lock is None:
             return self._mode == "ro" and is_damage(error) and not is_foreign(error)
-        return is_damage(error) and looks_like_store(self.real_path)
+        # A format number of SQLite's own that was changed is an ordinary error.
+        is_suspect = is_damage(error) or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
+        return is_suspect and looks_like_store(self.real_path)
+
+    def _has_lost_its_schema(self) -> bool:
+        """Whether a file without the tables of a store is one all the same: page 1, which lists them, is damaged."""
+        if self._lock is None or self._file is None:
+            return False
+        settings = os.pread(self._file, PAGE_BYTES, PAGE_BYTES)  # the second page of every store
+        return b"guarded" in settings and looks_like_store(self.real_path)
 
     def _identify_file(self) -> tuple[FileKind, str]:
         # A process that was killed while it created the store leaves a journal, which must be rolled back by writing.
