@@ -152,11 +152,20 @@ def draw(results: dict[tuple[str, str], list[tuple[np.ndarray, np.ndarray]]], pa
         axes[1, column].axhline(float(np.mean(RATES)), color="#666666", lw=0.8, ls=":")
         axes[0, column].axhspan(min(RATES), max(RATES), color="#eeeeee", zorder=0)
         axes[1, column].set_xlabel("hours")
-        axes[1, column].set_ylim(0.045, 0.085)
+        axes[1, column].set_ylim(0.035, 0.085)
     axes[1, 0].text(0.2, 0.0808, "best arm", color="#666666", size=8)
     axes[1, 0].text(0.2, 0.0495, "uniform play", color="#666666", size=8)
     axes[0, 0].text(0.2, 0.033, "true rates", color="#666666", size=8)
-    axes[0, 0].legend(frameon=False, fontsize=8, title="outcomes are learned", title_fontsize=8, loc="center right")
+    lines, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(
+        lines,
+        labels,
+        title="outcomes are learned",
+        loc="outside lower center",
+        ncols=len(WAYS),
+        frameon=False,
+        fontsize=8,
+    )
     for each in axes.flat:
         each.spines[["top", "right"]].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)

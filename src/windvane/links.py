@@ -92,7 +92,7 @@ class Link:
     def _accepts(self, product: float) -> bool:
         try:
             return self._constants(product).R_mu <= LARGEST_R_MU
-        except ValueError:  # a custom link that is not finite, or not increasing, so far out
+        except Exception:  # of a custom link, which need not be finite, or defined, so far out
             return False
 
     def _constants(self, largest: float) -> LinkConstants:

@@ -48,7 +48,8 @@ def memory_of(policy: Policy) -> float:
     if window is not None:
         return float(window[0])
     restarts = getattr(policy, "restart_every", None)
-    lengths = [rounds_of(float(np.asarray(policy.gamma)[0])), getattr(policy, "block", math.inf)]
+    gamma = np.atleast_1d(getattr(policy, "gamma", 1.0))  # a policy of the user's own may have none
+    lengths = [rounds_of(float(gamma[0])), getattr(policy, "block", math.inf)]
     return min(*lengths, math.inf if restarts is None else float(restarts[0]))
 
 
