@@ -114,7 +114,7 @@ def test_fields_in_no_alphabetical_order(way: str, nursery: Nursery, tmp_path: P
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(declaration=declarations(), seed=st.integers(0, 10_000))
 def test_a_stream_means_the_same_afterwards(way: str, nursery: Nursery, declaration: dict, seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

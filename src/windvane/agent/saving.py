@@ -208,6 +208,8 @@ def _pending(
         raise ValueError("pending: has an invalid delay or share")
     if not (np.isnan(rewards) | ((rewards >= low) & (rewards <= high))).all():
         raise ValueError("pending: has a reward that the link does not allow")
+    if any(len(names[name]) != n for name in _NAMES):
+        raise ValueError("pending: its lists have different lengths")
     if not all(isinstance(key, str) for key in names["id"]):
         raise ValueError("pending: an id is no text")
     for name in {*map(_typed, names["arm"]), *map(_typed, names["preferred"]), *map(_typed, names["rival"])}:
@@ -215,19 +217,16 @@ def _pending(
             plain_name("pending", name[1])
     if None in names["arm"] or None in names["preferred"]:
         raise ValueError("pending: an arm has no name")
-    found = []
-    rows = zip(*(names[name] for name in _NAMES), points, reals.tolist(), wholes.tolist(), strict=True)
-    for key, arm, preferred, rival, x, real, whole_ in rows:
-        round_, time, prediction, bonus, propensity, rival_score, reward, delay, credit = real
-        number_, index, explored, projected, looks, is_learned, is_miss = whole_
-        decision = Decision(
-            id=key, arm=arm, index=index, time=time, propensity=_or_none(propensity), explored=bool(explored),
-            prediction=prediction, bonus=bonus, preferred=preferred, rival=rival, rival_score=_or_none(rival_score),
-            projected=None if projected < 0 else bool(projected),
-        )  # fmt: skip
-        changing = _or_none(reward), _or_none(delay), looks, credit, bool(is_learned), bool(is_miss)
-        found.append(Pending(x.copy(), round_, number_, decision, *changing))
-    return found
+    rounds, times, predictions, bonuses = reals[:, :4].T.tolist()
+    propensities, rival_scores, held, after = ([_or_none(v) for v in column] for column in reals[:, 4:8].T.tolist())
+    numbers, indexes, explored, projected, looks, learned, misses = wholes.T.tolist()
+    marks = [None if mark < 0 else bool(mark) for mark in projected]
+    decisions = map(
+        Decision, names["id"], names["arm"], indexes, times, propensities, map(bool, explored), predictions, bonuses,
+        names["preferred"], names["rival"], rival_scores, marks,
+    )  # fmt: skip
+    changing = held, after, looks, credited.tolist(), map(bool, learned), map(bool, misses)
+    return list(map(Pending, points.copy(), rounds, numbers, decisions, *changing))
 
 
 def _within(table: Any, low: list[int], high: list[int]) -> bool:
