@@ -111,6 +111,11 @@ class Readable:
         return self.reward_total / self.settled if self.settled else None
 
     @property
+    def projected_share(self) -> float:
+        """Of all decisions: how many had an estimate that was projected or pulled back to the norm bound."""
+        return self.projections / self.decisions if self.decisions else 0.0
+
+    @property
     def recent_projected_share(self) -> float:
         """Of the last decisions: how many had an estimate that was projected or pulled back to the norm bound."""
         return self._recently_projected.share
@@ -190,7 +195,7 @@ class Readable:
                 "dropped": self.dropped,
                 "theta": dict(zip(self.feature_names, self.theta.tolist(), strict=True)),
                 "S": self.policy.S if hasattr(self.policy, "estimator") else None,
-                "projected_share": self.projections / self.decisions if self.decisions else 0.0,
+                "projected_share": self.projected_share,
                 "recent_projected_share": self.recent_projected_share,
                 "memory": self.memory,
                 "memory_unit": "seconds" if self.by_clock else "decisions",

@@ -63,7 +63,7 @@ def describe_model(agent: Agent) -> dict[str, Any]:
         "norm": math.hypot(*agent.theta.tolist()),
         "memory": _finite(agent.memory),
         "rate": None if drift is None else drift.rate,
-        "projected_share": agent.projections / agent.decisions if agent.decisions else 0.0,
+        "projected_share": agent.projected_share,
     }
 
 
