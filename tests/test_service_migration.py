@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,16 @@ FACTS = json.loads((DATA / "store-0.1.json").read_text())
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Restore the dump and set the clock to a minute after its last event: "late" waits an hour for rewards."""
     path = tmp_path / "old.db"
     connection = sqlite3.connect(path)
     connection.executescript((DATA / "store-0.1.sql").read_text())
+    (last_event,) = connection.execute("SELECT max(time) FROM events").fetchone()
     connection.close()
+    ahead = time.time() - (last_event + 60.0)
+    actual_time = time.time
+    monkeypatch.setattr(time, "time", lambda: actual_time() - ahead)
     return path
 
 
