@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from windvane._validation import shown
+from windvane.errors import format_value
 
 
 def imported(reference: str) -> Any:
     """The object that ``module:name`` names; ``name`` may be dotted. A ``ValueError`` says what failed."""
     module, _, name = reference.partition(":")
     if not module or not name:
-        raise ValueError(f'{shown(reference)}: must be "module:name"')
+        raise ValueError(f'{format_value(reference)}: must be "module:name"')
     try:
         found = importlib.import_module(module)
     except (Exception, SystemExit) as error:  # whatever the module's own code raises

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from windvane._validation import Array
+from windvane.arguments import Array
 
 _RIDGE = 1e-14  # of the trace
 

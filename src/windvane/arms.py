@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windvane._validation import Array, positive
+from windvane.arguments import Array, check_positive
 
 _GRID = 513
 _ZOOM = 65
@@ -29,7 +29,7 @@ class Sphere:
     radius: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", positive("radius", self.radius))
+        object.__setattr__(self, "radius", check_positive("radius", self.radius))
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Ball:
     radius: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", positive("radius", self.radius))
+        object.__setattr__(self, "radius", check_positive("radius", self.radius))
 
 
 ArmSet = Ball | Sphere

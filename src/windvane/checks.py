@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array
+from windvane.arguments import Array
 
 ROUNDS = 40
 TIES_EVERY = 5  # every so many rounds all arms are equal, so that ties are part of each check

@@ -43,18 +43,18 @@ import numpy.typing as npt
 
 from windvane import kernels
 from windvane._estimator_state import HISTORY, checked_state
-from windvane._validation import (
+from windvane.arguments import (
     Array,
-    discount_factor,
-    floats,
-    lane_mask,
-    masked,
-    not_negative,
-    per_lane,
-    positive,
-    shown,
-    whole,
+    check_array,
+    check_discount,
+    check_mask,
+    check_not_negative,
+    check_per_lane,
+    check_positive,
+    check_whole,
+    fill_masked,
 )
+from windvane.errors import format_value
 from windvane.kernels.threads import over_lanes
 from windvane.links import Identity, Link, get_link
 
@@ -75,7 +75,9 @@ def _locked(method: Method) -> Method:
 
 
 def _window_length(window: npt.ArrayLike, lanes: int) -> Array:
-    return per_lane("window", window, lanes, "above 0 (within [1e-100, 1e100])", lambda w: (w >= 1e-100) & (w <= 1e100))
+    return check_per_lane(
+        "window", window, lanes, "above 0 (within [1e-100, 1e100])", lambda w: (w >= 1e-100) & (w <= 1e100)
+    )
 
 
 class DiscountedEstimator:
@@ -101,18 +103,18 @@ class DiscountedEstimator:
         tolerance: float = 1e-6,
         remember: bool = True,
     ) -> None:
-        self.dim = whole("dim", dim, 1)
-        self.lanes = whole("lanes", lanes, 1)
+        self.dim = check_whole("dim", dim, 1)
+        self.lanes = check_whole("lanes", lanes, 1)
         self.link = get_link(link)
-        self.S, self.L, self.lam = positive("S", S), positive("L", L), positive("lam", lam)
-        self.tolerance = positive("tolerance", tolerance)
+        self.S, self.L, self.lam = check_positive("S", S), check_positive("L", L), check_positive("lam", lam)
+        self.tolerance = check_positive("tolerance", tolerance)
         self.constants = self.link.constants(self.S, self.L)
         self.ridge = self.lam * self.constants.c_mu
         self.windowed = window is not None
         self._window = np.full(self.lanes, math.inf) if window is None else _window_length(window, self.lanes)
-        self._gamma = discount_factor(gamma, self.lanes)
+        self._gamma = check_discount(gamma, self.lanes)
         if self.windowed and (self._gamma != 1.0).any():
-            raise ValueError(f"window={shown(window)} and gamma={shown(gamma)}: give one or the other")
+            raise ValueError(f"window={format_value(window)} and gamma={format_value(gamma)}: give one or the other")
         self.remember = bool(remember)
         if not self.remember and (not isinstance(self.link, Identity) or self.windowed):
             raise ValueError("remember=False: needs the identity link and no window")
@@ -236,7 +238,7 @@ class DiscountedEstimator:
     @_locked
     def moments(self, theta: npt.ArrayLike) -> tuple[Array, Array]:
         """g(theta) and H(theta), with ``theta`` of shape [lanes, dim]."""
-        theta = floats("theta", theta, (self.lanes, self.dim))
+        theta = check_array("theta", theta, (self.lanes, self.dim))
         g, H = np.empty((self.lanes, self.dim)), np.empty((self.lanes, self.dim, self.dim))
         if not self.remember:
             return np.einsum("lij,lj->li", self._V, theta), self.V
@@ -250,7 +252,7 @@ class DiscountedEstimator:
     @_locked
     def advance(self, rounds: float = 1.0) -> None:
         """Let ``rounds`` (at least 0, need not be whole) pass: the past ages, nothing else."""
-        gap = not_negative("rounds", rounds)
+        gap = check_not_negative("rounds", rounds)
         over_lanes(
             self._k.age_lanes,
             self.lanes,
@@ -287,8 +289,8 @@ class DiscountedEstimator:
         mask: npt.ArrayLike | None = None,
     ) -> None:
         """Take in one observation per lane (where ``mask``), decided ``age`` rounds ago."""
-        chosen = lane_mask(mask, self.lanes)
-        x = floats("x", x, (self.lanes, self.dim))
+        chosen = check_mask(mask, self.lanes)
+        x = check_array("x", x, (self.lanes, self.dim))
         lengths = np.where(chosen, np.linalg.norm(x, axis=1), 0.0)
         if not (lengths <= self.L * ROUNDING).all():  # not a number, too
             lane = int(np.argmax(~(lengths <= self.L * ROUNDING)))
@@ -307,8 +309,8 @@ class DiscountedEstimator:
     ) -> Array:
         """One number per lane, within [low, high] where it counts."""
         allowed = f"in [{low:g}, {high:g}]"
-        given = masked(name, value, chosen, 0.0)
-        return per_lane(name, given, self.lanes, allowed, lambda v: (v >= low) & (v <= high))
+        given = fill_masked(name, value, chosen, 0.0)
+        return check_per_lane(name, given, self.lanes, allowed, lambda v: (v >= low) & (v <= high))
 
     @_locked
     def _take(
@@ -413,16 +415,16 @@ class DiscountedEstimator:
         window: npt.ArrayLike | None = None,
     ) -> None:
         """Forget everything in the lanes of ``mask`` (all by default), and give them new discounts or windows."""
-        chosen = lane_mask(mask, self.lanes)
+        chosen = check_mask(mask, self.lanes)
         gammas, windows = self._gamma, self._window
         if gamma is not None:
-            gammas = np.where(chosen, discount_factor(masked("gamma", gamma, chosen, 1.0), self.lanes), gammas)
+            gammas = np.where(chosen, check_discount(fill_masked("gamma", gamma, chosen, 1.0), self.lanes), gammas)
             if self.windowed and (gammas != 1.0).any():
-                raise ValueError(f"gamma={shown(gamma)}: this estimator has a window instead")
+                raise ValueError(f"gamma={format_value(gamma)}: this estimator has a window instead")
         if window is not None:
-            windows = np.where(chosen, _window_length(masked("window", window, chosen, 1.0), self.lanes), windows)
+            windows = np.where(chosen, _window_length(fill_masked("window", window, chosen, 1.0), self.lanes), windows)
             if not self.windowed:
-                raise ValueError(f"window={shown(window)}: this estimator has a discount instead")
+                raise ValueError(f"window={format_value(window)}: this estimator has a discount instead")
         self._gamma, self._window = gammas, windows
         self._clear(chosen)
 

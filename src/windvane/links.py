@@ -25,7 +25,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, positive
+from windvane.arguments import Array, check_positive
 
 _INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
 LARGEST_R_MU = 1e12  # beyond it mu' is so flat somewhere that double precision cannot tell parameters apart
@@ -64,7 +64,7 @@ class Link:
 
     def constants(self, S: float, L: float) -> LinkConstants:
         """k_mu, c_mu, R_mu over ``|z| <= S L``."""
-        product = positive("S", S) * positive("L", L)
+        product = check_positive("S", S) * check_positive("L", L)
         constants = self._constants(product)
         if not constants.R_mu <= LARGEST_R_MU:  # written as `not x <= y` so that NaN is rejected
             raise ValueError(

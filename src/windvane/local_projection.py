@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from windvane import kernels
 from windvane._linalg import solve
-from windvane._validation import Array, positive
+from windvane.arguments import Array, check_positive
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link, get_link
 from windvane.projection import LaneProjections, Projection, checked_history, solved_root
@@ -137,7 +137,7 @@ def p0_local(
 ) -> Projection:
     """argmin over ||theta|| <= S of ||g(theta) - b|| in the metric H(theta)^{-1}; arguments as for ``p0``."""
     link = get_link(link)
-    S, ridge = positive("S", S), positive("ridge", ridge)
+    S, ridge = check_positive("S", S), check_positive("ridge", ridge)
     X, W, b = checked_history(features, weights, b)
     theta_hat, error = solved_root(X, W, b, ridge, link)
     eta = np.zeros(len(b))

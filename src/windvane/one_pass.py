@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane import kernels
-from windvane._validation import Array, positive
+from windvane.arguments import Array, check_positive
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link, get_link
 
@@ -50,7 +50,7 @@ class OnePassEstimator(DiscountedEstimator):
     ) -> None:
         link = get_link(link)
         constants = link.constants(S, L)
-        ridge = positive("lam", lam) * constants.c_mu
+        ridge = check_positive("lam", lam) * constants.c_mu
         super().__init__(dim, "identity", gamma=gamma, S=S, L=L, lam=ridge, lanes=lanes, remember=False)
         self.link, self.constants, self._k = link, constants, kernels.load(link)
 

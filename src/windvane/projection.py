@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane import kernels
-from windvane._validation import Array, floats, positive
+from windvane.arguments import Array, check_array, check_positive
 from windvane.estimation import DiscountedEstimator
 from windvane.kernels.threads import over_lanes
 from windvane.links import Link, get_link
@@ -91,7 +91,7 @@ def p2(
     link: str | Link,
 ) -> Projection:
     """The canonical solution of P2 (see the module's notes), with ``features`` [n, d] and ``ridge`` = lam c_mu."""
-    beta = positive("beta", beta)
+    beta = check_positive("beta", beta)
     return _solve(True, features, weights, b, V_tilde, V, beta, S, ridge, link)
 
 
@@ -108,7 +108,7 @@ def _solve(
     link: str | Link,
 ) -> Projection:
     link = get_link(link)
-    S, ridge = positive("S", S), positive("ridge", ridge)
+    S, ridge = check_positive("S", S), check_positive("ridge", ridge)
     X, W, b = checked_history(features, weights, b)
     d = len(b)
     M, V = _metric("V_tilde" if two_metrics else "metric", M, d), _metric("V", V, d)
@@ -130,11 +130,11 @@ def _solve(
 
 def checked_history(features: npt.ArrayLike, weights: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, Array, Array]:
     """Features as [d, n], weights and b, if a program can be solved with them."""
-    b = floats("b", b, (None,))
+    b = check_array("b", b, (None,))
     if len(b) == 0:
         raise ValueError("b has shape (0,): must have at least one entry")
-    X = np.ascontiguousarray(floats("features", features, (None, len(b))).T)
-    W = floats("weights", weights, (X.shape[1],))
+    X = np.ascontiguousarray(check_array("features", features, (None, len(b))).T)
+    W = check_array("weights", weights, (X.shape[1],))
     for name, array in (("features", X), ("weights", W), ("b", b)):
         bad = ~(np.abs(array) <= _LARGEST)  # not a number, too
         if bad.any():
@@ -160,7 +160,7 @@ def solved_root(X: Array, W: Array, b: Array, ridge: float, link: Link) -> tuple
 
 
 def _metric(name: str, matrix: npt.ArrayLike, d: int) -> Array:
-    matrix = floats(name, matrix, (d, d))
+    matrix = check_array(name, matrix, (d, d))
     if not np.isfinite(matrix).all() or not np.allclose(matrix, matrix.T, rtol=1e-9, atol=0.0):
         raise ValueError(f"{name}: must be finite and symmetric")
     if np.linalg.eigvalsh(matrix).min() <= 0:

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane._files import write_atomically
-from windvane._validation import number, one_of, positive, shown, whole
 from windvane.agent import saving
 from windvane.agent.alerts import LOOK, AlertLog, RecentShare
 from windvane.agent.building import built, learn_prior, plain
@@ -28,6 +27,8 @@ from windvane.agent.reading import Readable
 from windvane.agent.scaling import Scaling
 from windvane.agent.times import Clock, Span, told
 from windvane.agent.waiting import AT_TIMEOUT, EARLY, ON_ARRIVAL, Waiting, too_late
+from windvane.arguments import check_choice, check_number, check_positive, check_whole
+from windvane.errors import format_value
 from windvane.links import Link
 from windvane.policies.base import Policy
 
@@ -104,15 +105,17 @@ class Agent(Readable):
         half_life, wait = told(half_life), told(wait)
         self.features = Features.of(features)
         if (dim is None) == (self.features is None):
-            raise ValueError(f"dim={shown(dim)}: give dim, or features, and not both")
-        raw, remedy, self._fits_features = whole("dim", 1 if dim is None else dim, 1), None, False
+            raise ValueError(f"dim={format_value(dim)}: give dim, or features, and not both")
+        raw, remedy, self._fits_features = check_whole("dim", 1 if dim is None else dim, 1), None, False
         if self.features is not None:
             if intercept or clip:
                 raise ValueError("intercept, clip: with features, declare them there")
             raw, remedy = self.features.dim, "declare ranges of all numbers, or give a larger L"
             if isinstance(scaling, str) and scaling == "fit":  # then ranges are what is fitted, where there is none
                 self._fits_features, scaling = bool(self.features.open_fields), None
-        self._scaling = Scaling(raw, positive("L", L), scaling=scaling, intercept=intercept, clip=clip, remedy=remedy)
+        self._scaling = Scaling(
+            raw, check_positive("L", L), scaling=scaling, intercept=intercept, clip=clip, remedy=remedy
+        )
         made = built(
             policy, self._scaling.dim, link, settings, S=S, L=self._scaling.longest, sigma=sigma, seed=seed,
             half_life=half_life, gamma=gamma, horizon=horizon, drift=drift,
@@ -129,7 +132,7 @@ class Agent(Readable):
         given = {
             "dim": dim, "link": made.link, "policy": made.name, "half_life": half_life, "gamma": gamma,
             "horizon": horizon, "drift": drift, "S": made.S, "L": L, "sigma": sigma, "prior": prior,
-            "prior_weight": positive("prior_weight", prior_weight), "wait": wait, "missing": missing, "learn": learn,
+            "prior_weight": check_positive("prior_weight", prior_weight), "wait": wait, "missing": missing, "learn": learn,
             "max_pending": max_pending, "intercept": intercept, "clip": clip, "randomize": randomize, "seed": seed,
             **settings,
         }  # fmt: skip
@@ -194,9 +197,9 @@ class Agent(Readable):
         """:meth:`decide`, but the arm in the place ``played`` of the offer is played, as a log says that it was."""
         with self._lock:
             names, rows, columns = arms if isinstance(arms, Offer) else self.offer(arms, context)
-            played = None if played is None else whole("played", played, 0, len(names) - 1)
+            played = None if played is None else check_whole("played", played, 0, len(names) - 1)
             if id is not None and (not isinstance(id, str) or not id or self._waiting.knows(id)):
-                raise ValueError(f"id={shown(id)}: must be a text that no other decision has")
+                raise ValueError(f"id={format_value(id)}: must be a text that no other decision has")
             key = secrets.token_hex(8) if id is None else str.__str__(id)
             at = self._clock.read(now)  # from here on nothing is refused
             self._expire(at, room=1)
@@ -233,7 +236,7 @@ class Agent(Readable):
                 pending = self._waiting.open.get(_key(decision))
                 if pending is None:
                     raise UnknownDecisionError(
-                        f"decision={shown(decision)}: is closed or unknown; pass the Decision object instead"
+                        f"decision={format_value(decision)}: is closed or unknown; pass the Decision object instead"
                     )
                 decision = pending.decision
         return Explanation.of(decision)
@@ -306,7 +309,10 @@ class Agent(Readable):
         decisions beyond ``max_pending`` count as ``missing``, as in version 0.1, whose logs are replayed so.
         """
         with self._lock:
-            room, most = whole("room", room, 0, self.max_pending), None if most is None else whole("most", most, 1)
+            room, most = (
+                check_whole("room", room, 0, self.max_pending),
+                None if most is None else check_whole("most", most, 1),
+            )
             return self._expire(self._clock.read(now), room, most, drop)
 
     def overdue(self, now: float | datetime | None = None, count: int = 1) -> bool:
@@ -393,7 +399,7 @@ class Agent(Readable):
 
     def _checked_reward(self, name: str, value: Any) -> float:
         low, high = self.reward_range
-        return number(name, value, f"in [{low:g}, {high:g}]", lambda r: low <= r <= high)
+        return check_number(name, value, f"in [{low:g}, {high:g}]", lambda r: low <= r <= high)
 
     # --- settings that may change ----------------------------------------------------------------------------------
 
@@ -417,16 +423,18 @@ class Agent(Readable):
         span = None if wait is None else Span.of("wait", wait)
         default = None if missing is None else self._checked_reward("missing", missing)
         if default is not None and span is None:
-            raise ValueError(f"missing={shown(missing)}: needs wait, the timeout after which it counts as the reward")
+            raise ValueError(
+                f"missing={format_value(missing)}: needs wait, the timeout after which it counts as the reward"
+            )
         when = ON_ARRIVAL if default is None else AT_TIMEOUT
         if learn is not None:
-            when = one_of("learn", learn, (AT_TIMEOUT, ON_ARRIVAL, EARLY))
+            when = check_choice("learn", learn, (AT_TIMEOUT, ON_ARRIVAL, EARLY))
         if when != ON_ARRIVAL and span is None:
-            raise ValueError(f"learn={shown(learn)}: needs wait, the timeout of a decision")
+            raise ValueError(f"learn={format_value(learn)}: needs wait, the timeout of a decision")
         if when == EARLY and (default is None or span is None or span.length == 0.0):
-            raise ValueError(f"learn={shown(learn)}: needs wait > 0 and missing, the default reward")
-        most = whole("max_pending", max_pending, 1)
-        epsilon = number("randomize", randomize, "in [0, 1]", lambda e: 0.0 <= e <= 1.0)
+            raise ValueError(f"learn={format_value(learn)}: needs wait > 0 and missing, the default reward")
+        most = check_whole("max_pending", max_pending, 1)
+        epsilon = check_number("randomize", randomize, "in [0, 1]", lambda e: 0.0 <= e <= 1.0)
         if span is None and self._waiting.held:
             raise ValueError(f"wait=None: {self._waiting.held} rewards are held until their wait ends; try again then")
         if when != EARLY:
@@ -481,5 +489,5 @@ class Agent(Readable):
 def _key(decision: Decision | str) -> str:
     key = decision.id if isinstance(decision, Decision) else decision
     if not isinstance(key, str):
-        raise ValueError(f"decision={shown(decision)}: must be a Decision, or its id")
+        raise ValueError(f"decision={format_value(decision)}: must be a Decision, or its id")
     return key

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from windvane._validation import floats, positive, shown
 from windvane.agent.times import forgetting
+from windvane.arguments import check_array, check_positive
+from windvane.errors import format_value
 from windvane.links import LINKS, Link, get_link
 from windvane.policies._arguments import Arguments
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
@@ -48,10 +49,10 @@ def built(
     arguments = Arguments(cls)
     taken = arguments.names
     if "link" not in taken and link_.name not in (DEFAULT_LINK, "identity"):
-        raise ValueError(f"link={shown(link)}: {cls.name} is linear and takes no link; leave it out")
+        raise ValueError(f"link={format_value(link)}: {cls.name} is linear and takes no link; leave it out")
     forget = forgetting(cls, dim, **memory)
     default_S = ADAPTIVE_S if issubclass(cls, AdaptiveGLMUCB) else 1.0
-    S, sigma = positive("S", default_S if S is None else S), positive("sigma", sigma)
+    S, sigma = check_positive("S", default_S if S is None else S), check_positive("sigma", sigma)
     world = {"link": link_, "S": S, "L": L, "sigma": sigma, "seed": seed}
     given = {**{name: value for name, value in world.items() if name in taken}, **forget.settings}
     _check_settings(arguments, settings, given)
@@ -68,10 +69,12 @@ def learn_prior(policy: Policy, prior: Any, weight: float, S: float, reward_rang
     all in one round. Without the second term the ridge would draw the estimate towards zero; with it, ``prior`` is the
     root of g(theta) = b. They age as rewards do, and the estimate then moves towards zero as for any past.
     """
-    theta = floats("prior", prior, (policy.dim,))
+    theta = check_array("prior", prior, (policy.dim,))
     length = float(np.linalg.norm(theta))
     if not length <= S:  # not a number, too
-        raise ValueError(f"prior={shown(theta.tolist())}: must be finite, of norm at most S={S:g}; or give a larger S")
+        raise ValueError(
+            f"prior={format_value(theta.tolist())}: must be finite, of norm at most S={S:g}; or give a larger S"
+        )
     if not weight <= policy._k.LARGEST_WEIGHT:
         raise ValueError(f"prior_weight={weight!r}: must be at most {policy._k.LARGEST_WEIGHT:g}")
     if not hasattr(policy, "estimator"):
@@ -104,7 +107,9 @@ def _check_settings(arguments: Arguments, settings: Mapping[str, Any], given: Ma
         if name in _OWN or not arguments.takes(name):
             raise ValueError(f"{name}: neither Agent nor {policy} takes such a setting")
         if name in given:
-            raise ValueError(f"{name}={shown(settings[name])}: half_life, gamma or drift say it already; leave it out")
+            raise ValueError(
+                f"{name}={format_value(settings[name])}: half_life, gamma or drift say it already; leave it out"
+            )
     for name in arguments.required:
         if name not in {"dim", *settings, *given}:
             raise ValueError(f"{name}: {policy} needs it")
@@ -114,10 +119,12 @@ def _policy_class(policy: str | type[Policy]) -> type[Policy]:
     if isinstance(policy, str):
         name = AdaptiveGLMUCB.name if policy == "adaptive" else policy
         if name not in POLICIES:
-            raise ValueError(f'policy={shown(policy)}: must be "adaptive", a class, or one of {", ".join(POLICIES)}')
+            raise ValueError(
+                f'policy={format_value(policy)}: must be "adaptive", a class, or one of {", ".join(POLICIES)}'
+            )
         policy = POLICIES[name]
     if not (isinstance(policy, type) and issubclass(policy, Policy) and hasattr(policy, "name")):
-        raise ValueError(f"policy={shown(policy)}: must be a name or a class of policies")
+        raise ValueError(f"policy={format_value(policy)}: must be a name or a class of policies")
     if policy.needs_truth:
         raise ValueError(f"policy={policy.name!r}: needs the truth, which only a simulation has")
     return policy

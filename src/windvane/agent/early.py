@@ -35,9 +35,9 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array
 from windvane.agent.decisions import Pending
 from windvane.agent.features import Name
+from windvane.arguments import Array
 
 LOOKS = 8
 CELLS = 25

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from windvane._validation import Array, number, shown
+from windvane.arguments import Array, check_number
+from windvane.errors import format_value
 
 Name = str | int
 """What an arm may be called."""
@@ -52,15 +53,15 @@ class Field:
         """``value`` as numbers; ``where`` is what an error calls it."""
         if self.values is not None:
             if not isinstance(value, str) or value not in self.values:
-                raise ValueError(f"{where}={shown(value)}: must be one of {_listed(self.values)}")
+                raise ValueError(f"{where}={format_value(value)}: must be one of {_listed(self.values)}")
             return [float(value == one) for one in self.values]
-        found = number(where, value, "that is finite", math.isfinite)
+        found = check_number(where, value, "that is finite", math.isfinite)
         if self.low is None or self.high is None:
             return [found]
         if not self.low <= found <= self.high:
             if not clip:
                 allowed = f"in [{self.low:g}, {self.high:g}], as declared; declare a wider range, or clip=True"
-                raise ValueError(f"{where}={shown(value)}: must be {allowed}")
+                raise ValueError(f"{where}={format_value(value)}: must be {allowed}")
             found = min(max(found, self.low), self.high)
         return [2.0 * (found - self.low) / (self.high - self.low) - 1.0]
 
@@ -120,7 +121,7 @@ class Features:
             return given
         known = (*KINDS, "arms", "intercept", "clip")
         if not isinstance(given, Mapping) or not set(given) <= set(known):
-            raise ValueError(f"features={shown(given)}: must be Features, or map some of {_listed(known)}")
+            raise ValueError(f"features={format_value(given)}: must be Features, or map some of {_listed(known)}")
         return cls(**given)
 
     @property
@@ -173,7 +174,7 @@ class Features:
             kind, rows = ("contexts", contexts) if name in self._context_fields else ("arms", arms)
             values = np.array(
                 [
-                    number(f"{kind}[{i}][{name!r}]", row[name], "in [-1e100, 1e100]", lambda v: abs(v) <= 1e100)
+                    check_number(f"{kind}[{i}][{name!r}]", row[name], "in [-1e100, 1e100]", lambda v: abs(v) <= 1e100)
                     for i, row in enumerate(rows)
                 ]
             )
@@ -201,7 +202,7 @@ class Features:
 
 def flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name}={shown(value)}: must be True or False")
+        raise ValueError(f"{name}={format_value(value)}: must be True or False")
     return bool(value)
 
 
@@ -209,7 +210,7 @@ def sequence(argument: str, given: Any) -> list[Any]:
     """What is in ``given``, in an order that is the same every time."""
     unordered = isinstance(given, str | bytes | Mapping | set | frozenset)
     if unordered or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0:
-        raise ValueError(f"{argument}={shown(given)}: must be a list")
+        raise ValueError(f"{argument}={format_value(given)}: must be a list")
     return list(given)
 
 
@@ -229,7 +230,7 @@ def plain_name(argument: str, name: Any) -> Name:
     if isinstance(name, int | np.integer) and not isinstance(name, bool) and -LARGEST_NAME <= name < LARGEST_NAME:
         return int(name)
     raise ValueError(
-        f"{argument}: {shown(name)} cannot be the name of an arm; it must be a text or a whole number below 2**63"
+        f"{argument}: {format_value(name)} cannot be the name of an arm; it must be a text or a whole number below 2**63"
     )
 
 
@@ -251,7 +252,7 @@ def _fields(kind: str, given: Any) -> tuple[Field, ...]:
     if isinstance(given, Mapping):
         return tuple(_field(kind, name, one) for name, one in given.items())
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise ValueError(f"{kind}={shown(given)}: must be names of fields, or map them to what they may be")
+        raise ValueError(f"{kind}={format_value(given)}: must be names of fields, or map them to what they may be")
     found = tuple(_field(kind, name, None) for name in given)
     for name, times in Counter(field.name for field in found).items():
         if times > 1:
@@ -260,7 +261,7 @@ def _fields(kind: str, given: Any) -> tuple[Field, ...]:
 
 
 def _field(kind: str, name: Any, given: Any) -> Field:
-    where = f"{kind}[{shown(name)}]"
+    where = f"{kind}[{format_value(name)}]"
     if not isinstance(name, str) or not name:
         raise ValueError(f"{where}: the name of a field must be a text")
     name = str.__str__(name)
@@ -270,23 +271,23 @@ def _field(kind: str, name: Any, given: Any) -> Field:
         elif set(given) == {"low", "high"}:
             given = (given["low"], given["high"])
         elif given:
-            raise ValueError(f"{where}={shown(dict(given))}: must have low and high, or values")
+            raise ValueError(f"{where}={format_value(dict(given))}: must have low and high, or values")
     if given is None or (isinstance(given, Mapping) and not given):
         return Field(name)
     if isinstance(given, list | tuple) and given and all(isinstance(value, str) for value in given):
         if len(set(given)) < len(given):
-            raise ValueError(f"{where}={shown(given)}: a value is there twice")
+            raise ValueError(f"{where}={format_value(given)}: a value is there twice")
         return Field(name, values=tuple(str.__str__(value) for value in given))
     if isinstance(given, list | tuple) and len(given) == 2:
-        low, high = (number(where, end, "in [-1e100, 1e100]", lambda v: abs(v) <= 1e100) for end in given)
+        low, high = (check_number(where, end, "in [-1e100, 1e100]", lambda v: abs(v) <= 1e100) for end in given)
         if low < high:
             return Field(name, low, high)
-    raise ValueError(f"{where}={shown(given)}: must be a range (low, high) with low < high, or a list of texts")
+    raise ValueError(f"{where}={format_value(given)}: must be a range (low, high) with low < high, or a list of texts")
 
 
 def _check_keys(where: str, given: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
     if not isinstance(given, Mapping):
-        raise ValueError(f"{where}={shown(given)}: must map the names of its fields to values")
+        raise ValueError(f"{where}={format_value(given)}: must map the names of its fields to values")
     for name in fields:
         if name not in given:
             raise ValueError(f"{where}[{name!r}]: missing")

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import shown
+from windvane.errors import format_value
 
 FORMAT, VERSION = "windvane agent", 3
 SORTED = (1, 2)  # versions whose keys were sorted
@@ -70,7 +70,9 @@ def unpacked(content: bytes, where: str) -> tuple[dict[str, Any], Arrays]:
             "belong to the wrong features; create a new agent and train it on the history"
         )
     if kind != FORMAT or version != VERSION or isinstance(version, bool | float):
-        raise FileError(f"{where}: is of format {shown(kind)}, version {shown(version)}; this reads version {VERSION}")
+        raise FileError(
+            f"{where}: is of format {format_value(kind)}, version {format_value(version)}; this reads version {VERSION}"
+        )
     if digest != found or entries[HEADER] != _json_bytes(head):
         raise FileError(f"{where}: was damaged or changed: its digest does not fit")
     if content != _archive(entries):

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from windvane._validation import Array, real_array, shown
 from windvane.agent.features import Features, Name, plain_name, sequence
 from windvane.agent.offers import columns_of, frame_fields, frame_matrix, frame_names, frame_rows, is_frame, matrix
 from windvane.agent.scaling import Scaling
 from windvane.agent.times import Clock, moment
+from windvane.arguments import Array, check_real_array
+from windvane.errors import format_value
 from windvane.policies.base import Policy
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _arms(arms: Any) -> tuple[list[Any], list[Mapping[str, Any]]]:
             fields: Any = {}
             if isinstance(arm, Mapping):
                 if len(arm) != 1:
-                    raise ValueError(f"arms[{i}]={shown(arm)}: must be a name, or map one name to its fields")
+                    raise ValueError(f"arms[{i}]={format_value(arm)}: must be a name, or map one name to its fields")
                 ((arm, fields),) = arm.items()
             given.append(arm)
             own.append(fields)
@@ -141,7 +142,7 @@ def _encoded(
 
 def _column(name: str, values: Any, count: int, low: float, high: float) -> Array:
     """A number within [low, high] for every row."""
-    found = np.array(real_array(name, values, "a list of numbers"))
+    found = np.array(check_real_array(name, values, "a list of numbers"))
     if found.shape != (count,):
         raise ValueError(f"{name} has shape {found.shape}: must have a number for each of the {count} rows")
     bad = ~((found >= low) & (found <= high))  # not a number, too

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from windvane._validation import Array, real_array, shown
 from windvane.agent.features import Features, Name, named
+from windvane.arguments import Array, check_real_array
+from windvane.errors import format_value
 
 
 class Offer(NamedTuple):
@@ -72,8 +73,8 @@ def frame_matrix(argument: str, frame: Any, dim: int, columns: list[Name] | None
     if columns is not None and set(own) != set(columns):
         differing = set(own) ^ set(columns)
         raise ValueError(
-            f"{argument}: has the columns {shown(own)}; must be {shown(columns)}, as in the first frame "
-            f"({shown(min(differing, key=str))} differs)"
+            f"{argument}: has the columns {format_value(own)}; must be {format_value(columns)}, as in the first frame "
+            f"({format_value(min(differing, key=str))} differs)"
         )
     return matrix(argument, frame[columns or own].to_numpy(), dim)
 
@@ -92,7 +93,7 @@ def _columns(argument: str, frame: Any) -> list[Any]:
     columns = list(frame.columns)
     for column, times in Counter(columns).items():
         if times > 1:
-            raise ValueError(f"{argument}: has the column {shown(column)} twice")
+            raise ValueError(f"{argument}: has the column {format_value(column)} twice")
     return columns
 
 
@@ -118,7 +119,7 @@ def _vectors(arms: Any, dim: int, columns: list[Name] | None) -> tuple[list[Name
         return names, matrix("arms", vectors, dim)
     except ValueError:
         for name, vector in zip(names, vectors, strict=True):  # which of them is it?
-            row = real_array(f"arms[{name!r}]", vector, f"{dim} numbers")
+            row = check_real_array(f"arms[{name!r}]", vector, f"{dim} numbers")
             if row.shape != (dim,):
                 raise ValueError(f"arms[{name!r}] has shape {row.shape}: must be {dim} numbers") from None
         if names:
@@ -138,7 +139,7 @@ def _aligned(vectors: list[Any]) -> list[Any]:
 
 def matrix(argument: str, rows: Any, dim: int) -> Array:
     """``rows`` as a fresh array [n, dim]."""
-    found = np.array(real_array(argument, rows, f"an array with rows of {dim} numbers"))
+    found = np.array(check_real_array(argument, rows, f"an array with rows of {dim} numbers"))
     if found.ndim != 2 or found.shape[1] != dim:
         raise ValueError(f"{argument} has shape {found.shape}: must have rows of {dim} numbers")
     return found

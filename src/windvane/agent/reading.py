@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from windvane._validation import Array
 from windvane.agent import alerts
 from windvane.agent.alerts import Alert, RecentShare
 from windvane.agent.decisions import Decision
@@ -16,6 +15,7 @@ from windvane.agent.features import Features, Name
 from windvane.agent.scaling import Scaling
 from windvane.agent.times import TICK, TICKS, Clock, Span, rounds_of
 from windvane.agent.waiting import AT_TIMEOUT, ON_ARRIVAL, Waiting
+from windvane.arguments import Array
 from windvane.estimation import ROUNDING
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy

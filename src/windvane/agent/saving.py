@@ -37,12 +37,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windvane._validation import floats, number, shown, whole
 from windvane.agent import file
 from windvane.agent.alerts import RECENT, RecentShare
 from windvane.agent.decisions import Decision, Pending
 from windvane.agent.early import LOOKS, DelayModel, EarlyLearning
 from windvane.agent.features import Name, named, plain_name
+from windvane.arguments import check_array, check_number, check_whole
+from windvane.errors import format_value
 from windvane.estimation import ROUNDING
 from windvane.links import Link
 from windvane.policies.base import Policy
@@ -100,7 +101,7 @@ def restored(cls: type[Agent], content: bytes, link: Link | None, policy: type[P
         if own[name] and given is None:
             raise ValueError(f"{name}=None: the agent was made with a {name} of its maker's own; give it again")
         if given is not None and not own[name]:
-            raise ValueError(f"{name}={shown(given)}: the agent has {config[name]!r} already; leave it out")
+            raise ValueError(f"{name}={format_value(given)}: the agent has {config[name]!r} already; leave it out")
         config[name] = given if own[name] else config[name]
     try:
         agent = cls(**config, features=document["features"])
@@ -115,10 +116,10 @@ def _fill(agent: Agent, document: Mapping[str, Any], arrays: file.Arrays) -> Non
     policy = agent.policy
     policy.load_state({name.removeprefix("policy/"): a for name, a in arrays.items() if name.startswith("policy/")})
     dim = agent._scaling.raw_dim
-    agent._scaling.set(floats("center", arrays["center"], (dim,)), floats("spread", arrays["spread"], (dim,)))
+    agent._scaling.set(check_array("center", arrays["center"], (dim,)), check_array("spread", arrays["spread"], (dim,)))
     agent._scaling.to_fit, agent._fits_features = map(bool, document["to_fit"])
     for name, count in zip(_COUNTS, document["counts"], strict=True):
-        setattr(agent, name, whole(name, count, 0, _MOST))
+        setattr(agent, name, check_whole(name, count, 0, _MOST))
     agent._columns = _checked_columns(document["columns"], dim)
     if agent.feature_names != document["feature_names"]:
         raise ValueError("feature_names: do not match the declared features and their order")
@@ -144,7 +145,7 @@ def _checked_columns(columns: Any, dim: int) -> list[Name] | None:
         return None
     names = named("columns", columns)
     if len(names) != dim:
-        raise ValueError(f"columns={shown(columns)}: must be {dim} names")
+        raise ValueError(f"columns={format_value(columns)}: must be {dim} names")
     return names
 
 
@@ -190,8 +191,8 @@ def _pending(
 ) -> list[Pending]:
     """The open decisions as :func:`_names` and :func:`_columns` wrote them, if they are possible."""
     n = len(names["id"])
-    points = floats("pending", arrays["pending/x"], (n, policy.dim))
-    reals, wholes = floats("pending", arrays["pending/reals"], (n, _REALS)), arrays["pending/wholes"]
+    points = check_array("pending", arrays["pending/x"], (n, policy.dim))
+    reals, wholes = check_array("pending", arrays["pending/reals"], (n, _REALS)), arrays["pending/wholes"]
     if not (np.linalg.norm(points, axis=1) <= policy.L * ROUNDING).all():
         raise ValueError("pending: has vectors that are too long, or not finite")
     if not np.isfinite(reals[:, :2]).all() or not (reals[:, 0] <= policy._latest_round()).all():
@@ -249,7 +250,7 @@ def _or_none(value: float) -> float | None:
 def _number(value: Any) -> float:
     if isinstance(value, bool):
         raise ValueError("a truth value stands where a number should")
-    return number("a number", value, "that is finite", math.isfinite)
+    return check_number("a number", value, "that is finite", math.isfinite)
 
 
 def _written(name: str, value: Any) -> Any:
@@ -260,7 +261,7 @@ def _written(name: str, value: Any) -> Any:
         return value
     if isinstance(value, list):
         return [_written(name, one) for one in value]
-    raise ValueError(f"{name}={shown(value)}: cannot be saved; only numbers, texts and lists of them can")
+    raise ValueError(f"{name}={format_value(value)}: cannot be saved; only numbers, texts and lists of them can")
 
 
 def _read(value: Any) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from windvane._validation import Array, floats, shown
 from windvane.agent.features import CONSTANT, Name, flag
+from windvane.arguments import Array, check_array
+from windvane.errors import format_value
 from windvane.estimation import ROUNDING
 
 FIT_MARGIN = 1.25  # how much longer than any of the history a vector may be
@@ -31,7 +32,7 @@ class Scaling:
         self.center, self.spread = np.zeros(dim), np.ones(dim)
         if scaling is not None and not self.to_fit:
             center, spread = _pair(scaling)
-            self.set(floats("scaling center", center, (dim,)), floats("scaling spread", spread, (dim,)))
+            self.set(check_array("scaling center", center, (dim,)), check_array("scaling spread", spread, (dim,)))
 
     @property
     def dim(self) -> int:
@@ -93,4 +94,4 @@ def _pair(scaling: Any) -> tuple[Any, Any]:
         return scaling["center"], scaling["spread"]
     if isinstance(scaling, list | tuple | np.ndarray) and len(scaling) == 2:
         return scaling[0], scaling[1]
-    raise ValueError(f'scaling={shown(scaling)}: must be None, "fit", or a pair (center, spread)')
+    raise ValueError(f'scaling={format_value(scaling)}: must be None, "fit", or a pair (center, spread)')

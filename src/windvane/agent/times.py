@@ -19,7 +19,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from windvane import theory
-from windvane._validation import number, shown
+from windvane.arguments import check_number
+from windvane.errors import format_value
 from windvane.policies._arguments import Arguments
 from windvane.policies.base import Policy
 
@@ -39,7 +40,7 @@ def seconds(name: str, text: str) -> float:
         at = part.end()
     if not at or text[at:].strip() or not TICK <= total <= LONGEST:
         units = ", ".join(_UNITS)
-        raise ValueError(f'{name}={shown(text)}: must be a duration such as "2d" or "1h30m" (units: {units})')
+        raise ValueError(f'{name}={format_value(text)}: must be a duration such as "2d" or "1h30m" (units: {units})')
     return total
 
 
@@ -52,10 +53,10 @@ def moment(name: str, when: float | datetime) -> float:
     """A point in time as seconds since 1970; a datetime must say its time zone."""
     if isinstance(when, datetime):
         if when.utcoffset() is None:
-            raise ValueError(f"{name}={shown(when)}: must have a time zone")
+            raise ValueError(f"{name}={format_value(when)}: must have a time zone")
         when = when.timestamp()
     allowed = f"of seconds since 1970 (at most {LONGEST:g} from there), or a datetime"
-    return number(name, when, allowed, lambda s: abs(s) <= LONGEST)
+    return check_number(name, when, allowed, lambda s: abs(s) <= LONGEST)
 
 
 class Clock:
@@ -97,7 +98,7 @@ class Span(NamedTuple):
         if isinstance(value, str):
             return cls(seconds(name, value), True)
         allowed = f'of decisions, at least {least:g} and at most {MOST:g}, or a duration such as "2d"'
-        return cls(number(name, value, allowed, lambda n: least <= n <= MOST), False)
+        return cls(check_number(name, value, allowed, lambda n: least <= n <= MOST), False)
 
 
 class Forgetting(NamedTuple):
@@ -123,7 +124,7 @@ def forgetting(
         if value is not None
     }
     if len(told) > 1:
-        raise ValueError(f"{' and '.join(f'{n}={shown(v)}' for n, v in told.items())}: give only one of them")
+        raise ValueError(f"{' and '.join(f'{n}={format_value(v)}' for n, v in told.items())}: give only one of them")
     taken = Arguments(policy).names
     settings: dict[str, Any] = {}
     if horizon is not None and "horizon" in taken:
@@ -135,11 +136,13 @@ def forgetting(
         rate = math.log(2.0) / (span.length * TICKS if by_clock else span.length)
         settings |= _discounted(policy, "half_life", half_life, math.exp(-rate), -1.0 / math.expm1(-rate))
     elif gamma is not None:
-        gamma = number("gamma", gamma, "in (0, 1]", lambda g: 0.0 < g <= 1.0)
+        gamma = check_number("gamma", gamma, "in (0, 1]", lambda g: 0.0 < g <= 1.0)
         settings |= _discounted(policy, "gamma", gamma, gamma, rounds_of(gamma))
     elif drift is not None:
         if horizon is None:
-            raise ValueError(f"drift={shown(drift)}: give the horizon too, the number of decisions it is spread over")
+            raise ValueError(
+                f"drift={format_value(drift)}: give the horizon too, the number of decisions it is spread over"
+            )
         if "drift" in taken:
             settings["drift"] = drift
         else:
@@ -162,4 +165,4 @@ def _discounted(policy: type[Policy], name: str, value: Any, gamma: float, memor
         return {"memories": [max(memory, 1.0 + 1e-9)]}
     if "gamma" in taken:
         return {"gamma": gamma}
-    raise ValueError(f"{name}={shown(value)}: {policy.name} forgets in another way, or not at all; leave it out")
+    raise ValueError(f"{name}={format_value(value)}: {policy.name} forgets in another way, or not at all; leave it out")

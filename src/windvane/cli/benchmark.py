@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from windvane._files import write_atomically
-from windvane._validation import one_of
+from windvane.arguments import check_choice
 from windvane.cli.console import number, output, plain, print_json, remark, table
 from windvane.cli.experiments import conduct
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart, Seed, named
@@ -53,7 +53,7 @@ def benchmark(
       windvane benchmark drift --tuned --out benchmark
       windvane benchmark drift --policies OFUL,D-LinUCB,BVD-GLM-UCB --worlds clicks --runs 100
     """
-    one_of("name", name, BENCHMARKS)
+    check_choice("name", name, BENCHMARKS)
     spec = drift.benchmark_spec(
         quick, runs=runs, horizon=horizon, seed=seed, worlds=named(worlds), policies=named(policies)
     )

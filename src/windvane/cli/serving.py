@@ -76,11 +76,11 @@ def token(
       windvane token add dashboard --read-only
       windvane token remove shop
     """
-    from windvane._validation import one_of
+    from windvane.arguments import check_choice
     from windvane.service.access import new_token
     from windvane.service.store import Store, StoreError
 
-    one_of("action", action, ("add", "list", "remove", "open"))
+    check_choice("action", action, ("add", "list", "remove", "open"))
     if (name is None) != (action in ("list", "open")):
         raise ValueError(f"name={name!r}: {'is not wanted' if name else 'is needed'} to {action}")
     try:

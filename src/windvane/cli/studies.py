@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from windvane._files import write_atomically
-from windvane._validation import one_of
+from windvane.arguments import check_choice
 from windvane.cli.console import number, output, plain, print_json, remark, table
 from windvane.cli.experiments import conduct
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart, Seed
@@ -48,7 +48,7 @@ def study(
       windvane study unknown-drift
       windvane study rates --horizon 25000 --runs 50
     """
-    one_of("name", name, STUDIES)
+    check_choice("name", name, STUDIES)
     folder = out or Path(f"study-{name}")
     go = functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart)
     asked = {key: value for key, value in (("runs", runs), ("horizon", horizon)) if value is not None}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from windvane._validation import not_negative, number, shown, whole
+from windvane.arguments import check_not_negative, check_number, check_whole
 from windvane.client.connection import EXAMPLE, FIRST_PAUSE, Connection, FaultError
 from windvane.client.messages import (
     BatchError,
@@ -29,6 +29,7 @@ from windvane.client.messages import (
     refusal,
     text,
 )
+from windvane.errors import format_value
 
 _T = TypeVar("_T", bound=Decided | bool)
 
@@ -52,7 +53,7 @@ class Client:
     ) -> None:
         url = os.environ.get("WINDVANE_URL") or EXAMPLE if url is None else url
         if not isinstance(url, str):
-            raise ValueError(f"url={shown(url)}: must be an address such as {EXAMPLE}")
+            raise ValueError(f"url={format_value(url)}: must be an address such as {EXAMPLE}")
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "windvane"}
         token = os.environ.get("WINDVANE_TOKEN") if token is None else token
         if token is not None:
@@ -63,8 +64,8 @@ class Client:
         self._service = Connection(
             self.url,
             headers,
-            timeout=number("timeout", timeout, "of seconds above 0, at most 1e6", lambda s: 0 < s <= 1e6),
-            retries=whole("retries", retries, 0, 100),
+            timeout=check_number("timeout", timeout, "of seconds above 0, at most 1e6", lambda s: 0 < s <= 1e6),
+            retries=check_whole("retries", retries, 0, 100),
         )
 
     def __repr__(self) -> str:
@@ -84,7 +85,7 @@ class Client:
 
     def ready(self, wait: float = 0.0) -> bool:
         """Whether the service answers; asked again for ``wait`` seconds."""
-        until = time.monotonic() + not_negative("wait", wait)
+        until = time.monotonic() + check_not_negative("wait", wait)
         while True:
             try:
                 self._service.ask(Request("GET", "/readyz"))
@@ -213,8 +214,8 @@ class Client:
 
     def events(self, stream: str, after: int = 0, limit: int | None = None) -> Iterator[dict[str, Any]]:
         """The log of a stream, event by event, from the one after number ``after``; at most ``limit`` of them."""
-        first, where = whole("after", after, 0), path(stream, "events")
-        most = None if limit is None else whole("limit", limit, 1)
+        first, where = check_whole("after", after, 0), path(stream, "events")
+        most = None if limit is None else check_whole("limit", limit, 1)
 
         def following(last: dict[str, Any] | None) -> str | None:
             seen = first if last is None else int(entry(last, "number", int))

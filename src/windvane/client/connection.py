@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from windvane._validation import shown
 from windvane.client.messages import ClientError, Request, document_of, entry, lines_of, not_understood, refusal
+from windvane.errors import format_value
 
 EXAMPLE = "http://127.0.0.1:8000"
 IDLE = 10.0  # seconds after which a connection is not trusted any more; the server closes it after 30
@@ -163,7 +163,7 @@ def _address(url: str, timeout: float) -> tuple[Open, str]:
         if parts.scheme not in ("http", "https") or not host or not plain or not _VISIBLE.fullmatch(url):
             raise ValueError
     except ValueError:
-        raise ValueError(f"url={shown(url)}: must be an address such as {EXAMPLE}") from None
+        raise ValueError(f"url={format_value(url)}: must be an address such as {EXAMPLE}") from None
     if parts.scheme == "http":
         return lambda: http.client.HTTPConnection(host, port, timeout=timeout), parts.path
     trust = ssl.create_default_context()

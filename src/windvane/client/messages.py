@@ -12,7 +12,8 @@ from types import NoneType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from windvane._validation import number, shown
+from windvane.arguments import check_number
+from windvane.errors import format_value
 
 MOST_ITEMS, MOST_BYTES = 1000, 1 << 20  # of one batch; more is sent as several
 CHUNK = 1 << 16
@@ -99,7 +100,7 @@ class Request(NamedTuple):
 
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{name}={shown(value)}: must be a text")
+        raise ValueError(f"{name}={format_value(value)}: must be a text")
     return value
 
 
@@ -116,7 +117,7 @@ def checked_key(given: str | None) -> str:
     if given is None:
         return secrets.token_hex(16)
     if not isinstance(given, str) or not 0 < len(given) <= 200 or not given.isascii() or not given.isprintable():
-        raise ValueError(f"key={shown(given)}: must be a text of 1 to 200 printable ASCII characters")
+        raise ValueError(f"key={format_value(given)}: must be a text of 1 to 200 printable ASCII characters")
     return given
 
 
@@ -127,19 +128,19 @@ def one_round(arms: Any, context: Mapping[str, Any] | None) -> dict[str, Any]:
             raise ValueError("arms: vectors with labels must have them in the same order; they are sent without")
         for name in arms:
             if not isinstance(name, str):  # JSON would make a text of it, and the answer would name another arm
-                raise ValueError(f"arms: {shown(name)} cannot be the name of an arm; over HTTP names are texts")
+                raise ValueError(f"arms: {format_value(name)} cannot be the name of an arm; over HTTP names are texts")
     return {name: value for name, value in (("arms", arms), ("context", context)) if value is not None}
 
 
 def one_reward(decision: Decided | str, value: float) -> dict[str, Any]:
-    return {"decision": decision_id(decision), "value": number("value", value, "that is finite", math.isfinite)}
+    return {"decision": decision_id(decision), "value": check_number("value", value, "that is finite", math.isfinite)}
 
 
 def encoded(name: str, document: Any) -> bytes:
     try:
         return json.dumps(document, separators=(",", ":"), allow_nan=False, default=_plain).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{name}={shown(document)}: cannot be sent ({' '.join(str(error).split())})") from None
+        raise ValueError(f"{name}={format_value(document)}: cannot be sent ({' '.join(str(error).split())})") from None
 
 
 def _plain(value: Any) -> Any:
@@ -193,7 +194,7 @@ def entry(answer: Any, name: str, *kinds: type) -> Any:
         raise not_understood(f"has no {name!r}")
     found = answer[name]
     if kinds and not (isinstance(found, kinds) and (not isinstance(found, bool) or bool in kinds)):
-        raise not_understood(f"has {shown(found)} as {name!r}")
+        raise not_understood(f"has {format_value(found)} as {name!r}")
     return found
 
 

@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities, number, one_of, positive, whole
+from windvane.arguments import Array, check_choice, check_lanes, check_number, check_positive, check_whole
 from windvane.environments._fields import LATEST, Vector, keep, vectors, within
 
 Ids = npt.NDArray[np.int64]
@@ -49,10 +49,10 @@ class ArmLaw:
     def bind(self, *, dim: int, L: float, lane_ids: int | Sequence[int] | Ids, seed: int = 0) -> ArmStream:
         """The arms of every round in every lane."""
         return self._bind(
-            whole("dim", dim, 1),
-            positive("L", L),
-            lane_identities(lane_ids),  # type: ignore[arg-type]
-            whole("seed", seed, 0, 2**64 - 1),
+            check_whole("dim", dim, 1),
+            check_positive("L", L),
+            check_lanes(lane_ids),  # type: ignore[arg-type]
+            check_whole("seed", seed, 0, 2**64 - 1),
         )
 
     def _bind(self, dim: int, L: float, lane_ids: Ids, seed: int) -> ArmStream:
@@ -73,7 +73,7 @@ class _Drawn(ArmStream):
         from windvane.kernels import drawing
 
         arms = np.empty(self._shape)
-        drawing.draw_arms(self._code, self._L, self._seed, self._ids, whole("t", t, 1, LATEST), arms)
+        drawing.draw_arms(self._code, self._L, self._seed, self._ids, check_whole("t", t, 1, LATEST), arms)
         return arms, None
 
 
@@ -84,7 +84,7 @@ class _FreshArms(ArmLaw):
     count: int = 10
 
     def __post_init__(self) -> None:
-        keep(self, count=whole("count", self.count, 1, _MOST_ARMS))
+        keep(self, count=check_whole("count", self.count, 1, _MOST_ARMS))
 
     def _bind(self, dim: int, L: float, lane_ids: Ids, seed: int) -> ArmStream:
         return _Drawn(self.kind, self.count, dim, L, lane_ids, seed)
@@ -173,7 +173,7 @@ class _Items(_Drawn):
     def at(self, t: int) -> Offer:
         from windvane.kernels import drawing
 
-        t = whole("t", t, 1, LATEST)
+        t = check_whole("t", t, 1, LATEST)
         valid = np.empty(self._shape[:2], dtype=bool)
         drawing.draw_items(
             self._code,
@@ -211,10 +211,10 @@ class ComeAndGo(ArmLaw):
     def __post_init__(self) -> None:
         keep(
             self,
-            law=one_of("law", self.law, (BallArms.kind, SphereArms.kind, CubeArms.kind)),
-            count=whole("count", self.count, 1, _MOST_ARMS),
-            lifetime=whole("lifetime", self.lifetime, 1, LATEST),
-            presence=number("presence", self.presence, "in [0, 1]", lambda v: 0 <= v <= 1),
+            law=check_choice("law", self.law, (BallArms.kind, SphereArms.kind, CubeArms.kind)),
+            count=check_whole("count", self.count, 1, _MOST_ARMS),
+            lifetime=check_whole("lifetime", self.lifetime, 1, LATEST),
+            presence=check_number("presence", self.presence, "in [0, 1]", lambda v: 0 <= v <= 1),
         )
 
     def _bind(self, dim: int, L: float, lane_ids: Ids, seed: int) -> ArmStream:

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, number, whole
+from windvane.arguments import Array, check_number, check_whole
 from windvane.environments._fields import LATEST, keep
 
 Delays = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ class FixedDelay(DelayLaw):
     rounds: int
 
     def __post_init__(self) -> None:
-        keep(self, rounds=whole("rounds", self.rounds, 0, LATEST))
+        keep(self, rounds=check_whole("rounds", self.rounds, 0, LATEST))
 
     @property
     def most(self) -> int:  # type: ignore[override]
@@ -75,9 +75,9 @@ class GeometricDelay(DelayLaw):
     most: int = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        keep(self, mean=number("mean", self.mean, "in [0, 1e9]", lambda v: 0 <= v <= 1e9))
+        keep(self, mean=check_number("mean", self.mean, "in [0, 1e9]", lambda v: 0 <= v <= 1e9))
         longest = int(self._uncut(np.array(_LARGEST_UNIFORM)))
-        keep(self, most=longest if self.most is None else whole("most", self.most, 0, LATEST))
+        keep(self, most=longest if self.most is None else check_whole("most", self.most, 0, LATEST))
 
     def _uncut(self, u: Array) -> Array:
         """The least k with 1 - (1 - p)^{k+1} > u."""
@@ -98,8 +98,8 @@ class UniformDelay(DelayLaw):
     most: int
 
     def __post_init__(self) -> None:
-        least = whole("least", self.least, 0, LATEST)
-        keep(self, least=least, most=whole("most", self.most, least, LATEST))
+        least = check_whole("least", self.least, 0, LATEST)
+        keep(self, least=least, most=check_whole("most", self.most, least, LATEST))
 
     def draw(self, u: Array) -> Delays:
         return self.least + np.floor(u * (self.most - self.least + 1)).astype(np.int64)

@@ -29,9 +29,10 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane._importing import imported
-from windvane._validation import Array, floats, lane_identities, number, positive, shown, whole
+from windvane.arguments import Array, check_array, check_lanes, check_number, check_positive, check_whole
 from windvane.environments._fields import LATEST, Vector, keep, rounds, vector, vectors, within
 from windvane.environments.paths import Curve, Frame, Path, Rounds, SwitchingPath, WalkingPath
+from windvane.errors import format_value
 
 
 class Drift:
@@ -46,11 +47,11 @@ class Drift:
         """theta*_t for rounds 1..horizon in every lane; refused where a parameter would leave the ball of radius S."""
         return self._path(
             Frame(
-                whole("horizon", horizon, 1, LATEST),
-                whole("dim", dim, 1),
-                positive("S", S),
-                lane_identities(lane_ids),  # type: ignore[arg-type]
-                whole("seed", seed, 0, 2**64 - 1),
+                check_whole("horizon", horizon, 1, LATEST),
+                check_whole("dim", dim, 1),
+                check_positive("S", S),
+                check_lanes(lane_ids),  # type: ignore[arg-type]
+                check_whole("seed", seed, 0, 2**64 - 1),
             )
         )
 
@@ -83,7 +84,7 @@ def _turned(frame: Frame, kind: str, angle: Array) -> Array:
 
 
 def _angle(name: str, value: Any) -> float:
-    return number(name, value, "within [-1e6, 1e6]", lambda v: abs(v) <= 1e6)
+    return check_number(name, value, "within [-1e6, 1e6]", lambda v: abs(v) <= 1e6)
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,8 @@ class Rotation(Drift):
     end: float = 2 / 3
 
     def __post_init__(self) -> None:
-        begin = number("begin", self.begin, "in [0, 1)", lambda v: 0 <= v < 1)
-        end = number("end", self.end, f"above begin={begin:g} and at most 1", lambda v: begin < v <= 1)
+        begin = check_number("begin", self.begin, "in [0, 1)", lambda v: 0 <= v < 1)
+        end = check_number("end", self.end, f"above begin={begin:g} and at most 1", lambda v: begin < v <= 1)
         keep(self, angle=_angle("angle", self.angle), begin=begin, end=end)
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
@@ -148,8 +149,8 @@ class Turns(Drift):
     share: float = 0.5
 
     def __post_init__(self) -> None:
-        share = number("share", self.share, "in (0, 1]", lambda v: 0 < v <= 1)
-        keep(self, count=whole("count", self.count, 1, 10**6), angle=_angle("angle", self.angle), share=share)
+        share = check_number("share", self.share, "in (0, 1]", lambda v: 0 < v <= 1)
+        keep(self, count=check_whole("count", self.count, 1, 10**6), angle=_angle("angle", self.angle), share=share)
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
         done, into = np.divmod(t * self.count, frame.horizon)  # whole numbers: a rest is exactly at rest
@@ -169,7 +170,7 @@ class Switches(Drift):
         keep(self, times=rounds("times", self.times, 2), thetas=vectors("thetas", self.thetas))
         if len(self.thetas) != len(self.times) + 1:
             wanted = f"must be {len(self.times) + 1}, one more than times"
-            raise ValueError(f"thetas={shown(self.thetas)}: {wanted}, not {len(self.thetas)}")
+            raise ValueError(f"thetas={format_value(self.thetas)}: {wanted}, not {len(self.thetas)}")
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
         _before_end(frame, self.times)
@@ -179,7 +180,7 @@ class Switches(Drift):
 
 def _before_end(frame: Frame, times: tuple[int, ...]) -> None:
     if times and times[-1] > frame.horizon:
-        raise ValueError(f"times={shown(times)}: must be within the horizon, {frame.horizon}")
+        raise ValueError(f"times={format_value(times)}: must be within the horizon, {frame.horizon}")
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ class RandomSwitches(Drift):
     count: int
 
     def __post_init__(self) -> None:
-        keep(self, count=whole("count", self.count, 0, 10**6))
+        keep(self, count=check_whole("count", self.count, 0, 10**6))
 
     def _path(self, frame: Frame) -> Path:
         if self.count > frame.horizon - 1:
@@ -218,7 +219,11 @@ class RandomWalk(Drift):
     start: Vector | None = None
 
     def __post_init__(self) -> None:
-        keep(self, step=positive("step", self.step), start=None if self.start is None else vector("start", self.start))
+        keep(
+            self,
+            step=check_positive("step", self.step),
+            start=None if self.start is None else vector("start", self.start),
+        )
 
     def _path(self, frame: Frame) -> Path:
         start = _first_axis(frame) if self.start is None else _parameters(frame, "start", self.start)
@@ -238,7 +243,7 @@ class Sinusoid(Drift):
     def __post_init__(self) -> None:
         keep(
             self,
-            period=positive("period", self.period),
+            period=check_positive("period", self.period),
             amplitude=None if self.amplitude is None else vector("amplitude", self.amplitude),
             centre=None if self.centre is None else vector("centre", self.centre),
             phase=_angle("phase", self.phase),
@@ -264,7 +269,7 @@ class PiecewiseLinear(Drift):
         keep(self, times=rounds("times", self.times, 1), points=vectors("points", self.points))
         if len(self.points) != len(self.times):
             raise ValueError(
-                f"points={shown(self.points)}: must be as many as the {len(self.times)} times, not {len(self.points)}"
+                f"points={format_value(self.points)}: must be as many as the {len(self.times)} times, not {len(self.points)}"
             )
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
@@ -286,7 +291,7 @@ class FunctionDrift(Drift):
     def __post_init__(self) -> None:
         named = isinstance(self.function, str) and all(self.function.partition(":"))
         if not (named or callable(self.function)):
-            raise ValueError(f"function={shown(self.function)}: must be callable, or text like 'module:name'")
+            raise ValueError(f"function={format_value(self.function)}: must be callable, or text like 'module:name'")
 
     def _found(self) -> Callable[[int], npt.ArrayLike]:
         if not isinstance(self.function, str):
@@ -308,7 +313,7 @@ class FunctionDrift(Drift):
         function = self._found()
         points = np.empty((len(t), frame.dim))
         for i, moment in enumerate(t.tolist()):
-            theta = floats(f"function({moment})", function(moment), (frame.dim,))
+            theta = check_array(f"function({moment})", function(moment), (frame.dim,))
             points[i] = _parameters(frame, f"function({moment})", theta.tolist())
         return points
 

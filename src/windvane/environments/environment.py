@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane import kernels
-from windvane._validation import Array, floats, lane_identities, number, positive, whole
+from windvane.arguments import Array, check_array, check_lanes, check_number, check_positive, check_whole
 from windvane.environments._fields import LATEST
 from windvane.environments.arms import ArmLaw
 from windvane.environments.delays import DelayLaw, Delays
@@ -77,17 +77,17 @@ class Environment:
                 raise ValueError(f"{name}={value!r}: must be a {name} of windvane.environments")
         self.drift, self.arms, self.delay = drift, arms, delay
         self.link = get_link(link)
-        self.horizon = whole("horizon", horizon, 1, LATEST)
-        self.lane_ids = lane_identities(lanes)
+        self.horizon = check_whole("horizon", horizon, 1, LATEST)
+        self.lane_ids = check_lanes(lanes)
         self.lanes = len(self.lane_ids)
-        self.seed = whole("seed", seed, 0, 2**64 - 1)
-        dim, S, L = whole("dim", dim, 1), positive("S", S), positive("L", L)
+        self.seed = check_whole("seed", seed, 0, 2**64 - 1)
+        dim, S, L = check_whole("dim", dim, 1), check_positive("S", S), check_positive("L", L)
         self.path = drift.path(horizon=self.horizon, dim=dim, S=S, lane_ids=self.lane_ids, seed=self.seed)
         self._stream = arms.bind(dim=dim, L=L, lane_ids=self.lane_ids, seed=self.seed)
         self.intercept = None
         self.dim, self.S, self.L, self.orthogonal = dim, S, L, arms.orthogonal
         if intercept is not None:
-            self.intercept = number("intercept", intercept, "within [-1e100, 1e100]", lambda v: abs(v) <= 1e100)
+            self.intercept = check_number("intercept", intercept, "within [-1e100, 1e100]", lambda v: abs(v) <= 1e100)
             self.dim, self.orthogonal = dim + 1, False
             self.S, self.L = math.hypot(S, self.intercept), math.hypot(L, 1.0)
         largest_z = self.S * self.L
@@ -133,10 +133,10 @@ class Environment:
 
     def means(self, t: float, arms: npt.ArrayLike) -> Array:
         """mu(<x, theta*_t>) of ``arms[lanes, K, dim]`` at the whole round t: the truth, for who may know it."""
-        theta = self.path.at(int(number("t", t, "that is whole", float.is_integer)))
+        theta = self.path.at(int(check_number("t", t, "that is whole", float.is_integer)))
         if self.intercept is not None:
             theta = _with_last(theta, self.intercept)
-        return self._means(theta, floats("arms", arms, (self.lanes, None, self.dim)))
+        return self._means(theta, check_array("arms", arms, (self.lanes, None, self.dim)))
 
     def _means(self, theta: Array, arms: Array) -> Array:
         means = np.empty(arms.shape[:2])
@@ -145,7 +145,7 @@ class Environment:
 
     def reward(self, t: int, means: npt.ArrayLike) -> Array:
         """The rewards of round t for arms of these means, [lanes], from the one uniform of each lane and round."""
-        means = floats("means", means, (self.lanes,))
+        means = check_array("means", means, (self.lanes,))
         low, high = self._rewards.low, self._rewards.high
         slack = high * (ROUNDING - 1.0)  # arms may be that much longer than L
         lane = self._k.first_outside(means, low - slack, high + slack)
@@ -159,7 +159,7 @@ class Environment:
 
     def _uniforms(self, t: int, stream: int) -> Array:
         u = np.empty(self.lanes)
-        t = whole("t", t, 1, self.horizon)
+        t = check_whole("t", t, 1, self.horizon)
         self._k.draw_uniforms(np.uint64(self.seed), self.lane_ids, t, stream, u)
         return u
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, whole
+from windvane.arguments import Array, check_whole
 
 LONGEST_BLOCK = 1024  # rounds
 LARGEST_BLOCK = 2**17  # numbers
@@ -51,7 +51,7 @@ class Path:
 
     def at(self, t: int) -> Array:
         """theta*_t, [lanes, dim], for 1 <= t <= horizon in any order; going forward is cheap."""
-        place = whole("t", t, 1, self.horizon) - self._first
+        place = check_whole("t", t, 1, self.horizon) - self._first
         if not 0 <= place < len(self._block):
             place = (t - 1) % self._length
             self._block = self._points(t - place, min(t - place + self._length, self.horizon + 1))

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from windvane._validation import Array, positive, whole
+from windvane.arguments import Array, check_positive, check_whole
 from windvane.environments._fields import keep
 from windvane.links import Link
 
@@ -99,8 +99,8 @@ class GaussianRewards(RewardLaw):
     sigma: float | None = None
 
     def __post_init__(self) -> None:
-        sigma = None if self.sigma is None else positive("sigma", self.sigma)
-        keep(self, sd=positive("sd", self.sd), sigma=sigma)
+        sigma = None if self.sigma is None else check_positive("sigma", self.sigma)
+        keep(self, sd=check_positive("sd", self.sd), sigma=sigma)
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         if takes_any_reward(link):
@@ -148,7 +148,7 @@ class BinomialRewards(RewardLaw):
     trials: int = 10
 
     def __post_init__(self) -> None:
-        keep(self, trials=whole("trials", self.trials, 1, int(LARGEST_COUNT)))
+        keep(self, trials=check_whole("trials", self.trials, 1, int(LARGEST_COUNT)))
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         _allow_means(self, link, largest_z, 0.0, 1.0)
@@ -173,7 +173,7 @@ class PoissonRewards(RewardLaw):
     bound: int | None = None
 
     def __post_init__(self) -> None:
-        keep(self, bound=None if self.bound is None else whole("bound", self.bound, 1))
+        keep(self, bound=None if self.bound is None else check_whole("bound", self.bound, 1))
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         most = _allow_means(self, link, largest_z, 0.0, LARGEST_COUNT)

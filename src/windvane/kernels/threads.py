@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
-from windvane._validation import whole
+from windvane.arguments import check_whole
 
 # Handing a chunk to another thread costs tens of microseconds: not worth it for less work than this many
 # multiply-adds.
@@ -47,7 +47,7 @@ _threads = _threads_from_environment()
 def set_threads(count: int) -> None:
     """Use ``count`` threads (at least 1) for lanes from now on, in this process."""
     global _threads, _pool
-    count = whole("count", count, 1, MOST_THREADS)
+    count = check_whole("count", count, 1, MOST_THREADS)
     if _pool is not None:
         _pool.shutdown(wait=True)
     _threads, _pool = count, None

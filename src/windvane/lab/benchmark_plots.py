@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from windvane._validation import Array
+from windvane.arguments import Array
 from windvane.lab._figure import INK, MUTED, SIZE, new_figure, style, text
 from windvane.lab.curves import FIXED, PALETTE, Look
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windvane import theory
-from windvane._validation import positive, whole
+from windvane.arguments import check_positive, check_whole
 from windvane.lab.summary import Row, row_of
 from windvane.links import Link, get_link
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
@@ -82,9 +82,9 @@ def evaluate(
     difference of two means.
     """
     mu = get_link(link)
-    k = mu.constants(positive("S", S), positive("L", L))
+    k = mu.constants(check_positive("S", S), check_positive("L", L))
     world: dict[str, Any] = {
-        "horizon": whole("horizon", horizon, 1), "drift": drift, "dim": dim, "k_mu": k.k_mu, "c_mu": k.c_mu, "S": S,
+        "horizon": check_whole("horizon", horizon, 1), "drift": drift, "dim": dim, "k_mu": k.k_mu, "c_mu": k.c_mu, "S": S,
         "L": L, "lam": lam, "sigma": sigma,
     }  # fmt: skip
     one = {

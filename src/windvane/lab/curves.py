@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array
+from windvane.arguments import Array
 
 if TYPE_CHECKING:
     from windvane.lab.results import Entry

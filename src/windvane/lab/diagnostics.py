@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array
+from windvane.arguments import Array
 from windvane.estimation import ROUNDING, DiscountedEstimator
 from windvane.one_pass import OnePassEstimator
 from windvane.policies.base import Policy

@@ -37,7 +37,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from windvane._validation import Array, one_of, whole
+from windvane.arguments import Array, check_choice, check_whole
 from windvane.environments import (
     Arc,
     ArmLaw,
@@ -154,15 +154,16 @@ def benchmark_spec(
 
     ``runs`` and ``horizon`` stand in place of the usual sizes, ``worlds`` and ``policies`` in place of all of them.
     """
-    T = (QUICK_HORIZON if quick else HORIZON) if horizon is None else whole("horizon", horizon, SHORTEST)
+    T = (QUICK_HORIZON if quick else HORIZON) if horizon is None else check_whole("horizon", horizon, SHORTEST)
     if policies is not None and set(policies) <= set(REFERENCES):
         raise ValueError(f"policies={','.join(policies)}: must name at least one that is ranked, besides references")
-    chosen = [one_of("worlds", name, tuple(WORLDS)) for name in (WORLDS if worlds is None else worlds)]
+    chosen = [check_choice("worlds", name, tuple(WORLDS)) for name in (WORLDS if worlds is None else worlds)]
     return Spec(
         title="The drift benchmark",
         environments=[WORLDS[name].spec(name, T, dim) for dim in DIMS for name in chosen],
         policies=[
-            PolicySpec(one_of("policies", n, tuple(POLICIES))) for n in (POLICIES if policies is None else policies)
+            PolicySpec(check_choice("policies", n, tuple(POLICIES)))
+            for n in (POLICIES if policies is None else policies)
         ],
         runs=(QUICK_RUNS if quick else RUNS) if runs is None else runs,
         horizon=T,

@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from windvane._validation import number, positive, shown, whole
+from windvane.arguments import check_number, check_positive, check_whole
 from windvane.environments import ArmLaw, DelayLaw, Drift, FunctionDrift, RewardLaw
+from windvane.errors import format_value
 from windvane.lab.errors import SpecError, field_errors, leading_name, not_a_flag, text_line
 from windvane.lab.objects import plain_link, reference, resolved_link
 from windvane.links import Link
@@ -44,19 +45,21 @@ class EnvironmentSpec:
         with field_errors(known=FIELDS):
             checked: dict[str, Any] = {
                 "name": text_line("name", self.name),
-                "dim": whole("dim", self.dim, 1),
+                "dim": check_whole("dim", self.dim, 1),
                 "link": plain_link("link", self.link),
-                "S": positive("S", not_a_flag("S", self.S)),
-                "L": positive("L", not_a_flag("L", self.L)),
+                "S": check_positive("S", not_a_flag("S", self.S)),
+                "L": check_positive("L", not_a_flag("L", self.L)),
             }
             if self.intercept is not None:
                 given = not_a_flag("intercept", self.intercept)
-                checked["intercept"] = number("intercept", given, "of size at most 1e100", lambda b: abs(b) <= 1e100)
+                checked["intercept"] = check_number(
+                    "intercept", given, "of size at most 1e100", lambda b: abs(b) <= 1e100
+                )
             for part, base in PARTS.items():
                 value = getattr(self, part)
                 if not isinstance(value, base) and not (value is None and part in _OPTIONAL):
                     raise ValueError(
-                        f"{part}={shown(value)}: must be of the type windvane.environments.{base.__name__}"
+                        f"{part}={format_value(value)}: must be of the type windvane.environments.{base.__name__}"
                     )
             checked["drift"] = _by_name(self.drift)
         for name, value in checked.items():

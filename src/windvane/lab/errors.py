@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from windvane._validation import shown
+from windvane.errors import format_value
 
 FieldPath = tuple[str | int, ...]
 
@@ -93,12 +93,12 @@ def not_a_number(value: bool) -> str:
 
 def flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ValueError(f"{name}={shown(value)}: must be true or false")
+        raise ValueError(f"{name}={format_value(value)}: must be true or false")
     return value
 
 
 def text_line(name: str, value: Any, *, least: int = 1, most: int = 200) -> str:
     """A text of one line that can be stored and shown."""
     if not (isinstance(value, str) and least <= len(value) <= most and value.isprintable()):
-        raise ValueError(f"{name}={shown(value)}: must be a text of {least} to {most} printable characters")
+        raise ValueError(f"{name}={format_value(value)}: must be a text of {least} to {most} printable characters")
     return value

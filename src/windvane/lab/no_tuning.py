@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from windvane._validation import Array
+from windvane.arguments import Array
 from windvane.lab.curves import by_environment
 from windvane.lab.drift_benchmark import HELD_BACK, Conduct, benchmark_spec
 from windvane.lab.results import Entry, Results

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, one_of
+from windvane.arguments import Array, check_choice
 from windvane.environments import ARM_LAWS, Rotation
 from windvane.lab.results import Entry
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
@@ -75,7 +75,7 @@ def paper_spec(
     diagnostics: bool = False,
 ) -> Spec:
     """The paper's experiment as a spec; the defaults are its sizes."""
-    law = ARM_LAWS[one_of("arms", arms, ARMS)]()
+    law = ARM_LAWS[check_choice("arms", arms, ARMS)]()
     scale = {} if bonus_scale == 1.0 else {"bonus_scale": bonus_scale}  # AdaptiveGLMUCB has a bonus of its own
     return Spec(
         title="Faury et al. (2021), reproduced",

@@ -22,7 +22,7 @@ from matplotlib.patches import Circle
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from windvane._files import write_atomically
-from windvane._validation import Array
+from windvane.arguments import Array
 from windvane.lab import curves
 from windvane.lab._figure import INK, MUTED, SHADE, SIZE, new_figure, style, text
 from windvane.lab.benchmark_plots import leaderboard_figure, levels_figure, ratios_figure, slopes_figure

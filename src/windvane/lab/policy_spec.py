@@ -12,7 +12,8 @@ import numpy as np
 
 from windvane import theory
 from windvane._importing import imported
-from windvane._validation import Array, number, one_of, shown
+from windvane.arguments import Array, check_choice, check_number
+from windvane.errors import format_value
 from windvane.lab.errors import SpecError, field_errors, not_a_flag, refuse_unknown, suggestion, text_line
 from windvane.lab.objects import Table, frozen, plain_link, reference, resolved_link
 from windvane.policies._arguments import Arguments
@@ -92,7 +93,7 @@ class PolicySpec:
                 try:
                     found = imported(str(self.policy))
                 except ValueError as error:
-                    raise SpecError(("policy",), f"={shown(self.policy)}: {error}") from error
+                    raise SpecError(("policy",), f"={format_value(self.policy)}: {error}") from error
                 _check_class(found)
             self._check_arguments(found)
         return found
@@ -190,11 +191,11 @@ def _known_class(policy: Any) -> type[Policy] | None:
     if isinstance(policy, type):
         return _check_class(policy)
     if not isinstance(policy, str):
-        raise ValueError(f'policy={shown(policy)}: must be a policy\'s name, a class, or "module:Class"')
+        raise ValueError(f'policy={format_value(policy)}: must be a policy\'s name, a class, or "module:Class"')
     if ":" in policy:
         return None
     if policy not in POLICIES:
-        raise ValueError(f"policy={shown(policy)}: unknown policy{suggestion(policy, POLICIES)}")
+        raise ValueError(f"policy={format_value(policy)}: unknown policy{suggestion(policy, POLICIES)}")
     return POLICIES[policy]
 
 
@@ -203,18 +204,18 @@ def _check_class(found: Any) -> type[Policy]:
     methods = isinstance(found, type) and all(callable(getattr(found, name, None)) for name in ("select", "update"))
     if not methods or not all(Arguments(found).takes(name) for name in _FILLED_ONLY):
         needs = "must be a class with select and update whose constructor takes dim, lanes and seed"
-        raise SpecError(("policy",), f"={shown(found)}: {needs}")
+        raise SpecError(("policy",), f"={format_value(found)}: {needs}")
     return found  # type: ignore[no-any-return]
 
 
 def _checked_settings(settings: Any) -> Table:
     if not isinstance(settings, Mapping):
-        raise SpecError(("settings",), f"={shown(settings)}: must be a mapping from names to values")
+        raise SpecError(("settings",), f"={format_value(settings)}: must be a mapping from names to values")
     for name in settings:
         if name in _FILLED_ONLY:
             raise SpecError((name,), ": is filled in by the experiment and cannot be set")
         if name in RESERVED or not isinstance(name, str) or not name.isidentifier():
-            raise SpecError(("settings",), f": {shown(name)} cannot be the name of a setting")
+            raise SpecError(("settings",), f": {format_value(name)} cannot be the name of a setting")
     checked = {}
     for name, value in settings.items():
         with field_errors(name):
@@ -228,12 +229,14 @@ def _checked_settings(settings: Any) -> Table:
 def _checked_sweep(sweep: Any) -> Table:
     """The swept values, as tuples of floats, in the order of ``SWEEPABLE``."""
     if not isinstance(sweep, Mapping):
-        raise SpecError(("sweep",), f"={shown(sweep)}: must be a table of lists, such as {{ gamma = [0.9, 0.99] }}")
+        raise SpecError(
+            ("sweep",), f"={format_value(sweep)}: must be a table of lists, such as {{ gamma = [0.9, 0.99] }}"
+        )
     with field_errors("sweep"):
         refuse_unknown(sweep, SWEEPABLE, "cannot be swept")
         for name, values in sweep.items():
             if not isinstance(values, list | tuple | np.ndarray) or len(values) == 0:
-                raise SpecError((name,), f"={shown(values)}: must be a list of one or more numbers")
+                raise SpecError((name,), f"={format_value(values)}: must be a list of one or more numbers")
         return Table({name: _checked_values(name, sweep[name]) for name in SWEEPABLE if name in sweep})
 
 
@@ -241,18 +244,18 @@ def _checked_values(name: str, values: Sequence[Any]) -> tuple[float, ...]:
     checked: list[float] = []
     for index, value in enumerate(values):
         try:
-            found = number("", not_a_flag("", value), "that is finite", math.isfinite)
+            found = check_number("", not_a_flag("", value), "that is finite", math.isfinite)
         except ValueError as error:
             raise SpecError((name, index), str(error)) from error
         if found in checked:
-            raise SpecError((name, index), f"={shown(value)}: stands twice in the list")
+            raise SpecError((name, index), f"={format_value(value)}: stands twice in the list")
         checked.append(found)
     return tuple(checked)
 
 
 def _recommended(environment: Environment, horizon: int, kind: str) -> Array:
     """gamma for the exact B_T of each lane."""
-    one_of("discount", kind, theory.KINDS)
+    check_choice("discount", kind, theory.KINDS)
     drifts = environment.variation.tolist()
     known = {
         drift: theory.discount(horizon=horizon, drift=drift, dim=environment.dim, kind=kind) for drift in set(drifts)

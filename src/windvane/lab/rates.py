@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from windvane._validation import Array, whole
+from windvane.arguments import Array, check_whole
 from windvane.environments import OrthogonalArms
 from windvane.lab.bounds import evaluate
 from windvane.lab.curves import by_environment
@@ -58,7 +58,7 @@ class Slope:
 
 def horizons_up_to(longest: int) -> list[int]:
     """From :data:`SHORTEST` by factors of about 2 to ``longest``; for a short one, from a quarter of it."""
-    end = whole("horizon", longest, 40, 10**9)
+    end = check_whole("horizon", longest, 40, 10**9)
     start = min(SHORTEST, end // 4)
     count = 1 + max(2, round(math.log2(end / start)))
     return [round(T) for T in np.geomspace(start, end, count)]

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from windvane._validation import shown
 from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS
+from windvane.errors import format_value
 from windvane.lab.environment_spec import FIELDS, EnvironmentSpec
 from windvane.lab.errors import SpecError, field_errors, not_a_number, refuse_unknown, suggestion
 from windvane.lab.policy_spec import RESERVED, PolicySpec
@@ -19,7 +19,7 @@ def entries(document: dict[str, Any], name: str, read: Callable[[dict[str, Any]]
     """Every table of the list ``name`` of the document, read."""
     tables = _needed(document, name, f"; a spec has one or more tables [[{name}]]")
     if not isinstance(tables, list):
-        raise SpecError((name,), f"={shown(tables)}: must be a list of tables: write [[{name}]]")
+        raise SpecError((name,), f"={format_value(tables)}: must be a list of tables: write [[{name}]]")
     found = []
     for index, table in enumerate(tables):
         with field_errors(name, index):
@@ -49,7 +49,7 @@ def _part(table: dict[str, Any], kinds: Mapping[str, type]) -> Any:
     """A drift, an arm law, a reward law or a delay from its table."""
     kind = _needed(table, "kind", f"; one of {', '.join(kinds)}")
     if not isinstance(kind, str) or kind not in kinds:
-        raise SpecError(("kind",), f"={shown(kind)}: unknown kind{suggestion(str(kind), kinds)}")
+        raise SpecError(("kind",), f"={format_value(kind)}: unknown kind{suggestion(str(kind), kinds)}")
     cls: Any = kinds[kind]
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     refuse_unknown(table, ("kind", *fields))
@@ -76,7 +76,7 @@ def _refuse_flags(value: Any) -> None:
 
 def _table(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise SpecError((), f"={shown(value)}: must be a table")
+        raise SpecError((), f"={format_value(value)}: must be a table")
     return value
 
 

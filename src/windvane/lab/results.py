@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array
+from windvane.arguments import Array
 from windvane.lab.cells import Cell
 from windvane.lab.engine import STAGES, ThetaPath
 from windvane.lab.folder import FolderError, cell_note, experiment_id, read_manifest

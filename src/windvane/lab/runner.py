@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from windvane._validation import whole
+from windvane.arguments import check_whole
 from windvane.kernels.threads import MOST_THREADS, available_cores, get_threads, set_threads
 from windvane.lab.cells import Cell
 from windvane.lab.engine import CellResult, run_cell
@@ -51,7 +51,7 @@ def run(
     already in the folder.
     """
     spec.check()
-    jobs = available_cores() if jobs is None else whole("jobs", jobs, 1, MOST_THREADS)
+    jobs = available_cores() if jobs is None else check_whole("jobs", jobs, 1, MOST_THREADS)
     watcher = progress or Silent()
     store = Store(Path(folder), spec)
     with store.alone():

@@ -35,8 +35,9 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
-from windvane._validation import shown, whole
+from windvane.arguments import check_whole
 from windvane.environments import Environment
+from windvane.errors import format_value
 from windvane.lab import reading, toml, writing
 from windvane.lab.environment_spec import EnvironmentSpec
 from windvane.lab.errors import SpecError, field_errors, flag, refuse_unknown, text_line
@@ -74,14 +75,14 @@ class Spec:
         for name, kind in (("environments", EnvironmentSpec), ("policies", PolicySpec)):
             set_(self, name, _distinct(name, getattr(self, name), kind))
         with field_errors(known=FIELDS):
-            set_(self, "runs", whole("runs", self.runs, 1, MOST_RUNS))
-            set_(self, "horizon", whole("horizon", self.horizon, 1, LONGEST))
+            set_(self, "runs", check_whole("runs", self.runs, 1, MOST_RUNS))
+            set_(self, "horizon", check_whole("horizon", self.horizon, 1, LONGEST))
             if self.runs * self.horizon > LONGEST:
                 total = f"{self.runs} runs of {self.horizon} rounds"
                 raise ValueError(f"horizon={self.horizon}: {total} are too many; all runs together have at most 2**52")
-            set_(self, "seed", whole("seed", self.seed, 0, 2**64 - 1))
-            set_(self, "record", whole("record", self.record, 1, MOST_RECORDED))
-            set_(self, "lanes_per_cell", whole("lanes_per_cell", self.lanes_per_cell, 1, MOST_RUNS))
+            set_(self, "seed", check_whole("seed", self.seed, 0, 2**64 - 1))
+            set_(self, "record", check_whole("record", self.record, 1, MOST_RECORDED))
+            set_(self, "lanes_per_cell", check_whole("lanes_per_cell", self.lanes_per_cell, 1, MOST_RUNS))
             lanes = [self.runs * math.prod(len(values) for values in p.sweep.values()) for p in self.policies]
             cells = len(self.environments) * sum(-(-n // self.lanes_per_cell) for n in lanes)
             if cells > MOST_CELLS:
@@ -167,11 +168,11 @@ def _check_in(policy: PolicySpec, environment: Environment, name: str) -> None:
 def _distinct(name: str, given: Any, kind: type) -> tuple[Any, ...]:
     """One or more parts of a spec, each with a name of its own."""
     if not isinstance(given, Collection) or isinstance(given, str) or len(given) == 0:
-        raise SpecError((name,), f"={shown(given)}: must be a list of one or more {kind.__name__}")
+        raise SpecError((name,), f"={format_value(given)}: must be a list of one or more {kind.__name__}")
     first: dict[str, int] = {}
     for index, part in enumerate(given):
         if not isinstance(part, kind):
-            raise SpecError((name, index), f"={shown(part)}: must be a {kind.__name__}")
+            raise SpecError((name, index), f"={format_value(part)}: must be a {kind.__name__}")
         earlier = first.setdefault(part.name, index)  # type: ignore[attr-defined]
         if earlier != index:
             hint = "" if kind is EnvironmentSpec else "; give it a label"

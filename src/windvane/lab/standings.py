@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, number, whole
+from windvane.arguments import Array, check_number, check_whole
 from windvane.lab.curves import by_environment
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ def leaderboard(
 
     Every policy must have the same runs in every environment.
     """
-    level = number("confidence", confidence, "between 0 and 1", lambda c: 0 < c < 1)
+    level = check_number("confidence", confidence, "between 0 and 1", lambda c: 0 < c < 1)
     groups = {name: [e for e in here if e.label != oracle] for name, here in by_environment(entries).items()}
     final, labels = _regrets(groups)
     best = final.mean(axis=2).argmin(axis=1)
     ratios = _ratios(final.mean(axis=2, keepdims=True), best)[:, :, 0]
-    low, high = _interval(final, best, level, whole("resamples", resamples, 1), seed)
+    low, high = _interval(final, best, level, check_whole("resamples", resamples, 1), seed)
     score = _geometric_mean(ratios)
     spent = np.array([[entry.microseconds for entry in here] for here in groups.values()]).mean(axis=0)
     worst = ratios.argmax(axis=0)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windvane._files import write_atomically
-from windvane._validation import shown
+from windvane.errors import format_value
 from windvane.lab.cells import Cell, cells_of
 from windvane.lab.engine import CellResult
 from windvane.lab.folder import (
@@ -70,7 +70,9 @@ class Store:
             if not foreign and spec.exists() and spec.read_bytes() != content:
                 foreign = [spec.name]
             if foreign:
-                raise FolderError(f"{self.folder}: holds no experiment, but {shown(foreign[0])}; name another folder")
+                raise FolderError(
+                    f"{self.folder}: holds no experiment, but {format_value(foreign[0])}; name another folder"
+                )
         elif not restart:
             self._check_same(read_manifest(self.folder))
         try:

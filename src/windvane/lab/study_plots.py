@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
-from windvane._validation import Array, floats
+from windvane.arguments import Array, check_array
 from windvane.lab import curves
 from windvane.lab._figure import INK, MUTED, SIZE, new_figure, style, text
 
@@ -47,8 +47,8 @@ def heat_map(
     Discounts stand at their memory 1 / (1 - gamma), log-spaced; gamma = 1 comes last. ``best``: the place of the
     smallest; ``close``: the places that the runs cannot tell from it. An axis of one value gives a curve instead.
     """
-    g, s = floats("gammas", gammas, (None,)), floats("scales", scales, (None,))
-    m, e = floats("mean", mean, (len(g), len(s))), floats("se", se, (len(g), len(s)))
+    g, s = check_array("gammas", gammas, (None,)), check_array("scales", scales, (None,))
+    m, e = check_array("mean", mean, (len(g), len(s))), check_array("se", se, (len(g), len(s)))
     near = np.zeros(m.shape, dtype=bool) if close is None else close
     order = np.argsort(g)
     row = int(np.flatnonzero(order == best[0])[0])

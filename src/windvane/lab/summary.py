@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from windvane._validation import Array, number
+from windvane.arguments import Array, check_number
 
 if TYPE_CHECKING:
     from windvane.lab.results import Entry, Results
@@ -95,7 +95,7 @@ def paired(entries: Sequence[Entry], baseline: str | None = None, confidence: fl
 
     The entries must belong to one experiment, or come from :func:`align`.
     """
-    level = number("confidence", confidence, "between 0 and 1", lambda c: 0 < c < 1)
+    level = check_number("confidence", confidence, "between 0 and 1", lambda c: 0 < c < 1)
     found = []
     for environment in dict.fromkeys(entry.environment for entry in entries):
         here = [entry for entry in entries if entry.environment == environment]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, number, whole
+from windvane.arguments import Array, check_number, check_whole
 from windvane.lab.policy_spec import PolicySpec
 from windvane.lab.summary import difference, spread
 
@@ -59,12 +59,12 @@ def default_gammas(horizon: int, n: int, recommended: float | None = None) -> Ar
 
     Horizons below 100 start from their square root. ``recommended``: one more discount to put in its place.
     """
-    T, count = whole("horizon", horizon, 2), whole("n", n, 1)
+    T, count = check_whole("horizon", horizon, 2), check_whole("n", n, 1)
     least = min(_SHORTEST, math.sqrt(T))
     memories = np.geomspace(least, T, count) if count > 1 else np.array([math.sqrt(least * T)])
     gammas = 1.0 - 1.0 / memories
     if recommended is not None:
-        extra = number("recommended", recommended, "in (0, 1]", lambda g: 0 < g <= 1)
+        extra = check_number("recommended", recommended, "in (0, 1]", lambda g: 0 < g <= 1)
         gammas = np.append(gammas, extra)
     return np.unique(gammas)
 

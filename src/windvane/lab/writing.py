@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windvane._validation import shown
 from windvane.environments import Environment, FunctionDrift
+from windvane.errors import format_value
 from windvane.lab.cells import recorded_rounds
 from windvane.lab.environment_spec import PARTS, EnvironmentSpec
 from windvane.lab.errors import field_errors
@@ -78,7 +78,7 @@ def _line(name: str, value: Any) -> str:
     try:
         return f"{key(name)} = {written(value)}\n"
     except TypeError:
-        return f"# {key(name)}: {shown(value)} has no form in TOML and cannot be imported by a name: left out\n"
+        return f"# {key(name)}: {format_value(value)} has no form in TOML and cannot be imported by a name: left out\n"
 
 
 # --- fingerprint ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, shown
+from windvane.arguments import Array
+from windvane.errors import format_value
 
 if TYPE_CHECKING:
     from windvane.policies.base import Policy
@@ -71,7 +72,7 @@ def part_of(state: State, part: str) -> State:
 def checked_header(policy: Policy, state: Any, *parts: str) -> Header:
     """The header of ``state`` if ``policy`` could continue from it; nothing beside it and ``parts`` may be there."""
     if not isinstance(state, Mapping):
-        raise ValueError(f"state={shown(state)}: must be a dict of arrays, as state() gives")
+        raise ValueError(f"state={format_value(state)}: must be a dict of arrays, as state() gives")
     version = _scalar(state, "format", "i")
     if version != FORMAT_VERSION:
         raise ValueError(f"state['format']={version!r}: this version reads format {FORMAT_VERSION}")
@@ -84,7 +85,7 @@ def checked_header(policy: Policy, state: Any, *parts: str) -> Header:
     if not 1.0 <= t <= LATEST:
         raise ValueError(f"state['t']={t!r}: must be a number in [1, 2**52]")
     if born.shape != (policy.lanes,) or born.dtype != float or not ((born >= 1.0) & (born <= t)).all():
-        raise ValueError(f"state['born']={shown(born)}: must be a round up to t={t:g} for each lane")
+        raise ValueError(f"state['born']={format_value(born)}: must be a round up to t={t:g} for each lane")
     if not 0 <= decisions <= LATEST:
         raise ValueError(f"state['decisions']={decisions!r}: must be a whole number in [0, 2**52]")
     if decisions > 0 and not 1.0 <= last < t:

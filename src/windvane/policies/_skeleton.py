@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities
+from windvane.arguments import Array, check_lanes
 from windvane.arms import ArmSet
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
@@ -57,7 +57,7 @@ class Skeleton(Policy):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        ids = lane_identities(lanes)
+        ids = check_lanes(lanes)
         gamma = choose_discount(gamma, horizon, drift, discount, dim, len(ids))
         estimator = DiscountedEstimator(dim, link, gamma=gamma, S=S, L=L, lam=lam, lanes=len(ids))
         self._begin(estimator, ids, seed=seed, sigma=sigma, delta=1.0, bonus_scale=bonus_scale)

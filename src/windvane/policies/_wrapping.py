@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from windvane._validation import Array, positive
+from windvane.arguments import Array, check_positive
 from windvane.links import Link
 from windvane.policies.base import Policy
 
@@ -16,7 +16,7 @@ def reward_width(link: Link, sigma: float, told: float | None) -> float:
     Where any reward goes (identity), sigma is the noise alone, and the means are supposed to need 1 at least.
     """
     if told is not None:
-        return positive("reward_range", told)
+        return check_positive("reward_range", told)
     return max(1.0, 2.0 * sigma) if math.isinf(link.reward_range(sigma)[1]) else 2.0 * sigma
 
 

@@ -56,8 +56,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities, lane_mask, positive, real_array, shown, whole
+from windvane.arguments import Array, check_lanes, check_mask, check_positive, check_real_array, check_whole
 from windvane.arms import ArmSet
+from windvane.errors import format_value
 from windvane.links import Link, get_link
 from windvane.one_pass import OnePassEstimator
 from windvane.policies.base import Card, Index, Policy
@@ -110,10 +111,10 @@ class AdaptiveGLMUCB(Policy):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        ids, link, n = lane_identities(lanes), get_link(link), whole("dim", dim, 1)
+        ids, link, n = check_lanes(lanes), get_link(link), check_whole("dim", dim, 1)
         any_reward = math.isinf(link.reward_range(1.0)[1])
-        self.dispersion = positive("sigma", sigma) ** 2 if any_reward else 1.0
-        ridge = self.dispersion * n / positive("S", S) ** 2
+        self.dispersion = check_positive("sigma", sigma) ** 2 if any_reward else 1.0
+        ridge = self.dispersion * n / check_positive("S", S) ** 2
         lam = ridge / link.constants(S, L).c_mu
         self.memories = _increasing(memories)
         self._gammas = 1.0 - 1.0 / self.memories
@@ -258,7 +259,7 @@ class AdaptiveGLMUCB(Policy):
         self._seen *= self._gammas[-1] ** n
 
     def restart(self, mask: npt.ArrayLike | None = None) -> None:
-        chosen = lane_mask(mask, self.lanes)
+        chosen = check_mask(mask, self.lanes)
         rows = np.repeat(chosen, len(self.memories))
         self.estimator.reset(rows)
         self._spread[rows] = self.estimator.lam * np.eye(self.dim)
@@ -320,9 +321,9 @@ class AdaptiveGLMUCB(Policy):
 
 
 def _increasing(memories: Sequence[float]) -> Array:
-    found = np.array(real_array("memories", memories, "a list of numbers"))
+    found = np.array(check_real_array("memories", memories, "a list of numbers"))
     if found.ndim != 1 or not len(found) or not ((found > 1.0).all() and (np.diff(found) > 0.0).all()):
-        raise ValueError(f"memories={shown(memories)}: must be one or more increasing numbers of rounds above 1")
+        raise ValueError(f"memories={format_value(memories)}: must be one or more increasing numbers of rounds above 1")
     return found
 
 

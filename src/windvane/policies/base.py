@@ -24,18 +24,18 @@ import numpy.typing as npt
 
 from windvane import kernels
 from windvane._linalg import inverse
-from windvane._validation import (
+from windvane.arguments import (
     Array,
-    floats,
-    lane_mask,
-    not_negative,
-    per_lane,
-    positive,
-    real_array,
-    shown,
-    whole,
+    check_array,
+    check_mask,
+    check_not_negative,
+    check_per_lane,
+    check_positive,
+    check_real_array,
+    check_whole,
 )
 from windvane.arms import ArmSet, Ball, Sphere, best_arm
+from windvane.errors import format_value
 from windvane.estimation import ROUNDING, DiscountedEstimator
 from windvane.links import Link
 from windvane.policies._saving import (
@@ -95,7 +95,7 @@ class Policy:
         self.estimator = estimator
         self._set_up(estimator.dim, estimator.link, estimator.L, sigma, lane_ids, seed)
         self.delta = level_per_lane(delta, self.lanes)
-        self.bonus_scale = per_lane(
+        self.bonus_scale = check_per_lane(
             "bonus_scale", bonus_scale, self.lanes, "in [0, 1e100]", lambda s: (s >= 0) & (s <= 1e100)
         )
         self.restart_every = (
@@ -122,8 +122,8 @@ class Policy:
     def _set_up(self, dim: int, link: Link, L: float, sigma: float, lane_ids: npt.NDArray[np.int64], seed: int) -> None:
         """Time, lanes and randomness: what a policy has even without an estimator of its own."""
         self.dim, self.lanes, self.link, self.L = dim, len(lane_ids), link, L
-        self.sigma = positive("sigma", sigma)
-        self.seed = whole("seed", seed, 0, 2**64 - 1)
+        self.sigma = check_positive("sigma", sigma)
+        self.seed = check_whole("seed", seed, 0, 2**64 - 1)
         self.lane_ids = lane_ids
         self.t = 1.0
         self._born = np.ones(self.lanes)  # the round with which each lane's estimator began, or began anew
@@ -195,7 +195,7 @@ class Policy:
         raise NotImplementedError
 
     def _checked_arms(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None) -> tuple[Array, npt.NDArray[np.bool_]]:
-        arms = floats("arms", arms, (self.lanes, None, self.dim))
+        arms = check_array("arms", arms, (self.lanes, None, self.dim))
         K = arms.shape[1]
         if K == 0:
             raise ValueError("arms: must offer at least one arm")
@@ -205,7 +205,7 @@ class Policy:
             try:
                 mask = np.ascontiguousarray(valid)
             except ValueError:
-                raise ValueError(f"valid={shown(valid)}: must be boolean, shape ({self.lanes}, {K})") from None
+                raise ValueError(f"valid={format_value(valid)}: must be boolean, shape ({self.lanes}, {K})") from None
             if mask.dtype != bool or mask.shape != (self.lanes, K):
                 raise ValueError(
                     f"valid has shape {mask.shape} and type {mask.dtype}: must be boolean, shape ({self.lanes}, {K})"
@@ -286,7 +286,7 @@ class Policy:
 
     def restart(self, mask: npt.ArrayLike | None = None) -> None:
         """Forget everything, in the lanes of ``mask``; rewards decided before now are no longer learnt from there."""
-        chosen = lane_mask(mask, self.lanes)
+        chosen = check_mask(mask, self.lanes)
         self.estimator.reset(chosen)
         self._born[chosen] = self.t
 
@@ -320,10 +320,10 @@ class Policy:
         mask: npt.ArrayLike | None,
     ) -> tuple[Array, Array, Array, Array, npt.NDArray[np.bool_]]:
         """Points, rewards, rounds and weights, one per lane, and which lanes they count in."""
-        chosen = self._everyone if mask is None else lane_mask(mask, self.lanes)
+        chosen = self._everyone if mask is None else check_mask(mask, self.lanes)
         if round is None and math.isnan(self._last_rounds[0]):
             raise ValueError("round=None: no round has been decided yet; say which one the reward belongs to")
-        points = floats("x", x, (self.lanes, self.dim))
+        points = check_array("x", x, (self.lanes, self.dim))
         rewards = self._lane_values("reward", reward)
         rounds = self._last_rounds if round is None else self._lane_values("round", round)
         weights = (
@@ -341,7 +341,7 @@ class Policy:
         return max(self.t - 1.0, self._last_rounds[0]) if self._decisions else self.t - 1.0
 
     def _lane_values(self, name: str, value: npt.ArrayLike) -> Array:
-        given = real_array(name, value, "a number, or one per lane")
+        given = check_real_array(name, value, "a number, or one per lane")
         if given.shape == (self.lanes,):
             return np.ascontiguousarray(given)
         if given.shape == ():
@@ -369,7 +369,7 @@ class Policy:
         self.t += n
 
     def _checked_gap(self, n: float) -> float:
-        n = not_negative("n", n)
+        n = check_not_negative("n", n)
         if self.t + n > LATEST:
             raise ValueError(f"n={n!r}: must not take t beyond 2**52")
         return n

@@ -46,8 +46,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities, lane_mask, one_of, real_array, shown, whole
+from windvane.arguments import Array, check_choice, check_lanes, check_mask, check_real_array, check_whole
 from windvane.arms import ArmSet
+from windvane.errors import format_value
 from windvane.links import Link
 from windvane.policies._saving import State, check_unchanged, checked_header, part_of, saved
 from windvane.policies._wrapping import Wrapping, reward_width
@@ -86,14 +87,14 @@ class BanditOverBandits(Wrapping):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        ids = lane_identities(lanes)
+        ids = check_lanes(lanes)
         self._build = functools.partial(factory, dim=dim, lanes=ids.tolist(), seed=seed)
-        self.parameter = one_of("parameter", parameter, PARAMETERS)
-        self.horizon = whole("horizon", horizon, 1)
-        self.block = whole("block", block, 1)
-        self.grid = real_array(self.grid_name, grid, "numbers").copy()
+        self.parameter = check_choice("parameter", parameter, PARAMETERS)
+        self.horizon = check_whole("horizon", horizon, 1)
+        self.block = check_whole("block", block, 1)
+        self.grid = check_real_array(self.grid_name, grid, "numbers").copy()
         if self.grid.ndim != 1 or len(self.grid) == 0:
-            raise ValueError(f"{self.grid_name}={shown(grid)}: must be a list of one or more numbers")
+            raise ValueError(f"{self.grid_name}={format_value(grid)}: must be a list of one or more numbers")
         rate = exp3_rate(len(self.grid), math.ceil(self.horizon / self.block))
         self.exp3 = EXP3(len(self.grid), rate, lane_ids=ids, seed=seed)
         self._drawn = self.exp3.draw(0)
@@ -211,7 +212,7 @@ class BanditOverBandits(Wrapping):
 
     def restart(self, mask: npt.ArrayLike | None = None) -> None:
         """Forget everything, the weights of EXP3 too, where ``mask``; the block goes on, and is not judged."""
-        lanes = lane_mask(mask, self.lanes)
+        lanes = check_mask(mask, self.lanes)
         self.worker.restart(lanes)
         self.exp3.log_weights[lanes] = 0.0
         self._cut |= lanes
@@ -250,7 +251,7 @@ class BanditOverBandits(Wrapping):
         header = checked_header(self, state, "worker")
         drawn = header.kept["drawn"]
         if not ((drawn >= 0) & (drawn < len(self.grid))).all():
-            raise ValueError(f"state['drawn']={shown(drawn)}: must be places in a grid of {len(self.grid)}")
+            raise ValueError(f"state['drawn']={format_value(drawn)}: must be places in a grid of {len(self.grid)}")
         worker = self._fresh(drawn)
         worker.load_state(part_of(state, "worker"))
         if (worker.t, worker._decisions) != (header.t, header.decisions):
@@ -317,7 +318,7 @@ class BOBBVDGLMUCB(BanditOverBandits):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        T = whole("horizon", horizon, 1)
+        T = check_whole("horizon", horizon, 1)
         worker = functools.partial(
             BVDGLMUCB,
             link=link,
@@ -366,7 +367,7 @@ class BOB(BanditOverBandits):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        T = whole("horizon", horizon, 1)
+        T = check_whole("horizon", horizon, 1)
         level = 1.0 / T if delta is None else delta
         worker = functools.partial(SWLinUCB, S=S, L=L, lam=lam, sigma=sigma, delta=level, bonus_scale=bonus_scale)
         H, grid = window_grid(T, dim)

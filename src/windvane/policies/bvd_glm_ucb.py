@@ -40,7 +40,7 @@ from typing import ClassVar
 
 import numpy.typing as npt
 
-from windvane._validation import lane_identities
+from windvane.arguments import check_lanes
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
 from windvane.policies._tuning import choose_discount, settings_of_confidence
@@ -82,7 +82,7 @@ class BVDGLMUCB(GLMIndex):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        ids = lane_identities(lanes)
+        ids = check_lanes(lanes)
         gamma = choose_discount(gamma, horizon, drift, discount, dim, len(ids))
         estimator = DiscountedEstimator(dim, link, gamma=gamma, S=S, L=L, lam=lam, lanes=len(ids), tolerance=tolerance)
         form = settings_of_confidence(confidence, horizon)

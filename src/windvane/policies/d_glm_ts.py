@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane._linalg import cholesky, solve
-from windvane._validation import Array, lane_identities, whole
+from windvane.arguments import Array, check_lanes, check_whole
 from windvane.arms import ArmSet
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
@@ -62,7 +62,7 @@ class DGLMTS(Policy):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        ids = lane_identities(lanes)
+        ids = check_lanes(lanes)
         gamma = choose_discount(gamma, horizon, drift, discount, dim, len(ids))
         estimator = DiscountedEstimator(dim, link, gamma=gamma, S=S, L=L, lam=lam, lanes=len(ids), tolerance=tolerance)
         self._begin(estimator, ids, seed=seed, sigma=sigma, delta=1.0, bonus_scale=bonus_scale)
@@ -108,7 +108,7 @@ class DGLMTS(Policy):
         """
         arms, present = self._checked_arms(arms, valid)
         blocks = (self.dim + 1) // 2
-        draws = whole("draws", draws, 1, self._k.LARGEST_BLOCK // blocks - 1)
+        draws = check_whole("draws", draws, 1, self._k.LARGEST_BLOCK // blocks - 1)
         z = np.empty((self.lanes, draws, self.dim))
         for lane, identity in enumerate(self.lane_ids):
             key = np.uint64(self.seed), identity, self._decisions, self._k.SAMPLES

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from windvane._validation import discount_factor, lane_identities
+from windvane.arguments import check_discount, check_lanes
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
 from windvane.policies._tuning import settings_of_confidence, told_or_tuned
@@ -64,7 +64,7 @@ class DGLUCB(GLMIndex):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        ids = lane_identities(lanes)
+        ids = check_lanes(lanes)
         tuned = told_or_tuned(
             "gamma",
             gamma,
@@ -77,7 +77,7 @@ class DGLUCB(GLMIndex):
         estimator = DiscountedEstimator(
             dim,
             link,
-            gamma=discount_factor(tuned, len(ids)),
+            gamma=check_discount(tuned, len(ids)),
             S=S,
             L=L,
             lam=lam,
@@ -115,7 +115,7 @@ class SWGLUCB(GLMIndex):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        ids = lane_identities(lanes)
+        ids = check_lanes(lanes)
         window = told_or_tuned(
             "window",
             window,

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities
+from windvane.arguments import Array, check_lanes
 from windvane.arms import ArmSet
 from windvane.policies._tuning import choose_discount
 from windvane.policies.base import Card, Index
@@ -62,7 +62,7 @@ class DLinTS(LinearUCB):
     ) -> None:
         super().__init__(
             dim,
-            gamma=choose_discount(gamma, horizon, drift, discount, dim, len(lane_identities(lanes))),
+            gamma=choose_discount(gamma, horizon, drift, discount, dim, len(check_lanes(lanes))),
             S=S,
             L=L,
             lam=lam,

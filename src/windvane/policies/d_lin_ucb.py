@@ -23,7 +23,7 @@ from typing import ClassVar
 
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities
+from windvane.arguments import Array, check_lanes
 from windvane.policies._tuning import choose_discount, settings_of_confidence
 from windvane.policies.base import Card
 from windvane.policies.linear import LinearUCB
@@ -63,7 +63,7 @@ class DLinUCB(LinearUCB):
     ) -> None:
         super().__init__(
             dim,
-            gamma=choose_discount(gamma, horizon, drift, discount, dim, len(lane_identities(lanes))),
+            gamma=choose_discount(gamma, horizon, drift, discount, dim, len(check_lanes(lanes))),
             S=S,
             L=L,
             lam=lam,

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from windvane._validation import Array
+from windvane.arguments import Array
 from windvane.policies.base import Card
 from windvane.policies.d_lin_ucb import DLinUCB
 

@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_mask, number, whole
+from windvane.arguments import Array, check_mask, check_number, check_whole
 from windvane.links import Link
 from windvane.policies.base import Card
 from windvane.policies.glm_ucb import GLMUCB
@@ -75,12 +75,12 @@ class DetectGLMUCB(GLMUCB):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        rate = number("false_alarm", false_alarm, "in (0, 1)", lambda a: 0 < a < 1)
+        rate = check_number("false_alarm", false_alarm, "in (0, 1)", lambda a: 0 < a < 1)
         if run_length is None:
             if horizon is None:
                 raise ValueError("run_length=None: give run_length, or horizon")
-            run_length = whole("horizon", horizon, 1) / rate
-        self.run_length = number("run_length", run_length, "in [1, 1e15]", lambda n: 1 <= n <= 1e15)
+            run_length = check_whole("horizon", horizon, 1) / rate
+        self.run_length = check_number("run_length", run_length, "in [1, 1e15]", lambda n: 1 <= n <= 1e15)
         super().__init__(
             dim,
             link,
@@ -127,7 +127,7 @@ class DetectGLMUCB(GLMUCB):
     def restart(self, mask: npt.ArrayLike | None = None) -> None:
         """Forget everything, in the lanes of ``mask``; rewards decided before now are no longer learnt from there."""
         super().restart(mask)
-        self._evidence[lane_mask(mask, self.lanes)] = 0.0
+        self._evidence[check_mask(mask, self.lanes)] = 0.0
 
     @property
     def evidence(self) -> Array:

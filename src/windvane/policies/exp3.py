@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane import kernels
-from windvane._validation import Array, number, whole
+from windvane.arguments import Array, check_number, check_whole
 from windvane.links import Identity
 
 
@@ -50,9 +50,9 @@ class EXP3:
     """
 
     def __init__(self, arms: int, rate: float, *, lane_ids: npt.NDArray[np.int64], seed: int = 0) -> None:
-        self.arms = whole("arms", arms, 1)
-        self.rate = number("rate", rate, "in [0, 1]", lambda a: 0 <= a <= 1)
-        self.seed = whole("seed", seed, 0, 2**64 - 1)
+        self.arms = check_whole("arms", arms, 1)
+        self.rate = check_number("rate", rate, "in [0, 1]", lambda a: 0 <= a <= 1)
+        self.seed = check_whole("seed", seed, 0, 2**64 - 1)
         self.lane_ids = lane_ids
         self.log_weights = np.zeros((len(lane_ids), self.arms))
 

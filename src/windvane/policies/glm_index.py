@@ -35,7 +35,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array
+from windvane.arguments import Array
 from windvane.arms import ArmSet
 from windvane.estimation import DiscountedEstimator
 from windvane.local_projection import project_local

@@ -36,7 +36,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from windvane._validation import discount_factor, lane_identities, whole
+from windvane.arguments import check_discount, check_lanes, check_whole
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link, get_link
 from windvane.policies._tuning import settings_of_confidence, told_or_tuned
@@ -78,7 +78,7 @@ class GLBWeightUCB(GLMIndex):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        ids, constants = lane_identities(lanes), get_link(link).constants(S, L)
+        ids, constants = check_lanes(lanes), get_link(link).constants(S, L)
         curvature = constants.k_mu * constants.c_mu
         tuned = told_or_tuned(
             "gamma",
@@ -91,10 +91,10 @@ class GLBWeightUCB(GLMIndex):
         estimator = DiscountedEstimator(
             dim,
             link,
-            gamma=discount_factor(tuned, len(ids)),
+            gamma=check_discount(tuned, len(ids)),
             S=S,
             L=L,
-            lam=whole("dim", dim, 1) / constants.c_mu**2 if lam is None else lam,
+            lam=check_whole("dim", dim, 1) / constants.c_mu**2 if lam is None else lam,
             lanes=len(ids),
             tolerance=tolerance,
         )
@@ -136,7 +136,7 @@ class SCBWeightUCB(GLMIndex):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        ids, constants = lane_identities(lanes), get_link(link).constants(S, L)
+        ids, constants = check_lanes(lanes), get_link(link).constants(S, L)
         tuned = told_or_tuned(
             "gamma",
             gamma,
@@ -145,7 +145,7 @@ class SCBWeightUCB(GLMIndex):
             drift,
             len(ids),
         )
-        discounts = discount_factor(tuned, len(ids))
+        discounts = check_discount(tuned, len(ids))
         lam = logarithmic_ridge(dim, horizon) / constants.c_mu if lam is None else lam
         estimator = DiscountedEstimator(
             dim, link, gamma=discounts, S=S, L=L, lam=lam, lanes=len(ids), tolerance=tolerance
@@ -175,4 +175,4 @@ def logarithmic_ridge(dim: int, horizon: int | None) -> float:
     """d log T, the ridge that the self-concordant analyses recommend (T < 3 counts as 3)."""
     if horizon is None:
         raise ValueError("lam=None: give lam, or the horizon that it is taken from")
-    return whole("dim", dim, 1) * math.log(max(3, whole("horizon", horizon, 1)))
+    return check_whole("dim", dim, 1) * math.log(max(3, check_whole("horizon", horizon, 1)))

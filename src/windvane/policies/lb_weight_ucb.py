@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from windvane._validation import lane_identities
+from windvane.arguments import check_lanes
 from windvane.policies._tuning import told_or_tuned
 from windvane.policies.base import Card
 from windvane.policies.d_lin_ucb import DLinUCB
@@ -62,7 +62,7 @@ class LBWeightUCB(DLinUCB):
                 lambda T, B: weight_discount(horizon=T, drift=B, dim=dim),
                 horizon,
                 drift,
-                len(lane_identities(lanes)),
+                len(check_lanes(lanes)),
             ),
             horizon=horizon,
             S=S,

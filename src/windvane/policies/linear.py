@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities
+from windvane.arguments import Array, check_lanes
 from windvane.arms import ArmSet
 from windvane.estimation import DiscountedEstimator
 from windvane.policies._tuning import level_per_lane
@@ -62,7 +62,7 @@ class LinearUCB(Policy):
         seed: int,
         **config: Any,
     ) -> None:
-        ids = lane_identities(lanes)
+        ids = check_lanes(lanes)
         n, keep = len(ids), window is not None  # what leaves a window is subtracted, so it must be remembered
         estimator = DiscountedEstimator(
             dim, "identity", gamma=gamma, window=window, S=S, L=L, lam=lam, lanes=n, remember=keep

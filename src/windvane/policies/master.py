@@ -50,7 +50,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities, not_negative, whole
+from windvane.arguments import Array, check_lanes, check_not_negative, check_whole
 from windvane.arms import ArmSet
 from windvane.links import Link
 from windvane.policies._saving import State, check_unchanged, checked_header, part_of, saved
@@ -85,11 +85,11 @@ class MasterLane(Wrapping):
         lanes: Sequence[int] = (0,),
         seed: int = 0,
     ) -> None:
-        ids = lane_identities(lanes)
+        ids = check_lanes(lanes)
         self._build = functools.partial(base, dim=dim, lanes=ids.tolist(), seed=seed)
-        self.horizon = whole("horizon", horizon, 1)
-        self.first_order = whole("first_order", first_order, 0, 40)
-        self.test_scale = not_negative("test_scale", test_scale)
+        self.horizon = check_whole("horizon", horizon, 1)
+        self.first_order = check_whole("first_order", first_order, 0, 40)
+        self.test_scale = check_not_negative("test_scale", test_scale)
         base_copy = self._build()
         self._set_up(base_copy.dim, base_copy.link, base_copy.L, base_copy.sigma, ids, seed)
         self.reward_range = base_copy.reward_range
@@ -342,7 +342,7 @@ class MasterOFUL(_Master):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        T = whole("horizon", horizon, 1)
+        T = check_whole("horizon", horizon, 1)
         base = functools.partial(BaseOFUL, horizon=T, reward_range=reward_range, S=S, L=L, lam=lam, sigma=sigma)
         super().__init__(
             base,
@@ -389,7 +389,7 @@ class MasterGLMUCB(_Master):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        T = whole("horizon", horizon, 1)
+        T = check_whole("horizon", horizon, 1)
         base = functools.partial(
             BaseGLMUCB,
             link=link,

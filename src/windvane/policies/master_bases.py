@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array
+from windvane.arguments import Array
 from windvane.arms import ArmSet
 from windvane.links import Link
 from windvane.policies._wrapping import reward_width

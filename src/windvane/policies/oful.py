@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array
+from windvane.arguments import Array
 from windvane.policies.base import Card
 from windvane.policies.linear import LinearUCB
 from windvane.theory import oful_radius

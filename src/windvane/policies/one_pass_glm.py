@@ -29,7 +29,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from windvane._validation import lane_identities
+from windvane.arguments import check_lanes
 from windvane.links import Link
 from windvane.one_pass import OnePassEstimator
 from windvane.policies._tuning import choose_discount, settings_of_confidence
@@ -63,7 +63,7 @@ class OnePassGLMUCB(GLMIndex):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        ids = lane_identities(lanes)
+        ids = check_lanes(lanes)
         gamma = choose_discount(gamma, horizon, drift, discount, dim, len(ids))
         estimator = OnePassEstimator(dim, link, gamma=gamma, S=S, L=L, lam=lam, lanes=len(ids))
         form = settings_of_confidence(confidence, horizon)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities, lane_mask, real_array
+from windvane.arguments import Array, check_lanes, check_mask, check_real_array
 from windvane.arms import ArmSet
 from windvane.policies._saving import State, check_unchanged, checked_header, part_of, saved
 from windvane.policies._wrapping import Wrapping
@@ -38,7 +38,7 @@ class PerLane(Wrapping):
         seed: int = 0,
         **varying: npt.ArrayLike,
     ) -> None:
-        ids = lane_identities(lanes)
+        ids = check_lanes(lanes)
         values = {name: _one_each(name, value, len(ids)) for name, value in varying.items()}
         self.policies = [
             factory(dim=dim, lanes=[int(lane)], seed=seed, **{name: v[i] for name, v in values.items()})
@@ -89,7 +89,7 @@ class PerLane(Wrapping):
 
     def restart(self, mask: npt.ArrayLike | None = None) -> None:
         """Forget everything, in the lanes of ``mask``."""
-        for i in np.flatnonzero(lane_mask(mask, self.lanes)):
+        for i in np.flatnonzero(check_mask(mask, self.lanes)):
             self.policies[i].restart()
 
     def info(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class PerLane(Wrapping):
 
 
 def _one_each(name: str, value: npt.ArrayLike, lanes: int) -> list[float]:
-    given = real_array(name, value, "a number, or one per lane")
+    given = check_real_array(name, value, "a number, or one per lane")
     if given.shape not in ((), (lanes,)):
         raise ValueError(f"{name} has shape {given.shape}: must be a single number or have shape ({lanes},)")
     return [float(v) for v in np.broadcast_to(given, (lanes,))]

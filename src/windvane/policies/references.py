@@ -25,8 +25,9 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, floats, lane_identities, shown
+from windvane.arguments import Array, check_array, check_lanes
 from windvane.arms import ArmSet, Ball
+from windvane.errors import format_value
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
 from windvane.policies.base import Card, Index, Policy
@@ -39,7 +40,7 @@ class _Ignorant(Policy):
     """Learns nothing that it uses: the sums it keeps are those of the contract."""
 
     def _start(self, dim: int, L: float, lanes: int | Sequence[int], seed: int) -> None:
-        ids = lane_identities(lanes)
+        ids = check_lanes(lanes)
         estimator = DiscountedEstimator(dim, "identity", L=L, lanes=len(ids), remember=False)
         self._begin(estimator, ids, seed=seed, sigma=1.0, delta=1.0, bonus_scale=0.0)
 
@@ -77,13 +78,13 @@ class Oracle(_Ignorant):
         self, dim: int, truth: Truth, *, L: float = 1.0, lanes: int | Sequence[int] = 1, seed: int = 0
     ) -> None:
         if not callable(truth):
-            raise ValueError(f"truth={shown(truth)}: must be a function of (t, arms[lanes, K, dim])")
+            raise ValueError(f"truth={format_value(truth)}: must be a function of (t, arms[lanes, K, dim])")
         self.truth = truth
         self._start(dim, L, lanes, seed)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         arms, present = self._checked_arms(arms, valid)
-        means = floats("truth(t, arms)", self.truth(self.t, arms), arms.shape[:2])
+        means = check_array("truth(t, arms)", self.truth(self.t, arms), arms.shape[:2])
         if not np.isfinite(means[present]).all():
             raise ValueError(f"truth(t, arms) at t={self.t:g}: must be finite")
         self.last["means"] = means

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities
+from windvane.arguments import Array, check_lanes
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
 from windvane.policies._tuning import told_or_tuned
@@ -57,7 +57,7 @@ class RestartGLB(GLMIndex):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        ids = lane_identities(lanes)
+        ids = check_lanes(lanes)
         H = told_or_tuned(
             "restart_every",
             restart_every,

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities
+from windvane.arguments import Array, check_lanes
 from windvane.policies._tuning import told_or_tuned
 from windvane.policies.base import Card
 from windvane.policies.linear import LinearUCB
@@ -68,7 +68,7 @@ class RestartUCB(LinearUCB):
                 lambda T, B: window_length(horizon=T, drift=B, dim=dim),
                 horizon,
                 drift,
-                len(lane_identities(lanes)),
+                len(check_lanes(lanes)),
             ),
             S=S,
             L=L,

@@ -36,7 +36,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, discount_factor, lane_identities, positive, whole
+from windvane.arguments import Array, check_discount, check_lanes, check_positive, check_whole
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link, get_link
 from windvane.policies._tuning import told_or_tuned
@@ -71,12 +71,12 @@ class _SelfConcordant(GLMIndex):
         lanes: int | Sequence[int],
         seed: int,
     ) -> None:
-        ids, constants, T = lane_identities(lanes), get_link(link).constants(S, L), whole("horizon", horizon, 1)
-        lam = positive("L", L) ** 2 * logarithmic_ridge(dim, T) if lam is None else positive("lam", lam)
+        ids, constants, T = check_lanes(lanes), get_link(link).constants(S, L), check_whole("horizon", horizon, 1)
+        lam = check_positive("L", L) ** 2 * logarithmic_ridge(dim, T) if lam is None else check_positive("lam", lam)
         estimator = DiscountedEstimator(
             dim,
             link,
-            gamma=discount_factor(gamma, len(ids)),
+            gamma=check_discount(gamma, len(ids)),
             window=window,
             S=S,
             L=L,
@@ -138,7 +138,7 @@ class SCDGLUCB(_SelfConcordant):
             lambda T, n: discount(horizon=T, drift=root * n, dim=dim),
             horizon,
             switches,
-            len(lane_identities(lanes)),
+            len(check_lanes(lanes)),
             by="switches",
         )
         self._forgetting(
@@ -189,7 +189,7 @@ class SCSWGLUCB(_SelfConcordant):
             lambda T, n: window_length(horizon=T, drift=root * n, dim=dim),
             horizon,
             switches,
-            len(lane_identities(lanes)),
+            len(check_lanes(lanes)),
             by="switches",
         )
         self._forgetting(

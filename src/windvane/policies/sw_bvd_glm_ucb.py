@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from windvane._validation import lane_identities, one_of
+from windvane.arguments import check_choice, check_lanes
 from windvane.estimation import DiscountedEstimator
 from windvane.links import Link
 from windvane.policies._tuning import settings_of_confidence, told_or_tuned
@@ -56,7 +56,7 @@ class SWBVDGLMUCB(GLMIndex):
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        ids, kind = lane_identities(lanes), one_of("discount", discount, KINDS)
+        ids, kind = check_lanes(lanes), check_choice("discount", discount, KINDS)
         window = told_or_tuned(
             "window",
             window,

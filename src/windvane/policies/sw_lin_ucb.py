@@ -26,7 +26,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from windvane._validation import Array, lane_identities
+from windvane.arguments import Array, check_lanes
 from windvane.policies._tuning import settings_of_confidence, told_or_tuned
 from windvane.policies.base import Card
 from windvane.policies.linear import LinearUCB
@@ -71,7 +71,7 @@ class SWLinUCB(LinearUCB):
             lambda T, B: window_length(horizon=T, drift=B, dim=dim),
             horizon,
             drift,
-            len(lane_identities(lanes)),
+            len(check_lanes(lanes)),
         )
         super().__init__(
             dim,

@@ -1,4 +1,4 @@
-"""What the formulas share: checks of arrays of any shape, in the style of `windvane._validation`."""
+"""What the formulas share: checks of arrays of any shape, in the style of `windvane.arguments`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from windvane._validation import Array, one_of
+from windvane.arguments import Array, check_choice
 
 Lanes: TypeAlias = float | Array
 
@@ -45,7 +45,7 @@ def log_det(name: str, value: ArrayLike) -> Array:
 
 def is_general(kind: str) -> bool:
     """True for general arms, False for orthogonal ones."""
-    return one_of("kind", kind, KINDS) == "general"
+    return check_choice("kind", kind, KINDS) == "general"
 
 
 def plain(value: Array) -> Lanes:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from windvane._validation import Array, not_negative, positive, whole
+from windvane.arguments import Array, check_not_negative, check_positive, check_whole
 from windvane.theory._checks import Lanes, entries, plain, proportion
 from windvane.theory.radii import Growth, confidence_level
 
@@ -25,7 +25,11 @@ def self_concordant_deviation(
     that Faury et al. (2020, Theorem 1) prove for logistic bandits, as Russac et al. (2021) carry it over to forgetting;
     `growth` is k_mu times the weighted count of observations, over d l.
     """
-    d, root, m = whole("dim", dim, 1), math.sqrt(positive("ridge", ridge)), positive("reward_range", reward_range)
+    d, root, m = (
+        check_whole("dim", dim, 1),
+        math.sqrt(check_positive("ridge", ridge)),
+        check_positive("reward_range", reward_range),
+    )
     grown = np.log1p(entries("growth", growth, "at least 0", lambda v: v >= 0))
     level = -np.log(proportion("delta", delta)) + d * math.log(2.0)
     return plain(np.asarray(root / (2.0 * m) + 2.0 * m / root * level + d * m / root * grown))
@@ -61,9 +65,9 @@ class SelfConcordantRadius:
         gamma: ArrayLike = 1.0,
         window: Array | None = None,
     ) -> None:
-        T, d = whole("horizon", horizon, 1), whole("dim", dim, 1)
-        self._S, self._lam = positive("S", S) * positive("L", L), positive("lam", lam) / L**2
-        self._k_mu, m = positive("k_mu", k_mu), 2.0 * positive("sigma", sigma)
+        T, d = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1)
+        self._S, self._lam = check_positive("S", S) * check_positive("L", L), check_positive("lam", lam) / L**2
+        self._k_mu, m = check_positive("k_mu", k_mu), 2.0 * check_positive("sigma", sigma)
         self._dim, self._m, self._level = d, m, proportion("delta", delta) / T
         self._window, discounts = window, proportion("gamma", gamma)
         gone = 1.0 - discounts
@@ -116,11 +120,11 @@ class WeightedSelfConcordantRadius:
         confidence: str = "pointwise",
         horizon: int | None = None,
     ) -> None:
-        self._dim, self._ridge = whole("dim", dim, 1), positive("lam", lam) * positive("c_mu", c_mu)
-        self._bias, self._m = math.sqrt(self._ridge) * positive("S", S), 2.0 * positive("sigma", sigma)
+        self._dim, self._ridge = check_whole("dim", dim, 1), check_positive("lam", lam) * check_positive("c_mu", c_mu)
+        self._bias, self._m = math.sqrt(self._ridge) * check_positive("S", S), 2.0 * check_positive("sigma", sigma)
         self._delta, self._form = proportion("delta", delta), (confidence, horizon)
         confidence_level(self._delta, 1.0, confidence=confidence, horizon=horizon)  # refused now, not in a round
-        ratio = positive("L", L) ** 2 * positive("k_mu", k_mu) / (self._ridge * self._dim)
+        ratio = check_positive("L", L) ** 2 * check_positive("k_mu", k_mu) / (self._ridge * self._dim)
         self._growth = Growth(ratio, proportion("gamma", gamma))
 
     def __call__(self, t: float | Array) -> Array:
@@ -137,5 +141,5 @@ def weight_discount(*, horizon: int, drift: float, dim: int, curvature: float = 
 
     `curvature` is 1 for LB-WeightUCB, k_mu c_mu for GLB-WeightUCB and k_mu for SCB-WeightUCB. The clip is ours.
     """
-    T, d, B = whole("horizon", horizon, 1), whole("dim", dim, 1), not_negative("drift", drift)
-    return max(0.5, 1.0 - max(1.0 / T, math.sqrt(positive("curvature", curvature) * B / (d * T))))
+    T, d, B = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1), check_not_negative("drift", drift)
+    return max(0.5, 1.0 - max(1.0 / T, math.sqrt(check_positive("curvature", curvature) * B / (d * T))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from windvane._validation import positive, whole
+from windvane.arguments import check_positive, check_whole
 from windvane.theory._checks import Lanes, at_least, is_general, log_det, plain, proportion
 from windvane.theory.radii import discounted_count
 
@@ -32,10 +32,15 @@ def tracking_bound(
     """
     discounts = proportion("gamma", gamma)
     rounds, recent = at_least("depth", depth, 1), at_least("recent_drift", recent_drift, 0)
-    k, ell, reg, d = positive("k_mu", k_mu), positive("L", L), positive("lam", lam), whole("dim", dim, 1)
+    k, ell, reg, d = (
+        check_positive("k_mu", k_mu),
+        check_positive("L", L),
+        check_positive("lam", lam),
+        check_whole("dim", dim, 1),
+    )
     forget = 1.0 - discounts
     with np.errstate(divide="ignore", invalid="ignore"):
-        old = 2.0 * k * ell**2 * positive("S", S) / reg * discounts**rounds / forget
+        old = 2.0 * k * ell**2 * check_positive("S", S) / reg * discounts**rounds / forget
         factor = k * ell * np.sqrt(d / (reg * forget)) if is_general(kind) else k
         return plain(np.where(forget > 0.0, old + factor * recent, np.inf))
 
@@ -49,9 +54,9 @@ def elliptical_potential_bound(
     last logarithm. Needs lam > 0 (the paper says non-negative) and says nothing of norms in Vtilde.
     """
     log_gamma = np.log(proportion("gamma", gamma))
-    d, T = whole("dim", dim, 1), whole("rounds", rounds, 1)
+    d, T = check_whole("dim", dim, 1), check_whole("rounds", rounds, 1)
     growth = log_det("log_det_ratio", log_det_ratio) - d * T * log_gamma
-    return plain(np.asarray(2.0 * max(1.0, positive("L", L) ** 2 / positive("lam", lam)) * growth))
+    return plain(np.asarray(2.0 * max(1.0, check_positive("L", L) ** 2 / check_positive("lam", lam)) * growth))
 
 
 def determinant_trace_bound(t: ArrayLike, *, gamma: ArrayLike, dim: int, L: float, lam: float) -> Lanes:
@@ -60,5 +65,5 @@ def determinant_trace_bound(t: ArrayLike, *, gamma: ArrayLike, dim: int, L: floa
     d log(lam + L^2 (1 - gamma^t) / (d (1 - gamma))), in logs so that a large d does not overflow. For
     log det Vtilde_{t+1}, pass gamma**2.
     """
-    d, count = whole("dim", dim, 1), np.asarray(discounted_count(gamma, t))
-    return plain(np.asarray(d * np.log(positive("lam", lam) + positive("L", L) ** 2 * count / d)))
+    d, count = check_whole("dim", dim, 1), np.asarray(discounted_count(gamma, t))
+    return plain(np.asarray(d * np.log(check_positive("lam", lam) + check_positive("L", L) ** 2 * count / d)))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from windvane._validation import Array, one_of, positive, whole
+from windvane.arguments import Array, check_choice, check_positive, check_whole
 from windvane.theory._checks import Lanes, at_least, log_det, plain, proportion
 
 CONFIDENCES: tuple[str, ...] = ("pointwise", "horizon", "anytime")
@@ -27,11 +27,11 @@ def discounted_count(gamma: ArrayLike, t: ArrayLike) -> Lanes:
 
 def _union(confidence: str, horizon: int | None) -> int:
     """The number of rounds by which `confidence` divides delta, 1 when it does not divide by a constant."""
-    if one_of("confidence", confidence, CONFIDENCES) != "horizon":
+    if check_choice("confidence", confidence, CONFIDENCES) != "horizon":
         return 1
     if horizon is None:
         raise ValueError("horizon=None: must be a whole number, at least 1, when confidence is 'horizon'")
-    return whole("horizon", horizon, 1)
+    return check_whole("horizon", horizon, 1)
 
 
 def _rounds(t: ArrayLike, confidence: str) -> Array:
@@ -101,7 +101,7 @@ class Radius:
         horizon: int | None = None,
         window: Array | None = None,
     ) -> None:
-        d, reg = whole("dim", dim, 1), positive("lam", lam)
+        d, reg = check_whole("dim", dim, 1), check_positive("lam", lam)
         discounts, level = proportion("gamma", gamma), proportion("delta", delta)
         try:
             np.broadcast_shapes(discounts.shape, level.shape)
@@ -112,11 +112,11 @@ class Radius:
         self._anytime = confidence == "anytime"
         # Scalars are kept as 0-d arrays: NumPy multiplies by those faster than by Python floats.
         self._dim = np.asarray(float(d))
-        self._sigma = np.asarray(positive("sigma", sigma))
-        self._bias = np.asarray(math.sqrt(reg) * positive("c_mu", c_mu) * positive("S", S))
+        self._sigma = np.asarray(check_positive("sigma", sigma))
+        self._bias = np.asarray(math.sqrt(reg) * check_positive("c_mu", c_mu) * check_positive("S", S))
         # -2 log of the part of delta_t that is the same in every round.
         self._log_level = 2.0 * (math.log(rounds) - np.log(level))
-        self._growth = Growth(positive("L", L) ** 2 / (reg * d), discounts, window)
+        self._growth = Growth(check_positive("L", L) ** 2 / (reg * d), discounts, window)
 
     def __call__(self, t: float | Array) -> Array:
         growth = self._growth(t)
@@ -238,4 +238,8 @@ def oful_radius(log_det_ratio: ArrayLike, *, S: float, lam: float, sigma: float,
     """
     level = proportion("delta", delta)
     noise = np.sqrt(log_det("log_det_ratio", log_det_ratio) - 2.0 * np.log(level))
-    return plain(np.asarray(math.sqrt(positive("lam", lam)) * positive("S", S) + positive("sigma", sigma) * noise))
+    return plain(
+        np.asarray(
+            math.sqrt(check_positive("lam", lam)) * check_positive("S", S) + check_positive("sigma", sigma) * noise
+        )
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from windvane._validation import not_negative, number, positive, whole
+from windvane.arguments import check_not_negative, check_number, check_positive, check_whole
 from windvane.theory._checks import is_general
 from windvane.theory.radii import Radius, confidence_level, discounted_count
 from windvane.theory.tuning import block_length, discount, discount_grid
@@ -24,13 +24,13 @@ class RegretBound:
 
 
 def _ratio(k_mu: float, c_mu: float) -> float:
-    c = positive("c_mu", c_mu)
-    return number("k_mu", k_mu, f"at least c_mu={c!r}", lambda k: k >= c) / c
+    c = check_positive("c_mu", c_mu)
+    return check_number("k_mu", k_mu, f"at least c_mu={c!r}", lambda k: k >= c) / c
 
 
 def trivial_bound(horizon: int, sigma: float) -> float:
     """2 sigma T: rewards lie in [0, 2 sigma], so no policy can lose more. Not in the paper's theorems."""
-    return 2.0 * positive("sigma", sigma) * whole("horizon", horizon, 1)
+    return 2.0 * check_positive("sigma", sigma) * check_whole("horizon", horizon, 1)
 
 
 def regret_bound(
@@ -65,14 +65,14 @@ def regret_bound(
     vanish; otherwise the bound is infinite (depth is then reported as T). At practical T the value exceeds
     `trivial_bound`. It does not cover `bonus_scale` other than 1, nor an inexact projection.
     """
-    T, d, general = whole("horizon", horizon, 1), whole("dim", dim, 1), is_general(kind)
-    B = not_negative("drift", drift)
+    T, d, general = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1), is_general(kind)
+    B = check_not_negative("drift", drift)
     if gamma is None:
         g = discount(horizon=T, drift=B, dim=d, kind=kind)
     else:
-        g = number("gamma", gamma, "in (0, 1]", lambda v: 0 < v <= 1)
-    level = number("delta", delta, "in (0, 1]", lambda v: 0 < v <= 1)
-    R, k, ell, reg = _ratio(k_mu, c_mu), float(k_mu), positive("L", L), positive("lam", lam)
+        g = check_number("gamma", gamma, "in (0, 1]", lambda v: 0 < v <= 1)
+    level = check_number("delta", delta, "in (0, 1]", lambda v: 0 < v <= 1)
+    R, k, ell, reg = _ratio(k_mu, c_mu), float(k_mu), check_positive("L", L), check_positive("lam", lam)
     fixed = Radius(
         dim=d,
         gamma=g,
@@ -143,10 +143,15 @@ def regret_bound_unknown_drift(
     and B no smaller than the grid covers. The proof needs a radius that covers all rounds: "horizon" puts
     delta / T = 1/T^2 in beta*; the default keeps the printed 1/T. Orthogonal arms only.
     """
-    T, d, bound = whole("horizon", horizon, 1), whole("dim", dim, 1), positive("S", S)
+    T, d, bound = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1), check_positive("S", S)
     most = 2.0 * bound * T
-    B = number("drift", drift, f"in [0, 2 S horizon] = [0, {most:g}]", lambda v: 0 <= v <= most)
-    R, ell, reg, noise = _ratio(k_mu, c_mu), positive("L", L), positive("lam", lam), positive("sigma", sigma)
+    B = check_number("drift", drift, f"in [0, 2 S horizon] = [0, {most:g}]", lambda v: 0 <= v <= most)
+    R, ell, reg, noise = (
+        _ratio(k_mu, c_mu),
+        check_positive("L", L),
+        check_positive("lam", lam),
+        check_positive("sigma", sigma),
+    )
     B = max(B, T**-0.5)
     # Only a grid reduced to the single discount 1/2 (tiny S) makes the clip bind.
     forget = min(0.5, 0.5 * (B / (2.0 * bound * d * T)) ** (2.0 / 3.0))

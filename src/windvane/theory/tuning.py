@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from windvane._validation import Array, not_negative, positive, whole
+from windvane.arguments import Array, check_not_negative, check_positive, check_whole
 from windvane.theory._checks import is_general
 
 # A root such as 1000 ** (2 / 3) falls one ulp short of the integer it stands for; without slack its floor
@@ -20,7 +20,7 @@ def discount(*, horizon: int, drift: float, dim: int, kind: str = "orthogonal") 
     "orthogonal": 1 - (B_T / (d T))^(2/3); "general": 1 - (B_T / (sqrt(d) T))^(2/5). The clip is ours: the
     paper takes B_T sub-linear. Not the gamma* of its appendix on an unknown drift, see `discount_grid`.
     """
-    T, d, B = whole("horizon", horizon, 1), whole("dim", dim, 1), not_negative("drift", drift)
+    T, d, B = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1), check_not_negative("drift", drift)
     step: float = (B / (math.sqrt(d) * T)) ** 0.4 if is_general(kind) else (B / (d * T)) ** (2.0 / 3.0)
     return min(1.0, max(0.5, 1.0 - step))
 
@@ -32,8 +32,8 @@ def window_length(*, horizon: int, drift: float | None, dim: int, kind: str = "o
     floor((sqrt(d) T / B_T)^(2/5)), our analogue, for which no rate is proven. `drift=None` (unknown) puts
     B_T = 1, hence floor((d T)^(2/3)); drift = 0 gives T.
     """
-    T, d = whole("horizon", horizon, 1), whole("dim", dim, 1)
-    B = 1.0 if drift is None else not_negative("drift", drift)
+    T, d = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1)
+    B = 1.0 if drift is None else check_not_negative("drift", drift)
     general = is_general(kind)
     if B == 0.0:
         return T
@@ -46,7 +46,7 @@ def block_length(horizon: int, dim: int) -> int:
 
     The minimum with T is ours, for d > sqrt(T). The paper's T/H = O(sqrt(T/d)) is a slip for sqrt(T)/d.
     """
-    T, d = whole("horizon", horizon, 1), whole("dim", dim, 1)
+    T, d = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1)
     return min(T, math.isqrt(d * d * T))
 
 
@@ -57,7 +57,7 @@ def discount_grid(horizon: int, dim: int, S: float) -> Array:
     clipped into [1/2, 1), with N at least 1. It covers gamma* for every drift in [T^(-1/2), 2 S T], none
     below. The main text's N = ceil(2 log2(2 S T^(3/2))) is not used: it gives negative discounts.
     """
-    T, d, bound = whole("horizon", horizon, 1), whole("dim", dim, 1), positive("S", S)
+    T, d, bound = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1), check_positive("S", S)
     octaves = math.log2(T) + 2.0 / 3.0 * math.log2(2.0 * bound)
     shrink: float = d ** (2.0 / 3.0)
     steps: Array = np.exp2(np.arange(max(1, math.ceil(octaves) + 1)) - 1.0 - octaves) / shrink
@@ -70,7 +70,7 @@ def window_grid(horizon: int, dim: int) -> tuple[int, Array]:
     Bandit-over-bandit of Cheung et al. 2019, section 6. The minimum with T is ours. For H = 3 the window 1 stands
     twice in it, as the formula has it; H = 1 leaves the one window 1.
     """
-    T, d = whole("horizon", horizon, 1), whole("dim", dim, 1)
+    T, d = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1)
     H = min(T, math.floor(d ** (2.0 / 3.0) * math.sqrt(T) * _FLOOR_SLACK))
     n = max(1, math.ceil(math.log(H)))
     windows = np.floor(float(H) ** (np.arange(n + 1) / n) * _FLOOR_SLACK)
@@ -82,5 +82,5 @@ def exp3_rate(arms: int, rounds: int) -> float:
 
     The rounds of BOB's master are its blocks, n = ceil(T / H). 0 for a single arm: nothing to explore.
     """
-    N, n = whole("arms", arms, 1), whole("rounds", rounds, 1)
+    N, n = check_whole("arms", arms, 1), check_whole("rounds", rounds, 1)
     return min(1.0, math.sqrt(N * math.log(N) / ((math.e - 1.0) * n)))

@@ -1,0 +1,159 @@
+"""Checks of arguments. Each function returns the value in its canonical form or raises ``ArgumentError``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane.errors import ArgumentError
+
+Array = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+Index = npt.NDArray[np.int64]
+
+SMALLEST, LARGEST = 1e-100, 1e100  # squares of positive settings, and inverses of the squares, stay finite
+LARGEST_WHOLE = 10**300  # a larger integer does not fit in a float
+LARGEST_LANE = 2**32 - 1  # lane ids fill one 32-bit word of the random number generator's counter
+_NOT_NUMBERS = (str, bytes, np.ma.MaskedArray)  # float() or NumPy would convert some of these
+
+
+def check_real_array(name: str, value: Any, expected: str) -> Array:
+    """Return ``value`` as a writable float array, which may be the caller's own.
+
+    Text, dates, complex and masked values are rejected. Kernels are compiled for writable arrays only.
+    """
+    try:
+        array = np.asarray(value)
+        if array.dtype != float:
+            if array.dtype.kind not in "biufO" or any(isinstance(entry, _NOT_NUMBERS) for entry in _objects(array)):
+                raise TypeError
+            array = array.astype(float)
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(name, value, expected) from None
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentError(name, value, f"{expected}, without masked entries")
+    return array if array.flags.writeable else array.copy()
+
+
+def _objects(array: npt.NDArray[Any]) -> Iterable[Any]:
+    return array.flat if array.dtype.kind == "O" else ()
+
+
+def check_number(name: str, value: Any, expected: str, accept: Callable[[float], bool]) -> float:
+    """Return ``value`` as a finite float that ``accept`` accepts."""
+    try:
+        if isinstance(value, _NOT_NUMBERS) or getattr(value, "ndim", 0) != 0:
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(name, value, f"a number {expected}") from None
+    if not math.isfinite(number) or not accept(number):
+        raise ArgumentError(name, value, f"a number {expected}")
+    return number
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return ``value`` as a float whose square, and the inverse of its square, are far from overflow."""
+    return check_number(name, value, "above 0 (within [1e-100, 1e100])", lambda v: SMALLEST <= v <= LARGEST)
+
+
+def check_not_negative(name: str, value: Any) -> float:
+    """Return ``value`` as a float that is at least 0."""
+    return check_number(name, value, "at least 0", lambda v: v >= 0)
+
+
+def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """Return ``value`` as an int within [least, most]."""
+    expected = f"a whole number, at least {least}" + ("" if most is None else f" and at most {most}")
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or not least <= value <= (LARGEST_WHOLE if most is None else most):
+        raise ArgumentError(name, value, expected)
+    return int(value)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Return ``value`` if it is one of ``choices``."""
+    if not isinstance(value, str) or value not in choices:
+        raise ArgumentError(name, value, f"one of {', '.join(choices)}")
+    return value
+
+
+def check_per_lane(name: str, value: Any, lanes: int, expected: str, accept: Callable[[Array], Any]) -> Array:
+    """Return a number, or one number per lane, as a new array[lanes] whose entries ``accept`` accepts."""
+    given = check_real_array(name, value, f"a number {expected}, or one per lane")
+    values = broadcast_lanes(name, given, lanes).copy()
+    bad = ~(np.isfinite(values) & np.asarray(accept(values), dtype=bool))
+    if bad.any():
+        lane = int(np.argmax(bad))
+        where = "" if given.shape == () else f"lane {lane}"
+        raise ArgumentError(name, float(values[lane]), f"a number {expected}", where=where)
+    return values
+
+
+def broadcast_lanes(name: str, given: Array, lanes: int) -> Array:
+    """Return a scalar or array[lanes] as array[lanes]."""
+    if given.shape not in ((), (lanes,)):
+        got = f"an array of shape {given.shape}"
+        raise ArgumentError(name, given, f"a single number or have shape ({lanes},)", got=got)
+    return np.broadcast_to(given, (lanes,))
+
+
+def fill_masked(name: str, value: Any, mask: Mask, filler: float) -> Any:
+    """Return ``value`` with ``filler`` in the lanes outside ``mask``, where it has one entry per lane."""
+    given = check_real_array(name, value, "a number, or one per lane")
+    return np.where(mask, given, filler) if given.shape in ((), mask.shape) else given
+
+
+def check_discount(gamma: Any, lanes: int) -> Array:
+    """Return the discount ``gamma`` of each lane."""
+    return check_per_lane("gamma", gamma, lanes, "in (0, 1]", lambda g: (g > 0) & (g <= 1))
+
+
+def check_mask(mask: Any, lanes: int) -> Mask:
+    """Return a new boolean array[lanes]; None means every lane."""
+    if mask is None:
+        return np.ones(lanes, dtype=bool)
+    return check_booleans("mask", mask, (lanes,)).copy()
+
+
+def check_booleans(name: str, value: Any, shape: tuple[int, ...]) -> Mask:
+    """Return ``value`` as a boolean array of ``shape``, which may be the caller's own."""
+    expected = f"boolean, of shape {shape}"
+    try:
+        array = np.ascontiguousarray(value)
+    except ValueError:
+        raise ArgumentError(name, value, expected) from None
+    if array.dtype != bool or array.shape != shape:
+        raise ArgumentError(name, value, expected, got=f"shape {array.shape} and type {array.dtype}")
+    return array
+
+
+def check_array(name: str, value: Any, shape: tuple[int | None, ...], hint: str = "") -> Array:
+    """Return ``value`` as a C-contiguous float array of ``shape`` (None: any length), maybe the caller's own."""
+    array = check_real_array(name, value, "an array of real numbers")
+    if array.shape != shape and not _fits(array.shape, shape):
+        wanted = ", ".join("any" if length is None else str(length) for length in shape)
+        got = f"shape {array.shape}"
+        raise ArgumentError(name, value, f"of shape ({wanted})", got=got, hint=hint)
+    return np.ascontiguousarray(array)
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))
+
+
+def check_lanes(lanes: int | Sequence[int]) -> Index:
+    """Return ``lanes`` as ids: a count n stands for 0..n-1; a sequence of ids is used as given (repeats allowed)."""
+    if isinstance(lanes, int | np.integer) and not isinstance(lanes, bool):
+        return np.arange(check_whole("lanes", lanes, 1), dtype=np.int64)
+    try:
+        ids = np.array(lanes)
+    except ValueError:  # ragged
+        ids = np.empty(0)
+    if ids.ndim != 1 or len(ids) == 0 or ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() > LARGEST_LANE:
+        raise ArgumentError("lanes", lanes, "a count, or a sequence of ids in [0, 2**32)")
+    return ids.astype(np.int64)

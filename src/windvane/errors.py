@@ -1,0 +1,69 @@
+"""The exceptions that windvane raises for its callers.
+
+``WindvaneError`` is the root. ``ArgumentError`` says which argument is wrong; code reads its attributes and never
+parses its message.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+LONGEST_VALUE = 80  # characters of a value in a message: it should fit on one line
+
+
+def format_value(value: Any) -> str:
+    """Return ``repr(value)`` on one line, shortened to :data:`LONGEST_VALUE` characters."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # an integer with more digits than Python prints, or a broken __repr__
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
+
+
+class WindvaneError(Exception):
+    """Base class of the errors that windvane raises on purpose."""
+
+
+class ArgumentError(WindvaneError, ValueError):
+    """An argument has a value that is not allowed.
+
+    Parameters
+    ----------
+    argument
+        Name of the argument, such as ``"gamma"`` or ``"state['t']"``.
+    value
+        The value that was given.
+    expected
+        What is allowed, as the end of "must be ...", such as ``"in (0, 1]"``.
+    got
+        How the message shows the value; by default its ``repr``.
+    where
+        Where in the argument the value is, such as ``"lane 3"``.
+    hint
+        What to do about it, as a clause after a semicolon.
+
+    Examples
+    --------
+    >>> raise ArgumentError("gamma", 1.2, "in (0, 1]")
+    Traceback (most recent call last):
+    windvane.errors.ArgumentError: `gamma` must be in (0, 1], got 1.2
+    """
+
+    def __init__(
+        self, argument: str, value: Any, expected: str, *, got: str | None = None, where: str = "", hint: str = ""
+    ) -> None:
+        self.argument, self.value, self.expected = argument, value, expected
+        self.got, self.where, self.hint = got, where, hint
+        shown = format_value(value) if got is None else got
+        place = f" in {where}" if where else ""
+        advice = f"; {hint}" if hint else ""
+        super().__init__(f"`{argument}` must be {expected}, got {shown}{place}{advice}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by the arguments of the constructor: worker processes send errors back."""
+        details = {"got": self.got, "where": self.where, "hint": self.hint}
+        return _rebuild, (type(self), self.argument, self.value, self.expected, details)
+
+
+def _rebuild(cls: type[ArgumentError], argument: str, value: Any, expected: str, details: dict[str, Any]) -> Any:
+    return cls(argument, value, expected, **details)
