@@ -30,8 +30,8 @@ _HOME = {
     "DLinTS": "windvane.policies.d_lin_ts",
     "DRandLinUCB": "windvane.policies.d_rand_lin_ucb",
     "BOB": "windvane.policies.bob",
-    "BOBBVDGLMUCB": "windvane.policies.bob",
-    "BanditOverBandits": "windvane.policies.bob",
+    "BOBBVDGLMUCB": "windvane.policies.bob_bvd_glm_ucb",
+    "BanditOverBandits": "windvane.policies.bandit_over_bandits",
     "DetectGLMUCB": "windvane.policies.detection",
     "MasterOFUL": "windvane.policies.master",
     "MasterGLMUCB": "windvane.policies.master",
@@ -46,14 +46,20 @@ _HOME = {
     "SCDGLUCB": "windvane.policies.sc_glucb",
     "SCSWGLUCB": "windvane.policies.sc_glucb",
     "DGLMTS": "windvane.policies.d_glm_ts",
-    "OnePassGLMUCB": "windvane.policies.one_pass_glm",
+    "OnePassGLM": "windvane.policies.one_pass_glm",
     "AdaptiveGLMUCB": "windvane.policies.adaptive_glm_ucb",
     "Policy": "windvane.policies.base",
     "POLICIES": "windvane.policies.registry",
     "get_policy": "windvane.policies.registry",
     "Ball": "windvane.arms",
     "Sphere": "windvane.arms",
-    "DiscountedEstimator": "windvane.estimation",
+    "Discount": "windvane.estimation",
+    "Never": "windvane.estimation",
+    "Restart": "windvane.estimation",
+    "Window": "windvane.estimation",
+    "MaximumLikelihoodEstimator": "windvane.estimation",
+    "OnePassEstimator": "windvane.estimation",
+    "RidgeEstimator": "windvane.estimation",
     "Projection": "windvane.projection",
     "p0": "windvane.projection",
     "p2": "windvane.projection",
@@ -111,7 +117,6 @@ __all__ = [
     "Decision",
     "DecisionError",
     "DetectGLMUCB",
-    "DiscountedEstimator",
     "Environment",
     "ExpiredDecisionError",
     "Explanation",
@@ -124,7 +129,7 @@ __all__ = [
     "Logistic",
     "MasterGLMUCB",
     "MasterOFUL",
-    "OnePassGLMUCB",
+    "OnePassGLM",
     "Oracle",
     "PerLane",
     "Poisson",
@@ -164,12 +169,22 @@ if TYPE_CHECKING:
     from windvane.checks import check_policy
     from windvane.client import BatchError, Client, ClientError
     from windvane.environments import Environment
-    from windvane.estimation import DiscountedEstimator
+    from windvane.estimation import (
+        Discount,
+        MaximumLikelihoodEstimator,
+        Never,
+        OnePassEstimator,
+        Restart,
+        RidgeEstimator,
+        Window,
+    )
     from windvane.kernels.threads import get_threads, set_threads
     from windvane.links import CustomLink, Identity, Link, Logistic, Poisson, Probit, get_link
     from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+    from windvane.policies.bandit_over_bandits import BanditOverBandits
     from windvane.policies.base import Policy
-    from windvane.policies.bob import BOB, BOBBVDGLMUCB, BanditOverBandits
+    from windvane.policies.bob import BOB
+    from windvane.policies.bob_bvd_glm_ucb import BOBBVDGLMUCB
     from windvane.policies.bvd_glm_ucb import BVDGLMUCB
     from windvane.policies.d_glm_ts import DGLMTS
     from windvane.policies.d_glucb import DGLUCB, SWGLUCB
@@ -183,7 +198,7 @@ if TYPE_CHECKING:
     from windvane.policies.lb_weight_ucb import LBWeightUCB
     from windvane.policies.master import MasterGLMUCB, MasterOFUL
     from windvane.policies.oful import OFUL
-    from windvane.policies.one_pass_glm import OnePassGLMUCB
+    from windvane.policies.one_pass_glm import OnePassGLM
     from windvane.policies.per_lane import PerLane
     from windvane.policies.references import Greedy, Oracle, UniformRandom
     from windvane.policies.registry import POLICIES, get_policy

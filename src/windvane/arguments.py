@@ -18,6 +18,7 @@ Index = npt.NDArray[np.int64]
 SMALLEST, LARGEST = 1e-100, 1e100  # squares of positive settings, and inverses of the squares, stay finite
 LARGEST_WHOLE = 10**300  # a larger integer does not fit in a float
 LARGEST_LANE = 2**32 - 1  # lane ids fill one 32-bit word of the random number generator's counter
+NORM_SLACK = 1.0 + 1e-9  # a norm bound is kept up to this factor: a normalised vector may round above 1
 _NOT_NUMBERS = (str, bytes, np.ma.MaskedArray)  # float() or NumPy would convert some of these
 
 

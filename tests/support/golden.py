@@ -31,6 +31,7 @@ SETTINGS = {
     "drift": 4.0,
     "switches": 2.0,
     "bonus_scale": 0.2,
+    "posterior_scale": 0.2,
     "tolerance": 1e-10,
     "test_scale": 1e-4,
     "false_alarm": 0.9,
@@ -105,8 +106,8 @@ def play(name: str, seed: int) -> dict[str, np.ndarray]:
 
 
 def read(policy: Any, key: str) -> np.ndarray:
-    """A number of the policy as it stands now; where it has no theta_tilde, its theta_hat."""
-    return np.array(getattr(policy, key, None) if hasattr(policy, key) else policy.theta_hat)
+    """A number of the policy as it stands now."""
+    return np.array(getattr(policy.info(), {"V": "metric"}.get(key, key)))
 
 
 def record(names: list[str]) -> None:

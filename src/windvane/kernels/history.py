@@ -1,9 +1,4 @@
-"""How the discounted history of a lane ages, grows and forgets.
-
-The entries ``start <= i < end`` of ``X[d, capacity]``, ``W``, ``R`` and ``S`` (features, stored weight, reward and
-deciding time) are in use, sorted by deciding time. The weight of entry i at time ``now`` is ``W[i] * scale`` with
-``scale = gamma^(now - origin)``: ageing the whole history is one multiplication, not a pass.
-"""
+"""How lanes age, take in observations and forget (layout: :mod:`windvane.kernels.lanes`)."""
 
 from __future__ import annotations
 
@@ -11,18 +6,23 @@ import math
 
 import numpy as np
 
-from windvane.kernels._jit import compiled, compiled_inner
 from windvane.kernels.elementary import mean_slope
+from windvane.kernels.jit import compiled, compiled_inner
+from windvane.kernels.lanes import LOST, MOVED, PULL, THETA_HAT, B, H_of, V_of, V_tilde_of, is_linearised
 from windvane.kernels.linalg import add_outer, copy_matrix, dot
 
-FRESH, MOVED, LOST = 0, 1, 2  # theta is the root; (pull, H) tell how to move it; they do not (entries were removed)
-SMALLEST_WEIGHT = 1e-300  # less is no observation at all (and would not stay positive in store)
-MAX_EXPONENT = 300.0  # stored weights grow like gamma^-(s - origin); re-based before they pass e^300
+SMALLEST_WEIGHT = 1e-300  # a smaller weight would not stay positive in the history
+MOST_EXPONENT = 300.0  # stored weights grow like gamma^-(time - origin); they are rescaled before they pass e^300
+# Subtracting an observation leaves a rounding error of 1e-16 of what it added to V. The sums of a window are built
+# anew after as many removals as it holds (then the cost per round is constant), but at least REBUILD_AFTER, and at once
+# if what was removed is so heavy that its error would exceed HEAVY * 1e-16 = 1e-12 of lam.
+REBUILD_AFTER = 1024
+HEAVY = 1e4
 
 
 @compiled
-def decay_towards(matrix: np.ndarray, keep: float, diagonal: float) -> None:
-    """matrix <- keep matrix + (1 - keep) diagonal I."""
+def _decay_towards(matrix: np.ndarray, keep: float, diagonal: float) -> None:
+    """Set matrix to keep matrix + (1 - keep) diagonal I."""
     d = matrix.shape[0]
     for i in range(d):
         for j in range(d):
@@ -30,186 +30,152 @@ def decay_towards(matrix: np.ndarray, keep: float, diagonal: float) -> None:
         matrix[i, i] += (1.0 - keep) * diagonal
 
 
-@compiled_inner
-def rebuild_window(
-    X: np.ndarray,
-    W: np.ndarray,
-    R: np.ndarray,
-    start: int,
-    end: int,
-    lam: float,
-    V: np.ndarray,
-    b: np.ndarray,
-) -> None:
-    """V and b of a sliding window, summed afresh: adding and subtracting for ever would let rounding pile up."""
-    V[:] = 0.0
-    b[:] = 0.0
-    d = X.shape[0]
-    for i in range(start, end):
-        for j in range(d):
-            b[j] += W[i] * R[i] * X[j, i]
-            for k in range(d):
-                V[j, k] += W[i] * X[j, i] * X[k, i]
+@compiled
+def _add_entry(rows: np.ndarray, i: int, factor: float, V: np.ndarray, b: np.ndarray) -> None:
+    """Add entry i of a history, ``factor`` times, to V and b."""
+    d = b.shape[0]
+    weight = factor * rows[d, i]
     for j in range(d):
-        V[j, j] += lam
+        b[j] += weight * rows[d + 1, i] * rows[j, i]
+        for k in range(d):
+            V[j, k] += weight * rows[j, i] * rows[k, i]
+
+
+@compiled_inner
+def _slide_window(lane: np.void, row: np.ndarray, rows: np.ndarray) -> None:
+    """Remove the observations that have left the window."""
+    d = row.shape[1]
+    V, b = V_of(row), row[B]
+    start, end = lane["start"], lane["end"]
+    first = start
+    heaviest = 0.0
+    while start < end and lane["now"] - rows[d + 2, start] >= lane["window"]:
+        _add_entry(rows, start, -1.0, V, b)
+        square = 0.0
+        for j in range(d):
+            square += rows[j, start] * rows[j, start]
+        length = math.sqrt(square)
+        heaviest = max(heaviest, rows[d, start] * length * (length + abs(rows[d + 1, start])))
+        start += 1
+    if start == first:
+        return
+    lane["status"] = LOST
+    lane["start"] = start
+    lane["removals"] += start - first
+    if lane["removals"] >= max(REBUILD_AFTER, end - start) or heaviest > HEAVY * lane["lam"]:
+        for j in range(d):
+            b[j] = 0.0
+            for k in range(d):
+                V[j, k] = lane["lam"] if j == k else 0.0
+        for i in range(start, end):
+            _add_entry(rows, i, 1.0, V, b)
+        lane["removals"] = 0
+    copy_matrix(V, V_tilde_of(row))
+
+
+@compiled_inner
+def _discount(lane: np.void, row: np.ndarray, rows: np.ndarray, gap: float) -> None:
+    """Let V, V_tilde, b, the linearisation and the weights decay, and drop what is too old."""
+    d = row.shape[1]
+    gamma, lam, ridge = lane["gamma"], lane["lam"], lane["ridge"]
+    lane["status"] = max(lane["status"], MOVED)
+    keep = gamma if gap == 1.0 else gamma**gap
+    _decay_towards(V_of(row), keep, lam)
+    _decay_towards(V_tilde_of(row), keep * keep, lam)
+    for j in range(d):
+        row[B, j] *= keep
+    if is_linearised(row):
+        _decay_towards(H_of(row), keep, ridge)
+        for j in range(d):
+            row[PULL, j] = keep * row[PULL, j] + (1.0 - keep) * ridge * row[THETA_HAT, j]
+    lane["dropped"] *= keep
+    start, end, now = lane["start"], lane["end"], lane["now"]
+    if end == start:
+        return
+    exponent = math.log(gamma) * (now - lane["origin"])
+    if exponent < -MOST_EXPONENT:
+        scale = math.exp(exponent)
+        for i in range(start, end):
+            rows[d, i] *= scale
+        lane["origin"] = now
+    scale = gamma ** (now - lane["origin"])
+    lane["scale"] = scale
+    while start < end and now - rows[d + 2, start] > lane["memory"]:
+        dropped = lane["dropped"] + rows[d, start] * scale
+        if dropped > lane["drop_budget"]:
+            break
+        lane["dropped"] = dropped
+        start += 1
+    lane["start"] = start
 
 
 @compiled
-def age_lanes(
-    lo: int,
-    hi: int,
-    gap: float,
-    lam: float,
-    ridge: float,
-    gamma: np.ndarray,
-    window: np.ndarray,
-    memory: np.ndarray,
-    drop_budget: float,
-    clock: np.ndarray,
-    span: np.ndarray,
-    X: np.ndarray,
-    W: np.ndarray,
-    R: np.ndarray,
-    S: np.ndarray,
-    V: np.ndarray,
-    V_tilde: np.ndarray,
-    b: np.ndarray,
-    theta: np.ndarray,
-    pull: np.ndarray,
-    H: np.ndarray,
-    stale: np.ndarray,
-) -> None:
-    """Let ``gap`` rounds pass: V, V_tilde, b and the linearisation (pull, H) at theta decay; the too old is dropped.
+def age_lanes(gap: float, record: np.ndarray, dense: np.ndarray, history: np.ndarray) -> None:
+    """Let ``gap`` rounds pass in every lane."""
+    for i in range(len(record)):
+        lane = record[i]
+        lane["now"] += gap
+        if lane["window"] < math.inf:
+            _slide_window(lane, dense[i], history[i])
+        elif lane["gamma"] < 1.0:
+            _discount(lane, dense[i], history[i], gap)
 
-    ``clock[lane] = (now, origin, dropped weight)``; ``span[lane] = (start, end, removals since the last rebuild)``.
-    """
-    d = b.shape[1]
-    for lane in range(lo, hi):
-        now = clock[lane, 0] + gap
-        clock[lane, 0] = now
-        start, end = span[lane, 0], span[lane, 1]
-        if not math.isinf(window[lane]):
-            removed = 0
-            heaviest = 0.0
-            while start < end and now - S[lane, start] >= window[lane]:
-                x = X[lane, :, start].copy()
-                add_outer(V[lane], -W[lane, start], x)
-                for j in range(d):
-                    b[lane, j] -= W[lane, start] * R[lane, start] * x[j]
-                length = math.sqrt(dot(x, x))
-                heaviest = max(heaviest, W[lane, start] * length * (length + abs(R[lane, start])))
-                start += 1
-                removed += 1
-            if removed > 0:
-                stale[lane] = LOST
-                span[lane, 0] = start
-                span[lane, 2] += removed
-                if span[lane, 2] >= max(1024, end - start) or heaviest > 1e4 * lam:
-                    rebuild_window(X[lane], W[lane], R[lane], start, end, lam, V[lane], b[lane])
-                    span[lane, 2] = 0
-                copy_matrix(V[lane], V_tilde[lane])
-            continue
-        rate = gamma[lane]
-        if rate == 1.0:
-            continue
-        stale[lane] = max(stale[lane], MOVED)
-        keep = rate if gap == 1.0 else rate**gap
-        decay_towards(V[lane], keep, lam)
-        decay_towards(V_tilde[lane], keep * keep, lam)
-        decay_towards(H[lane], keep, ridge)
-        for j in range(d):
-            b[lane, j] *= keep
-            pull[lane, j] = keep * pull[lane, j] + (1.0 - keep) * ridge * theta[lane, j]
-        clock[lane, 2] *= keep
-        if end == start:
-            continue
-        exponent = math.log(rate) * (now - clock[lane, 1])
-        if exponent < -MAX_EXPONENT:
-            scale = math.exp(exponent)
-            for i in range(start, end):
-                W[lane, i] *= scale
-            clock[lane, 1] = now
-            exponent = 0.0
-        scale = math.exp(exponent)
-        while start < end and now - S[lane, start] > memory[lane]:
-            dropped = clock[lane, 2] + W[lane, start] * scale
-            if dropped > drop_budget:
-                break
-            clock[lane, 2] = dropped
-            start += 1
-        span[lane, 0] = start
+
+@compiled_inner
+def _insert(lane: np.void, rows: np.ndarray, x: np.ndarray, reward: float, time: float, weight: float) -> None:
+    """Put an observation decided at ``time`` into a history at its place."""
+    d = x.shape[0]
+    start, end = lane["start"], lane["end"]
+    if start == end:
+        lane["origin"] = lane["now"]
+        lane["scale"] = 1.0
+    at = end
+    while at > start and rows[d + 2, at - 1] > time:
+        for j in range(d + 3):
+            rows[j, at] = rows[j, at - 1]
+        at -= 1
+    for j in range(d):
+        rows[j, at] = x[j]
+    rows[d, at] = weight * math.exp(math.log(lane["gamma"]) * (lane["origin"] - time))
+    rows[d + 1, at] = reward
+    rows[d + 2, at] = time
+    lane["end"] = end + 1
 
 
 @compiled
 def observe_lanes(
-    lo: int,
-    hi: int,
-    link: int,
     x: np.ndarray,
     reward: np.ndarray,
-    decided: np.ndarray,
-    now: float,
+    age: np.ndarray,
     weight: np.ndarray,
     mask: np.ndarray,
-    remember: bool,
-    gamma: np.ndarray,
-    window: np.ndarray,
-    memory: np.ndarray,
-    clock: np.ndarray,
-    span: np.ndarray,
-    X: np.ndarray,
-    W: np.ndarray,
-    R: np.ndarray,
-    S: np.ndarray,
-    V: np.ndarray,
-    V_tilde: np.ndarray,
-    b: np.ndarray,
-    theta: np.ndarray,
-    pull: np.ndarray,
-    H: np.ndarray,
-    stale: np.ndarray,
+    record: np.ndarray,
+    dense: np.ndarray,
+    history: np.ndarray,
 ) -> None:
-    """Take in one observation per unmasked lane, of age now - decided; one older than the memory is ignored."""
-    d = b.shape[1]
-    for lane in range(lo, hi):
-        if not mask[lane] or weight[lane] == 0.0:
+    """Take in one observation per lane of ``mask``; one older than the memory is ignored."""
+    d = x.shape[1]
+    for i in range(len(record)):
+        if not mask[i] or weight[i] == 0.0:
             continue
-        age = now - decided[lane]
-        moment = clock[lane, 0] - age  # on the lane's own clock
-        decay = 1.0 if age == 0.0 else gamma[lane] ** age
-        entering = weight[lane] * decay
-        if entering < SMALLEST_WEIGHT:
+        lane, row, point = record[i], dense[i], x[i]
+        decay = 1.0 if age[i] == 0.0 else lane["gamma"] ** age[i]
+        entering = weight[i] * decay
+        if entering < SMALLEST_WEIGHT or age[i] >= lane["window"]:
             continue
-        if age >= window[lane] or (age > memory[lane] and entering <= gamma[lane] ** memory[lane]):
+        if age[i] > lane["memory"] and entering <= lane["gamma"] ** lane["memory"]:
             continue
-        point = x[lane]
         mean, slope = 0.0, 0.0
-        if remember:  # before anything changes: a custom link may raise
-            mean, slope = mean_slope(link, dot(point, theta[lane]))
-        add_outer(V[lane], entering, point)
-        add_outer(V_tilde[lane], entering * decay, point)
+        if is_linearised(row):  # before anything changes: a custom link may raise
+            mean, slope = mean_slope(lane["link"], dot(point, row[THETA_HAT]))
+        add_outer(V_of(row), entering, point)
+        add_outer(V_tilde_of(row), entering * decay, point)
         for j in range(d):
-            b[lane, j] += entering * reward[lane] * point[j]
-        stale[lane] = max(stale[lane], MOVED)
-        if not remember:
-            continue
-        for j in range(d):
-            pull[lane, j] += entering * (mean - reward[lane]) * point[j]
-        add_outer(H[lane], entering * slope, point)
-        if span[lane, 0] == span[lane, 1]:
-            clock[lane, 1] = clock[lane, 0]
-        at = span[lane, 1]
-        while at > span[lane, 0] and S[lane, at - 1] > moment:
+            row[B, j] += entering * reward[i] * point[j]
+        lane["status"] = max(lane["status"], MOVED)
+        if is_linearised(row):
             for j in range(d):
-                X[lane, j, at] = X[lane, j, at - 1]
-            W[lane, at] = W[lane, at - 1]
-            R[lane, at] = R[lane, at - 1]
-            S[lane, at] = S[lane, at - 1]
-            at -= 1
-        for j in range(d):
-            X[lane, j, at] = point[j]
-        exponent = math.log(gamma[lane]) * (clock[lane, 1] - moment)
-        W[lane, at] = weight[lane] * math.exp(exponent)
-        R[lane, at] = reward[lane]
-        S[lane, at] = moment
-        span[lane, 1] += 1
+                row[PULL, j] += entering * (mean - reward[i]) * point[j]
+            add_outer(H_of(row), entering * slope, point)
+        if history.shape[2] > 0:
+            _insert(lane, history[i], point, reward[i], lane["now"] - age[i], weight[i])

@@ -1,26 +1,29 @@
-"""One observation folded into a quadratic, for estimators that keep no history (:mod:`windvane.one_pass`)."""
+"""One observation folded into a quadratic, for the estimator that keeps no history."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from windvane.kernels._jit import compiled
 from windvane.kernels.elementary import mean_slope
+from windvane.kernels.jit import compiled
+from windvane.kernels.lanes import THETA_HAT, V_of
 from windvane.kernels.linalg import dot, factorise, solve_lower
 
-MAX_HALVINGS = 200
+MOST_STEPS = 200  # Newton needs a few; halving the widest bracket of doubles to the last bit about 2,000 at most,
+# which only happens with rewards near 1e100: there the bracket is taken as it is, since any point in it is finite
+CLOSE = 1e-14  # relative step at which the equation is solved to rounding
 
 
 @compiled
 def proximal_point(link: int, z: float, pull: float, reward: float) -> float:
-    """The root y of y - z + pull (mu(y) - reward), pull >= 0: Newton's method inside a bracket that always holds it."""
+    """Solve y - z + pull (mu(y) - reward) = 0, pull >= 0, by Newton's method inside a bracket around the root."""
     mean, slope = mean_slope(link, z)
     other = z + pull * (reward - mean)
     low, high = min(z, other), max(z, other)
     y = z
     before = high - low
     step = before
-    for _ in range(MAX_HALVINGS):
+    for _ in range(MOST_STEPS):
         gap = y - z + pull * (mean - reward)
         if gap < 0.0:
             low = y
@@ -33,44 +36,40 @@ def proximal_point(link: int, z: float, pull: float, reward: float) -> float:
         else:
             before, step = step, 0.5 * (high - low)
             y = 0.5 * (low + high)
-        if step <= 1e-14 * (1.0 + abs(y)):
+        if step <= CLOSE * (1.0 + abs(y)):
             break
         mean, slope = mean_slope(link, y)
     return y
 
 
 @compiled
-def working_lanes(
-    link: int,
-    least_slope: float,
-    gamma: np.ndarray,
+def linearise_lanes(
     x: np.ndarray,
     reward: np.ndarray,
-    decided: np.ndarray,
-    now: float,
+    age: np.ndarray,
     weight: np.ndarray,
     mask: np.ndarray,
-    V: np.ndarray,
-    theta: np.ndarray,
+    record: np.ndarray,
+    dense: np.ndarray,
+    work: np.ndarray,
     slope: np.ndarray,
     response: np.ndarray,
 ) -> None:
-    """The quadratic s (<x, theta> - y)^2 / 2 that takes the place of each observation's loss: s and y, per lane.
+    """Set the quadratic slope (<x, theta> - response)^2 / 2 that replaces each observation's loss.
 
     It touches the loss at z, the prediction <x, theta> after the step that minimises weight * loss plus the quadratic
-    so far, with s = mu'(z) or ``least_slope`` where that is more.
+    so far. ``slope`` is mu'(z), or ``least_slope`` where that is more.
     """
-    d = x.shape[1]
-    lower = np.empty((d, d))
-    half = np.empty(d)
-    for lane in range(x.shape[0]):
-        slope[lane], response[lane] = 1.0, 0.0
-        if not mask[lane]:
+    lower, half = work[0], work[1, 0]
+    for i in range(len(record)):
+        slope[i], response[i] = 1.0, 0.0
+        if not mask[i]:
             continue
-        factorise(V[lane], lower)
-        solve_lower(lower, x[lane], half)
-        pull = weight[lane] * gamma[lane] ** (now - decided[lane]) * dot(half, half)
-        z = proximal_point(link, dot(x[lane], theta[lane]), pull, reward[lane])
-        mean, steep = mean_slope(link, z)
-        slope[lane] = max(steep, least_slope)
-        response[lane] = z + (reward[lane] - mean) / slope[lane]
+        lane, row = record[i], dense[i]
+        factorise(V_of(row), lower)
+        solve_lower(lower, x[i], half)
+        pull = weight[i] * lane["gamma"] ** age[i] * dot(half, half)
+        z = proximal_point(lane["link"], dot(x[i], row[THETA_HAT]), pull, reward[i])
+        mean, steepness = mean_slope(lane["link"], z)
+        slope[i] = max(steepness, lane["least_slope"])
+        response[i] = z + (reward[i] - mean) / slope[i]

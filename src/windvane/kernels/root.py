@@ -3,18 +3,23 @@
 g - b is the gradient of a strongly convex function, so a step is good if that function's slope along it,
 <g - b, step>, has not turned round by more than half at its end; no value of the function is needed. Where it has, or
 where Newton's step is longer than the model can be trusted, the step is the model's minimiser within a smaller radius:
-in the flat or steep tails of a link, plain halving of Newton's step would crawl. Bounds on the distance to the root:
+in the flat or steep tails of a link, halving Newton's step would take many passes. Bounds on the distance to the root:
 
 * anywhere: ||theta - theta_hat|| <= ||g(theta) - b|| / ridge (strong monotonicity);
-* after a step s = H^-1 (g(theta) - b) with the Hessian H of a point at distance D. Let q = 1.2 ||s||_H /
-  sqrt(lambda_min(H)), |mu''| <= M mu' within D + q of that point, and r = M L (D + q) <= 1/10. Then
+* after a step s = H^-1 (g(theta) - b), where every term of H was evaluated within a distance D of theta. Let q = 1.2
+  ||s||_H / sqrt(lambda_min(H)), |mu''| <= M mu' within D + q of theta, and r = M L (D + q) <= 1/10. Then
   ||theta - theta_hat|| <= q and ||theta - s - theta_hat|| <= r q. (Within that distance the Hessian is between e^-r H
   and e^r H, so on the sphere of radius q around theta the gradient points outwards and the root lies inside, at most
   e^r ||s||_H away; and the step leaves at most (e^r - 1) of that.) D = 0 is Newton's own step.
 
-The second saves the pass over the history that would only confirm convergence, and lets one more step reuse the same
-Hessian, at the price of g alone. Both speak of exact arithmetic: rounding in g and b, of relative size 1e-15 of the
-absolute sums behind them, comes on top, and the iteration stops where nothing else is left.
+The second bound saves work twice. The pass that would only confirm convergence is not made. And H is carried from round
+to round: it decays with the past and gains the new observations, each evaluated at the theta_hat of its time, so its
+terms lie within ``strayed`` of the present theta_hat. While that certifies a step, a solve needs g alone. (The carried H
+also holds what has been dropped from the history, at most ``drop_budget`` in weight, which is less than 1e-5 of ridge:
+the margin between e^0.1 and 1.2 covers it.)
+
+Both bounds are for exact arithmetic: rounding in g and b, of relative size 1e-15 of the absolute sums behind them, comes
+on top, and the iteration stops when nothing else is left.
 """
 
 from __future__ import annotations
@@ -23,11 +28,22 @@ import math
 
 import numpy as np
 
-from windvane.kernels._jit import compiled, compiled_inner
+from windvane.kernels.ball import ball_quadratic
 from windvane.kernels.elementary import bend_ratio
-from windvane.kernels.history import FRESH, MOVED
+from windvane.kernels.jit import compiled, compiled_inner
+from windvane.kernels.lanes import (
+    FRESH,
+    LOST,
+    MEAN,
+    MOVED,
+    PULL,
+    THETA_HAT,
+    B,
+    H_of,
+    V_of,
+)
 from windvane.kernels.linalg import (
-    ball_quadratic,
+    ROUNDING,
     cholesky,
     copy,
     dot,
@@ -39,176 +55,180 @@ from windvane.kernels.linalg import (
 )
 from windvane.kernels.sums import mean_sums, slope_gram
 
-MAX_PASSES = 200
+MOST_PASSES = 200  # Newton needs 1 to 3; a hundred only in the far tails of a link
 PATIENCE = 30  # passes after which rounding is suspected
+SAFE_RATIO = 0.1  # r of the certificate
+MARGIN = 1.2  # above e^SAFE_RATIO = 1.105
+ACCEPT = 0.5  # a step is taken unless the slope along it has turned round by more than this
+TRUST = 0.25  # the model foretold the slope to this: the radius may grow
+
+# Matrices of the workspace; a vector is the first row of one.
+_G, _TRIAL_G, _STEP, _TRIAL, _SCRATCH, _LOWER, _SPARE = range(7)
 
 
-@compiled
-def _rounding(W: np.ndarray, start: int, end: int, scale: float, L: float, b: np.ndarray, buffers: np.ndarray) -> float:
-    """What rounding may do to g - b: 1e-15 of the absolute sums behind them, at the theta of the last means."""
+@compiled_inner
+def _rounding(lane: np.void, rows: np.ndarray, b: np.ndarray, buffers: np.ndarray) -> float:
+    """Return what rounding may do to g - b, at the theta of the last means."""
     total = 0.0
-    for i in range(end - start):
-        total += W[start + i] * abs(buffers[1, i])
-    return 1e-15 * (norm(b) + total * scale * L)
+    start = lane["start"]
+    for i in range(lane["end"] - start):
+        total += rows[b.shape[0], start + i] * abs(buffers[MEAN, i])
+    return ROUNDING * (norm(b) + total * lane["scale"] * lane["L"])
+
+
+@compiled_inner
+def _residual(
+    lane: np.void, rows: np.ndarray, b: np.ndarray, theta: np.ndarray, buffers: np.ndarray, g: np.ndarray
+) -> None:
+    """Set g to g(theta) - b."""
+    mean_sums(lane, rows, theta, buffers, g)
+    for j in range(b.shape[0]):
+        g[j] -= b[j]
+
+
+@compiled_inner
+def _search(
+    lane: np.void, row: np.ndarray, rows: np.ndarray, radius: float, work: np.ndarray, buffers: np.ndarray
+) -> float:
+    """Try the step in the workspace, cut to the trust radius while it fails, and return the new radius, or 0.
+
+    The trial point and its g - b are left in the workspace; 0 means that rounding is all that is left.
+    """
+    theta, b, H = row[THETA_HAT], row[B], H_of(row)
+    g, trial_g, step, trial = work[_G, 0], work[_TRIAL_G, 0], work[_STEP, 0], work[_TRIAL, 0]
+    length = norm(step)
+    while lane["passes"] < MOST_PASSES:
+        shift = 0.0
+        if length > radius:
+            shift = ball_quadratic(H, g, radius, 0.0, step, work[_SPARE], work[_SCRATCH, 0])
+            length = norm(step)
+        if length <= ROUNDING * (1.0 + norm(theta)):
+            return 0.0
+        for j in range(theta.shape[0]):
+            trial[j] = theta[j] - step[j]
+        _residual(lane, rows, b, trial, buffers, trial_g)
+        lane["passes"] += 1
+        before = dot(g, step)
+        after = dot(trial_g, step)
+        is_accepted = after >= -ACCEPT * before
+        surprise = abs(after - shift * length * length)  # the model foretells a slope of shift length^2
+        if not is_accepted or surprise > ACCEPT * before:
+            radius = 0.25 * length
+            length = math.inf  # a step from here on is cut to the radius
+        elif surprise < TRUST * before and shift > 0.0:
+            radius *= 2.0
+        if is_accepted:
+            return radius
+    return 0.0
 
 
 @compiled_inner
 def newton(
-    link: int,
-    X: np.ndarray,
-    W: np.ndarray,
-    start: int,
-    end: int,
-    scale: float,
-    ridge: float,
-    L: float,
-    b: np.ndarray,
-    tolerance: float,
-    buffers: np.ndarray,
-    theta: np.ndarray,
-    H: np.ndarray,
-) -> tuple[int, float]:
-    """Improve ``theta`` until ||theta - theta_hat|| <= tolerance; returns (passes over the history, error bound).
+    lane: np.void, row: np.ndarray, rows: np.ndarray, carried: bool, work: np.ndarray, buffers: np.ndarray
+) -> None:
+    """Improve theta_hat until it is certified to ``root_tolerance``; sets ``passes`` and ``error``.
 
-    ``H`` is left as the Hessian at the last point where it was formed.
+    ``carried``: the workspace holds the Cholesky factor of the carried H, whose terms lie within ``strayed``.
     """
-    d = b.shape[0]
-    g = np.empty(d)
-    trial_g = np.empty(d)
-    step = np.empty(d)
-    trial = np.empty(d)
-    lower = np.empty((d, d))
-    work = np.empty((d, d))
-    mean_sums(link, X, W, start, end, scale, ridge, theta, buffers, g)
-    for j in range(d):
-        g[j] -= b[j]
-    sound = False
-    curvature = ridge
+    theta, b, H = row[THETA_HAT], row[B], H_of(row)
+    d = theta.shape[0]
+    g, step, lower = work[_G, 0], work[_STEP, 0], work[_LOWER]
+    L, ridge, tolerance = lane["L"], lane["ridge"], lane["root_tolerance"]
+    _residual(lane, rows, b, theta, buffers, g)
+    lane["passes"] = 1
+    is_sound, has_H, is_new = carried, carried, False
+    curvature = max(ridge, 1.0 / trace_of_inverse(lower, step)) if carried else ridge
     radius = 1.0 / L  # no <x, theta> moves by more than 1 before the model has been tried
-    distance = math.inf  # from the point whose Hessian H is; infinite: to be formed anew
     residual = large_norm(g)
-    error = residual / ridge
-    size = math.inf
-    ratio = math.inf
-    passes = 1
-    while residual > tolerance * ridge and passes < MAX_PASSES:
-        if math.isinf(distance):
-            slope_gram(X, W, start, end, scale, ridge, buffers, H)
-            sound = factorise(H, lower)
+    lane["error"] = residual / ridge
+    while residual > tolerance * ridge and lane["passes"] < MOST_PASSES:
+        if not has_H:
+            slope_gram(lane, rows, buffers, H)
+            is_sound = factorise(H, lower)
             curvature = max(ridge, 1.0 / trace_of_inverse(lower, step))
-            distance = 0.0
+            has_H, is_new = True, True
+            lane["strayed"] = 0.0
         solve_cholesky(lower, g, step)
-        length = norm(step)
-        size = 1.2 * math.sqrt(max(dot(g, step), 0.0) / curvature)
-        ratio = bend_ratio(link, L * (norm(theta) + distance + size)) * L * (distance + size)
-        if sound and ratio <= 0.1 and ratio * size <= tolerance:
-            for j in range(d):
-                theta[j] -= step[j]
-            return passes, ratio * size
-        if distance > 0.0:  # this Hessian has served twice
-            distance = math.inf
+        size = MARGIN * math.sqrt(max(dot(g, step), 0.0) / curvature)
+        distance = lane["strayed"] + size
+        ratio = bend_ratio(lane["link"], L * (norm(theta) + distance)) * L * distance
+        if is_sound and ratio <= SAFE_RATIO:
+            lane["error"] = min(residual / ridge, size)
+            if ratio * size <= tolerance:
+                for j in range(d):
+                    theta[j] -= step[j]
+                lane["strayed"] += norm(step)
+                lane["error"] = ratio * size
+                return
+        if not is_new:  # this H has served before: form it here
+            has_H = False
             continue
-        if passes > PATIENCE and residual <= _rounding(W, start, end, scale, L, b, buffers):
-            break
-        accepted = False
-        while not accepted and passes < MAX_PASSES:
-            shift = 0.0
-            if length > radius:
-                shift = ball_quadratic(H, g, radius, 0.0, step, work)
-                length = norm(step)
-            if length <= 1e-15 * (1.0 + norm(theta)):
-                break
-            for j in range(d):
-                trial[j] = theta[j] - step[j]
-            mean_sums(link, X, W, start, end, scale, ridge, trial, buffers, trial_g)
-            passes += 1
-            for j in range(d):
-                trial_g[j] -= b[j]
-            before = dot(g, step)
-            after = dot(trial_g, step)  # the model foretells shift length^2
-            accepted = after >= -0.5 * before
-            surprise = abs(after - shift * length * length)
-            if not accepted or surprise > 0.5 * before:
-                radius = 0.25 * length
-                length = math.inf  # a step from here on is cut to the radius
-            elif surprise < 0.25 * before and shift > 0.0:
-                radius *= 2.0
-        if not accepted:  # rounding is all that is left
-            break
+        if lane["passes"] > PATIENCE and residual <= _rounding(lane, rows, b, buffers):
+            return
+        radius = _search(lane, row, rows, radius, work, buffers)
+        if radius == 0.0:
+            return
+        trial = work[_TRIAL, 0]
+        moved = 0.0
         for j in range(d):
-            distance += (trial[j] - theta[j]) ** 2
-        distance = math.sqrt(distance)
+            moved += (trial[j] - theta[j]) ** 2
+        lane["strayed"] += math.sqrt(moved)
         copy(trial, theta)
-        copy(trial_g, g)
+        copy(work[_TRIAL_G, 0], g)
+        is_new = False
         residual = large_norm(g)
-        error = residual / ridge
-        size = math.inf
-    return passes, min(error, size) if sound and ratio <= 0.1 else error
+        lane["error"] = residual / ridge
+
+
+@compiled_inner
+def solve_lane(lane: np.void, row: np.ndarray, rows: np.ndarray, work: np.ndarray, buffers: np.ndarray) -> None:
+    """Compute theta_hat of one lane, warm-started.
+
+    ``pull`` holds g(theta_hat) - b, carried along while rounds and observations came in, and H its Jacobian: one Newton
+    step from them needs no pass over the history. It is only a prediction; what follows is exact.
+    """
+    theta, pull = row[THETA_HAT], row[PULL]
+    if lane["status"] == LOST:
+        lane["strayed"] = math.inf  # H holds observations that are gone
+    step, lower = work[_STEP, 0], work[_LOWER]
+    carried = lane["status"] == MOVED and cholesky(H_of(row), 0.0, lower)
+    if carried:
+        solve_cholesky(lower, pull, step)
+        length = norm(step)
+        carried = lane["L"] * length <= 1.0  # further away the linearisation tells nothing
+        if carried:
+            for j in range(theta.shape[0]):
+                theta[j] -= step[j]
+            lane["strayed"] += length
+    for _ in range(2):
+        newton(lane, row, rows, carried, work, buffers)
+        if math.isfinite(lane["error"]) and lane["passes"] < MOST_PASSES:
+            break
+        carried = False  # lost in a tail: start again from 0
+        for j in range(theta.shape[0]):
+            theta[j] = 0.0
+    for j in range(theta.shape[0]):
+        pull[j] = 0.0
+    lane["status"] = FRESH
 
 
 @compiled
 def solve_lanes(
-    lo: int,
-    hi: int,
-    link: int,
-    ridge: float,
-    L: float,
-    tolerance: float,
-    gamma: np.ndarray,
-    clock: np.ndarray,
-    span: np.ndarray,
-    X: np.ndarray,
-    W: np.ndarray,
-    b: np.ndarray,
-    theta: np.ndarray,
-    pull: np.ndarray,
-    H: np.ndarray,
-    stale: np.ndarray,
-    passes: np.ndarray,
-    error: np.ndarray,
+    record: np.ndarray, dense: np.ndarray, history: np.ndarray, work: np.ndarray, buffers: np.ndarray
 ) -> None:
-    """theta_hat of every stale lane, warm-started.
-
-    ``pull`` holds g(theta) - b at the stored theta, carried along while rounds and observations came in, and ``H`` its
-    Jacobian: one Newton step from them needs no pass over the history. It is only a prediction; what follows is exact.
-    """
-    d = b.shape[1]
-    longest = 1
-    for lane in range(lo, hi):
-        longest = max(longest, span[lane, 1] - span[lane, 0])
-    buffers = np.empty((3, longest))
-    lower = np.empty((d, d))
-    step = np.empty(d)
-    for lane in range(lo, hi):
-        if stale[lane] == FRESH:
-            continue
-        start, end = span[lane, 0], span[lane, 1]
-        scale = gamma[lane] ** (clock[lane, 0] - clock[lane, 1])
-        if stale[lane] == MOVED and cholesky(H[lane], 0.0, lower):
-            solve_cholesky(lower, pull[lane], step)
-            if L * norm(step) <= 1.0:  # further away the linearisation tells nothing
-                for j in range(d):
-                    theta[lane, j] -= step[j]
-        for attempt in range(2):
-            if attempt == 1:  # lost in a tail: once more, from the middle
-                for j in range(d):
-                    theta[lane, j] = 0.0
-            passes[lane], error[lane] = newton(
-                link, X[lane], W[lane], start, end, scale, ridge, L, b[lane], tolerance, buffers, theta[lane], H[lane]
-            )
-            if math.isfinite(error[lane]) and passes[lane] < MAX_PASSES:
-                break
-        pull[lane, :] = 0.0
-        stale[lane] = FRESH
+    """Compute theta_hat of every lane where it is out of date."""
+    for i in range(len(record)):
+        if record[i]["status"] != FRESH:
+            solve_lane(record[i], dense[i], history[i], work, buffers)
 
 
 @compiled
-def linear_solve_lanes(lo: int, hi: int, V: np.ndarray, b: np.ndarray, theta: np.ndarray, stale: np.ndarray) -> None:
-    """theta_hat = V^{-1} b of every stale lane: the root for the identity link."""
-    d = b.shape[1]
-    lower = np.empty((d, d))
-    for lane in range(lo, hi):
-        if stale[lane] != FRESH:
-            factorise(V[lane], lower)
-            solve_cholesky(lower, b[lane], theta[lane])
-            stale[lane] = FRESH
+def solve_ridge_lanes(record: np.ndarray, dense: np.ndarray, work: np.ndarray) -> None:
+    """Compute theta_hat = V^{-1} b of every lane where it is out of date: the root for the identity link."""
+    lower = work[_LOWER]
+    for i in range(len(record)):
+        if record[i]["status"] != FRESH:
+            row = dense[i]
+            factorise(V_of(row), lower)
+            solve_cholesky(lower, row[B], row[THETA_HAT])
+            record[i]["status"] = FRESH

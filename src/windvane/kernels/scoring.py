@@ -6,93 +6,80 @@ import math
 
 import numpy as np
 
-from windvane.kernels._jit import compiled
 from windvane.kernels.elementary import mean_slope
+from windvane.kernels.jit import compiled
+from windvane.kernels.lanes import V_of, V_tilde_of
 from windvane.kernels.linalg import dot, factorise
 from windvane.kernels.random import TIES, uniform
 
-LARGEST_REWARD = 1e100  # where any finite reward is allowed: short of what would overflow a sum
-LARGEST_WEIGHT = 1e12  # weights grow with age in store; products of larger ones could overflow
+LARGEST_REWARD = 1e100  # where any finite reward is allowed: sums of larger ones could overflow
+LARGEST_WEIGHT = 1e12  # stored weights grow with age; products of larger ones could overflow
 TIE = 1e-12  # scores this close to the best, relative to max(1, |best|), count as equal
 
 FINE, NOT_FINITE, TOO_LONG, NO_VALID_ARM, BAD_REWARD, BAD_ROUND, BAD_WEIGHT = range(7)
 
 
 @compiled
-def predict_lanes(lo: int, hi: int, link: int, arms: np.ndarray, theta: np.ndarray, out: np.ndarray) -> None:
-    """out[lane, k] = mu(<arm_k, theta>)."""
-    for lane in range(lo, hi):
+def predict_lanes(link: int, arms: np.ndarray, theta: np.ndarray, out: np.ndarray) -> None:
+    """Set out[lane, k] = mu(<arm_k, theta>)."""
+    for lane in range(arms.shape[0]):
         for k in range(arms.shape[1]):
             out[lane, k], _ = mean_slope(link, dot(arms[lane, k], theta[lane]))
 
 
 @compiled
-def _subtract(target: np.ndarray, factor: float, source: np.ndarray) -> None:
-    for i in range(target.shape[0]):
-        target[i] -= factor * source[i]
-
-
-@compiled
-def _divide(target: np.ndarray, divisor: float) -> None:
-    for i in range(target.shape[0]):
-        target[i] /= divisor
-
-
-@compiled
-def width_lanes(
-    lo: int, hi: int, sandwich: bool, arms: np.ndarray, V: np.ndarray, V_tilde: np.ndarray, out: np.ndarray
-) -> None:
-    """out[lane, k] = ||arm_k|| in the metric V^{-1}, or V^{-1} V_tilde V^{-1} (``sandwich``)."""
+def width_lanes(is_sandwich: bool, arms: np.ndarray, dense: np.ndarray, work: np.ndarray, out: np.ndarray) -> None:
+    """Set out[lane, k] = ||arm_k|| in the metric V^{-1}, or V^{-1} V_tilde V^{-1} (``is_sandwich``)."""
     K, d = arms.shape[1], arms.shape[2]
-    lower = np.empty((d, d))
-    solved = np.empty((d, K))  # the arms as columns, so that one sweep solves for all of them
-    for lane in range(lo, hi):
-        factorise(V[lane], lower)
+    lower, y = work[0], work[1, 0]
+    for lane in range(arms.shape[0]):
+        row = dense[lane]
+        V_tilde = V_tilde_of(row)
+        factorise(V_of(row), lower)
         for k in range(K):
-            for i in range(d):
-                solved[i, k] = arms[lane, k, i]
-        for i in range(d):  # lower^{-1} arms
-            for j in range(i):
-                _subtract(solved[i], lower[i, j], solved[j])
-            _divide(solved[i], lower[i, i])
-        if sandwich:
-            for i in range(d - 1, -1, -1):  # V^{-1} arms
-                _divide(solved[i], lower[i, i])
+            x = arms[lane, k]
+            for i in range(d):  # lower y = x
+                total = x[i]
                 for j in range(i):
-                    _subtract(solved[j], lower[i, j], solved[i])
-        for k in range(K):
+                    total -= lower[i, j] * y[j]
+                y[i] = total / lower[i, i]
             square = 0.0
-            for i in range(d):
-                if sandwich:
+            if is_sandwich:
+                for i in range(d - 1, -1, -1):  # lower' y = y
+                    y[i] /= lower[i, i]
+                    for j in range(i):
+                        y[j] -= lower[i, j] * y[i]
+                for i in range(d):
                     for j in range(d):
-                        square += solved[i, k] * V_tilde[lane, i, j] * solved[j, k]
-                else:
-                    square += solved[i, k] * solved[i, k]
+                        square += y[i] * V_tilde[i, j] * y[j]
+            else:
+                for i in range(d):
+                    square += y[i] * y[i]
             out[lane, k] = math.sqrt(max(square, 0.0))
 
 
 @compiled
+def _count_ties(scores: np.ndarray, valid: np.ndarray) -> tuple[float, int]:
+    """Return the score from which on arms count as best, and how many valid arms reach it."""
+    best = -math.inf
+    for k in range(scores.shape[0]):
+        if valid[k]:
+            best = max(best, scores[k])
+    bar = best - TIE * max(1.0, abs(best))
+    ties = 0
+    for k in range(scores.shape[0]):
+        if valid[k] and scores[k] >= bar:
+            ties += 1
+    return bar, ties
+
+
+@compiled
 def choose_lanes(
-    lo: int,
-    hi: int,
-    scores: np.ndarray,
-    valid: np.ndarray,
-    seed: np.uint64,
-    lane_ids: np.ndarray,
-    decision: int,
-    out: np.ndarray,
+    scores: np.ndarray, valid: np.ndarray, seed: np.uint64, lane_ids: np.ndarray, decision: int, out: np.ndarray
 ) -> None:
-    """out[lane] = the index of the best valid score; among ties, the one the lane's uniform of this decision says."""
-    for lane in range(lo, hi):
-        best = -math.inf
-        for k in range(scores.shape[1]):
-            if valid[lane, k]:
-                best = max(best, scores[lane, k])
-        bar = best - TIE * max(1.0, abs(best))
-        ties = 0
-        for k in range(scores.shape[1]):
-            if valid[lane, k] and scores[lane, k] >= bar:
-                ties += 1
+    """Set out[lane] to the valid arm of the best score; a uniform number of the decision picks among ties."""
+    for lane in range(scores.shape[0]):
+        bar, ties = _count_ties(scores[lane], valid[lane])
         out[lane] = 0
         pick = int(uniform(seed, lane_ids[lane], decision, TIES) * ties)
         for k in range(scores.shape[1]):
@@ -104,14 +91,35 @@ def choose_lanes(
 
 
 @compiled
+def choice_probabilities(scores: np.ndarray, valid: np.ndarray, out: np.ndarray) -> None:
+    """Set out[lane, k] to the probability that :func:`choose_lanes` picks arm k: the ties share it equally."""
+    for lane in range(scores.shape[0]):
+        bar, ties = _count_ties(scores[lane], valid[lane])
+        for k in range(scores.shape[1]):
+            out[lane, k] = 1.0 / ties if valid[lane, k] and scores[lane, k] >= bar else 0.0
+
+
+@compiled
+def log_det_lanes(dense: np.ndarray, lam: float, work: np.ndarray, out: np.ndarray) -> None:
+    """Set out[lane] = log det(V / lam)."""
+    lower = work[0]
+    for lane in range(dense.shape[0]):
+        factorise(V_of(dense[lane]), lower)
+        total = 0.0
+        for i in range(lower.shape[0]):
+            total += math.log(lower[i, i] * lower[i, i] / lam)
+        out[lane] = total
+
+
+@compiled
 def check_points(points: np.ndarray, valid: np.ndarray, longest: float) -> tuple[int, int, int]:
-    """(what is wrong, lane, arm) of the first bad point: not finite, longer than allowed, or no valid arm at all."""
+    """Return (problem, lane, arm) of the first bad point: not finite, longer than allowed, or no valid arm at all."""
     for lane in range(points.shape[0]):
-        any_valid = False
+        has_valid = False
         for k in range(points.shape[1]):
             if not valid[lane, k]:
                 continue
-            any_valid = True
+            has_valid = True
             square = 0.0
             for i in range(points.shape[2]):
                 square += points[lane, k, i] * points[lane, k, i]
@@ -119,7 +127,7 @@ def check_points(points: np.ndarray, valid: np.ndarray, longest: float) -> tuple
                 return NOT_FINITE, lane, k
             if square > longest * longest:
                 return TOO_LONG, lane, k
-        if not any_valid:
+        if not has_valid:
             return NO_VALID_ARM, lane, 0
     return FINE, 0, 0
 
@@ -135,9 +143,11 @@ def check_feedback(
     low: float,
     high: float,
     latest: float,
+    age: np.ndarray,
 ) -> tuple[int, int]:
-    """(what is wrong, lane) of the first bad observation among the unmasked lanes."""
+    """Return (problem, lane) of the first bad observation of ``mask``, and set their ages."""
     for lane in range(x.shape[0]):
+        age[lane] = 0.0
         if not mask[lane]:
             continue
         square = dot(x[lane], x[lane])
@@ -145,10 +155,11 @@ def check_feedback(
             return NOT_FINITE, lane
         if square > longest * longest:
             return TOO_LONG, lane
-        if not (low <= reward[lane] <= high and abs(reward[lane]) <= LARGEST_REWARD):  # not a number, too
+        if not (low <= reward[lane] <= high and abs(reward[lane]) <= LARGEST_REWARD):  # so that NaN is rejected
             return BAD_REWARD, lane
         if not math.isfinite(decided[lane]) or decided[lane] > latest:
             return BAD_ROUND, lane
         if not 0.0 <= weight[lane] <= LARGEST_WEIGHT:
             return BAD_WEIGHT, lane
+        age[lane] = latest - decided[lane]
     return FINE, 0

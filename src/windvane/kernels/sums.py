@@ -1,17 +1,20 @@
-"""Sums over the history of one lane: g, H, H u and the derivative of H u.
+"""Sums over the history of one lane: g, H, H u and the derivatives of H u.
 
-A lane's history is feature-major, ``X[d, capacity]`` with the entries ``start <= i < end`` in use, so that the loops
-over time are contiguous. The weight of entry i is ``W[i] * scale``.
+``lane`` is the lane's record and ``rows`` its history (see :mod:`windvane.kernels.lanes`): d rows of features, then the
+stored weights. Loops over time are contiguous.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from windvane.kernels._jit import compiled, compiled_sums
 from windvane.kernels.elementary import bend_array, mean_slope_array
+from windvane.kernels.jit import compiled, compiled_sums
+from windvane.kernels.lanes import FACTOR, MEAN, SCALED, SCRATCH, SLOPE, Z
+from windvane.kernels.linalg import mirror
 
 BLOCK = 512  # entries worked on at a time: a block of every feature row stays in the nearest caches
+DIFFERENCE = 1e-4  # step of the second difference of mu': its error, of order 1e-8, only steers Newton's steps
 
 # Rows are sliced before a loop: indexing [j, first + i] directly keeps numba's negative-index check in the loop, and
 # the loop from vectorising.
@@ -159,131 +162,111 @@ def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled
 
 
 @compiled
-def mean_sums(
-    link: int,
-    X: np.ndarray,
-    W: np.ndarray,
-    start: int,
-    end: int,
-    scale: float,
-    ridge: float,
-    theta: np.ndarray,
-    buffers: np.ndarray,
-    g: np.ndarray,
-) -> None:
-    """g(theta) = sum w mu(<x, theta>) x + ridge theta.
+def mean_sums(lane: np.void, rows: np.ndarray, theta: np.ndarray, buffers: np.ndarray, g: np.ndarray) -> None:
+    """Compute g(theta) = sum w mu(<x, theta>) x + ridge theta.
 
-    ``buffers[0..2]`` receive z, mu(z), mu'(z) of the whole history, for the three functions below.
+    ``buffers`` keeps z, mu(z) and mu'(z) of the whole history for the functions below.
     """
-    for j in range(X.shape[0]):
+    d = theta.shape[0]
+    X = rows[:d]
+    for j in range(d):
         g[j] = 0.0
-    factor = np.empty(BLOCK)
+    start, end = lane["start"], lane["end"]
     for first in range(start, end, BLOCK):
         n = min(BLOCK, end - first)
         at = first - start
-        z = buffers[0, at : at + n]
-        mean = buffers[1, at : at + n]
-        weight = W[first : first + n]
+        z = buffers[Z, at : at + n]
+        mean = buffers[MEAN, at : at + n]
+        weight = rows[d, first : first + n]
         _project_block(X, theta, first, n, z)
-        mean_slope_array(link, z, mean, buffers[2, at : at + n], n)
-        if X.shape[0] == 2:
+        mean_slope_array(lane["link"], z, mean, buffers[SLOPE, at : at + n], n)
+        if d == 2:
             _plane_sum(X, first, n, weight, mean, g)
         else:
+            factor = buffers[FACTOR, :n]
             for i in range(n):
                 factor[i] = weight[i] * mean[i]
             _weighted_sum(X, first, n, factor, g)
-    for j in range(X.shape[0]):
+    scale, ridge = lane["scale"], lane["ridge"]
+    for j in range(d):
         g[j] = g[j] * scale + ridge * theta[j]
 
 
 @compiled
-def slope_gram(
-    X: np.ndarray,
-    W: np.ndarray,
-    start: int,
-    end: int,
-    scale: float,
-    ridge: float,
-    buffers: np.ndarray,
-    H: np.ndarray,
-) -> None:
-    """H = sum w mu' x x' + ridge I (lower triangle), at the theta of the last :func:`mean_sums`."""
-    d = X.shape[0]
-    factor = np.empty(BLOCK)
-    scaled = np.empty((2, BLOCK))
-    for j in range(d):
-        for k in range(d):
-            H[j, k] = 0.0
-    for first in range(start, end, BLOCK):
-        n = min(BLOCK, end - first)
-        slope = buffers[2, first - start : first - start + n]
-        weight = W[first : first + n]
-        if d == 2:
-            _plane_gram(X, first, n, weight, slope, H)
-        else:
-            for i in range(n):
-                factor[i] = weight[i] * slope[i]
-            _weighted_gram(X, first, n, factor, scaled, H)
-    for j in range(d):
-        for k in range(j + 1):
-            H[j, k] *= scale
-        H[j, j] += ridge
+def _clear(out: np.ndarray) -> None:
+    for j in range(out.shape[0]):
+        for k in range(out.shape[0]):
+            out[j, k] = 0.0
 
 
 @compiled
-def slope_apply(
-    X: np.ndarray,
-    W: np.ndarray,
-    start: int,
-    end: int,
-    scale: float,
-    ridge: float,
-    u: np.ndarray,
-    buffers: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """H u without forming H, at the theta of the last :func:`mean_sums`."""
-    d = X.shape[0]
-    factor = np.empty(BLOCK)
-    for j in range(d):
-        out[j] = 0.0
+def _complete(out: np.ndarray, scale: float, ridge: float) -> None:
+    """Finish a sum over stored weights: scale it, add ridge I and fill the upper triangle."""
+    for j in range(out.shape[0]):
+        for k in range(j + 1):
+            out[j, k] *= scale
+        out[j, j] += ridge
+    mirror(out)
+
+
+@compiled
+def slope_gram(lane: np.void, rows: np.ndarray, buffers: np.ndarray, H: np.ndarray) -> None:
+    """Compute H = sum w mu' x x' + ridge I, at the theta of the last :func:`mean_sums`."""
+    d = H.shape[0]
+    X = rows[:d]
+    _clear(H)
+    start, end = lane["start"], lane["end"]
     for first in range(start, end, BLOCK):
         n = min(BLOCK, end - first)
-        slope = buffers[2, first - start : first - start + n]
-        weight = W[first : first + n]
+        slope = buffers[SLOPE, first - start : first - start + n]
+        weight = rows[d, first : first + n]
+        if d == 2:
+            _plane_gram(X, first, n, weight, slope, H)
+        else:
+            factor = buffers[FACTOR, :n]
+            for i in range(n):
+                factor[i] = weight[i] * slope[i]
+            _weighted_gram(X, first, n, factor, buffers[SCALED : SCALED + 2], H)
+    _complete(H, lane["scale"], lane["ridge"])
+
+
+@compiled
+def slope_apply(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndarray, out: np.ndarray) -> None:
+    """Compute H u without forming H, at the theta of the last :func:`mean_sums`."""
+    d = u.shape[0]
+    X = rows[:d]
+    for j in range(d):
+        out[j] = 0.0
+    start, end = lane["start"], lane["end"]
+    for first in range(start, end, BLOCK):
+        n = min(BLOCK, end - first)
+        slope = buffers[SLOPE, first - start : first - start + n]
+        weight = rows[d, first : first + n]
+        factor = buffers[FACTOR, :n]
         _project_block(X, u, first, n, factor)
         for i in range(n):
             factor[i] *= weight[i] * slope[i]
         _weighted_sum(X, first, n, factor, out)
+    scale, ridge = lane["scale"], lane["ridge"]
     for j in range(d):
         out[j] = out[j] * scale + ridge * u[j]
 
 
 @compiled
-def bend_gram(
-    link: int,
-    X: np.ndarray,
-    W: np.ndarray,
-    start: int,
-    end: int,
-    scale: float,
-    u: np.ndarray,
-    buffers: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """sum w mu''(z) <x, u> x x' (lower triangle), the derivative of H(theta) u, at the theta of the last means."""
-    d = X.shape[0]
-    bend = np.empty(BLOCK)
-    along = np.empty(BLOCK)
-    scaled = np.empty((2, BLOCK))
-    for j in range(d):
-        for k in range(d):
-            out[j, k] = 0.0
+def bend_gram(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndarray, out: np.ndarray) -> None:
+    """Compute sum w mu''(z) <x, u> x x', the derivative of H(theta) u, at the theta of the last means."""
+    d = u.shape[0]
+    X = rows[:d]
+    _clear(out)
+    start, end = lane["start"], lane["end"]
     for first in range(start, end, BLOCK):
         n = min(BLOCK, end - first)
         at = first - start
-        weight = W[first : first + n]
-        bend_array(link, buffers[0, at : at + n], buffers[1, at : at + n], buffers[2, at : at + n], bend, n)
+        weight = rows[d, first : first + n]
+        bend = buffers[FACTOR, :n]
+        along = buffers[SCRATCH, :n]
+        z, mean, slope = buffers[Z, at : at + n], buffers[MEAN, at : at + n], buffers[SLOPE, at : at + n]
+        bend_array(lane["link"], z, mean, slope, bend, n)
         _project_block(X, u, first, n, along)
         for i in range(n):
             bend[i] *= along[i]
@@ -292,26 +275,42 @@ def bend_gram(
         else:
             for i in range(n):
                 bend[i] *= weight[i]
-            _weighted_gram(X, first, n, bend, scaled, out)
-    for j in range(d):
-        for k in range(j + 1):
-            out[j, k] *= scale
+            _weighted_gram(X, first, n, bend, buffers[SCALED : SCALED + 2], out)
+    _complete(out, lane["scale"], 0.0)
+
+
+@compiled
+def third_gram(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndarray, out: np.ndarray) -> None:
+    """Compute sum w mu'''(z) <x, u>^2 x x', with mu''' by differences, at the theta of the last means."""
+    d = u.shape[0]
+    X = rows[:d]
+    _clear(out)
+    start, end = lane["start"], lane["end"]
+    for first in range(start, end, BLOCK):
+        n = min(BLOCK, end - first)
+        at = first - start
+        z, slope = buffers[Z, at : at + n], buffers[SLOPE, at : at + n]
+        factor, unused, along = buffers[FACTOR, :n], buffers[SCALED, :n], buffers[SCALED + 1, :n]
+        above, below = buffers[SCRATCH, :n], buffers[SCRATCH + 1, :n]
+        for i in range(n):
+            factor[i] = z[i] + DIFFERENCE
+        mean_slope_array(lane["link"], factor, unused, above, n)
+        for i in range(n):
+            factor[i] = z[i] - DIFFERENCE
+        mean_slope_array(lane["link"], factor, unused, below, n)
+        _project_block(X, u, first, n, along)
+        for i in range(n):
+            third = (above[i] - 2.0 * slope[i] + below[i]) / (DIFFERENCE * DIFFERENCE)
+            factor[i] = rows[d, first + i] * third * along[i] * along[i]
+        _weighted_gram(X, first, n, factor, buffers[SCALED : SCALED + 2], out)
+    _complete(out, lane["scale"], 0.0)
 
 
 @compiled
 def moments_lanes(
-    first: int, last: int, code: int, X: np.ndarray, W: np.ndarray, span: np.ndarray, scale: np.ndarray, ridge: float,
-    theta: np.ndarray, g: np.ndarray, H: np.ndarray,
-) -> None:  # fmt: skip
-    """g and H of every lane in [first, last) at its theta; H in full."""
-    longest = 1
-    for lane in range(first, last):
-        longest = max(longest, span[lane, 1] - span[lane, 0])
-    buffers = np.empty((3, longest))
-    for lane in range(first, last):
-        start, end = span[lane, 0], span[lane, 1]
-        mean_sums(code, X[lane], W[lane], start, end, scale[lane], ridge, theta[lane], buffers, g[lane])
-        slope_gram(X[lane], W[lane], start, end, scale[lane], ridge, buffers, H[lane])
-        for i in range(H.shape[1]):
-            for j in range(i):
-                H[lane, j, i] = H[lane, i, j]
+    theta: np.ndarray, g: np.ndarray, H: np.ndarray, record: np.ndarray, history: np.ndarray, buffers: np.ndarray
+) -> None:
+    """Compute g and H of every lane at its theta."""
+    for i in range(len(record)):
+        mean_sums(record[i], history[i], theta[i], buffers, g[i])
+        slope_gram(record[i], history[i], buffers, H[i])

@@ -12,7 +12,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
+import numpy.typing as npt
+
 from windvane.arguments import check_whole
+from windvane.errors import ArgumentError
 
 # Handing a chunk to another thread costs tens of microseconds: not worth it for less work than this many
 # multiply-adds.
@@ -37,7 +40,7 @@ def _threads_from_environment() -> int:
     if not text:
         return available_cores()
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST_THREADS):
-        raise ValueError(f"WINDVANE_THREADS={text!r}: must be a whole number, at least 1 and at most {MOST_THREADS}")
+        raise ArgumentError("WINDVANE_THREADS", text, f"a whole number, at least 1 and at most {MOST_THREADS}")
     return int(text)
 
 
@@ -66,22 +69,44 @@ def _workers() -> ThreadPoolExecutor:
     return _pool
 
 
-def over_lanes(kernel: Callable[..., None], lanes: int, work: float, *arguments: Any) -> None:
-    """Run ``kernel(lo, hi, *arguments)`` over 0..lanes; ``work`` is the estimated number of multiply-adds."""
-    if _threads == 1 or lanes == 1 or work < WORTH_SPLITTING:
-        kernel(0, lanes, *arguments)
+def over_lanes(
+    kernel: Callable[..., None],
+    cost: float,
+    shared: tuple[Any, ...],
+    rows: tuple[npt.NDArray[Any], ...],
+    workspace: Callable[[int], tuple[npt.NDArray[Any], ...]],
+) -> None:
+    """Run ``kernel(*shared, *rows, *workspace)`` over all lanes, in several threads if it is worth it.
+
+    Parameters
+    ----------
+    kernel
+        A compiled function that works on the lanes of its row arguments.
+    cost
+        Estimated number of multiply-adds.
+    shared
+        Arguments that are the same for every lane.
+    rows
+        Arrays whose first axis is the lanes.
+    workspace
+        Returns the scratch arrays of a thread, given its number.
+    """
+    lanes = len(rows[0])
+    if _threads == 1 or lanes == 1 or cost < WORTH_SPLITTING:
+        kernel(*shared, *rows, *workspace(0))
         return
     pieces = min(lanes, _threads * CHUNKS_PER_THREAD)
     cuts = [lanes * i // pieces for i in range(pieces + 1)]
     chunks = iter(list(pairwise(cuts)))
+    scratch = [workspace(number) for number in range(min(_threads, pieces))]
 
-    def drain() -> None:
-        for lo, hi in chunks:  # under the interpreter lock, each chunk goes to exactly one thread
-            kernel(lo, hi, *arguments)
+    def drain(number: int) -> None:
+        for first, last in chunks:  # under the interpreter lock, each chunk goes to exactly one thread
+            kernel(*shared, *(array[first:last] for array in rows), *scratch[number])
 
-    others = [_workers().submit(drain) for _ in range(min(_threads, pieces) - 1)]
+    others = [_workers().submit(drain, number) for number in range(1, len(scratch))]
     try:
-        drain()
+        drain(0)
     finally:
         wait(others)  # no thread may still write to the arrays when this returns
     for other in others:

@@ -1,7 +1,7 @@
 """AdaptiveGLMUCB: a generalized linear bandit under drift that is told neither the drift nor the horizon (our own).
 
 Several memories m_1 < ... < m_G (32, 80, 200, 500, 1250, 3125 rounds, and no forgetting) look at the one stream of
-rewards, each through the estimator of :mod:`windvane.one_pass` with discount gamma_g = 1 - 1/m_g. At round t,
+rewards, each through the estimator of :mod:`windvane.estimation.one_pass` with discount gamma_g = 1 - 1/m_g. At round t,
 
     loss_g  = sum over rewards (x_s, r_s) of a^(t-1-s) (b(<x_s, theta_g>) - r_s <x_s, theta_g>) / phi,  b' = mu,
               each with the theta_g from before that reward came in, pulled back to ||theta_g|| <= S
@@ -51,21 +51,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array, check_lanes, check_mask, check_positive, check_real_array, check_whole
+from windvane.arguments import LARGEST, Array, Index, Mask, check_per_lane, check_positive, check_real_array
 from windvane.arms import ArmSet
-from windvane.errors import format_value
+from windvane.errors import ArgumentError
+from windvane.estimation import Discount, OnePassEstimator
+from windvane.kernels.scoring import width_lanes
 from windvane.links import Link, get_link
-from windvane.one_pass import OnePassEstimator
-from windvane.policies.base import Card, Index, Policy
+from windvane.policies.base import Card, Feedback
+from windvane.policies.info import DecisionInfo, PolicyInfo
+from windvane.policies.optimism import EstimatingPolicy
 
 MEMORIES = (*(32.0 * 2.5**i for i in range(6)), math.inf)
 LOSS_DISCOUNT = 0.998
 EVIDENCE = math.log(20.0)  # a likelihood ratio of 20, in nats
+TINY = 1e-300  # keeps divisions by zero finite
+NOTHING = 1e-12  # of the prior: less information than this is rounding, nothing was learned
 DRIFT, NO_DRIFT, UNKNOWN = "drift", "no drift seen", "too little data to tell"
 
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)  # for the mean of a function over [-1, 1], times 2
@@ -85,187 +91,179 @@ class DriftEstimate(NamedTuple):
     variation: Array
 
 
-class AdaptiveGLMUCB(Policy):
+@dataclass(frozen=True)
+class AdaptiveInfo(PolicyInfo):
+    """Where AdaptiveGLMUCB stands; what :class:`PolicyInfo` holds is that of the acting memory.
+
+    Attributes
+    ----------
+    memories, weights
+        The memories, [G], and their weights, [lanes, G].
+    acting_memory
+        The median memory under the weights, [lanes].
+    """
+
+    memories: Array | None = None
+    weights: Array | None = None
+    acting_memory: Array | None = None
+
+
+class AdaptiveGLMUCB(EstimatingPolicy):
     """AdaptiveGLMUCB (ours). Needs to know the world's bounds (S, L, sigma) and its link, not its drift or horizon.
 
-    ``memories`` and ``bonus_scale`` (standard errors in the bonus) are for those who study the policy: nothing needs to
-    be set. One memory alone is a policy with that discount, 1 - 1/m, which can say nothing about the drift.
+    ``memories`` and ``bonus_scale`` are for those who study the policy: nothing needs to be set. One memory alone is a
+    policy with that discount, 1 - 1/m, which can say nothing about the drift.
+
+    Parameters
+    ----------
+    link
+        Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.
+    memories
+        Increasing numbers of rounds above 1.
+    bonus_scale
+        Standard errors in the bonus, one number or one per lane.
+
+    Examples
+    --------
+    >>> AdaptiveGLMUCB(dim=2).select([[[1.0, 0.0]]])
+    array([0])
     """
+
+    link: str | Link = field(default="logistic", kw_only=False)
+    lam: float | None = field(default=None, init=False)
+    memories: Sequence[float] = MEMORIES
+    bonus_scale: npt.ArrayLike = 1.0
+
+    estimator: OnePassEstimator = field(init=False)
 
     name = "AdaptiveGLMUCB"
     card = Card("generalized linear", "adaptive", "nothing", "none", "windvane", "O(G d^3 + K d^2), G = 7")
-    # per lane and memory: discounted losses, losses of the whole run, G;
+    is_sandwich: ClassVar[bool] = True
+    # per lane and memory: discounted losses, losses of the whole run;
     # per lane: weight of all rewards, as the longest memory counts it, and the implied B_t
-    kept = ("losses", "run_losses", "spread", "seen", "variation")
+    stored: ClassVar[tuple[str, ...]] = (*EstimatingPolicy.stored, "losses", "run_losses", "seen", "variation")
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        S: float = 1.0,
-        L: float = 1.0,
-        sigma: float = 0.5,
-        memories: Sequence[float] = MEMORIES,
-        bonus_scale: npt.ArrayLike = 1.0,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        ids, link, n = check_lanes(lanes), get_link(link), check_whole("dim", dim, 1)
-        any_reward = math.isinf(link.reward_range(1.0)[1])
-        self.dispersion = check_positive("sigma", sigma) ** 2 if any_reward else 1.0
-        ridge = self.dispersion * n / check_positive("S", S) ** 2
-        lam = ridge / link.constants(S, L).c_mu
-        self.memories = _increasing(memories)
-        self._gammas = 1.0 - 1.0 / self.memories
-        gamma = np.tile(self._gammas, len(ids))
-        estimator = OnePassEstimator(n, link, gamma=gamma, S=S, L=L, lam=lam, lanes=len(gamma))
-        self._begin(
-            estimator,
-            ids,
-            seed=seed,
-            sigma=sigma,
-            delta=1.0,
-            bonus_scale=bonus_scale,
-            memories=self.memories,
-            loss_discount=LOSS_DISCOUNT,
+    def __post_init__(self) -> None:
+        self.link = link = get_link(self.link)
+        super().__post_init__()
+        is_unbounded = math.isinf(link.reward_range(1.0)[1])
+        self.dispersion = self.noise_scale**2 if is_unbounded else 1.0
+        ridge = self.dispersion * self.dim / check_positive("S", self.S) ** 2
+        self.lengths = _check_increasing(self.memories)
+        self.gammas = 1.0 - 1.0 / self.lengths
+        rows = np.tile(self.gammas, self.lane_count)
+        lam = ridge / link.constants(self.S, self.L).c_mu
+        self.estimator = OnePassEstimator(
+            self.dim, link, forgetting=Discount(rows), S=self.S, L=self.L, lam=lam, lanes=len(rows)
         )
-        self._losses, self._run_losses = np.zeros((2, self.lanes, len(self.memories)))
-        self._seen, self._variation = np.zeros((2, self.lanes))
-        self._spread = estimator.V  # G; no reward has come in, it is ridge I
+        scales = check_per_lane(
+            "bonus_scale", self.bonus_scale, self.lane_count, "in [0, 1e100]", lambda s: (s >= 0) & (s <= LARGEST)
+        )
+        self.standard_errors = math.sqrt(self.dispersion) * scales  # what the root of x' H^-1 G H^-1 x is multiplied by
+        self.losses, self.run_losses = np.zeros((2, self.lane_count, len(self.lengths)))
+        self.seen, self.variation = np.zeros((2, self.lane_count))
 
     # --- what can be read ------------------------------------------------------------------------------------------
 
     @property
     def weights(self) -> Array:
-        """p of each memory in ``memories``, [lanes, G]."""
-        return _weights(self._losses)
+        """p of each memory, [lanes, G]."""
+        return _weigh(self.losses)
 
-    @property
-    def memory(self) -> Array:
-        """The memory that a decision made now would act by: the median under the weights, [lanes]."""
-        return self.memories[_quantile(self.weights, 0.5)]
+    def acting_rows(self) -> Index:
+        """Return the row of the estimator that each lane acts by: that of the median memory under the weights."""
+        return np.asarray(np.arange(self.lane_count) * len(self.lengths) + _quantile(self.weights, 0.5))
 
-    @property
-    def gamma(self) -> Array:
-        """The discount of that memory."""
-        return self._gammas[_quantile(self.weights, 0.5)]
+    def theta_now(self) -> Array:
+        """Return the parameter that a decision made now would use."""
+        return self.pull_back(self.estimator.theta_hat)[self.acting_rows()]
 
-    @property
-    def theta_hat(self) -> Array:
-        """The parameter that a decision made now would use."""
-        return self._acting(self.estimator.theta_hat)[1]
+    def describe_estimates(self) -> dict[str, Any]:
+        """Return the estimates of the acting memory."""
+        e, rows = self.estimator, self.acting_rows()
+        theta = self.theta_now()
+        return {
+            "theta_hat": theta,
+            "theta_tilde": theta,
+            "metric": e.metric()[rows],
+            "squared_metric": e.V_tilde[rows],
+            "b": e.b[rows],
+            "gamma": e.gamma[rows],
+            "memory": e.memory[rows],
+        }
 
-    @property
-    def V(self) -> Array:
-        """H of the acting memory."""
-        return self.estimator._V[self._rows()]
-
-    @property
-    def V_tilde(self) -> Array:
-        """G of the acting memory."""
-        return self._spread[self._rows()]
-
-    @property
-    def b(self) -> Array:
-        return self.estimator._b[self._rows()]
-
-    def info(self) -> dict[str, Any]:
-        told, rows = super().info(), self._rows()
-        for name in ("root_passes", "root_error", "truncation_error", "remembered", "memory"):
-            told[name] = told[name][rows]  # of the memory that acts
-        return told | {"weights": self.weights, "memories": self.memories.copy(), "acting_memory": self.memory}
+    def info(self, *, estimates: bool = True) -> AdaptiveInfo:
+        """Return where the policy stands, and the weights of its memories."""
+        known: dict[str, Any] = vars(super().info(estimates=estimates))
+        acting = self.lengths[_quantile(self.weights, 0.5)]
+        return AdaptiveInfo(**known, memories=self.lengths.copy(), weights=self.weights, acting_memory=acting)
 
     # --- deciding --------------------------------------------------------------------------------------------------
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self._checked_arms(arms, valid)
-        rows, theta = self._acting(self.estimator.solve())
-        self._show(rows, theta)
-        width = np.empty(arms.shape[:2])
-        self._k.width_lanes(0, self.lanes, True, arms, self.estimator._V[rows], self._spread[rows], width)
-        z = _along(arms, theta[:, None])
-        means = self.link.mean(z)
-        self.last["means"] = means
-        return self._play(means + self.link.slope(z) * self._standard_errors[:, None] * width, present)
+        """Decide round t among ``arms[lanes, K, dim]``; ``valid[lanes, K]`` marks the arms that are really there."""
+        arms, present = self.check_arms(arms, valid)
+        theta, decision = self.choose_theta()
+        widths = np.empty(arms.shape[:2])
+        dense = self.estimator.dense[self.acting_rows()]
+        width_lanes(True, arms, dense, self.estimator.workspace()[0], widths)
+        z = _dot(arms, theta[:, None])
+        means = self.reward_link.mean(z)
+        decision.means = means
+        return self.play(means + self.reward_link.slope(z) * self.standard_errors[:, None] * widths, present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        arm_set = self._checked_set(arm_set)
-        rows, theta = self._acting(self.estimator.solve())
-        self._show(rows, theta)
-        H, G = self.estimator._V[rows], self._spread[rows]
-        return self._play_best(arm_set, theta, self._standard_errors, H, G, np.asarray)
+        """Decide round t among all arms of a ball or a sphere; return the arms played, [lanes, dim]."""
+        arm_set = self.check_arm_set(arm_set)
+        (theta, _), rows = self.choose_theta(), self.acting_rows()
+        return self.play_best(arm_set, theta, self.standard_errors, mean=np.asarray, rows=rows)
 
-    @property
-    def _standard_errors(self) -> Array:
-        """What the root of x' H^-1 G H^-1 x is multiplied by."""
-        return math.sqrt(self.dispersion) * self.bonus_scale
+    def choose_theta(self) -> tuple[Array, DecisionInfo]:
+        """Return the parameter of the coming decision, and the record of how it is made."""
+        rows = self.acting_rows()
+        theta = self.pull_back(self.estimator.solve())[rows]
+        decision = self.begin_decision()
+        decision.theta_hat, decision.theta_tilde, decision.chosen = theta, theta, rows % len(self.lengths)
+        return theta, decision
 
-    def _acting(self, estimates: Array) -> tuple[npt.NDArray[np.int64], Array]:
-        """The row of the estimator that each lane acts by, and its theta."""
-        rows = self._rows()
-        return rows, self._pulled_back(estimates)[rows]
-
-    def _rows(self) -> npt.NDArray[np.int64]:
-        return np.asarray(np.arange(self.lanes) * len(self.memories) + _quantile(self.weights, 0.5))
-
-    def _show(self, rows: npt.NDArray[np.int64], theta: Array) -> None:
-        self.last = {"theta_hat": theta.copy(), "expert": rows % len(self.memories)}
-
-    def _pulled_back(self, theta: Array) -> Array:
-        """Estimates outside the ball of radius S, moved to its surface."""
-        length = np.sqrt(_along(theta, theta))
-        return np.asarray(theta * np.minimum(1.0, self.S / np.maximum(length, 1e-300))[:, None])
+    def pull_back(self, theta: Array) -> Array:
+        """Return estimates with those outside the ball of radius S moved to its surface."""
+        length = np.sqrt(_dot(theta, theta))
+        return np.asarray(theta * np.minimum(1.0, self.S / np.maximum(length, TINY))[:, None])
 
     # --- learning --------------------------------------------------------------------------------------------------
 
-    def _absorb(
-        self, points: Array, rewards: Array, rounds: Array, weights: Array, chosen: npt.NDArray[np.bool_]
-    ) -> None:
-        chosen, now = chosen & (rounds >= self._born), self._latest_round()
-        points = np.where(chosen[:, None], points, 0.0)  # what is masked must not reach a sum
-        rewards, weights = np.where(chosen, rewards, 0.0), np.where(chosen, weights, 0.0)
-        rounds = np.where(chosen, rounds, now)
-        loss = weights[:, None] * self._surprise(points, rewards)
-        self._losses += LOSS_DISCOUNT ** (now - rounds)[:, None] * loss
-        self._run_losses += loss
-        self._seen += self._gammas[-1] ** (now - rounds) * weights
-        e, before, count = self.estimator, self.estimator.V, len(self.memories)
-        x_, reward_, rounds_, weight_ = (np.repeat(a, count, axis=0) for a in (points, rewards, rounds, weights))
-        e._take(x_, reward_, rounds_, now, weight_, np.repeat(chosen, count))
-        self._spread += (e._gamma ** (now - rounds_))[:, None, None] * (e._V - before)
+    def learn(self, feedback: Feedback) -> None:
+        """Score every memory by its prediction of the rewards, then let all of them learn."""
+        mask = feedback.mask & (feedback.round >= self.born)
+        x = np.where(mask[:, None], feedback.x, 0.0)  # what is masked must not reach a sum
+        reward, weight, age = np.where(mask, [feedback.reward, feedback.weight, feedback.age], 0.0)
+        loss = weight[:, None] * self.measure_loss(x, reward)
+        self.losses += LOSS_DISCOUNT ** age[:, None] * loss
+        self.run_losses += loss
+        self.seen += self.gammas[-1] ** age * weight
+        rows = (np.repeat(array, len(self.lengths), axis=0) for array in (x, reward, age, weight, mask))
+        self.estimator.absorb(*rows)
 
-    def _surprise(self, x: Array, reward: Array) -> Array:
-        """(b(z) - r z) / phi at the z each memory predicts; b(z) - b(0) is z times the mean of mu over [0, z]."""
-        theta = self._pulled_back(self.estimator.solve()).reshape(self.lanes, len(self.memories), self.dim)
-        z = _along(x[:, None], theta)
-        b = 0.5 * z * (self.link.mean(z[:, :, None] * (0.5 + 0.5 * _NODES)) * _NODE_WEIGHTS).sum(axis=2)
+    def measure_loss(self, x: Array, reward: Array) -> Array:
+        """Return (b(z) - r z) / phi at the z each memory predicts; b(z) - b(0) is z times the mean of mu over [0, z]."""
+        theta = self.pull_back(self.estimator.solve()).reshape(self.lane_count, len(self.lengths), self.dim)
+        z = _dot(x[:, None], theta)
+        b = 0.5 * z * (self.reward_link.mean(z[:, :, None] * (0.5 + 0.5 * _NODES)) * _NODE_WEIGHTS).sum(axis=2)
         return np.asarray((b - reward[:, None] * z) / self.dispersion)
 
-    def _end_round(self) -> None:
-        super()._end_round()
-        self._age(1.0)
-        self._variation += self._rates(self.memory)
+    def pass_time(self, rounds: float) -> None:
+        """Let the estimates, the losses and the weight of all rewards age; add to the implied drift."""
+        super().pass_time(rounds)
+        self.losses *= LOSS_DISCOUNT**rounds
+        self.seen *= self.gammas[-1] ** rounds
+        self.variation += rounds * self.estimate_rates(self.lengths[_quantile(self.weights, 0.5)])
 
-    def advance(self, n: float = 1.0) -> None:
-        super().advance(n)
-        self._age(float(n))
-        self._variation += float(n) * self._rates(self.memory)
-
-    def _age(self, n: float) -> None:
-        fading = np.tile(self._gammas ** (2.0 * n), self.lanes)[:, None, None]
-        self._spread = fading * self._spread + (1.0 - fading) * (self.estimator.lam * np.eye(self.dim))
-        self._losses *= LOSS_DISCOUNT**n
-        self._seen *= self._gammas[-1] ** n
-
-    def restart(self, mask: npt.ArrayLike | None = None) -> None:
-        chosen = check_mask(mask, self.lanes)
-        rows = np.repeat(chosen, len(self.memories))
-        self.estimator.reset(rows)
-        self._spread[rows] = self.estimator.lam * np.eye(self.dim)
-        for array in (self._losses, self._run_losses, self._seen, self._variation):
-            array[chosen] = 0.0
-        self._born[chosen] = self.t
+    def forget(self, mask: Mask) -> None:
+        """Reset the estimates and the losses in the lanes of ``mask``."""
+        self.estimator.reset(np.repeat(mask, len(self.lengths)))
+        for array in (self.losses, self.run_losses, self.seen, self.variation):
+            array[mask] = 0.0
 
     # --- for a person to read --------------------------------------------------------------------------------------
 
@@ -286,11 +284,11 @@ class AdaptiveGLMUCB(Policy):
         fast a drift may still be hidden. Else "too little data to tell". (Where other ``memories`` were given, the
         longest of them is what "not forgetting" means.)
         """
-        if len(self.memories) == 1:
-            raise ValueError("drift_estimate needs two memories or more to compare: this policy was given one")
+        if len(self.lengths) == 1:
+            raise ArgumentError("memories", self.memories, "at least two, to be compared, for a drift estimate")
         weights = self.weights
-        low, middle, high = (self.memories[_quantile(weights, q)] for q in (0.1, 0.5, 0.9))
-        behind = self._run_losses[:, -1:] - self._run_losses  # > 0: better than not forgetting
+        low, middle, high = (self.lengths[_quantile(weights, q)] for q in (0.1, 0.5, 0.9))
+        behind = self.run_losses[:, -1:] - self.run_losses  # > 0: better than not forgetting
         finite = behind[:, :-1]
         top = finite.max(axis=1)
         evidence = top + np.log(np.exp(finite - top[:, None]).mean(axis=1))
@@ -302,44 +300,46 @@ class AdaptiveGLMUCB(Policy):
             middle,
             low,
             high,
-            self._rates(middle),
-            self._rates(high),
-            self._rates(low),
-            self._variation.copy(),
+            self.estimate_rates(middle),
+            self.estimate_rates(high),
+            self.estimate_rates(low),
+            self.variation.copy(),
         )
 
-    def _rates(self, memory: Array) -> Array:
-        """The speed at which ``memory`` would be best, given the information that a round brings."""
-        count = len(self.memories)
-        H = self.estimator._V[count - 1 :: count]  # of the longest memory
-        gathered = np.trace(H, axis1=1, axis2=2) - self.dim * self.estimator.lam
-        each = np.maximum(gathered, 1e-300) / np.maximum(self._seen, 1e-300) / self.dim
+    def estimate_rates(self, memory: Array) -> Array:
+        """Return the speed at which ``memory`` would be best, given the information that a round brings."""
+        count, ridge = len(self.lengths), self.estimator.ridge
+        H = self.estimator.V[count - 1 :: count]  # of the longest memory
+        gathered = np.trace(H, axis1=1, axis2=2) - self.dim * ridge
+        each = np.maximum(gathered, TINY) / np.maximum(self.seen, TINY) / self.dim
         with np.errstate(over="ignore", invalid="ignore"):
             best = np.sqrt(self.dispersion * self.dim / (4.0 * each)) * memory**-1.5
-        known = np.isfinite(memory) & (gathered > 1e-12 * self.dim * self.estimator.lam)  # else nothing was ever learnt
-        return np.where(known, np.minimum(best, 2.0 * self.S), 0.0)
+        is_known = np.isfinite(memory) & (gathered > NOTHING * self.dim * ridge)
+        return np.where(is_known, np.minimum(best, 2.0 * self.S), 0.0)
 
 
-def _increasing(memories: Sequence[float]) -> Array:
-    found = np.array(check_real_array("memories", memories, "a list of numbers"))
-    if found.ndim != 1 or not len(found) or not ((found > 1.0).all() and (np.diff(found) > 0.0).all()):
-        raise ValueError(f"memories={format_value(memories)}: must be one or more increasing numbers of rounds above 1")
-    return found
+def _check_increasing(memories: Sequence[float]) -> Array:
+    """Return memories as an array of increasing numbers above 1."""
+    lengths = np.array(check_real_array("memories", memories, "a list of numbers"))
+    if lengths.ndim != 1 or not len(lengths) or not ((lengths > 1.0).all() and (np.diff(lengths) > 0.0).all()):
+        raise ArgumentError("memories", memories, "one or more increasing numbers of rounds above 1")
+    return lengths
 
 
-def _along(a: Array, b: Array) -> Array:
-    """<a, b> over the last axis, summed in one order however many lanes there are."""
+def _dot(a: Array, b: Array) -> Array:
+    """Return <a, b> over the last axis, summed in one order however many lanes there are."""
     total = a[..., 0] * b[..., 0]
     for i in range(1, a.shape[-1]):
         total = total + a[..., i] * b[..., i]
     return np.asarray(total)
 
 
-def _weights(losses: Array) -> Array:
+def _weigh(losses: Array) -> Array:
+    """Return weights proportional to exp(-2 loss)."""
     odds = np.exp(2.0 * (losses.min(axis=1, keepdims=True) - losses))
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
 def _quantile(weights: Array, q: float) -> npt.NDArray[np.int64]:
-    """The first memory at which the weights add up to ``q``, per lane."""
+    """Return the first memory at which the weights add up to ``q``, per lane."""
     return np.asarray(np.argmax(np.cumsum(weights, axis=1) >= q * (1.0 - 1e-12), axis=1))

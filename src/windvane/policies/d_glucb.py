@@ -23,111 +23,96 @@ Cost per round and lane: as BVD-GLM-UCB; the projection is a little cheaper, hav
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy.typing as npt
 
-from windvane.arguments import check_discount, check_lanes
-from windvane.estimation import DiscountedEstimator
-from windvane.links import Link
-from windvane.policies._tuning import settings_of_confidence, told_or_tuned
+from windvane.arguments import Array
+from windvane.estimation import Discount, Never, Window
 from windvane.policies.base import Card
-from windvane.policies.glm_index import GLMIndex
+from windvane.policies.forgetting import choose_discount, choose_window
+from windvane.policies.glm import GLMPolicy
+from windvane.projection import LaneProjections, project_p0_in_V_tilde
 from windvane.theory import discount, window_length
 
 _GUARANTEE = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes"
 
 
-class DGLUCB(GLMIndex):
-    """D-GLUCB (Russac et al. 2020). Give ``gamma``, or ``horizon`` and ``switches`` for the recommended one."""
+class DGLUCB(GLMPolicy):
+    """D-GLUCB (Russac et al. 2020). Give ``gamma``, or ``horizon`` and ``switches`` for the recommended one.
+
+    Parameters
+    ----------
+    forgetting
+        ``Discount(gamma)`` or ``Never()``; or one of the shorthands below.
+    gamma
+        Discount in (0, 1], one number or one per lane.
+    horizon, switches
+        Rounds T and number of abrupt changes Gamma_T, from which the recommended discount follows.
+    confidence
+        As for :class:`windvane.policies.BVDGLMUCB`.
+
+    Examples
+    --------
+    >>> DGLUCB(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
+    array([0])
+    """
+
+    forgetting: Discount | Never | None = None
+    gamma: npt.ArrayLike | None = None
+    horizon: int | None = None
+    switches: npt.ArrayLike | None = None
+    confidence: str = "pointwise"
 
     name = "D-GLUCB"
     card = Card("generalized linear", "discount", "T, Gamma_T", _GUARANTEE, "Russac et al. 2020", "O((K + memory) d^2)")
-    program = "P0 in V_tilde"
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        gamma: npt.ArrayLike | None = None,
-        horizon: int | None = None,
-        switches: npt.ArrayLike | None = None,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        confidence: str = "pointwise",
-        bonus_scale: npt.ArrayLike = 1.0,
-        tolerance: float = 1e-6,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        ids = check_lanes(lanes)
-        tuned = told_or_tuned(
-            "gamma",
-            gamma,
-            lambda T, n: discount(horizon=T, drift=n, dim=dim),
-            horizon,
-            switches,
-            len(ids),
-            by="switches",
-        )
-        estimator = DiscountedEstimator(
-            dim,
-            link,
-            gamma=check_discount(tuned, len(ids)),
-            S=S,
-            L=L,
-            lam=lam,
-            lanes=len(ids),
-            tolerance=tolerance,
-        )
-        form = settings_of_confidence(confidence, horizon)
-        self._assemble(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, **form)
-        self.beta = self._plain_radius(confidence, horizon)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rule = choose_discount(self, lambda T, n: discount(horizon=T, drift=n, dim=self.dim), by="switches")
+        self.estimator = self.build_estimator(rule)
+        self.radius = self.build_radius(self.confidence, self.horizon)
+        self.factor = 2.0 * self.constants.R_mu
+
+    def project(self, beta: Array) -> LaneProjections:
+        """Project by P0 in the metric V_tilde^-1."""
+        return project_p0_in_V_tilde(self.estimator)
 
 
-class SWGLUCB(GLMIndex):
-    """SW-GLUCB (Russac et al. 2020). Give ``window``, or ``horizon`` and ``switches`` for the recommended one."""
+class SWGLUCB(GLMPolicy):
+    """SW-GLUCB (Russac et al. 2020). Give ``window``, or ``horizon`` and ``switches`` for the recommended one.
+
+    Parameters
+    ----------
+    forgetting
+        ``Window(length)``; or one of the shorthands below.
+    window
+        Rounds, one number or one per lane.
+    horizon, switches
+        Rounds T and number of abrupt changes Gamma_T, from which the recommended window follows.
+    confidence
+        As for :class:`windvane.policies.BVDGLMUCB`.
+
+    Examples
+    --------
+    >>> SWGLUCB(dim=2, window=100).select([[[1.0, 0.0]]])
+    array([0])
+    """
+
+    forgetting: Window | None = None
+    window: npt.ArrayLike | None = None
+    horizon: int | None = None
+    switches: npt.ArrayLike | None = None
+    confidence: str = "pointwise"
 
     name = "SW-GLUCB"
     card = Card("generalized linear", "window", "T, Gamma_T", _GUARANTEE, "Russac et al. 2020", "O((K + window) d^2)")
-    program = "P0 in V_tilde"
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        window: npt.ArrayLike | None = None,
-        horizon: int | None = None,
-        switches: npt.ArrayLike | None = None,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        confidence: str = "pointwise",
-        bonus_scale: npt.ArrayLike = 1.0,
-        tolerance: float = 1e-6,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        ids = check_lanes(lanes)
-        window = told_or_tuned(
-            "window",
-            window,
-            lambda T, n: window_length(horizon=T, drift=n, dim=dim),
-            horizon,
-            switches,
-            len(ids),
-            by="switches",
-        )
-        estimator = DiscountedEstimator(
-            dim, link, window=window, S=S, L=L, lam=lam, lanes=len(ids), tolerance=tolerance
-        )
-        form = settings_of_confidence(confidence, horizon)
-        self._assemble(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, **form)
-        self.beta = self._plain_radius(confidence, horizon)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rule = choose_window(self, lambda T, n: window_length(horizon=T, drift=n, dim=self.dim), by="switches")
+        self.estimator = self.build_estimator(rule)
+        self.radius = self.build_radius(self.confidence, self.horizon)
+        self.factor = 2.0 * self.constants.R_mu
+
+    def project(self, beta: Array) -> LaneProjections:
+        """Project by P0 in the metric V_tilde^-1, which is V^-1 in a window."""
+        return project_p0_in_V_tilde(self.estimator)

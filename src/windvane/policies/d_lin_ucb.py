@@ -18,19 +18,28 @@ Cost per round and lane: O((K + d) d^2). No history is kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
-import numpy.typing as npt
-
-from windvane.arguments import Array, check_lanes
-from windvane.policies._tuning import choose_discount, settings_of_confidence
 from windvane.policies.base import Card
-from windvane.policies.linear import LinearUCB
+from windvane.policies.forgetting import DiscountedPolicy
+from windvane.policies.linear import LinearPolicy, build_ridge
 
 
-class DLinUCB(LinearUCB):
-    """D-LinUCB (Russac et al. 2019). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended one."""
+class DLinUCB(LinearPolicy, DiscountedPolicy):
+    """D-LinUCB (Russac et al. 2019). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended one.
+
+    Parameters
+    ----------
+    confidence
+        As for :class:`windvane.policies.BVDGLMUCB`.
+
+    Examples
+    --------
+    >>> DLinUCB(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
+    array([0])
+    """
+
+    confidence: str = "pointwise"
 
     name = "D-LinUCB"
     card = Card(
@@ -41,41 +50,9 @@ class DLinUCB(LinearUCB):
         "Russac et al. 2019",
         "O((K + d) d^2)",
     )
-    sandwich: ClassVar[bool] = True
+    is_sandwich: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        gamma: npt.ArrayLike | None = None,
-        horizon: int | None = None,
-        drift: npt.ArrayLike | None = None,
-        discount: str = "orthogonal",
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        confidence: str = "pointwise",
-        bonus_scale: npt.ArrayLike = 1.0,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            dim,
-            gamma=choose_discount(gamma, horizon, drift, discount, dim, len(check_lanes(lanes))),
-            S=S,
-            L=L,
-            lam=lam,
-            sigma=sigma,
-            delta=delta,
-            bonus_scale=bonus_scale,
-            lanes=lanes,
-            seed=seed,
-            **settings_of_confidence(confidence, horizon),
-        )
-        self.beta = self._discounted_radius(confidence, horizon)
-
-    def radius(self) -> Array:
-        """beta_t(delta) of the coming decision, per lane."""
-        return self.beta(self.local_t)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.estimator = build_ridge(self, self.choose_discount())
+        self.radius = self.build_radius(self.confidence, self.horizon)

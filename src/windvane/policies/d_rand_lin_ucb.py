@@ -21,14 +21,23 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from windvane.arguments import Array
+from windvane.arguments import Array, check_whole
+from windvane.kernels.sampling import draw_normals
 from windvane.policies.base import Card
 from windvane.policies.d_lin_ucb import DLinUCB
+from windvane.policies.sampling import count_best
 
 
 class DRandLinUCB(DLinUCB):
-    """D-RandLinUCB (Kim and Tewari 2020). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended one."""
+    """D-RandLinUCB (Kim and Tewari 2020). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended one.
+
+    Examples
+    --------
+    >>> DRandLinUCB(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
+    array([0])
+    """
 
     name = "D-RandLinUCB"
     card = Card(
@@ -41,9 +50,27 @@ class DRandLinUCB(DLinUCB):
     )
     spread: ClassVar[float] = 0.4  # Z_t is this times the size of a standard normal number
 
-    def _estimate(self) -> tuple[Array, Array]:
-        theta_hat, beta = super()._estimate()
-        z = np.empty((self.lanes, 1))
-        self._k.draw_normals(np.uint64(self.seed), self.lane_ids, self._decisions, z)
-        self.last["Z"] = self.spread * np.abs(z[:, 0])
-        return theta_hat, self.last["Z"] * beta
+    def estimate(self) -> tuple[Array, Array]:
+        """Return theta_hat and the multiplier of ||x|| in the bonus, which is random."""
+        theta_hat, multiplier = super().estimate()
+        normal = np.empty((self.lane_count, 1))
+        draw_normals(self.key, self.lane_ids, self.decisions, normal)
+        draw = self.spread * np.abs(normal[:, 0])
+        decision = self.begin_decision() if self.decision is None else self.decision
+        decision.draw, decision.multiplier = draw, draw * multiplier
+        return theta_hat, decision.multiplier
+
+    def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None, *, draws: int = 1000) -> Array:
+        """Estimate how likely ``select`` is to choose each arm, [lanes, K]: the share of quantiles of Z it wins.
+
+        Z takes ``draws`` equally likely values, the midpoints of its quantiles, so the error is of order 1 / draws.
+        """
+        arms, present = self.check_arms(arms, valid)
+        draws = check_whole("draws", draws, 1, 10**6)
+        theta_hat, beta = self.estimator.theta_hat, self.bonus_scales * self.compute_beta()
+        from scipy.special import ndtri
+
+        z = self.spread * ndtri(0.5 + (np.arange(draws) + 0.5) / (2 * draws))  # quantiles of the half-normal law
+        means = np.einsum("lkd,ld->lk", arms, theta_hat)
+        widths = self.width(arms)
+        return count_best(means[:, :, None] + (beta[:, None] * widths)[:, :, None] * z, present)

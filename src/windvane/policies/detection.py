@@ -35,112 +35,102 @@ Cost per round and lane: that of GLM-UCB, with a history since the last restart:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from windvane.arguments import Array, check_mask, check_number, check_whole
-from windvane.links import Link
-from windvane.policies.base import Card
+from windvane.arguments import Array, Index, Mask, check_number, check_whole
+from windvane.errors import ArgumentError
+from windvane.policies.base import Card, Feedback
 from windvane.policies.glm_ucb import GLMUCB
+from windvane.policies.info import PolicyInfo
 
 SHIFTS = np.array([0.125, 0.25, 0.5, 1.0])  # of the mean reward, in units of sigma
-_STEEPEST = 100.0  # exp of it is beyond any run_length, and the product with one still a number
+STEEPEST = 100.0  # exp of it is beyond any run_length, and the product with one is still finite
+
+
+@dataclass(frozen=True)
+class DetectionInfo(PolicyInfo):
+    """Where DetectGLMUCB stands: also the ``evidence`` of a change since the last restart, and ``alarms`` so far."""
+
+    evidence: Array | None = None
+    alarms: Index | None = None
 
 
 class DetectGLMUCB(GLMUCB):
-    """GLM-UCB, restarted lane by lane on an alarm. Give ``horizon``, or ``run_length`` itself."""
+    """GLM-UCB, restarted lane by lane on an alarm. Give ``horizon``, or ``run_length`` itself.
+
+    Parameters
+    ----------
+    false_alarm
+        Probability of an alarm within ``horizon`` rounds while nothing changes.
+    run_length
+        Mean time to a false alarm; by default ``horizon / false_alarm``.
+
+    Examples
+    --------
+    >>> DetectGLMUCB(dim=2, horizon=1000).select([[[1.0, 0.0]]])
+    array([0])
+    """
+
+    false_alarm: float = 0.05
+    run_length: float | None = None
 
     name = "DetectGLMUCB"
     card = Card("generalized linear", "detection", "T", "none", "ours", "O((K + t) d^2), t since the last alarm")
-    kept = ("evidence", "alarms")
+    stored: ClassVar[tuple[str, ...]] = (*GLMUCB.stored, "sums", "alarms")
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        horizon: int | None = None,
-        false_alarm: float = 0.05,
-        run_length: float | None = None,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        bonus_scale: npt.ArrayLike = 1.0,
-        tolerance: float = 1e-6,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        rate = check_number("false_alarm", false_alarm, "in (0, 1)", lambda a: 0 < a < 1)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rate = check_number("false_alarm", self.false_alarm, "in (0, 1)", lambda a: 0 < a < 1)
+        run_length = self.run_length
         if run_length is None:
-            if horizon is None:
-                raise ValueError("run_length=None: give run_length, or horizon")
-            run_length = check_whole("horizon", horizon, 1) / rate
-        self.run_length = check_number("run_length", run_length, "in [1, 1e15]", lambda n: 1 <= n <= 1e15)
-        super().__init__(
-            dim,
-            link,
-            S=S,
-            L=L,
-            lam=lam,
-            sigma=sigma,
-            delta=delta,
-            bonus_scale=bonus_scale,
-            tolerance=tolerance,
-            lanes=lanes,
-            seed=seed,
-        )
-        self.config["run_length"] = self.run_length
-        self._evidence = np.zeros((self.lanes, 2, len(SHIFTS)))  # R, for both signs
-        self._alarms = np.zeros(self.lanes, dtype=np.int64)
+            if self.horizon is None:
+                raise ArgumentError("run_length", None, "given, or `horizon`")
+            run_length = check_whole("horizon", self.horizon, 1) / rate
+        self.alarm_level = check_number("run_length", run_length, "in [1, 1e15]", lambda n: 1 <= n <= 1e15)
+        self.sums = np.zeros((self.lane_count, 2, len(SHIFTS)))  # R, for both signs
+        self.alarms = np.zeros(self.lane_count, dtype=np.int64)
 
-    def update(
-        self,
-        x: npt.ArrayLike,
-        reward: npt.ArrayLike,
-        round: npt.ArrayLike | None = None,
-        weight: npt.ArrayLike = 1.0,
-        mask: npt.ArrayLike | None = None,
-    ) -> None:
-        """Weigh the surprise of one reward per lane (where ``mask``), then learn it, or start anew."""
-        points, rewards, rounds, weights, chosen = self._checked_feedback(x, reward, round, weight, mask)
-        chosen = chosen & (rounds >= self._born)
-        seen, heard = np.where(chosen[:, None], points, 0.0), np.where(chosen, [rewards, weights], 0.0)
-        z = self._surprise(seen, *heard)
-        self._evidence = np.where(chosen[:, None, None], accumulated(self._evidence, z), self._evidence)
-        super().update(points, rewards, round=rounds, weight=weights, mask=chosen)
-        if (alarm := self.evidence >= self.run_length).any():
-            self._alarms += alarm
-            self.restart(alarm)
+    def learn(self, feedback: Feedback) -> None:
+        """Weigh the surprise of checked rewards, then learn them, or start again."""
+        mask = feedback.mask & (feedback.round >= self.born)
+        x = np.where(mask[:, None], feedback.x, 0.0)
+        reward, weight = np.where(mask, [feedback.reward, feedback.weight], 0.0)
+        z = self.measure_surprise(x, reward, weight)
+        self.sums = np.where(mask[:, None, None], accumulate(self.sums, z), self.sums)
+        super().learn(feedback._replace(mask=mask))
+        if (is_alarmed := self.evidence >= self.alarm_level).any():
+            self.alarms += is_alarmed
+            self.restart(is_alarmed)
 
-    def _surprise(self, x: Array, reward: Array, weight: Array) -> Array:
-        """z of each lane: about standard normal while nothing changes."""
+    def measure_surprise(self, x: Array, reward: Array, weight: Array) -> Array:
+        """Return z of each lane: about standard normal while nothing changes."""
         arms = x[:, None, :]
-        error = reward - self._means(arms, self.estimator.theta_hat)[:, 0]
-        spread = 1.0 + weight * (self.constants.R_mu * self._widths(arms)[:, 0]) ** 2
-        return np.asarray(np.sqrt(weight) * error / (self.sigma * np.sqrt(spread)))
+        means = np.empty(arms.shape[:2])
+        self.estimator.kernels.predict_lanes(self.estimator.link.code, arms, self.estimator.theta_hat, means)
+        spread = 1.0 + weight * (self.constants.R_mu * self.width(arms)[:, 0]) ** 2
+        return np.asarray(np.sqrt(weight) * (reward - means[:, 0]) / (self.sigma * np.sqrt(spread)))
 
-    def restart(self, mask: npt.ArrayLike | None = None) -> None:
-        """Forget everything, in the lanes of ``mask``; rewards decided before now are no longer learnt from there."""
-        super().restart(mask)
-        self._evidence[check_mask(mask, self.lanes)] = 0.0
+    def forget(self, mask: Mask) -> None:
+        """Reset the estimator and the evidence in the lanes of ``mask``."""
+        super().forget(mask)
+        self.sums[mask] = 0.0
 
     @property
     def evidence(self) -> Array:
-        """The mean of all R, per lane: there is an alarm when it reaches ``run_length``."""
-        return np.asarray(np.cumsum(self._evidence.reshape(self.lanes, -1), axis=1)[:, -1] / self._evidence[0].size)
+        """The mean of all R, per lane: there is an alarm when it reaches the run length."""
+        return np.asarray(np.cumsum(self.sums.reshape(self.lane_count, -1), axis=1)[:, -1] / self.sums[0].size)
 
-    def info(self) -> dict[str, Any]:
-        """GLM-UCB's diagnostics, the ``evidence`` of a change since the last restart, and the ``alarms`` so far."""
-        return {**super().info(), "evidence": self.evidence, "alarms": self._alarms.copy()}
+    def info(self, *, estimates: bool = True) -> DetectionInfo:
+        """Return where GLM-UCB stands, the evidence of a change and the alarms so far."""
+        known: dict[str, Any] = vars(super().info(estimates=estimates))
+        return DetectionInfo(**known, evidence=self.evidence, alarms=self.alarms.copy())
 
 
-def accumulated(evidence: Array, z: Array) -> Array:
-    """R after one more surprise ``z[lanes]``, from ``evidence[lanes, 2, shifts]``."""
+def accumulate(sums: Array, z: Array) -> Array:
+    """Return R after one more surprise ``z[lanes]``, from ``sums[lanes, 2, shifts]``."""
     signed = np.stack([z, -z], axis=1)[:, :, None]
-    steps = np.minimum(SHIFTS * signed - 0.5 * SHIFTS**2, _STEEPEST)
-    return np.asarray((1.0 + evidence) * np.exp(steps))
+    steps = np.minimum(SHIFTS * signed - 0.5 * SHIFTS**2, STEEPEST)
+    return np.asarray((1.0 + sums) * np.exp(steps))

@@ -15,18 +15,31 @@ Cost per round and lane: as BVD-GLM-UCB, with a history that grows for ever: O(t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
-
-import numpy.typing as npt
-
-from windvane.links import Link
+from windvane.arguments import Array
+from windvane.estimation import Never
 from windvane.policies.base import Card
-from windvane.policies.bvd_glm_ucb import BVDGLMUCB
+from windvane.policies.glm import GLMPolicy
+from windvane.projection import LaneProjections, project_p0
 
 
-class GLMUCB(BVDGLMUCB):
-    """GLM-UCB (Filippi et al. 2010): no forgetting, projection P0."""
+class GLMUCB(GLMPolicy):
+    """GLM-UCB (Filippi et al. 2010): no forgetting, projection P0.
+
+    Parameters
+    ----------
+    horizon
+        Rounds T, needed for ``confidence="horizon"``.
+    confidence
+        As for :class:`windvane.policies.BVDGLMUCB`.
+
+    Examples
+    --------
+    >>> GLMUCB(dim=2).select([[[1.0, 0.0]]])
+    array([0])
+    """
+
+    horizon: int | None = None
+    confidence: str = "pointwise"
 
     name = "GLM-UCB"
     card = Card(
@@ -37,38 +50,13 @@ class GLMUCB(BVDGLMUCB):
         "Filippi et al. 2010",
         "O((K + t) d^2)",
     )
-    program: ClassVar[str] = "P0"
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        horizon: int | None = None,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        confidence: str = "pointwise",
-        bonus_scale: npt.ArrayLike = 1.0,
-        tolerance: float = 1e-6,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            dim,
-            link,
-            gamma=1.0,
-            horizon=horizon,
-            S=S,
-            L=L,
-            lam=lam,
-            sigma=sigma,
-            delta=delta,
-            confidence=confidence,
-            bonus_scale=bonus_scale,
-            tolerance=tolerance,
-            lanes=lanes,
-            seed=seed,
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.estimator = self.build_estimator(Never())
+        self.radius = self.build_radius(self.confidence, self.horizon)
+        self.factor = 2.0 * self.constants.R_mu
+
+    def project(self, beta: Array) -> LaneProjections:
+        """Project by P0 in the metric V^-1."""
+        return project_p0(self.estimator)

@@ -6,7 +6,7 @@ the root of g_t(theta) = b_t, as in BVD-GLM-UCB; theta_tilde_t = theta_hat_t whe
     GLB:  argmin over the ball of ||g_t(theta) - b_t|| in the metric V_t^-1                                       (P0)
           bonus 2 R_mu beta_t ||x||_{V_t^-1}, beta_t that of BVD-GLM-UCB; lam = d / c_mu^2
           gamma = 1 - max(1/T, sqrt(k_mu c_mu P_T / (d T)))
-    SCB:  argmin over the ball of ||g_t(theta) - b_t|| in the metric H_t(theta)^-1   (:mod:`windvane.local_projection`)
+    SCB:  argmin over the ball of ||g_t(theta) - b_t|| in the metric H_t(theta)^-1   (:mod:`windvane.projection`)
           bonus 2 sqrt(1 + 2S) (k_mu / sqrt(c_mu)) beta_t ||x||_{V_t^-1}, with
           beta_t = sqrt(lam c_mu) S + sqrt(lam c_mu)/(2m) + (2m / sqrt(lam c_mu)) (log(1/delta) + d log 2)
                    + (d m / sqrt(lam c_mu)) log(1 + L^2 k_mu (1-gamma^{2t}) / (lam c_mu d (1-gamma^2)))
@@ -25,28 +25,54 @@ What is uncertain: nothing in the rules as given here, but we had them from a su
 is ours, and so is log T for T < 3, taken as log 3. The projection of SCB is not convex: a stationary point is returned,
 with its value and residual.
 
-Cost per round and lane: as BVD-GLM-UCB for GLB. The projection of SCB runs in Python, some hundred microseconds in each
-lane whose theta_hat lies outside the ball; at its own lam that is rare.
+Cost per round and lane: as BVD-GLM-UCB for GLB. The projection of SCB needs
+the third derivative of the link, by differences, and two more passes; at its own lam it is rare.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy.typing as npt
 
-from windvane.arguments import check_discount, check_lanes, check_whole
-from windvane.estimation import DiscountedEstimator
-from windvane.links import Link, get_link
-from windvane.policies._tuning import settings_of_confidence, told_or_tuned
+from windvane.arguments import Array, check_whole
+from windvane.errors import ArgumentError
+from windvane.estimation import Discount, Never
 from windvane.policies.base import Card
-from windvane.policies.glm_index import GLMIndex
+from windvane.policies.forgetting import choose_discount
+from windvane.policies.glm import GLMPolicy
+from windvane.projection import LaneProjections, project_p0, project_p0_in_H
 from windvane.theory import WeightedSelfConcordantRadius, weight_discount
 
+SHORTEST = 3  # a horizon below counts as 3, so that its logarithm is above 1
 
-class GLBWeightUCB(GLMIndex):
-    """GLB-WeightUCB (Wang et al. 2023). Give ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is d / c_mu^2."""
+
+class GLBWeightUCB(GLMPolicy):
+    """GLB-WeightUCB (Wang et al. 2023). Give ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is d / c_mu^2.
+
+    Parameters
+    ----------
+    forgetting
+        ``Discount(gamma)`` or ``Never()``; or one of the shorthands below.
+    gamma
+        Discount in (0, 1], one number or one per lane.
+    horizon, drift
+        Rounds T and total drift B_T, from which the recommended discount follows.
+    confidence
+        As for :class:`windvane.policies.BVDGLMUCB`.
+
+    Examples
+    --------
+    >>> GLBWeightUCB(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
+    array([0])
+    """
+
+    lam: float | None = None
+    forgetting: Discount | Never | None = None
+    gamma: npt.ArrayLike | None = None
+    horizon: int | None = None
+    drift: npt.ArrayLike | None = None
+    confidence: str = "pointwise"
 
     name = "GLB-WeightUCB"
     card = Card(
@@ -57,54 +83,51 @@ class GLBWeightUCB(GLMIndex):
         "Wang et al. 2023",
         "O((K + memory) d^2)",
     )
-    program = "P0"
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        gamma: npt.ArrayLike | None = None,
-        horizon: int | None = None,
-        drift: npt.ArrayLike | None = None,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float | None = None,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        confidence: str = "pointwise",
-        bonus_scale: npt.ArrayLike = 1.0,
-        tolerance: float = 1e-6,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        ids, constants = check_lanes(lanes), get_link(link).constants(S, L)
-        curvature = constants.k_mu * constants.c_mu
-        tuned = told_or_tuned(
-            "gamma",
-            gamma,
-            lambda T, P: weight_discount(horizon=T, drift=P, dim=dim, curvature=curvature),
-            horizon,
-            drift,
-            len(ids),
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        curvature = self.constants.k_mu * self.constants.c_mu
+        self.estimator = self.build_estimator(
+            choose_discount(self, lambda T, P: weight_discount(horizon=T, drift=P, dim=self.dim, curvature=curvature))
         )
-        estimator = DiscountedEstimator(
-            dim,
-            link,
-            gamma=check_discount(tuned, len(ids)),
-            S=S,
-            L=L,
-            lam=check_whole("dim", dim, 1) / constants.c_mu**2 if lam is None else lam,
-            lanes=len(ids),
-            tolerance=tolerance,
-        )
-        form = settings_of_confidence(confidence, horizon)
-        self._assemble(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, **form)
-        self.beta = self._plain_radius(confidence, horizon)
+        self.radius = self.build_radius(self.confidence, self.horizon)
+        self.factor = 2.0 * self.constants.R_mu
+
+    def choose_lam(self) -> float:
+        """Return lam as given, or d / c_mu^2."""
+        return self.dim / self.constants.c_mu**2 if self.lam is None else super().choose_lam()
+
+    def project(self, beta: Array) -> LaneProjections:
+        """Project by P0 in the metric V^-1."""
+        return project_p0(self.estimator)
 
 
-class SCBWeightUCB(GLMIndex):
-    """SCB-WeightUCB (Wang et al. 2023). Give ``horizon`` and ``drift``; or ``gamma`` and ``horizon`` or ``lam``."""
+class SCBWeightUCB(GLMPolicy):
+    """SCB-WeightUCB (Wang et al. 2023). Give ``horizon`` and ``drift``; or ``gamma`` and ``horizon`` or ``lam``.
+
+    Parameters
+    ----------
+    forgetting
+        ``Discount(gamma)`` or ``Never()``; or one of the shorthands below.
+    gamma
+        Discount in (0, 1], one number or one per lane.
+    horizon, drift
+        Rounds T and total drift B_T, from which the recommended discount follows.
+    confidence
+        As for :class:`windvane.policies.BVDGLMUCB`.
+
+    Examples
+    --------
+    >>> SCBWeightUCB(dim=2, gamma=0.99, lam=1.0).select([[[1.0, 0.0]]])
+    array([0])
+    """
+
+    lam: float | None = None
+    forgetting: Discount | Never | None = None
+    gamma: npt.ArrayLike | None = None
+    horizon: int | None = None
+    drift: npt.ArrayLike | None = None
+    confidence: str = "pointwise"
 
     name = "SCB-WeightUCB"
     card = Card(
@@ -115,64 +138,41 @@ class SCBWeightUCB(GLMIndex):
         "Wang et al. 2023",
         "O((K + memory) d^2)",
     )
-    program = "P0 in H"
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        gamma: npt.ArrayLike | None = None,
-        horizon: int | None = None,
-        drift: npt.ArrayLike | None = None,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float | None = None,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        confidence: str = "pointwise",
-        bonus_scale: npt.ArrayLike = 1.0,
-        tolerance: float = 1e-6,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        ids, constants = check_lanes(lanes), get_link(link).constants(S, L)
-        tuned = told_or_tuned(
-            "gamma",
-            gamma,
-            lambda T, P: weight_discount(horizon=T, drift=P, dim=dim, curvature=constants.k_mu),
-            horizon,
-            drift,
-            len(ids),
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        k_mu, c_mu = self.constants.k_mu, self.constants.c_mu
+        self.estimator = self.build_estimator(
+            choose_discount(self, lambda T, P: weight_discount(horizon=T, drift=P, dim=self.dim, curvature=k_mu))
         )
-        discounts = check_discount(tuned, len(ids))
-        lam = logarithmic_ridge(dim, horizon) / constants.c_mu if lam is None else lam
-        estimator = DiscountedEstimator(
-            dim, link, gamma=discounts, S=S, L=L, lam=lam, lanes=len(ids), tolerance=tolerance
+        self.radius = WeightedSelfConcordantRadius(
+            dim=self.dim,
+            gamma=self.estimator.gamma,
+            S=self.S,
+            L=self.L,
+            lam=self.estimator.lam,
+            sigma=self.sigma,
+            delta=self.levels,
+            k_mu=k_mu,
+            c_mu=c_mu,
+            confidence=self.confidence,
+            horizon=self.horizon,
         )
-        form = settings_of_confidence(confidence, horizon)
-        self._assemble(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, **form)
-        self.beta = WeightedSelfConcordantRadius(
-            dim=dim,
-            gamma=discounts,
-            S=S,
-            L=L,
-            lam=lam,
-            sigma=sigma,
-            delta=self.delta,
-            k_mu=constants.k_mu,
-            c_mu=constants.c_mu,
-            confidence=confidence,
-            horizon=horizon,
-        )
+        self.factor = 2.0 * math.sqrt(1.0 + 2.0 * self.S) * k_mu / math.sqrt(c_mu)
 
-    def factor(self) -> float:
-        k = self.constants
-        return 2.0 * math.sqrt(1.0 + 2.0 * self.estimator.S) * k.k_mu / math.sqrt(k.c_mu)
+    def choose_lam(self) -> float:
+        """Return lam as given, or d log T / c_mu."""
+        if self.lam is None:
+            return logarithmic_ridge(self.dim, self.horizon) / self.constants.c_mu
+        return super().choose_lam()
+
+    def project(self, beta: Array) -> LaneProjections:
+        """Project by P0 in the metric H(theta)^-1."""
+        return project_p0_in_H(self.estimator)
 
 
 def logarithmic_ridge(dim: int, horizon: int | None) -> float:
-    """d log T, the ridge that the self-concordant analyses recommend (T < 3 counts as 3)."""
+    """Return d log T, the ridge that the self-concordant analyses recommend."""
     if horizon is None:
-        raise ValueError("lam=None: give lam, or the horizon that it is taken from")
-    return check_whole("dim", dim, 1) * math.log(max(3, check_whole("horizon", horizon, 1)))
+        raise ArgumentError("lam", None, "given, or `horizon`, from which it follows")
+    return dim * math.log(max(SHORTEST, check_whole("horizon", horizon, 1)))

@@ -19,59 +19,51 @@ Cost per round and lane: O((K + d) d^2). No history is kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy.typing as npt
 
-from windvane.arguments import check_lanes
-from windvane.policies._tuning import told_or_tuned
+from windvane.estimation import Discount, Never
 from windvane.policies.base import Card
-from windvane.policies.d_lin_ucb import DLinUCB
+from windvane.policies.forgetting import choose_discount
+from windvane.policies.linear import LinearPolicy, build_ridge
 from windvane.theory import weight_discount
 
 
-class LBWeightUCB(DLinUCB):
-    """LB-WeightUCB (Wang et al. 2023). Give ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is the paper's d."""
+class LBWeightUCB(LinearPolicy):
+    """LB-WeightUCB (Wang et al. 2023). Give ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is the paper's d.
+
+    Parameters
+    ----------
+    forgetting
+        ``Discount(gamma)`` or ``Never()``; or one of the shorthands below.
+    gamma
+        Discount in (0, 1], one number or one per lane.
+    horizon, drift
+        Rounds T and total drift B_T, from which the recommended discount follows.
+    confidence
+        As for :class:`windvane.policies.BVDGLMUCB`.
+
+    Examples
+    --------
+    >>> LBWeightUCB(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
+    array([0])
+    """
+
+    lam: float | None = None
+    forgetting: Discount | Never | None = None
+    gamma: npt.ArrayLike | None = None
+    horizon: int | None = None
+    drift: npt.ArrayLike | None = None
+    confidence: str = "pointwise"
 
     name = "LB-WeightUCB"
     card = Card("linear", "discount", "T, B_T", "d^(3/4) B^(1/4) T^(3/4)", "Wang et al. 2023", "O((K + d) d^2)")
-    sandwich = False
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        gamma: npt.ArrayLike | None = None,
-        horizon: int | None = None,
-        drift: npt.ArrayLike | None = None,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float | None = None,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        confidence: str = "pointwise",
-        bonus_scale: npt.ArrayLike = 1.0,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            dim,
-            gamma=told_or_tuned(
-                "gamma",
-                gamma,
-                lambda T, B: weight_discount(horizon=T, drift=B, dim=dim),
-                horizon,
-                drift,
-                len(check_lanes(lanes)),
-            ),
-            horizon=horizon,
-            S=S,
-            L=L,
-            lam=dim if lam is None else lam,
-            sigma=sigma,
-            delta=delta,
-            confidence=confidence,
-            bonus_scale=bonus_scale,
-            lanes=lanes,
-            seed=seed,
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rule = choose_discount(self, lambda T, B: weight_discount(horizon=T, drift=B, dim=self.dim))
+        self.estimator = build_ridge(self, rule)
+        self.radius = self.build_radius(self.confidence, self.horizon)
+
+    def choose_lam(self) -> float:
+        """Return lam as given, or d."""
+        return float(self.dim) if self.lam is None else super().choose_lam()

@@ -24,85 +24,35 @@ any of them covers generalized linear rewards, where the model is misspecified.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable
+from dataclasses import field
 
-import numpy.typing as npt
-
-from windvane.arguments import Array, check_lanes
-from windvane.arms import ArmSet
-from windvane.estimation import DiscountedEstimator
-from windvane.policies._tuning import level_per_lane
-from windvane.policies.base import Index, Policy
+from windvane.arguments import Array
+from windvane.estimation import Forgetting, RidgeEstimator
+from windvane.policies.optimism import EstimatingPolicy, OptimisticPolicy
 from windvane.theory import Radius
 
 
-class LinearUCB(Policy):
-    """Ridge regression that forgets by ``gamma``, ``window`` or ``restart_every``, used with a bonus.
+def build_ridge(policy: EstimatingPolicy, forgetting: Forgetting) -> RidgeEstimator:
+    """Return ridge regression with the settings of a policy."""
+    return RidgeEstimator(
+        policy.dim,
+        forgetting=forgetting,
+        S=policy.S,
+        L=policy.L,
+        lam=policy.choose_lam(),
+        lanes=policy.lane_count,
+    )
 
-    A subclass gives :meth:`radius` and the metric of the widths.
-    """
 
-    sandwich: ClassVar[bool] = False  # widths in the metric V^-1 V_tilde V^-1 instead of V^-1
+class LinearPolicy(OptimisticPolicy):
+    """Ridge regression with a bonus. A subclass builds its estimator and its radius."""
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        gamma: npt.ArrayLike = 1.0,
-        window: npt.ArrayLike | None = None,
-        restart_every: npt.ArrayLike | None = None,
-        S: float,
-        L: float,
-        lam: float,
-        sigma: float,
-        delta: npt.ArrayLike,
-        bonus_scale: npt.ArrayLike,
-        lanes: int | Sequence[int],
-        seed: int,
-        **config: Any,
-    ) -> None:
-        ids = check_lanes(lanes)
-        n, keep = len(ids), window is not None  # what leaves a window is subtracted, so it must be remembered
-        estimator = DiscountedEstimator(
-            dim, "identity", gamma=gamma, window=window, S=S, L=L, lam=lam, lanes=n, remember=keep
-        )
-        delta = level_per_lane(delta, n)
-        self._begin(
-            estimator,
-            ids,
-            seed=seed,
-            sigma=sigma,
-            delta=delta,
-            bonus_scale=bonus_scale,
-            restart_every=restart_every,
-            **config,
-        )
+    estimator: RidgeEstimator = field(init=False)
+    radius: Callable[[Array], Array] = field(init=False)  # beta as a function of the round
 
-    def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self._checked_arms(arms, valid)
-        theta_hat, beta = self._estimate()
-        bonus = (self.bonus_scale * beta)[:, None] * self._widths(arms, sandwich=self.sandwich)
-        means = self._means(arms, theta_hat)
-        self.last["means"] = means
-        return self._play(means + bonus, present)
-
-    def select_from(self, arm_set: ArmSet) -> Array:
-        arm_set = self._checked_set(arm_set)
-        theta_hat, beta = self._estimate()
-        return self._play_from(arm_set, theta_hat, self.bonus_scale * beta, sandwich=self.sandwich)
-
-    def _estimate(self) -> tuple[Array, Array]:
-        theta_hat, beta = self.estimator.solve(), self.radius()
-        self.last = {"theta_hat": theta_hat.copy(), "theta_tilde": theta_hat.copy(), "beta": beta}
-        return theta_hat, beta
-
-    def radius(self) -> Array:
-        """beta_t(delta) of the coming decision, per lane."""
-        raise NotImplementedError
-
-    def _discounted_radius(self, confidence: str = "pointwise", horizon: int | None = None) -> Radius:
-        """The radius of D-LinUCB as a function of t."""
+    def build_radius(self, confidence: str = "pointwise", horizon: int | None = None) -> Radius:
+        """Return the radius of D-LinUCB."""
         e = self.estimator
         return Radius(
             dim=e.dim,
@@ -110,14 +60,19 @@ class LinearUCB(Policy):
             S=e.S,
             L=e.L,
             lam=e.lam,
-            sigma=self.sigma,
-            delta=self.delta,
+            sigma=self.noise_scale,
+            delta=self.levels,
             c_mu=1.0,
             confidence=confidence,
             horizon=horizon,
         )
 
-    @property
-    def theta_tilde(self) -> Array:
-        """theta_hat itself: a linear model is used as estimated."""
-        return self.theta_hat
+    def compute_beta(self) -> Array:
+        """Return the radius of the coming decision, per lane."""
+        return self.radius(self.rounds_since_restart)
+
+    def estimate(self) -> tuple[Array, Array]:
+        """Return theta_hat and the multiplier of ||x|| in the bonus."""
+        theta_hat = self.estimator.solve()
+        beta = self.compute_beta()
+        return self.record(theta_hat, beta, self.bonus_scales * beta)

@@ -42,278 +42,338 @@ Cost per round and lane: that of one base policy. Not batched: one object a lane
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array, check_lanes, check_not_negative, check_whole
+from windvane.arguments import Array, Index, Mask, check_not_negative, check_whole
 from windvane.arms import ArmSet
-from windvane.links import Link
-from windvane.policies._saving import State, check_unchanged, checked_header, part_of, saved
-from windvane.policies._wrapping import Wrapping
-from windvane.policies.base import Card, Index, Policy
-from windvane.policies.master_bases import BaseGLMUCB, BaseOFUL, log_quotient
+from windvane.errors import ArgumentError
+from windvane.kernels.random import MASTER, uniform_pair
+from windvane.links import Link, get_link
+from windvane.policies.base import Card, Feedback, Policy
+from windvane.policies.info import PolicyInfo
+from windvane.policies.master_bases import Base, BaseGLMUCB, BaseOFUL, log_quotient
 from windvane.policies.per_lane import PerLane
+from windvane.policies.wrapping import join_clock
+from windvane.state import State, Stateful, refuse
 
 ORDERS = 53  # no block is longer than 2^52 rounds
-_LOG = 1024  # decisions whose rewards find the copy that made them
-_NONE = -1
+LOG = 1024  # decisions whose rewards find the copy that made them
+NONE = -1
 
 
-class MasterLane(Wrapping):
-    """MASTER over the copies that ``base(dim=, lanes=[id], seed=)`` makes; one lane.
+@dataclass(frozen=True)
+class MasterInfo(PolicyInfo):
+    """Where MASTER stands; what :class:`PolicyInfo` holds is that of the acting copy.
 
-    A base is a :class:`BaseOFUL` or a :class:`BaseGLMUCB`, or anything with their ``optimistic``, ``base_beta`` and
-    ``reward_range``.
+    Attributes
+    ----------
+    block_order, acting_order
+        n of the open block; m of the copy that acts (-1 before the first decision).
+    ceiling
+        U_t.
+    restarts
+        Number of failed tests.
+    late
+        Number of rewards that came after their block.
     """
 
+    block_order: Index | None = None
+    acting_order: Index | None = None
+    ceiling: Array | None = None
+    restarts: Index | None = None
+    late: Index | None = None
+
+
+class MasterLane(Policy):
+    """MASTER over copies of a base policy; one lane.
+
+    Parameters
+    ----------
+    base
+        A fresh base policy of one lane; copies are made of its settings.
+    horizon
+        Rounds T.
+    first_order
+        Order n0 of the first block.
+    test_scale
+        Factor before the margin of the tests; below 1 leaves the theorem.
+    """
+
+    base: Base = field(kw_only=True)
+    horizon: int
+    first_order: int = 0
+    test_scale: float = 1.0
+
     name = "MASTER"
-    kept = ("block", "starts", "rewards", "weights", "sums", "ceiling", "log", "counts")
+    stored: ClassVar[tuple[str, ...]] = (
+        *Policy.stored, "block", "starts", "rewards", "weights", "sums", "ceiling", "log", "counts",
+    )  # fmt: skip
 
-    def __init__(
-        self,
-        base: Callable[..., Any],
-        *,
-        dim: int,
-        horizon: int,
-        first_order: int = 0,
-        test_scale: float = 1.0,
-        lanes: Sequence[int] = (0,),
-        seed: int = 0,
-    ) -> None:
-        ids = check_lanes(lanes)
-        self._build = functools.partial(base, dim=dim, lanes=ids.tolist(), seed=seed)
-        self.horizon = check_whole("horizon", horizon, 1)
-        self.first_order = check_whole("first_order", first_order, 0, 40)
-        self.test_scale = check_not_negative("test_scale", test_scale)
-        base_copy = self._build()
-        self._set_up(base_copy.dim, base_copy.link, base_copy.L, base_copy.sigma, ids, seed)
-        self.reward_range = base_copy.reward_range
-        log_level = log_quotient(self.horizon, base_copy.delta.item())
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole("first_order", self.first_order, 0, 40)
+        check_not_negative("test_scale", self.test_scale)
+        level = self.base.levels.item()
+        log_level = log_quotient(self.horizon, level)
         if not log_level > 0.0:
-            raise ValueError(f"delta={base_copy.delta.item()!r}: must be below 1 where horizon={self.horizon}")
-        self._rho_of_1 = float(base_copy.base_beta) * math.sqrt(base_copy.dim * log_level)
-        self._caution = 6.0 * (math.log2(self.horizon) + 1.0) * log_level * self.test_scale
-        self._copies: dict[int, Any] = {}  # by order
-        self._spare: list[Any] = []  # copies whose life is over: to forget is cheaper than to be built
-        self._starts = np.full(ORDERS, _NONE)  # the decision with which the copy of each order began
-        self._rewards, self._weights = np.zeros(ORDERS), np.zeros(ORDERS)  # during its life: sum w r, sum w
-        self._counts = np.zeros(2, dtype=np.int64)  # restarts, rewards that came too late
-        self._log = np.zeros((_LOG, 4))  # round, order, start of the copy, optimistic value; of the last decisions
-        self._acting = base_copy  # what is read before the first decision
-        self._begin_block(self.first_order)
-        self.config = {
-            "policy": self.name,
-            "base": base_copy.config,
-            "horizon": self.horizon,
-            "first_order": self.first_order,
-            "test_scale": self.test_scale,
-            "reward_range": self.reward_range,
-        }
+            raise ArgumentError("delta", level, f"below 1 where `horizon` is {self.horizon}")
+        self.rho_of_1 = self.base.base_beta * math.sqrt(self.base.dim * log_level)
+        self.caution = 6.0 * (math.log2(self.horizon) + 1.0) * log_level * self.test_scale
+        self.copies: dict[int, Base] = {}  # by order
+        self.spare: list[Base] = []  # copies whose life is over: resetting one is cheaper than building one
+        self.starts = np.full(ORDERS, NONE)  # the decision with which the copy of each order began
+        self.rewards, self.weights = np.zeros(ORDERS), np.zeros(ORDERS)  # during its life: sum w r, sum w
+        self.counts = np.zeros(2, dtype=np.int64)  # restarts, rewards that came too late
+        self.log = np.zeros((LOG, 4))  # round, order, start of the copy, optimistic value; of the last decisions
+        self.acting = self.build_copy()  # what is read before the first decision
+        self.begin_block(self.first_order)
 
-    # --- the schedule ------------------------------------------------------------------------------------------------
+    @property
+    def reward_link(self) -> Link:
+        """The link of the base."""
+        return self.base.reward_link
+
+    @property
+    def noise_scale(self) -> float:
+        """Sub-Gaussian scale of the noise, of the base."""
+        return self.base.noise_scale
+
+    def build_copy(self) -> Base:
+        """Return a fresh copy of the base."""
+        return type(self.base)(**self.base.get_params())
+
+    # --- the schedule ----------------------------------------------------------------------------------------------
 
     def rho(self, t: float) -> float:
-        """The average regret of the base over t stationary rounds, up to what rho_hat adds."""
-        return self._rho_of_1 / math.sqrt(t)
+        """Return the average regret of the base over t stationary rounds, up to what rho_hat adds."""
+        return self.rho_of_1 / math.sqrt(t)
 
     def rho_hat(self, t: float) -> float:
-        """The margin of the tests."""
-        return self._caution * self.rho(t)
+        """Return the margin of the tests."""
+        return self.caution * self.rho(t)
 
-    def _begin_block(self, order: int) -> None:
-        """A block of 2^order decisions starts with the coming one, and no copy lives on into it."""
-        for m in list(self._copies):
-            self._drop(m)
-        self._block = np.array([order, self._decisions])
-        self._sums = np.zeros(2)  # sum of w (f - r), sum of w
-        self._ceiling = np.ones(1)  # U_t
+    def begin_block(self, order: int) -> None:
+        """Begin a block of 2^order decisions with the coming one; no copy lives on into it."""
+        for m in list(self.copies):
+            self.drop_copy(m)
+        self.block = np.array([order, self.decisions])
+        self.sums = np.zeros(2)  # sum of w (f - r), sum of w
+        self.ceiling = np.ones(1)  # U_t
 
-    def _turn(self) -> None:
-        """Before a decision: tests, the end of copies and blocks, new copies."""
-        order, start = self._block.tolist()
-        if self._fails():
-            self._counts[0] += 1
-            self._begin_block(self.first_order)
-        elif self._decisions - start == 2**order:
-            self._begin_block(order + 1)
+    def prepare_round(self) -> None:
+        """Before a decision: run the tests, end copies and blocks, start new copies."""
+        order, start = self.block.tolist()
+        if self.fails_test():
+            self.counts[0] += 1
+            self.begin_block(self.first_order)
+        elif self.decisions - start == 2**order:
+            self.begin_block(order + 1)
         else:
-            for m in self._ending():
-                self._drop(m)
-        order, start = self._block.tolist()
-        tau = self._decisions - start
+            for m in self.ending_orders():
+                self.drop_copy(m)
+        order, start = self.block.tolist()
+        tau = self.decisions - start
         for m in range(order, -1, -1):
-            if tau % 2**m == 0 and self._coin(m) < self.rho(2**order) / self.rho(2**m):
-                self._copies[m] = self._fresh()
-                self._starts[m], self._rewards[m], self._weights[m] = self._decisions, 0.0, 0.0
+            if tau % 2**m == 0 and self.draw_coin(m) < self.rho(2**order) / self.rho(2**m):
+                self.copies[m] = self.start_copy()
+                self.starts[m], self.rewards[m], self.weights[m] = self.decisions, 0.0, 0.0
 
-    def _fresh(self) -> Policy:
-        copy = self._spare.pop() if self._spare else self._build()
-        copy.restart()
-        return self._start(copy)
+    def start_copy(self) -> Base:
+        """Return a copy that knows nothing, on the clock of all."""
+        started = self.spare.pop() if self.spare else self.build_copy()
+        started.restart()
+        return join_clock(started, self)
 
-    def _drop(self, m: int) -> None:
-        self._spare.append(self._copies.pop(m))
-        self._starts[m] = _NONE
+    def drop_copy(self, m: int) -> None:
+        """End the life of the copy of order m."""
+        self.spare.append(self.copies.pop(m))
+        self.starts[m] = NONE
 
-    def _coin(self, m: int) -> float:
-        k: Any = self._k
-        return float(k.uniform_pair(np.uint64(self.seed), self.lane_ids[0], self._decisions, k.MASTER, m)[0])
+    def draw_coin(self, m: int) -> float:
+        """Return the uniform number that decides whether a copy of order m starts."""
+        return float(uniform_pair(self.key, self.lane_ids[0], self.decisions, MASTER, m)[0])
 
-    def _ending(self) -> list[int]:
-        """The orders of the copies whose life ended with the last decision."""
-        return [m for m in self._copies if self._decisions - self._starts[m] == 2**m]
+    def ending_orders(self) -> list[int]:
+        """Return the orders of the copies whose life ended with the last decision."""
+        return [m for m in self.copies if self.decisions - self.starts[m] == 2**m]
 
-    def _fails(self) -> bool:
-        """Tests 1 and 2, on the rewards that are in."""
-        ceiling = self._ceiling.item()
-        for m in self._ending():
-            if self._rewards[m] / max(2.0**m, self._weights[m]) >= ceiling + 9.0 * self.rho_hat(2**m):
+    def fails_test(self) -> bool:
+        """Run tests 1 and 2 on the rewards that are in."""
+        ceiling = self.ceiling.item()
+        for m in self.ending_orders():
+            if self.rewards[m] / max(2.0**m, self.weights[m]) >= ceiling + 9.0 * self.rho_hat(2**m):
                 return True
-        gap, weight = self._sums.tolist()
-        rounds = min(weight, float(self._decisions - self._block[1]))
+        gap, weight = self.sums.tolist()
+        rounds = min(weight, float(self.decisions - self.block[1]))
         return bool(weight > 0.0 and gap / weight >= 3.0 * self.rho_hat(rounds))
 
-    def _act(self) -> Policy:
-        """The copy that decides this round, on the clock of all."""
-        self._turn()
-        self._acting = self._copies[min(self._copies)]
-        self._acting.advance(self.t - self._acting.t)
-        self._acting.t, self._acting._decisions = self.t, self._decisions
-        return self._acting  # type: ignore[no-any-return]
+    def choose_acting(self) -> Base:
+        """Return the copy that decides this round, on the clock of all."""
+        self.prepare_round()
+        self.acting = self.copies[min(self.copies)]
+        self.acting.advance(self.t - self.acting.t)
+        self.acting.t, self.acting.decisions = self.t, self.decisions
+        return self.acting
 
-    def _end_round(self) -> None:
-        order = min(self._copies)
-        value = min(1.0, max(0.0, self._acting.optimistic / self.reward_range))
-        self._ceiling = np.minimum(self._ceiling, value)
-        self._log[self._decisions % _LOG] = self.t, order, self._starts[order], value
-        super()._end_round()
-        self.last = dict(self._acting.last)
-
-    # --- the contract ------------------------------------------------------------------------------------------------
+    # --- the contract ----------------------------------------------------------------------------------------------
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self._checked_arms(arms, valid)
-        index = self._act().select(arms, present)
-        self._end_round()
+        """Decide round t: the copy of the smallest order acts."""
+        arms, present = self.check_arms(arms, valid)
+        acting = self.choose_acting()
+        index = acting.select(arms, present)
+        decision = acting.decision
+        assert decision is not None and decision.scores is not None
+        self.record_value(float(decision.scores[present].max()))
         return index
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        arm_set = self._checked_set(arm_set)
-        played = self._act().select_from(arm_set)
-        self._end_round()
+        """Decide round t among all arms of a ball or a sphere; return the arms played, [1, dim]."""
+        arm_set = self.check_arm_set(arm_set)
+        acting = self.choose_acting()
+        played = acting.select_from(arm_set)
+        decision, arms = acting.decision, played[:, None, :]
+        assert decision is not None and decision.theta_tilde is not None and decision.multiplier is not None
+        # Time passes without a trace in a policy that does not forget, so the widths are still those of the decision.
+        score = acting.predict(arms, decision.theta_tilde) + decision.multiplier[:, None] * acting.width(arms)
+        self.record_value(float(score.item()))
         return played
 
-    def update(
-        self,
-        x: npt.ArrayLike,
-        reward: npt.ArrayLike,
-        round: npt.ArrayLike | None = None,
-        weight: npt.ArrayLike = 1.0,
-        mask: npt.ArrayLike | None = None,
-    ) -> None:
-        """The reward goes to the copy that decided ``round`` and to the tests; if its block is over, to neither."""
-        points, rewards, rounds, weights, chosen = self._checked_feedback(x, reward, round, weight, mask)
-        if not chosen[0]:
+    def record_value(self, score: float) -> None:
+        """Note the optimistic value of the decision, and count it."""
+        order = min(self.copies)
+        value = min(1.0, max(0.0, score / self.base.width_of_rewards))
+        self.ceiling = np.minimum(self.ceiling, value)
+        self.log[self.decisions % LOG] = self.t, order, self.starts[order], value
+        self.end_round()
+        self.decision = self.acting.decision
+
+    def learn(self, feedback: Feedback) -> None:
+        """Give a checked reward to the copy that decided its round and to the tests; if its block is over, to neither."""
+        if not feedback.mask[0]:
             return
-        known = min(self._decisions - int(self._block[1]), _LOG)  # decisions of this block in the log
-        times = self._log[(self._decisions - np.arange(1, known + 1)) % _LOG, 0]
-        age = 1 + int((times > rounds[0]).sum())  # 1: the last decision at or before ``round``
+        known = min(self.decisions - int(self.block[1]), LOG)  # decisions of this block in the log
+        times = self.log[(self.decisions - np.arange(1, known + 1)) % LOG, 0]
+        age = 1 + int((times > feedback.round[0]).sum())  # 1: the last decision at or before ``round``
         if age > known:
-            self._counts[1] += 1
+            self.counts[1] += 1
             return
-        decided, order, start, value = self._log[(self._decisions - age) % _LOG]
-        if self._starts[int(order)] == start:  # its clock stands at its last decision: later is the same to it
-            self._copies[int(order)].update(points, rewards, round=decided, weight=weights)
-        decision, r, w = self._decisions - age, float(rewards[0]) / self.reward_range, float(weights[0])
-        self._sums += w * (value - r), w
-        for m in self._copies:
-            if self._starts[m] <= decision:
-                self._rewards[m] += w * r
-                self._weights[m] += w
+        decided, order, start, value = self.log[(self.decisions - age) % LOG]
+        if self.starts[int(order)] == start:  # its clock stands at its last decision: later is the same to it
+            self.copies[int(order)].update(feedback.x, feedback.reward, round=decided, weight=feedback.weight)
+        decision, r, w = (
+            self.decisions - age,
+            float(feedback.reward[0]) / self.base.width_of_rewards,
+            float(feedback.weight[0]),
+        )
+        self.sums += w * (value - r), w
+        for m in self.copies:
+            if self.starts[m] <= decision:
+                self.rewards[m] += w * r
+                self.weights[m] += w
 
-    def advance(self, n: float = 1.0) -> None:
-        """Let ``n`` rounds pass (at least 0, need not be whole): stationary policies do not forget meanwhile."""
-        self.t += self._checked_gap(n)
+    def pass_time(self, rounds: float) -> None:
+        """Do nothing: stationary policies do not forget, and a copy is put on the clock when it acts."""
 
-    def restart(self, mask: npt.ArrayLike | None = None) -> None:
+    def forget(self, mask: Mask) -> None:
         """Begin with the first block again."""
-        self._begin_block(self.first_order)
-        self._acting = self._build()
+        self.begin_block(self.first_order)
+        self.acting = self.build_copy()
 
-    def info(self) -> dict[str, Any]:
-        """Diagnostics of the acting copy, and ``block_order``, ``acting_order``, ``ceiling`` (U_t), ``restarts``,
-        ``late`` (rewards that came after their block)."""
-        return {
-            **self._acting.info(),
-            "t": self.t,
-            "decisions": self._decisions,
-            "block_order": self._block[:1].copy(),
-            "acting_order": np.array([min(self._copies, default=_NONE)]),
-            "ceiling": self._ceiling.copy(),
-            "restarts": self._counts[:1].copy(),
-            "late": self._counts[1:].copy(),
-        }
+    def info(self, *, estimates: bool = True) -> MasterInfo:
+        """Return where the acting copy and the schedule stand."""
+        known = {**vars(self.acting.info(estimates=estimates)), "t": self.t, "decisions": self.decisions}
+        return MasterInfo(
+            **known,
+            block_order=self.block[:1].copy(),
+            acting_order=np.array([min(self.copies, default=NONE)]),
+            ceiling=self.ceiling.copy(),
+            restarts=self.counts[:1].copy(),
+            late=self.counts[1:].copy(),
+        )
 
-    def _within(self) -> Policy:
-        return self._acting  # type: ignore[no-any-return]
+    # --- state -----------------------------------------------------------------------------------------------------
 
-    def _read(self, name: str) -> Array:
-        return np.asarray(getattr(self._acting, name))
+    def parts(self) -> Mapping[str, Stateful]:
+        """Return the copies by order."""
+        return {f"order{m}": copy for m, copy in self.copies.items()}
 
-    def state(self) -> State:
-        """Everything that decides the future; the states of the copies are prefixed."""
-        return saved(self, **{f"order{m}": copy.state() for m, copy in self._copies.items()})
+    def build_parts(self, fields: State) -> Mapping[str, Stateful]:
+        """Return fresh copies of the orders that were alive."""
+        return {f"order{m}": self.build_copy() for m in np.flatnonzero(fields["starts"] != NONE)}
 
-    def load_state(self, state: State) -> None:
-        """Continue from ``state()`` of a policy built alike. Everything is checked before anything changes."""
-        header = checked_header(self, state, *(f"order{m}" for m in range(ORDERS)))
-        copies = {int(m): self._build() for m in np.flatnonzero(header.kept["starts"] != _NONE)}
-        for m in range(ORDERS):
-            part = part_of(state, f"order{m}")
-            if m in copies:
-                copies[m].load_state(part)
-            elif part:
-                raise ValueError(f"state['order{m}.t']: there is no copy of order {m} according to state['starts']")
-        order, start = header.kept["block"].tolist()
-        if not 0 <= order < ORDERS or not 0 <= start <= header.decisions:
-            raise ValueError(f"state['block']={[order, start]}: must be an order and the decision it began with")
-        check_unchanged(state)
-        self._take_header(header)
-        self._copies = copies
-        self._acting = copies[min(copies)] if copies else self._build()
+    def check_fields(self, fields: State, path: str) -> None:
+        """Raise ``ArgumentError`` also for a block that cannot be."""
+        super().check_fields(fields, path)
+        order, start = fields["block"].tolist()
+        if not 0 <= order < ORDERS or not 0 <= start <= fields["decisions"].item():
+            raise refuse(path, "block", [order, start], "an order and the decision it began with")
+
+    def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
+        """Let the loaded copies live."""
+        self.copies = {int(name.removeprefix("order")): copy for name, copy in parts.items()}  # type: ignore[misc]
+        self.acting = self.copies[min(self.copies)] if self.copies else self.build_copy()
 
 
-class _Master(PerLane):
-    """What the two registered forms share."""
+class MasterPolicy(PerLane):
+    """What the two registered forms share.
 
-    def __init__(
-        self,
-        base: Callable[..., Any],
-        *,
-        dim: int,
-        horizon: int,
-        first_order: int,
-        test_scale: float,
-        delta: npt.ArrayLike,
-        bonus_scale: npt.ArrayLike,
-        lanes: int | Sequence[int],
-        seed: int,
-    ) -> None:
-        lane = functools.partial(_lane, base, horizon=horizon, first_order=first_order, test_scale=test_scale)
-        super().__init__(lane, dim=dim, lanes=lanes, seed=seed, delta=delta, bonus_scale=bonus_scale)
+    Parameters
+    ----------
+    horizon
+        Rounds T.
+    first_order
+        Order of the first block; 0 in the paper.
+    test_scale
+        Factor before the margin of the tests; below 1 leaves the theorem.
+    reward_range
+        Width of the range of rewards; by default 2 sigma, and with the identity link at least 1.
+    S, lam, sigma, delta, bonus_scale
+        As for the base policy.
+    """
+
+    horizon: int
+    first_order: int = 0
+    test_scale: float = 1.0
+    reward_range: float | None = None
+    S: float = 1.0
+    lam: float = 1.0
+    sigma: float = 0.5
+    delta: npt.ArrayLike = 0.05
+    bonus_scale: npt.ArrayLike = 1.0
+
+    def build_base(self, place: int) -> Base:
+        """Return the base policy of the lane at this place."""
+        raise NotImplementedError
+
+    def build_lane(self, place: int) -> MasterLane:
+        """Return MASTER for the lane at this place."""
+        return MasterLane(
+            self.dim,
+            base=self.build_base(place),
+            L=self.L,
+            horizon=check_whole("horizon", self.horizon, 1),
+            first_order=self.first_order,
+            test_scale=self.test_scale,
+            lanes=[int(self.lane_ids[place])],
+            seed=self.seed,
+        )
 
 
-def _lane(base: Callable[..., Any], *, delta: float, bonus_scale: float, **settings: Any) -> MasterLane:
-    return MasterLane(functools.partial(base, delta=delta, bonus_scale=bonus_scale), **settings)
+class MasterOFUL(MasterPolicy):
+    """MASTER-OFUL (Wei and Luo 2021): needs the horizon T, not the drift.
 
-
-class MasterOFUL(_Master):
-    """MASTER-OFUL (Wei and Luo 2021): needs the horizon T, not the drift."""
+    Examples
+    --------
+    >>> MasterOFUL(dim=2, horizon=1000).select([[[1.0, 0.0]]])
+    array([0])
+    """
 
     name = "MASTER-OFUL"
     card = Card(
@@ -325,40 +385,41 @@ class MasterOFUL(_Master):
         "O((K + d) d^2), per lane",
     )
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        horizon: int,
-        first_order: int = 0,
-        test_scale: float = 1.0,
-        reward_range: float | None = None,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        bonus_scale: npt.ArrayLike = 1.0,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        T = check_whole("horizon", horizon, 1)
-        base = functools.partial(BaseOFUL, horizon=T, reward_range=reward_range, S=S, L=L, lam=lam, sigma=sigma)
-        super().__init__(
-            base,
-            dim=dim,
-            horizon=horizon,
-            first_order=first_order,
-            test_scale=test_scale,
-            delta=delta,
-            bonus_scale=bonus_scale,
-            lanes=lanes,
-            seed=seed,
+    def build_base(self, place: int) -> BaseOFUL:
+        """Return OFUL with the radius of MASTER."""
+        return BaseOFUL(
+            self.dim,
+            horizon=check_whole("horizon", self.horizon, 1),
+            reward_range=self.reward_range,
+            S=self.S,
+            L=self.L,
+            lam=self.lam,
+            sigma=self.sigma,
+            delta=self.pick("delta", place),
+            bonus_scale=self.pick("bonus_scale", place),
+            lanes=[int(self.lane_ids[place])],
+            seed=self.seed,
         )
 
 
-class MasterGLMUCB(_Master):
-    """MASTER-GLM-UCB: Wei and Luo's master over GLM-UCB; needs the horizon T, not the drift."""
+class MasterGLMUCB(MasterPolicy):
+    """MASTER-GLM-UCB: Wei and Luo's master over GLM-UCB; needs the horizon T, not the drift.
+
+    Parameters
+    ----------
+    link
+        Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.
+    tolerance
+        Bound on what dropping old observations may do to theta_hat.
+
+    Examples
+    --------
+    >>> MasterGLMUCB(dim=2, horizon=1000).select([[[1.0, 0.0]]])
+    array([0])
+    """
+
+    link: str | Link = field(default="logistic", kw_only=False)
+    tolerance: float = 1e-6
 
     name = "MASTER-GLM-UCB"
     card = Card(
@@ -370,45 +431,24 @@ class MasterGLMUCB(_Master):
         "O((K + t) d^2), per lane",
     )
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        horizon: int,
-        first_order: int = 0,
-        test_scale: float = 1.0,
-        reward_range: float | None = None,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        bonus_scale: npt.ArrayLike = 1.0,
-        tolerance: float = 1e-6,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        T = check_whole("horizon", horizon, 1)
-        base = functools.partial(
-            BaseGLMUCB,
-            link=link,
-            horizon=T,
-            reward_range=reward_range,
-            S=S,
-            L=L,
-            lam=lam,
-            sigma=sigma,
-            tolerance=tolerance,
-        )
-        super().__init__(
-            base,
-            dim=dim,
-            horizon=horizon,
-            first_order=first_order,
-            test_scale=test_scale,
-            delta=delta,
-            bonus_scale=bonus_scale,
-            lanes=lanes,
-            seed=seed,
+    def __post_init__(self) -> None:
+        self.link = get_link(self.link)
+        super().__post_init__()
+
+    def build_base(self, place: int) -> BaseGLMUCB:
+        """Return GLM-UCB with the radius of MASTER."""
+        return BaseGLMUCB(
+            self.dim,
+            self.link,
+            horizon=check_whole("horizon", self.horizon, 1),
+            reward_range=self.reward_range,
+            S=self.S,
+            L=self.L,
+            lam=self.lam,
+            sigma=self.sigma,
+            delta=self.pick("delta", place),
+            bonus_scale=self.pick("bonus_scale", place),
+            tolerance=self.tolerance,
+            lanes=[int(self.lane_ids[place])],
+            seed=self.seed,
         )

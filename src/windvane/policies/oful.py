@@ -15,51 +15,34 @@ Cost per round and lane: O((K + d) d^2). No history is kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-import numpy.typing as npt
 
 from windvane.arguments import Array
+from windvane.estimation import Never
+from windvane.kernels.scoring import log_det_lanes
 from windvane.policies.base import Card
-from windvane.policies.linear import LinearUCB
+from windvane.policies.linear import LinearPolicy, build_ridge
 from windvane.theory import oful_radius
 
 
-class OFUL(LinearUCB):
-    """OFUL (Abbasi-Yadkori et al. 2011): no forgetting, radius from the determinant, widths in V^-1."""
+class OFUL(LinearPolicy):
+    """OFUL (Abbasi-Yadkori et al. 2011): no forgetting, radius from the determinant, widths in V^-1.
+
+    Examples
+    --------
+    >>> OFUL(dim=2).select([[[1.0, 0.0]]])
+    array([0])
+    """
 
     name = "OFUL"
     card = Card("linear", "none", "nothing", "d T^(1/2), theta* fixed", "Abbasi-Yadkori et al. 2011", "O((K + d) d^2)")
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        bonus_scale: npt.ArrayLike = 1.0,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            dim,
-            S=S,
-            L=L,
-            lam=lam,
-            sigma=sigma,
-            delta=delta,
-            bonus_scale=bonus_scale,
-            lanes=lanes,
-            seed=seed,
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.estimator = build_ridge(self, Never())
 
-    def radius(self) -> Array:
-        """beta_t(delta) of the coming decision, per lane."""
-        e = self.estimator
-        log_det_ratio = np.empty(self.lanes)
-        self._k.log_det_lanes(0, self.lanes, e._V, e.lam, log_det_ratio)
-        return np.asarray(oful_radius(log_det_ratio, S=e.S, lam=e.lam, sigma=self.sigma, delta=self.delta))
+    def compute_beta(self) -> Array:
+        """Return the radius of the coming decision, per lane, from the determinant of V."""
+        e, log_det_ratio = self.estimator, np.empty(self.lane_count)
+        log_det_lanes(e.dense, e.lam, e.workspace()[0], log_det_ratio)
+        return np.asarray(oful_radius(log_det_ratio, S=e.S, lam=e.lam, sigma=self.sigma, delta=self.levels))

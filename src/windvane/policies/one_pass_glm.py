@@ -1,6 +1,6 @@
 """OnePassGLM: a discounted generalized linear bandit at constant cost (our own).
 
-At round t, with V_t, b_t and theta_t of :mod:`windvane.one_pass` (a sum of quadratics, one for each observation, each
+At round t, with V_t, b_t and theta_t of :mod:`windvane.estimation.one_pass` (a sum of quadratics, one for each observation, each
 made once and never looked at again, discounted by gamma),
 
     x_t = argmax over the arms of mu(<x, theta_t>) + (k_mu / sqrt(c_mu)) beta_t(delta) ||x||_{V_t^-1}
@@ -25,50 +25,45 @@ Cost per round and lane: O((K + d) d^2) time and O(d^2) memory, whatever t and g
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import field
 
-import numpy.typing as npt
-
-from windvane.arguments import check_lanes
-from windvane.links import Link
-from windvane.one_pass import OnePassEstimator
-from windvane.policies._tuning import choose_discount, settings_of_confidence
+from windvane.estimation import OnePassEstimator
 from windvane.policies.base import Card
-from windvane.policies.glm_index import GLMIndex
+from windvane.policies.forgetting import DiscountedPolicy
+from windvane.policies.glm import LinkPolicy
 
 
-class OnePassGLMUCB(GLMIndex):
-    """OnePassGLM (ours). Give ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB."""
+class OnePassGLM(LinkPolicy, DiscountedPolicy):
+    """OnePassGLM (ours). Give ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB.
+
+    Parameters
+    ----------
+    confidence
+        As for :class:`windvane.policies.BVDGLMUCB`.
+
+    Examples
+    --------
+    >>> OnePassGLM(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
+    array([0])
+    """
+
+    confidence: str = "pointwise"
+
+    estimator: OnePassEstimator = field(init=False)
 
     name = "OnePassGLM"
     card = Card("generalized linear", "discount", "T, B_T", "none", "windvane", "O((K + d) d^2)")
-    program = "none"
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        gamma: npt.ArrayLike | None = None,
-        horizon: int | None = None,
-        drift: npt.ArrayLike | None = None,
-        discount: str = "orthogonal",
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        confidence: str = "pointwise",
-        bonus_scale: npt.ArrayLike = 1.0,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        ids = check_lanes(lanes)
-        gamma = choose_discount(gamma, horizon, drift, discount, dim, len(ids))
-        estimator = OnePassEstimator(dim, link, gamma=gamma, S=S, L=L, lam=lam, lanes=len(ids))
-        form = settings_of_confidence(confidence, horizon)
-        self._assemble(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, **form)
-        self.beta = self._plain_radius(confidence, horizon, lam=lam)
-
-    def factor(self) -> float:
-        return self.constants.k_mu / math.sqrt(self.constants.c_mu)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.estimator = OnePassEstimator(
+            self.dim,
+            self.link,
+            forgetting=self.choose_discount(),
+            S=self.S,
+            L=self.L,
+            lam=self.choose_lam(),
+            lanes=self.lane_count,
+        )
+        self.radius = self.build_radius(self.confidence, self.horizon)
+        self.factor = self.constants.k_mu / math.sqrt(self.constants.c_mu)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
-from windvane.policies.bob import BOB, BOBBVDGLMUCB
+from windvane.policies.bob import BOB
+from windvane.policies.bob_bvd_glm_ucb import BOBBVDGLMUCB
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
 from windvane.policies.d_glm_ts import DGLMTS
 from windvane.policies.d_glucb import DGLUCB, SWGLUCB
@@ -17,7 +18,7 @@ from windvane.policies.glm_weight_ucb import GLBWeightUCB, SCBWeightUCB
 from windvane.policies.lb_weight_ucb import LBWeightUCB
 from windvane.policies.master import MasterGLMUCB, MasterOFUL
 from windvane.policies.oful import OFUL
-from windvane.policies.one_pass_glm import OnePassGLMUCB
+from windvane.policies.one_pass_glm import OnePassGLM
 from windvane.policies.references import Greedy, Oracle, UniformRandom
 from windvane.policies.restart_glb import RestartGLB
 from windvane.policies.restart_ucb import RestartUCB
@@ -52,7 +53,7 @@ _REGISTERED: tuple[type[Policy], ...] = (
     SCDGLUCB,
     SCSWGLUCB,
     DGLMTS,
-    OnePassGLMUCB,
+    OnePassGLM,
     AdaptiveGLMUCB,
 )
 POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in _REGISTERED}

@@ -19,60 +19,31 @@ Cost per round and lane: one or two passes over the rounds since the restart, at
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy.typing as npt
-
-from windvane.arguments import Array, check_lanes
-from windvane.estimation import DiscountedEstimator
-from windvane.links import Link
-from windvane.policies._tuning import told_or_tuned
+from windvane.arguments import Array
+from windvane.estimation import Never
 from windvane.policies.base import Card
-from windvane.policies.glm_index import GLMIndex
-from windvane.theory import window_length
+from windvane.policies.forgetting import RestartedPolicy
+from windvane.policies.glm import GLMPolicy
 
 
-class RestartGLB(GLMIndex):
-    """RestartGLB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended one."""
+class RestartGLB(GLMPolicy, RestartedPolicy):
+    """RestartGLB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended one.
+
+    Examples
+    --------
+    >>> RestartGLB(dim=2, restart_every=100).select([[[1.0, 0.0]]])
+    array([0])
+    """
 
     name = "RestartGLB"
     card = Card("generalized linear", "restarts", "T, B_T", "none (flawed proof)", "Zhao et al. 2020", "O((K + H) d^2)")
-    program = "none"
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        restart_every: npt.ArrayLike | None = None,
-        horizon: int | None = None,
-        drift: npt.ArrayLike | None = None,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        bonus_scale: npt.ArrayLike = 1.0,
-        tolerance: float = 1e-6,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        ids = check_lanes(lanes)
-        H = told_or_tuned(
-            "restart_every",
-            restart_every,
-            lambda T, B: window_length(horizon=T, drift=B, dim=dim),
-            horizon,
-            drift,
-            len(ids),
-        )
-        estimator = DiscountedEstimator(dim, link, S=S, L=L, lam=lam, lanes=len(ids), tolerance=tolerance)
-        self._assemble(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, restart_every=H)
-        self.beta = self._plain_radius()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.estimator = self.build_estimator(Never())
+        self.radius = self.build_radius()
+        self.factor = self.constants.R_mu
 
-    def factor(self) -> float:
-        return self.constants.R_mu
-
-    def _radius(self, theta_hat: Array) -> Array:
-        """t - t_0 rounds have passed since the restart."""
-        return self.beta(self.local_t - 1.0)
+    def compute_beta(self, theta_hat: Array) -> Array:
+        """Return the radius after t - t_0 rounds since the restart."""
+        return self.radius(self.rounds_since_restart - 1.0)

@@ -20,19 +20,21 @@ Cost per round and lane: O((K + d) d^2). No history is kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy.typing as npt
-
-from windvane.arguments import Array, check_lanes
-from windvane.policies._tuning import told_or_tuned
+from windvane.arguments import Array
+from windvane.estimation import Never
 from windvane.policies.base import Card
-from windvane.policies.linear import LinearUCB
-from windvane.theory import window_length
+from windvane.policies.forgetting import RestartedPolicy
+from windvane.policies.linear import LinearPolicy, build_ridge
 
 
-class RestartUCB(LinearUCB):
-    """RestartUCB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended one."""
+class RestartUCB(LinearPolicy, RestartedPolicy):
+    """RestartUCB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended one.
+
+    Examples
+    --------
+    >>> RestartUCB(dim=2, restart_every=100).select([[[1.0, 0.0]]])
+    array([0])
+    """
 
     name = "RestartUCB"
     card = Card(
@@ -44,43 +46,11 @@ class RestartUCB(LinearUCB):
         "O((K + d) d^2)",
     )
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        restart_every: npt.ArrayLike | None = None,
-        horizon: int | None = None,
-        drift: npt.ArrayLike | None = None,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        bonus_scale: npt.ArrayLike = 1.0,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(
-            dim,
-            restart_every=told_or_tuned(
-                "restart_every",
-                restart_every,
-                lambda T, B: window_length(horizon=T, drift=B, dim=dim),
-                horizon,
-                drift,
-                len(check_lanes(lanes)),
-            ),
-            S=S,
-            L=L,
-            lam=lam,
-            sigma=sigma,
-            delta=delta,
-            bonus_scale=bonus_scale,
-            lanes=lanes,
-            seed=seed,
-        )
-        self.beta = self._discounted_radius()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.estimator = build_ridge(self, Never())
+        self.radius = self.build_radius()
 
-    def radius(self) -> Array:
-        """beta_t of the coming decision, per lane: t - t_0 rounds have passed since the restart."""
-        return self.beta(self.local_t - 1.0)
+    def compute_beta(self) -> Array:
+        """Return the radius after t - t_0 rounds since the restart."""
+        return self.radius(self.rounds_since_restart - 1.0)

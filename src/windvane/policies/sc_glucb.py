@@ -31,179 +31,123 @@ Cost per round and lane: as BVD-GLM-UCB, but never a projection.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array, check_discount, check_lanes, check_positive, check_whole
-from windvane.estimation import DiscountedEstimator
-from windvane.links import Link, get_link
-from windvane.policies._tuning import told_or_tuned
+from windvane.arguments import Array, check_positive, check_whole
+from windvane.estimation import Discount, Forgetting, Never, Window
 from windvane.policies.base import Card
-from windvane.policies.glm_index import GLMIndex
+from windvane.policies.forgetting import choose_discount, choose_window
+from windvane.policies.glm import GLMPolicy
 from windvane.policies.glm_weight_ucb import logarithmic_ridge
 from windvane.theory import SelfConcordantRadius, discount, window_length
 
 _GUARANTEE = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes, self-concordant"
 
 
-class _SelfConcordant(GLMIndex):
-    """What the two share; they differ in how they forget."""
+class SelfConcordantPolicy(GLMPolicy):
+    """What the two share; they differ in how they forget.
 
-    program = "none"
+    Parameters
+    ----------
+    horizon
+        Rounds T, which the radius needs.
+    switches
+        Number of abrupt changes Gamma_T.
+    """
 
-    def _forgetting(
-        self,
-        dim: int,
-        link: str | Link,
-        *,
-        gamma: npt.ArrayLike = 1.0,
-        window: npt.ArrayLike | None = None,
-        horizon: int | None,
-        S: float,
-        L: float,
-        lam: float | None,
-        sigma: float,
-        delta: npt.ArrayLike,
-        bonus_scale: npt.ArrayLike,
-        tolerance: float,
-        lanes: int | Sequence[int],
-        seed: int,
-    ) -> None:
-        ids, constants, T = check_lanes(lanes), get_link(link).constants(S, L), check_whole("horizon", horizon, 1)
-        lam = check_positive("L", L) ** 2 * logarithmic_ridge(dim, T) if lam is None else check_positive("lam", lam)
-        estimator = DiscountedEstimator(
-            dim,
-            link,
-            gamma=check_discount(gamma, len(ids)),
-            window=window,
-            S=S,
-            L=L,
-            lam=lam / constants.c_mu,
-            lanes=len(ids),
-            tolerance=tolerance,
-        )
-        self._assemble(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, horizon=T)
+    horizon: int | None = None
+    switches: npt.ArrayLike | None = None
+    lam: float | None = None
+
+    def build(self, forgetting: Forgetting) -> None:
+        """Set the estimator, the radii and the factor."""
+        horizon = check_whole("horizon", self.horizon, 1)
+        self.estimator = self.build_estimator(forgetting)
         self.radii = SelfConcordantRadius(
-            dim=dim,
-            S=S,
-            L=L,
-            lam=lam,
-            sigma=sigma,
-            delta=self.delta,
-            k_mu=constants.k_mu,
-            horizon=T,
-            gamma=estimator.gamma,
-            window=estimator.window,
+            dim=self.dim,
+            S=self.S,
+            L=self.L,
+            lam=self.choose_penalty(),
+            sigma=self.sigma,
+            delta=self.levels,
+            k_mu=self.constants.k_mu,
+            horizon=horizon,
+            gamma=self.estimator.gamma,
+            window=self.estimator.window,
         )
+        self.factor = 1.0 / math.sqrt(self.constants.c_mu)
 
-    def factor(self) -> float:
-        return 1.0 / math.sqrt(self.constants.c_mu)
+    def choose_penalty(self) -> float:
+        """Return the paper's lam as given, or L^2 d log T."""
+        if self.lam is None:
+            return self.L**2 * logarithmic_ridge(self.dim, self.horizon)
+        return check_positive("lam", self.lam)
 
-    def _radius(self, theta_hat: Array) -> Array:
-        """By whether theta_hat is admissible."""
-        t, inside = self.local_t, np.linalg.norm(theta_hat, axis=1) <= self.estimator.S
-        return np.where(inside, self.radii.inside(t), self.radii.outside(t))
+    def choose_lam(self) -> float:
+        """Return what the estimator calls lam: the paper's over c_mu."""
+        return self.choose_penalty() / self.constants.c_mu
+
+    def compute_beta(self, theta_hat: Array) -> Array:
+        """Return the small radius where theta_hat is admissible, the large one elsewhere."""
+        t, is_inside = self.rounds_since_restart, np.linalg.norm(theta_hat, axis=1) <= self.S
+        return np.where(is_inside, self.radii.inside(t), self.radii.outside(t))
 
 
-class SCDGLUCB(_SelfConcordant):
-    """SC-D-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``gamma``; ``lam=None``: L^2 d log T."""
+class SCDGLUCB(SelfConcordantPolicy):
+    """SC-D-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``gamma``; ``lam=None``: L^2 d log T.
+
+    Parameters
+    ----------
+    forgetting
+        ``Discount(gamma)`` or ``Never()``; or ``gamma``; or ``switches``.
+    gamma
+        Discount in (0, 1], one number or one per lane.
+
+    Examples
+    --------
+    >>> SCDGLUCB(dim=2, gamma=0.99, horizon=1000).select([[[1.0, 0.0]]])
+    array([0])
+    """
+
+    forgetting: Discount | Never | None = None
+    gamma: npt.ArrayLike | None = None
 
     name = "SC-D-GLUCB"
     card = Card("generalized linear", "discount", "T, Gamma_T", _GUARANTEE, "Russac et al. 2021", "O((K + memory) d^2)")
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        horizon: int | None = None,
-        gamma: npt.ArrayLike | None = None,
-        switches: npt.ArrayLike | None = None,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float | None = None,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        bonus_scale: npt.ArrayLike = 1.0,
-        tolerance: float = 1e-6,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        root = math.sqrt(get_link(link).constants(S, L).c_mu)
-        gamma = told_or_tuned(
-            "gamma",
-            gamma,
-            lambda T, n: discount(horizon=T, drift=root * n, dim=dim),
-            horizon,
-            switches,
-            len(check_lanes(lanes)),
-            by="switches",
-        )
-        self._forgetting(
-            dim,
-            link,
-            gamma=gamma,
-            horizon=horizon,
-            S=S,
-            L=L,
-            lam=lam,
-            sigma=sigma,
-            delta=delta,
-            bonus_scale=bonus_scale,
-            tolerance=tolerance,
-            lanes=lanes,
-            seed=seed,
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        root = math.sqrt(self.constants.c_mu)
+        self.build(choose_discount(self, lambda T, n: discount(horizon=T, drift=root * n, dim=self.dim), by="switches"))
 
 
-class SCSWGLUCB(_SelfConcordant):
-    """SC-SW-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``window``; ``lam=None``: L^2 d log T."""
+class SCSWGLUCB(SelfConcordantPolicy):
+    """SC-SW-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``window``; ``lam=None``: L^2 d log T.
+
+    Parameters
+    ----------
+    forgetting
+        ``Window(length)``; or ``window``; or ``switches``.
+    window
+        Rounds, one number or one per lane.
+
+    Examples
+    --------
+    >>> SCSWGLUCB(dim=2, window=100, horizon=1000).select([[[1.0, 0.0]]])
+    array([0])
+    """
+
+    forgetting: Window | None = None
+    window: npt.ArrayLike | None = None
 
     name = "SC-SW-GLUCB"
     card = Card("generalized linear", "window", "T, Gamma_T", _GUARANTEE, "Russac et al. 2021", "O((K + window) d^2)")
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        horizon: int | None = None,
-        window: npt.ArrayLike | None = None,
-        switches: npt.ArrayLike | None = None,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float | None = None,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        bonus_scale: npt.ArrayLike = 1.0,
-        tolerance: float = 1e-6,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        root = math.sqrt(get_link(link).constants(S, L).c_mu)
-        window = told_or_tuned(
-            "window",
-            window,
-            lambda T, n: window_length(horizon=T, drift=root * n, dim=dim),
-            horizon,
-            switches,
-            len(check_lanes(lanes)),
-            by="switches",
-        )
-        self._forgetting(
-            dim,
-            link,
-            window=window,
-            horizon=horizon,
-            S=S,
-            L=L,
-            lam=lam,
-            sigma=sigma,
-            delta=delta,
-            bonus_scale=bonus_scale,
-            tolerance=tolerance,
-            lanes=lanes,
-            seed=seed,
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        root = math.sqrt(self.constants.c_mu)
+        self.build(
+            choose_window(self, lambda T, n: window_length(horizon=T, drift=root * n, dim=self.dim), by="switches")
         )

@@ -5,7 +5,7 @@ it, read off Algorithm 1 (:mod:`windvane.policies.bvd_glm_ucb`) with weight 1 on
 V_tilde = V, and
 
     beta_t(delta) = sqrt(lam) c_mu S + sigma sqrt(2 log(1/delta) + d log(1 + L^2 min(t, w) / (lam d)))
-    w             = floor((d T / B_T)^{2/3})     (``discount="orthogonal"``), floor((sqrt(d) T / B_T)^{2/5}) ("general")
+    w             = floor((d T / B_T)^{2/3})     (``arm_geometry="orthogonal"``), floor((sqrt(d) T / B_T)^{2/5}) ("general")
 
 Guarantee: none is printed. By the paper's remark, the orders of Theorem 1 should carry over; we have not proven it.
 What is uncertain: everything but the weights, which the paper leaves to the reader.
@@ -16,58 +16,57 @@ it, so a round costs about one pass more than with a discount of equal memory. O
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy.typing as npt
 
-from windvane.arguments import check_choice, check_lanes
-from windvane.estimation import DiscountedEstimator
-from windvane.links import Link
-from windvane.policies._tuning import settings_of_confidence, told_or_tuned
+from windvane.arguments import Array, check_choice
+from windvane.estimation import Window
 from windvane.policies.base import Card
-from windvane.policies.glm_index import GLMIndex
+from windvane.policies.forgetting import choose_window
+from windvane.policies.glm import GLMPolicy
+from windvane.projection import LaneProjections, project_p2
 from windvane.theory import KINDS, window_length
 
 
-class SWBVDGLMUCB(GLMIndex):
-    """SW-BVD-GLM-UCB. Give ``window``, or ``horizon`` and ``drift`` for the recommended one."""
+class SWBVDGLMUCB(GLMPolicy):
+    """SW-BVD-GLM-UCB. Give ``window``, or ``horizon`` and ``drift`` for the recommended one.
+
+    Parameters
+    ----------
+    forgetting
+        ``Window(length)``; or one of the shorthands below.
+    window
+        Rounds, one number or one per lane.
+    horizon, drift
+        Rounds T and total drift B_T, from which the recommended window follows.
+    arm_geometry
+        For which arms it is recommended: "orthogonal" or "general".
+    confidence
+        As for :class:`windvane.policies.BVDGLMUCB`.
+
+    Examples
+    --------
+    >>> SWBVDGLMUCB(dim=2, window=100).select([[[1.0, 0.0]]])
+    array([0])
+    """
+
+    forgetting: Window | None = None
+    window: npt.ArrayLike | None = None
+    horizon: int | None = None
+    drift: npt.ArrayLike | None = None
+    arm_geometry: str = "orthogonal"
+    confidence: str = "pointwise"
 
     name = "SW-BVD-GLM-UCB"
     card = Card("generalized linear", "window", "T, B_T", "none printed", "Faury et al. 2021", "O((K + window) d^2)")
-    program = "P2"
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        window: npt.ArrayLike | None = None,
-        horizon: int | None = None,
-        drift: npt.ArrayLike | None = None,
-        discount: str = "orthogonal",
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        confidence: str = "pointwise",
-        bonus_scale: npt.ArrayLike = 1.0,
-        tolerance: float = 1e-6,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        ids, kind = check_lanes(lanes), check_choice("discount", discount, KINDS)
-        window = told_or_tuned(
-            "window",
-            window,
-            lambda T, B: window_length(horizon=T, drift=B, dim=dim, kind=kind),
-            horizon,
-            drift,
-            len(ids),
-        )
-        estimator = DiscountedEstimator(
-            dim, link, window=window, S=S, L=L, lam=lam, lanes=len(ids), tolerance=tolerance
-        )
-        form = settings_of_confidence(confidence, horizon)
-        self._assemble(estimator, ids, seed=seed, sigma=sigma, delta=delta, bonus_scale=bonus_scale, **form)
-        self.beta = self._plain_radius(confidence, horizon)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kind = check_choice("arm_geometry", self.arm_geometry, KINDS)
+        rule = choose_window(self, lambda T, B: window_length(horizon=T, drift=B, dim=self.dim, kind=kind))
+        self.estimator = self.build_estimator(rule)
+        self.radius = self.build_radius(self.confidence, self.horizon)
+        self.factor = 2.0 * self.constants.R_mu
+
+    def project(self, beta: Array) -> LaneProjections:
+        """Project by P2."""
+        return project_p2(self.estimator, beta)

@@ -20,21 +20,43 @@ Cost per round and lane: O((K + d) d^2), and O(w d) memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array, check_lanes
-from windvane.policies._tuning import settings_of_confidence, told_or_tuned
+from windvane.arguments import Array
+from windvane.estimation import Window
 from windvane.policies.base import Card
-from windvane.policies.linear import LinearUCB
+from windvane.policies.forgetting import choose_window
+from windvane.policies.linear import LinearPolicy, build_ridge
 from windvane.theory import confidence_level, window_length
 
 
-class SWLinUCB(LinearUCB):
-    """SW-LinUCB (Cheung et al. 2019). Give ``window``, or ``horizon`` and, where it is known, ``drift``."""
+class SWLinUCB(LinearPolicy):
+    """SW-LinUCB (Cheung et al. 2019). Give ``window``, or ``horizon`` and, where it is known, ``drift``.
+
+    Parameters
+    ----------
+    forgetting
+        ``Window(length)``; or one of the shorthands below.
+    window
+        Rounds, one number or one per lane.
+    horizon, drift
+        Rounds T and total drift B_T, from which the recommended window follows.
+    confidence
+        As for :class:`windvane.policies.BVDGLMUCB`.
+
+    Examples
+    --------
+    >>> SWLinUCB(dim=2, window=100).select([[[1.0, 0.0]]])
+    array([0])
+    """
+
+    forgetting: Window | None = None
+    window: npt.ArrayLike | None = None
+    horizon: int | None = None
+    drift: npt.ArrayLike | None = None
+    confidence: str = "pointwise"
 
     name = "SW-LinUCB"
     card = Card(
@@ -46,51 +68,19 @@ class SWLinUCB(LinearUCB):
         "O((K + d) d^2)",
     )
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        window: npt.ArrayLike | None = None,
-        horizon: int | None = None,
-        drift: npt.ArrayLike | None = None,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        sigma: float = 0.5,
-        delta: npt.ArrayLike = 0.05,
-        confidence: str = "pointwise",
-        bonus_scale: npt.ArrayLike = 1.0,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        if window is None and drift is None and horizon is not None:
-            window = window_length(horizon=horizon, drift=None, dim=dim)
-        window = told_or_tuned(
-            "window",
-            window,
-            lambda T, B: window_length(horizon=T, drift=B, dim=dim),
-            horizon,
-            drift,
-            len(check_lanes(lanes)),
-        )
-        super().__init__(
-            dim,
-            window=window,
-            S=S,
-            L=L,
-            lam=lam,
-            sigma=sigma,
-            delta=delta,
-            bonus_scale=bonus_scale,
-            lanes=lanes,
-            seed=seed,
-            **settings_of_confidence(confidence, horizon),
-        )
-        self._level = partial(confidence_level, self.delta, confidence=confidence, horizon=horizon)
-        self._level(1.0)  # refuses what cannot be
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.forgetting is None and self.window is None and self.drift is None and self.horizon is not None:
+            rule = Window.tuned(horizon=self.horizon, drift=None, dim=self.dim)
+        else:
+            rule = choose_window(self, lambda T, B: window_length(horizon=T, drift=B, dim=self.dim))
+        self.estimator = build_ridge(self, rule)
+        self.radius = self._radius
+        self.radius(np.ones(self.lane_count))  # raises for a confidence that cannot be
 
-    def radius(self) -> Array:
-        """beta of the coming decision, per lane."""
+    def _radius(self, t: Array) -> Array:
+        """Return beta at round t, per lane."""
         e = self.estimator
-        log_term = np.log1p(e._window * e.L**2 / e.lam) - np.log(self._level(self.local_t))
+        level = confidence_level(self.levels, t, confidence=self.confidence, horizon=self.horizon)
+        log_term = np.log1p(e.record["window"] * e.L**2 / e.lam) - np.log(level)
         return np.asarray(math.sqrt(e.lam) * e.S + self.sigma * np.sqrt(e.dim * log_term))

@@ -1,0 +1,19 @@
+"""Estimators of a drifting parameter, many lanes at a time, and the rules by which they forget."""
+
+from windvane.estimation.base import Estimator
+from windvane.estimation.forgetting import Discount, Forgetting, Never, Restart, Window
+from windvane.estimation.mle import MaximumLikelihoodEstimator
+from windvane.estimation.one_pass import OnePassEstimator
+from windvane.estimation.ridge import RidgeEstimator
+
+__all__ = [
+    "Discount",
+    "Estimator",
+    "Forgetting",
+    "MaximumLikelihoodEstimator",
+    "Never",
+    "OnePassEstimator",
+    "Restart",
+    "RidgeEstimator",
+    "Window",
+]

@@ -1,0 +1,243 @@
+"""What every estimator offers to a policy."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane.arguments import (
+    NORM_SLACK,
+    Array,
+    Mask,
+    check_array,
+    check_mask,
+    check_not_negative,
+    check_per_lane,
+    check_positive,
+    check_whole,
+    fill_masked,
+)
+from windvane.errors import ArgumentError
+from windvane.estimation.forgetting import Forgetting, Window
+from windvane.estimation.lanes import LaneRows
+from windvane.kernels.custom import LinkKernels, link_kernels
+from windvane.kernels.history import age_lanes
+from windvane.kernels.lanes import THETA_HAT, B
+from windvane.kernels.root import solve_ridge_lanes
+from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT
+from windvane.kernels.threads import over_lanes
+from windvane.links import Link, get_link
+
+TINY = 1e-300  # keeps a division by a bound of zero finite
+ROOT_SHARE = 0.01  # the root is certified to this share of ``tolerance``, so that dropping dominates the error
+
+
+class Estimator(LaneRows, ABC):
+    """A discounted estimate of theta for ``lanes`` independent streams.
+
+    Subclasses implement ``solve``, ``absorb`` and ``theta_hat``. What a policy uses: ``solve()``, ``advance(rounds)``,
+    ``observe(...)``, ``metric()`` and the state.
+
+    Parameters
+    ----------
+    dim
+        Number of features.
+    link
+        Name of a link, or a :class:`windvane.Link`.
+    forgetting
+        How the past loses weight: ``Discount``, ``Window`` or ``Never``.
+    S, L
+        Norm bounds of the parameter and of the arms.
+    lam
+        Regularisation: V starts as lam I. The likelihood is penalised by ``ridge`` = lam c_mu.
+    lanes
+        Number of lanes.
+    tolerance
+        Bound on what dropping old observations may do to theta_hat.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        link: str | Link,
+        *,
+        forgetting: Forgetting,
+        S: float,
+        L: float,
+        lam: float,
+        lanes: int,
+        tolerance: float,
+        linearised: bool,
+        remembers: bool,
+    ) -> None:
+        n = check_whole("lanes", lanes, 1)
+        self.link = get_link(link)
+        self.S, self.L, self.lam = check_positive("S", S), check_positive("L", L), check_positive("lam", lam)
+        self.tolerance = check_positive("tolerance", tolerance)
+        self.constants = self.link.constants(self.S, self.L)
+        self.ridge = self.lam * self.constants.c_mu
+        self.kernels: LinkKernels = link_kernels(self.link.code, self.link)
+        bound = self.link.mean_bound(2 * self.S * self.L)
+        if np.isinf(bound):  # a custom link need not be defined that far out
+            bound = self.link.mean_bound(self.S * self.L)
+        settings = {
+            "link": self.link.code,
+            "S": self.S,
+            "L": self.L,
+            "lam": self.initial_metric(),
+            "ridge": self.ridge,
+            "least_slope": self.constants.c_mu,
+            "root_tolerance": ROOT_SHARE * self.tolerance,
+            "drop_budget": self.tolerance * self.ridge / (self.L * max(bound, TINY)),
+            "gamma": forgetting.gammas(n),
+            "window": forgetting.windows(n),
+        }
+        super().__init__(check_whole("dim", dim, 1), n, settings, linearised=linearised, remembers=remembers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "kernels"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.kernels = link_kernels(self.link.code, self.link)
+
+    def initial_metric(self) -> float:
+        """Return the number that the metric is a multiple of the identity by, before any observation."""
+        return self.lam
+
+    @abstractmethod
+    def solve(self) -> Array:
+        """Bring theta_hat up to date, warm-started, and return a copy of it, [lanes, dim]."""
+
+    @abstractmethod
+    def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
+        """Take in one observation per lane, for arguments that have been checked."""
+
+    # --- what is known ---------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def theta_hat(self) -> Array:
+        """The estimate now, [lanes, dim]. Reading it changes nothing."""
+
+    def metric(self) -> Array:
+        """Return the matrices M such that ||x||_{M^-1} measures how little is known along x, [lanes, dim, dim]."""
+        return self.V.copy()
+
+    @property
+    def b(self) -> Array:
+        """The weighted sum of rewards times features, [lanes, dim]."""
+        return self.dense[:, B].copy()
+
+    @property
+    def gamma(self) -> Array:
+        """The discount of each lane (1 without one)."""
+        return self.record["gamma"].copy()
+
+    @property
+    def window(self) -> Array | None:
+        """The window of each lane; None for an estimator without one."""
+        return None if np.isinf(self.record["window"]).all() else self.record["window"].copy()
+
+    @property
+    def elapsed(self) -> Array:
+        """Rounds since the start or the last reset of each lane."""
+        return self.record["now"].copy()
+
+    @property
+    def memory(self) -> Array:
+        """The age in rounds beyond which a lane forgets an observation."""
+        return np.minimum(self.record["memory"], self.record["window"])
+
+    # --- what happens ----------------------------------------------------------------------------------------------
+
+    def advance(self, rounds: float = 1.0) -> None:
+        """Let ``rounds`` pass: at least 0, need not be whole."""
+        self.age(check_not_negative("rounds", rounds))
+
+    def age(self, rounds: float) -> None:
+        """Let ``rounds`` pass, for an argument that has been checked."""
+        with self.lock:
+            cost = 4.0 * self.lanes * self.dim * self.dim
+            over_lanes(age_lanes, cost, (rounds,), (self.record, self.dense, self.history), _no_workspace)
+
+    def observe(
+        self,
+        x: npt.ArrayLike,
+        reward: npt.ArrayLike,
+        *,
+        age: npt.ArrayLike = 0.0,
+        weight: npt.ArrayLike = 1.0,
+        mask: npt.ArrayLike | None = None,
+    ) -> None:
+        """Take in one observation per lane.
+
+        Parameters
+        ----------
+        x
+            Features of the arms played, [lanes, dim].
+        reward
+            Rewards, one per lane or one number.
+        age
+            Rounds since the decision.
+        weight
+            An observation of weight w counts as w equal ones.
+        mask
+            Lanes in which there is an observation; by default all.
+        """
+        lanes = check_mask(mask, self.lanes)
+        x = check_array("x", x, (self.lanes, self.dim))
+        lengths = np.where(lanes, np.linalg.norm(x, axis=1), 0.0)
+        if not (lengths <= self.L * NORM_SLACK).all():  # written so that NaN is rejected
+            lane = int(np.argmax(~(lengths <= self.L * NORM_SLACK)))
+            raise ArgumentError("x", x[lane].tolist(), f"finite, with norm at most L={self.L:g}", where=f"lane {lane}")
+        self.absorb(
+            x,
+            self._check_lanes("reward", reward, lanes, -LARGEST_REWARD, LARGEST_REWARD),
+            self._check_lanes("age", age, lanes, 0.0, np.inf),
+            self._check_lanes("weight", weight, lanes, 0.0, LARGEST_WEIGHT),
+            lanes,
+        )
+
+    def _check_lanes(self, name: str, value: npt.ArrayLike, mask: Mask, low: float, high: float) -> Array:
+        """Return one number per lane, within [low, high] in the lanes of ``mask``."""
+        given = fill_masked(name, value, mask, 0.0)
+        expected = f"in [{low:g}, {high:g}]"
+        return check_per_lane(name, given, self.lanes, expected, lambda v: (v >= low) & (v <= high))
+
+    def reset(self, mask: npt.ArrayLike | None = None, forgetting: Forgetting | None = None) -> None:
+        """Forget everything in the lanes of ``mask`` (by default all) and, if given, change how they forget."""
+        with self.lock:
+            lanes = check_mask(mask, self.lanes)
+            if forgetting is not None:
+                is_windowed = isinstance(forgetting, Window)
+                if is_windowed != (self.window is not None):
+                    raise ArgumentError("forgetting", forgetting, "of the same kind as before")
+                self.record["gamma"][lanes] = forgetting.gammas(self.lanes)[lanes]
+                self.record["window"][lanes] = forgetting.windows(self.lanes)[lanes]
+            self.clear(lanes)
+
+
+class QuadraticEstimator(Estimator):
+    """An estimator whose loss is a quadratic: theta_hat = M^-1 b with the metric M."""
+
+    def solve(self) -> Array:
+        """Bring theta_hat up to date and return a copy of it, [lanes, dim]."""
+        with self.lock:
+            solve_ridge_lanes(self.record, self.dense, self.workspace()[0])
+            return self.dense[:, THETA_HAT].copy()
+
+    @property
+    def theta_hat(self) -> Array:
+        """M^-1 b now, [lanes, dim]."""
+        with self.lock:
+            dense = self.dense.copy()
+            solve_ridge_lanes(self.record.copy(), dense, self.workspace()[0])
+            return dense[:, THETA_HAT].copy()
+
+
+def _no_workspace(_number: int) -> tuple[()]:
+    return ()

@@ -1,0 +1,195 @@
+"""The rows of an estimator: packed state (see :mod:`windvane.kernels.lanes`), workspaces, growth and checks."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane.arguments import Array, Index, Mask
+from windvane.kernels.lanes import BUFFERS, FRESH, LOST, RECORD, VECTORS, WORK, dense_rows
+from windvane.state import State, Stateful, refuse
+
+FIRST_CAPACITY = 8  # entries of a new history; it doubles as it fills
+SYMMETRY = 1e-9  # relative: larger differences between V and its transpose are not rounding
+DEFINITENESS = 1e-6, 1e-12  # of lam and of the largest eigenvalue: what rounding may take from V >= lam I
+
+
+class LaneRows(Stateful):
+    """``record``, ``dense`` and ``history`` of an estimator's lanes, with a lock and workspaces for kernels.
+
+    Parameters
+    ----------
+    dim, lanes
+        Features of an arm; number of lanes.
+    settings
+        Values of the settings in the record (:data:`windvane.kernels.lanes.SETTINGS`), one number or one per lane.
+    linearised
+        Whether (pull, H) is carried along for a Newton method.
+    remembers
+        Whether observations are kept.
+    """
+
+    stored: ClassVar[tuple[str, ...]] = (
+        "gamma", "window", "now", "origin", "scale", "dropped", "count", "removals", "status", "passes", "error",
+        "strayed", "dense", "history",
+    )  # fmt: skip
+    flexible: ClassVar[tuple[str, ...]] = ("history",)
+    unbounded: ClassVar[tuple[str, ...]] = ("window", "error", "strayed")
+
+    def __init__(self, dim: int, lanes: int, settings: Mapping[str, Any], *, linearised: bool, remembers: bool) -> None:
+        self.dim, self.lanes, self.linearised, self.remembers = dim, lanes, linearised, remembers
+        self.record = np.zeros(lanes, RECORD)
+        for name, value in settings.items():
+            self.record[name] = value
+        self.dense = np.zeros((lanes, dense_rows(dim, linearised=linearised), dim))
+        self.history = np.zeros((lanes, dim + 3, FIRST_CAPACITY if remembers else 0))
+        self.filled = 0  # no lane's history ends beyond this
+        self.lock = threading.RLock()  # kernels release the interpreter lock: two threads must not share a history
+        self._workspaces: list[tuple[Array, Array]] = []
+        self.clear(np.ones(lanes, dtype=bool))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("lock", "_workspaces")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.lock, self._workspaces = threading.RLock(), []
+
+    def workspace(self, number: int = 0) -> tuple[Array, Array]:
+        """Return the ``number``-th pair (work, buffers); each thread needs its own."""
+        while len(self._workspaces) <= number:
+            work = np.zeros((WORK, self.dim, self.dim))
+            self._workspaces.append((work, np.zeros((BUFFERS, max(1, self.history.shape[2])))))
+        return self._workspaces[number]
+
+    def clear(self, mask: Mask) -> None:
+        """Forget everything in the lanes of ``mask``."""
+        eye, d = np.eye(self.dim), self.dim
+        for name in ("now", "origin", "dropped", "start", "end", "removals", "status", "passes", "error", "strayed"):
+            self.record[name][mask] = 0
+        self.record["scale"][mask] = 1.0
+        self.record["memory"][mask] = _memories(self.record[mask])
+        self.dense[mask, :VECTORS] = 0.0
+        lam, ridge = self.record["lam"][mask], self.record["ridge"][mask]
+        self.dense[mask, VECTORS : VECTORS + d] = self.dense[mask, VECTORS + d : VECTORS + 2 * d] = (
+            lam[:, None, None] * eye
+        )
+        if self.linearised:
+            self.dense[mask, VECTORS + 2 * d :] = ridge[:, None, None] * eye
+
+    # --- what is known ---------------------------------------------------------------------------------------------
+
+    @property
+    def V(self) -> Array:
+        """V of every lane, a view."""
+        return self.dense[:, VECTORS : VECTORS + self.dim]
+
+    @property
+    def V_tilde(self) -> Array:
+        """V_tilde of every lane, a view."""
+        return self.dense[:, VECTORS + self.dim : VECTORS + 2 * self.dim]
+
+    @property
+    def count(self) -> Index:
+        """How many observations each lane holds."""
+        return np.asarray(self.record["end"] - self.record["start"])
+
+    # --- growth ----------------------------------------------------------------------------------------------------
+
+    def make_room(self) -> None:
+        """Make room for one more observation in every lane.
+
+        Histories move to the front of their rows; rows double where that would free less than half of them.
+        """
+        if not self.remembers:
+            return
+        if self.filled == self.history.shape[2]:
+            longest = int(self.count.max())
+            capacity = self.history.shape[2]
+            record = self.record.copy()
+            record["end"], record["start"] = self.count, 0
+            moved = self._moved_to_front(capacity if 2 * longest <= capacity else 2 * capacity)
+            # All at once, so that an interrupt finds either the old rows or the new ones.
+            self.history, self.record, self.filled, self._workspaces = moved, record, longest, []
+        self.filled += 1
+
+    def _moved_to_front(self, capacity: int) -> Array:
+        """Return a copy of the histories, each at the beginning of a row of this capacity."""
+        moved = np.zeros((*self.history.shape[:2], capacity))
+        for lane, (start, end) in enumerate(zip(self.record["start"], self.record["end"], strict=True)):
+            moved[lane, :, : end - start] = self.history[lane, :, start:end]
+        return moved
+
+    # --- state -----------------------------------------------------------------------------------------------------
+
+    def read_fields(self) -> State:
+        """Return copies of what decides the future: fields of the record, dense, and the histories in use."""
+        count = self.count
+        packed = self._moved_to_front(int(count.max()) if self.remembers else 0)
+        own = {"count": count, "dense": self.dense.copy(), "history": packed}
+        return {name: own[name] if name in own else self.record[name].copy() for name in self.stored}
+
+    def write_fields(self, fields: State) -> None:
+        """Continue from checked fields."""
+        longest, capacity = fields["history"].shape[2], self.history.shape[2]
+        while capacity < longest:
+            capacity *= 2
+        record, history = self.record.copy(), np.zeros((*self.history.shape[:2], capacity))
+        for name in self.stored:
+            if name not in ("count", "dense", "history"):
+                record[name] = fields[name]
+        record["start"], record["end"] = 0, fields["count"]
+        record["memory"] = _memories(record)
+        history[:, :, :longest] = fields["history"]
+        self.record, self.dense, self.history, self.filled = record, fields["dense"], history, longest
+        self._workspaces = []
+
+    def check_fields(self, fields: State, path: str) -> None:
+        """Raise ``ArgumentError`` for a state that no estimator with these settings could have reached."""
+        d, history, longest = self.dim, fields["history"], fields["history"].shape[2]
+        if longest and not self.remembers:
+            raise refuse(path, "history", history.shape, "empty: this estimator keeps no observations")
+        gamma, window, own = fields["gamma"], fields["window"], self.record
+        if not ((gamma > 0) & (gamma <= 1)).all() or (np.isfinite(own["window"]) & (gamma != 1.0)).any():
+            raise refuse(path, "gamma", gamma, "in (0, 1], and 1 with a window")
+        if not ((window > 0) & (np.isinf(window) == np.isinf(own["window"]))).all():
+            raise refuse(path, "window", window, "above 0, and finite only for an estimator with a window")
+        if (fields["origin"] > fields["now"]).any() or (fields["scale"] <= 0).any() or (fields["scale"] > 1).any():
+            raise refuse(path, "origin", fields["origin"], "at most the time now, with a scale in (0, 1]")
+        if (fields["dropped"] < 0).any() or (fields["strayed"] < 0).any():
+            raise refuse(path, "dropped", fields["dropped"], "at least 0, and so must be the distance strayed")
+        if not np.isin(fields["status"], range(FRESH, LOST + 1)).all():
+            raise refuse(path, "status", fields["status"], "0, 1 or 2")
+        count = fields["count"]
+        if (count < 0).any() or (count > longest).any() or (fields["removals"] < 0).any():
+            raise refuse(path, "count", count, "between 0 and the length of the history")
+        for lane, n in enumerate(count):
+            weights, times = history[lane, d, :n], history[lane, d + 2, :n]
+            if (np.diff(times) < 0).any() or (times > fields["now"][lane]).any() or (weights < 0).any():
+                raise refuse(path, "history", times, "sorted by time and not in the future, with weights at least 0")
+        self._check_matrices(fields["dense"], path)
+
+    def _check_matrices(self, dense: Array, path: str) -> None:
+        """V and V_tilde must be symmetric and at least lam I."""
+        d, lam = self.dim, self.record["lam"]
+        for name, first in (("V", VECTORS), ("V_tilde", VECTORS + d)):
+            matrix = dense[:, first : first + d]
+            is_symmetric = np.allclose(matrix, matrix.transpose(0, 2, 1), rtol=SYMMETRY, atol=0.0)
+            eigenvalues = np.linalg.eigvalsh(matrix)
+            least = lam * (1 - DEFINITENESS[0]) - DEFINITENESS[1] * eigenvalues[:, -1]
+            if not is_symmetric or (eigenvalues[:, 0] < least).any():
+                raise refuse(path, "dense", eigenvalues.min(), f"symmetric and at least lam I in the rows of {name}")
+
+
+def _memories(record: npt.NDArray[Any]) -> Array:
+    """Return the age at which gamma^age / (1 - gamma) reaches the budget for dropped weight, per lane."""
+    gamma = np.minimum(record["gamma"], 1.0)
+    forgets = gamma < 1.0
+    safe = np.where(forgets, gamma, 0.5)
+    ages = np.ceil(np.log(record["drop_budget"] * (1.0 - safe)) / np.log(safe))
+    return np.where(forgets, np.maximum(0.0, ages), math.inf)

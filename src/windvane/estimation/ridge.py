@@ -1,0 +1,66 @@
+"""Weighted ridge regression: the estimator of linear policies, theta_hat = V^-1 b (notation: :mod:`.mle`)."""
+
+from __future__ import annotations
+
+from windvane.arguments import Array, Mask
+from windvane.estimation.base import QuadraticEstimator
+from windvane.estimation.forgetting import Forgetting, Never, Window
+from windvane.kernels.history import observe_lanes
+
+
+class RidgeEstimator(QuadraticEstimator):
+    """V, V_tilde, b and theta_hat = V^-1 b of ``lanes`` independent streams.
+
+    Observations are kept only with a window, from which they are subtracted when they leave it.
+
+    Parameters
+    ----------
+    dim
+        Number of features.
+    forgetting
+        ``Discount(gamma)``, ``Window(length)`` or ``Never()``.
+    S, L
+        Norm bounds of the parameter and of the arms.
+    lam
+        Regularisation.
+    lanes
+        Number of lanes.
+
+    Examples
+    --------
+    >>> from windvane.estimation import RidgeEstimator
+    >>> estimator = RidgeEstimator(2)
+    >>> estimator.observe([[1.0, 0.0]], 1.0)
+    >>> estimator.solve()
+    array([[0.5, 0. ]])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        forgetting: Forgetting = Never(),  # noqa: B008  (frozen)
+        S: float = 1.0,
+        L: float = 1.0,
+        lam: float = 1.0,
+        lanes: int = 1,
+        tolerance: float = 1e-6,
+    ) -> None:
+        super().__init__(
+            dim,
+            "identity",
+            forgetting=forgetting,
+            S=S,
+            L=L,
+            lam=lam,
+            lanes=lanes,
+            tolerance=tolerance,
+            linearised=False,
+            remembers=isinstance(forgetting, Window),
+        )
+
+    def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
+        """Take in one observation per lane, for arguments that have been checked."""
+        with self.lock:
+            self.make_room()
+            observe_lanes(x, reward, age, weight, mask, self.record, self.dense, self.history)

@@ -1,0 +1,102 @@
+"""Quadratics over a ball: the trust-region sub-problem."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from windvane.kernels.jit import compiled
+from windvane.kernels.linalg import ROUNDING, cholesky, dot, norm, solve_cholesky, solve_lower
+
+MOST_STEPS = 60  # Newton on 1/||y|| needs about 5; bisection inside the bracket 52 in the worst case
+ON_SPHERE = 1e-13  # relative distance from the sphere at which the multiplier is accepted
+HARD_CASE = 1e-9  # relative distance from the sphere that only the hard case leaves
+NO_MULTIPLIER = 1e-14  # of the matrix: a smaller multiplier is rounding, and the minimiser lies inside
+INVERSE_STEPS = 4  # of the inverse iteration: the shift is within rounding of the eigenvalue
+
+
+@compiled
+def ball_quadratic(
+    matrix: np.ndarray,
+    linear: np.ndarray,
+    radius: float,
+    guess: float,
+    out: np.ndarray,
+    lower: np.ndarray,
+    scratch: np.ndarray,
+) -> float:
+    """Minimise y' matrix y / 2 - linear' y over ||y|| <= radius and return the multiplier kappa >= 0.
+
+    More and Sorensen (1983): (matrix + kappa I) y = linear with matrix + kappa I positive semi-definite and
+    kappa (radius - ||y||) = 0. The multiplier is found by Newton's method on 1/||y(kappa)|| inside a bracket. The
+    matrix may be indefinite. In the "hard case" (linear orthogonal to the eigenvectors of the smallest eigenvalue)
+    such an eigenvector, found by inverse iteration, is added to reach the sphere.
+    """
+    d = linear.shape[0]
+    size = 0.0
+    smallest_diagonal = math.inf
+    for i in range(d):
+        total = 0.0
+        for j in range(d):
+            total += abs(matrix[i, j] if j <= i else matrix[j, i])
+        size = max(size, total)
+        smallest_diagonal = min(smallest_diagonal, matrix[i, i])
+    low = max(0.0, -smallest_diagonal)
+    high = max(norm(linear) / radius + size, 1e-300)
+    kappa = min(max(guess, low), high)
+    length = 0.0
+    for i in range(d):
+        out[i] = 0.0
+    is_factored = False
+    for _ in range(MOST_STEPS):
+        is_factored = cholesky(matrix, kappa, lower)
+        if not is_factored:
+            low = max(low, kappa)
+            kappa = max(math.sqrt(low * high), low + 0.01 * (high - low))
+            continue
+        solve_cholesky(lower, linear, out)
+        length = norm(out)
+        if kappa == 0.0 and length <= radius:
+            return 0.0
+        if abs(length - radius) <= ON_SPHERE * radius:
+            break
+        if length > radius:
+            low = max(low, kappa)
+        else:
+            high = min(high, kappa)
+        if high - low <= ROUNDING * high:
+            break
+        solve_lower(lower, out, scratch)
+        shrink = dot(scratch, scratch)
+        step = (length * length / shrink) * (length - radius) / radius if shrink > 0.0 else -kappa
+        candidate = kappa + step
+        if not (low < candidate < high):
+            # zero itself is a legal multiplier: the minimiser may lie inside the ball
+            candidate = 0.0 if low == 0.0 and candidate <= 0.0 else 0.5 * (low + high)
+        kappa = candidate
+    if is_factored and length < radius * (1.0 - HARD_CASE) and kappa > NO_MULTIPLIER * size:
+        _add_eigenvector(lower, radius, out, scratch)
+        length = norm(out)
+    if length > radius or (length > 0.0 and kappa > NO_MULTIPLIER * size):
+        for i in range(d):
+            out[i] *= radius / length
+    return kappa
+
+
+@compiled
+def _add_eigenvector(lower: np.ndarray, radius: float, out: np.ndarray, direction: np.ndarray) -> None:
+    """Move ``out`` to the sphere along the eigenvector of the smallest eigenvalue of lower lower'."""
+    d = out.shape[0]
+    for i in range(d):
+        direction[i] = 1.0 + 0.1 * i  # any start that is not orthogonal to the eigenvector
+    for _ in range(INVERSE_STEPS):
+        solve_cholesky(lower, direction, direction)
+        length = norm(direction)
+        for i in range(d):
+            direction[i] /= length
+    along = dot(out, direction)
+    reach = math.sqrt(max(along * along + radius * radius - dot(out, out), 0.0))
+    step = reach - along if along >= 0.0 else -reach - along
+    for i in range(d):
+        out[i] += step * direction[i]

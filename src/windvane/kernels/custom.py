@@ -1,0 +1,101 @@
+"""Kernels that evaluate a link: compiled for built-in links, interpreted for custom ones.
+
+A custom link is a pair of Python callables, which compiled code cannot call. For it, the very same kernels run as plain
+Python, with the four functions that evaluate the link replaced by NumPy versions: one source, no second implementation.
+Everything else in :mod:`windvane.kernels` does not depend on the link and is imported by name.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane.kernels import elementary, history, one_pass, projection, root, scoring, sums
+
+Array = npt.NDArray[np.float64]
+MODULES = (elementary, sums, history, root, projection, scoring, one_pass)
+STEP = 1e-5  # of the difference that stands in for mu'': its error, of order 1e-10, only steers Newton's steps
+
+
+class LinkFunctions(Protocol):
+    """What the kernels need of a custom link."""
+
+    def mean(self, z: npt.ArrayLike) -> Array:
+        """Return mu(z)."""
+
+    def slope(self, z: npt.ArrayLike) -> Array:
+        """Return mu'(z)."""
+
+
+@dataclass(frozen=True)
+class LinkKernels:
+    """The kernels that evaluate a link, under the names they have in their modules."""
+
+    observe_lanes: Callable[..., None] = history.observe_lanes
+    solve_lanes: Callable[..., None] = root.solve_lanes
+    moments_lanes: Callable[..., None] = sums.moments_lanes
+    project_lanes: Callable[..., None] = projection.project_lanes
+    predict_lanes: Callable[..., None] = scoring.predict_lanes
+    linearise_lanes: Callable[..., None] = one_pass.linearise_lanes
+
+
+COMPILED = LinkKernels()
+
+
+def link_kernels(code: int, link: LinkFunctions) -> LinkKernels:
+    """Return the kernels for a link: compiled ones for a built-in link (``code`` >= 0), else interpreted ones."""
+    return COMPILED if code >= 0 else _interpret(link)
+
+
+def _interpret(link: LinkFunctions) -> LinkKernels:
+    """Re-bind the kernels that reach the link's functions as plain Python; the others stay compiled."""
+    namespaces = {module.__name__: dict(vars(module)) for module in MODULES}
+    kernels = {k for space in namespaces.values() for k in space.values() if hasattr(k, "py_func")}
+    rebound: dict[Any, Any] = {getattr(elementary, name): f for name, f in _evaluate_in_numpy(link).items()}
+    interpreted = set(rebound)
+    while more := {k for k in kernels - interpreted if _must_interpret(k, namespaces, interpreted)}:
+        interpreted |= more
+    for kernel in interpreted - set(rebound):
+        function = kernel.py_func
+        rebound[kernel] = types.FunctionType(function.__code__, namespaces[function.__module__], function.__name__)
+    for space in namespaces.values():
+        space.update({name: rebound[k] for name, k in space.items() if hasattr(k, "py_func") and k in rebound})
+    return LinkKernels(**{field.name: rebound[field.default] for field in fields(LinkKernels)})
+
+
+def _must_interpret(kernel: Any, namespaces: dict[str, dict[str, Any]], interpreted: set[Any]) -> bool:
+    """Whether a kernel calls an interpreted one, or takes a lane's record, which only compiled callers pass on."""
+    function = kernel.py_func
+    space = namespaces.get(function.__module__, {})
+    calls = {space[name] for name in function.__code__.co_names if hasattr(space.get(name), "py_func")}
+    return bool(calls & interpreted) or "np.void" in function.__annotations__.values()
+
+
+def _evaluate_in_numpy(link: LinkFunctions) -> dict[str, Any]:
+    """Return the functions of :mod:`elementary` that depend on the link, for Python callables."""
+
+    def mean_slope(_code: int, z: float) -> tuple[float, float]:
+        point = np.array([z])
+        return float(link.mean(point)[0]), float(link.slope(point)[0])
+
+    def mean_slope_array(_code: int, z: Array, mean: Array, slope: Array, _n: int) -> None:
+        mean[:] = link.mean(z)
+        slope[:] = link.slope(z)
+
+    def bend_array(_code: int, z: Array, _mean: Array, _slope: Array, bend: Array, n: int) -> None:
+        bend[:n] = (link.slope(z + STEP) - link.slope(z - STEP)) / (2 * STEP)
+
+    def bend_ratio(_code: int, _largest_z: float) -> float:
+        return float("inf")  # unknown: convergence is then judged by the residual alone
+
+    return {
+        "mean_slope": mean_slope,
+        "mean_slope_array": mean_slope_array,
+        "bend_array": bend_array,
+        "bend_ratio": bend_ratio,
+    }

@@ -1,0 +1,413 @@
+"""Back to the ball ||theta|| <= S: one Newton method over the ball, and the programs that it minimises.
+
+Every program minimises f(theta) = ||rho(theta)||^2 / 2 over the ball, with
+
+* P0: rho = M^{-1/2} (g(theta) - b), for the metric M = V or M = V_tilde;
+* P0 in H: the same with M = H(theta), a metric that moves with the point;
+* P2: rho = V^{-1} (g(theta) - b) + A eta(theta), A = beta V^{-1} V_tilde^{1/2}, where eta(theta) is the best point of
+  the unit ball: a ball-constrained least squares, closed form up to one scalar equation.
+
+Gradient and Hessian, with u = M^{-1}(g - b) for P0 and u = V^{-1} rho for P2, Q = sum w mu'' <x, u> x x' and
+C = sum w mu''' <x, u>^2 x x':
+
+==========  =================  ==========================================  =============================================
+program     gradient           Gauss-Newton part of the Hessian            the rest of the Hessian
+==========  =================  ==========================================  =============================================
+P0          H u                J'J, J = M^{-1/2} H                         Q
+P0 in H     H u - Q u / 2      H - Q + Q H^{-1} Q                          -C / 2
+P2          H u                J' D J, J = V^{-1} H                        Q
+==========  =================  ==========================================  =============================================
+
+with D = I - A G A' + (A G eta)(A G eta)' / (eta' G eta), G = (A'A + nu I)^{-1}, the derivative of the distance to the
+ellipsoid A Ball (P2's gradient is that by the envelope theorem). The Gauss-Newton parts are positive semi-definite.
+
+Newton's model over the ball is itself a ball-constrained quadratic, which is solved globally; the model is damped as
+in Levenberg and Marquardt's method when f does not decrease. On the sphere only the curvature along it counts: where
+the Hessian with the multiplier, B + kappa I, is not positive definite, a multiple of theta theta' is added to B. Along
+the sphere that changes the model in fourth order only, and it keeps the model's minimiser from jumping across the ball.
+
+The programs are not convex. A solve starts from fixed points of the ball and never from an earlier round's answer, so
+that results depend on the history alone.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from windvane.kernels.ball import ball_quadratic
+from windvane.kernels.jit import compiled, compiled_inner
+from windvane.kernels.lanes import THETA_HAT, B, V_of, V_tilde_of
+from windvane.kernels.linalg import (
+    add_outer,
+    cholesky,
+    copy,
+    copy_matrix,
+    dot,
+    factorise,
+    mirror,
+    norm,
+    solve_cholesky,
+    solve_lower,
+)
+from windvane.kernels.sums import bend_gram, mean_sums, slope_apply, slope_gram, third_gram
+
+P0_IN_V, P0_IN_V_TILDE, P0_IN_H, P2 = range(4)  # programs
+VALUE, RESIDUAL, STAGE = range(3)  # columns of a report
+REPORT = 3
+
+MOST_STEPS = 60  # Newton needs about 5; damped steps in bad instances a few dozen
+SMALL_STEP = 2e-6  # of S: after a Newton step this short the error is of order SMALL_STEP^2 = 4e-12
+SMALL_RESIDUAL = 1e-12  # of S: a first-order residual that rounding does not let become much smaller
+ON_SPHERE = 1.0 - 1e-12  # of S: a point this far out counts as on the sphere
+SUFFICIENT = 1e-4  # share of the promised decrease that a step must bring (Armijo)
+UNRESOLVED = 1e-13  # of f: a promised decrease that rounding does not let f resolve
+FIRST_DAMPING, NO_DAMPING = 1e-3, 1e-6  # of the Gauss-Newton part: where damping begins, and where it ends
+BETTER = 1.0 - 1e-9  # a start replaces an earlier one only if it is clearly better
+MOST_AXES = 4  # axes whose two ends are tried as starts
+
+# Matrices of the workspace; a vector is the first row of one.
+_G, _RHO, _U, _GRADIENT, _LINEAR, _TRIAL, _CURRENT, _ETA, _START, _START_ETA, _SCRATCH, _COLUMN = range(12)
+_LOWER, _LOWER_M, _A, _GRAM, _H, _J, _DJ, _D, _Q, _B, _SPARE, _MODEL = range(12, 24)
+
+
+@compiled_inner
+def _fit_slack(work: np.ndarray) -> float:
+    """Set rho = V^{-1} (g - b) + A eta at the best ||eta|| <= 1 and return eta's multiplier (0: rho is zero)."""
+    rho, eta, linear = work[_RHO, 0], work[_ETA, 0], work[_LINEAR, 0]
+    A = work[_A]
+    d = rho.shape[0]
+    solve_cholesky(work[_LOWER], work[_G, 0], rho)
+    for i in range(d):
+        linear[i] = 0.0
+        for j in range(d):
+            linear[i] -= A[j, i] * rho[j]
+    nu = ball_quadratic(work[_GRAM], linear, 1.0, 0.0, eta, work[_SPARE], work[_SCRATCH, 0])
+    for i in range(d):
+        rho[i] = rho[i] + dot(A[i], eta) if nu > 0.0 else 0.0
+    return nu
+
+
+@compiled_inner
+def _evaluate(
+    program: int, lane: np.void, row: np.ndarray, rows: np.ndarray, work: np.ndarray, buffers: np.ndarray
+) -> tuple[float, float]:
+    """Return f at the trial point, and the multiplier of eta; g - b, u and eta are left in the workspace."""
+    g, u, b = work[_G, 0], work[_U, 0], row[B]
+    mean_sums(lane, rows, work[_TRIAL, 0], buffers, g)
+    for i in range(b.shape[0]):
+        g[i] -= b[i]
+    lower = work[_LOWER]
+    if program == P2:
+        nu = _fit_slack(work)
+        solve_cholesky(lower, work[_RHO, 0], u)
+        return 0.5 * dot(work[_RHO, 0], work[_RHO, 0]), nu
+    if program == P0_IN_H:
+        slope_gram(lane, rows, buffers, work[_SPARE])
+        factorise(work[_SPARE], lower)
+    solve_cholesky(lower, g, u)
+    return max(0.5 * dot(g, u), 0.0), 0.0
+
+
+@compiled_inner
+def _differentiate_distance(work: np.ndarray, eta: np.ndarray, nu: float) -> None:
+    """Set D = I - A G A' + (A G eta)(A G eta)' / (eta' G eta) with G = (A'A + nu I)^{-1}."""
+    A, lower, half, D = work[_A], work[_SPARE], work[_Q], work[_D]
+    turned = work[_SCRATCH, 0]
+    cholesky(work[_GRAM], nu, lower)  # nu > 0 makes the Gram matrix safely definite
+    for i in range(eta.shape[0]):
+        solve_lower(lower, A[i], half[i])  # A G A' = half half'
+    solve_lower(lower, eta, turned)
+    weight = dot(turned, turned)
+    for i in range(eta.shape[0]):
+        along_i = dot(half[i], turned)
+        for j in range(i + 1):
+            D[i, j] = (1.0 if i == j else 0.0) - dot(half[i], half[j]) + along_i * dot(half[j], turned) / weight
+    mirror(D)
+
+
+@compiled_inner
+def _form_gradient(program: int, lane: np.void, rows: np.ndarray, work: np.ndarray, buffers: np.ndarray) -> None:
+    """Set H and the gradient at the current point (and Q, for the moving metric)."""
+    H, gradient, u = work[_H], work[_GRADIENT, 0], work[_U, 0]
+    if program == P0_IN_H:
+        copy_matrix(work[_SPARE], H)
+        bend_gram(lane, rows, u, buffers, work[_Q])
+    else:
+        slope_gram(lane, rows, buffers, H)
+    for i in range(u.shape[0]):
+        gradient[i] = dot(H[i], u)
+        if program == P0_IN_H:
+            gradient[i] -= 0.5 * dot(work[_Q][i], u)
+
+
+@compiled_inner
+def _form_gauss_newton(program: int, eta: np.ndarray, nu: float, work: np.ndarray) -> float:
+    """Set B to the Gauss-Newton part of the Hessian and return its Frobenius norm."""
+    H, J, DJ, hessian, Q = (
+        work[_H],
+        work[_J],
+        work[_DJ],
+        work[_B],
+        work[_Q],
+    )
+    lower, d = work[_LOWER], H.shape[0]
+    source = Q if program == P0_IN_H else H
+    for i in range(d):  # source is symmetric: its rows are its columns; row i of J is the derivative along axis i
+        if program == P2:
+            solve_cholesky(lower, source[i], J[i])
+        else:
+            solve_lower(lower, source[i], J[i])
+    if program == P2 and nu > 0.0:
+        _differentiate_distance(work, eta, nu)
+        for i in range(d):
+            for j in range(d):
+                DJ[i, j] = dot(J[i], work[_D][j])
+    else:
+        copy_matrix(J, DJ)
+    size = 0.0
+    for i in range(d):
+        for j in range(i + 1):
+            hessian[i, j] = dot(J[i], DJ[j])
+            if program == P0_IN_H:
+                hessian[i, j] += H[i, j] - Q[i, j]
+            size += (1.0 if i == j else 2.0) * hessian[i, j] * hessian[i, j]
+    mirror(hessian)
+    return math.sqrt(size)
+
+
+@compiled_inner
+def _add_curvature(program: int, lane: np.void, rows: np.ndarray, work: np.ndarray, buffers: np.ndarray) -> float:
+    """Add the rest of the Hessian to B and return the sum of the norms of its rows."""
+    hessian, Q, u = work[_B], work[_Q], work[_U, 0]
+    factor = 1.0
+    if program == P0_IN_H:
+        third_gram(lane, rows, u, buffers, Q)
+        factor = -0.5
+    else:
+        bend_gram(lane, rows, u, buffers, Q)
+    total = 0.0
+    for i in range(u.shape[0]):
+        total += abs(factor) * norm(Q[i])
+        for j in range(u.shape[0]):
+            hessian[i, j] += factor * Q[i, j]
+    return total
+
+
+@compiled_inner
+def _take_step(S: float, kappa: float, damping: float, work: np.ndarray) -> tuple[float, float]:
+    """Minimise the damped model over the ball: set the trial point, return its distance and the promised decrease."""
+    hessian, model = work[_B], work[_MODEL]
+    current, trial, gradient, linear = work[_CURRENT, 0], work[_TRIAL, 0], work[_GRADIENT, 0], work[_LINEAR, 0]
+    d = current.shape[0]
+    for i in range(d):  # the model around ``current``, as a quadratic in the new point itself
+        linear[i] = dot(hessian[i], current) + damping * current[i] - gradient[i]
+        for j in range(d):
+            model[i, j] = hessian[i, j] + (damping if i == j else 0.0)
+    ball_quadratic(model, linear, S, kappa, trial, work[_SPARE], work[_SCRATCH, 0])
+    promised = 0.0
+    square = 0.0
+    for i in range(d):
+        move = trial[i] - current[i]
+        square += move * move
+        promised -= move * gradient[i]
+        for j in range(d):
+            promised -= 0.5 * move * hessian[i, j] * (trial[j] - current[j])
+    return math.sqrt(square), promised
+
+
+@compiled_inner
+def descend(
+    program: int,
+    lane: np.void,
+    row: np.ndarray,
+    rows: np.ndarray,
+    work: np.ndarray,
+    buffers: np.ndarray,
+    theta: np.ndarray,
+    eta: np.ndarray,
+) -> tuple[float, float]:
+    """Descend from ``theta`` (in the ball) to a stationary point, in place; return its value and residual.
+
+    The workspace holds the Cholesky factor of the metric M (P0) or of V (P2), and A and A'A (P2). The value is ||rho||,
+    not its square. The residual is ||grad f + kappa theta|| over the size of the last Gauss-Newton part, with the best
+    multiplier kappa >= 0: a length in the units of theta. ``eta`` receives the best slack (P2), or g(theta) - b.
+    """
+    S, current, gradient = lane["S"], work[_CURRENT, 0], work[_GRADIENT, 0]
+    copy(theta, work[_TRIAL, 0])
+    f, size, promised, damping, kappa, residual = math.inf, 0.0, 0.0, 0.0, 0.0, math.inf
+    is_last = False
+    for _ in range(MOST_STEPS):
+        f_trial, nu = _evaluate(program, lane, row, rows, work, buffers)
+        if not f_trial <= f - SUFFICIENT * promised:  # written so that NaN is rejected
+            if promised <= UNRESOLVED * f:
+                break
+            damping = max(4.0 * damping, FIRST_DAMPING * size)
+        else:
+            if f < math.inf and f - f_trial > 0.5 * promised:
+                damping = 0.0 if damping < NO_DAMPING * size else damping / 8.0
+            f = f_trial
+            copy(work[_TRIAL, 0], current)
+            copy(work[_ETA, 0] if program == P2 else work[_G, 0], eta)
+            if is_last and program != P0_IN_H:
+                slope_apply(lane, rows, work[_U, 0], buffers, gradient)
+            else:
+                _form_gradient(program, lane, rows, work, buffers)
+            is_outside = norm(current) >= S * ON_SPHERE
+            kappa = max(0.0, -dot(gradient, current) / (S * S)) if is_outside else 0.0
+            violation = 0.0
+            for i in range(theta.shape[0]):
+                violation += (gradient[i] + kappa * current[i]) ** 2
+            violation = math.sqrt(violation)
+            residual = violation / size if size > 0.0 else math.inf
+            if is_last or f == 0.0 or residual <= SMALL_RESIDUAL * S:
+                break
+            size = _form_gauss_newton(program, eta, nu, work)
+            residual = violation / size
+            stiffness = size + _add_curvature(program, lane, rows, work, buffers)
+            if is_outside and not cholesky(work[_B], kappa, work[_SPARE]):
+                add_outer(work[_B], 2.0 * stiffness / (S * S), current)
+        length, promised = _take_step(S, kappa, damping, work)
+        is_last = damping == 0.0 and length <= SMALL_STEP * S
+        if length == 0.0 or not promised > 0.0:
+            break
+    copy(current, theta)
+    return math.sqrt(2.0 * f), residual
+
+
+@compiled
+def _set_start(number: int, theta_hat: np.ndarray, S: float, out: np.ndarray) -> None:
+    """Set the ``number``-th start: S theta_hat/||theta_hat||, 0, the first's opposite, then +-S e_i."""
+    for i in range(out.shape[0]):
+        out[i] = 0.0
+    if number == 0 or number == 2:
+        factor = S / norm(theta_hat) if number == 0 else -S / norm(theta_hat)
+        for i in range(out.shape[0]):
+            out[i] = factor * theta_hat[i]
+    elif number > 2:
+        out[(number - 3) // 2] = S if number % 2 == 1 else -S
+
+
+@compiled_inner
+def _descend_from_starts(
+    program: int,
+    bar: float,
+    lane: np.void,
+    row: np.ndarray,
+    rows: np.ndarray,
+    work: np.ndarray,
+    buffers: np.ndarray,
+    theta: np.ndarray,
+    eta: np.ndarray,
+) -> tuple[float, float]:
+    """Descend from fixed starts until a value is at most ``bar``, and keep the best; P2 starts from ``theta`` first."""
+    start, start_eta = work[_START, 0], work[_START_ETA, 0]
+    value, residual = math.inf, math.inf
+    for number in range(3 + 2 * min(theta.shape[0], MOST_AXES)):
+        if program == P2 and number == 0:
+            copy(theta, start)
+        else:
+            _set_start(number - 1 if program == P2 else number, row[THETA_HAT], lane["S"], start)
+        start_value, start_residual = descend(program, lane, row, rows, work, buffers, start, start_eta)
+        if start_value < value * BETTER:
+            value, residual = start_value, start_residual
+            copy(start, theta)
+            copy(start_eta, eta)
+        if value <= bar:
+            break
+    return value, residual
+
+
+@compiled_inner
+def _set_slack_operator(beta: float, work: np.ndarray) -> None:
+    """Set A = beta V^{-1} (Cholesky root of V_tilde) and A'A: the ball of slacks as P2 sees it.
+
+    Any root of V_tilde serves: roots differ by a rotation of eta, and the unit ball is round.
+    """
+    A, gram, lower_M = work[_A], work[_GRAM], work[_LOWER_M]
+    column, d = work[_COLUMN, 0], A.shape[0]
+    for i in range(d):
+        for j in range(d):
+            column[j] = beta * lower_M[j, i]
+        solve_cholesky(work[_LOWER], column, column)
+        for j in range(d):
+            A[j, i] = column[j]
+    for i in range(d):
+        for j in range(d):
+            gram[i, j] = 0.0
+            for k in range(d):
+                gram[i, j] += A[k, i] * A[k, j]
+
+
+@compiled_inner
+def project_lane(
+    program: int,
+    beta: float,
+    lane: np.void,
+    row: np.ndarray,
+    rows: np.ndarray,
+    work: np.ndarray,
+    buffers: np.ndarray,
+    theta: np.ndarray,
+    eta: np.ndarray,
+    report: np.ndarray,
+) -> None:
+    """Find the canonical projection of theta_hat; ``eta`` is relative to the Cholesky root of V_tilde.
+
+    P0: stage 1 if theta_hat is admissible, else 2. P2: stage 1, then 2 where the minimiser of P0 in V_tilde lies within
+    beta (it then solves P2 with value 0), then 3.
+    """
+    d, theta_hat, S = theta.shape[0], row[THETA_HAT], lane["S"]
+    for i in range(d):
+        eta[i] = 0.0
+    if norm(theta_hat) <= S:
+        copy(theta_hat, theta)
+        report[VALUE], report[RESIDUAL], report[STAGE] = 0.0, 0.0, 1.0
+        return
+    _set_start(0, theta_hat, S, theta)  # admissible whatever happens below
+    lower, lower_M = work[_LOWER], work[_LOWER_M]
+    value, residual = math.inf, math.inf
+    tried, bar = program, math.inf
+    if program == P2:
+        factorise(V_tilde_of(row), lower_M)
+        copy_matrix(lower_M, lower)
+        tried, bar = P0_IN_V_TILDE, beta
+    elif program != P0_IN_H:
+        factorise(V_of(row) if program == P0_IN_V else V_tilde_of(row), lower)
+    for stage in range(2, 4):  # one call in a loop: numba compiles a call where it stands
+        if stage == 3:
+            factorise(V_of(row), lower)
+            _set_slack_operator(beta, work)
+            tried, bar = program, 0.0
+        value, residual = _descend_from_starts(tried, bar, lane, row, rows, work, buffers, theta, eta)
+        report[STAGE] = stage
+        if program != P2:
+            for i in range(d):
+                eta[i] = 0.0
+            break
+        if stage == 2 and value <= beta:
+            for i in range(d):
+                eta[i] /= -beta
+            solve_lower(lower_M, eta, eta)
+            value = 0.0
+            break
+    report[VALUE], report[RESIDUAL] = value, residual
+
+
+@compiled
+def project_lanes(
+    program: int,
+    beta: np.ndarray,
+    theta: np.ndarray,
+    eta: np.ndarray,
+    report: np.ndarray,
+    record: np.ndarray,
+    dense: np.ndarray,
+    history: np.ndarray,
+    work: np.ndarray,
+    buffers: np.ndarray,
+) -> None:
+    """Project theta_hat of every lane (see :func:`project_lane`)."""
+    for i in range(len(record)):
+        project_lane(program, beta[i], record[i], dense[i], history[i], work, buffers, theta[i], eta[i], report[i])

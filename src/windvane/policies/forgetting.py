@@ -1,0 +1,129 @@
+"""Settings by which policies forget: a rule, a keyword shorthand for it, or what theory recommends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy.typing as npt
+
+from windvane.arguments import check_choice, check_whole
+from windvane.errors import ArgumentError
+from windvane.estimation import Discount, Forgetting, Never, Restart, Window
+from windvane.estimation.forgetting import tune_per_lane
+from windvane.policies.optimism import EstimatingPolicy
+from windvane.theory import KINDS, discount, window_length
+
+
+def choose(
+    name: str,
+    given: npt.ArrayLike | None,
+    rule: Callable[[int, float], float],
+    horizon: int | None,
+    amount: npt.ArrayLike | None,
+    by: str = "drift",
+) -> npt.ArrayLike:
+    """Return the setting ``name`` as given, or ``rule(horizon, amount)`` for the drift (or what ``by`` names)."""
+    if horizon is not None:
+        horizon = check_whole("horizon", horizon, 1)
+    if given is not None:
+        if amount is not None:
+            raise ArgumentError(by, amount, f"omitted when `{name}` is given")
+        return given
+    if horizon is None or amount is None:
+        raise ArgumentError(name, given, f"given, or `horizon` and `{by}`")
+    return tune_per_lane(lambda B: rule(horizon, B), by, amount)
+
+
+def check_rule(forgetting: Any, kinds: tuple[type, ...], **shorthands: Any) -> Forgetting | None:
+    """Return a rule of one of these kinds, or None; with a rule the shorthands must be left out."""
+    if forgetting is None:
+        return None
+    for name, value in shorthands.items():
+        if value is not None:
+            raise ArgumentError(name, value, "omitted when `forgetting` is given")
+    if not isinstance(forgetting, kinds):
+        raise ArgumentError("forgetting", forgetting, f"one of {', '.join(kind.__name__ for kind in kinds)}")
+    return forgetting  # type: ignore[no-any-return]
+
+
+def choose_discount(policy: Any, rule: Callable[[int, float], float], by: str = "drift") -> Discount | Never:
+    """Return the rule or the discount that ``policy`` was given, or the one recommended for its drift (or switches)."""
+    amount = getattr(policy, by)
+    given = check_rule(policy.forgetting, (Discount, Never), **{"gamma": policy.gamma, by: amount})
+    if given is not None:
+        return given  # type: ignore[return-value]
+    return Discount(choose("gamma", policy.gamma, rule, policy.horizon, amount, by))
+
+
+def choose_window(policy: Any, rule: Callable[[int, float], float], by: str = "drift") -> Window:
+    """Return the rule or the window that ``policy`` was given, or the one recommended for its drift (or switches)."""
+    amount = getattr(policy, by)
+    given = check_rule(policy.forgetting, (Window,), **{"window": policy.window, by: amount})
+    if given is not None:
+        return given  # type: ignore[return-value]
+    return Window(choose("window", policy.window, rule, policy.horizon, amount, by))
+
+
+class DiscountedPolicy(EstimatingPolicy):
+    """A policy that discounts the past, by the discount of D-LinUCB and BVD-GLM-UCB.
+
+    Parameters
+    ----------
+    forgetting
+        ``Discount(gamma)`` or ``Never()``; or one of the shorthands below.
+    gamma
+        Discount in (0, 1], one number or one per lane.
+    horizon, drift
+        Rounds T and total drift B_T, from which the recommended discount follows.
+    arm_geometry
+        For which arms it is recommended: "orthogonal" or "general".
+    """
+
+    forgetting: Discount | Never | None = None
+    gamma: npt.ArrayLike | None = None
+    horizon: int | None = None
+    drift: npt.ArrayLike | None = None
+    arm_geometry: str = "orthogonal"
+
+    def choose_discount(self) -> Discount | Never:
+        """Return the rule that was given, or the recommended discount."""
+        kind = check_choice("arm_geometry", self.arm_geometry, KINDS)
+        return choose_discount(self, lambda T, B: discount(horizon=T, drift=B, dim=self.dim, kind=kind))
+
+
+class RestartedPolicy(EstimatingPolicy):
+    """A policy that starts again after a fixed number of decisions.
+
+    Parameters
+    ----------
+    forgetting
+        ``Restart(every)``; or one of the shorthands below.
+    restart_every
+        Whole number of decisions, one number or one per lane.
+    horizon, drift
+        Rounds T and total drift B_T, from which the recommended period follows.
+    """
+
+    forgetting: Restart | None = None
+    restart_every: npt.ArrayLike | None = None
+    horizon: int | None = None
+    drift: npt.ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.periods = self.choose_period().periods(self.lane_count)
+
+    def choose_period(self) -> Restart:
+        """Return the rule that was given, or the recommended period."""
+        rule = check_rule(self.forgetting, (Restart,), restart_every=self.restart_every, drift=self.drift)
+        if rule is not None:
+            return rule  # type: ignore[return-value]
+        rule_of = lambda T, B: float(window_length(horizon=T, drift=B, dim=self.dim))  # noqa: E731
+        return Restart(choose("restart_every", self.restart_every, rule_of, self.horizon, self.drift))
+
+    def end_round(self) -> None:
+        """Count the decision; restart the lanes whose period is over."""
+        super().end_round()
+        if (is_due := self.decisions % self.periods == 0).any():
+            self.restart(is_due)

@@ -1,0 +1,123 @@
+"""Generalized linear rewards: what the policies of the family share, and a table of what each puts into the index.
+
+At round t, from rewards of the rounds s < t with weights w_s,
+
+    theta_hat_t   = the root of g_t(theta) = b_t                       (weighted maximum likelihood)
+    theta_tilde_t = theta_hat_t, or where it leaves the ball ||theta|| <= S its projection        (Step 1)
+    x_t           = argmax over the arms of mu(<x, theta_tilde_t>) + bonus_scale factor beta_t ||x||_{V_t^-1}   (Step 2)
+
+==============  ======================  =================  ======================  =====================================
+policy          weight w_s              projection         factor                  beta_t
+==============  ======================  =================  ======================  =====================================
+GLM-UCB         1                       P0 in V^-1         2 R_mu                  Radius, gamma = 1
+BVD-GLM-UCB     gamma^(t-1-s)           P2                 2 R_mu                  Radius
+SW-BVD-GLM-UCB  1 in the last w rounds  P2                 2 R_mu                  Radius, window
+D-GLUCB         gamma^(t-1-s)           P0 in V_tilde^-1   2 R_mu                  Radius
+SW-GLUCB        1 in the last w rounds  P0 in V_tilde^-1   2 R_mu                  Radius, window
+RestartGLB      1 since the restart     none               R_mu                    Radius, gamma = 1, t from the restart
+GLB-WeightUCB   gamma^(t-1-s)           P0 in V^-1         2 R_mu                  Radius, lam = d / c_mu^2
+SCB-WeightUCB   gamma^(t-1-s)           P0 in H^-1(theta)  2 sqrt(1 + 2 S) k_mu /  WeightedSelfConcordantRadius
+                                                           sqrt(c_mu)
+SC-D-GLUCB      gamma^(t-1-s)           none               1 / sqrt(c_mu)          SelfConcordantRadius
+SC-SW-GLUCB     1 in the last w rounds  none               1 / sqrt(c_mu)          SelfConcordantRadius, window
+OnePassGLM      gamma^(t-1-s)           none               k_mu / sqrt(c_mu)       Radius; V and theta_hat by one pass
+==============  ======================  =================  ======================  =====================================
+
+The radii are those of :mod:`windvane.theory`; V_tilde = V in a window. With ||x||_{V^-1} all of them have the closed
+best arm of a ball or a sphere, see :mod:`windvane.arms`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import field
+
+from windvane.arguments import Array, check_choice
+from windvane.estimation import Forgetting, MaximumLikelihoodEstimator
+from windvane.links import Link, get_link
+from windvane.policies.optimism import OptimisticPolicy
+from windvane.projection import LaneProjections
+from windvane.theory import CONFIDENCES, Radius
+
+
+class LinkPolicy(OptimisticPolicy):
+    """An optimistic policy for generalized linear rewards.
+
+    Parameters
+    ----------
+    link
+        Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.
+    """
+
+    link: str | Link = field(default="logistic", kw_only=False)
+
+    radius: Callable[[Array], Array] = field(init=False)  # beta as a function of the round
+    factor: float = field(init=False)  # of beta ||x|| in the bonus
+
+    def __post_init__(self) -> None:
+        self.link = get_link(self.link)
+        super().__post_init__()
+        self.constants = self.link.constants(self.S, self.L)
+
+    def build_radius(self, confidence: str = "pointwise", horizon: int | None = None) -> Radius:
+        """Return the radius of BVD-GLM-UCB, or with a window that of its sliding-window form."""
+        e = self.estimator
+        return Radius(
+            dim=e.dim,
+            gamma=e.gamma,
+            S=e.S,
+            L=e.L,
+            lam=e.lam,
+            sigma=self.noise_scale,
+            delta=self.levels,
+            c_mu=self.constants.c_mu,
+            confidence=check_choice("confidence", confidence, CONFIDENCES),
+            horizon=horizon,
+            window=e.window,
+        )
+
+    def compute_beta(self, theta_hat: Array) -> Array:
+        """Return the radius of the coming decision, per lane."""
+        return self.radius(self.rounds_since_restart)
+
+    def project(self, beta: Array) -> LaneProjections | None:
+        """Return the projection of the estimator's theta_hat; None where the estimate is used as it is."""
+        return None
+
+    def estimate(self) -> tuple[Array, Array]:
+        """Return theta_tilde and the multiplier of ||x|| in the bonus."""
+        theta_hat = self.estimator.solve()
+        beta = self.compute_beta(theta_hat)
+        return self.record(theta_hat, beta, self.bonus_scales * self.factor * beta, self.project(beta))
+
+
+class GLMPolicy(LinkPolicy):
+    """A policy for generalized linear rewards with a maximum-likelihood estimate.
+
+    Parameters
+    ----------
+    tolerance
+        Bound on what dropping old observations may do to theta_hat.
+    """
+
+    tolerance: float = 1e-6
+
+    estimator: MaximumLikelihoodEstimator = field(init=False)
+
+    def build_estimator(self, forgetting: Forgetting) -> MaximumLikelihoodEstimator:
+        """Return a maximum-likelihood estimator with the settings of this policy."""
+        return MaximumLikelihoodEstimator(
+            self.dim,
+            self.link,
+            forgetting=forgetting,
+            S=self.S,
+            L=self.L,
+            lam=self.choose_lam(),
+            lanes=self.lane_count,
+            tolerance=self.tolerance,
+        )
+
+    def theta_now(self) -> Array:
+        """Return the parameter that a decision made now would predict with; nothing changes."""
+        return copy.deepcopy(self).estimate()[0]

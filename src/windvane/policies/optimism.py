@@ -1,0 +1,197 @@
+"""Optimistic policies: an estimate, and a bonus for what is not known yet.
+
+    x_t = argmax over the arms of mu(<x, theta_t>) + multiplier_t ||x||_M
+
+A policy is made of parts: an estimator with its forgetting rule, a projection or none, a radius, and the metric M of
+the widths, V^-1 or V^-1 V_tilde V^-1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane.arguments import LARGEST, Array, Index, Mask, check_per_lane, check_positive
+from windvane.arms import ArmSet, best_arm
+from windvane.estimation import Estimator, MaximumLikelihoodEstimator
+from windvane.kernels.random import TIES, uniform
+from windvane.kernels.scoring import width_lanes
+from windvane.linalg import inverse
+from windvane.policies.base import Feedback, Policy
+from windvane.policies.info import PolicyInfo
+from windvane.projection import LaneProjections
+from windvane.state import Stateful
+
+
+class EstimatingPolicy(Policy):
+    """A policy with an estimator: what it learns, how it ages, and what it tells about itself.
+
+    Parameters
+    ----------
+    S
+        Norm bound of the parameter.
+    lam
+        Regularisation; where a policy recommends one, None stands for it.
+    sigma
+        Rewards lie in [0, 2 sigma]; with the identity link, sub-Gaussian scale of the noise.
+    """
+
+    S: float = 1.0
+    lam: float | None = 1.0
+    sigma: float = 0.5
+
+    estimator: Estimator = field(init=False)  # built by ``__post_init__``
+    is_sandwich: ClassVar[bool] = False  # widths in the metric V^-1 V_tilde V^-1 instead of V^-1
+
+    def choose_lam(self) -> float:
+        """Return the regularisation: as given, or the one that the policy recommends."""
+        return check_positive("lam", self.lam)
+
+    def parts(self) -> Mapping[str, Stateful]:
+        """Return the estimator."""
+        return {"estimator": self.estimator}
+
+    def pass_time(self, rounds: float) -> None:
+        """Let the estimator age."""
+        self.estimator.age(rounds)
+
+    def forget(self, mask: Mask) -> None:
+        """Reset the estimator in the lanes of ``mask``."""
+        self.estimator.reset(mask)
+
+    def learn(self, feedback: Feedback) -> None:
+        """Take in checked rewards, but none decided before the lane's last restart."""
+        mask = feedback.mask
+        if self.has_restarted:
+            mask = mask & (feedback.round >= self.born)
+        self.estimator.absorb(feedback.x, feedback.reward, feedback.age, feedback.weight, mask)
+
+    @property
+    def has_restarted(self) -> bool:
+        """Whether any lane was restarted."""
+        return bool((self.born > 1.0).any())
+
+    def predict(self, arms: Array, theta: Array) -> Array:
+        """Return mu(<x, theta>) for every arm, [lanes, K]."""
+        means = np.empty(arms.shape[:2])
+        self.estimator.kernels.predict_lanes(self.estimator.link.code, arms, theta, means)
+        if self.decision is not None:
+            self.decision.means = means
+        return means
+
+    def width(self, arms: Array) -> Array:
+        """Return ||x|| in the policy's metric for every arm, [lanes, K]."""
+        widths = np.empty(arms.shape[:2])
+        width_lanes(self.is_sandwich, arms, self.estimator.dense, self.estimator.workspace()[0], widths)
+        return widths
+
+    def play_best(
+        self,
+        arm_set: ArmSet,
+        theta: Array,
+        multiplier: Array,
+        mean: Callable[[Any], Any] | None = None,
+        rows: Index | None = None,
+    ) -> Array:
+        """Return the arms of an infinite set that maximise mu(<x, theta>) + multiplier ||x||; the round is then over.
+
+        ``mean`` takes the place of mu; ``rows`` are the rows of the estimator that lanes act by, if it has several.
+        """
+        e, played = self.estimator, np.empty((self.lane_count, self.dim))
+        for lane in range(self.lane_count):
+            row = lane if rows is None else rows[lane]
+            M = inverse(e.V[row])
+            if self.is_sandwich:
+                M = M @ e.V_tilde[row] @ M
+            coin = uniform(self.key, self.lane_ids[lane], self.decisions, TIES)
+            played[lane] = best_arm(arm_set, theta[lane], M, multiplier[lane], mean or e.link.mean, coin)
+        self.end_round()
+        return played
+
+    def info(self, *, estimates: bool = True) -> PolicyInfo:
+        """Return where the policy and its estimator stand."""
+        known: dict[str, Any] = {"t": self.t, "decisions": self.decisions, "decision": self.decision}
+        if estimates:
+            known |= self.describe_estimates()
+        return PolicyInfo(**known)
+
+    def describe_estimates(self) -> dict[str, Any]:
+        """Return the fields of ``info()`` that are computed from the estimator."""
+        e = self.estimator
+        known = {
+            "theta_hat": e.theta_hat,
+            "theta_tilde": self.theta_now(),
+            "metric": e.metric(),
+            "squared_metric": e.V_tilde.copy(),
+            "b": e.b,
+            "gamma": e.gamma,
+            "memory": e.memory,
+        }
+        if isinstance(e, MaximumLikelihoodEstimator):
+            known |= {
+                "remembered": e.remembered,
+                "root_passes": e.root_passes,
+                "root_error": e.root_error,
+                "truncation_error": e.truncation_error,
+            }
+        return known
+
+    def theta_now(self) -> Array:
+        """Return the parameter that a decision made now would predict with; nothing changes."""
+        return self.estimator.theta_hat
+
+
+class OptimisticPolicy(EstimatingPolicy):
+    """An estimate with an exploration bonus.
+
+    A subclass implements ``estimate``, which returns the parameter to predict with and what ||x|| is multiplied by.
+
+    Parameters
+    ----------
+    delta
+        Confidence level: the radius fails with probability at most delta. One number or one per lane.
+    bonus_scale
+        Factor before the bonus; 1 is what theory asks for. One number or one per lane.
+    """
+
+    delta: npt.ArrayLike = 0.05
+    bonus_scale: npt.ArrayLike = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.levels = check_per_lane("delta", self.delta, self.lane_count, "in (0, 1]", lambda d: (d > 0) & (d <= 1))
+        self.bonus_scales = check_per_lane(
+            "bonus_scale", self.bonus_scale, self.lane_count, "in [0, 1e100]", lambda s: (s >= 0) & (s <= LARGEST)
+        )
+
+    def estimate(self) -> tuple[Array, Array]:
+        """Return theta, [lanes, dim], and the multiplier of ||x|| in the bonus, [lanes], of the coming decision."""
+        raise NotImplementedError
+
+    def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
+        """Decide round t among ``arms[lanes, K, dim]``; ``valid[lanes, K]`` marks the arms that are really there."""
+        arms, present = self.check_arms(arms, valid)
+        theta, multiplier = self.estimate()
+        return self.play(self.predict(arms, theta) + multiplier[:, None] * self.width(arms), present)
+
+    def select_from(self, arm_set: ArmSet) -> Array:
+        """Decide round t among all arms of a ball or a sphere; return the arms played, [lanes, dim]."""
+        arm_set = self.check_arm_set(arm_set)
+        theta, multiplier = self.estimate()
+        return self.play_best(arm_set, theta, multiplier)
+
+    def record(
+        self, theta_hat: Array, beta: Array, multiplier: Array, projection: LaneProjections | None = None
+    ) -> tuple[Array, Array]:
+        """Remember how the decision is made, for ``info()``; return the parameter to predict with and the multiplier."""
+        decision = self.begin_decision()
+        decision.theta_hat, decision.beta, decision.multiplier = theta_hat, beta, multiplier
+        decision.theta_tilde = theta_hat
+        if projection is not None:
+            decision.theta_tilde = projection.theta
+            decision.projection = projection
+        return decision.theta_tilde, multiplier

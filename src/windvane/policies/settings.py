@@ -1,0 +1,84 @@
+"""Settings as data: the constructor arguments of a policy are its annotated fields, and its attributes."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, dataclass_transform
+
+import numpy as np
+
+from windvane.links import Link
+
+DIGITS = 12  # to which numbers count in a hash: exp and its like differ in the last digits between processors
+NOT_HASHED = ("lanes",)  # a state moves between policies with equal settings, whatever their number of lanes
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))
+class Configured:
+    """A class whose annotated fields are the keyword arguments of its constructor, as in a dataclass.
+
+    ``__post_init__`` checks them and builds what the object is made of. The attributes keep what was given, except
+    that a link's name becomes the link.
+    """
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+    def get_params(self) -> dict[str, Any]:
+        """Return the constructor arguments by name, as scikit-learn does: ``type(p)(**p.get_params())`` is like p."""
+        return {field.name: getattr(self, field.name) for field in self._settings()}
+
+    def _settings(self) -> list[dataclasses.Field[Any]]:
+        return [field for field in dataclasses.fields(self) if field.init]  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        """Show the arguments that differ from their defaults."""
+        shown = []
+        for field in self._settings():
+            value = getattr(self, field.name)
+            if not _is_default(value, field.default):
+                shown.append(f"{field.name}={_show(value)}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def describe(settings: Mapping[str, Any], reach: float) -> dict[str, Any]:
+    """Return settings as plain data: links by fingerprint over |z| <= ``reach``, numbers to 12 digits, no functions."""
+    return {
+        name: _plain(value, reach) for name, value in settings.items() if name not in NOT_HASHED and not callable(value)
+    }
+
+
+def hash_config(config: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of plain data."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+
+
+def _plain(value: Any, reach: float) -> Any:
+    if isinstance(value, Link):
+        return _plain(value.fingerprint(reach), reach)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {"kind": type(value).__name__, **_plain(fields, reach)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(entry, reach) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry, reach) for entry in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist(), reach)
+    return float(f"{value:.{DIGITS - 1}e}") if isinstance(value, float) else value
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if isinstance(value, Link):
+        return bool(value.name == default)
+    return type(value) is type(default) and not isinstance(value, np.ndarray) and bool(value == default)
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, Link):
+        return repr(value.name)
+    return np.array2string(value, separator=", ", threshold=6) if isinstance(value, np.ndarray) else repr(value)

@@ -1,0 +1,29 @@
+"""Policies that are made of other policies."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+from windvane.arguments import check_positive
+from windvane.links import Link
+from windvane.policies.base import Policy
+
+P = TypeVar("P", bound=Policy)
+
+
+def choose_reward_range(link: Link, sigma: float, given: float | None) -> float:
+    """Return the width of the range of rewards, by which masters bring them to [0, 1]: as given, else 2 sigma.
+
+    With the identity link sigma is the noise alone, and the means are assumed to need at least 1.
+    """
+    if given is not None:
+        return check_positive("reward_range", given)
+    return max(1.0, 2.0 * sigma) if math.isinf(link.reward_range(sigma)[1]) else 2.0 * sigma
+
+
+def join_clock(worker: P, master: Policy) -> P:
+    """Put a fresh ``worker`` on the clock of ``master``: rounds and random numbers are then the same for both."""
+    worker.t, worker.decisions, worker.last_round = master.t, master.decisions, master.last_round
+    worker.born.fill(master.t)
+    return worker

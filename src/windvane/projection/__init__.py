@@ -1,0 +1,23 @@
+"""Projections back to the admissible ball."""
+
+from windvane.projection.programs import (
+    LaneProjections,
+    Projection,
+    p0,
+    p2,
+    project_p0,
+    project_p0_in_H,
+    project_p0_in_V_tilde,
+    project_p2,
+)
+
+__all__ = [
+    "LaneProjections",
+    "Projection",
+    "p0",
+    "p2",
+    "project_p0",
+    "project_p0_in_H",
+    "project_p0_in_V_tilde",
+    "project_p2",
+]

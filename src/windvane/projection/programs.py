@@ -1,0 +1,272 @@
+"""P0 and P2: back to the admissible ball ||theta|| <= S.
+
+With g, b, V, V_tilde, H as in :mod:`windvane.estimation.mle`:
+
+* **P0** (Filippi et al. 2010): argmin over ||theta|| <= S of ||g(theta) - b|| in the metric M^{-1}, with M = V, or
+  M = V_tilde, or M = H(theta) (Wang et al. 2023), a metric that moves with the point.
+* **P2** (Faury et al. 2021, Proposition 1): argmin over ||theta|| <= S, ||eta|| <= 1 of
+  || g(theta) + beta V_tilde^{1/2} eta - b || in the metric V^{-2}, that is the 2-norm of V^{-1}(...). The slack eta
+  absorbs what noise explains (*learning*, measured in V_tilde^{-1}); what is left is *tracking*, measured in V^{-2}.
+
+P2 usually has many minimisers of value 0. The canonical one, so that results do not depend on solver internals:
+
+1. ||theta_hat|| <= S: theta_hat itself, eta = 0, value 0.
+2. else theta_1 = argmin over the ball of ||g(theta) - b|| in the metric V_tilde^{-1}; if that norm is at most beta,
+   theta_1 with eta = V_tilde^{-1/2}(b - g(theta_1)) / beta solves P2 with value 0.
+3. else P2 in full. Its value is then positive.
+
+The programs are not convex in theta. A solve starts from S theta_hat/||theta_hat|| and other fixed points, never from
+an earlier round's answer, and a Newton method runs to a stationary point (:mod:`windvane.kernels.projection`); in stage
+2 further starts are tried only while none has come within beta, in stage 3 all are tried and the best is kept. "Value"
+is the norm, not its square. ``residual`` is the projected gradient of value^2/2 divided by the size of its Gauss-Newton
+Hessian: a length in the units of theta that is zero exactly at a stationary point. In stage 1 it is a bound on the
+error of theta_hat itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane.arguments import Array, check_array, check_positive
+from windvane.errors import ArgumentError
+from windvane.estimation import MaximumLikelihoodEstimator
+from windvane.kernels.custom import link_kernels
+from windvane.kernels.lanes import BUFFERS, LOST, RECORD, VECTORS, WORK, B, dense_rows
+from windvane.kernels.projection import P0_IN_H, P0_IN_V, P0_IN_V_TILDE, P2, REPORT, RESIDUAL, STAGE, VALUE
+from windvane.kernels.threads import over_lanes
+from windvane.links import Link, get_link
+
+ROOT_TOLERANCE = 1e-10  # of theta_hat in the functions that solve a single program: far below any use of the result
+LARGEST = 1e15  # sums of larger numbers leave no digits to solve with
+PASSES = 4  # passes over the history that a projection takes, about: decides whether threads are worth it
+SYMMETRY = 1e-9  # relative: larger differences between a matrix and its transpose are not rounding
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A solution of one program and what shows how good it is.
+
+    Attributes
+    ----------
+    theta, eta
+        The minimiser; eta is zero for P0.
+    value
+        The norm that was minimised.
+    residual
+        A first-order residual, in the units of theta.
+    stage
+        1 if theta_hat was admissible, 2 or 3 as the module's notes say.
+    """
+
+    theta: Array
+    eta: Array
+    value: float
+    residual: float
+    stage: int
+
+
+class LaneProjections:
+    """The projections of every lane: ``theta[lanes, dim]`` and ``report[lanes, 3]``, read through properties."""
+
+    def __init__(self, theta: Array, report: Array) -> None:
+        self.theta, self.report = theta, report
+
+    @property
+    def value(self) -> Array:
+        """The norm that was minimised, per lane."""
+        return self.report[:, VALUE].copy()
+
+    @property
+    def residual(self) -> Array:
+        """The first-order residual, per lane."""
+        return self.report[:, RESIDUAL].copy()
+
+    @property
+    def stage(self) -> npt.NDArray[np.int64]:
+        """1 where theta_hat was admissible, else 2 or 3."""
+        return self.report[:, STAGE].astype(np.int64)
+
+
+def project_p0(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
+    """Project theta_hat of every lane by P0 in the metric V^{-1}; ``estimator.solve()`` must have been called."""
+    return _project(estimator, P0_IN_V, estimator.record["S"])
+
+
+def project_p0_in_V_tilde(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
+    """Project theta_hat of every lane by P0 in the metric V_tilde^{-1}; ``solve()`` must have been called."""
+    return _project(estimator, P0_IN_V_TILDE, estimator.record["S"])
+
+
+def project_p0_in_H(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
+    """Project theta_hat of every lane by P0 in the metric H(theta)^{-1}; ``solve()`` must have been called."""
+    return _project(estimator, P0_IN_H, estimator.record["S"])
+
+
+def project_p2(estimator: MaximumLikelihoodEstimator, beta: Array) -> LaneProjections:
+    """Project theta_hat of every lane by P2; ``estimator.solve()`` must have been called."""
+    return _project(estimator, P2, beta)
+
+
+def _project(estimator: MaximumLikelihoodEstimator, program: int, beta: Array) -> LaneProjections:
+    e, n = estimator, estimator.lanes
+    theta, eta, report = np.empty((n, e.dim)), np.empty((n, e.dim)), np.empty((n, REPORT))
+    with e.lock:
+        rows = (beta, theta, eta, report, e.record, e.dense, e.history)
+        over_lanes(e.kernels.project_lanes, PASSES * e.pass_cost, (program,), rows, e.workspace)
+    return LaneProjections(theta, report)
+
+
+def p0(
+    features: npt.ArrayLike,
+    weights: npt.ArrayLike,
+    b: npt.ArrayLike,
+    metric: npt.ArrayLike | None,
+    S: float,
+    ridge: float,
+    link: str | Link,
+) -> Projection:
+    """Minimise ||g(theta) - b|| in the metric ``metric``^{-1} over ||theta|| <= S, to a local minimum.
+
+    Parameters
+    ----------
+    features, weights
+        x_s, [n, d], and w_s, [n].
+    b
+        sum w_s r_s x_s, [d].
+    metric
+        V or V_tilde, [d, d]; None for H(theta).
+    S
+        Radius of the ball.
+    ridge
+        lam c_mu: g(theta) = sum w_s mu(<x_s, theta>) x_s + ridge theta.
+    link
+        Name of a link, or a :class:`windvane.Link`.
+
+    Returns
+    -------
+    Projection
+        The stationary point reached from S theta_hat/||theta_hat||.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, eye = np.eye(2), np.eye(2)
+    >>> p0(x, [1.0, 1.0], [5.0, 0.0], eye, 1.0, 0.2, "logistic").theta.round(2)
+    array([ 0.9 , -0.43])
+    """
+    return _solve(P0_IN_H if metric is None else P0_IN_V, features, weights, b, metric, metric, 1.0, S, ridge, link)
+
+
+def p2(
+    features: npt.ArrayLike,
+    weights: npt.ArrayLike,
+    b: npt.ArrayLike,
+    V: npt.ArrayLike,
+    V_tilde: npt.ArrayLike,
+    beta: float,
+    S: float,
+    ridge: float,
+    link: str | Link,
+) -> Projection:
+    """Find the canonical solution of P2 (see the module's notes).
+
+    Parameters
+    ----------
+    features, weights
+        x_s, [n, d], and w_s, [n].
+    b
+        sum w_s r_s x_s, [d].
+    V, V_tilde
+        The two metrics, [d, d].
+    beta
+        Confidence radius: how much of the misfit counts as noise.
+    S
+        Radius of the ball.
+    ridge
+        lam c_mu: g(theta) = sum w_s mu(<x_s, theta>) x_s + ridge theta.
+    link
+        Name of a link, or a :class:`windvane.Link`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, eye = np.eye(2), np.eye(2)
+    >>> p2(x, [1.0, 1.0], [5.0, 0.0], eye, eye, 0.5, 1.0, 0.2, "logistic").stage
+    3
+    """
+    beta = check_positive("beta", beta)
+    return _solve(P2, features, weights, b, V_tilde, V, beta, S, ridge, link)
+
+
+def _solve(
+    program: int,
+    features: npt.ArrayLike,
+    weights: npt.ArrayLike,
+    b: npt.ArrayLike,
+    V_tilde: npt.ArrayLike | None,
+    V: npt.ArrayLike | None,
+    beta: float,
+    S: float,
+    ridge: float,
+    link: str | Link,
+) -> Projection:
+    """Solve one program on a history that is given as arrays, by the kernels of lanes."""
+    link = get_link(link)
+    S, ridge = check_positive("S", S), check_positive("ridge", ridge)
+    X, W, b = _check_history(features, weights, b)
+    d, n = X.shape
+    longest = max(float(np.linalg.norm(X, axis=0).max()), 1e-300) if n else 1.0
+    record = _record(link=link.code, S=S, L=longest, ridge=ridge, end=n, status=LOST)
+    dense, history = np.zeros((1, dense_rows(d, linearised=True), d)), np.zeros((1, d + 3, max(n, 1)))
+    dense[0, B], history[0, :d, :n], history[0, d, :n] = b, X, W
+    for first, name, matrix in ((VECTORS, "V", V), (VECTORS + d, "V_tilde", V_tilde)):
+        dense[0, first : first + d] = np.eye(d) if matrix is None else _check_metric(name, matrix, d)
+    work, buffers = np.zeros((WORK, d, d)), np.zeros((BUFFERS, max(n, 1)))
+    kernels = link_kernels(link.code, link)
+    kernels.solve_lanes(record, dense, history, work, buffers)
+    theta, eta, report = np.empty((1, d)), np.empty((1, d)), np.empty((1, REPORT))
+    kernels.project_lanes(program, np.array([beta]), theta, eta, report, record, dense, history, work, buffers)
+    stage = int(report[0, STAGE])
+    if program == P2:  # the kernel's eta belongs to the Cholesky root of V_tilde; ours to the symmetric one
+        M = dense[0, VECTORS + d : VECTORS + 2 * d]
+        eigenvalues, Q = np.linalg.eigh(M)
+        eta[0] = (Q / np.sqrt(eigenvalues)) @ Q.T @ np.linalg.cholesky(M) @ eta[0]
+    residual = float(record["error"][0]) if stage == 1 else float(report[0, RESIDUAL])
+    return Projection(theta[0], eta[0], float(report[0, VALUE]), residual, stage)
+
+
+def _record(**fields: Any) -> npt.NDArray[Any]:
+    """Return the record of one lane without forgetting, with these fields set."""
+    record = np.zeros(1, RECORD)
+    settings = {"gamma": 1.0, "window": np.inf, "memory": np.inf, "scale": 1.0, "root_tolerance": ROOT_TOLERANCE}
+    for name, value in {**settings, **fields}.items():
+        record[name] = value
+    return record
+
+
+def _check_history(features: npt.ArrayLike, weights: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, Array, Array]:
+    """Return features as [d, n], weights and b, if a program can be solved with them."""
+    b = check_array("b", b, (None,))
+    if len(b) == 0:
+        raise ArgumentError("b", b, "of at least one entry")
+    X = np.ascontiguousarray(check_array("features", features, (None, len(b))).T)
+    W = check_array("weights", weights, (X.shape[1],))
+    for name, array in (("features", X), ("weights", W), ("b", b)):
+        is_bad = ~(np.abs(array) <= LARGEST)  # written so that NaN is rejected
+        if is_bad.any():
+            raise ArgumentError(name, float(array[is_bad][0]), f"finite, at most {LARGEST:g} in size")
+    if (W < 0).any():
+        raise ArgumentError("weights", float(W.min()), "at least 0")
+    return X, W, b
+
+
+def _check_metric(name: str, matrix: npt.ArrayLike, d: int) -> Array:
+    matrix = check_array(name, matrix, (d, d))
+    is_symmetric = np.isfinite(matrix).all() and np.allclose(matrix, matrix.T, rtol=SYMMETRY, atol=0.0)
+    if not is_symmetric or np.linalg.eigvalsh(matrix).min() <= 0:
+        raise ArgumentError(name, matrix, "finite, symmetric and positive definite")
+    return matrix
