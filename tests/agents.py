@@ -12,7 +12,7 @@ from windvane import (
     Agent,
     Policy,
 )
-from worlds import ball
+from support.worlds import ball
 
 NAN, INF = float("nan"), float("inf")
 NOON = 1_700_000_000.0

@@ -22,7 +22,7 @@ from windvane.agent import Closing
 from windvane.agent.times import seconds
 from windvane.agent.waiting import REMEMBERED
 from windvane.policies._skeleton import Skeleton
-from worlds import ball
+from support.worlds import ball
 
 # --- the agent is the policy ---------------------------------------------------------------------------------------
 

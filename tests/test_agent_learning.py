@@ -16,7 +16,7 @@ from windvane import (
     Policy,
 )
 from windvane.agent import Closing
-from worlds import ball
+from support.worlds import ball
 
 # --- prior ---------------------------------------------------------------------------------------------------------
 

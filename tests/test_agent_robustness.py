@@ -26,7 +26,7 @@ from windvane import (
 )
 from windvane.agent import waiting
 from windvane.agent.times import TICK
-from worlds import ball
+from support.worlds import ball
 
 # --- threads -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,174 @@
+"""AdaptiveGLMUCB: against its transcription, its contract, and what it achieves."""
+
+from __future__ import annotations
+
+import math
+import numpy as np
+import pytest
+from hypothesis import settings
+from numpy.linalg import norm
+from support.worlds import ball
+from windvane import AdaptiveGLMUCB, Ball, CustomLink, Greedy, get_link
+from windvane.environments import Arc, BallArms, Environment, FixedArms, Static, Switches
+from windvane.kernels import linalg, random, sums
+from windvane.policies.adaptive_glm_ucb import MEMORIES
+
+LINKS = [
+    {},
+    {"link": "poisson", "sigma": 2.0, "S": 0.5, "L": 1.5},
+    {"link": "probit", "S": 0.2},
+    {"link": "identity", "sigma": 0.3},
+]
+by_link = pytest.mark.parametrize("settings", LINKS, ids=lambda settings: settings.get("link", "logistic"))
+
+
+@by_link
+def test_against_the_literal_rule(settings) -> None:
+    rng = np.random.default_rng(5)
+    policy, literal = AdaptiveGLMUCB(3, **settings), Literal(3, **settings)
+    L, top = settings.get("L", 1.0), settings.get("sigma", 0.5) * 2
+    for _ in range(150):
+        arms = rng.normal(size=(1, 6, 3))
+        arms *= L / np.linalg.norm(arms, axis=2, keepdims=True)
+        scores = literal.index(arms[0])
+        chosen = int(policy.select(arms)[0])
+        assert scores[chosen] >= scores.max() - 1e-8
+        reward = min(float(rng.poisson(0.4)), top) if settings.get("link") != "identity" else rng.normal()
+        policy.update(arms[:, chosen], [reward])
+        literal.learn(arms[0, chosen], reward)
+        np.testing.assert_allclose(policy.weights[0], literal.weights(), atol=1e-8)
+
+
+def test_the_sums_of_late_and_weighted_rewards() -> None:
+    """For the identity link H, G and b are sums over the history, in whatever order rewards come."""
+    rng = np.random.default_rng(2)
+    policy, told = AdaptiveGLMUCB(2, link="identity", lanes=2), []
+    for t in range(1, 41):
+        policy.select(np.full((2, 1, 2), 0.1))
+        x, reward = rng.uniform(-0.5, 0.5, (2, 2)), rng.normal(size=2)
+        moment, weight = float(rng.integers(1, t + 1)), float(rng.uniform(0, 3))
+        policy.update(x, reward, round=moment, weight=weight)
+        told.append((x, reward, moment, weight))
+    policy.advance(2.5)
+    ages = [policy.t - 1 - moment for _, _, moment, _ in told]
+    ridge = 0.25 * 2 * np.eye(2)
+    for lane in range(2):
+        for g, gamma in enumerate(1 - 1 / np.array(MEMORIES)):
+            row = lane * len(MEMORIES) + g
+            outer = [w * np.outer(x[lane], x[lane]) for x, _, _, w in told]
+            pairs = list(zip(outer, ages, strict=True))
+            np.testing.assert_allclose(policy.estimator.V[row], ridge + sum(gamma**a * o for o, a in pairs))
+            np.testing.assert_allclose(policy._spread[row], ridge + sum(gamma ** (2 * a) * o for o, a in pairs))
+
+
+def test_a_custom_link_needs_no_primitive() -> None:
+    own = get_link("logistic")
+    custom = CustomLink("mine", own.mean, own.slope)
+    one, other = AdaptiveGLMUCB(2, lanes=2), AdaptiveGLMUCB(2, link=custom, lanes=2)
+    rng = np.random.default_rng(0)
+    for _ in range(25):
+        arms = rng.uniform(-0.7, 0.7, (2, 4, 2))
+        chosen = one.select(arms)
+        assert np.array_equal(chosen, other.select(arms))
+        x, reward = arms[[0, 1], chosen], rng.integers(0, 2, 2).astype(float)
+        one.update(x, reward)
+        other.update(x, reward)
+    np.testing.assert_allclose(one.weights, other.weights, atol=1e-9)
+
+
+@pytest.mark.parametrize("S", [1.0, 12.0])
+def test_the_loss_is_the_primitive(S) -> None:
+    policy, rng = AdaptiveGLMUCB(1, S=S, lanes=3), np.random.default_rng(1)
+    for _ in range(60):
+        policy.select(np.ones((3, 1, 1)))
+        policy.update(np.ones((3, 1)), (rng.random(3) < [0.02, 0.5, 1.0]).astype(float))
+    z = policy._pulled_back(policy.estimator.theta_hat).reshape(3, -1)
+    expected = np.logaddexp(0, z) - math.log(2) - np.array([[0.0], [1.0], [0.0]]) * z
+    np.testing.assert_allclose(policy._surprise(np.ones((3, 1)), np.array([0.0, 1.0, 0.0])), expected, atol=1e-9)
+
+
+def test_a_ball_of_arms() -> None:
+    """The best arm of a ball is as good as the best of many arms on its surface, by the index before mu."""
+    env = Environment(Static(), BallArms(), horizon=40, lanes=2)
+    policy = _played(env, AdaptiveGLMUCB(2, lanes=2))
+    rows, angle = policy._rows(), np.linspace(0, 2 * np.pi, 20001)
+    inverse, theta = np.linalg.inv(policy.V), policy.theta_hat
+    metric = inverse @ policy._spread[rows] @ inverse
+    around = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+    def index(lane, x):
+        return x @ theta[lane] + np.sqrt(np.einsum("...i,ij,...j", x, metric[lane], x))
+
+    x = policy.select_from(Ball(1.0))
+    for lane in range(2):
+        assert index(lane, x[lane]) >= index(lane, around).max() - 1e-9
+
+
+def test_a_restart_forgets_a_lane_and_only_it() -> None:
+    env = Environment(Arc(), BallArms(), horizon=60, lanes=2)
+    policy, same = (_played(env, AdaptiveGLMUCB(2, lanes=2)) for _ in range(2))
+    policy.restart([True, False])
+    policy.update(np.full((2, 2), 0.5), 1.0, round=30.0, mask=[True, False])  # from before: dropped
+    fresh = AdaptiveGLMUCB(2)
+    np.testing.assert_array_equal(policy.weights[0], fresh.weights[0])
+    np.testing.assert_array_equal(policy.V_tilde[0], fresh.V_tilde[0])
+    assert policy.drift_estimate().variation[0] == 0
+    assert not policy.theta_hat[0].any()
+    np.testing.assert_array_equal(policy.weights[1], same.weights[1])
+    np.testing.assert_array_equal(policy.theta_hat[1], same.theta_hat[1])
+
+
+def test_constant_memory_and_what_info_shows() -> None:
+    env = Environment(Static(), BallArms(), horizon=300, lanes=2)
+    policy = AdaptiveGLMUCB(2, lanes=2)
+    size = sum(array.nbytes for array in policy.state().values())
+    info = _played(env, policy).info()
+    assert sum(array.nbytes for array in policy.state().values()) == size
+    assert info["weights"].shape == (2, len(MEMORIES))
+    np.testing.assert_allclose(info["weights"].sum(axis=1), 1.0)
+    assert set(info["acting_memory"]) <= set(info["memories"])
+    for name in ("root_passes", "root_error", "truncation_error", "remembered", "memory"):
+        assert info[name].shape == (2,)
+
+
+def test_one_memory_is_a_policy_with_that_discount() -> None:
+    """It acts by the estimate of OnePassEstimator, plus so many standard errors; alone it cannot tell of drift."""
+    env = Environment(Arc(), BallArms(), horizon=80, lanes=2)
+    policy = _played(env, AdaptiveGLMUCB(2, memories=[50], bonus_scale=[0.0, 2.5], lanes=2))
+    assert (policy.gamma == 0.98).all()
+    offer = env.round(80)
+    z, inverse = np.einsum("lki,li->lk", offer.arms, policy.theta_hat), np.linalg.inv(policy.V)
+    variance = np.einsum("lki,lij,ljm,lmn,lkn->lk", offer.arms, inverse, policy.V_tilde, inverse, offer.arms)
+    index = policy.link.mean(z) + policy.link.slope(z) * np.array([[0.0], [2.5]]) * np.sqrt(variance)
+    np.testing.assert_array_equal(policy.select(offer.arms), index.argmax(axis=1))
+    with pytest.raises(ValueError, match="two memories"):
+        policy.drift_estimate()
+
+
+BAD = [
+    {"S": 0.0}, {"sigma": -1.0}, {"dim": 0}, {"lanes": 0}, {"link": "cubic"}, {"bonus_scale": -1.0}, {"memories": []},
+    {"memories": [1.0]}, {"memories": [5, 5]}, {"memories": [9, 5]}, {"memories": [math.nan]}, {"memories": 50},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("argument", BAD, ids=str)
+def test_bad_arguments_are_refused(argument) -> None:
+    with pytest.raises(ValueError, match=next(iter(argument))):
+        AdaptiveGLMUCB(**{"dim": 2, **argument})
+
+
+CIRCLE = FixedArms([[math.cos(a), math.sin(a)] for a in np.arange(10) * math.pi / 5])
+JUMPS = Switches(times=(1001, 2001), thetas=((1.0, 0.0), (0.0, 1.0), (-1.0, 0.0)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("drift", [Arc(), JUMPS], ids=["smooth", "switching"])
+def test_greedy_fails_where_the_arms_are_always_the_same(drift) -> None:
+    """The best arm changes while it is not being played: without a bonus that is never noticed."""
+    ids = list(range(40))
+    adaptive, greedy = (
+        _regret(Environment(drift, CIRCLE, horizon=3000, lanes=ids, seed=12), policy)
+        for policy in (AdaptiveGLMUCB(2, lanes=ids), Greedy(2, gamma=0.99, lanes=ids))
+    )
+    assert adaptive <= 130
+    assert greedy >= 1.5 * adaptive

@@ -1,0 +1,223 @@
+"""What the generalized-linear policies have in common, and what sets them apart."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+import numpy as np
+import pytest
+from hypothesis import settings
+from numpy.linalg import norm, solve
+import naive
+from support.worlds import ball, draw_reward, play, same_state, turning_theta
+from windvane import BVDGLMUCB, Ball, CustomLink, DGLMTS, DGLUCB, GLBWeightUCB, GLMUCB, OnePassGLMUCB, POLICIES, Policy, RestartGLB, SCBWeightUCB, SCDGLUCB, SCSWGLUCB, SWBVDGLMUCB, SWGLUCB, Sphere, check_policy
+from windvane.kernels import linalg, one_pass, random
+from windvane.links import LINKS
+
+def test_defaults_of_lam() -> None:
+    c_mu = naive.constants(naive.LINKS["logistic"], 1.0, 1.0)[1]
+    assert GLBWeightUCB(3, gamma=0.9).estimator.lam == pytest.approx(3 / c_mu**2, rel=1e-12)
+    assert SCBWeightUCB(3, gamma=0.9, horizon=500).estimator.lam == pytest.approx(3 * math.log(500) / c_mu, rel=1e-12)
+    for policy in (SCDGLUCB(3, gamma=0.9, horizon=500), SCSWGLUCB(3, window=9.0, horizon=500)):
+        assert policy.estimator.ridge == pytest.approx(3 * math.log(500), rel=1e-12)
+
+
+def test_recommended_tuning() -> None:
+    T, d, B, n = 2000, 3, 1.7, 4
+    k, c, _ = naive.constants(naive.LINKS["logistic"], 1.0, 1.0)
+    assert GLBWeightUCB(d, horizon=T, drift=B).gamma[0] == pytest.approx(1 - math.sqrt(k * c * B / (d * T)), rel=1e-12)
+    assert SCBWeightUCB(d, horizon=T, drift=B).gamma[0] == pytest.approx(1 - math.sqrt(k * B / (d * T)), rel=1e-12)
+    assert DGLUCB(d, horizon=T, switches=n).gamma[0] == pytest.approx(1 - (n / (d * T)) ** (2 / 3), rel=1e-12)
+    assert SCDGLUCB(d, horizon=T, switches=n).gamma[0] == pytest.approx(
+        1 - (math.sqrt(c) * n / (d * T)) ** (2 / 3), rel=1e-12
+    )
+    windows = {
+        SWBVDGLMUCB(d, horizon=T, drift=B): (d * T / B) ** (2 / 3),
+        SWGLUCB(d, horizon=T, switches=n): (d * T / n) ** (2 / 3),
+        SCSWGLUCB(d, horizon=T, switches=n): (d * T / (math.sqrt(c) * n)) ** (2 / 3),
+    }
+    for policy, length in windows.items():
+        assert policy.estimator.window[0] == math.floor(length)
+    assert RestartGLB(d, horizon=T, drift=B).restart_every[0] == math.floor((d * T / B) ** (2 / 3))
+
+
+def test_no_drift_at_all() -> None:
+    assert GLBWeightUCB(2, horizon=50, drift=0.0).gamma[0] == 1 - 1 / 50
+    assert DGLUCB(2, horizon=50, switches=0).gamma[0] == 1.0
+    assert SWGLUCB(2, horizon=50, switches=0).estimator.window[0] == 50
+    assert RestartGLB(2, horizon=50, drift=0.0).restart_every[0] == 50
+
+
+def test_tuning_lane_by_lane() -> None:
+    several = SCSWGLUCB(2, horizon=900, switches=[0, 3], lanes=2)
+    assert several.estimator.window.tolist() == [
+        float(SCSWGLUCB(2, horizon=900, switches=s).estimator.window[0]) for s in (0, 3)
+    ]
+
+
+PLAIN: dict[type[Policy], dict[str, Any]] = {
+    SWBVDGLMUCB: {"window": 15.0},
+    DGLUCB: {"gamma": 0.95},
+    SWGLUCB: {"window": 15.0},
+    RestartGLB: {"restart_every": 15},
+    GLBWeightUCB: {"gamma": 0.95},
+    SCBWeightUCB: {"gamma": 0.95, "lam": 0.5},
+    SCDGLUCB: {"gamma": 0.95, "horizon": 100},
+    SCSWGLUCB: {"window": 15.0, "horizon": 100},
+    DGLMTS: {"gamma": 0.95},
+    OnePassGLMUCB: {"gamma": 0.95},
+}
+every_policy = pytest.mark.parametrize(("cls", "settings"), PLAIN.items(), ids=[cls.name for cls in PLAIN])
+
+
+@every_policy
+def test_how_forgetting_may_be_given(cls, settings) -> None:
+    """Told, or from the horizon and what the world does; not both, and not neither."""
+    name = next(name for name in ("gamma", "window", "restart_every") if name in settings)
+    by = "switches" if cls in (DGLUCB, SWGLUCB, SCDGLUCB, SCSWGLUCB) else "drift"
+    assert POLICIES[cls.name] is cls
+    with pytest.raises(ValueError, match=rf"^{name}=.*give one or the other$"):
+        cls(dim=2, **{**settings, "horizon": 100, by: 1.0})
+    with pytest.raises(ValueError, match=rf"^{name}=None: give {name}, or horizon and {by}$"):
+        cls(dim=2, **{k: v for k, v in settings.items() if k != name})
+    with pytest.raises(ValueError, match=rf"^{by}\b"):
+        cls(dim=2, horizon=100, **{by: -1.0})
+    bad = {"lanes": 0, "link": "logit", "S": 0.0, "sigma": -1.0, "bonus_scale": -1.0, "lam": 0.0, name: 0.0, "dim": 0}
+    for argument, value in bad.items():
+        with pytest.raises(ValueError, match=rf"^{argument}\b"):
+            cls(**{"dim": 2, **settings, argument: value})
+
+
+def test_a_horizon_is_needed_where_the_rule_has_one() -> None:
+    with pytest.raises(ValueError, match=r"^lam=None"):
+        SCBWeightUCB(2, gamma=0.9)
+    with pytest.raises(ValueError, match=r"^horizon=None"):
+        SCDGLUCB(2, gamma=0.9)
+
+
+def test_one_pass_depends_on_the_order_of_rewards() -> None:
+    """What ``one_pass=True`` leaves out of the suite does not hold for it, with a link that is not linear."""
+    with pytest.raises(AssertionError, match=r"^check_late_rewards: theta_hat differs"):
+        check_policy(lambda **kw: OnePassGLMUCB(gamma=0.95, **kw))
+
+
+@pytest.mark.parametrize("cls", [SCBWeightUCB, OnePassGLMUCB, DGLMTS, SCSWGLUCB], ids=lambda cls: cls.name)
+def test_a_custom_link(cls) -> None:
+    """A custom copy of a built-in link gives the same run, to rounding."""
+    copy = CustomLink("copy", lambda z: 1 / (1 + np.exp(-z)), lambda z: 1 / (2 + np.exp(z) + np.exp(-z)))
+    rng, runs = np.random.default_rng(3), []
+    arms, coins = ball(rng, (25, 1, 4), 2), rng.random(25)
+    for link in ("logistic", copy):
+        policy, seen = cls(dim=2, link=link, S=0.3, **PLAIN[cls]), []
+        for x, coin in zip(arms, coins, strict=True):
+            choice = policy.select(x)
+            policy.update(x[:, choice[0]], float(coin < 0.8))
+            seen.append(np.concatenate([policy.theta_hat[0], policy.theta_tilde[0]]))
+        runs.append(np.array(seen))
+    np.testing.assert_allclose(runs[0], runs[1], atol=1e-7)
+
+
+@pytest.mark.parametrize("arm_set", [Ball(0.8), Sphere(1.0)])
+@pytest.mark.parametrize("cls", [cls for cls in PLAIN if issubclass(cls, GLMIndex)], ids=lambda cls: cls.name)
+def test_infinite_sets(cls, arm_set) -> None:
+    """No arm of the set has a higher index than the one that was played."""
+    rng = np.random.default_rng(5)
+    policy = cls(dim=3, lanes=2, bonus_scale=0.2, **PLAIN[cls])
+    for t in range(20):
+        x = ball(rng, (2,), 3)
+        policy.advance(1.0)
+        policy.update(x, draw_reward(rng, "logistic", x @ turning_theta(t, 20, 3, 3.0)), round=policy.t - 1)
+    theta, V, beta = policy.theta_tilde, policy.V, policy.radius()
+    played = policy.select_from(arm_set)
+    np.testing.assert_array_equal(policy.last["theta_tilde"], theta)
+    np.testing.assert_array_equal(policy.last["beta"], beta)
+    others = rng.normal(size=(3000, 3))
+    others *= arm_set.radius / norm(others, axis=1, keepdims=True)
+    for lane in range(2):
+        x = np.vstack([played[lane], others])
+        width = np.sqrt(np.einsum("ij,ij->i", x, solve(V[lane], x.T).T))
+        index = naive.LINKS["logistic"].mean(x @ theta[lane]) + policy.factor() * 0.2 * beta[lane] * width
+        assert index[0] >= index.max() - 1e-7
+
+
+def test_after_a_restart_a_policy_is_as_new() -> None:
+    """It decides as one that began then; a reward from before is dropped."""
+    rng = np.random.default_rng(6)
+    old, new = RestartGLB(2, restart_every=10), RestartGLB(2, restart_every=10)
+    for _ in range(10):
+        old.update(ball(rng, (1,), 2), 1.0, round=old.t - 1) if old.t > 1 else None
+        old.select(ball(rng, (1, 3), 2))
+    old.update(ball(rng, (1,), 2), 1.0)
+    np.testing.assert_array_equal(old.V[0], np.eye(2))
+    for _ in range(8):
+        arms = ball(rng, (1, 3), 2)
+        one, two = old.select(arms), new.select(arms)
+        np.testing.assert_array_equal(old.last["theta_hat"], new.last["theta_hat"])
+        np.testing.assert_array_equal(old.last["beta"], new.last["beta"])
+        for policy, choice in ((old, one), (new, two)):
+            policy.update(arms[:, choice[0]], 1.0)
+
+
+def test_self_concordant_policies_do_not_mind_the_units_of_arms() -> None:
+    """Arms of norm at most 2 and S = 1/2 are arms of norm at most 1 and S = 1."""
+    rng = np.random.default_rng(7)
+    for cls, settings in ((SCDGLUCB, {"switches": 2}), (SCSWGLUCB, {"window": 30.0})):
+        large = cls(2, horizon=300, S=0.5, L=2.0, lanes=3, **settings)
+        small = cls(2, horizon=300, S=1.0, L=1.0, lanes=3, **settings)
+        for t in range(60):
+            arms = ball(rng, (3, 5), 2)
+            choice = small.select(arms)
+            np.testing.assert_array_equal(large.select(2 * arms), choice)
+            np.testing.assert_allclose(large.last["beta"], small.last["beta"], rtol=1e-12)
+            x = arms[np.arange(3), choice]
+            reward = draw_reward(rng, "logistic", x @ turning_theta(t, 60, 2, 1.0))
+            small.update(x, reward)
+            large.update(2 * x, reward)
+
+
+def test_glb_weight_ucb_is_bvd_glm_ucb_while_theta_hat_is_inside() -> None:
+    rng, settings = np.random.default_rng(8), {"dim": 2, "gamma": 0.98, "lam": 60.0}
+    one, other = GLBWeightUCB(**settings), BVDGLMUCB(**settings)
+    for _ in range(40):
+        arms = ball(rng, (1, 5), 2)
+        choice = one.select(arms)
+        np.testing.assert_array_equal(other.select(arms), choice)
+        reward = float(rng.random() < 0.7)
+        for policy in (one, other):
+            policy.update(arms[:, choice[0]], reward)
+
+
+@pytest.mark.parametrize(
+    ("cls", "settings"),
+    [(DGLMTS, {"link": "identity", "gamma": 1.0}), (SCBWeightUCB, {"gamma": 0.99}), (BVDGLMUCB, {"gamma": 0.99})],
+    ids=["D-GLM-TS", "SCB", "BVD"],
+)
+@pytest.mark.parametrize("lam", [1e-18, 1e-50])
+def test_next_to_no_regularisation(cls, settings, lam: float) -> None:
+    """Matrices that are singular to rounding do not stop a policy."""
+    policy, x = cls(3, lam=lam, **settings), np.array([[[0.5, 0.5, 0.5], [0.4, 0.4, 0.4]]])
+    for t in range(6):
+        policy.update(x[:, policy.select(x)[0]], float(t % 2))
+    policy.select_from(Ball(1.0))
+    assert np.isfinite(policy.theta_hat).all()
+
+
+def test_glm_ucb_is_bvd_glm_ucb_without_forgetting_while_theta_hat_is_inside() -> None:
+    """With gamma = 1 and no projection the two run the same decisions to the last bit."""
+    world = World(3, 2), World(3, 2)
+    glm, bvd = (
+        GLMUCB(2, S=4.0, lam=20.0, lanes=3),
+        BVDGLMUCB(2, gamma=1.0, S=4.0, lam=20.0, lanes=3),
+    )
+    for _ in range(150):
+        assert (play(glm, world[0], 1) == play(bvd, world[1], 1)).all()
+        assert (np.linalg.norm(glm.theta_hat, axis=1) < 4.0).all()
+        info, other = glm.info(), bvd.info()
+        assert (info["stage"] == 1).all()
+        for name in ("theta_tilde", "beta", "value"):
+            assert (info[name] == other[name]).all()
+    mine, theirs = glm.state(), bvd.state()
+    assert mine.pop("config") != theirs.pop("config")
+    assert mine.pop("checksum") != theirs.pop("checksum")
+    assert same_state(mine, theirs)

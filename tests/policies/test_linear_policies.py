@@ -1,0 +1,194 @@
+"""The linear policies against their transcriptions, radii and tunings."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+import numpy as np
+import pytest
+from hypothesis import settings
+from numpy.linalg import norm
+from support.worlds import ball, turning_theta
+from windvane import Ball, DLinTS, DLinUCB, DRandLinUCB, Greedy, LBWeightUCB, OFUL, Oracle, Policy, RestartUCB, SWLinUCB, Sphere, UniformRandom
+from windvane.environments import BallArms, Environment, Rotation
+from windvane.kernels import linalg, random
+from windvane.lab.spec import PolicySpec
+
+FORGETTING = {
+    SWLinUCB: {"window": 40},
+    RestartUCB: {"restart_every": 30},
+    LBWeightUCB: {"gamma": 0.95},
+    DLinTS: {"gamma": 0.97},
+    DRandLinUCB: {"gamma": 0.9},
+}
+OTHERS = {"S": 2.0, "L": 1.5, "lam": 0.3, "sigma": 0.8, "delta": 0.2, "bonus_scale": 0.4}
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+@pytest.mark.parametrize("settings", [{}, OTHERS], ids=["default", "other settings"])
+@pytest.mark.parametrize("kind", FORGETTING, ids=lambda kind: kind.name)
+def test_the_literal_transcription_decides_alike(kind: type[Policy], settings: dict[str, float], dim: int) -> None:
+    name, ids, horizon, L = next(iter(FORGETTING[kind])), [4, 0, 9], 250, settings.get("L", 1.0)
+    tunings = {"gamma": [0.9, 0.99, 0.999], "window": [7, 60, 500], "restart_every": [11, 60, 500]}[name]
+    taken = {k: v for k, v in settings.items() if kind is not DLinTS or k != "delta"}
+    fast = kind(dim=dim, lanes=ids, seed=3, **{name: tunings}, **taken)  # type: ignore[call-arg]
+    slow = [Literal(kind, dim, w, lane=i, seed=3, **settings) for w, i in zip(tunings, ids, strict=True)]
+    scores, rng = recording(fast), np.random.default_rng([dim, len(settings)])
+    for t in range(1, horizon + 1):
+        arms = ball(rng, (3, 6), dim, L)
+        expected = np.array([one.decide(arms[lane], t) for lane, one in enumerate(slow)])
+        choice = fast.select(arms)
+        np.testing.assert_allclose(fast.last["theta_hat"], [one.theta_hat for one in slow], rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(fast.last["theta_tilde"], [one.theta_tilde for one in slow], rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(scores[-1], expected, rtol=1e-8, atol=1e-8)
+        assert np.array_equal(choice, expected.argmax(axis=1))
+        x = arms[np.arange(3), choice]
+        reward = x @ turning_theta(t, horizon, dim, 1.0) + 0.5 * rng.normal(size=3)
+        fast.update(x, reward)
+        for lane, one in enumerate(slow):
+            one.learn(x[lane], reward[lane], t)
+
+
+@pytest.mark.parametrize("dim", [2, 4])
+@pytest.mark.parametrize("kind", FORGETTING, ids=lambda kind: kind.name)
+def test_infinite_arm_sets(kind: type[Policy], dim: int) -> None:
+    """No arm of the set has a better index than the one played, as the literal transcription sees it."""
+    (name, tuning), rng = next(iter(FORGETTING[kind].items())), np.random.default_rng(dim)
+    fast, slow = kind(dim=dim, **{name: tuning}), Literal(kind, dim, tuning)  # type: ignore[call-arg]
+    for t in range(1, 60):
+        x = fast.select_from(Sphere(0.8) if t % 2 else Ball(0.8))
+        others = ball(rng, (4000,), dim, 0.8)
+        others = np.vstack([others, 0.8 * others / np.linalg.norm(others, axis=1, keepdims=True)])
+        index = slow.decide(np.vstack([x, others]), t)
+        assert np.linalg.norm(x) == pytest.approx(0.8)
+        assert index[0] >= index.max() - 1e-9
+        reward = float(x[0] @ turning_theta(t, 60, dim, 1.0)) + 0.3 * rng.normal()
+        fast.update(x, reward)
+        slow.learn(x[0], reward, t)
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+def test_radii_are_the_printed_ones(dim: int) -> None:
+    settings: dict[str, Any] = {"dim": dim, "S": 1.5, "L": 2.0, "lam": 0.7, "sigma": 0.4, "delta": 0.1}
+    bias = math.sqrt(0.7) * 1.5
+    window = SWLinUCB(window=[5, 80], lanes=2, **settings)
+    expected = [0.4 * math.sqrt(dim * math.log((1 + w * 4.0 / 0.7) / 0.1)) + bias for w in (5, 80)]
+    for _ in range(9):
+        np.testing.assert_allclose(window.radius(), expected, rtol=1e-14)
+        window.advance(3)
+    restarting = RestartUCB(restart_every=4, **settings)
+    weighted = LBWeightUCB(gamma=0.9, **settings)
+    for t in range(1, 14):
+        since = (t - 1) % 4
+        noise = 2 * math.log(10) + dim * math.log(1 + since * 4.0 / (0.7 * dim))
+        assert restarting.radius()[0] == pytest.approx(bias + 0.4 * math.sqrt(noise), rel=1e-14)
+        noise = 2 * math.log(10) + dim * math.log(1 + 4.0 * (1 - 0.9 ** (2 * t)) / (0.7 * dim * (1 - 0.9**2)))
+        assert weighted.radius()[0] == pytest.approx(bias + 0.4 * math.sqrt(noise), rel=1e-14)
+        for policy in (restarting, weighted):
+            policy.select(np.zeros((1, 2, dim)))
+
+
+@pytest.mark.parametrize("confidence", ["horizon", "anytime"])
+def test_the_window_radius_of_all_rounds_at_once(confidence: str) -> None:
+    policy = SWLinUCB(dim=2, window=30, horizon=500, confidence=confidence)
+    for t in range(1, 40):
+        divisor = 500 if confidence == "horizon" else 2 * t * (1 + math.log(t)) ** 2
+        expected = 1.0 + 0.5 * math.sqrt(2 * math.log(31 / (0.05 / divisor)))
+        assert policy.radius()[0] == pytest.approx(expected, rel=1e-13)
+        policy.advance(1)
+
+
+DRIFTS = [0.0, 0.3, 1.5708, 40.0]
+
+
+def window(T: int, dim: int, drift: float) -> int:
+    """floor((d T / B)^(2/3)), at most T: the largest whole n with n^3 <= (d T / B)^2, exactly."""
+    n = 1
+    while n < T and Fraction(n + 1) ** 3 * Fraction(drift) ** 2 <= Fraction(dim * T) ** 2:
+        n += 1
+    return n
+
+
+@pytest.mark.parametrize("dim", [2, 10])
+@pytest.mark.parametrize("T", [500, 3000])
+def test_tunings_follow_the_papers_lane_by_lane(dim: int, T: int) -> None:
+    told = {"dim": dim, "horizon": T, "drift": DRIFTS, "lanes": len(DRIFTS)}
+    lengths = [window(T, dim, B) for B in DRIFTS]
+    assert SWLinUCB(**told).estimator.window.tolist() == lengths
+    assert RestartUCB(**told).restart_every.tolist() == lengths
+    wang = [1 - max(1 / T, math.sqrt(B / (dim * T))) for B in DRIFTS]
+    np.testing.assert_allclose(LBWeightUCB(**told).gamma, wang, rtol=1e-15)
+    russac = [1 - (B / (dim * T)) ** (2 / 3) for B in DRIFTS]
+    for kind in (DLinUCB, DLinTS, DRandLinUCB):
+        np.testing.assert_allclose(kind(**told).gamma, russac, rtol=1e-15)
+    assert LBWeightUCB(dim=dim, gamma=0.9).estimator.lam == dim
+    assert SWLinUCB(dim=dim, horizon=T).estimator.window.tolist() == [window(T, dim, 1.0)]
+
+
+@pytest.mark.parametrize("kind", FORGETTING, ids=lambda kind: kind.name)
+def test_a_lane_tuned_to_its_own_drift_is_that_lane_alone(kind: type[Policy]) -> None:
+    drifts, rng = [0.1, 9.0, 2.0], np.random.default_rng(0)
+    together = kind(dim=3, horizon=60, drift=drifts, lanes=[5, 1, 8])  # type: ignore[call-arg]
+    alone = [kind(dim=3, horizon=60, drift=b, lanes=[i]) for b, i in zip(drifts, [5, 1, 8], strict=True)]  # type: ignore[call-arg]
+    for _ in range(60):
+        arms, noise = ball(rng, (3, 5), 3), rng.normal(size=3)
+        choice = together.select(arms)
+        together.update(arms[np.arange(3), choice], noise)
+        for lane, one in enumerate(alone):
+            assert one.select(arms[lane : lane + 1])[0] == choice[lane]
+            one.update(arms[lane, choice[lane]][None], noise[lane])
+    for lane, one in enumerate(alone):
+        assert np.array_equal(together.theta_hat[lane], one.theta_hat[0])
+        assert np.array_equal(together.V[lane], one.V[0])
+
+
+def test_a_restart_forgets_everything() -> None:
+    policy, rng = RestartUCB(dim=2, restart_every=[5, 8], lanes=2), np.random.default_rng(0)
+    for t in range(1, 41):
+        assert (policy.restart_every == [5, 8]).all()
+        arms = ball(rng, (2, 4), 2)
+        choice = policy.select(arms)
+        policy.update(arms[np.arange(2), choice], [1.0, 1.0])
+        for lane, every in enumerate((5, 8)):
+            fresh = t % every == 0  # the reward of the last round before a restart comes after it
+            assert np.array_equal(policy.V[lane], np.eye(2)) == fresh
+            assert policy.local_t[lane] == t % every + 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        (SWLinUCB, {}, r"^window=None: give window, or horizon and drift"),
+        (SWLinUCB, {"window": 5, "drift": 1.0, "horizon": 9}, r"^window=5 and drift=1.0: give one"),
+        (SWLinUCB, {"window": 0}, r"^window=0.0: must be a number above 0"),
+        (SWLinUCB, {"window": [3, 4]}, r"^window has shape \(2,\)"),
+        (SWLinUCB, {"window": 5, "confidence": "often"}, r"^confidence='often'"),
+        (SWLinUCB, {"window": 5, "confidence": "horizon"}, r"^horizon=None"),
+        (RestartUCB, {"horizon": 10}, r"^restart_every=None: give restart_every, or horizon and drift"),
+        (RestartUCB, {"restart_every": 0}, r"^restart_every=0.0: must be a number that is whole, at least 1"),
+        (RestartUCB, {"restart_every": 2.5}, r"^restart_every=2.5"),
+        (LBWeightUCB, {"gamma": 1.5}, r"^gamma=1.5"),
+        (LBWeightUCB, {"horizon": 10, "drift": -1.0}, r"^drift=-1.0"),
+        (LBWeightUCB, {"gamma": 0.9, "lam": 0}, r"^lam=0"),
+        (DLinTS, {}, r"^gamma=None: give gamma, or horizon and drift"),
+        (DLinTS, {"gamma": 0.9, "bonus_scale": -1}, r"^bonus_scale=-1.0"),
+        (DRandLinUCB, {"horizon": 10, "drift": 1.0, "discount": "best"}, r"^discount='best'"),
+        (Oracle, {"truth": 3}, r"^truth=3: must be a function"),
+    ],
+)
+def test_bad_settings_are_refused(kind: type[Policy], settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        kind(dim=2, **settings)  # type: ignore[call-arg]
+    assert "\n" not in str(caught.value)
+
+
+def test_who_forgets_loses_less_where_theta_turns() -> None:
+    """A rotation in a linear world: each forgetting policy, at its own tuning, beats OFUL on the same runs."""
+    world = Environment(Rotation(), BallArms(count=10), link="identity", horizon=1500, lanes=40, seed=1)
+    never = regret(PolicySpec("OFUL").build(world), world)
+    for name in ("D-LinUCB", "SW-LinUCB", "RestartUCB", "LB-WeightUCB", "D-LinTS", "D-RandLinUCB", "Greedy"):
+        gain = never - regret(PolicySpec(name).build(world), world)
+        assert gain.mean() > 5.0 * gain.std(ddof=1) / math.sqrt(len(gain)), name
+    chance = regret(PolicySpec("UniformRandom").build(world), world)
+    assert never.mean() < chance.mean()

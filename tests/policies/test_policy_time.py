@@ -1,0 +1,160 @@
+"""Time and feedback."""
+
+from __future__ import annotations
+
+import time
+import numpy as np
+import pytest
+from hypothesis import settings
+from scipy.optimize import root
+import naive
+from support.worlds import SIGMA, ball, draw_reward, play, same_state
+from windvane import BVDGLMUCB, Policy
+from windvane.kernels import random, sums
+from windvane.links import LINKS
+
+NAN, INF = float("nan"), float("inf")
+
+
+def assert_equals_history(policy: Policy, histories: list[naive.NaiveHistory], t: float) -> None:
+    """V, V_tilde, b to rounding; theta_hat to what the estimator promises (1e-8 for the root; nothing is dropped)."""
+    for lane, history in enumerate(histories):
+        np.testing.assert_allclose(policy.V[lane], history.V(t), rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(policy.V_tilde[lane], history.V_tilde(t), rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(policy.b[lane], history.b(t), rtol=1e-11, atol=1e-13)
+        expected = naive.theta_hat(history, t, history.link, history.ridge)
+        np.testing.assert_allclose(policy.theta_hat[lane], expected, rtol=0, atol=2e-8)
+
+
+@pytest.mark.parametrize("link", ["logistic", "poisson", "probit", "identity"])
+@pytest.mark.parametrize("seed", range(3))
+def test_any_course_of_events_equals_the_sums(link: str, seed: int) -> None:
+    """Decisions, pauses of any length, rewards late, repeated, weighted, masked: always the sums of the definition."""
+    rng = np.random.default_rng(seed)
+    gammas, dim, lam = [0.9, 0.985, 1.0], 3, 0.5
+    policy = BVDGLMUCB(dim, link, gamma=gammas, lam=lam, sigma=SIGMA[link], lanes=3)
+    _, c_mu, _ = naive.constants(naive.LINKS[link], 1.0, 1.0)
+    histories = [naive.NaiveHistory(dim, naive.LINKS[link], gamma, lam, lam * c_mu) for gamma in gammas]
+    t, last, decisions = 1.0, None, 0
+    for _ in range(80):
+        event = rng.choice(["select", "advance", "update", "update"])
+        if event == "select" or last is None:
+            policy.select(ball(rng, (3, 4), dim))
+            last, t, decisions = t, t + 1, decisions + 1
+        elif event == "advance":
+            gap = float(rng.choice([0.0, 0.25, 1.0, 2.0, np.pi]))
+            policy.advance(gap)
+            t += gap
+        else:
+            x = ball(rng, (3,), dim)
+            reward = draw_reward(rng, link, x[:, 0])
+            rounds = None if rng.random() < 0.3 else rng.uniform(max(0.0, t - 30), t - 1, 3)
+            weight = rng.choice([0.0, 0.5, 1.0, 3.0], 3) if rng.random() < 0.5 else 1.0
+            mask = rng.random(3) < 0.7 if rng.random() < 0.5 else None
+            policy.update(x, reward, round=rounds, weight=weight, mask=mask)
+            for lane in range(3):
+                if mask is None or mask[lane]:
+                    moment = last if rounds is None else rounds[lane]
+                    histories[lane].append(x[lane], reward[lane], moment, np.broadcast_to(weight, 3)[lane])
+        assert policy.t == pytest.approx(t, rel=1e-14)
+        assert policy.info()["decisions"] == decisions
+    assert_equals_history(policy, histories, t)
+
+
+@every_policy
+def test_update_never_moves_time(cls, settings) -> None:
+    """Only select (by one) and advance (by n) do."""
+    policy = cls(2, **settings)
+    assert policy.t == 1.0
+    policy.select(np.full((1, 2, 2), 0.1))
+    assert policy.t == 2.0
+    for moment in (None, 1.0, 0.5, -3.0):
+        policy.update([[0.1, 0.1]], 1.0, round=moment)
+        assert policy.t == 2.0
+    policy.advance(0.75)
+    assert policy.t == 2.75
+    policy.advance()
+    assert policy.t == 3.75
+    policy.select(np.full((1, 2, 2), 0.1))
+    assert policy.t == 4.75
+
+
+@every_policy
+def test_the_default_round_is_the_last_decided_one(cls, settings) -> None:
+    """However long ago that was: its reward enters with the weight of its age."""
+    x = np.array([[0.6, -0.3]])
+    implicit, explicit = (cls(2, **settings) for _ in range(2))
+    for policy in (implicit, explicit):
+        policy.advance(1.5)
+        policy.select(x[:, None])
+        policy.advance(3.25)
+    implicit.update(x, 1.0)
+    explicit.update(x, 1.0, round=2.5)
+    assert same_state(implicit.state(), explicit.state())
+    gamma = implicit.gamma[0]
+    np.testing.assert_allclose(implicit.V[0], np.eye(2) + gamma**3.25 * x.T @ x, rtol=1e-14)
+    np.testing.assert_allclose(implicit.V_tilde[0], np.eye(2) + gamma**6.5 * x.T @ x, rtol=1e-14)
+    np.testing.assert_allclose(implicit.b[0], gamma**3.25 * x[0], rtol=1e-14)
+
+
+@every_policy
+def test_the_last_round_can_be_rewarded_at_any_fractional_time(cls, settings) -> None:
+    """(t + 1) - 1 may round below t: the round just decided must still not count as the future."""
+    rng, policy = np.random.default_rng(0), cls(2, **settings)
+    for _ in range(100):
+        policy.advance(rng.random())
+        policy.select(np.full((1, 2, 2), 0.5))
+        policy.update([[0.5, 0.5]], 1.0)
+
+
+@every_policy
+def test_weight_two_is_the_same_observation_twice(cls, settings) -> None:
+    """In V, V_tilde, b to rounding and in theta_hat to the root's tolerance; weight 0 and a closed mask are nothing."""
+    world = World(1, 3)
+    double, twice = (cls(3, **settings) for _ in range(2))
+    for _ in range(30):
+        arms = world.arms()
+        x = arms[:, 0]
+        reward = world.rewards(x)
+        for policy in (double, twice):
+            policy.select(arms)
+        double.update(x, reward, weight=2.0)
+        before = twice.state()
+        twice.update(x, reward, weight=0.0)
+        twice.update(np.full((1, 3), NAN), NAN, round=NAN, weight=NAN, mask=[False])
+        assert same_state(twice.state(), before)
+        twice.update(x, reward)
+        twice.update(x, reward, weight=[1.0], mask=[True])
+    for name in ("V", "V_tilde", "b"):
+        np.testing.assert_allclose(getattr(double, name), getattr(twice, name), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(double.theta_hat, twice.theta_hat, rtol=0, atol=2e-8)
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e4])
+def test_a_reward_older_than_the_memory(weight: float) -> None:
+    """However late, a reward moves theta_hat as if it had been on time, to the tolerance of 1e-6: heavy ones too."""
+    x = np.array([[1.0]])
+    punctual, late = (BVDGLMUCB(1, gamma=0.9) for _ in range(2))
+    for policy in (punctual, late):
+        policy.select(x[:, None])
+    pause = float(late.info()["memory"][0]) + 1.0
+    punctual.update(x, 1.0, weight=weight)
+    for policy in (punctual, late):
+        policy.advance(pause)
+    late.update(x, 1.0, round=1.0, weight=weight)
+    np.testing.assert_allclose(late.theta_hat, punctual.theta_hat, rtol=0, atol=1e-6)
+
+
+@every_policy
+def test_time_may_pass_in_pieces(cls, settings) -> None:
+    """advance(n) is n advances of 1, or of any parts that add up to n."""
+    whole, ones, parts = (cls(3, **settings) for _ in range(3))
+    for policy, gaps in ((whole, [3.0]), (ones, [1.0, 1.0, 1.0]), (parts, [0.5, 0.0, 2.125, 0.375])):
+        play(policy, World(1, 3), 20)
+        for gap in gaps:
+            policy.advance(gap)
+    for policy in (ones, parts):
+        assert policy.t == whole.t
+        for name in ("V", "V_tilde", "b"):
+            np.testing.assert_allclose(getattr(policy, name), getattr(whole, name), rtol=1e-13, atol=1e-15)
+        np.testing.assert_allclose(policy.theta_hat, whole.theta_hat, rtol=0, atol=2e-8)
