@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+
 import numpy as np
 import pytest
 import scipy.stats
-from numpy.linalg import norm
-from scipy import stats
-from support.worlds import ball
+
+from support.laws import ARMS
 from windvane import environments as E
-from windvane.environments import BallArms, FixedArms
-from windvane.kernels import linalg
 
 UNLIKELY = 1e-6  # a p-value below it is taken as a failure
 DEVIATIONS = 6.0  # a mean this many standard errors off is taken as a failure

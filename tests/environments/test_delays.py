@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.stats
-from scipy import stats
+
 from windvane import environments as E
-from windvane.environments import BallArms, Environment, Static
 
 N = 20_000
 GRID = (np.arange(N) + 0.5) / N  # for a monotone draw within [0, m], the mean over the grid is within m/(2N)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.linalg import norm
-from scipy import stats
+
+from support.refusals import refuses
 from windvane import environments as E
-from windvane.environments import Arc, BallArms, Environment
 from windvane.links import Identity, Logistic, Poisson, Probit
 
 N = 20_000
@@ -61,7 +63,7 @@ def test_the_default_bound_of_counts_is_the_smallest_allowed_one(z: float) -> No
     assert shift(bound) < 1e-6 <= shift(bound - 1)
     assert E.PoissonRewards(bound).bind(Poisson(), z).sigma == bound / 2
     assert E.PoissonRewards(bound + 7).bind(Poisson(), z).sigma == (bound + 7) / 2
-    with pytest.raises(ValueError, match=f"bound={bound - 1}: .* must be at least {bound}"):
+    with refuses("bound", value=bound - 1):
         E.PoissonRewards(bound - 1).bind(Poisson(), z)
 
 
@@ -124,29 +126,28 @@ def test_the_rewards_of_an_environment_have_their_means() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "name"),
     [
-        (lambda: E.BernoulliRewards().bind(Poisson(), 1.0), r"rewards=BernoulliRewards\(\): means .*'poisson'"),
-        (lambda: E.BernoulliRewards().bind(Identity(), 0.5), r"means lie in \[-0.5, 0.5\]"),
-        (lambda: E.BinomialRewards().bind(Poisson(), 1.0), "rewards=BinomialRewards"),
-        (lambda: E.PoissonRewards().bind(Identity(), 1.0), "rewards=PoissonRewards"),
-        (lambda: E.PoissonRewards().bind(Poisson(), 20.0), "rewards=PoissonRewards"),
-        (lambda: E.GaussianRewards().bind(Logistic(), 1.0), "sigma=None: link='logistic'"),
-        (lambda: E.GaussianRewards(sigma=0.5).bind(Identity(), 1.0), "sigma=0.5: link='identity'"),
-        (lambda: E.GaussianRewards(sigma=0.3).bind(Logistic(), 1.0), "rewards=GaussianRewards"),
-        (lambda: E.GaussianRewards(sd=0.0), "sd=0.0"),
-        (lambda: E.GaussianRewards(sigma=-1), "sigma=-1"),
-        (lambda: E.BinomialRewards(0), "trials=0"),
-        (lambda: E.PoissonRewards(0), "bound=0"),
-        (lambda: E.PoissonRewards(2.5), "bound=2.5"),
-        (lambda: E.FixedDelay(-1), "rounds=-1"),
-        (lambda: E.GeometricDelay(-0.5), "mean=-0.5"),
-        (lambda: E.GeometricDelay(2.0, most=-1), "most=-1"),
-        (lambda: E.UniformDelay(3, 2), "most=2"),
-        (lambda: E.UniformDelay(-1, 2), "least=-1"),
+        (lambda: E.BernoulliRewards().bind(Poisson(), 1.0), "rewards"),
+        (lambda: E.BernoulliRewards().bind(Identity(), 0.5), "rewards"),
+        (lambda: E.BinomialRewards().bind(Poisson(), 1.0), "rewards"),
+        (lambda: E.PoissonRewards().bind(Identity(), 1.0), "rewards"),
+        (lambda: E.PoissonRewards().bind(Poisson(), 20.0), "rewards"),
+        (lambda: E.GaussianRewards().bind(Logistic(), 1.0), "sigma"),
+        (lambda: E.GaussianRewards(sigma=0.5).bind(Identity(), 1.0), "sigma"),
+        (lambda: E.GaussianRewards(sigma=0.3).bind(Logistic(), 1.0), "rewards"),
+        (lambda: E.GaussianRewards(sd=0.0), "sd"),
+        (lambda: E.GaussianRewards(sigma=-1), "sigma"),
+        (lambda: E.BinomialRewards(0), "trials"),
+        (lambda: E.PoissonRewards(0), "bound"),
+        (lambda: E.PoissonRewards(2.5), "bound"),
+        (lambda: E.FixedDelay(-1), "rounds"),
+        (lambda: E.GeometricDelay(-0.5), "mean"),
+        (lambda: E.GeometricDelay(2.0, most=-1), "most"),
+        (lambda: E.UniformDelay(3, 2), "most"),
+        (lambda: E.UniformDelay(-1, 2), "least"),
     ],
 )
-def test_bad_arguments_are_refused_in_one_line_that_names_them(make: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message) as refusal:
-        make()  # type: ignore[operator]
-    assert "\n" not in str(refusal.value)
+def test_refused_arguments_are_named(make: Callable[[], Any], name: str) -> None:
+    with refuses(name):
+        make()

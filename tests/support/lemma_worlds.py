@@ -10,6 +10,7 @@ import numpy as np
 from numpy.linalg import norm, solve
 
 import naive
+from support import access
 from support.worlds import ball
 from windvane import BVDGLMUCB, theory
 
@@ -159,7 +160,7 @@ class Moment:
         return np.abs(self.link.mean(x @ self.info["theta_tilde"][lane]) - self.link.mean(x @ self.theta_star))
 
 
-def play(setting: Setting, rounds: int, lanes: int, seed: int, **kw) -> Iterator[Moment]:
+def simulate(setting: Setting, rounds: int, lanes: int, seed: int, **kw) -> Iterator[Moment]:
     """Run BVD-GLM-UCB in the world of ``setting``; rewards take the two most extreme values that have their mean."""
     s = setting
     rng = np.random.default_rng(seed)
@@ -171,11 +172,11 @@ def play(setting: Setting, rounds: int, lanes: int, seed: int, **kw) -> Iterator
     played = np.zeros((rounds, lanes, s.dim))
     for t in range(1, rounds + 1):
         arms = s.show(t - 1, lanes, rng, frame)
-        V, V_tilde, b = policy.V, policy.V_tilde, policy.b
+        V, V_tilde, b = access.V(policy), access.V_tilde(policy), access.b(policy)
         index = policy.select(arms)
         x = arms[np.arange(lanes), index]
         played[t - 1] = x
-        yield Moment(s, t, path[:t], arms, x, played[: t - 1], V, V_tilde, b, policy.info())
+        yield Moment(s, t, path[:t], arms, x, played[: t - 1], V, V_tilde, b, access.diagnostics(policy))
         mean = naive.LINKS[s.link].mean(x @ path[t - 1])
         if s.link == "identity":
             reward = mean + s.sigma * rng.choice([-1.0, 1.0], lanes)

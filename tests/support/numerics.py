@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal, localcontext
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from windvane.links import LINKS, Link
 
 EPS = 2.0**-52
+K_LOGISTIC = 0.25  # the constants of the logistic link for S = L = 1
+C_LOGISTIC = math.e / (1.0 + math.e) ** 2
+PAPER: dict[str, Any] = {"dim": 2, "S": 1.0, "L": 1.0, "lam": 1.0, "sigma": 0.5}  # the paper's experiment
+LINK: dict[str, Any] = {"k_mu": K_LOGISTIC, "c_mu": C_LOGISTIC}
+many_examples = settings(deadline=None, max_examples=150)
 by_built_in_link = pytest.mark.parametrize("link", [kind() for kind in LINKS.values()], ids=list(LINKS))
 
 

@@ -11,13 +11,15 @@ import pytest
 
 from support.worlds import same_state
 
+ANY = object()
+
 
 @contextmanager
-def refuses(*arguments: str) -> Iterator[Any]:
+def refuses(*arguments: str, value: Any = ANY) -> Iterator[Any]:
     """Expect a ``ValueError`` of one line about one of ``arguments``; yield pytest's ``ExceptionInfo``.
 
     An ``ArgumentError`` must say so in its attribute ``argument``: the name, or an entry of it such as ``state['t']``.
-    The text of any other ``ValueError`` must contain the name as a word.
+    The text of any other ``ValueError`` must contain the name as a word. ``value`` is what the error must report.
     """
     with pytest.raises(ValueError) as caught:
         yield caught
@@ -27,6 +29,7 @@ def refuses(*arguments: str) -> Iterator[Any]:
         assert re.search(word, str(error)), f"{arguments} not named: {error}"
     else:
         assert re.match(word, named), f"{named!r} is named, not {arguments}: {error}"
+    assert value is ANY or repr(value) in (str(error) if named is None else repr(error.value))
     assert "\n" not in str(error), "the message must be one line"
 
 

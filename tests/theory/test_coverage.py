@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from typing import Any
+
 import numpy as np
 import pytest
-from numpy.linalg import norm
-from support.worlds import ball
+
 from windvane import theory
-from windvane.kernels import random
+
 
 def noise_norms(
     rng: np.random.Generator, *, dim: int, gamma: float, lam: float, sigma: float, rounds: int, lanes: int

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal, localcontext
 from typing import Any
+
 import numpy as np
 import pytest
-from windvane import theory
-from windvane.kernels import random
 
-C_LOGISTIC = math.e / (1.0 + math.e) ** 2
-PAPER: dict[str, Any] = {"dim": 2, "S": 1.0, "L": 1.0, "lam": 1.0, "sigma": 0.5}
+from support.numerics import C_LOGISTIC, PAPER, exact_count
+from windvane import theory
+
 # No lane at gamma = 1, some, all: Radius takes a path of its own in each.
 DISCOUNTS = {
     "none": [0.3, 0.9, 0.995908, 1.0 - 1e-12, 1.0 - 2.0**-53],

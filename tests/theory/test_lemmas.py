@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from numpy.linalg import norm, solve
+
+from support.estimators import seeds
+from support.numerics import many_examples
 from windvane import theory
-from windvane.kernels import linalg, random
 
 # Hypothesis's deadline reads the clock; no test here may.
-relaxed = settings(deadline=None, max_examples=150)
-seeds = st.integers(0, 2**32 - 1)
 
 
 def random_arms(rng: np.random.Generator, rounds: int, dim: int, L: float) -> np.ndarray:
@@ -37,7 +37,7 @@ def design(x: np.ndarray, gamma: float, lam: float) -> np.ndarray:
     return np.asarray((x * weights[:, None]).T @ x + lam * np.eye(x.shape[1]))
 
 
-@relaxed
+@many_examples
 @given(
     seeds,
     st.integers(1, 6),
@@ -91,7 +91,7 @@ def tracking_norm(
     return float(np.linalg.norm(np.linalg.solve(design(x, gamma, lam), (weights * gap) @ x)))
 
 
-@relaxed
+@many_examples
 @given(
     seeds,
     st.integers(1, 4),

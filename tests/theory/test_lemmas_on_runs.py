@@ -1,15 +1,21 @@
-"""The paper's lemmas, checked on runs of the policy itself (Faury et al. 2021; docs/theory.md lists the corrections)."""
+"""The paper's lemmas on runs of the policy itself (Faury et al. 2021; docs/theory.md lists the corrections).
+
+theta_bar_t, which needs the true path theta*, is computed from its definition:
+g_t(theta_bar) = sum_s gamma^(t-1-s) mu(<x_s, theta*_s>) x_s + lam c_mu theta*_t.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+
 import numpy as np
 import pytest
-from hypothesis import settings
 from numpy.linalg import norm, solve
-from support.worlds import ball, play
-from windvane import BVDGLMUCB, DLinUCB, OFUL, theory
-from windvane.kernels import linalg, random
+
+from support import access
+from support.lemma_worlds import CHECK, Moment, Setting, simulate
+from support.worlds import ball
+from windvane import BVDGLMUCB, OFUL, DLinUCB, theory
 
 ROUNDING = 1e-9  # relative slack where both sides are computed exactly
 SOLVER = 1e-7  # absolute slack on what the library found by iteration
@@ -47,7 +53,7 @@ def orthogonal(setting: Setting) -> Setting:
 
 
 def checkpoints(setting: Setting, seed: int, rounds: int = 150, lanes: int = 3) -> Iterator[Moment]:
-    for moment in play(setting, rounds, lanes, seed):
+    for moment in simulate(setting, rounds, lanes, seed):
         if moment.t % CHECK == 0 or moment.t in (1, 2, 3):
             yield moment
 
@@ -69,7 +75,7 @@ def test_lemma_1_learning(setting: Setting) -> None:
     radius' order (its average is above a tenth of it), and a radius a third as long would fail in one dimension.
     """
     lanes, fixed = 800, 60
-    for moment in play(setting, fixed, lanes, seed=1):
+    for moment in simulate(setting, fixed, lanes, seed=1):
         last = moment
     ratio = np.array([last.learning(lane) for lane in last.lanes]) / last.info["beta"]
     assert np.mean(ratio <= 1.0) >= 1.0 - setting.delta
@@ -87,7 +93,7 @@ def test_beta_never_shrinks(setting: Setting) -> None:
         {"confidence": "anytime"},
     ]
     for form in forms:
-        betas = np.array([moment.info["beta"] for moment in play(setting, 80, 1, 0, **form)])
+        betas = np.array([moment.info["beta"] for moment in simulate(setting, 80, 1, 0, **form)])
         assert (np.diff(betas, axis=0) >= -1e-15 * betas[1:]).all()
         assert betas[-1] > betas[0]
 
@@ -117,7 +123,7 @@ def test_general_tracking_lemma(setting: Setting, seed: int) -> None:
 def test_lemma_2_is_nearly_attained() -> None:
     """Just after a flip of theta*, long arms in one dimension: 95% of the bound, so its constants cannot be smaller."""
     setting = Setting("identity", 1, 0.9, "flip", L=3.0, lam=0.1, arms="orthogonal", extra={"period": 100})
-    for moment in play(setting, 102, 2, seed=0):
+    for moment in simulate(setting, 102, 2, seed=0):
         if moment.t == 101:
             for lane in moment.lanes:
                 ratio = moment.tracking(lane) / moment.tracking_bound(99, "orthogonal")
@@ -130,7 +136,7 @@ def test_the_general_lemma_is_false_as_printed(link: str, dim: int) -> None:
     """Without the factor L the bound fails on a run with L > 1; with it, it holds there too."""
     setting = Setting(link, dim, 0.5, "flip", S=0.1, L=10.0, lam=10.0)
     failures = 0
-    for moment in play(setting, 90, 3, seed=0):
+    for moment in simulate(setting, 90, 3, seed=0):
         depth = moment.t  # everything counts as recent
         old = moment.constants[0] * 2 * setting.L**2 * setting.S / setting.lam * 0.5**depth / 0.5
         printed = old + moment.constants[0] * np.sqrt(dim / (setting.lam * 0.5)) * moment.recent_drift(depth)
@@ -212,7 +218,7 @@ def test_prediction_error_with_the_terms_themselves(setting: Setting) -> None:
 def test_regret_decomposition(setting: Setting) -> None:
     """R_T <= 2 R_mu sum beta_t (||x_t|| - ||x*_t||)_{V^-1} + sum Delta(x_t) + Delta(x*_t): every round by itself."""
     total, bound, rounds = np.zeros(4), np.zeros(4), 200
-    for moment in play(setting, rounds, 4, seed=5):
+    for moment in simulate(setting, rounds, 4, seed=5):
         _, _, R_mu = moment.constants
         for lane in moment.lanes:
             means = moment.link.mean(moment.arms[lane] @ moment.theta_star)
@@ -241,17 +247,17 @@ def test_elliptical_potential_and_determinant_trace_along_a_run(cls, L: float, l
     for T in range(1, 201):
         arms = ball(rng, (3, 8), dim, L)
         arms *= L / norm(arms, axis=2, keepdims=True)  # the longest possible
-        V = policy.V
+        V = access.V(policy)
         x = arms[np.arange(3), policy.select(arms)]
         potential += np.einsum("li,li->l", x, solve(V, x[..., None])[..., 0])
         policy.update(x, (rng.random(3) < 0.5).astype(float))
         # select has let a round pass: with the reward in, this is V_{T+1}
-        log_det = np.linalg.slogdet(policy.V)[1]
+        log_det = np.linalg.slogdet(access.V(policy))[1]
         size = {"dim": dim, "L": L, "lam": lam}
         allowed = theory.elliptical_potential_bound(log_det - dim * np.log(lam), gamma=gamma, rounds=T, **size)
         assert (potential <= allowed * (1 + ROUNDING)).all()
         assert (log_det <= theory.determinant_trace_bound(T, gamma=gamma, **size) + ROUNDING).all()
         squared = theory.determinant_trace_bound(T, gamma=gamma**2, **size)
-        assert (np.linalg.slogdet(policy.V_tilde)[1] <= squared + ROUNDING).all()
+        assert (np.linalg.slogdet(access.V_tilde(policy))[1] <= squared + ROUNDING).all()
     if lam >= L * L:  # then, without forgetting, log(1 + y) >= y / 2 is all the bound gives away
         assert potential[-1] > 0.4 * allowed[-1]

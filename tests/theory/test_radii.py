@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from decimal import Decimal, localcontext
 from typing import Any
+
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+
+from support.numerics import C_LOGISTIC, K_LOGISTIC, PAPER, exact_count, many_examples
 from windvane import theory
 
 # Hypothesis's deadline reads the clock; no test here may.
-relaxed = settings(deadline=None, max_examples=150)
-C_LOGISTIC = math.e / (1.0 + math.e) ** 2
-K_LOGISTIC = 0.25
-PAPER: dict[str, Any] = {"dim": 2, "S": 1.0, "L": 1.0, "lam": 1.0, "sigma": 0.5}
 
 
 @pytest.mark.parametrize("gamma", [0.01, 0.3, 0.5, 0.9, 0.995908, 1.0])
@@ -25,7 +24,7 @@ def test_discounted_count_is_the_geometric_sum(gamma: float, t: int) -> None:
     assert theory.discounted_count(gamma, t) == pytest.approx(direct, rel=1e-13, abs=0.0)
 
 
-@relaxed
+@many_examples
 @given(st.integers(1, 52), st.floats(1.0, 2.0), st.floats(1e-6, 1e9))
 def test_discounted_count_keeps_its_digits_near_one(bits: int, scale: float, t: float) -> None:
     gamma = 1.0 - scale * 2.0**-bits

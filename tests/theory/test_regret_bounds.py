@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from typing import Any
-import pytest
-from windvane import theory
 
-K_LOGISTIC = 0.25
-C_LOGISTIC = math.e / (1.0 + math.e) ** 2
-PAPER: dict[str, Any] = {"dim": 2, "S": 1.0, "L": 1.0, "lam": 1.0, "sigma": 0.5}
-LINK: dict[str, Any] = {"k_mu": K_LOGISTIC, "c_mu": C_LOGISTIC}
+import pytest
+
+from support.numerics import LINK, PAPER
+from windvane import theory
 
 
 @pytest.mark.parametrize("kind", ["orthogonal", "general"])

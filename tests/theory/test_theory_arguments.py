@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any
+
 import numpy as np
 import pytest
+
+from support.numerics import LINK, PAPER
+from support.refusals import refuses
 from windvane import theory
 
-K_LOGISTIC = 0.25
-C_LOGISTIC = math.e / (1.0 + math.e) ** 2
-PAPER: dict[str, Any] = {"dim": 2, "S": 1.0, "L": 1.0, "lam": 1.0, "sigma": 0.5}
-LINK: dict[str, Any] = {"k_mu": K_LOGISTIC, "c_mu": C_LOGISTIC}
 LEVEL: dict[str, Any] = {"delta": 0.5, "t": 3}
 FIXED: dict[str, Any] = dict(gamma=0.9, delta=0.05, c_mu=0.2, **PAPER)
 RADIUS: dict[str, Any] = dict(t=5, **FIXED)
@@ -49,7 +49,6 @@ FACTORS = ("t", "gamma", "S", "L", "lam", "sigma", "delta", "c_mu")
         (theory.radius, RADIUS, "dim", 2.5),
         (theory.radius, RADIUS, "confidence", "always"),
         (theory.radius, {**RADIUS, "confidence": "anytime"}, "t", 0),
-        (theory.Radius, FIXED, "gamma", [0.5, 1.5]),
         (theory.Radius, FIXED, "delta", 0.0),
         (theory.Radius, FIXED, "lam", -1.0),
         (theory.Radius, FIXED, "confidence", "always"),
@@ -77,20 +76,19 @@ def test_errors_name_the_argument_and_the_value(
     function: Callable[..., Any], good: dict[str, Any], name: str, bad: Any
 ) -> None:
     function(**good)
-    with pytest.raises(ValueError, match=rf"^{name}=.*: must be ") as caught:
+    with refuses(name, value=bad):
         function(**{**good, name: bad})
-    message = str(caught.value)
-    assert "\n" not in message
-    assert repr(bad) in message or isinstance(bad, list)
 
 
 def test_errors_in_lanes_show_the_offending_entry() -> None:
-    with pytest.raises(ValueError, match=r"^gamma=1\.5: must be a number in \(0, 1\]$"):
+    with refuses("gamma", value=1.5):
         theory.discounted_count(np.array([0.5, 1.5, 0.9]), 3)
+    with refuses("gamma", value=1.5):
+        theory.Radius(**{**FIXED, "gamma": [0.5, 1.5]})
 
 
 def test_radius_refuses_lanes_that_do_not_broadcast() -> None:
-    with pytest.raises(ValueError, match=r"^gamma has shape \(3,\) and delta \(2,\): must broadcast together$"):
+    with refuses("gamma", "delta"):
         theory.Radius(**{**FIXED, "gamma": [0.5, 0.6, 0.7], "delta": [0.1, 0.2]})
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.optimize import root
+
+from support.numerics import many_examples
 from windvane import theory
 
 # Hypothesis's deadline reads the clock; no test here may.
-relaxed = settings(deadline=None, max_examples=150)
 
 
 def test_discount_of_the_experiment() -> None:
@@ -30,7 +31,7 @@ def test_discount_formulas_and_clips() -> None:
         assert theory.discount(horizon=100, drift=1e9, dim=3, kind=kind) == 0.5
 
 
-@relaxed
+@many_examples
 @given(st.integers(1, 10**4), st.integers(1, 100), st.integers(1, 10**4))
 def test_window_length_is_the_exact_floor(horizon: int, dim: int, drift: int) -> None:
     # floor((dT/B)^(2/3)) is the largest n with n^3 B^2 <= (dT)^2: integers decide it without round-off.
@@ -40,7 +41,7 @@ def test_window_length_is_the_exact_floor(horizon: int, dim: int, drift: int) ->
     assert n == horizon or (n + 1) ** 3 * drift**2 > (dim * horizon) ** 2
 
 
-@relaxed
+@many_examples
 @given(st.integers(1, 10**4), st.integers(1, 100), st.integers(1, 10**4))
 def test_general_window_length_is_the_exact_floor(horizon: int, dim: int, drift: int) -> None:
     # n <= (sqrt(d) T / B)^(2/5) iff n^5 B^2 <= d T^2.
@@ -59,7 +60,7 @@ def test_window_length_corner_cases() -> None:
     assert theory.window_length(horizon=1000, drift=1e9, dim=2) == 1
 
 
-@relaxed
+@many_examples
 @given(st.integers(1, 10**12), st.integers(1, 10**4))
 def test_block_length_is_the_exact_floor(horizon: int, dim: int) -> None:
     length = theory.block_length(horizon, dim)
