@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import signal
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from support import access
 from support.estimators import KINDS, feed, make_kind, no_hanging
 from support.refusals import refuses
+from support.states import BAD_ESTIMATOR_STATES
 from support.worlds import same_state
 
 by_kind = pytest.mark.parametrize("kind", list(KINDS))
@@ -43,57 +42,7 @@ def test_a_loaded_state_goes_on_bit_for_bit(kind: str, rounds: int) -> None:
         assert same_state(original.state(), used.state())
 
 
-def spoil(name: str, change: Callable[[np.ndarray], Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    def spoilt(state: dict[str, Any]) -> dict[str, Any]:
-        array = state[name].copy()
-        changed = change(array)
-        return state | {name: array if changed is None else changed}
-
-    return spoilt
-
-
-def put(*index: Any, value: Any) -> Callable[[np.ndarray], None]:
-    def change(array: np.ndarray) -> None:
-        array[index] = value
-
-    return change
-
-
-BAD_STATES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "an entry missing": lambda state: {name: array for name, array in state.items() if name != "b"},
-    "an entry too many": lambda state: state | {"extra": np.zeros(1)},
-    "V of another shape": spoil("V", lambda V: V[:, :1]),
-    "V of another lane count": spoil("V", lambda V: V[:1]),
-    "V of another type": spoil("V", lambda V: V.astype(np.float32)),
-    "V below lam": spoil("V", put(0, 0, 0, value=0.5)),
-    "V indefinite": spoil("V", put(0, 0, 0, value=-1.0)),
-    "V not symmetric": spoil("V", put(0, 0, 1, value=50.0)),
-    "V_tilde below lam": spoil("V_tilde", put(1, 1, 1, value=0.0)),
-    "gamma zero": spoil("gamma", put(0, value=0.0)),
-    "gamma above one": spoil("gamma", put(0, value=1.5)),
-    "theta not finite": spoil("theta", put(0, 0, value=np.nan)),
-    "b not finite": spoil("b", put(0, 0, value=np.inf)),
-    "pull not finite": spoil("pull", put(0, 0, value=np.inf)),
-    "pull partly missing": spoil("pull", put(0, 1, value=np.nan)),
-    "an unknown staleness": spoil("stale", put(0, value=3)),
-    "clock not finite": spoil("clock", put(0, 0, value=np.inf)),
-    "weights from the future": spoil("clock", lambda clock: clock + [0.0, 1e3, 0.0]),
-    "dropped weight negative": spoil("clock", put(0, 2, value=-1.0)),
-    "more observations than there are": spoil("counts", put(0, value=1000)),
-    "fewer observations than none": spoil("counts", put(0, value=-1)),
-    "counts of another type": spoil("counts", lambda counts: counts.astype(float)),
-    "removals negative": spoil("removals", put(0, value=-1)),
-    "a weight of zero": spoil("W", put(0, 3, value=0.0)),
-    "a weight below zero": spoil("W", put(0, 3, value=-1.0)),
-    "a history without weights": spoil("W", lambda W: W[:, :-1]),
-    "a weight that is one number": spoil("W", lambda W: W[0, 0]),
-    "a feature not finite": spoil("X", put(0, 0, 0, value=np.nan)),
-    "decisions out of order": spoil("decided", lambda decided: decided[:, ::-1]),
-    "a decision in the future": spoil("decided", put(0, 8, value=1e6)),
-}
-
-
-@pytest.mark.parametrize("what", list(BAD_STATES))
+@pytest.mark.parametrize("what", list(BAD_ESTIMATOR_STATES))
 def test_a_bad_state_is_refused_and_changes_nothing(what: str) -> None:
     """Each lane holds nine observations, one a round."""
     estimator = make_kind("gamma")
@@ -103,7 +52,7 @@ def test_a_bad_state_is_refused_and_changes_nothing(what: str) -> None:
     estimator.solve()
     before = estimator.state()
     with pytest.raises(ValueError, match=r"^(state|gamma)"):
-        estimator.load_state(BAD_STATES[what](estimator.state()))
+        estimator.load_state(BAD_ESTIMATOR_STATES[what](estimator.state()))
     assert same_state(before, estimator.state())
     estimator.load_state(before)  # it was good before
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+
 import numpy as np
 import pytest
-from hypothesis import settings
-from numpy.linalg import norm, solve
+
 import naive
+from support import access
+from support.refusals import refuses
 from support.worlds import ball
 from windvane import DetectGLMUCB
-from windvane.kernels import linalg, random
-from windvane.links import LINKS
 from windvane.policies.detection import SHIFTS, accumulated
+
 
 def test_evidence_is_the_shiryaev_roberts_sum() -> None:
     """Against the sum over all beginnings, written out, for a linear policy and its recursive residuals."""
@@ -35,7 +36,7 @@ def test_evidence_is_the_shiryaev_roberts_sum() -> None:
             for begin in range(len(zs))
         ]
         assert policy.evidence[0] == pytest.approx(sum(ratios) / 8, rel=1e-9)
-        assert policy.info()["evidence"][0] == policy.evidence[0]
+        assert access.diagnostics(policy)["evidence"][0] == policy.evidence[0]
 
 
 @pytest.mark.parametrize("weight", [1.0, 3.0])
@@ -75,7 +76,7 @@ def drifting(link: str, lanes: int, rounds: int, jump: float, *, prior: bool, di
         noisy = z + 0.5 * rng.normal(size=lanes)
         reward = noisy if link == "identity" else (rng.random(lanes) < 1 / (1 + np.exp(-z))).astype(float)
         policy.update(x, reward)
-        first = np.where(np.isinf(first) & (policy.info()["alarms"] > 0), float(t), first)
+        first = np.where(np.isinf(first) & (access.diagnostics(policy)["alarms"] > 0), float(t), first)
     return first
 
 
@@ -101,15 +102,15 @@ def test_an_alarm_restarts_its_lane_alone() -> None:
         policy.select(x[:, None, :])
         policy.update(x, [1.0, 1.0])
     rounds = policy.t
-    while not policy.info()["alarms"].any():
+    while not access.diagnostics(policy)["alarms"].any():
         policy.select(x[:, None, :])
         policy.update(x, [0.0, 1.0])
     assert policy.t - rounds < 30
-    assert policy.info()["alarms"].tolist() == [1, 0]
-    assert policy.info()["remembered"][0] == 0
-    assert policy.info()["remembered"][1] > 40
+    assert access.diagnostics(policy)["alarms"].tolist() == [1, 0]
+    assert access.diagnostics(policy)["remembered"][0] == 0
+    assert access.diagnostics(policy)["remembered"][1] > 40
     policy.update(x, [0.0, 1.0], round=policy.t - 1)  # decided before the alarm
-    assert policy.info()["remembered"][0] == 0
+    assert access.diagnostics(policy)["remembered"][0] == 0
     assert policy.evidence[0] == 0.0
 
 
@@ -123,5 +124,5 @@ def test_an_alarm_restarts_its_lane_alone() -> None:
     ],
 )
 def test_bad_settings_of_detection(settings: dict, name: str) -> None:
-    with pytest.raises(ValueError, match=rf"^{name}"):
+    with refuses(name):
         DetectGLMUCB(2, **settings)

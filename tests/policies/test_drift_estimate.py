@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-import time
+
 import numpy as np
+
+from support.worlds import train
 from windvane import AdaptiveGLMUCB
 from windvane.environments import Arc, BallArms, Environment, Static
 from windvane.policies.adaptive_glm_ucb import DRIFT, MEMORIES, NO_DRIFT, UNKNOWN
 
+
 def test_the_rate_is_about_the_same_whatever_the_longest_memory() -> None:
     env = Environment(Arc(), BallArms(), horizon=1500, lanes=10)
     forever, longest = (
-        _played(env, AdaptiveGLMUCB(2, memories=memories, lanes=10)).drift_estimate()
+        train(AdaptiveGLMUCB(2, memories=memories, lanes=10), env).drift_estimate()
         for memories in (MEMORIES, (32, 80, 200, 500))
     )
     np.testing.assert_allclose(np.median(longest.rate), np.median(forever.rate), rtol=0.5)
@@ -25,7 +28,7 @@ def test_too_little_data_to_tell() -> None:
     assert (before.rate_low == 0).all()
     for drift in (Static(), Arc()):
         env = Environment(drift, BallArms(), horizon=3000, lanes=20)
-        assert (_played(env, AdaptiveGLMUCB(2, lanes=20), 40).drift_estimate().verdict == UNKNOWN).all()
+        assert (train(AdaptiveGLMUCB(2, lanes=20), env, 40).drift_estimate().verdict == UNKNOWN).all()
 
 
 def test_nothing_is_said_of_a_speed_that_nothing_is_known_of() -> None:
@@ -43,7 +46,7 @@ def test_nothing_is_said_of_a_speed_that_nothing_is_known_of() -> None:
 
 def test_no_drift_seen() -> None:
     env = Environment(Static(), BallArms(), horizon=1500, lanes=20)
-    told = _played(env, AdaptiveGLMUCB(2, lanes=20)).drift_estimate()
+    told = train(AdaptiveGLMUCB(2, lanes=20), env).drift_estimate()
     assert (told.verdict == NO_DRIFT).mean() >= 0.9
     assert np.median(told.variation) < 0.5
     assert (told.rate_low == 0).mean() >= 0.9
@@ -68,7 +71,7 @@ def test_drift_is_rarely_claimed_where_there_is_none() -> None:
 
 def test_drift_is_seen_and_its_size_is_about_right() -> None:
     env = Environment(Arc(), BallArms(), horizon=3000, lanes=20)
-    told = _played(env, AdaptiveGLMUCB(2, lanes=20)).drift_estimate()
+    told = train(AdaptiveGLMUCB(2, lanes=20), env).drift_estimate()
     assert (told.verdict == DRIFT).all()
     assert (told.rate_low <= told.rate).all()
     assert (told.rate <= told.rate_high).all()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-import time
 from decimal import localcontext
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+
+import naive
+from support import access
+from support.refusals import refuses
 from windvane import EXP3, theory
-from windvane.kernels import random
+
 
 def exp3(arms: int, rate: float, lanes: int = 1, seed: int = 0) -> EXP3:
     return EXP3(arms, rate, lane_ids=np.arange(lanes), seed=seed)
@@ -20,7 +23,7 @@ def exp3(arms: int, rate: float, lanes: int = 1, seed: int = 0) -> EXP3:
 def test_the_law_is_the_papers(arms: int, rate: float) -> None:
     """On given sequences of draws and gains every probability agrees to 1e-12."""
     rng = np.random.default_rng([arms, int(100 * rate)])
-    fast, literal = exp3(arms, rate), LiteralEXP3(arms, rate)
+    fast, literal = exp3(arms, rate), naive.NaiveEXP3(arms, rate)
     with localcontext(prec=60):
         for _ in range(60):
             j, gain = int(rng.integers(arms)), float(rng.random())
@@ -32,7 +35,7 @@ def test_the_law_is_the_papers(arms: int, rate: float) -> None:
 
 def test_weights_that_no_float_could_hold() -> None:
     """Thousands of gains for an arm that is rarely drawn: its weight is beyond 1e308, the law is still right."""
-    fast, literal = exp3(4, 0.01), LiteralEXP3(4, 0.01)
+    fast, literal = exp3(4, 0.01), naive.NaiveEXP3(4, 0.01)
     with localcontext(prec=60):
         for turn in range(3000):
             j = 0 if turn < 1500 else 1  # first one arm, then, at probability alpha / N, another
@@ -65,7 +68,7 @@ def test_draws_follow_the_law() -> None:
     p = master.probabilities()[0]
     drawn = master.draw(7)
     for lane in range(50):
-        u = K.uniform(np.uint64(3), lane, 7, K.MASTER)
+        u = access.master_uniform(3, lane, 7)
         assert drawn[lane] == next(j for j in range(6) if u < p[: j + 1].sum())
     counts = np.bincount(drawn, minlength=6)
     assert ((counts - 20_000 * p) ** 2 / (20_000 * p)).sum() < 25.7  # chi-square, 5 degrees of freedom, 1e-4
@@ -119,12 +122,12 @@ def test_it_learns() -> None:
 @pytest.mark.parametrize("gain", [-1e-9, 1.0 + 1e-9, np.nan])
 def test_gains_outside_the_unit_interval_are_refused(gain: float) -> None:
     master = exp3(3, 0.5)
-    with pytest.raises(ValueError, match=r"^gain"):
+    with refuses("gain"):
         master.learn(np.array([0]), np.array([gain]))
     assert not master.log_weights.any()
 
 
 def test_bad_arguments_are_named() -> None:
     for name, settings in (("arms", (0, 0.1)), ("rate", (3, 1.1)), ("rate", (3, np.nan)), ("seed", (3, 0.1, 1, -1))):
-        with pytest.raises(ValueError, match=rf"^{name}"):
+        with refuses(name):
             exp3(*settings)

@@ -5,57 +5,68 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from typing import Any
+
 import numpy as np
 import pytest
-from hypothesis import settings
-from numpy.linalg import norm
-from support.worlds import ball, turning_theta
-from windvane import Ball, DLinTS, DLinUCB, DRandLinUCB, Greedy, LBWeightUCB, OFUL, Oracle, Policy, RestartUCB, SWLinUCB, Sphere, UniformRandom
+
+import naive
+from support import access
+from support.cases import LINEAR_SETTINGS
+from support.refusals import refuses
+from support.worlds import ball, regret, turning_theta
+from windvane import (
+    Ball,
+    DLinTS,
+    DLinUCB,
+    DRandLinUCB,
+    LBWeightUCB,
+    Oracle,
+    Policy,
+    RestartUCB,
+    Sphere,
+    SWLinUCB,
+)
 from windvane.environments import BallArms, Environment, Rotation
-from windvane.kernels import linalg, random
 from windvane.lab.spec import PolicySpec
 
-FORGETTING = {
-    SWLinUCB: {"window": 40},
-    RestartUCB: {"restart_every": 30},
-    LBWeightUCB: {"gamma": 0.95},
-    DLinTS: {"gamma": 0.97},
-    DRandLinUCB: {"gamma": 0.9},
-}
 OTHERS = {"S": 2.0, "L": 1.5, "lam": 0.3, "sigma": 0.8, "delta": 0.2, "bonus_scale": 0.4}
 
 
 @pytest.mark.parametrize("dim", [1, 2, 5])
 @pytest.mark.parametrize("settings", [{}, OTHERS], ids=["default", "other settings"])
-@pytest.mark.parametrize("kind", FORGETTING, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", LINEAR_SETTINGS, ids=lambda kind: kind.name)
 def test_the_literal_transcription_decides_alike(kind: type[Policy], settings: dict[str, float], dim: int) -> None:
-    name, ids, horizon, L = next(iter(FORGETTING[kind])), [4, 0, 9], 250, settings.get("L", 1.0)
+    name, ids, horizon, L = next(iter(LINEAR_SETTINGS[kind])), [4, 0, 9], 250, settings.get("L", 1.0)
     tunings = {"gamma": [0.9, 0.99, 0.999], "window": [7, 60, 500], "restart_every": [11, 60, 500]}[name]
     taken = {k: v for k, v in settings.items() if kind is not DLinTS or k != "delta"}
     fast = kind(dim=dim, lanes=ids, seed=3, **{name: tunings}, **taken)  # type: ignore[call-arg]
-    slow = [Literal(kind, dim, w, lane=i, seed=3, **settings) for w, i in zip(tunings, ids, strict=True)]
-    scores, rng = recording(fast), np.random.default_rng([dim, len(settings)])
+    slow = [naive.NaiveLinear(kind.name, dim, w, lane=i, seed=3, **settings) for w, i in zip(tunings, ids, strict=True)]
+    rng = np.random.default_rng([dim, len(settings)])
     for t in range(1, horizon + 1):
         arms = ball(rng, (3, 6), dim, L)
         expected = np.array([one.decide(arms[lane], t) for lane, one in enumerate(slow)])
         choice = fast.select(arms)
-        np.testing.assert_allclose(fast.last["theta_hat"], [one.theta_hat for one in slow], rtol=1e-8, atol=1e-8)
-        np.testing.assert_allclose(fast.last["theta_tilde"], [one.theta_tilde for one in slow], rtol=1e-8, atol=1e-8)
-        np.testing.assert_allclose(scores[-1], expected, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(
+            access.decision(fast)["theta_hat"], [access.theta_hat(one) for one in slow], rtol=1e-8, atol=1e-8
+        )
+        np.testing.assert_allclose(
+            access.decision(fast)["theta_tilde"], [access.theta_tilde(one) for one in slow], rtol=1e-8, atol=1e-8
+        )
+        np.testing.assert_allclose(access.scores(fast), expected, rtol=1e-8, atol=1e-8)
         assert np.array_equal(choice, expected.argmax(axis=1))
         x = arms[np.arange(3), choice]
         reward = x @ turning_theta(t, horizon, dim, 1.0) + 0.5 * rng.normal(size=3)
         fast.update(x, reward)
         for lane, one in enumerate(slow):
-            one.learn(x[lane], reward[lane], t)
+            one.update(x[lane], reward[lane], t)
 
 
 @pytest.mark.parametrize("dim", [2, 4])
-@pytest.mark.parametrize("kind", FORGETTING, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", LINEAR_SETTINGS, ids=lambda kind: kind.name)
 def test_infinite_arm_sets(kind: type[Policy], dim: int) -> None:
     """No arm of the set has a better index than the one played, as the literal transcription sees it."""
-    (name, tuning), rng = next(iter(FORGETTING[kind].items())), np.random.default_rng(dim)
-    fast, slow = kind(dim=dim, **{name: tuning}), Literal(kind, dim, tuning)  # type: ignore[call-arg]
+    (name, tuning), rng = next(iter(LINEAR_SETTINGS[kind].items())), np.random.default_rng(dim)
+    fast, slow = kind(dim=dim, **{name: tuning}), naive.NaiveLinear(kind.name, dim, tuning)  # type: ignore[call-arg]
     for t in range(1, 60):
         x = fast.select_from(Sphere(0.8) if t % 2 else Ball(0.8))
         others = ball(rng, (4000,), dim, 0.8)
@@ -65,7 +76,7 @@ def test_infinite_arm_sets(kind: type[Policy], dim: int) -> None:
         assert index[0] >= index.max() - 1e-9
         reward = float(x[0] @ turning_theta(t, 60, dim, 1.0)) + 0.3 * rng.normal()
         fast.update(x, reward)
-        slow.learn(x[0], reward, t)
+        slow.update(x[0], reward, t)
 
 
 @pytest.mark.parametrize("dim", [1, 3])
@@ -115,18 +126,18 @@ def window(T: int, dim: int, drift: float) -> int:
 def test_tunings_follow_the_papers_lane_by_lane(dim: int, T: int) -> None:
     told = {"dim": dim, "horizon": T, "drift": DRIFTS, "lanes": len(DRIFTS)}
     lengths = [window(T, dim, B) for B in DRIFTS]
-    assert SWLinUCB(**told).estimator.window.tolist() == lengths
+    assert access.estimator(SWLinUCB(**told)).window.tolist() == lengths
     assert RestartUCB(**told).restart_every.tolist() == lengths
     wang = [1 - max(1 / T, math.sqrt(B / (dim * T))) for B in DRIFTS]
     np.testing.assert_allclose(LBWeightUCB(**told).gamma, wang, rtol=1e-15)
     russac = [1 - (B / (dim * T)) ** (2 / 3) for B in DRIFTS]
     for kind in (DLinUCB, DLinTS, DRandLinUCB):
         np.testing.assert_allclose(kind(**told).gamma, russac, rtol=1e-15)
-    assert LBWeightUCB(dim=dim, gamma=0.9).estimator.lam == dim
-    assert SWLinUCB(dim=dim, horizon=T).estimator.window.tolist() == [window(T, dim, 1.0)]
+    assert access.estimator(LBWeightUCB(dim=dim, gamma=0.9)).lam == dim
+    assert access.estimator(SWLinUCB(dim=dim, horizon=T)).window.tolist() == [window(T, dim, 1.0)]
 
 
-@pytest.mark.parametrize("kind", FORGETTING, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", LINEAR_SETTINGS, ids=lambda kind: kind.name)
 def test_a_lane_tuned_to_its_own_drift_is_that_lane_alone(kind: type[Policy]) -> None:
     drifts, rng = [0.1, 9.0, 2.0], np.random.default_rng(0)
     together = kind(dim=3, horizon=60, drift=drifts, lanes=[5, 1, 8])  # type: ignore[call-arg]
@@ -139,8 +150,8 @@ def test_a_lane_tuned_to_its_own_drift_is_that_lane_alone(kind: type[Policy]) ->
             assert one.select(arms[lane : lane + 1])[0] == choice[lane]
             one.update(arms[lane, choice[lane]][None], noise[lane])
     for lane, one in enumerate(alone):
-        assert np.array_equal(together.theta_hat[lane], one.theta_hat[0])
-        assert np.array_equal(together.V[lane], one.V[0])
+        assert np.array_equal(access.theta_hat(together)[lane], access.theta_hat(one)[0])
+        assert np.array_equal(access.V(together)[lane], access.V(one)[0])
 
 
 def test_a_restart_forgets_everything() -> None:
@@ -152,35 +163,34 @@ def test_a_restart_forgets_everything() -> None:
         policy.update(arms[np.arange(2), choice], [1.0, 1.0])
         for lane, every in enumerate((5, 8)):
             fresh = t % every == 0  # the reward of the last round before a restart comes after it
-            assert np.array_equal(policy.V[lane], np.eye(2)) == fresh
+            assert np.array_equal(access.V(policy)[lane], np.eye(2)) == fresh
             assert policy.local_t[lane] == t % every + 1
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "message"),
+    ("kind", "settings", "name"),
     [
-        (SWLinUCB, {}, r"^window=None: give window, or horizon and drift"),
-        (SWLinUCB, {"window": 5, "drift": 1.0, "horizon": 9}, r"^window=5 and drift=1.0: give one"),
-        (SWLinUCB, {"window": 0}, r"^window=0.0: must be a number above 0"),
-        (SWLinUCB, {"window": [3, 4]}, r"^window has shape \(2,\)"),
-        (SWLinUCB, {"window": 5, "confidence": "often"}, r"^confidence='often'"),
-        (SWLinUCB, {"window": 5, "confidence": "horizon"}, r"^horizon=None"),
-        (RestartUCB, {"horizon": 10}, r"^restart_every=None: give restart_every, or horizon and drift"),
-        (RestartUCB, {"restart_every": 0}, r"^restart_every=0.0: must be a number that is whole, at least 1"),
-        (RestartUCB, {"restart_every": 2.5}, r"^restart_every=2.5"),
-        (LBWeightUCB, {"gamma": 1.5}, r"^gamma=1.5"),
-        (LBWeightUCB, {"horizon": 10, "drift": -1.0}, r"^drift=-1.0"),
-        (LBWeightUCB, {"gamma": 0.9, "lam": 0}, r"^lam=0"),
-        (DLinTS, {}, r"^gamma=None: give gamma, or horizon and drift"),
-        (DLinTS, {"gamma": 0.9, "bonus_scale": -1}, r"^bonus_scale=-1.0"),
-        (DRandLinUCB, {"horizon": 10, "drift": 1.0, "discount": "best"}, r"^discount='best'"),
-        (Oracle, {"truth": 3}, r"^truth=3: must be a function"),
+        (SWLinUCB, {}, "window"),
+        (SWLinUCB, {"window": 5, "drift": 1.0, "horizon": 9}, "window"),
+        (SWLinUCB, {"window": 0}, "window"),
+        (SWLinUCB, {"window": [3, 4]}, "window"),
+        (SWLinUCB, {"window": 5, "confidence": "often"}, "confidence"),
+        (SWLinUCB, {"window": 5, "confidence": "horizon"}, "horizon"),
+        (RestartUCB, {"horizon": 10}, "restart_every"),
+        (RestartUCB, {"restart_every": 0}, "restart_every"),
+        (RestartUCB, {"restart_every": 2.5}, "restart_every"),
+        (LBWeightUCB, {"gamma": 1.5}, "gamma"),
+        (LBWeightUCB, {"horizon": 10, "drift": -1.0}, "drift"),
+        (LBWeightUCB, {"gamma": 0.9, "lam": 0}, "lam"),
+        (DLinTS, {}, "gamma"),
+        (DLinTS, {"gamma": 0.9, "bonus_scale": -1}, "bonus_scale"),
+        (DRandLinUCB, {"horizon": 10, "drift": 1.0, "discount": "best"}, "discount"),
+        (Oracle, {"truth": 3}, "truth"),
     ],
 )
-def test_bad_settings_are_refused(kind: type[Policy], settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message) as caught:
+def test_bad_settings_are_refused(kind: type[Policy], settings: dict[str, Any], name: str) -> None:
+    with refuses(name):
         kind(dim=2, **settings)  # type: ignore[call-arg]
-    assert "\n" not in str(caught.value)
 
 
 def test_who_forgets_loses_less_where_theta_turns() -> None:

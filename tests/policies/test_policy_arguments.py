@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import numpy as np
 import pytest
-from hypothesis import settings
-from support.refusals import refuses
-from support.worlds import BENT, play, same_state
-from windvane import BVDGLMUCB, DLinUCB, GLMUCB, OFUL, POLICIES, get_policy, set_threads, theory
+
+from support import access
+from support.cases import PLAIN, every_policy
+from support.refusals import refuses, refuses_unchanged
+from support.worlds import BENT, World, play, same_state
+from windvane import BVDGLMUCB, GLMUCB, OFUL, DLinUCB, set_threads, theory
 from windvane.links import Logistic
 
 NAN, INF = float("nan"), float("inf")
-
-
-def test_registry() -> None:
-    """The names the papers give."""
-    paper = {"OFUL": OFUL, "D-LinUCB": DLinUCB, "GLM-UCB": GLMUCB, "BVD-GLM-UCB": BVDGLMUCB}
-    assert paper.items() <= POLICIES.items()
-    for name, policy in POLICIES.items():
-        assert get_policy(name) is policy
-        assert policy.name == name
-    with pytest.raises(ValueError, match=r"^name='LinUCB'"):
-        get_policy("LinUCB")
+X = np.array([[0.6, 0.5]])
 
 
 BAD_EVERYWHERE = {
@@ -62,13 +53,13 @@ def bad_arguments() -> list:
 def test_bad_arguments_are_named(policy: str, name: str, value: object) -> None:
     """A setting outside its range raises a ValueError that begins with the setting's name."""
     cls, settings = PLAIN[policy]
-    with pytest.raises(ValueError, match=rf"^{name}\b"):
+    with refuses(name):
         cls(**{"dim": 2} | settings | {name: value})
 
 
 def test_ragged_lane_ids_are_named() -> None:
     """Ids that do not even form an array are refused like any other bad ``lanes``."""
-    with pytest.raises(ValueError, match=r"^lanes\b"):
+    with refuses("lanes"):
         OFUL(2, lanes=[[0], [1, 2]])
 
 
@@ -76,26 +67,26 @@ def test_ragged_lane_ids_are_named() -> None:
 def test_arrays_over_lanes_must_have_one_entry_a_lane(cls) -> None:
     """gamma, delta and bonus_scale: a number or one per lane; the one with the wrong shape is the one named."""
     for name in ("gamma", "delta", "bonus_scale"):
-        with pytest.raises(ValueError, match=rf"^{name}\b"):
+        with refuses(name):
             cls(2, **{"gamma": 0.9} | {name: [0.5, 0.5, 0.5]}, lanes=2)
-        with pytest.raises(ValueError, match=rf"^{name}\b"):
+        with refuses(name):
             cls(2, **{"gamma": 0.9} | {name: [0.5, -0.5]}, lanes=2)
 
 
 @pytest.mark.parametrize("cls", [BVDGLMUCB, DLinUCB])
 def test_how_the_discount_may_be_given(cls) -> None:
     """gamma, or horizon and drift; not both, not neither, and an unknown ``discount`` is never overlooked."""
-    with pytest.raises(ValueError, match=r"^gamma\b"):
+    with refuses("gamma"):
         cls(2, gamma=0.9, horizon=100, drift=1.0)
     for half in ({}, {"horizon": 100}, {"drift": 1.0}):
-        with pytest.raises(ValueError, match=r"^gamma\b"):
+        with refuses("gamma"):
             cls(2, **half)
     for name, value in {"horizon": 0, "drift": -1.0}.items():
-        with pytest.raises(ValueError, match=rf"^{name}\b"):
+        with refuses(name):
             cls(2, **{"horizon": 100, "drift": 1.0} | {name: value})
-    with pytest.raises(ValueError, match=r"^horizon\b"):
+    with refuses("horizon"):
         cls(2, horizon=2.5, drift=1.0)
-    with pytest.raises(ValueError, match=r"^drift\b"):
+    with refuses("drift"):
         cls(2, horizon=100, drift=NAN)
 
 
@@ -103,7 +94,7 @@ def test_how_the_discount_may_be_given(cls) -> None:
 @pytest.mark.parametrize("source", [{"horizon": 100, "drift": 1.0}, {"gamma": 0.9}], ids=["drift", "gamma"])
 def test_unknown_discount_is_named(cls, source) -> None:
     """``discount`` must be one of the two that exist, whether or not it is used."""
-    with pytest.raises(ValueError, match=r"^discount\b"):
+    with refuses("discount"):
         cls(2, **source, discount="orthogonl")
 
 
@@ -111,7 +102,7 @@ def test_unknown_discount_is_named(cls, source) -> None:
 def test_the_horizon_form_of_delta_needs_a_horizon(cls, settings) -> None:
     """confidence="horizon" divides delta by T, so T must be there and whole."""
     for horizon in (None, 0, 1.5):
-        with pytest.raises(ValueError, match=r"^horizon\b"):
+        with refuses("horizon"):
             cls(2, **settings, confidence="horizon", horizon=horizon)
     cls(2, **settings, confidence="horizon", horizon=10)
 
@@ -151,8 +142,8 @@ def test_rewards_outside_their_range_are_refused(link, sigma: float) -> None:
     play(policy, World(2, 2), 3)
     x = np.full((2, 2), 0.1)
     for bad in (-1e-9, 2 * sigma * (1 + 1e-9), NAN, INF, -INF):
-        refuses(policy, "reward", lambda bad=bad: policy.update(x, [0.5, bad]))
-        refuses(policy, "reward", lambda bad=bad: policy.update(x, bad))
+        refuses_unchanged(policy, "reward", lambda bad=bad: policy.update(x, [0.5, bad]))
+        refuses_unchanged(policy, "reward", lambda bad=bad: policy.update(x, bad))
     policy.update(x, [0.0, 2 * sigma])
     policy.update(x, [0.5, -7.0], mask=[True, False])  # what a masked lane holds does not count
 
@@ -166,9 +157,9 @@ def test_linear_policies_take_any_finite_reward(build) -> None:
     policy.select(np.full((1, 1, 2), 0.5))
     policy.update([[0.5, 0.5]], -1e6)
     policy.update([[0.5, 0.5]], [1e6])
-    assert np.isfinite(policy.theta_hat).all()
+    assert np.isfinite(access.theta_hat(policy)).all()
     for bad in (NAN, INF, -INF):
-        refuses(policy, "reward", lambda bad=bad: policy.update([[0.5, 0.5]], bad))
+        refuses_unchanged(policy, "reward", lambda bad=bad: policy.update([[0.5, 0.5]], bad))
 
 
 @every_policy
@@ -179,8 +170,8 @@ def test_the_bound_on_norms_is_kept_up_to_rounding(cls, settings, L: float) -> N
     arm = L * np.array([[0.6, 0.8]])
     policy.select((1 + 1e-12) * arm[:, None])
     policy.update((1 + 1e-12) * arm, 1.0)
-    refuses(policy, "arms", lambda: policy.select((1 + 1e-6) * arm[:, None]))
-    refuses(policy, "x", lambda: policy.update((1 + 1e-6) * arm, 1.0))
+    refuses_unchanged(policy, "arms", lambda: policy.select((1 + 1e-6) * arm[:, None]))
+    refuses_unchanged(policy, "x", lambda: policy.update((1 + 1e-6) * arm, 1.0))
 
 
 @every_policy
@@ -188,34 +179,34 @@ def test_bad_calls_name_the_argument(cls, settings) -> None:
     """Each refused call names what was wrong first, and leaves every bit of the state alone."""
     policy = cls(2, **settings, lanes=2)
     x, arms = np.full((2, 2), 0.3), np.full((2, 3, 2), 0.3)
-    refuses(policy, "round", lambda: policy.update(x, 1.0))  # nothing has been decided yet
+    refuses_unchanged(policy, "round", lambda: policy.update(x, 1.0))  # nothing has been decided yet
     play(policy, World(2, 2), 5)
     nan_arms, long_x, no_arm = arms.copy(), x.copy(), np.ones((2, 3), dtype=bool)
     nan_arms[1, 2, 0], long_x[1], no_arm[1] = NAN, 2.0, False
-    refuses(policy, "arms", lambda: policy.select(nan_arms))
-    refuses(policy, "arms", lambda: policy.select(arms[:, :0]))
-    refuses(policy, "arms", lambda: policy.select(arms[0]))
-    refuses(policy, "arms", lambda: policy.select("arms"))
-    refuses(policy, "valid", lambda: policy.select(arms, no_arm))
-    refuses(policy, "valid", lambda: policy.select(arms, no_arm.astype(int)))
-    refuses(policy, "valid", lambda: policy.select(arms, no_arm[:, :2]))
-    refuses(policy, "x", lambda: policy.update(long_x, 1.0))
-    refuses(policy, "x", lambda: policy.update(x[0], 1.0))
-    refuses(policy, "x", lambda: policy.update(np.where(np.eye(2) > 0, NAN, x), 1.0))
-    refuses(policy, "reward", lambda: policy.update(x, [1.0]))
-    refuses(policy, "reward", lambda: policy.update(x, "high"))
-    refuses(policy, "round", lambda: policy.update(x, 1.0, round=5.5))
-    refuses(policy, "round", lambda: policy.update(x, 1.0, round=[5.0, 6.0]))
-    refuses(policy, "round", lambda: policy.update(x, 1.0, round=NAN))
-    refuses(policy, "round", lambda: policy.update(x, 1.0, round=-INF))
-    refuses(policy, "weight", lambda: policy.update(x, 1.0, weight=-1e-9))
-    refuses(policy, "weight", lambda: policy.update(x, 1.0, weight=[1.0, INF]))
-    refuses(policy, "weight", lambda: policy.update(x, 1.0, weight=[1.0, 1.0, 1.0]))
-    refuses(policy, "mask", lambda: policy.update(x, 1.0, mask=[1, 0]))
-    refuses(policy, "mask", lambda: policy.update(x, 1.0, mask=[True]))
-    refuses(policy, "n", lambda: policy.advance(-0.5))
-    refuses(policy, "n", lambda: policy.advance(INF))
-    refuses(policy, "n", lambda: policy.advance("soon"))
+    refuses_unchanged(policy, "arms", lambda: policy.select(nan_arms))
+    refuses_unchanged(policy, "arms", lambda: policy.select(arms[:, :0]))
+    refuses_unchanged(policy, "arms", lambda: policy.select(arms[0]))
+    refuses_unchanged(policy, "arms", lambda: policy.select("arms"))
+    refuses_unchanged(policy, "valid", lambda: policy.select(arms, no_arm))
+    refuses_unchanged(policy, "valid", lambda: policy.select(arms, no_arm.astype(int)))
+    refuses_unchanged(policy, "valid", lambda: policy.select(arms, no_arm[:, :2]))
+    refuses_unchanged(policy, "x", lambda: policy.update(long_x, 1.0))
+    refuses_unchanged(policy, "x", lambda: policy.update(x[0], 1.0))
+    refuses_unchanged(policy, "x", lambda: policy.update(np.where(np.eye(2) > 0, NAN, x), 1.0))
+    refuses_unchanged(policy, "reward", lambda: policy.update(x, [1.0]))
+    refuses_unchanged(policy, "reward", lambda: policy.update(x, "high"))
+    refuses_unchanged(policy, "round", lambda: policy.update(x, 1.0, round=5.5))
+    refuses_unchanged(policy, "round", lambda: policy.update(x, 1.0, round=[5.0, 6.0]))
+    refuses_unchanged(policy, "round", lambda: policy.update(x, 1.0, round=NAN))
+    refuses_unchanged(policy, "round", lambda: policy.update(x, 1.0, round=-INF))
+    refuses_unchanged(policy, "weight", lambda: policy.update(x, 1.0, weight=-1e-9))
+    refuses_unchanged(policy, "weight", lambda: policy.update(x, 1.0, weight=[1.0, INF]))
+    refuses_unchanged(policy, "weight", lambda: policy.update(x, 1.0, weight=[1.0, 1.0, 1.0]))
+    refuses_unchanged(policy, "mask", lambda: policy.update(x, 1.0, mask=[1, 0]))
+    refuses_unchanged(policy, "mask", lambda: policy.update(x, 1.0, mask=[True]))
+    refuses_unchanged(policy, "n", lambda: policy.advance(-0.5))
+    refuses_unchanged(policy, "n", lambda: policy.advance(INF))
+    refuses_unchanged(policy, "n", lambda: policy.advance("soon"))
     policy.update(x, 1.0, round=5.0)  # the last round itself is fine
 
 
@@ -224,7 +215,7 @@ def test_a_subclass_of_a_built_in_link_is_not_taken_for_it() -> None:
         def mean(self, z):
             return super().mean(2 * np.asarray(z))
 
-    with pytest.raises(ValueError, match=r"^link=Doubled"):
+    with refuses("link"):
         BVDGLMUCB(2, Doubled(), gamma=0.9)
 
 
@@ -242,16 +233,14 @@ def test_a_subclass_of_a_built_in_link_is_not_taken_for_it() -> None:
 def test_values_that_are_no_numbers_are_refused(name: str, value: object) -> None:
     policy = BVDGLMUCB(2, gamma=0.9)
     policy.select(X[None])
-    with pytest.raises(ValueError, match=rf"^{name}\b") as caught:
+    with refuses(name):
         policy.update(**({"x": X, "reward": 1.0} | {name: value}))
-    assert "\n" not in str(caught.value)
 
 
 def test_errors_about_large_values_are_short() -> None:
     for bad in ({"S": np.ones((20, 20))}, {"S": 10**400}, {"lanes": np.zeros((30, 3))}, {"confidence": np.ones(3)}):
-        with pytest.raises(ValueError, match=rf"^{next(iter(bad))}=") as caught:
+        with refuses(next(iter(bad))) as caught:
             BVDGLMUCB(2, gamma=0.9, **bad)
         assert len(str(caught.value)) < 250
-        assert "\n" not in str(caught.value)
-    with pytest.raises(ValueError, match=r"^count="):
+    with refuses("count"):
         set_threads(10**6)

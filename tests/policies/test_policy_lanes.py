@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import settings
+
+from support import access
 from support.access import Skeleton
-from support.worlds import ball, draw_reward, play
-from windvane import BVDGLMUCB, DLinUCB, GLMUCB, OFUL, Policy
-from windvane.kernels import random
+from support.cases import PLAIN, every_policy
+from support.worlds import World, ball, draw_reward, play
+from windvane import BVDGLMUCB, GLMUCB, OFUL, DLinUCB, Policy
 
 NAN, INF = float("nan"), float("inf")
 
@@ -27,7 +28,7 @@ def test_lanes_with_one_id_and_one_setting_are_one_bandit(cls, settings) -> None
         policy.update(np.repeat(arms[:, 0], 3, axis=0), draw_reward(rng, "logistic", np.zeros(1)).repeat(3))
     assert parted  # 60 ties among 4: another id agrees throughout with probability 4^-60
     for name in ("theta_hat", "V", "V_tilde", "b"):
-        value = getattr(policy, name)
+        value = access.read(policy, name)
         assert (value[0] == value[2]).all()
 
 
@@ -62,7 +63,7 @@ def test_a_sweep_over_lanes_equals_separate_policies(cls, arrays) -> None:
         alone = cls(2, **{name: values[lane] for name, values in arrays.items()}, lanes=[7], seed=1)
         assert (play(alone, OneWorld(1, 2), 120)[:, 0] == choices[:, lane]).all()
         for name in ("theta_hat", "V", "V_tilde", "b"):
-            assert (getattr(alone, name)[0] == getattr(together, name)[lane]).all(), name
+            assert (access.read(alone, name)[0] == access.read(together, name)[lane]).all(), name
     assert (choices != choices[:, :1]).any(), "the settings must matter for this to mean anything"
 
 

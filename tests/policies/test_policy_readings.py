@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import settings
-from numpy.linalg import norm
-from support.worlds import SIGMA, ball, draw_reward, play, same_state
-from windvane import BVDGLMUCB, DLinUCB, GLMUCB, OFUL, Policy
-from windvane.kernels import linalg, random
+
+from support import access
+from support.cases import CONTRACT, every_policy
+from support.worlds import SIGMA, World, ball, draw_reward, play, same_state
+from windvane import BVDGLMUCB, GLMUCB, OFUL, DLinUCB, Policy
 
 ALWAYS = {"t", "decisions", "root_passes", "root_error", "truncation_error", "remembered", "memory"}
 OF_A_DECISION = {
@@ -24,9 +24,9 @@ OF_A_DECISION = {
 def test_info_keys(cls, settings) -> None:
     """Before a decision the estimator's diagnostics; after it also the decision's, one entry a lane."""
     policy = cls(2, **settings, lanes=3)
-    assert set(policy.info()) == ALWAYS
+    assert set(access.diagnostics(policy)) == ALWAYS
     play(policy, World(3, 2), 3)
-    info = policy.info()
+    info = access.diagnostics(policy)
     assert set(info) == ALWAYS | OF_A_DECISION[cls.name]
     assert info["t"] == 4.0
     assert info["decisions"] == 3
@@ -40,8 +40,8 @@ def test_info_keys(cls, settings) -> None:
 def readings(policy: Policy) -> dict[str, np.ndarray]:
     """Everything a policy lets one read, as arrays."""
     names = ("gamma", "theta_hat", "theta_tilde", "V", "V_tilde", "b")
-    arrays = {name: getattr(policy, name) for name in names if hasattr(policy, name)}
-    arrays |= {name: value for name, value in policy.info().items() if isinstance(value, np.ndarray)}
+    arrays = {name: access.read(policy, name) for name in names if hasattr(policy, name)}
+    arrays |= {name: value for name, value in access.diagnostics(policy).items() if isinstance(value, np.ndarray)}
     arrays |= {f"state {name}": value for name, value in policy.state().items()}
     if hasattr(policy, "radius"):
         arrays["radius"] = policy.radius()
@@ -52,7 +52,7 @@ def readings(policy: Policy) -> dict[str, np.ndarray]:
     return arrays
 
 
-@pytest.mark.parametrize("factory", FACTORIES.values(), ids=FACTORIES)
+@pytest.mark.parametrize("factory", CONTRACT.values(), ids=CONTRACT)
 def test_reading_never_changes_the_run(factory) -> None:
     """Nor does writing to what was read: properties, info() and state() hand out copies."""
     read, silent = (factory(dim=2, lanes=2, seed=0) for _ in range(2))
@@ -80,10 +80,10 @@ def test_theta_tilde_is_what_the_next_decision_uses(cls) -> None:
     world = World(1, 2)
     outside = 0
     for _ in range(60):
-        tilde, hat = policy.theta_tilde, policy.theta_hat
+        tilde, hat = access.theta_tilde(policy), access.theta_hat(policy)
         play(policy, world, 1)
-        assert (policy.info()["theta_tilde"] == tilde).all()
-        assert (policy.info()["theta_hat"] == hat).all()
+        assert (access.diagnostics(policy)["theta_tilde"] == tilde).all()
+        assert (access.diagnostics(policy)["theta_hat"] == hat).all()
         outside += int(np.linalg.norm(hat) > 0.2)
     assert outside > 10
 
@@ -102,9 +102,9 @@ def test_theta_tilde_stays_in_the_ball(link: str, dim: int) -> None:
         for each in (policy, glm):
             each.select(x[:, None])
             each.update(x, reward)
-            norms = np.linalg.norm(each.theta_tilde, axis=1)
+            norms = np.linalg.norm(access.theta_tilde(each), axis=1)
             assert (norms <= S * (1 + 1e-12)).all()
-            outside = np.linalg.norm(each.theta_hat, axis=1) > S
+            outside = np.linalg.norm(access.theta_hat(each), axis=1) > S
             np.testing.assert_allclose(norms[outside], S, rtol=1e-6)
-        stages |= set(policy.info()["stage"].tolist())
+        stages |= set(access.diagnostics(policy)["stage"].tolist())
     assert stages == {1, 2, 3} if dim <= 2 else {1, 2} <= stages

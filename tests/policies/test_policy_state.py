@@ -5,16 +5,20 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-import time
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
-from hypothesis import settings
-from support.refusals import refuses
-from support.worlds import ball, play, same_state
-from windvane import BVDGLMUCB, GLMUCB, OFUL, SWBVDGLMUCB
-from windvane.kernels import random
 
-NAN, INF = float("nan"), float("inf")
+from support import access
+from support.cases import CONTRACT, every_policy
+from support.refusals import refuses, refuses_unchanged
+from support.states import BAD_POLICY_STATES
+from support.worlds import World, ball, play, same_state
+from windvane import BVDGLMUCB, GLMUCB, OFUL, SWBVDGLMUCB
+
+X = np.array([[0.6, 0.5]])
 
 
 def through_a_file(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -26,7 +30,7 @@ def through_a_file(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {name: stored[name] for name in stored.files}
 
 
-@pytest.mark.parametrize("factory", FACTORIES.values(), ids=FACTORIES)
+@pytest.mark.parametrize("factory", CONTRACT.values(), ids=CONTRACT)
 def test_a_run_resumed_from_a_file_goes_on_bit_for_bit(factory) -> None:
     """Saved between a decision and its reward, after a pause, with rewards outstanding and ties to come."""
     original = factory(dim=2, lanes=3, seed=8)
@@ -53,8 +57,8 @@ def test_a_run_resumed_from_a_file_goes_on_bit_for_bit(factory) -> None:
         choices.append(chosen)
     assert (np.array(choices[0]) == np.array(choices[1])).all()
     assert same_state(original.state(), resumed.state())
-    if hasattr(original, "theta_tilde"):
-        assert (original.theta_tilde == resumed.theta_tilde).all()
+    if access.has(original, "theta_tilde"):
+        assert (access.theta_tilde(original) == access.theta_tilde(resumed)).all()
 
 
 @every_policy
@@ -68,7 +72,7 @@ def test_loading_copies_and_forgets_the_past(cls, settings) -> None:
     for array in state.values():
         array[...] = np.zeros((), dtype=array.dtype)
     assert same_state(target.state(), source.state())
-    assert set(target.info()) == ALWAYS  # no decision of its own yet
+    assert not access.decision(target)  # none of its own yet
     assert (play(target, World(2, 2, seed=6), 40) == play(source, World(2, 2, seed=6), 40)).all()
     assert same_state(target.state(), source.state())
 
@@ -94,7 +98,7 @@ def test_a_state_of_other_settings_is_refused(name: str) -> None:
     source = BVDGLMUCB(2, **{"gamma": 0.95} | {name: OTHER_SETTINGS[name]})
     play(source, World(1, 2, L=0.9), 3)
     policy = BVDGLMUCB(2, gamma=0.95)
-    refuses(policy, "state", lambda: policy.load_state(source.state()))
+    refuses_unchanged(policy, "state", lambda: policy.load_state(source.state()))
 
 
 def test_a_state_of_another_policy_or_other_lanes_is_refused() -> None:
@@ -112,9 +116,9 @@ def test_a_state_of_another_policy_or_other_lanes_is_refused() -> None:
         BVDGLMUCB(2, gamma=1.0, lanes=[1, 2], confidence="horizon", horizon=10),
     ]
     for other in others:
-        refuses(policy, "state", lambda other=other: policy.load_state(other.state()))
+        refuses_unchanged(policy, "state", lambda other=other: policy.load_state(other.state()))
     ten, twenty = (BVDGLMUCB(2, gamma=1.0, confidence="horizon", horizon=T) for T in (10, 20))
-    refuses(ten, "state", lambda: ten.load_state(twenty.state()))
+    refuses_unchanged(ten, "state", lambda: ten.load_state(twenty.state()))
 
 
 def test_the_horizon_counts_only_where_it_is_used() -> None:
@@ -125,67 +129,20 @@ def test_the_horizon_counts_only_where_it_is_used() -> None:
     assert same_state(one.state(), other.state())
 
 
-SPOILT = {
-    "format of the future": {"format": np.array(FORMAT_VERSION + 1)},
-    "format missing": {"format": None},
-    "settings": {"config": np.array("0" * 64)},
-    "settings as bytes": {"config": np.zeros(3)},
-    "other ids": {"lane_ids": np.array([0, 2])},
-    "no ids": {"lane_ids": None},
-    "time zero": {"t": np.array(0.0)},
-    "time NaN": {"t": np.array(NAN)},
-    "time in a row": {"t": np.ones(2)},
-    "negative decisions": {"decisions": np.array(-1)},
-    "half a decision": {"decisions": np.array(2.5)},
-    "last round ahead": {"last_round": np.array(99.0)},
-    "last round missing": {"last_round": None},
-    "last round NaN": {"last_round": np.array(NAN)},
-    "unknown entry": {"extra": np.zeros(1)},
-    "unknown estimator entry": {"estimator.extra": np.zeros(1)},
-    "V missing": {"estimator.V": None},
-    "V of another shape": {"estimator.V": np.eye(2)},
-    "V below lam": {"estimator.V": np.zeros((2, 2, 2))},
-    "V_tilde NaN": {"estimator.V_tilde": np.full((2, 2, 2), NAN)},
-    "b as integers": {"estimator.b": np.zeros((2, 2), dtype=int)},
-    "b infinite": {"estimator.b": np.full((2, 2), INF)},
-    "gamma above 1": {"estimator.gamma": np.full(2, 1.5)},
-    "more counted than held": {"estimator.counts": np.full(2, 10**6)},
-    "negative count": {"estimator.counts": np.full(2, -1)},
-    "half a NaN in pull": {"estimator.pull": np.array([[0.0, NAN], [0.0, 0.0]])},
-}
-
-
-@pytest.mark.parametrize("change", SPOILT.values(), ids=SPOILT)
-def test_a_spoilt_state_is_refused_whole(change: dict[str, np.ndarray | None]) -> None:
-    """Missing, unknown, misshapen, non-finite or impossible entries: refused before anything is swapped."""
+@pytest.mark.parametrize("spoil", BAD_POLICY_STATES.values(), ids=BAD_POLICY_STATES)
+def test_a_spoilt_state_is_refused_whole(spoil: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Missing, unknown, misshapen, non-finite, impossible or altered entries: refused before anything is swapped."""
     source, policy = (BVDGLMUCB(2, gamma=0.95, lanes=2) for _ in range(2))
     play(source, World(2, 2), 10)
     play(policy, World(2, 2, seed=1), 4)
-    state = source.state() | change
-    state = {name: value for name, value in state.items() if value is not None}
-    refuses(policy, "state", lambda: policy.load_state(state))
-
-
-@pytest.mark.parametrize("spoil", ["order", "future", "weight"])
-def test_a_spoilt_history_is_refused(spoil: str) -> None:
-    """The remembered observations must be sorted, in the past, and weigh something."""
-    source, policy = (BVDGLMUCB(2, gamma=0.95, lanes=2) for _ in range(2))
-    play(source, World(2, 2), 10)
-    state = source.state()
-    if spoil == "order":
-        state["estimator.decided"][1, [3, 6]] = state["estimator.decided"][1, [6, 3]]
-    elif spoil == "future":
-        state["estimator.decided"][1, 9] = 1e6
-    else:
-        state["estimator.W"][1, 4] = -1.0
-    refuses(policy, "state", lambda: policy.load_state(state))
+    refuses_unchanged(policy, "state", lambda: policy.load_state(spoil(source.state())))
 
 
 def test_a_state_with_another_window_is_refused() -> None:
     source, policy = (SWBVDGLMUCB(2, window=30.0, lanes=2) for _ in range(2))
     play(source, World(2, 2), 10)
     state = source.state() | {"estimator.window": np.full(2, 31.0)}
-    refuses(policy, r"state\['estimator.window'\]: differs", lambda: policy.load_state(state))
+    refuses_unchanged(policy, "state['estimator.window']", lambda: policy.load_state(state))
 
 
 def test_little_regularisation_does_not_lock_a_policy_out_of_its_own_state() -> None:
@@ -197,21 +154,9 @@ def test_little_regularisation_does_not_lock_a_policy_out_of_its_own_state() -> 
     OFUL(3, lam=1e-6).load_state(policy.state())
 
 
-@pytest.mark.parametrize("entry", ["b", "theta", "R", "V", "X"])
-def test_a_tampered_state_is_refused(entry: str) -> None:
-    policy = BVDGLMUCB(2, gamma=0.9)
-    for _ in range(5):
-        policy.select(X[None])
-        policy.update(X, 1.0)
-    state = policy.state()
-    state[f"estimator.{entry}"] = state[f"estimator.{entry}"] * 1.01
-    with pytest.raises(ValueError, match=r"^state"):
-        BVDGLMUCB(2, gamma=0.9).load_state(state)
-
-
 @pytest.mark.parametrize("state", [None, [], "abc", {}, {1: np.ones(2)}])
 def test_what_is_no_state_is_refused(state: object) -> None:
-    with pytest.raises(ValueError, match=r"^state"):
+    with refuses("state"):
         BVDGLMUCB(2, gamma=0.9).load_state(state)
 
 
@@ -220,7 +165,7 @@ def test_policies_can_be_copied_and_sent() -> None:
     policy.select(X[None])
     policy.update(X, 1.0)
     for twin in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
-        assert np.array_equal(twin.theta_hat, policy.theta_hat)
+        assert np.array_equal(access.theta_hat(twin), access.theta_hat(policy))
         twin.update(X, 1.0)
-        assert twin.estimator.remembered[0] == 2
-    assert policy.estimator.remembered[0] == 1
+        assert access.estimator(twin).remembered[0] == 2
+    assert access.estimator(policy).remembered[0] == 1

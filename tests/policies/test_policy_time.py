@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
 import numpy as np
 import pytest
-from hypothesis import settings
-from scipy.optimize import root
+
 import naive
-from support.worlds import SIGMA, ball, draw_reward, play, same_state
+from support import access
+from support.cases import every_policy
+from support.worlds import SIGMA, World, ball, draw_reward, play, same_state
 from windvane import BVDGLMUCB, Policy
-from windvane.kernels import random, sums
-from windvane.links import LINKS
 
 NAN, INF = float("nan"), float("inf")
 
@@ -19,11 +17,11 @@ NAN, INF = float("nan"), float("inf")
 def assert_equals_history(policy: Policy, histories: list[naive.NaiveHistory], t: float) -> None:
     """V, V_tilde, b to rounding; theta_hat to what the estimator promises (1e-8 for the root; nothing is dropped)."""
     for lane, history in enumerate(histories):
-        np.testing.assert_allclose(policy.V[lane], history.V(t), rtol=1e-11, atol=1e-13)
-        np.testing.assert_allclose(policy.V_tilde[lane], history.V_tilde(t), rtol=1e-11, atol=1e-13)
-        np.testing.assert_allclose(policy.b[lane], history.b(t), rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(access.V(policy)[lane], history.V(t), rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(access.V_tilde(policy)[lane], history.V_tilde(t), rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(access.b(policy)[lane], history.b(t), rtol=1e-11, atol=1e-13)
         expected = naive.theta_hat(history, t, history.link, history.ridge)
-        np.testing.assert_allclose(policy.theta_hat[lane], expected, rtol=0, atol=2e-8)
+        np.testing.assert_allclose(access.theta_hat(policy)[lane], expected, rtol=0, atol=2e-8)
 
 
 @pytest.mark.parametrize("link", ["logistic", "poisson", "probit", "identity"])
@@ -57,7 +55,7 @@ def test_any_course_of_events_equals_the_sums(link: str, seed: int) -> None:
                     moment = last if rounds is None else rounds[lane]
                     histories[lane].append(x[lane], reward[lane], moment, np.broadcast_to(weight, 3)[lane])
         assert policy.t == pytest.approx(t, rel=1e-14)
-        assert policy.info()["decisions"] == decisions
+        assert access.diagnostics(policy)["decisions"] == decisions
     assert_equals_history(policy, histories, t)
 
 
@@ -92,9 +90,9 @@ def test_the_default_round_is_the_last_decided_one(cls, settings) -> None:
     explicit.update(x, 1.0, round=2.5)
     assert same_state(implicit.state(), explicit.state())
     gamma = implicit.gamma[0]
-    np.testing.assert_allclose(implicit.V[0], np.eye(2) + gamma**3.25 * x.T @ x, rtol=1e-14)
-    np.testing.assert_allclose(implicit.V_tilde[0], np.eye(2) + gamma**6.5 * x.T @ x, rtol=1e-14)
-    np.testing.assert_allclose(implicit.b[0], gamma**3.25 * x[0], rtol=1e-14)
+    np.testing.assert_allclose(access.V(implicit)[0], np.eye(2) + gamma**3.25 * x.T @ x, rtol=1e-14)
+    np.testing.assert_allclose(access.V_tilde(implicit)[0], np.eye(2) + gamma**6.5 * x.T @ x, rtol=1e-14)
+    np.testing.assert_allclose(access.b(implicit)[0], gamma**3.25 * x[0], rtol=1e-14)
 
 
 @every_policy
@@ -126,8 +124,8 @@ def test_weight_two_is_the_same_observation_twice(cls, settings) -> None:
         twice.update(x, reward)
         twice.update(x, reward, weight=[1.0], mask=[True])
     for name in ("V", "V_tilde", "b"):
-        np.testing.assert_allclose(getattr(double, name), getattr(twice, name), rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(double.theta_hat, twice.theta_hat, rtol=0, atol=2e-8)
+        np.testing.assert_allclose(access.read(double, name), access.read(twice, name), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(access.theta_hat(double), access.theta_hat(twice), rtol=0, atol=2e-8)
 
 
 @pytest.mark.parametrize("weight", [1.0, 1e4])
@@ -137,12 +135,12 @@ def test_a_reward_older_than_the_memory(weight: float) -> None:
     punctual, late = (BVDGLMUCB(1, gamma=0.9) for _ in range(2))
     for policy in (punctual, late):
         policy.select(x[:, None])
-    pause = float(late.info()["memory"][0]) + 1.0
+    pause = float(access.diagnostics(late)["memory"][0]) + 1.0
     punctual.update(x, 1.0, weight=weight)
     for policy in (punctual, late):
         policy.advance(pause)
     late.update(x, 1.0, round=1.0, weight=weight)
-    np.testing.assert_allclose(late.theta_hat, punctual.theta_hat, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(access.theta_hat(late), access.theta_hat(punctual), rtol=0, atol=1e-6)
 
 
 @every_policy
@@ -156,5 +154,5 @@ def test_time_may_pass_in_pieces(cls, settings) -> None:
     for policy in (ones, parts):
         assert policy.t == whole.t
         for name in ("V", "V_tilde", "b"):
-            np.testing.assert_allclose(getattr(policy, name), getattr(whole, name), rtol=1e-13, atol=1e-15)
-        np.testing.assert_allclose(policy.theta_hat, whole.theta_hat, rtol=0, atol=2e-8)
+            np.testing.assert_allclose(access.read(policy, name), access.read(whole, name), rtol=1e-13, atol=1e-15)
+        np.testing.assert_allclose(access.theta_hat(policy), access.theta_hat(whole), rtol=0, atol=2e-8)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+
 import numpy as np
 import pytest
-from numpy.linalg import norm, solve
 from scipy import stats
-from scipy.optimize import root
+
+from support import access
 from support.worlds import ball
 from windvane import DLinTS, DRandLinUCB, Policy
-from windvane.kernels import linalg, random
 
 P_VALUE = 1e-6
 
@@ -23,10 +23,10 @@ def test_thompson_draws_have_the_right_law() -> None:
         x = ball(rng, (1, 1), d)
         policy.select(np.repeat(x, n, axis=0))
         policy.update(np.repeat(x[0], n, axis=0), float(rng.normal()))
-    V, V_tilde = policy.V[0], policy.V_tilde[0]
+    V, V_tilde = access.V(policy)[0], access.V_tilde(policy)[0]
     assert np.abs(V_tilde - V).max() > 0.1  # so that the law tells the two apart
     policy.select(np.zeros((n, 1, d)))
-    gap = policy.last["theta_tilde"] - policy.last["theta_hat"]
+    gap = access.decision(policy)["theta_tilde"] - access.decision(policy)["theta_hat"]
     root = np.linalg.cholesky(a**2 * np.linalg.inv(V) @ V_tilde @ np.linalg.inv(V))
     standard = np.linalg.solve(root, gap.T)
     for row in standard:
@@ -41,7 +41,7 @@ def test_thompson_draws_of_one_lane_are_independent_over_time() -> None:
     draws = []
     for _ in range(n):
         policy.select(np.zeros((1, 1, 2)))
-        draws.append(policy.last["theta_tilde"][0])
+        draws.append(access.decision(policy)["theta_tilde"][0])
     z = np.array(draws)  # V = V_tilde = I, theta_hat = 0
     for row in z.T:
         assert stats.kstest(row, "norm").pvalue > P_VALUE
@@ -52,11 +52,11 @@ def test_thompson_draws_of_one_lane_are_independent_over_time() -> None:
 def test_the_size_of_the_random_bonus_is_half_normal() -> None:
     many = DRandLinUCB(dim=2, gamma=0.9, lanes=5000, seed=2)
     many.select(np.zeros((5000, 1, 2)))
-    assert stats.kstest(many.last["Z"], stats.halfnorm(scale=0.4).cdf).pvalue > P_VALUE
+    assert stats.kstest(access.decision(many)["Z"], stats.halfnorm(scale=0.4).cdf).pvalue > P_VALUE
     one, sizes = DRandLinUCB(dim=2, gamma=0.9, seed=2), []
     for _ in range(5000):
         one.select(np.zeros((1, 1, 2)))
-        sizes.append(one.last["Z"][0])
+        sizes.append(access.decision(one)["Z"][0])
     assert stats.kstest(sizes, stats.halfnorm(scale=0.4).cdf).pvalue > P_VALUE
     assert abs(np.corrcoef(sizes[:-1], sizes[1:])[0, 1]) < 5.5 / math.sqrt(5000)
 
@@ -70,7 +70,7 @@ def test_lanes_draw_by_their_id_and_seed(kind: type[Policy], drawn: str) -> None
         found = []
         for _ in range(n):
             policy.select(np.zeros((len(lanes), 1, 2)))
-            found.append(policy.last[drawn].reshape(len(lanes), -1)[:, 0])
+            found.append(access.decision(policy)[drawn].reshape(len(lanes), -1)[:, 0])
         return np.array(found).T
 
     first, second, again = draws([3, 8, 3], 0)

@@ -15,11 +15,12 @@ ANY = object()
 
 
 @contextmanager
-def refuses(*arguments: str, value: Any = ANY) -> Iterator[Any]:
+def refuses(*arguments: str, value: Any = ANY, where: str = "") -> Iterator[Any]:
     """Expect a ``ValueError`` of one line about one of ``arguments``; yield pytest's ``ExceptionInfo``.
 
     An ``ArgumentError`` must say so in its attribute ``argument``: the name, or an entry of it such as ``state['t']``.
-    The text of any other ``ValueError`` must contain the name as a word. ``value`` is what the error must report.
+    The text of any other ``ValueError`` must contain the name as a word. ``value`` is what the error must report,
+    ``where`` the place in the argument.
     """
     with pytest.raises(ValueError) as caught:
         yield caught
@@ -30,6 +31,7 @@ def refuses(*arguments: str, value: Any = ANY) -> Iterator[Any]:
     else:
         assert re.match(word, named), f"{named!r} is named, not {arguments}: {error}"
     assert value is ANY or repr(value) in (str(error) if named is None else repr(error.value))
+    assert where in (getattr(error, "where", "") or str(error))
     assert "\n" not in str(error), "the message must be one line"
 
 

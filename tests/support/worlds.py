@@ -63,13 +63,13 @@ class World:
 
 
 class LaneWorld:
-    """Arms in the unit ball and clicks that depend on (lane id, round) only, so that lanes can be compared alone."""
+    """Arms in a ball and clicks that depend on (lane id, round) only, so that lanes can be compared alone."""
 
-    def __init__(self, ids: list[int], dim: int, K: int = 5) -> None:
-        self.ids, self.dim, self.K = ids, dim, K
+    def __init__(self, ids: list[int], dim: int, K: int = 5, L: float = 1.0) -> None:
+        self.ids, self.dim, self.K, self.L = ids, dim, K, L
 
     def arms(self, t: int) -> np.ndarray:
-        return np.stack([ball(np.random.default_rng([7, lane, t]), (self.K,), self.dim) for lane in self.ids])
+        return np.stack([ball(np.random.default_rng([7, lane, t]), (self.K,), self.dim, self.L) for lane in self.ids])
 
     def rewards(self, x: np.ndarray, t: int) -> np.ndarray:
         theta = np.zeros(self.dim)
