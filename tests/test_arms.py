@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.linalg import norm
+
 import naive
+from support.infinite_arms import NEUTRAL, SETS, Index, assert_best, on_sphere, rotation
+from support.refusals import refuses
 from support.worlds import ball
 from windvane import Ball, Sphere
 from windvane.arms import best_arm
-from windvane.kernels import linalg, random
-from windvane.links import LINKS
+
 
 def problem(rng: np.random.Generator, d: int, kind: str) -> tuple[np.ndarray, np.ndarray, float]:
     """(theta, M, factor) of one kind."""
@@ -123,5 +124,5 @@ def test_a_larger_set_is_never_worse(link: str, d: int) -> None:
 @pytest.mark.parametrize("radius", [0.0, -1.0, float("nan"), float("inf"), None, "1 m"])
 def test_a_radius_is_a_positive_number(cls, radius: object) -> None:
     """Refused where the set is made."""
-    with pytest.raises(ValueError, match=r"^radius\b"):
+    with refuses("radius"):
         cls(radius)

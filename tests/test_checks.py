@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+
 from support.access import Skeleton
+from support.broken_policies import BROKEN, CRASHING, FirstOfEquals, TakesTheFirstForAModel, factory_of
 from windvane import BVDGLMUCB, check_policy, checks
 
-@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
-def test_a_broken_policy_is_caught(broken: type) -> None:
+
+@pytest.mark.parametrize(("broken", "check", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_policy_is_caught(broken: type, check: Any, message: str) -> None:
     """By the named check, with a message that says what is wrong, and by check_policy under the name of a check."""
-    check, message = BROKEN[broken]
     with pytest.raises((AssertionError, ValueError), match=message):  # a state whose checksum fails is a ValueError
         check(factory_of(broken))
     with pytest.raises(AssertionError, match=r"^check_\w+: ") as caught:
@@ -19,16 +23,15 @@ def test_a_broken_policy_is_caught(broken: type) -> None:
     assert order.index(named) <= order.index(check.__name__)  # what breaks one law may break an earlier one too
 
 
-@pytest.mark.parametrize("broken", CRASHING, ids=lambda broken: broken.__name__)
-def test_a_crash_is_a_failed_check_too(broken: type) -> None:
+@pytest.mark.parametrize(("broken", "check"), CRASHING.values(), ids=CRASHING)
+def test_a_crash_is_a_failed_check_too(broken: type, check: Any) -> None:
     """A policy that raises, or makes the check trip, is reported as any other: the name of the check first."""
-    with pytest.raises(AssertionError, match=rf"^{CRASHING[broken].__name__}: "):
+    with pytest.raises(AssertionError, match=rf"^{check.__name__}: "):
         check_policy(factory_of(broken))
 
 
 def test_every_check_has_a_policy_that_fails_it() -> None:
-    """No check is there for show."""
-    assert {check for check, _ in BROKEN.values()} == set(checks.CHECKS)
+    assert {check for _, check, _ in BROKEN.values()} == set(checks.CHECKS)
 
 
 def test_the_sound_policies_pass() -> None:

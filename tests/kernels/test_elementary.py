@@ -7,14 +7,13 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from support.numerics import EPS, bend, by_built_in_link
+from support.numerics import EPS, bend, by_built_in_link, sixty_examples
 from windvane.kernels import elementary
 from windvane.links import Link
 
-relaxed = settings(deadline=None, max_examples=60)
 FAR = [0.0, 1e-300, 1e-16, 1e-8, 0.5, 1.0, 5.0, 20.0, 37.0, 40.0, 300.0, 700.0]
 
 
@@ -60,7 +59,7 @@ def assert_equals_link(link: Link, z: np.ndarray, mean: np.ndarray, slope: np.nd
 
 
 @by_built_in_link
-@relaxed
+@sixty_examples
 @given(z=st.one_of(st.sampled_from([*FAR, *(-z for z in FAR)]), st.floats(-700.0, 700.0), st.floats(-5.0, 5.0)))
 def test_mean_slope_equals_the_link(link: Link, z: float) -> None:
     mean, slope = elementary.mean_slope(link.code, z)
@@ -86,7 +85,7 @@ def test_the_array_forms_equal_the_link_and_write_no_further(link: Link, n: int)
 
 
 @by_built_in_link
-@relaxed
+@sixty_examples
 @given(z=st.floats(-30.0, 30.0))
 def test_bend_ratio_bounds(link: Link, z: float) -> None:
     """|mu''| <= ratio mu' for |z| <= largest_z."""

@@ -7,12 +7,11 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from support.numerics import sixty_examples
 from windvane.kernels import random
-
-relaxed = settings(deadline=None, max_examples=60)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +28,7 @@ def test_philox_gives_the_published_answers(counter_and_key: str, expected: str)
     assert [int(word) for word in random.philox(*words)] == [int(word, 16) for word in expected.split()]
 
 
-@relaxed
+@sixty_examples
 @given(
     seed=st.integers(0, 2**64 - 1),
     lane=st.integers(0, 2**32 - 1),

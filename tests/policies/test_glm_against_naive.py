@@ -24,7 +24,6 @@ from windvane import (
     RestartGLB,
     SCBWeightUCB,
 )
-from windvane.links import LINKS
 
 K = 6
 DIMS = pytest.mark.parametrize("dim", [1, 2, 5])

@@ -50,11 +50,11 @@ def test_a_sweep_over_lanes_equals_separate_policies(cls, arrays) -> None:
     class OneWorld(World):
         """Every lane sees the arms and the noise of lane 0."""
 
-        def arms(self) -> np.ndarray:
+        def arms(self, t: int | None = None) -> np.ndarray:
             self.t += 1
             return np.repeat(ball(self.rng, (1, self.K), self.dim), self.lanes, axis=0)
 
-        def rewards(self, x: np.ndarray) -> np.ndarray:
+        def rewards(self, x: np.ndarray, t: int | None = None) -> np.ndarray:
             return (self.rng.random() < 1 / (1 + np.exp(-x[:, 0]))).astype(float)
 
     together = cls(2, **arrays, lanes=[7, 7, 7], seed=1)

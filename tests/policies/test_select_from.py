@@ -147,7 +147,7 @@ def test_what_is_not_a_set_within_reach_is_refused(name: str) -> None:
     policy = build(name, 2, lanes=2, L=0.5)
     policy.update(np.full((2, 2), 0.3), 1.0, round=0.0)
     before = policy.state()
-    wrong = [Ball(0.6), Sphere(0.6), Ball(0.5 * (1 + 1e-6)), 0.5, None, "ball", np.zeros((2, 3, 2)), Ball, (Ball(0.5),)]
+    wrong = [Ball(0.6), Sphere(0.6), Ball(0.5 * (1 + 1e-6)), 0.5, None, "ball", np.zeros((1, 1, 2)), Ball, (Ball(0.5),)]
     for arm_set in wrong:
         with refuses("arm_set"):
             policy.select_from(arm_set)

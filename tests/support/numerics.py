@@ -17,6 +17,7 @@ K_LOGISTIC = 0.25  # the constants of the logistic link for S = L = 1
 C_LOGISTIC = math.e / (1.0 + math.e) ** 2
 PAPER: dict[str, Any] = {"dim": 2, "S": 1.0, "L": 1.0, "lam": 1.0, "sigma": 0.5}  # the paper's experiment
 LINK: dict[str, Any] = {"k_mu": K_LOGISTIC, "c_mu": C_LOGISTIC}
+sixty_examples = settings(deadline=None, max_examples=60)
 many_examples = settings(deadline=None, max_examples=150)
 by_built_in_link = pytest.mark.parametrize("link", [kind() for kind in LINKS.values()], ids=list(LINKS))
 
