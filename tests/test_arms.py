@@ -1,7 +1,5 @@
 """The best arm of a ball or a sphere."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

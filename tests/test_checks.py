@@ -1,7 +1,5 @@
 """check_policy really fails: policies broken on purpose, each caught by the check that is meant for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The text of errors, here and nowhere else; every other test reads their attributes."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Arm laws: distributions, items that come and go, lanes."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Drifts: exact lengths, bounds, and paths that do not depend on the order of questions."""
 
-from __future__ import annotations
-
 import math
 import pickle
 

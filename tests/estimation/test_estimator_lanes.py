@@ -1,7 +1,5 @@
 """Lanes, buffers, reading and resetting."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """theta_hat is the root of g(theta) = b, and its certificate is honest."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

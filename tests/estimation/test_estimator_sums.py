@@ -1,7 +1,5 @@
 """The estimator against the literal sums, whatever happens to it and in whatever order."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

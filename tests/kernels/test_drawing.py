@@ -1,7 +1,5 @@
 """The compiled loops behind environments: circles, normals, walks, inverse distributions."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Counter-based random numbers: published vectors, the counter, and the law of the uniforms."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

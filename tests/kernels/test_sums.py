@@ -1,7 +1,5 @@
 """Sums over the history: what they stand for, wherever they lie, compiled and interpreted."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from typing import Any

@@ -1,7 +1,5 @@
 """Splitting lanes over threads."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

@@ -21,17 +21,7 @@ from naive.glm import (
 from naive.history import LINKS, H, NaiveHistory, NaiveLink, constants, g, solve_theta_hat, theta_hat
 from naive.linear import NaiveDLinUCB, NaiveLinear, NaiveOFUL
 from naive.masters import NaiveBOB, NaiveBOBBVDGLMUCB, NaiveEXP3, master_schedule
-from naive.projection import (
-    h_objective,
-    h_value,
-    p0,
-    p0_objective,
-    p2,
-    p2_full,
-    p2_objective,
-    slsqp,
-    symmetric_root,
-)
+from naive.projection import h_objective, h_value, p0, p0_objective, p2, p2_full, p2_objective, slsqp, symmetric_root
 
 __all__ = [
     "LINKS",

@@ -1,7 +1,5 @@
 """The paper's experiment with the literal transcription: ``python -m naive [rounds]``."""
 
-from __future__ import annotations
-
 import sys
 import time
 

@@ -1,7 +1,5 @@
 """AdaptiveGLMUCB, one lane, as its docstring states it."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import brentq
 

@@ -5,8 +5,6 @@ every round; scipy.optimize does the solving. Round t sees (x_s, r_{s+1}), s <= 
 weights[s] = omega_s gamma^(t-1-s); ``ridge`` is lambda c_mu.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Links, and the sums over a history that every policy is made of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The linear family: all sums anew at every round."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

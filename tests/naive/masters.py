@@ -1,7 +1,5 @@
 """Masters over policies, line by line and one lane: EXP3, BOB and the schedule of MASTER."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """The programs P0, P2 and P0 in the metric H(theta)^-1, solved by SciPy's SLSQP."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -21,11 +19,7 @@ def slsqp(objective: Callable[[Array], tuple[float, Array]], start: Array, radii
     """Minimise over a product of d-balls; objective returns its value and its gradient."""
     blocks = np.repeat(np.eye(len(radii)), len(start) // len(radii), axis=1)  # which ball holds coordinate i
     scale = norm(objective(start)[1]) + 1e-30  # the objective's unit: SLSQP's tolerances are absolute
-    balls = {
-        "type": "ineq",
-        "fun": lambda z: np.square(radii) - blocks @ z**2,
-        "jac": lambda z: -2 * blocks * z,
-    }
+    balls = {"type": "ineq", "fun": lambda z: np.square(radii) - blocks @ z**2, "jac": lambda z: -2 * blocks * z}
     result = minimize(
         lambda z: tuple(part / scale for part in objective(z)), start, jac=True, method="SLSQP",
         constraints=balls, options={"ftol": 1e-14, "maxiter": 200},

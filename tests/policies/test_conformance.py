@@ -1,7 +1,5 @@
 """Every registered policy keeps the contract: one loop over the registry, with the cases of tests/support/cases.py."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

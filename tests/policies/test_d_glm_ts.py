@@ -1,7 +1,5 @@
 """D-GLM-TS: its samples and propensities."""
 
-from __future__ import annotations
-
 import math
 import threading
 from typing import Any

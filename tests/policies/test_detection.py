@@ -1,7 +1,5 @@
 """DetectGLMUCB: its evidence, its false alarms, and what it notices."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

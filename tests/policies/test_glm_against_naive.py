@@ -1,7 +1,5 @@
 """The policies against their transcriptions, teacher-forced: the oracle is fed what the policy did."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the generalized-linear policies have in common, and what sets them apart."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -215,10 +213,7 @@ def test_next_to_no_regularisation(cls, settings, lam: float) -> None:
 def test_glm_ucb_is_bvd_glm_ucb_without_forgetting_while_theta_hat_is_inside() -> None:
     """With gamma = 1 and no projection the two run the same decisions to the last bit."""
     world = World(3, 2), World(3, 2)
-    glm, bvd = (
-        GLMUCB(2, S=4.0, lam=20.0, lanes=3),
-        BVDGLMUCB(2, gamma=1.0, S=4.0, lam=20.0, lanes=3),
-    )
+    glm, bvd = (GLMUCB(2, S=4.0, lam=20.0, lanes=3), BVDGLMUCB(2, gamma=1.0, S=4.0, lam=20.0, lanes=3))
     for _ in range(150):
         assert (play(glm, world[0], 1) == play(bvd, world[1], 1)).all()
         assert (np.linalg.norm(access.theta_hat(glm), axis=1) < 4.0).all()

@@ -1,7 +1,5 @@
 """Every registered policy decides and estimates what it did when its golden trajectory was recorded."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

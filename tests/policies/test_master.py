@@ -1,7 +1,5 @@
 """MASTER: its schedule, its base policies, and when its tests fail."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """OnePassGLMUCB: the implicit step, constant memory, and how close it stays to maximum likelihood."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What policies refuse, at construction and in use."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

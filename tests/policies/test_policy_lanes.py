@@ -1,7 +1,5 @@
 """Lanes and ties."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What can be read of a policy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

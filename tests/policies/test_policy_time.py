@@ -1,7 +1,5 @@
 """Time and feedback."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

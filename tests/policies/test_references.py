@@ -1,7 +1,5 @@
 """UniformRandom, Oracle and Greedy."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

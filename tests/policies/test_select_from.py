@@ -1,7 +1,5 @@
 """Policies over a ball or a sphere of arms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

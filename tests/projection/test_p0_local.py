@@ -1,7 +1,5 @@
 """P0 in the metric H^-1(theta): against SciPy from many starts, a fine grid, numerical derivatives."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.linalg import norm

@@ -1,7 +1,5 @@
 """P0 and P2: against SLSQP, a fine grid, Proposition 1, first-order conditions, and the canonical rule."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.linalg import norm

@@ -4,8 +4,6 @@ When the library changes how a number is read, this module changes and the tests
 where the docstring says so, an estimator; arrays have a leading axis of lanes.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

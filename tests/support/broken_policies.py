@@ -3,8 +3,6 @@
 They override the public methods only: ``select``, ``update``, ``advance``, ``state`` and ``load_state``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -65,10 +63,10 @@ learns_wrongly(
 learns_wrongly(
     "CouplesRewards", lambda _, given: {"reward": np.full(len(given["x"]), np.mean(given["reward"]))}, *ALONE
 )
-learns_wrongly("IgnoresMask", lambda _, given: {"mask": None}, *NOT_TWICE)
-learns_wrongly("IgnoresWeight", lambda _, given: {"weight": 1.0}, *NOT_TWICE)
+learns_wrongly("IgnoresMask", lambda _self, _given: {"mask": None}, *NOT_TWICE)
+learns_wrongly("IgnoresWeight", lambda _self, _given: {"weight": 1.0}, *NOT_TWICE)
 learns_wrongly(
-    "IgnoresRound", lambda _, given: {"round": None}, checks.check_late_rewards, "differs after late rewards"
+    "IgnoresRound", lambda _self, _given: {"round": None}, checks.check_late_rewards, "differs after late rewards"
 )
 learns_wrongly(
     "AcceptsNaNRewards",

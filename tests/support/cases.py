@@ -1,7 +1,5 @@
 """The cases of the conformance loop: every registered policy, in settings that reach every branch of the contract."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial

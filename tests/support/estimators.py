@@ -1,7 +1,5 @@
 """An estimator next to the literal history, and streams of observations to feed."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

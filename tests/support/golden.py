@@ -7,8 +7,6 @@ and reach the same numbers. Record a policy again only if it is meant to change:
     python tests/support/golden.py --policy NAME
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import sys

@@ -1,7 +1,5 @@
 """The best arm of an infinite set by grids and many-start ascent that share nothing with the library."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize

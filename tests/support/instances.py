@@ -1,7 +1,5 @@
 """Projection instances: histories whose estimate lies far outside the ball."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

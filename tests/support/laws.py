@@ -1,7 +1,5 @@
 """One of every drift, arm law and reward law."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Runs of BVD-GLM-UCB in which everything that the paper's lemmas speak of is known."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,6 +1,4 @@
-"""Numbers and matrices that several tests compare with."""
-
-from __future__ import annotations
+"""Numbers, matrices and links that several tests compare with."""
 
 import math
 from decimal import Decimal, localcontext
@@ -9,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import settings
+from scipy.special import expit
 
-from windvane.links import LINKS, Link
+from windvane.links import LINKS, CustomLink, Identity, Link, Logistic, Poisson, Probit
 
 EPS = 2.0**-52
 K_LOGISTIC = 0.25  # the constants of the logistic link for S = L = 1
@@ -46,3 +45,14 @@ def exact_count(gamma: float, t: float, power: int = 1) -> Decimal:
 def only_lower(A: np.ndarray) -> np.ndarray:
     """NaN above the diagonal: kernels must read the lower triangle only."""
     return np.where(np.tri(len(A), dtype=bool), A, np.nan)
+
+
+BUILT_IN = [Logistic(), Poisson(), Probit(), Identity()]
+built_in = pytest.mark.parametrize("link", BUILT_IN, ids=lambda link: link.name)
+# mu(z) = log(1 + e^z), slope expit(z). Its primitive is -Li2(-e^z), left out.
+SOFTPLUS = CustomLink("softplus", lambda z: np.logaddexp(0.0, z), expit)
+
+
+def custom_copy(link: Link, **changes: Any) -> CustomLink:
+    parts = {"mean": link.mean, "slope": link.slope, "primitive": link.primitive} | changes
+    return CustomLink(f"my {link.name}", **parts)

@@ -1,7 +1,5 @@
 """How tests state that an argument is refused: by its name, never by the sentence of the message."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

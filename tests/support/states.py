@@ -1,7 +1,5 @@
 """States that must be refused. This module and ``access`` are the only ones that know how a state is laid out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

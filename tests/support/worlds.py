@@ -1,7 +1,5 @@
 """Small drifting worlds: arms, a moving theta*, rewards through any link, and the loops that play a policy in them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lemmas on random sequences: elliptical potential, determinant and trace, tracking."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -38,14 +36,7 @@ def design(x: np.ndarray, gamma: float, lam: float) -> np.ndarray:
 
 
 @many_examples
-@given(
-    seeds,
-    st.integers(1, 6),
-    st.integers(1, 60),
-    st.floats(0.3, 1.0),
-    st.floats(0.2, 4.0),
-    st.floats(0.05, 5.0),
-)
+@given(seeds, st.integers(1, 6), st.integers(1, 60), st.floats(0.3, 1.0), st.floats(0.2, 4.0), st.floats(0.05, 5.0))
 def test_elliptical_potential_and_determinant_trace(
     seed: int, dim: int, rounds: int, gamma: float, L: float, lam: float
 ) -> None:
@@ -118,15 +109,7 @@ def test_tracking_lemmas(
     recent = float(np.linalg.norm(np.diff(thetas, axis=0), axis=1)[-depth:].sum())
     value = tracking_norm(x, thetas, gamma, lam, logistic)
     bound = theory.tracking_bound(
-        gamma,
-        depth,
-        recent,
-        k_mu=0.25,
-        S=S,
-        L=L,
-        lam=lam,
-        dim=dim,
-        kind="orthogonal" if orthogonal else "general",
+        gamma, depth, recent, k_mu=0.25, S=S, L=L, lam=lam, dim=dim, kind="orthogonal" if orthogonal else "general"
     )
     assert value <= float(bound) * (1 + 1e-9) + 1e-12
 

@@ -4,8 +4,6 @@ theta_bar_t, which needs the true path theta*, is computed from its definition:
 g_t(theta_bar) = sum_s gamma^(t-1-s) mu(<x_s, theta*_s>) x_s + lam c_mu theta*_t.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Theorems 1 and 2, term by term, and the rates at which they grow."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

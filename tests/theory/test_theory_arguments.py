@@ -1,7 +1,5 @@
 """What the functions of theory refuse."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

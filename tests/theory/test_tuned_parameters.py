@@ -1,7 +1,5 @@
 """Recommended discounts, windows, blocks and grids."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
