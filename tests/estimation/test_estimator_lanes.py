@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from support import access
-from support.estimators import Twin, by_link, feed, lane_stream
-from support.refusals import refuses
+from support.estimators import Twin, by_link, feed, lane_stream, make_kind
+from support.refusals import refuses, refuses_unchanged
 from support.worlds import same_state
 from windvane import CustomLink, get_link
 
@@ -107,18 +107,14 @@ def test_a_reset_lane_may_have_another_window(link: str, window: Any) -> None:
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan, [5.0, 0.0], [5.0, 5.0, 5.0], "x"])
 def test_a_refused_window_changes_nothing(bad: Any) -> None:
-    estimator, discounted = access.make_estimator(2, window=[9.0, 4.0], lanes=2), access.make_estimator(2, lanes=2)
+    estimator = access.make_estimator(2, window=[9.0, 4.0], lanes=2)
     feed(estimator, [0, 1], range(10), 2)
-    before = estimator.state()
+    spoilt = estimator.state() | {"window": np.array([9.0, 0.0])}
+    refuses_unchanged(estimator, "window", lambda: estimator.reset(window=bad))
+    refuses_unchanged(estimator, "gamma", lambda: estimator.reset(gamma=0.5))
+    refuses_unchanged(estimator, "state", lambda: estimator.load_state(spoilt))
     with refuses("window"):
-        estimator.reset(window=bad)
-    with refuses("window"):
-        discounted.reset(window=5.0)
-    with refuses("gamma"):
-        estimator.reset(gamma=0.5)
-    with refuses("state"):
-        estimator.load_state({**before, "window": np.array([9.0, 0.0])})
-    assert same_state(before, estimator.state())
+        make_kind("gamma").reset(window=5.0)
 
 
 def test_reset_without_a_mask_resets_all() -> None:
@@ -130,12 +126,8 @@ def test_reset_without_a_mask_resets_all() -> None:
 
 @pytest.mark.parametrize("bad", [0.0, 1.5, math.nan, [0.9, 0.0], [0.9, 0.9, 0.9], "x"])
 def test_a_refused_reset_changes_nothing(bad: Any) -> None:
-    estimator = access.make_estimator(2, gamma=[0.9, 1.0], lanes=2)
-    feed(estimator, [0, 1], range(10), 2)
-    before = estimator.state()
-    with refuses("gamma"):
-        estimator.reset(gamma=bad)
-    assert same_state(before, estimator.state())
+    estimator = make_kind("gamma", 10)
+    refuses_unchanged(estimator, "gamma", lambda: estimator.reset(gamma=bad))
 
 
 @pytest.mark.parametrize("gamma", [0.9, 0.999, 1.0])

@@ -10,7 +10,7 @@ import pytest
 
 from support import access
 from support.estimators import KINDS, feed, make_kind, no_hanging
-from support.refusals import refuses
+from support.refusals import refuses, refuses_unchanged
 from support.states import BAD_ESTIMATOR_STATES
 from support.worlds import same_state
 
@@ -75,77 +75,55 @@ def test_an_estimator_without_memory_takes_no_state_with_one() -> None:
     assert same_state(before, forgetful.state())
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("dim", {"dim": 0}),
-        ("dim", {"dim": 1.5}),
-        ("dim", {"dim": True}),
-        ("lanes", {"lanes": 0}),
-        ("lanes", {"lanes": "2"}),
-        ("link", {"link": "tanh"}),
-        ("gamma", {"gamma": 0.0}),
-        ("gamma", {"gamma": 1.0001}),
-        ("gamma", {"gamma": math.nan}),
-        ("gamma", {"gamma": [0.9, 0.9]}),
-        ("gamma", {"gamma": "high"}),
-        ("window", {"window": 0.0}),
-        ("window", {"window": -3}),
-        ("window", {"window": math.inf}),
-        ("window", {"window": 10, "gamma": 0.9}),
-        ("S", {"S": 0.0}),
-        ("S", {"S": None}),
-        ("L", {"L": -1.0}),
-        ("lam", {"lam": math.nan}),
-        ("lam", {"lam": 0}),
-        ("tolerance", {"tolerance": 0.0}),
-        ("remember", {"remember": False}),
-        ("remember", {"remember": False, "link": "identity", "window": 3}),
-    ],
-    ids=str,
-)
-def test_the_constructor_names_what_it_refuses(name: str, arguments: dict[str, Any]) -> None:
+BAD_SETTINGS: dict[str, list[Any]] = {
+    "dim": [0, 1.5, True],
+    "lanes": [0, "2"],
+    "link": ["tanh"],
+    "gamma": [0.0, 1.0001, math.nan, [0.9, 0.9], "high"],
+    "window": [0.0, -3, math.inf],
+    "S": [0.0, None],
+    "L": [-1.0],
+    "lam": [math.nan, 0],
+    "tolerance": [0.0],
+    "remember": [False],  # only the identity link needs no history
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in BAD_SETTINGS for value in BAD_SETTINGS[name]])
+def test_the_constructor_names_what_it_refuses(name: str, value: Any) -> None:
     with refuses(name):
-        access.make_estimator(**({"dim": 2} | arguments))
+        access.make_estimator(**{"dim": 2, name: value})
+
+
+def test_forgetting_is_a_discount_or_a_window() -> None:
+    with refuses("window"):
+        access.make_estimator(2, window=10, gamma=0.9)
+    with refuses("remember"):
+        access.make_estimator(2, "identity", window=3, remember=False)
+
+
+BAD_OBSERVATIONS: dict[str, list[Any]] = {
+    "x": [[[1.0, 0.0]], [1.0, 0.0], [[1.0, math.nan], [0.0, 0.0]], "features"],
+    "reward": [math.inf, [0.0, math.nan], [0.0, 1.0, 1.0]],
+    "age": [-0.5, math.nan, [0.0, 0.0, 0.0]],
+    "weight": [-1.0, math.inf, [1.0, 1.0, 1.0]],
+    "mask": [[True], [1, 0]],
+}
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("x", {"x": [[1.0, 0.0]]}),
-        ("x", {"x": [1.0, 0.0]}),
-        ("x", {"x": [[1.0, math.nan], [0.0, 0.0]]}),
-        ("x", {"x": "features"}),
-        ("reward", {"reward": math.inf}),
-        ("reward", {"reward": [0.0, math.nan]}),
-        ("reward", {"reward": [0.0, 1.0, 1.0]}),
-        ("age", {"age": -0.5}),
-        ("age", {"age": math.nan}),
-        ("age", {"age": [0.0, 0.0, 0.0]}),
-        ("weight", {"weight": -1.0}),
-        ("weight", {"weight": math.inf}),
-        ("weight", {"weight": [1.0, 1.0, 1.0]}),
-        ("mask", {"mask": [True]}),
-        ("mask", {"mask": [1, 0]}),
-    ],
-    ids=str,
+    ("name", "value"), [(name, value) for name in BAD_OBSERVATIONS for value in BAD_OBSERVATIONS[name]], ids=str
 )
-def test_observe_names_what_it_refuses_and_takes_nothing_in(name: str, arguments: dict[str, Any]) -> None:
+def test_observe_names_what_it_refuses_and_takes_nothing_in(name: str, value: Any) -> None:
     estimator = make_kind("gamma", 5)
-    before = estimator.state()
     good: dict[str, Any] = {"x": [[0.5, 0.0], [0.0, 0.5]], "reward": 1.0}
-    with refuses(name):
-        estimator.observe(**(good | arguments))
-    assert same_state(before, estimator.state())
+    refuses_unchanged(estimator, name, lambda: estimator.observe(**good | {name: value}))
 
 
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf, "1 day"])
 def test_advance_names_what_it_refuses(bad: Any) -> None:
     estimator = make_kind("gamma", 5)
-    before = estimator.state()
-    with refuses("rounds"):
-        estimator.advance(bad)
-    assert same_state(before, estimator.state())
+    refuses_unchanged(estimator, "rounds", lambda: estimator.advance(bad))
 
 
 def test_moments_refuse_a_theta_of_another_shape() -> None:

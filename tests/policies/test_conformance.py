@@ -1,5 +1,6 @@
 """Every registered policy keeps the contract: one loop over the registry, with the cases of tests/support/cases.py."""
 
+import copy
 import pickle
 from typing import Any
 
@@ -47,10 +48,12 @@ TRAVELLING = {name: case for name, case in CASES.items() if "custom" not in name
 
 
 @pytest.mark.parametrize("case", TRAVELLING.values(), ids=TRAVELLING)
-def test_a_pickled_policy_goes_on_alike(case: Case) -> None:
+def test_a_pickled_or_copied_policy_goes_on_alike(case: Case) -> None:
     policy = build(case, lanes=[4, 1], seed=2)
     world = LaneWorld([4, 1], 3, L=policy.L)
     play(policy, world, range(27))
-    again = pickle.loads(pickle.dumps(policy))
-    assert np.array_equal(play(policy, world, range(27, 70)), play(again, world, range(27, 70)))
-    assert same_state(policy.state(), again.state())
+    pickled, copied = pickle.loads(pickle.dumps(policy)), copy.deepcopy(policy)
+    choices = play(policy, world, range(27, 70))
+    for again in (pickled, copied):
+        assert np.array_equal(choices, play(again, world, range(27, 70)))
+        assert same_state(policy.state(), again.state())

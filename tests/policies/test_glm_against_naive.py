@@ -6,22 +6,9 @@ import numpy as np
 import pytest
 
 import naive
+import windvane as wv
 from support import access
 from support.worlds import SIGMA, ball, draw_reward, turning_theta
-from windvane import (
-    BVDGLMUCB,
-    DGLUCB,
-    GLMUCB,
-    OFUL,
-    SCDGLUCB,
-    SCSWGLUCB,
-    SWBVDGLMUCB,
-    SWGLUCB,
-    DLinUCB,
-    GLBWeightUCB,
-    RestartGLB,
-    SCBWeightUCB,
-)
 
 K = 6
 DIMS = pytest.mark.parametrize("dim", [1, 2, 5])
@@ -61,39 +48,39 @@ def compare(fast, slow, link: str, horizon: int, checkpoints: int, seed: int, S:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_bvd_glm_ucb(dim: int, gamma: float, link: str, seed: int) -> None:
     settings = {"dim": dim, "link": link, "gamma": gamma, "sigma": SIGMA[link]}
-    compare(BVDGLMUCB(**settings), naive.NaiveBVDGLMUCB(**settings), link, 300, 20, seed, 1.0)
+    compare(wv.BVDGLMUCB(**settings), naive.NaiveBVDGLMUCB(**settings), link, 300, 20, seed, 1.0)
 
 
 @DIMS
 @LINKS
 def test_glm_ucb(dim: int, link: str) -> None:
     settings = {"dim": dim, "link": link, "sigma": SIGMA[link]}
-    stages = compare(GLMUCB(**settings), naive.NaiveGLMUCB(**settings), link, 300, 20, 3, 1.0)
+    stages = compare(wv.GLMUCB(**settings), naive.NaiveGLMUCB(**settings), link, 300, 20, 3, 1.0)
     assert set(stages) <= {1, 2}
 
 
 @DIMS
 @pytest.mark.parametrize("gamma", [0.9, 0.9959, 1.0])
 def test_d_lin_ucb(dim: int, gamma: float) -> None:
-    compare(DLinUCB(dim=dim, gamma=gamma), naive.NaiveDLinUCB(dim=dim, gamma=gamma), "logistic", 300, 20, 4, 1.0)
+    compare(wv.DLinUCB(dim=dim, gamma=gamma), naive.NaiveDLinUCB(dim=dim, gamma=gamma), "logistic", 300, 20, 4, 1.0)
 
 
 @DIMS
 def test_oful(dim: int) -> None:
-    compare(OFUL(dim=dim), naive.NaiveOFUL(dim=dim), "logistic", 300, 20, 5, 1.0)
+    compare(wv.OFUL(dim=dim), naive.NaiveOFUL(dim=dim), "logistic", 300, 20, 5, 1.0)
 
 
 @pytest.mark.parametrize("confidence", ["horizon", "anytime"])
 def test_other_forms_of_delta(confidence: str) -> None:
     settings = {"dim": 2, "gamma": 0.98, "confidence": confidence, "horizon": 120, "delta": 0.1, "bonus_scale": 0.5}
-    compare(BVDGLMUCB(**settings), naive.NaiveBVDGLMUCB(**settings), "logistic", 120, 10, 6, 1.0)
+    compare(wv.BVDGLMUCB(**settings), naive.NaiveBVDGLMUCB(**settings), "logistic", 120, 10, 6, 1.0)
 
 
 @pytest.mark.parametrize("dim", [2, 5])
 def test_where_p2_is_solved_in_full(dim: int) -> None:
     """theta* far outside the assumed ball, little regularisation, small noise: the value of P2 is positive."""
     settings = {"dim": dim, "gamma": 0.999, "S": 0.3, "lam": 0.01, "sigma": 0.5, "delta": 1.0}
-    fast, slow = BVDGLMUCB(**settings), naive.NaiveBVDGLMUCB(**settings)
+    fast, slow = wv.BVDGLMUCB(**settings), naive.NaiveBVDGLMUCB(**settings)
     stages = compare(fast, slow, "logistic", 300, 15, 7, 6.0)
     assert stages.get(3, 0) >= 3, stages
 
@@ -101,13 +88,13 @@ def test_where_p2_is_solved_in_full(dim: int) -> None:
 @pytest.mark.slow
 def test_the_papers_run_in_full() -> None:
     settings = {"dim": 2, "gamma": 0.995908}
-    stages = compare(BVDGLMUCB(**settings), naive.NaiveBVDGLMUCB(**settings), "logistic", 3000, 3000, 8, 1.0)
+    stages = compare(wv.BVDGLMUCB(**settings), naive.NaiveBVDGLMUCB(**settings), "logistic", 3000, 3000, 8, 1.0)
     assert stages[2] > 100, stages
 
 
 @DIMS
 @LINKS
-@pytest.mark.parametrize(("fast", "slow"), [(SWBVDGLMUCB, naive.NaiveSWBVDGLMUCB), (SWGLUCB, naive.NaiveSWGLUCB)])
+@pytest.mark.parametrize(("fast", "slow"), [(wv.SWBVDGLMUCB, naive.NaiveSWBVDGLMUCB), (wv.SWGLUCB, naive.NaiveSWGLUCB)])
 @pytest.mark.parametrize("window", [15.0, 80.0])
 def test_windows(fast, slow, dim: int, link: str, window: float) -> None:
     settings = {"dim": dim, "link": link, "sigma": SIGMA[link], "window": window}
@@ -118,7 +105,7 @@ def test_windows(fast, slow, dim: int, link: str, window: float) -> None:
 def test_a_window_where_p2_is_solved_in_full(dim: int) -> None:
     """theta* far outside the assumed ball, little regularisation: the value of P2 is positive."""
     settings = {"dim": dim, "window": 150.0, "S": 0.3, "lam": 0.01, "sigma": 0.5, "delta": 1.0}
-    stages = compare(SWBVDGLMUCB(**settings), naive.NaiveSWBVDGLMUCB(**settings), "logistic", 250, 15, 7, 6.0)
+    stages = compare(wv.SWBVDGLMUCB(**settings), naive.NaiveSWBVDGLMUCB(**settings), "logistic", 250, 15, 7, 6.0)
     assert stages.get(3, 0) >= 3, stages
 
 
@@ -126,7 +113,7 @@ def test_a_window_where_p2_is_solved_in_full(dim: int) -> None:
 @LINKS
 @pytest.mark.parametrize(
     ("fast", "slow"),
-    [(DGLUCB, naive.NaiveDGLUCB), (GLBWeightUCB, naive.NaiveGLMUCB), (SCBWeightUCB, naive.NaiveSCBWeightUCB)],
+    [(wv.DGLUCB, naive.NaiveDGLUCB), (wv.GLBWeightUCB, naive.NaiveGLMUCB), (wv.SCBWeightUCB, naive.NaiveSCBWeightUCB)],
     ids=["D-GLUCB", "GLB", "SCB"],
 )
 def test_discounts(fast, slow, dim: int, link: str) -> None:
@@ -140,7 +127,7 @@ def test_discounts(fast, slow, dim: int, link: str) -> None:
 @LINKS
 def test_restarts(dim: int, link: str) -> None:
     settings = {"dim": dim, "link": link, "sigma": SIGMA[link], "restart_every": 40}
-    compare(RestartGLB(**settings), naive.NaiveRestartGLB(**settings), link, 150, 25, 20 + dim, 1.0)
+    compare(wv.RestartGLB(**settings), naive.NaiveRestartGLB(**settings), link, 150, 25, 20 + dim, 1.0)
 
 
 @DIMS
@@ -151,12 +138,12 @@ def test_self_concordant(dim: int, link: str, lam: float | None) -> None:
     T, settings = 150, {"dim": dim, "link": link, "sigma": SIGMA[link], "S": 0.7}
     written = dim * math.log(T) if lam is None else lam
     stages = compare(
-        SCDGLUCB(**settings, horizon=T, gamma=0.98, lam=lam),
+        wv.SCDGLUCB(**settings, horizon=T, gamma=0.98, lam=lam),
         naive.NaiveSCDGLUCB(**settings, T=T, gamma=0.98, lam=written),
         link, T, 15, 30 + dim, 2.0,
     )  # fmt: skip
     compare(
-        SCSWGLUCB(**settings, horizon=T, window=40.0, lam=lam),
+        wv.SCSWGLUCB(**settings, horizon=T, window=40.0, lam=lam),
         naive.NaiveSCSWGLUCB(**settings, T=T, window=40.0, lam=written),
         link, T, 15, 40 + dim, 2.0,
     )  # fmt: skip

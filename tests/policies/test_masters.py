@@ -5,23 +5,11 @@ from functools import partial
 import numpy as np
 import pytest
 
+import windvane as wv
 from support import access
 from support.cases import MASTERS, SHORT_BLOCKS
 from support.refusals import refuses
 from support.worlds import LaneWorld, play, same_state
-from windvane import (
-    BOB,
-    BOBBVDGLMUCB,
-    BVDGLMUCB,
-    OFUL,
-    BanditOverBandits,
-    DLinUCB,
-    MasterGLMUCB,
-    MasterOFUL,
-    PerLane,
-    Policy,
-    Sphere,
-)
 
 any_master = pytest.mark.parametrize(
     "factory", [*MASTERS.values(), *SHORT_BLOCKS.values()], ids=[*MASTERS, *SHORT_BLOCKS]
@@ -53,7 +41,7 @@ def test_arms_from_a_sphere(factory) -> None:
     """Lanes together equal lanes alone there too."""
     policies = [factory(dim=3, lanes=lanes, seed=1) for lanes in ([5, 2], [5], [2])]
     for t in range(25):
-        both, first, second = (policy.select_from(Sphere(0.5 * policy.L)) for policy in policies)
+        both, first, second = (policy.select_from(wv.Sphere(0.5 * policy.L)) for policy in policies)
         assert np.array_equal(both, np.concatenate([first, second]))
         assert np.linalg.norm(both, axis=1) == pytest.approx(0.5 * policies[0].L)
         for policy, x in zip(policies, (both, first, second), strict=True):
@@ -73,28 +61,28 @@ def test_restart_forgets(factory) -> None:
 @pytest.mark.parametrize(
     ("policy", "S"),
     [
-        (BOB(2, horizon=50, S=2.0), 2.0),
-        (MasterOFUL(2, horizon=50, S=2.0), 2.0),
-        (PerLane(BVDGLMUCB, dim=2, gamma=0.9), 1.0),
+        (wv.BOB(2, horizon=50, S=2.0), 2.0),
+        (wv.MasterOFUL(2, horizon=50, S=2.0), 2.0),
+        (wv.PerLane(wv.BVDGLMUCB, dim=2, gamma=0.9), 1.0),
     ],
     ids=["BOB", "MASTER-OFUL", "per lane"],
 )
-def test_a_master_has_the_norm_bound_of_the_policies_within(policy: Policy, S: float) -> None:
+def test_a_master_has_the_norm_bound_of_the_policies_within(policy: wv.Policy, S: float) -> None:
     assert policy.S == S
 
 
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda: BOB(2, horizon=0), "horizon"),
-        (lambda: BOB(2, horizon=10, block=0), "block"),
-        (lambda: BOB(2, horizon=10, windows=[]), "windows"),
-        (lambda: BOB(2, horizon=10, windows=[0.0]), "window"),
-        (lambda: BOBBVDGLMUCB(2, horizon=10, discounts=[1.5]), "gamma"),
-        (lambda: BanditOverBandits(OFUL, dim=2, horizon=10, block=5, grid=[1.0], parameter="lam"), "parameter"),
-        (lambda: MasterOFUL(2, horizon=10, first_order=-1), "first_order"),
-        (lambda: MasterOFUL(2, horizon=10, test_scale=-1.0), "test_scale"),
-        (lambda: MasterGLMUCB(2, horizon=10, delta=0.0), "delta"),
+        (lambda: wv.BOB(2, horizon=0), "horizon"),
+        (lambda: wv.BOB(2, horizon=10, block=0), "block"),
+        (lambda: wv.BOB(2, horizon=10, windows=[]), "windows"),
+        (lambda: wv.BOB(2, horizon=10, windows=[0.0]), "window"),
+        (lambda: wv.BOBBVDGLMUCB(2, horizon=10, discounts=[1.5]), "gamma"),
+        (lambda: wv.BanditOverBandits(wv.OFUL, dim=2, horizon=10, block=5, grid=[1.0], parameter="lam"), "parameter"),
+        (lambda: wv.MasterOFUL(2, horizon=10, first_order=-1), "first_order"),
+        (lambda: wv.MasterOFUL(2, horizon=10, test_scale=-1.0), "test_scale"),
+        (lambda: wv.MasterGLMUCB(2, horizon=10, delta=0.0), "delta"),
     ],
 )
 def test_bad_settings_of_masters(make, name: str) -> None:
@@ -104,15 +92,15 @@ def test_bad_settings_of_masters(make, name: str) -> None:
 
 def test_lanes_apart_share_their_world() -> None:
     with refuses("L"):
-        PerLane(partial(DLinUCB, gamma=0.9), dim=2, lanes=2, L=[1.0, 0.1])
+        wv.PerLane(partial(wv.DLinUCB, gamma=0.9), dim=2, lanes=2, L=[1.0, 0.1])
 
 
-@pytest.mark.parametrize("cls", [BVDGLMUCB, DLinUCB])
+@pytest.mark.parametrize("cls", [wv.BVDGLMUCB, wv.DLinUCB])
 def test_per_lane_is_the_batched_policy_bit_for_bit(cls) -> None:
     """Choices, readings, late and masked rewards, weights, gaps in time."""
     ids, gammas = [3, 0, 8], [0.9, 0.95, 1.0]
     world = LaneWorld(ids, 3)
-    one = PerLane(partial(cls, sigma=0.6), dim=3, lanes=ids, seed=4, gamma=gammas, delta=0.1)
+    one = wv.PerLane(partial(cls, sigma=0.6), dim=3, lanes=ids, seed=4, gamma=gammas, delta=0.1)
     other = cls(3, sigma=0.6, lanes=ids, seed=4, gamma=gammas, delta=0.1)
     assert np.array_equal(play(one, world, range(40)), play(other, world, range(40)))
     for policy in (one, other):
@@ -121,7 +109,7 @@ def test_per_lane_is_the_batched_policy_bit_for_bit(cls) -> None:
             world.arms(0)[:, 0], [1.0, 0.0, 0.5], round=[3, 4, 5], weight=[1, 2, 0.5], mask=[True, True, False]
         )
     assert np.array_equal(play(one, world, range(40, 60)), play(other, world, range(40, 60)))
-    assert np.array_equal(one.select_from(Sphere(1.0)), other.select_from(Sphere(1.0)))
+    assert np.array_equal(one.select_from(wv.Sphere(1.0)), other.select_from(wv.Sphere(1.0)))
     for name in ("gamma", *access.NUMBERS):
         assert np.array_equal(access.read(one, name), access.read(other, name))
     assert access.decision(one).keys() == access.decision(other).keys()
@@ -133,7 +121,7 @@ def test_per_lane_is_the_batched_policy_bit_for_bit(cls) -> None:
 
 
 def test_a_bad_lane_leaves_the_others_alone() -> None:
-    policy, world = PerLane(BVDGLMUCB, dim=3, lanes=2, gamma=0.95), LaneWorld([0, 1], 3)
+    policy, world = wv.PerLane(wv.BVDGLMUCB, dim=3, lanes=2, gamma=0.95), LaneWorld([0, 1], 3)
     play(policy, world, range(5))
     before = policy.state()
     with refuses("reward", where="lane 1"):
@@ -147,4 +135,4 @@ def test_a_bad_lane_leaves_the_others_alone() -> None:
         policy.load_state(spoilt)
     assert same_state(policy.state(), before)
     with refuses("gamma"):
-        PerLane(BVDGLMUCB, dim=2, lanes=2, gamma=[0.9, 0.9, 0.9])
+        wv.PerLane(wv.BVDGLMUCB, dim=2, lanes=2, gamma=[0.9, 0.9, 0.9])

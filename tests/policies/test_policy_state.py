@@ -1,9 +1,7 @@
 """Saved states of policies, and what a hostile user found, kept so that it stays mended."""
 
 import contextlib
-import copy
 import io
-import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -159,17 +157,6 @@ def test_little_regularisation_does_not_lock_a_policy_out_of_its_own_state() -> 
 def test_what_is_no_state_is_refused(state: object) -> None:
     with refuses("state"):
         BVDGLMUCB(2, gamma=0.9).load_state(state)
-
-
-def test_policies_can_be_copied_and_sent() -> None:
-    policy = BVDGLMUCB(2, gamma=0.9)
-    policy.select(X[None])
-    policy.update(X, 1.0)
-    for twin in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
-        assert np.array_equal(access.theta_hat(twin), access.theta_hat(policy))
-        twin.update(X, 1.0)
-        assert access.estimator(twin).remembered[0] == 2
-    assert access.estimator(policy).remembered[0] == 1
 
 
 def test_a_solve_limited_by_rounding_keeps_its_answer() -> None:

@@ -221,33 +221,23 @@ def test_custom_link_gives_the_same() -> None:
     assert reached == {1, 2, 3}
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("beta", 0.0),
-        ("S", -1.0),
-        ("ridge", 0.0),
-        ("link", "cloglog"),
-        ("b", [np.nan, 0.0]),
-        ("features", np.zeros((4, 3))),
-        ("weights", -np.ones(4)),
-        ("weights", np.ones(3)),
-        ("V", -np.eye(2)),
-        ("V_tilde", np.array([[1.0, 0.5], [0.0, 1.0]])),
-    ],
-)
+BAD = {
+    "beta": [0.0],
+    "S": [-1.0],
+    "ridge": [0.0],
+    "link": ["cloglog"],
+    "b": [[np.nan, 0.0]],
+    "features": [np.zeros((4, 3))],
+    "weights": [-np.ones(4), np.ones(3)],
+    "V": [-np.eye(2)],
+    "V_tilde": [np.array([[1.0, 0.5], [0.0, 1.0]])],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name in BAD for value in BAD[name]])
 def test_bad_arguments_are_named(name: str, value: object) -> None:
-    good = {
-        "features": np.eye(4)[:, :2],
-        "weights": np.ones(4),
-        "b": np.zeros(2),
-        "V": np.eye(2),
-        "V_tilde": np.eye(2),
-        "beta": 1.0,
-        "S": 1.0,
-        "ridge": 0.1,
-        "link": "logistic",
-    }
+    good = {"features": np.eye(4)[:, :2], "weights": np.ones(4), "b": np.zeros(2), "V": np.eye(2), "V_tilde": np.eye(2)}
+    good |= {"beta": 1.0, "S": 1.0, "ridge": 0.1, "link": "logistic"}
     access.p2(**good)
     with refuses(name):
         access.p2(**(good | {name: value}))

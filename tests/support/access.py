@@ -202,55 +202,21 @@ def log_weights(policy: Any) -> np.ndarray:
     return policy.exp3.log_weights
 
 
-class MasterLane:
-    """What MASTER keeps in one lane."""
-
-    def __init__(self, policy: Any, lane: int = 0) -> None:
-        self._lane = policy.policies[lane]
-
-    @property
-    def copies(self) -> dict[int, Any]:
-        """The copies of the base policy that are alive, by order."""
-        return self._lane._copies
-
-    @property
-    def starts(self) -> np.ndarray:
-        """The decision with which the copy of each order began; -1 without one."""
-        return self._lane._starts
-
-    @property
-    def sums(self) -> np.ndarray:
-        """The sum of w (f - r) and the sum of w, in the open block."""
-        return self._lane._sums
-
-    @property
-    def optimistic_value(self) -> float:
-        """The value f of the last decision's index, in units of the range of rewards."""
-        return self._lane._log[(self._lane._decisions - 1) % len(self._lane._log), 3]
-
-    @property
-    def acting_rewards(self) -> float:
-        """The sum of w r during the life of the copy that acts."""
-        return self._lane._rewards[min(self._lane._copies)]
-
-    @property
-    def optimistic_index(self) -> float:
-        """The index of the last decision, in the units of rewards."""
-        return self._lane._acting.optimistic
-
-    @property
-    def base_beta(self) -> float:
-        return self._lane._acting.base_beta
-
-    @property
-    def base_radius(self) -> float:
-        return self._lane._acting.radius()[0]
-
-    def rho(self, t: float) -> float:
-        return self._lane.rho(t)
-
-    def rho_hat(self, t: float) -> float:
-        return self._lane.rho_hat(t)
+def master_lane(policy: Any, lane: int = 0) -> SimpleNamespace:
+    """What MASTER keeps in a lane, as it is now."""
+    kept, acting = policy.policies[lane], policy.policies[lane]._acting
+    return SimpleNamespace(
+        copies=kept._copies,  # the copies of the base policy that are alive, by order
+        starts=kept._starts,  # the decision with which the copy of each order began; -1 without one
+        sums=kept._sums,  # of w (f - r) and of w, in the open block
+        value=kept._log[(kept._decisions - 1) % len(kept._log), 3],  # f of the last decision, in units of the range
+        acting_rewards=kept._rewards[min(kept._copies, default=0)],  # sum of w r during the life of the acting copy
+        index=getattr(acting, "optimistic", None),  # of the last decision, in the units of rewards
+        base_beta=acting.base_beta,
+        base_radius=acting.radius()[0],
+        rho=kept.rho,
+        rho_hat=kept.rho_hat,
+    )
 
 
 # --- environments -----------------------------------------------------------------------------------------------------

@@ -33,6 +33,19 @@ def learns_wrongly(name: str, change: Callable[[Any, dict[str, Any]], Any], chec
     caught_by(check, message)(type(name, (BVDGLMUCB,), {"update": update}))
 
 
+def selects_wrongly(
+    name: str, check: Any, message: str, *, before: Any = None, after: Any = None, base: Any = Skeleton
+) -> None:
+    """Register a policy that changes the arms by ``before(self, arms)``, its choice by ``after(self, arms, valid, index)``."""
+
+    def select(self: Any, arms: Any, valid: Any = None) -> np.ndarray:
+        shown = arms if before is None else before(self, arms)
+        index = base.select(self, shown, valid)
+        return index if after is None else after(self, arms, valid, index)
+
+    caught_by(check, message)(type(name, (base,), {"select": select}))
+
+
 def writes_to(name: str, argument: str, change: Callable[[np.ndarray], Any]) -> None:
     """Register a BVD-GLM-UCB that overwrites an argument of ``update`` after it has learnt."""
 
@@ -92,22 +105,79 @@ writes_to("WritesWeight", "weight", lambda weight: np.multiply(weight, 2, out=we
 writes_to("WritesMask", "mask", lambda mask: mask.fill(False))
 
 
-@caught_by(*ALONE)
-class CouplesEstimates(Skeleton):
-    """Every lane decides with the average of all lanes' estimates."""
-
-    def select(self, arms, valid=None):
-        super().select(arms, valid)
-        return best(np.asarray(arms) @ access.theta_hat(self).mean(axis=0), valid)
+def chosen(index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.arange(len(index)), index
 
 
-@caught_by(*ALONE)
-class CouplesScales(Skeleton):
-    """Centres the arms of all lanes together."""
+def centred(_: Any, arms: Any) -> np.ndarray:
+    arms = np.asarray(arms, dtype=float)
+    return 0.5 * (arms - arms.mean(axis=(0, 1)))
 
-    def select(self, arms, valid=None):
-        arms = np.asarray(arms, dtype=float)
-        return super().select(0.5 * (arms - arms.mean(axis=(0, 1))), valid)
+
+def shortened(self: Any, arms: Any) -> Any:
+    if not isinstance(arms, np.ndarray) or not arms.size or not np.isfinite(arms).all():
+        return arms
+    return arms * np.minimum(1.0, self.L / np.maximum(np.linalg.norm(arms, axis=-1, keepdims=True), 1e-300))
+
+
+def scaled_in_place(_: Any, arms: Any, _valid: Any, index: np.ndarray) -> np.ndarray:
+    np.asarray(arms)[...] *= 0.5
+    return index
+
+
+def struck_off(_: Any, _arms: Any, valid: Any, index: np.ndarray) -> np.ndarray:
+    if valid is not None:
+        np.asarray(valid)[chosen(index)] = False
+    return index
+
+
+def aged(self: Any, arms: Any) -> Any:
+    self.advance(1.0)
+    return arms
+
+
+def with_noise(scores: np.ndarray) -> np.ndarray:
+    return scores + 1e-9 * np.random.default_rng().random(scores.shape)
+
+
+NOT_THERE = checks.check_edge_cases, "not there was chosen"
+selects_wrongly("CouplesScales", *ALONE, before=centred)
+selects_wrongly(  # every lane decides with the average of all lanes' estimates
+    "CouplesEstimates",
+    *ALONE,
+    after=lambda self, arms, valid, _: best(np.asarray(arms) @ access.theta_hat(self).mean(axis=0), valid),
+)
+selects_wrongly("WritesArms", checks.check_inputs_are_left_alone, "wrote to arms", after=scaled_in_place)
+selects_wrongly("WritesValid", checks.check_inputs_are_left_alone, "wrote to valid", after=struck_off)
+selects_wrongly(  # ties are broken by the first index, whatever the seed
+    "FirstOfEquals",
+    checks.check_seeds_reproduce,
+    "do not depend on the seed",
+    after=lambda self, _arms, valid, _: best(access.scores(self), valid),
+)
+selects_wrongly(  # ties are broken by a generator that is seeded from the system
+    "UnseededTies",
+    checks.check_seeds_reproduce,
+    "the same seed gave other choices",
+    after=lambda self, _arms, valid, _: best(with_noise(access.scores(self)), valid),
+)
+selects_wrongly(  # the place among the arms that are there, not among all
+    "CountsAmongValidArms",
+    *NOT_THERE,
+    after=lambda _self, _arms, valid, index: index if valid is None else (np.cumsum(valid, axis=1) - 1)[chosen(index)],
+)
+selects_wrongly(
+    "LikesAbsentArms",
+    *NOT_THERE,
+    after=lambda _self, _arms, valid, index: (
+        index if valid is None else np.where(valid.all(axis=1), index, np.argmin(valid, axis=1))
+    ),
+)
+selects_wrongly(
+    "AcceptsNaNArms", BAD_INPUT, "NaN in arms was accepted", before=lambda _, arms: np.nan_to_num(np.asarray(arms))
+)
+selects_wrongly("AcceptsLongArms", BAD_INPUT, "longer than L was accepted", before=shortened)
+selects_wrongly("AgesOnRefusedArms", BAD_INPUT, "changed the state", before=aged, base=BVDGLMUCB)
 
 
 @caught_by(*ALONE)
@@ -118,27 +188,6 @@ class TiesByPlace(Skeleton):
         ids, self.lane_ids = self.lane_ids, np.arange(access.lane_count(self))
         index = super().select(arms, valid)
         self.lane_ids = ids
-        return index
-
-
-@caught_by(checks.check_inputs_are_left_alone, "wrote to arms")
-class WritesArms(Skeleton):
-    """Scales the caller's arms in place."""
-
-    def select(self, arms, valid=None):
-        index = super().select(arms, valid)
-        np.asarray(arms)[...] *= 0.5
-        return index
-
-
-@caught_by(checks.check_inputs_are_left_alone, "wrote to valid")
-class WritesValid(Skeleton):
-    """Strikes the chosen arm off the caller's list."""
-
-    def select(self, arms, valid=None):
-        index = super().select(arms, valid)
-        if valid is not None:
-            np.asarray(valid)[np.arange(len(index)), index] = False
         return index
 
 
@@ -243,25 +292,6 @@ class LoadsBeforeChecking(Skeleton):
         super().load_state(state)
 
 
-@caught_by(checks.check_seeds_reproduce, "do not depend on the seed")
-class FirstOfEquals(Skeleton):
-    """Breaks ties by the first index, whatever the seed."""
-
-    def select(self, arms, valid=None):
-        super().select(arms, valid)
-        return best(access.scores(self), valid)
-
-
-@caught_by(checks.check_seeds_reproduce, "the same seed gave other choices")
-class UnseededTies(Skeleton):
-    """Breaks ties by a generator of its own, seeded from the system."""
-
-    def select(self, arms, valid=None):
-        super().select(arms, valid)
-        scores = access.scores(self)
-        return best(scores + 1e-9 * np.random.default_rng().random(scores.shape), valid)
-
-
 @caught_by(checks.check_permuting_arms_permutes_the_choice, "order of the arms")
 class TakesTheFirstForAModel(Skeleton):
     """Prefers arms that are like the first of the list, and breaks ties by the seed."""
@@ -275,55 +305,10 @@ class TakesTheFirstForAModel(Skeleton):
         return np.where(scores[lanes, tied] >= scores[lanes, index] - 1e-12, tied, index)
 
 
-@caught_by(checks.check_edge_cases, "not there was chosen")
-class CountsAmongValidArms(BVDGLMUCB):
-    """Returns the place among the arms that are there, not among all."""
-
-    def select(self, arms, valid=None):
-        index = super().select(arms, valid)
-        if valid is None:
-            return index
-        return np.sum((np.arange(valid.shape[1]) < index[:, None]) & valid, axis=1)
-
-
-@caught_by(checks.check_edge_cases, "not there was chosen")
-class LikesAbsentArms(BVDGLMUCB):
-    """Prefers the arms that are not there."""
-
-    def select(self, arms, valid=None):
-        index = super().select(arms, valid)
-        if valid is None:
-            return index
-        return np.where(valid.all(axis=1), index, np.argmin(valid, axis=1))
-
-
-@caught_by(BAD_INPUT, "NaN in arms was accepted")
-class AcceptsNaNArms(BVDGLMUCB):
-    def select(self, arms, valid=None):
-        return super().select(np.nan_to_num(np.asarray(arms)), valid)
-
-
-@caught_by(BAD_INPUT, "longer than L was accepted")
-class AcceptsLongArms(BVDGLMUCB):
-    def select(self, arms, valid=None):
-        if isinstance(arms, np.ndarray) and arms.size and np.isfinite(arms).all():
-            arms = arms * np.minimum(1.0, self.L / np.maximum(np.linalg.norm(arms, axis=-1, keepdims=True), 1e-300))
-        return super().select(arms, valid)
-
-
 @caught_by(BAD_INPUT, "backwards was accepted")
 class AcceptsTimeRunningBackwards(BVDGLMUCB):
     def advance(self, n=1.0):
         super().advance(max(n, 0.0))
-
-
-@caught_by(BAD_INPUT, "changed the state")
-class AgesOnRefusedArms(BVDGLMUCB):
-    """Lets time pass before it looks at the arms."""
-
-    def select(self, arms, valid=None):
-        self.advance(1.0)
-        return super().select(arms, valid)
 
 
 @caught_by(BAD_INPUT, "changed the state")
