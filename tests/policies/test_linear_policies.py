@@ -125,23 +125,6 @@ def test_tunings_follow_the_papers_lane_by_lane(dim: int, T: int) -> None:
     assert access.estimator(SWLinUCB(dim=dim, horizon=T)).window.tolist() == [window(T, dim, 1.0)]
 
 
-@pytest.mark.parametrize("kind", LINEAR_SETTINGS, ids=lambda kind: kind.name)
-def test_a_lane_tuned_to_its_own_drift_is_that_lane_alone(kind: type[Policy]) -> None:
-    drifts, rng = [0.1, 9.0, 2.0], np.random.default_rng(0)
-    together = kind(dim=3, horizon=60, drift=drifts, lanes=[5, 1, 8])  # type: ignore[call-arg]
-    alone = [kind(dim=3, horizon=60, drift=b, lanes=[i]) for b, i in zip(drifts, [5, 1, 8], strict=True)]  # type: ignore[call-arg]
-    for _ in range(60):
-        arms, noise = ball(rng, (3, 5), 3), rng.normal(size=3)
-        choice = together.select(arms)
-        together.update(arms[np.arange(3), choice], noise)
-        for lane, one in enumerate(alone):
-            assert one.select(arms[lane : lane + 1])[0] == choice[lane]
-            one.update(arms[lane, choice[lane]][None], noise[lane])
-    for lane, one in enumerate(alone):
-        assert np.array_equal(access.theta_hat(together)[lane], access.theta_hat(one)[0])
-        assert np.array_equal(access.V(together)[lane], access.V(one)[0])
-
-
 def test_a_restart_forgets_everything() -> None:
     policy, rng = RestartUCB(dim=2, restart_every=[5, 8], lanes=2), np.random.default_rng(0)
     for t in range(1, 41):

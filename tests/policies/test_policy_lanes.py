@@ -1,13 +1,11 @@
 """Lanes and ties."""
 
 import numpy as np
-import pytest
 
 from support import access
-from support.access import Skeleton
 from support.cases import PLAIN, every_policy
-from support.worlds import World, ball, draw_reward, play
-from windvane import BVDGLMUCB, GLMUCB, OFUL, DLinUCB, Policy
+from support.worlds import ball, draw_reward
+from windvane import OFUL, Policy
 
 NAN, INF = float("nan"), float("inf")
 
@@ -28,41 +26,6 @@ def test_lanes_with_one_id_and_one_setting_are_one_bandit(cls, settings) -> None
     for name in ("theta_hat", "V", "V_tilde", "b"):
         value = access.read(policy, name)
         assert (value[0] == value[2]).all()
-
-
-SWEEPS = {
-    "BVD gamma": (BVDGLMUCB, {"gamma": [0.7, 0.95, 1.0]}),
-    "BVD delta": (BVDGLMUCB, {"gamma": [0.97] * 3, "delta": [0.001, 0.1, 1.0]}),
-    "BVD bonus": (BVDGLMUCB, {"gamma": [0.97] * 3, "bonus_scale": [0.0, 0.1, 1.0]}),
-    "GLM bonus": (GLMUCB, {"bonus_scale": [0.0, 0.1, 1.0]}),
-    "D-LinUCB gamma": (DLinUCB, {"gamma": [0.7, 0.95, 1.0]}),
-    "OFUL delta": (OFUL, {"delta": [0.001, 0.1, 1.0]}),
-    "skeleton gamma": (Skeleton, {"gamma": [0.7, 0.95, 1.0]}),
-}
-
-
-@pytest.mark.parametrize(("cls", "arrays"), SWEEPS.values(), ids=SWEEPS)
-def test_a_sweep_over_lanes_equals_separate_policies(cls, arrays) -> None:
-    """Lanes that share an id but not a setting decide as policies of their own would, bit for bit."""
-
-    class OneWorld(World):
-        """Every lane sees the arms and the noise of lane 0."""
-
-        def arms(self, t: int | None = None) -> np.ndarray:
-            self.t += 1
-            return np.repeat(ball(self.rng, (1, self.K), self.dim), self.lanes, axis=0)
-
-        def rewards(self, x: np.ndarray, t: int | None = None) -> np.ndarray:
-            return (self.rng.random() < 1 / (1 + np.exp(-x[:, 0]))).astype(float)
-
-    together = cls(2, **arrays, lanes=[7, 7, 7], seed=1)
-    choices = play(together, OneWorld(3, 2), 120)
-    for lane in range(3):
-        alone = cls(2, **{name: values[lane] for name, values in arrays.items()}, lanes=[7], seed=1)
-        assert (play(alone, OneWorld(1, 2), 120)[:, 0] == choices[:, lane]).all()
-        for name in ("theta_hat", "V", "V_tilde", "b"):
-            assert (access.read(alone, name)[0] == access.read(together, name)[lane]).all(), name
-    assert (choices != choices[:, :1]).any(), "the settings must matter for this to mean anything"
 
 
 def chi_square(counts: np.ndarray) -> float:

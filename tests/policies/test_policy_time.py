@@ -6,7 +6,7 @@ import pytest
 import naive
 from support import access
 from support.cases import every_policy
-from support.worlds import SIGMA, World, ball, draw_reward, play, same_state
+from support.worlds import SIGMA, ball, draw_reward, same_state
 from windvane import BVDGLMUCB, Policy
 
 NAN, INF = float("nan"), float("inf")
@@ -101,56 +101,3 @@ def test_the_last_round_can_be_rewarded_at_any_fractional_time(cls, settings) ->
         policy.advance(rng.random())
         policy.select(np.full((1, 2, 2), 0.5))
         policy.update([[0.5, 0.5]], 1.0)
-
-
-@every_policy
-def test_weight_two_is_the_same_observation_twice(cls, settings) -> None:
-    """In V, V_tilde, b to rounding and in theta_hat to the root's tolerance; weight 0 and a closed mask are nothing."""
-    world = World(1, 3)
-    double, twice = (cls(3, **settings) for _ in range(2))
-    for _ in range(30):
-        arms = world.arms()
-        x = arms[:, 0]
-        reward = world.rewards(x)
-        for policy in (double, twice):
-            policy.select(arms)
-        double.update(x, reward, weight=2.0)
-        before = twice.state()
-        twice.update(x, reward, weight=0.0)
-        twice.update(np.full((1, 3), NAN), NAN, round=NAN, weight=NAN, mask=[False])
-        assert same_state(twice.state(), before)
-        twice.update(x, reward)
-        twice.update(x, reward, weight=[1.0], mask=[True])
-    for name in ("V", "V_tilde", "b"):
-        np.testing.assert_allclose(access.read(double, name), access.read(twice, name), rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(access.theta_hat(double), access.theta_hat(twice), rtol=0, atol=2e-8)
-
-
-@pytest.mark.parametrize("weight", [1.0, 1e4])
-def test_a_reward_older_than_the_memory(weight: float) -> None:
-    """However late, a reward moves theta_hat as if it had been on time, to the tolerance of 1e-6: heavy ones too."""
-    x = np.array([[1.0]])
-    punctual, late = (BVDGLMUCB(1, gamma=0.9) for _ in range(2))
-    for policy in (punctual, late):
-        policy.select(x[:, None])
-    pause = float(access.diagnostics(late)["memory"][0]) + 1.0
-    punctual.update(x, 1.0, weight=weight)
-    for policy in (punctual, late):
-        policy.advance(pause)
-    late.update(x, 1.0, round=1.0, weight=weight)
-    np.testing.assert_allclose(access.theta_hat(late), access.theta_hat(punctual), rtol=0, atol=1e-6)
-
-
-@every_policy
-def test_time_may_pass_in_pieces(cls, settings) -> None:
-    """advance(n) is n advances of 1, or of any parts that add up to n."""
-    whole, ones, parts = (cls(3, **settings) for _ in range(3))
-    for policy, gaps in ((whole, [3.0]), (ones, [1.0, 1.0, 1.0]), (parts, [0.5, 0.0, 2.125, 0.375])):
-        play(policy, World(1, 3), 20)
-        for gap in gaps:
-            policy.advance(gap)
-    for policy in (ones, parts):
-        assert policy.t == whole.t
-        for name in ("V", "V_tilde", "b"):
-            np.testing.assert_allclose(access.read(policy, name), access.read(whole, name), rtol=1e-13, atol=1e-15)
-        np.testing.assert_allclose(access.theta_hat(policy), access.theta_hat(whole), rtol=0, atol=2e-8)

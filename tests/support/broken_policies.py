@@ -36,7 +36,7 @@ def learns_wrongly(name: str, change: Callable[[Any, dict[str, Any]], Any], chec
 def selects_wrongly(
     name: str, check: Any, message: str, *, before: Any = None, after: Any = None, base: Any = Skeleton
 ) -> None:
-    """Register a policy that changes the arms by ``before(self, arms)``, its choice by ``after(self, arms, valid, index)``."""
+    """Register a policy that changes its arms with ``before``, or its choice with ``after``."""
 
     def select(self: Any, arms: Any, valid: Any = None) -> np.ndarray:
         shown = arms if before is None else before(self, arms)

@@ -11,6 +11,7 @@ import pytest
 import windvane as wv
 from support.access import Skeleton
 from support.worlds import BENT
+from windvane import checks
 
 Factory = Callable[..., wv.Policy]
 
@@ -27,7 +28,7 @@ class Case:
     without: tuple[Callable[[Factory], None], ...] = ()
 
 
-def by_lane(cls: type[wv.Policy], **tables: list[float]) -> Factory:
+def by_lane(cls: Factory, **tables: list[float]) -> Factory:
     """A factory whose array settings are a function of the lane id, so that lanes can be compared alone."""
 
     def build(*, lanes: int | list[int], **kw: Any) -> wv.Policy:
@@ -140,13 +141,15 @@ def _glm_case(cls: Any, link: str) -> Case:
     return Case(partial(cls, **settings), flags)
 
 
-LATE = (wv.checks.check_late_rewards,)
+LINEAR_FLAGS = {cls: {"deterministic": cls not in (wv.DLinTS, wv.DRandLinUCB)} for cls in LINEAR_SETTINGS}
+LATE = (checks.check_late_rewards,)
 CASES: dict[str, Case] = {
     **{name: Case(factory) for name, factory in CONTRACT.items()},
     **{f"{cls.name} {link}": _glm_case(cls, link) for cls in GLM_SETTINGS for link in LINK_SETTINGS},
+    **{cls.name: Case(partial(cls, **settings), LINEAR_FLAGS[cls]) for cls, settings in LINEAR_SETTINGS.items()},
     **{
-        cls.name: Case(partial(cls, **settings), {"deterministic": cls not in (wv.DLinTS, wv.DRandLinUCB)})
-        for cls, settings in LINEAR_SETTINGS.items()
+        f"{cls.name} tuned by lane": Case(by_lane(partial(cls, horizon=60), drift=[0.1, 9.0, 2.0]), flags)
+        for cls, flags in LINEAR_FLAGS.items()
     },
     "SW-LinUCB short": Case(partial(wv.SWLinUCB, window=3)),
     "RestartUCB short": Case(partial(wv.RestartUCB, restart_every=2)),
@@ -159,5 +162,5 @@ CASES: dict[str, Case] = {
     "BOB-BVD-GLM-UCB, short": Case(SHORT_BLOCKS["BOB-BVD-GLM-UCB, short"], without=LATE),
     "BOB, short": Case(SHORT_BLOCKS["BOB, short"], without=LATE),
     # How many rewards are in decides when its tests fail.
-    "MASTER-OFUL, short": Case(SHORT_BLOCKS["MASTER-OFUL, short"], without=(*LATE, wv.checks.check_weights_and_masks)),
+    "MASTER-OFUL, short": Case(SHORT_BLOCKS["MASTER-OFUL, short"], without=(*LATE, checks.check_weights_and_masks)),
 }

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from support.numerics import C_LOGISTIC, K_LOGISTIC, PAPER, exact_count, many_examples
+from support.numerics import C_LOGISTIC, PAPER, exact_count, many_examples
 from windvane import theory
 
 # Hypothesis's deadline reads the clock; no test here may.
@@ -56,15 +56,6 @@ def test_union_bounds_spend_no_more_than_delta() -> None:
     per_round = np.asarray(theory.confidence_level(0.3, rounds, confidence="horizon", horizon=n))
     assert per_round.shape == (n,)
     assert per_round.sum() == pytest.approx(0.3)
-
-
-def test_radius_at_the_settings_of_the_experiment() -> None:
-    assert pytest.approx(0.196612, abs=5e-7) == C_LOGISTIC
-    assert pytest.approx(1.271540, abs=5e-7) == K_LOGISTIC / C_LOGISTIC
-    gamma, t, delta = 0.995908, 3000, 0.05
-    count = math.fsum(gamma ** (2 * i) for i in range(t))
-    expected = C_LOGISTIC + 0.5 * math.sqrt(2 * math.log(1 / delta) + 2 * math.log(1 + count / 2))
-    assert theory.radius(t, gamma=gamma, delta=delta, c_mu=C_LOGISTIC, **PAPER) == pytest.approx(expected, rel=1e-13)
 
 
 @pytest.mark.parametrize("gamma", [0.5, 0.97, 1.0])
