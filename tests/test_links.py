@@ -248,7 +248,7 @@ def test_the_identity_link_has_no_largest_product() -> None:
     assert Identity().largest_product == math.inf
 
 
-def refused(link: CustomLink, *words: str, reach: float = 1.0) -> None:
+def assert_refused(link: CustomLink, *words: str, reach: float = 1.0) -> None:
     """Expect the link to be refused by its name, for a reason that has these words."""
     with refuses("link", "mean", "slope", "primitive") as caught:
         link.constants(reach, 1.0)
@@ -258,13 +258,13 @@ def refused(link: CustomLink, *words: str, reach: float = 1.0) -> None:
 @built_in
 @pytest.mark.parametrize("factor", [0.99, 1.01, 2.0])
 def test_a_wrong_slope_is_refused(link: Link, factor: float) -> None:
-    refused(custom_copy(link, slope=lambda z: factor * link.slope(z)), "slope", "derivative")
+    assert_refused(custom_copy(link, slope=lambda z: factor * link.slope(z)), "slope", "derivative")
 
 
 @built_in
 @pytest.mark.parametrize("factor", [0.99, 1.01, 2.0])
 def test_a_wrong_primitive_is_refused(link: Link, factor: float) -> None:
-    refused(custom_copy(link, primitive=lambda z: factor * link.primitive(z)), "primitive", "derivative")
+    assert_refused(custom_copy(link, primitive=lambda z: factor * link.primitive(z)), "primitive", "derivative")
 
 
 @pytest.mark.parametrize("scale", [1e-2, 1e-4, 1e-6])
@@ -275,12 +275,12 @@ def test_a_wrong_slope_is_refused_at_any_scale(scale: float) -> None:
         return CustomLink("rare", lambda z: scale * expit(z), lambda z: factor * scale * Logistic().slope(z))
 
     assert with_slope(1.0).constants(1.0, 1.0).k_mu == pytest.approx(0.25 * scale, rel=1e-6)
-    refused(with_slope(2.0), "slope", "derivative")
+    assert_refused(with_slope(2.0), "slope", "derivative")
 
 
 def test_a_slope_wrong_in_one_place_only_is_refused() -> None:
     link = custom_copy(Logistic(), slope=lambda z: Logistic().slope(z) + 0.01 * (np.abs(z - 0.7) < 0.01))
-    refused(link, "slope", "derivative")
+    assert_refused(link, "slope", "derivative")
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_a_slope_wrong_in_one_place_only_is_refused() -> None:
     ids=["decreasing", "flat", "flat at 0", "a negative slope at the ends"],
 )
 def test_a_slope_that_is_not_positive_is_refused(mean: Callable[..., Any], slope: Callable[..., Any]) -> None:
-    refused(CustomLink("bad", mean, slope), "slope", "positive")
+    assert_refused(CustomLink("bad", mean, slope), "slope", "positive")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -303,22 +303,24 @@ def test_a_value_that_is_not_finite_is_refused(value: float) -> None:
         return lambda z: np.where(z > 0.9, value, function(z))
 
     link = Logistic()
-    refused(custom_copy(link, mean=hole(link.mean)), "finite")
-    refused(custom_copy(link, slope=hole(link.slope)), "finite")
+    assert_refused(custom_copy(link, mean=hole(link.mean)), "finite")
+    assert_refused(custom_copy(link, slope=hole(link.slope)), "finite")
     assert custom_copy(link, mean=hole(link.mean)).constants(0.5, 1.0).k_mu == 0.25  # only |z| <= S L is looked at
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_primitive_that_is_not_finite_is_refused(value: float) -> None:
     """By the documented error, not by a NumPy warning on the way to it."""
-    refused(custom_copy(Logistic(), primitive=lambda z: np.where(z > 0.9, value, Logistic().primitive(z))), "primitive")
+    assert_refused(
+        custom_copy(Logistic(), primitive=lambda z: np.where(z > 0.9, value, Logistic().primitive(z))), "primitive"
+    )
 
 
 @pytest.mark.parametrize("shape", [lambda y: y[:-1], lambda y: y[:, None], np.sum, np.atleast_2d])
 def test_a_wrong_shape_is_refused(shape: Callable[..., Any]) -> None:
     link = Logistic()
-    refused(custom_copy(link, mean=lambda z: shape(link.mean(z))), "shape")
-    refused(custom_copy(link, slope=lambda z: shape(link.slope(z))), "shape")
+    assert_refused(custom_copy(link, mean=lambda z: shape(link.mean(z))), "shape")
+    assert_refused(custom_copy(link, slope=lambda z: shape(link.slope(z))), "shape")
 
 
 def test_the_primitive_is_optional_but_must_exist_to_be_asked() -> None:

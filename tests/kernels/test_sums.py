@@ -19,7 +19,7 @@ LENGTHS = sorted({0, 1, sums.BLOCK - 1, sums.BLOCK, sums.BLOCK + 1, 511, 512, 51
 SCALE, RIDGE = 0.37, 0.21
 
 
-def placed(x: np.ndarray, w: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
+def place_in_buffer(x: np.ndarray, w: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
     """The history inside a longer buffer; everything around it is poison."""
     n, d = x.shape
     X, W = np.full((d, start + n + 5), np.nan), np.full(start + n + 5, np.nan)
@@ -32,7 +32,7 @@ def compute_sums(
 ) -> list[np.ndarray]:
     """g, H, H u and the bend matrix of the kernels (of matrices the lower triangle, which is all they promise)."""
     n, d = x.shape
-    X, W = placed(x, w, start)
+    X, W = place_in_buffer(x, w, start)
     g, Hu, H, B = np.full(d, np.nan), np.full(d, np.nan), np.full((d, d), np.nan), np.full((d, d), np.nan)
     buffers = np.full((3, max(1, n)), np.nan)
     kernel.mean_sums(link.code, X, W, start, start + n, SCALE, RIDGE, theta, buffers, g)

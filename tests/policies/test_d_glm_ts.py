@@ -15,7 +15,7 @@ from support.worlds import ball, same_state
 from windvane import DGLMTS
 
 
-def taught(lanes: int, dim: int, **settings: Any) -> tuple[DGLMTS, naive.NaiveHistory]:
+def teach_lanes(lanes: int, dim: int, **settings: Any) -> tuple[DGLMTS, naive.NaiveHistory]:
     """A policy whose lanes all know the same, and what they know."""
     rng = np.random.default_rng(9)
     policy = DGLMTS(dim, gamma=0.97, lanes=lanes, **settings)
@@ -32,7 +32,7 @@ def taught(lanes: int, dim: int, **settings: Any) -> tuple[DGLMTS, naive.NaiveHi
 @pytest.mark.parametrize("dim", [1, 2, 5])
 def test_samples_follow_the_laplace_approximation(dim: int) -> None:
     lanes, scale = 6000, 0.5
-    policy, history = taught(lanes, dim, bonus_scale=scale)
+    policy, history = teach_lanes(lanes, dim, bonus_scale=scale)
     t = policy.t
     mode = naive.theta_hat(history, t, history.link, history.ridge)
     white = (access.theta_tilde(policy) - mode) @ np.linalg.cholesky(history.H(mode, t)) / scale
@@ -51,7 +51,7 @@ def test_samples_follow_the_laplace_approximation(dim: int) -> None:
 def test_propensities() -> None:
     """In one dimension an arm and its opposite: P(theta_tilde > 0) in closed form, and what select really does."""
     lanes = 4000
-    policy, history = taught(lanes, 1)
+    policy, history = teach_lanes(lanes, 1)
     mode = naive.theta_hat(history, policy.t, history.link, history.ridge)[0]
     sd = 1 / math.sqrt(history.H(np.array([mode]), policy.t)[0, 0])
     wanted = stats.norm.cdf(mode / sd)
@@ -67,12 +67,12 @@ def test_propensities() -> None:
 
 
 def test_propensities_of_absent_and_equal_arms() -> None:
-    policy, _ = taught(2, 2)
+    policy, _ = teach_lanes(2, 2)
     arms = np.zeros((2, 3, 2))
     arms[:, 2] = np.nan
     valid = np.array([[True, True, False]] * 2)
     np.testing.assert_array_equal(policy.propensities(arms, valid, draws=7), [[0.5, 0.5, 0.0]] * 2)
-    np.testing.assert_array_equal(policy.propensities(arms, valid, draws=7)[:1], taught(1, 2)[0].propensities(
+    np.testing.assert_array_equal(policy.propensities(arms, valid, draws=7)[:1], teach_lanes(1, 2)[0].propensities(
         arms[:1], valid[:1], draws=7
     ))  # fmt: skip
     with refuses("draws"):

@@ -60,7 +60,7 @@ def test_false_alarms_of_the_test_itself() -> None:
     assert rate / 4 < alarmed.mean() <= rate
 
 
-def drifting(link: str, lanes: int, rounds: int, jump: float, *, prior: bool, dim: int = 2, **settings):
+def first_alarms(link: str, lanes: int, rounds: int, jump: float, *, prior: bool, dim: int = 2, **settings):
     """Rounds of the first alarm of each lane (inf: none), in a world whose theta* changes its sign at ``jump``."""
     rng, first = np.random.default_rng(3), np.full(lanes, np.inf)
     policy = DetectGLMUCB(dim, link, horizon=rounds, lanes=lanes, **settings)
@@ -81,14 +81,14 @@ def drifting(link: str, lanes: int, rounds: int, jump: float, *, prior: bool, di
 @pytest.mark.parametrize(("link", "prior"), [("identity", True), ("identity", False), ("logistic", False)])
 def test_false_alarms_of_the_policy(link: str, prior: bool) -> None:
     """A stationary world: at most the stated share of runs (5 %) has an alarm, 1000 runs of 250 rounds."""
-    first = drifting(link, 1000, 250, math.inf, prior=prior)
+    first = first_alarms(link, 1000, 250, math.inf, prior=prior)
     assert np.isfinite(first).mean() <= 0.05
 
 
 @pytest.mark.parametrize(("link", "within"), [("identity", 60), ("logistic", 200)])
 def test_a_reversal_is_noticed(link: str, within: int) -> None:
     """theta* changes its sign once it is well known: all but a few lanes restart soon after, and few before."""
-    first = drifting(link, 60, 800 + within, 800, prior=False)
+    first = first_alarms(link, 60, 800 + within, 800, prior=False)
     assert np.isfinite(first).mean() >= 0.95
     assert (first < 800).mean() <= 0.1
 

@@ -105,50 +105,50 @@ writes_to("WritesWeight", "weight", lambda weight: np.multiply(weight, 2, out=we
 writes_to("WritesMask", "mask", lambda mask: mask.fill(False))
 
 
-def chosen(index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def index_pair(index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(len(index)), index
 
 
-def centred(_: Any, arms: Any) -> np.ndarray:
+def centre_arms(_: Any, arms: Any) -> np.ndarray:
     arms = np.asarray(arms, dtype=float)
     return 0.5 * (arms - arms.mean(axis=(0, 1)))
 
 
-def shortened(self: Any, arms: Any) -> Any:
+def shorten_arms(self: Any, arms: Any) -> Any:
     if not isinstance(arms, np.ndarray) or not arms.size or not np.isfinite(arms).all():
         return arms
     return arms * np.minimum(1.0, self.L / np.maximum(np.linalg.norm(arms, axis=-1, keepdims=True), 1e-300))
 
 
-def scaled_in_place(_: Any, arms: Any, _valid: Any, index: np.ndarray) -> np.ndarray:
+def scale_in_place(_: Any, arms: Any, _valid: Any, index: np.ndarray) -> np.ndarray:
     np.asarray(arms)[...] *= 0.5
     return index
 
 
-def struck_off(_: Any, _arms: Any, valid: Any, index: np.ndarray) -> np.ndarray:
+def strike_off(_: Any, _arms: Any, valid: Any, index: np.ndarray) -> np.ndarray:
     if valid is not None:
-        np.asarray(valid)[chosen(index)] = False
+        np.asarray(valid)[index_pair(index)] = False
     return index
 
 
-def aged(self: Any, arms: Any) -> Any:
+def let_time_pass(self: Any, arms: Any) -> Any:
     self.advance(1.0)
     return arms
 
 
-def with_noise(scores: np.ndarray) -> np.ndarray:
+def add_noise(scores: np.ndarray) -> np.ndarray:
     return scores + 1e-9 * np.random.default_rng().random(scores.shape)
 
 
 NOT_THERE = checks.check_edge_cases, "not there was chosen"
-selects_wrongly("CouplesScales", *ALONE, before=centred)
+selects_wrongly("CouplesScales", *ALONE, before=centre_arms)
 selects_wrongly(  # every lane decides with the average of all lanes' estimates
     "CouplesEstimates",
     *ALONE,
     after=lambda self, arms, valid, _: best(np.asarray(arms) @ access.theta_hat(self).mean(axis=0), valid),
 )
-selects_wrongly("WritesArms", checks.check_inputs_are_left_alone, "wrote to arms", after=scaled_in_place)
-selects_wrongly("WritesValid", checks.check_inputs_are_left_alone, "wrote to valid", after=struck_off)
+selects_wrongly("WritesArms", checks.check_inputs_are_left_alone, "wrote to arms", after=scale_in_place)
+selects_wrongly("WritesValid", checks.check_inputs_are_left_alone, "wrote to valid", after=strike_off)
 selects_wrongly(  # ties are broken by the first index, whatever the seed
     "FirstOfEquals",
     checks.check_seeds_reproduce,
@@ -159,12 +159,14 @@ selects_wrongly(  # ties are broken by a generator that is seeded from the syste
     "UnseededTies",
     checks.check_seeds_reproduce,
     "the same seed gave other choices",
-    after=lambda self, _arms, valid, _: best(with_noise(access.scores(self)), valid),
+    after=lambda self, _arms, valid, _: best(add_noise(access.scores(self)), valid),
 )
 selects_wrongly(  # the place among the arms that are there, not among all
     "CountsAmongValidArms",
     *NOT_THERE,
-    after=lambda _self, _arms, valid, index: index if valid is None else (np.cumsum(valid, axis=1) - 1)[chosen(index)],
+    after=lambda _self, _arms, valid, index: (
+        index if valid is None else (np.cumsum(valid, axis=1) - 1)[index_pair(index)]
+    ),
 )
 selects_wrongly(
     "LikesAbsentArms",
@@ -176,8 +178,8 @@ selects_wrongly(
 selects_wrongly(
     "AcceptsNaNArms", BAD_INPUT, "NaN in arms was accepted", before=lambda _, arms: np.nan_to_num(np.asarray(arms))
 )
-selects_wrongly("AcceptsLongArms", BAD_INPUT, "longer than L was accepted", before=shortened)
-selects_wrongly("AgesOnRefusedArms", BAD_INPUT, "changed the state", before=aged, base=BVDGLMUCB)
+selects_wrongly("AcceptsLongArms", BAD_INPUT, "longer than L was accepted", before=shorten_arms)
+selects_wrongly("AgesOnRefusedArms", BAD_INPUT, "changed the state", before=let_time_pass, base=BVDGLMUCB)
 
 
 @caught_by(*ALONE)
