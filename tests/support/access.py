@@ -15,9 +15,8 @@ from windvane.links import Link, get_link
 from windvane.local_projection import _Program, p0_local, project_local
 from windvane.policies._saving import FORMAT_VERSION
 from windvane.policies._skeleton import Skeleton
-from windvane.policies.glm_index import GLMIndex
 
-__all__ = ["FORMAT_VERSION", "GLMIndex", "Skeleton", "p0", "p0_local", "p2", "project_local"]
+__all__ = ["FORMAT_VERSION", "Skeleton", "p0", "p0_local", "p2", "project_local"]
 
 NUMBERS = ("theta_hat", "theta_tilde", "V", "V_tilde", "b")
 
