@@ -13,7 +13,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # naive.py, the oracle that ratios are taken against
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # naive/, the oracle that ratios are taken against
 
 
 def arms_and_luck(rng: np.random.Generator, lanes: int, K: int, dim: int) -> tuple[np.ndarray, np.ndarray]:

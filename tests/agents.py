@@ -7,12 +7,12 @@ import inspect
 import numpy as np
 import pytest
 
+from support.worlds import ball
 from windvane import (
     POLICIES,
     Agent,
     Policy,
 )
-from worlds import ball
 
 NAN, INF = float("nan"), float("inf")
 NOON = 1_700_000_000.0

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from agents import LIVE, NOON, RED, arm_sets, as_policy, by_hand, needed, refuses
+from support.worlds import ball
 from windvane import (
     Agent,
     ConflictingRewardError,
@@ -22,7 +23,6 @@ from windvane.agent import Closing
 from windvane.agent.times import seconds
 from windvane.agent.waiting import REMEMBERED
 from windvane.policies._skeleton import Skeleton
-from worlds import ball
 
 # --- the agent is the policy ---------------------------------------------------------------------------------------
 

@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.worlds import ball
 from windvane import POLICIES, Agent, CustomLink, Logistic
 from windvane.agent import FileError, file
 from windvane.policies._skeleton import Skeleton
-from worlds import ball
 
 NOON = 1_700_000_000.0
 LIVE = {name: cls for name, cls in POLICIES.items() if not cls.needs_truth}

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from agents import ANEW, INF, LIVE, NAN, NOON, RED, as_policy, by_hand, needed, refuses
+from support.worlds import ball
 from windvane import (
     Agent,
     DLinUCB,
     Policy,
 )
 from windvane.agent import Closing
-from worlds import ball
 
 # --- prior ---------------------------------------------------------------------------------------------------------
 

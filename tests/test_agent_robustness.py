@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import windvane
 from agents import INF, NAN, NOON, RED, refuses
+from support.worlds import ball
 from windvane import (
     Agent,
     CustomLink,
@@ -26,7 +27,6 @@ from windvane import (
 )
 from windvane.agent import waiting
 from windvane.agent.times import TICK
-from worlds import ball
 
 # --- threads -------------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,6 @@ and reach the same numbers. Record a policy again only if it is meant to change:
     python tests/support/golden.py --policy NAME
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import sys
@@ -37,7 +35,7 @@ SETTINGS = {
     "false_alarm": 0.9,
 }
 # Less regularisation than these recommend, so that their estimates leave the ball too.
-LESS_RIDGE = {name: 1.0 for name in ("GLB-WeightUCB", "SCB-WeightUCB", "SC-D-GLUCB", "SC-SW-GLUCB")}
+LESS_RIDGE = dict.fromkeys(("GLB-WeightUCB", "SCB-WeightUCB", "SC-D-GLUCB", "SC-SW-GLUCB"), 1.0)
 
 
 def make_policy(name: str, seed: int) -> Any:
@@ -97,7 +95,7 @@ def play(name: str, seed: int) -> dict[str, np.ndarray]:
         for lane in lanes:
             arrives, weight = step + world["delay"][step, lane], world["weight"][step, lane]
             due.append((arrives, lane, t, arms[lane, index[lane]], float(clicks[lane]), weight))
-        for arrives, lane, decided, x, reward, weight in [one for one in due if one[0] == step]:
+        for _, lane, decided, x, reward, weight in [entry for entry in due if entry[0] == step]:
             policy.update(np.tile(x, (len(LANES), 1)), reward, round=decided, weight=weight, mask=lanes == lane)
         if (step + 1) % EVERY == 0:
             for key, values in numbers.items():

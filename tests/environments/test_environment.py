@@ -1,0 +1,266 @@
+"""Environments made of drifts, arms and rewards, and what they refuse."""
+
+import itertools
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.laws import ARMS, DRIFTS, REWARDS, path_of
+from support.refusals import refuses
+from windvane import BVDGLMUCB, CustomLink
+from windvane import environments as E
+from windvane.environments import BallArms, Environment, Rotation
+
+
+def test_every_kind_is_tested_here() -> None:
+    for ours, registry in ((DRIFTS, E.DRIFTS), (ARMS, E.ARM_LAWS), (REWARDS, E.REWARD_LAWS)):
+        assert set(ours) == set(registry)
+    for registry in (E.DRIFTS, E.ARM_LAWS, E.REWARD_LAWS, E.DELAYS):
+        assert all(kind == law.kind and law.__name__ in E.__all__ for kind, law in registry.items())
+
+
+@pytest.mark.parametrize(("drift", "arms", "rewards"), list(itertools.product(DRIFTS, ARMS, REWARDS)))
+def test_every_combination_runs_under_a_policy(drift: str, arms: str, rewards: str) -> None:
+    law, link = REWARDS[rewards]
+    T = 24
+    world = E.Environment(DRIFTS[drift], ARMS[arms], law, link=link, horizon=T, lanes=[2, 0], seed=5)
+    policy = BVDGLMUCB(
+        world.dim, world.link, gamma=0.95, S=world.S, L=world.L, sigma=world.sigma, lanes=world.lane_ids, seed=5
+    )
+    everyone = np.arange(world.lanes)
+    for t in range(1, T + 1):
+        offer = world.round(t)
+        choice = policy.select(offer.arms, offer.valid)
+        means = offer.means[everyone, choice]
+        assert (offer.best - means >= 0).all()
+        assert offer.valid is None or offer.valid[everyone, choice].all()
+        policy.update(offer.arms[everyone, choice], world.reward(t, means))
+
+
+@given(
+    st.sampled_from(sorted(DRIFTS)),
+    st.sampled_from(sorted(ARMS)),
+    st.sampled_from(sorted(REWARDS)),
+    st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4),
+    st.integers(0, 2**64 - 1),
+    st.lists(st.integers(1, 24), min_size=1, max_size=5),
+    st.sampled_from([None, -0.3]),
+)
+@settings(max_examples=40)
+def test_lanes_and_rounds_are_independent(
+    drift: str, arms: str, rewards: str, ids: list[int], seed: int, order: list[int], intercept: float | None
+) -> None:
+    law, link = REWARDS[rewards]
+
+    def build(lanes: list[int]) -> E.Environment:
+        return E.Environment(
+            DRIFTS[drift],
+            ARMS[arms],
+            law,
+            link=link,
+            intercept=intercept,
+            delay=E.GeometricDelay(3.0),
+            horizon=24,
+            lanes=lanes,
+            seed=seed,
+        )
+
+    together, forward = build(ids), build(ids)
+    rounds = {t: forward.round(t) for t in sorted(order)}
+    for t in order:
+        seen = together.round(t)
+        u = together.reward(t, seen.means[:, 0])
+        delays = together.delays(t)
+        assert delays is not None
+        for name in ("arms", "theta", "means", "best"):
+            np.testing.assert_array_equal(getattr(seen, name), getattr(rounds[t], name))
+        for place, identity in enumerate(ids):
+            world = build([identity])
+            own = world.round(t)
+            for name in ("arms", "valid", "theta", "means", "best"):
+                ours, theirs = getattr(own, name), getattr(seen, name)
+                assert (ours is None and theirs is None) or np.array_equal(ours[0], theirs[place])
+            assert world.reward(t, own.means[:, 0])[0] == u[place]
+            assert world.delays(t)[0] == delays[place]  # type: ignore[index]
+
+
+def test_the_seed_decides() -> None:
+    def first(seed: int) -> list[float]:
+        world = E.Environment(
+            E.RandomWalk(0.1), E.BallArms(), E.GaussianRewards(), link="identity", horizon=50, seed=seed
+        )
+        offer = world.round(50)
+        return [offer.theta[0, 0], offer.arms[0, 0, 0], world.reward(50, [0.0])[0]]
+
+    assert first(4) == first(4)
+    assert all(a != b for a, b in zip(first(4), first(5), strict=True))
+
+
+def test_a_round_is_what_it_says() -> None:
+    world = E.Environment(E.Rotation(), E.ComeAndGo(presence=0.3), horizon=300, lanes=20)
+    for t in (1, 150, 300):
+        offer = world.round(t)
+        z = np.einsum("lkd,ld->lk", offer.arms, offer.theta)
+        np.testing.assert_allclose(offer.means, scipy.special.expit(z), rtol=1e-14)
+        assert offer.valid is not None
+        np.testing.assert_array_equal(offer.best, np.where(offer.valid, offer.means, -1).max(axis=1))
+        np.testing.assert_array_equal(offer.theta, world.path.at(t))
+        assert offer.t == t
+    assert world.variation.tolist() == world.path.variation.tolist()
+    assert world.switches.tolist() == [100] * 20
+
+
+def test_an_intercept_is_one_more_feature() -> None:
+    plain = E.Environment(E.Rotation(), E.OrthogonalArms(), S=0.5, L=2.0, horizon=30, lanes=3)
+    world = E.Environment(E.Rotation(), E.OrthogonalArms(), S=0.5, L=2.0, intercept=-1.2, horizon=30, lanes=3)
+    assert (world.dim, world.S, world.L) == (3, math.hypot(0.5, 1.2), math.sqrt(5))
+    assert (plain.orthogonal, world.orthogonal) == (True, False)
+    offer, bare = world.round(15), plain.round(15)
+    np.testing.assert_array_equal(offer.arms[..., :2], bare.arms)
+    np.testing.assert_array_equal(offer.theta[:, :2], bare.theta)
+    assert (offer.arms[..., 2] == 1).all()
+    assert (offer.theta[:, 2] == -1.2).all()
+    z = np.einsum("lkd,ld->lk", bare.arms, bare.theta) - 1.2
+    np.testing.assert_allclose(offer.means, scipy.special.expit(z), rtol=1e-14)
+    np.testing.assert_array_equal(world.variation, plain.variation)
+
+
+def test_the_natural_rewards_of_each_link() -> None:
+    expected = {
+        "logistic": E.BernoulliRewards(),
+        "probit": E.BernoulliRewards(),
+        "poisson": E.PoissonRewards(),
+        "identity": E.GaussianRewards(),
+    }
+    for link, law in expected.items():
+        assert E.Environment(E.Static(), E.BallArms(), link=link, horizon=5).rewards == law
+
+
+def test_custom_links_work_and_are_judged_by_their_means() -> None:
+    cloglog = CustomLink("cloglog", lambda z: -np.expm1(-np.exp(z)), lambda z: np.exp(z - np.exp(z)))
+    world = E.Environment(E.Rotation(), E.BallArms(), link=cloglog, horizon=30, lanes=2)
+    assert world.rewards == E.BernoulliRewards()
+    offer = world.round(3)
+    np.testing.assert_allclose(offer.means, cloglog.mean(np.einsum("lkd,ld->lk", offer.arms, offer.theta)), rtol=1e-12)
+    free = CustomLink("shifted", lambda z: z + 5, np.ones_like, any_reward=True)
+    assert E.Environment(E.Static(), E.BallArms(), link=free, horizon=3).rewards == E.GaussianRewards()
+    expit = scipy.special.expit
+    large = CustomLink("tripled", lambda z: 3 * expit(z), lambda z: 3 * expit(z) * expit(-z))
+    with refuses("rewards"):
+        E.Environment(E.Static(), E.BallArms(), link=large, horizon=3)
+    assert E.Environment(E.Static(), E.BallArms(), E.PoissonRewards(), link=large, horizon=3).sigma > 1.5
+
+
+def test_environments_travel() -> None:
+    world = E.Environment(E.RandomWalk(0.1), E.ComeAndGo(), delay=E.FixedDelay(3), horizon=50, lanes=[4, 2])
+    world.round(20)
+    arrived = pickle.loads(pickle.dumps(world))
+    np.testing.assert_array_equal(arrived.round(21).means, world.round(21).means)
+    np.testing.assert_array_equal(arrived.reward(21, [0.5, 0.5]), world.reward(21, [0.5, 0.5]))
+    assert repr(arrived) == repr(world)
+    for kind, drift in DRIFTS.items():
+        assert kind == "function" or pickle.loads(pickle.dumps(path_of(drift))).at(3).shape == (3, 2)
+
+
+def test_records_are_equal_when_their_fields_are() -> None:
+    assert E.Switches([5], [[1, 0], [0, 1]]) == E.Switches((5,), np.eye(2))
+    assert hash(E.FixedArms([[1, 0]])) == hash(E.FixedArms(np.array([[1.0, 0.0]])))
+    assert E.FunctionDrift("math:sqrt") == E.FunctionDrift("math:sqrt")
+    assert E.BallArms(4) != E.SphereArms(4)
+
+
+def test_a_function_may_be_named() -> None:
+    named = E.FunctionDrift("support.laws:spiral")
+    np.testing.assert_array_equal(path_of(named).at(30), path_of(DRIFTS["function"]).at(30))
+
+
+def test_the_truth_of_an_environment() -> None:
+    world = Environment(Rotation(), BallArms(count=6), intercept=-0.3, horizon=30, lanes=3)
+    for t in (1, 17.0, np.float64(30)):
+        offer = world.round(int(t))
+        assert np.array_equal(world.means(t, offer.arms), offer.means)
+    for wrong in (1.5, 0, 31, "1", math.nan):
+        with refuses("t"):
+            world.means(wrong, offer.arms)  # type: ignore[arg-type]
+
+
+def outwards(t: int) -> list[float]:
+    return [0.1 * t, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: E.Static(["a"]), "theta"),
+        (lambda: E.Static([math.nan, 0]), "theta"),
+        (lambda: E.Static([]), "theta"),
+        (lambda: path_of(E.Static([0.5])), "theta"),
+        (lambda: path_of(E.Static([1.0, 0.1])), "theta"),
+        (lambda: E.Rotation(begin=0.5, end=0.5), "end"),
+        (lambda: E.Rotation(begin=-0.1), "begin"),
+        (lambda: E.Rotation(angle=math.inf), "angle"),
+        (lambda: path_of(E.Rotation(), dim=1), "dim"),
+        (lambda: path_of(E.Arc(), dim=1), "dim"),
+        (lambda: E.Turns(count=0), "count"),
+        (lambda: E.Turns(share=0), "share"),
+        (lambda: E.Switches([1], [[1, 0], [0, 1]]), "times"),
+        (lambda: E.Switches([5, 5], [[1, 0]] * 3), "times"),
+        (lambda: E.Switches([5], [[1, 0]]), "thetas"),
+        (lambda: E.Switches(5, [[1, 0]]), "times"),
+        (lambda: E.Switches([5], [[1, 0], [1]]), "thetas"),
+        (lambda: path_of(E.Switches([61], [[1, 0], [0, 1]])), "times"),
+        (lambda: path_of(E.Switches([6], [[1, 0], [0, 2]])), "thetas"),
+        (lambda: E.RandomSwitches(-1), "count"),
+        (lambda: path_of(E.RandomSwitches(60)), "count"),
+        (lambda: E.RandomWalk(0.0), "step"),
+        (lambda: path_of(E.RandomWalk(0.1, [2, 0])), "start"),
+        (lambda: E.Sinusoid(period=-3), "period"),
+        (lambda: path_of(E.Sinusoid(3, centre=[0.1, 0])), "centre"),
+        (lambda: E.PiecewiseLinear([1, 2], [[1, 0]]), "points"),
+        (lambda: path_of(E.PiecewiseLinear([1, 70], [[1, 0]] * 2)), "times"),
+        (lambda: E.FunctionDrift(3), "function"),
+        (lambda: E.FunctionDrift("nowhere"), "function"),
+        (lambda: path_of(E.FunctionDrift("nowhere:at_all")), "function"),
+        (lambda: path_of(E.FunctionDrift("math:pi")), "function"),
+        (lambda: path_of(E.FunctionDrift(outwards)), "function"),
+        (lambda: path_of(E.FunctionDrift(lambda _: [1.0])), "function"),
+        (lambda: path_of(E.FunctionDrift(lambda _: [math.nan, 0])), "function"),
+        (lambda: path_of(E.Static()).at(0), "t"),
+        (lambda: path_of(E.Static()).at(61), "t"),
+        (lambda: path_of(E.Static(), T=0), "horizon"),
+        (lambda: path_of(E.Static(), S=-1), "S"),
+        (lambda: path_of(E.Static(), lanes=[-1]), "lanes"),
+        (lambda: E.BallArms(0), "count"),
+        (lambda: E.BallArms(10**5).bind(dim=1000, L=1.0, lane_ids=1), "count"),
+        (lambda: E.SphereArms(2).bind(dim=2, L=0, lane_ids=1), "L"),
+        (lambda: E.CubeArms(2).bind(dim=2, L=1, lane_ids=1).at(0), "t"),
+        (lambda: E.FixedArms([1, 0]), "arms"),
+        (lambda: E.FixedArms([[1, 1]]).bind(dim=2, L=1, lane_ids=1), "arms"),
+        (lambda: E.ComeAndGo("gaussian"), "law"),
+        (lambda: E.ComeAndGo(lifetime=0), "lifetime"),
+        (lambda: E.ComeAndGo(presence=1.1), "presence"),
+        (lambda: E.Environment("static", E.BallArms(), horizon=3), "drift"),
+        (lambda: E.Environment(E.Static(), E.Static(), horizon=3), "arms"),
+        (lambda: E.Environment(E.Static(), E.BallArms(), 3, horizon=3), "rewards"),
+        (lambda: E.Environment(E.Static(), E.BallArms(), delay=3, horizon=3), "delay"),
+        (lambda: E.Environment(E.Static(), E.BallArms(), link="logit", horizon=3), "link"),
+        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3, seed=-1), "seed"),
+        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3, dim=0), "dim"),
+        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3, intercept="x"), "intercept"),
+        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3).round(4), "t"),
+        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3).reward(4, [0.5]), "t"),
+        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3).reward(1, [0.5, 0.5]), "means"),
+        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3).reward(1, [math.nan]), "means"),
+        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3).reward(1, [1.5]), "means"),
+    ],
+)
+def test_refused_arguments_are_named(make: Callable[[], Any], name: str) -> None:
+    with refuses(name):
+        make()

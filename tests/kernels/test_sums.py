@@ -1,0 +1,113 @@
+"""Sums over the history: what they stand for, wherever they lie, compiled and interpreted."""
+
+import importlib
+import pkgutil
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support import access
+from support.numerics import EPS, bend, by_built_in_link
+from support.worlds import ball
+from windvane import CustomLink, kernels
+from windvane.kernels import sums
+from windvane.links import Link
+
+DIMS = [1, 2, 3, 4, 5, 7, 8, 9, 20]
+LENGTHS = sorted({0, 1, sums.BLOCK - 1, sums.BLOCK, sums.BLOCK + 1, 511, 512, 513, 1500})
+SCALE, RIDGE = 0.37, 0.21
+
+
+def place_in_buffer(x: np.ndarray, w: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
+    """The history inside a longer buffer; everything around it is poison."""
+    n, d = x.shape
+    X, W = np.full((d, start + n + 5), np.nan), np.full(start + n + 5, np.nan)
+    X[:, start : start + n], W[start : start + n] = x.T, w
+    return X, W
+
+
+def compute_sums(
+    link: Link, x: np.ndarray, w: np.ndarray, theta: np.ndarray, u: np.ndarray, start: int, kernel: Any = sums
+) -> list[np.ndarray]:
+    """g, H, H u and the bend matrix of the kernels (of matrices the lower triangle, which is all they promise)."""
+    n, d = x.shape
+    X, W = place_in_buffer(x, w, start)
+    g, Hu, H, B = np.full(d, np.nan), np.full(d, np.nan), np.full((d, d), np.nan), np.full((d, d), np.nan)
+    buffers = np.full((3, max(1, n)), np.nan)
+    kernel.mean_sums(link.code, X, W, start, start + n, SCALE, RIDGE, theta, buffers, g)
+    kernel.slope_gram(X, W, start, start + n, SCALE, RIDGE, buffers, H)
+    kernel.slope_apply(X, W, start, start + n, SCALE, RIDGE, u, buffers, Hu)
+    kernel.bend_gram(link.code, X, W, start, start + n, SCALE, u, buffers, B)
+    return [g, np.tril(H), Hu, np.tril(B)]
+
+
+def data(d: int, n: int) -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng([d, n])
+    return ball(rng, (n,), d), rng.exponential(size=n), 2 * rng.normal(size=d), rng.normal(size=d)
+
+
+@by_built_in_link
+@pytest.mark.parametrize("d", DIMS)
+@pytest.mark.parametrize("n", LENGTHS)
+def test_the_sums_are_what_they_stand_for(link: Link, d: int, n: int) -> None:
+    """Errors: some eps a term for the link and its argument, n eps / 8 for the sum, of the sum of absolute values."""
+    x, w, theta, u = data(d, n)
+    got = compute_sums(link, x, w, theta, u, 0)
+    z, w = x @ theta, SCALE * w
+    H = x.T @ ((w * link.slope(z))[:, None] * x) + RIDGE * np.eye(d)
+    bend_matrix = x.T @ ((w * bend(link, z) * (x @ u))[:, None] * x)
+    expected = [x.T @ (w * link.mean(z)) + RIDGE * theta, np.tril(H), H @ u, np.tril(bend_matrix)]
+    size, along = np.abs(x), np.abs(x) @ np.abs(u)
+    slope = link.slope(z) * (1 + size @ np.abs(theta)) ** 2  # how the rounding of z shows in mu and mu'
+    size_H = size.T @ ((w * slope)[:, None] * size) + RIDGE * np.eye(d)
+    bounds = [
+        size.T @ (w * (np.abs(link.mean(z)) + slope)) + RIDGE * np.abs(theta),
+        size_H,
+        size_H @ np.abs(u),
+        size.T @ ((w * slope * along)[:, None] * size),
+    ]
+    rounding = (20 + d + n / 8) * EPS
+    for value, exact, bound in zip(got, expected, bounds, strict=True):
+        assert (np.abs(value - exact) <= rounding * bound).all()
+
+
+@by_built_in_link
+@pytest.mark.parametrize("d", DIMS)
+def test_sums_do_not_depend_on_where_the_history_lies(link: Link, d: int) -> None:
+    """Bit for bit, for starts of every alignment and beyond a block."""
+    for n in LENGTHS:
+        x, w, theta, u = data(d, n)
+        first = compute_sums(link, x, w, theta, u, 0)
+        for start in (1, 2, 3, 5, 8, 513):
+            for one, other in zip(first, compute_sums(link, x, w, theta, u, start), strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+@by_built_in_link
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("n", [0, 1, 600])
+def test_the_interpreted_kernels_of_a_custom_link_give_the_same_sums(link: Link, d: int, n: int) -> None:
+    """The bend there is a central difference, h = 1e-5: off by eps mu' / h and h^2, about 1e-10 a term."""
+    copy = CustomLink("copy", link.mean, link.slope)
+    x, w, theta, u = data(d, n)
+    own, compiled = (
+        compute_sums(copy, x, w, theta, u, 3, access.kernels_for(copy)),
+        compute_sums(link, x, w, theta, u, 3),
+    )
+    for one, other in zip(own[:3], compiled[:3], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    total = np.sum(w * np.linalg.norm(x, axis=1) ** 2 * np.abs(x @ u) * (1 + link.slope(x @ theta)))
+    np.testing.assert_allclose(own[3], compiled[3], rtol=0, atol=1e-9 * total)
+
+
+def test_interpreted_kernels_keep_the_constants_of_their_own_modules() -> None:
+    """One namespace holds all modules; a name that means two things there would change what a kernel does."""
+    meanings: dict[str, object] = {}
+    modules = [info.name for info in pkgutil.iter_modules(kernels.__path__) if info.name not in ("_jit", "threads")]
+    assert "root" in modules
+    for module in modules:
+        for name, value in vars(importlib.import_module(f"windvane.kernels.{module}")).items():
+            if not name.startswith("__"):
+                known = meanings.setdefault(name, value)
+                assert known is value or known == value, (module, name)

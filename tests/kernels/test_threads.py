@@ -1,0 +1,134 @@
+"""Splitting lanes over threads."""
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from support import access
+from support.numerics import positive_definite
+from support.refusals import refuses
+from support.worlds import ball
+from windvane.kernels import linalg, threads
+
+
+@pytest.fixture(autouse=True)
+def _same_threads_afterwards() -> Iterator[None]:
+    before = threads.get_threads()
+    yield
+    threads.set_threads(before)
+
+
+MUCH = 10.0 * threads.WORTH_SPLITTING
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("lanes", [1, 2, 5, 9, 64])
+def test_over_lanes_covers_every_lane_once(count: int, lanes: int) -> None:
+    threads.set_threads(count)
+    assert threads.get_threads() == count
+    visits, lock = np.zeros(lanes, dtype=int), threading.Lock()
+
+    def kernel(lo: int, hi: int, step: int) -> None:
+        with lock:
+            visits[lo:hi] += step
+
+    threads.over_lanes(kernel, lanes, MUCH, 1)
+    np.testing.assert_array_equal(visits, 1)
+
+
+def test_small_work_stays_on_the_calling_thread() -> None:
+    threads.set_threads(3)
+    calls = []
+    threads.over_lanes(lambda lo, hi: calls.append((lo, hi, threading.get_ident())), 9, 1.0)
+    assert calls == [(0, 9, threading.get_ident())]
+
+
+def run_estimator(lanes: int) -> list[np.ndarray]:
+    """A run whose ageing and solving are both worth splitting: 17 lanes of unequal length in ten dimensions."""
+    rng = np.random.default_rng(5)
+    estimator = access.make_estimator(10, gamma=np.linspace(0.9, 1.0, lanes), lanes=lanes)
+    for _ in range(300):
+        estimator.observe(ball(rng, (lanes,), 10), (rng.random(lanes) < 0.5) * 1.0, mask=rng.random(lanes) < 0.8)
+        estimator.advance()
+    assert estimator.pass_cost > threads.WORTH_SPLITTING
+    return [estimator.solve().copy(), access.V(estimator), estimator.root_error, estimator.root_passes]
+
+
+def test_threads_do_not_change_a_result() -> None:
+    """Bit for bit with 1, 2 and 3 threads, through the estimator and through a kernel called directly."""
+    V = np.array([positive_definite(np.random.default_rng(lane), 6) for lane in range(31)])
+    results = []
+    for count in (1, 2, 3):
+        threads.set_threads(count)
+        log_det = np.full(31, np.nan)
+        threads.over_lanes(linalg.log_det_lanes, 31, MUCH, V, 0.5, log_det)
+        results.append([log_det, *run_estimator(17)])
+    for other in results[1:]:
+        for one, two in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("bad", [0, 4, 8])
+def test_an_exception_in_any_lane_reaches_the_caller(count: int, bad: int) -> None:
+    threads.set_threads(count)
+
+    def kernel(lo: int, hi: int) -> None:
+        if lo <= bad < hi:
+            raise ArithmeticError("lane trouble")
+
+    with pytest.raises(ArithmeticError, match="lane trouble"):
+        threads.over_lanes(kernel, 9, MUCH)
+    done = []
+    threads.over_lanes(lambda lo, hi: done.append(hi - lo), 9, MUCH)  # and the pool still works
+    assert sum(done) == 9
+
+
+def test_no_thread_is_still_at_work_when_an_exception_arrives() -> None:
+    """The caller may free or reuse its arrays then. The wait below only gives a straggler time to be caught."""
+    threads.set_threads(2)
+    caller, started, release = threading.get_ident(), threading.Event(), threading.Event()
+    running = []
+
+    def kernel(lo: int, hi: int) -> None:
+        if threading.get_ident() == caller:
+            started.wait()
+            raise ArithmeticError("the caller's own chunk")
+        running.append(lo)
+        started.set()
+        release.wait(0.3)
+        running.remove(lo)
+
+    with pytest.raises(ArithmeticError):
+        threads.over_lanes(kernel, 2, MUCH)
+    still_running = list(running)
+    release.set()
+    assert still_running == []
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_set_threads_refuses_less_than_one(count: int) -> None:
+    before = threads.get_threads()
+    with refuses("count"):
+        threads.set_threads(count)
+    assert threads.get_threads() == before
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", " 2", "1e3", "²"])
+def test_a_bad_thread_count_in_the_environment_is_refused_by_name(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDVANE_THREADS", text)
+    with refuses("WINDVANE_THREADS"):
+        access.threads_from_environment()
+
+
+def test_the_thread_count_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDVANE_THREADS", "5")
+    assert access.threads_from_environment() == 5
+    for unset in ("", None):
+        if unset is None:
+            monkeypatch.delenv("WINDVANE_THREADS")
+        else:
+            monkeypatch.setenv("WINDVANE_THREADS", unset)
+        assert access.threads_from_environment() == threads.available_cores() >= 1

@@ -1,0 +1,280 @@
+"""BOB and the EXP3 within: the papers' rules, blocks, late rewards, and what they learn."""
+
+import math
+from collections.abc import Callable
+from decimal import localcontext
+from functools import partial
+
+import numpy as np
+import pytest
+
+import naive
+from support import access
+from support.refusals import refuses
+from support.worlds import LaneWorld, ball, play, same_state
+from windvane import BOB, BOBBVDGLMUCB, BVDGLMUCB, EXP3, BanditOverBandits, DLinUCB, PerLane, theory
+
+
+@pytest.mark.parametrize("sigma", [0.5, 0.8])
+@pytest.mark.parametrize(
+    ("cls", "literal"), [(BOBBVDGLMUCB, naive.NaiveBOBBVDGLMUCB), (BOB, naive.NaiveBOB)], ids=["BOB-BVD-GLM-UCB", "BOB"]
+)
+def test_bob_is_the_papers_algorithm(cls, literal, sigma: float) -> None:
+    """The same draws lead to the same discounts or windows, the same laws and the same choices in every round."""
+    ids = [0, 3]
+    world, policy = LaneWorld(ids, 2), cls(2, horizon=300, sigma=sigma, lanes=ids, seed=5)
+    choices = play(policy, world, range(1, 301))
+    policy.select(world.arms(301))  # closes the last block
+    info = access.diagnostics(policy)
+    for place, lane in enumerate(ids):
+        alone, paper = LaneWorld([lane], 2), literal(2, 300, sigma, partial(access.master_uniform, 5, lane))
+        expected = paper.run(lambda t: alone.arms(t)[0], lambda x, t: float(alone.rewards(x[None], t)[0]))
+        assert np.array_equal(choices[:, place], expected)
+        n = len(paper.laws)
+        assert np.array_equal(info["history_block"], np.arange(n + 1))
+        assert np.allclose(info["history_probabilities"][:n, place], paper.laws, rtol=0, atol=1e-12)
+        assert np.allclose(info["history_chosen"][:n, place], paper.drawn, rtol=0, atol=1e-15)
+        assert np.allclose(info["probabilities"][place], paper.p(), rtol=0, atol=1e-12)  # a short block counts too
+    assert len(set(info["history_chosen"].ravel())) > 3
+
+
+def test_blocks_end_with_the_horizon_and_go_on_after_it() -> None:
+    policy = BOBBVDGLMUCB(2, horizon=25, block=10)
+    assert [policy.turn_of(n) for n in range(46)] == [0] * 10 + [1] * 10 + [2] * 5 + [3] * 10 + [4] * 10 + [5]
+    play(policy, LaneWorld([0], 2), range(46))
+    assert access.diagnostics(policy)["block"] == 5
+
+
+BLOCKS = {"horizon": 100, "block": 10, "grid": [0.9, 0.99], "dim": 2}
+
+
+@pytest.mark.parametrize(
+    ("make", "width"),
+    [
+        (lambda: BOBBVDGLMUCB(2, horizon=100, sigma=0.2), 0.4),  # 2 sigma where the link bounds rewards
+        (lambda: BanditOverBandits(partial(DLinUCB, sigma=3.0), **BLOCKS), 6.0),
+        (lambda: BanditOverBandits(partial(DLinUCB, sigma=0.1), **BLOCKS), 1.0),  # at least 1: sigma is the noise alone
+        (lambda: BanditOverBandits(partial(DLinUCB, sigma=3.0), reward_range=7.0, **BLOCKS), 7.0),  # as given
+    ],
+)
+def test_the_range_of_rewards(make: Callable[[], BanditOverBandits], width: float) -> None:
+    assert make().reward_range == width
+
+
+def test_the_gain_of_a_block_is_its_mean_reward_in_units_of_the_range() -> None:
+    policy = BanditOverBandits(partial(DLinUCB, sigma=0.1), **BLOCKS)
+    assert policy.gain(np.array([5.0])) == 0.5  # ten rewards of mean 1/2
+    with refuses("reward_range"):
+        BanditOverBandits(DLinUCB, reward_range=0.0, **BLOCKS)
+
+
+def test_every_value_of_the_grid_is_checked_at_once() -> None:
+    with refuses("discounts"):
+        BOBBVDGLMUCB(2, horizon=100, discounts=[0.9] * 9 + [5.0])
+    with refuses("windows"):
+        BOB(2, horizon=100, windows=[10, -5])
+    with refuses("factory"):
+        BanditOverBandits(partial(PerLane, DLinUCB), dim=2, horizon=60, block=5, grid=[0.9])
+
+
+def test_masked_garbage_reaches_no_gain() -> None:
+    policy = BOBBVDGLMUCB(2, horizon=100, lanes=2)
+    policy.select(np.full((2, 1, 2), 0.5))
+    policy.update(np.full((2, 2), 0.5), [1.0, np.inf], weight=[1.0, 0.0], mask=np.array([True, False]))
+    assert access.earned(policy).tolist() == [1.0, 0.0]
+
+
+def test_a_block_that_was_restarted_is_not_judged() -> None:
+    """Its draw was made by weights that are forgotten."""
+    world, policy = LaneWorld([0, 1], 2), BOBBVDGLMUCB(2, horizon=400, block=10, lanes=2)
+    play(policy, world, range(14))
+    policy.restart([True, False])
+    play(policy, world, range(14, 21))  # into the third block
+    assert (access.log_weights(policy)[0] == 0.0).all()
+    assert (access.log_weights(policy)[1] > 0.0).any()
+    play(policy, world, range(21, 31))
+    assert (access.log_weights(policy)[0] > 0.0).any()
+
+
+def test_a_block_of_bob_is_a_fresh_worker() -> None:
+    """Between two draws the policy is the worker itself, bit for bit, but for the numbers that break ties."""
+    world, policy = LaneWorld([2], 3), BOBBVDGLMUCB(3, horizon=400, block=20, lanes=[2])
+    play(policy, world, range(20))
+    policy.select(world.arms(20))
+    worker = BVDGLMUCB(3, gamma=policy.chosen, delta=1 / 400, lanes=[2])
+    worker.select(world.arms(20))
+    x = world.arms(20)[:, 0]
+    for p in (policy, worker):
+        p.update(x, [1.0])
+    assert np.array_equal(play(policy, world, range(21, 40)), play(worker, world, range(21, 40)))
+    for name in access.NUMBERS:
+        assert np.array_equal(access.read(policy, name), access.read(worker, name))
+    assert policy.gamma == policy.chosen == access.decision(policy)["gamma"]
+
+
+def test_late_rewards_are_recorded_and_not_learnt() -> None:
+    world = LaneWorld([0, 1], 2)
+    told, silent = (BOBBVDGLMUCB(2, horizon=100, block=10, lanes=2) for _ in range(2))
+    for policy in (told, silent):
+        play(policy, world, range(9))
+        policy.select(world.arms(9))  # round 10, whose reward is late
+    x = world.arms(9)[:, 0]
+    on_time = told.state()
+    told.update(x, [1.0, 1.0], mask=[True, False])  # the block is still open
+    assert access.earned(told)[0] == on_time["earned"][0] + 1
+    for policy in (told, silent):
+        policy.load_state(on_time)
+        policy.select(world.arms(10))
+    told.update(x, [1.0, 0.5], round=10.0, weight=[2.0, 1.0])
+    told.update(x, [1.0, 1.0], round=3.0, mask=[False, True])
+    assert access.diagnostics(told)["late"].tolist() == [1, 2]
+    assert access.diagnostics(told)["late_sum"].tolist() == [2.0, 1.5]
+    assert same_state(
+        {n: a for n, a in told.state().items() if n not in ("late", "late_sum", "checksum")},
+        {n: a for n, a in silent.state().items() if n not in ("late", "late_sum", "checksum")},
+    )
+
+
+def test_the_history_stays_short() -> None:
+    policy = BOB(1, horizon=1500, block=1, windows=[1.0, 2.0])
+    arms = np.full((1, 2, 1), 0.5)
+    for _ in range(1500):
+        policy.select(arms)
+    blocks = access.diagnostics(policy)["history_block"]
+    assert len(blocks) <= 256
+    assert blocks[0] == 0
+    assert len(set(np.diff(blocks))) == 1  # evenly thinned
+    assert blocks[-1] > 1400
+
+
+def test_bob_learns_which_discount_is_right() -> None:
+    """theta* turns its sign every 20 rounds: a worker that never forgets within a block of 40 earns less."""
+    T, lanes = 8000, 10
+    policy = BanditOverBandits(
+        partial(DLinUCB, bonus_scale=0.1), dim=2, horizon=T, block=40, grid=[0.5, 1.0], lanes=lanes
+    )
+    rng = np.random.default_rng(0)
+    for t in range(T):
+        arms = ball(rng, (lanes, 5), 2)
+        x = arms[np.arange(lanes), policy.select(arms)]
+        policy.update(x, 0.5 + 0.5 * x[:, 0] * (-1) ** (t // 20))
+    assert access.diagnostics(policy)["probabilities"][:, 0].mean() > 0.6
+
+
+def exp3(arms: int, rate: float, lanes: int = 1, seed: int = 0) -> EXP3:
+    return EXP3(arms, rate, lane_ids=np.arange(lanes), seed=seed)
+
+
+@pytest.mark.parametrize("arms", [1, 2, 3, 14, 30])
+@pytest.mark.parametrize("rate", [0.0, 0.05, 0.4, 1.0])
+def test_the_law_is_the_papers(arms: int, rate: float) -> None:
+    """On given sequences of draws and gains every probability agrees to 1e-12."""
+    rng = np.random.default_rng([arms, int(100 * rate)])
+    fast, literal = exp3(arms, rate), naive.NaiveEXP3(arms, rate)
+    with localcontext(prec=60):
+        for _ in range(60):
+            j, gain = int(rng.integers(arms)), float(rng.random())
+            fast.learn(np.array([j]), np.array([gain]))
+            literal.learn(j, gain)
+            assert np.abs(fast.probabilities()[0] - np.array([float(p) for p in literal.p()])).max() <= 1e-12
+    assert fast.probabilities().sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_weights_that_no_float_could_hold() -> None:
+    """Thousands of gains for an arm that is rarely drawn: its weight is beyond 1e308, the law is still right."""
+    fast, literal = exp3(4, 0.01), naive.NaiveEXP3(4, 0.01)
+    with localcontext(prec=60):
+        for turn in range(3000):
+            j = 0 if turn < 1500 else 1  # first one arm, then, at probability alpha / N, another
+            fast.learn(np.array([j]), np.ones(1))
+            literal.learn(j, 1.0)
+            if turn % 50 == 0 or turn > 1495:
+                assert np.abs(fast.probabilities()[0] - np.array([float(p) for p in literal.p()])).max() <= 1e-12
+    fast.log_weights += 5000.0  # a common factor changes nothing
+    with pytest.raises(OverflowError):
+        math.exp(fast.log_weights.max())
+    assert np.isfinite(fast.probabilities()).all()
+
+
+def test_only_the_drawn_weight_moves_and_lanes_do_not_meet() -> None:
+    together = exp3(5, 0.3, lanes=3)
+    together.learn(np.array([1, 4, 0]), np.array([0.2, 1.0, 0.0]))
+    assert (together.log_weights != 0).sum() == 2  # a gain of 0 moves nothing
+    for lane, (j, gain) in enumerate([(1, 0.2), (4, 1.0), (0, 0.0)]):
+        alone = EXP3(5, 0.3, lane_ids=np.array([lane]))
+        alone.learn(np.array([j]), np.array([gain]))
+        assert np.array_equal(alone.probabilities()[0], together.probabilities()[lane])
+        for turn in range(20):
+            assert alone.draw(turn)[0] == together.draw(turn)[lane]
+
+
+def test_draws_follow_the_law() -> None:
+    """The draw is the one uniform of (seed, lane, turn) put through the law; over many lanes it has its frequencies."""
+    master = exp3(6, 0.2, lanes=20_000, seed=3)
+    master.log_weights[:] = [0.0, 1.0, 2.0, -800.0, 3.0, 0.5]
+    p = master.probabilities()[0]
+    drawn = master.draw(7)
+    for lane in range(50):
+        u = access.master_uniform(3, lane, 7)
+        assert drawn[lane] == next(j for j in range(6) if u < p[: j + 1].sum())
+    counts = np.bincount(drawn, minlength=6)
+    assert ((counts - 20_000 * p) ** 2 / (20_000 * p)).sum() < 25.7  # chi-square, 5 degrees of freedom, 1e-4
+    assert not np.array_equal(drawn, master.draw(8))
+    assert np.array_equal(drawn, master.draw(7))
+
+
+def hostile(kind: str, n: int, N: int) -> np.ndarray:
+    """gains[turn, arm], chosen to mislead."""
+    gains = np.zeros((n, N))
+    if kind == "one good arm":
+        gains[:, 0] = 1.0
+    elif kind == "the good arm changes":
+        gains[: n // 3, 0], gains[n // 3 :, 1] = 0.6, 1.0
+    elif kind == "a lure first":
+        gains[: n // 4, 2], gains[n // 4 :, :-1], gains[n // 4 :, -1] = 1.0, 0.4, 1.0
+    elif kind == "in turns":
+        gains[np.arange(n), np.arange(n) % N] = 1.0
+    else:
+        gains += 0.5 + 0.05 * np.arange(N) / N
+    return gains
+
+
+KINDS = ["one good arm", "the good arm changes", "a lure first", "in turns", "small differences"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("N", "turns"), [(3, 200), (8, 600)])
+def test_regret_is_within_its_bound(kind: str, N: int, turns: int) -> None:
+    """Mean regret over 1000 lanes, against 2 sqrt(e - 1) sqrt(g N log N) with g the number of turns."""
+    master = exp3(N, theory.exp3_rate(N, turns), lanes=1000, seed=1)
+    earned, gains = np.zeros(1000), hostile(kind, turns, N)
+    for turn, row in enumerate(gains):
+        j = master.draw(turn)
+        master.learn(j, row[j])
+        earned += row[j]
+    lost = gains.sum(axis=0).max() - earned
+    bound = 2 * math.sqrt(math.e - 1) * math.sqrt(turns * N * math.log(N))
+    assert lost.mean() + 4 * lost.std() / math.sqrt(1000) <= bound
+
+
+def test_it_learns() -> None:
+    """Where one arm is always better it is drawn most of the time, which the bound alone would not show."""
+    master = exp3(3, theory.exp3_rate(3, 3000), lanes=50)
+    for turn in range(3000):
+        j = master.draw(turn)
+        master.learn(j, np.where(j == 1, 0.9, 0.1))
+    assert (master.probabilities()[:, 1] > 0.9).all()
+
+
+@pytest.mark.parametrize("gain", [-1e-9, 1.0 + 1e-9, np.nan])
+def test_gains_outside_the_unit_interval_are_refused(gain: float) -> None:
+    master = exp3(3, 0.5)
+    with refuses("gain"):
+        master.learn(np.array([0]), np.array([gain]))
+    assert not master.log_weights.any()
+
+
+def test_bad_arguments_are_named() -> None:
+    for name, settings in (("arms", (0, 0.1)), ("rate", (3, 1.1)), ("rate", (3, np.nan)), ("seed", (3, 0.1, 1, -1))):
+        with refuses(name):
+            exp3(*settings)

@@ -1,0 +1,98 @@
+"""D-GLM-TS: its samples and propensities."""
+
+import math
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import naive
+from support import access
+from support.refusals import refuses
+from support.worlds import ball, same_state
+from windvane import DGLMTS
+
+
+def teach_lanes(lanes: int, dim: int, **settings: Any) -> tuple[DGLMTS, naive.NaiveHistory]:
+    """A policy whose lanes all know the same, and what they know."""
+    rng = np.random.default_rng(9)
+    policy = DGLMTS(dim, gamma=0.97, lanes=lanes, **settings)
+    c_mu = naive.constants(naive.LINKS["logistic"], 1.0, 1.0)[1]
+    history = naive.NaiveHistory(dim, naive.LINKS["logistic"], 0.97, 1.0, c_mu)
+    for t in range(1, 41):
+        x, reward = ball(rng, (), dim), float(rng.random() < 0.6)
+        policy.advance(1.0)
+        policy.update(np.tile(x, (lanes, 1)), reward, round=t)
+        history.append(x, reward, t)
+    return policy, history
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_samples_follow_the_laplace_approximation(dim: int) -> None:
+    lanes, scale = 6000, 0.5
+    policy, history = teach_lanes(lanes, dim, bonus_scale=scale)
+    t = policy.t
+    mode = naive.theta_hat(history, t, history.link, history.ridge)
+    white = (access.theta_tilde(policy) - mode) @ np.linalg.cholesky(history.H(mode, t)) / scale
+    for i in range(dim):
+        assert stats.kstest(white[:, i], "norm").pvalue > 1e-3
+    error = np.cov(white.T).reshape(dim, dim) - np.eye(dim)
+    assert np.abs(error).max() < 5 * math.sqrt(2 / lanes)
+    assert (
+        access.theta_tilde(policy)[0].tolist() == access.theta_tilde(policy)[0].tolist()
+    )  # asking twice is not drawing twice
+    first = access.theta_tilde(policy)
+    policy.select(np.zeros((lanes, 2, dim)))
+    assert (access.theta_tilde(policy) != first).all()  # another decision, another draw
+
+
+def test_propensities() -> None:
+    """In one dimension an arm and its opposite: P(theta_tilde > 0) in closed form, and what select really does."""
+    lanes = 4000
+    policy, history = teach_lanes(lanes, 1)
+    mode = naive.theta_hat(history, policy.t, history.link, history.ridge)[0]
+    sd = 1 / math.sqrt(history.H(np.array([mode]), policy.t)[0, 0])
+    wanted = stats.norm.cdf(mode / sd)
+    one = DGLMTS(1, gamma=0.97, seed=4)
+    access.estimator(one).load_state(access.lane_of_estimator(access.estimator(policy), 0))
+    before = access.estimator(one).state()
+    found = one.propensities([[[0.5], [-0.5]]], draws=20_000)[0]
+    assert found.sum() == pytest.approx(1.0, abs=1e-12)
+    assert found[0] == pytest.approx(wanted, abs=4 * math.sqrt(wanted * (1 - wanted) / 20_000))
+    assert same_state(before, access.estimator(one).state())
+    choices = policy.select(np.tile([[0.5], [-0.5]], (lanes, 1, 1)))
+    assert np.mean(choices == 0) == pytest.approx(wanted, abs=4 * math.sqrt(wanted * (1 - wanted) / lanes))
+
+
+def test_propensities_of_absent_and_equal_arms() -> None:
+    policy, _ = teach_lanes(2, 2)
+    arms = np.zeros((2, 3, 2))
+    arms[:, 2] = np.nan
+    valid = np.array([[True, True, False]] * 2)
+    np.testing.assert_array_equal(policy.propensities(arms, valid, draws=7), [[0.5, 0.5, 0.0]] * 2)
+    np.testing.assert_array_equal(policy.propensities(arms, valid, draws=7)[:1], teach_lanes(1, 2)[0].propensities(
+        arms[:1], valid[:1], draws=7
+    ))  # fmt: skip
+    with refuses("draws"):
+        policy.propensities(arms, valid, draws=0)
+
+
+def test_two_threads_on_one_policy_do_not_crash() -> None:
+    """D-GLM-TS reads its history for every decision, while another thread lengthens it."""
+    policy, arms = DGLMTS(2, gamma=0.999), np.full((1, 3, 2), 0.4)
+    policy.select(arms)
+    decided = threading.Event()
+
+    def learn() -> None:
+        while not decided.is_set():
+            policy.update(arms[:, 0], 1.0, round=1.0)
+
+    learner = threading.Thread(target=learn)
+    learner.start()
+    for _ in range(400):
+        policy.select(arms)
+    decided.set()
+    learner.join()
+    assert np.isfinite(access.theta_hat(policy)).all()

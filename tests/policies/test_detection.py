@@ -1,0 +1,126 @@
+"""DetectGLMUCB: its evidence, its false alarms, and what it notices."""
+
+import math
+
+import numpy as np
+import pytest
+
+import naive
+from support import access
+from support.refusals import refuses
+from support.worlds import ball
+from windvane import DetectGLMUCB
+from windvane.policies.detection import SHIFTS, accumulated
+
+
+def test_evidence_is_the_shiryaev_roberts_sum() -> None:
+    """Against the sum over all beginnings, written out, for a linear policy and its recursive residuals."""
+    rng, sigma = np.random.default_rng(0), 0.3
+    policy = DetectGLMUCB(2, "identity", sigma=sigma, lam=0.5, run_length=1e12)
+    X, rewards, zs = np.zeros((0, 2)), np.zeros(0), []
+    for _ in range(30):
+        arms = ball(rng, (1, 4), 2)
+        x = arms[0, policy.select(arms)[0]]
+        reward = float(x[0] + sigma * rng.normal())
+        V = 0.5 * np.eye(2) + X.T @ X
+        predicted, q = x @ np.linalg.solve(V, X.T @ rewards), x @ np.linalg.solve(V, x)
+        zs.append((reward - predicted) / (sigma * math.sqrt(1 + q)))
+        policy.update(x[None], [reward])
+        X, rewards = np.vstack([X, x]), np.append(rewards, reward)
+        ratios = [
+            math.exp(sum(a * sign * z - a * a / 2 for z in zs[begin:]))
+            for a in SHIFTS
+            for sign in (1, -1)
+            for begin in range(len(zs))
+        ]
+        assert policy.evidence[0] == pytest.approx(sum(ratios) / 8, rel=1e-9)
+        assert access.diagnostics(policy)["evidence"][0] == policy.evidence[0]
+
+
+@pytest.mark.parametrize("weight", [1.0, 3.0])
+def test_the_surprise_of_a_click(weight: float) -> None:
+    """(r - mu) / (sigma sqrt(1/w + R_mu^2 |x|^2 in V^-1)): that of the mean of w equal rewards."""
+    policy = DetectGLMUCB(2, S=2.0, sigma=0.4, lam=0.7, run_length=1e12)
+    x, theta_hat = np.array([0.6, -0.3]), np.zeros(2)
+    R = naive.constants(naive.LINKS["logistic"], 2.0, 1.0)[2]
+    z = (0.8 - 1 / (1 + math.exp(-x @ theta_hat))) / (0.4 * math.sqrt(1 / weight + R**2 * x @ x / 0.7))
+    policy.select(x[None, None])
+    policy.update(x[None], 0.8, weight=weight)
+    expected = np.mean([math.exp(a * s * z - a * a / 2) for a in SHIFTS for s in (1, -1)])
+    assert policy.evidence[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_false_alarms_of_the_test_itself() -> None:
+    """Independent normal surprises: at most the stated share of runs has an alarm, and the bound is not idle."""
+    rng, runs, T, rate = np.random.default_rng(0), 10_000, 500, 0.1
+    evidence, alarmed = np.zeros((runs, 2, len(SHIFTS))), np.zeros(runs, dtype=bool)
+    for _ in range(T):
+        evidence = accumulated(evidence, rng.normal(size=runs))
+        alarmed |= evidence.mean(axis=(1, 2)) >= T / rate
+    assert rate / 4 < alarmed.mean() <= rate
+
+
+def first_alarms(link: str, lanes: int, rounds: int, jump: float, *, prior: bool, dim: int = 2, **settings):
+    """Rounds of the first alarm of each lane (inf: none), in a world whose theta* changes its sign at ``jump``."""
+    rng, first = np.random.default_rng(3), np.full(lanes, np.inf)
+    policy = DetectGLMUCB(dim, link, horizon=rounds, lanes=lanes, **settings)
+    theta = 0.5 * rng.normal(size=(lanes, dim))  # the prior of covariance (sigma^2 / lam) I
+    if not prior:
+        theta /= np.linalg.norm(theta, axis=1, keepdims=True)
+    for t in range(rounds):
+        arms = ball(rng, (lanes, 6), dim)
+        x = arms[np.arange(lanes), policy.select(arms)]
+        z = (1.0 if t < jump else -1.0) * np.einsum("ij,ij->i", x, theta)
+        noisy = z + 0.5 * rng.normal(size=lanes)
+        reward = noisy if link == "identity" else (rng.random(lanes) < 1 / (1 + np.exp(-z))).astype(float)
+        policy.update(x, reward)
+        first = np.where(np.isinf(first) & (access.diagnostics(policy)["alarms"] > 0), float(t), first)
+    return first
+
+
+@pytest.mark.parametrize(("link", "prior"), [("identity", True), ("identity", False), ("logistic", False)])
+def test_false_alarms_of_the_policy(link: str, prior: bool) -> None:
+    """A stationary world: at most the stated share of runs (5 %) has an alarm, 1000 runs of 250 rounds."""
+    first = first_alarms(link, 1000, 250, math.inf, prior=prior)
+    assert np.isfinite(first).mean() <= 0.05
+
+
+@pytest.mark.parametrize(("link", "within"), [("identity", 60), ("logistic", 200)])
+def test_a_reversal_is_noticed(link: str, within: int) -> None:
+    """theta* changes its sign once it is well known: all but a few lanes restart soon after, and few before."""
+    first = first_alarms(link, 60, 800 + within, 800, prior=False)
+    assert np.isfinite(first).mean() >= 0.95
+    assert (first < 800).mean() <= 0.1
+
+
+def test_an_alarm_restarts_its_lane_alone() -> None:
+    policy = DetectGLMUCB(2, run_length=50.0, lanes=2)
+    x = np.array([[0.8, 0.0], [0.8, 0.0]])
+    for _ in range(40):
+        policy.select(x[:, None, :])
+        policy.update(x, [1.0, 1.0])
+    rounds = policy.t
+    while not access.diagnostics(policy)["alarms"].any():
+        policy.select(x[:, None, :])
+        policy.update(x, [0.0, 1.0])
+    assert policy.t - rounds < 30
+    assert access.diagnostics(policy)["alarms"].tolist() == [1, 0]
+    assert access.diagnostics(policy)["remembered"][0] == 0
+    assert access.diagnostics(policy)["remembered"][1] > 40
+    policy.update(x, [0.0, 1.0], round=policy.t - 1)  # decided before the alarm
+    assert access.diagnostics(policy)["remembered"][0] == 0
+    assert policy.evidence[0] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({}, "run_length"),
+        ({"run_length": 0.5}, "run_length"),
+        ({"horizon": 10, "false_alarm": 0.0}, "false_alarm"),
+        ({"horizon": 0}, "horizon"),
+    ],
+)
+def test_bad_settings_of_detection(settings: dict, name: str) -> None:
+    with refuses(name):
+        DetectGLMUCB(2, **settings)

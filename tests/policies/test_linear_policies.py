@@ -1,0 +1,243 @@
+"""The linear policies against their transcriptions: decisions, radii, tunings and the laws of what they draw."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import naive
+from support import access
+from support.cases import LINEAR_SETTINGS
+from support.refusals import refuses
+from support.worlds import ball, regret, turning_theta
+from windvane import Ball, DLinTS, DLinUCB, DRandLinUCB, LBWeightUCB, Oracle, Policy, RestartUCB, Sphere, SWLinUCB
+from windvane.environments import BallArms, Environment, Rotation
+from windvane.lab.spec import PolicySpec
+
+OTHERS = {"S": 2.0, "L": 1.5, "lam": 0.3, "sigma": 0.8, "delta": 0.2, "bonus_scale": 0.4}
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+@pytest.mark.parametrize("settings", [{}, OTHERS], ids=["default", "other settings"])
+@pytest.mark.parametrize("kind", LINEAR_SETTINGS, ids=lambda kind: kind.name)
+def test_the_literal_transcription_decides_alike(kind: type[Policy], settings: dict[str, float], dim: int) -> None:
+    name, ids, horizon, L = next(iter(LINEAR_SETTINGS[kind])), [4, 0, 9], 250, settings.get("L", 1.0)
+    tunings = {"gamma": [0.9, 0.99, 0.999], "window": [7, 60, 500], "restart_every": [11, 60, 500]}[name]
+    taken = {k: v for k, v in settings.items() if kind is not DLinTS or k != "delta"}
+    fast = kind(dim=dim, lanes=ids, seed=3, **{name: tunings}, **taken)  # type: ignore[call-arg]
+    slow = [naive.NaiveLinear(kind.name, dim, w, lane=i, seed=3, **settings) for w, i in zip(tunings, ids, strict=True)]
+    rng = np.random.default_rng([dim, len(settings)])
+    for t in range(1, horizon + 1):
+        arms = ball(rng, (3, 6), dim, L)
+        expected = np.array([one.decide(arms[lane], t) for lane, one in enumerate(slow)])
+        choice = fast.select(arms)
+        np.testing.assert_allclose(
+            access.decision(fast)["theta_hat"], [access.theta_hat(one) for one in slow], rtol=1e-8, atol=1e-8
+        )
+        np.testing.assert_allclose(
+            access.decision(fast)["theta_tilde"], [access.theta_tilde(one) for one in slow], rtol=1e-8, atol=1e-8
+        )
+        np.testing.assert_allclose(access.scores(fast), expected, rtol=1e-8, atol=1e-8)
+        assert np.array_equal(choice, expected.argmax(axis=1))
+        x = arms[np.arange(3), choice]
+        reward = x @ turning_theta(t, horizon, dim, 1.0) + 0.5 * rng.normal(size=3)
+        fast.update(x, reward)
+        for lane, one in enumerate(slow):
+            one.update(x[lane], reward[lane], t)
+
+
+@pytest.mark.parametrize("dim", [2, 4])
+@pytest.mark.parametrize("kind", LINEAR_SETTINGS, ids=lambda kind: kind.name)
+def test_infinite_arm_sets(kind: type[Policy], dim: int) -> None:
+    """No arm of the set has a better index than the one played, as the literal transcription sees it."""
+    (name, tuning), rng = next(iter(LINEAR_SETTINGS[kind].items())), np.random.default_rng(dim)
+    fast, slow = kind(dim=dim, **{name: tuning}), naive.NaiveLinear(kind.name, dim, tuning)  # type: ignore[call-arg]
+    for t in range(1, 60):
+        x = fast.select_from(Sphere(0.8) if t % 2 else Ball(0.8))
+        others = ball(rng, (4000,), dim, 0.8)
+        others = np.vstack([others, 0.8 * others / np.linalg.norm(others, axis=1, keepdims=True)])
+        index = slow.decide(np.vstack([x, others]), t)
+        assert np.linalg.norm(x) == pytest.approx(0.8)
+        assert index[0] >= index.max() - 1e-9
+        reward = float(x[0] @ turning_theta(t, 60, dim, 1.0)) + 0.3 * rng.normal()
+        fast.update(x, reward)
+        slow.update(x[0], reward, t)
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+def test_radii_are_the_printed_ones(dim: int) -> None:
+    settings: dict[str, Any] = {"dim": dim, "S": 1.5, "L": 2.0, "lam": 0.7, "sigma": 0.4, "delta": 0.1}
+    bias = math.sqrt(0.7) * 1.5
+    window = SWLinUCB(window=[5, 80], lanes=2, **settings)
+    expected = [0.4 * math.sqrt(dim * math.log((1 + w * 4.0 / 0.7) / 0.1)) + bias for w in (5, 80)]
+    for _ in range(9):
+        np.testing.assert_allclose(window.radius(), expected, rtol=1e-14)
+        window.advance(3)
+    restarting = RestartUCB(restart_every=4, **settings)
+    weighted = LBWeightUCB(gamma=0.9, **settings)
+    for t in range(1, 14):
+        since = (t - 1) % 4
+        noise = 2 * math.log(10) + dim * math.log(1 + since * 4.0 / (0.7 * dim))
+        assert restarting.radius()[0] == pytest.approx(bias + 0.4 * math.sqrt(noise), rel=1e-14)
+        noise = 2 * math.log(10) + dim * math.log(1 + 4.0 * (1 - 0.9 ** (2 * t)) / (0.7 * dim * (1 - 0.9**2)))
+        assert weighted.radius()[0] == pytest.approx(bias + 0.4 * math.sqrt(noise), rel=1e-14)
+        for policy in (restarting, weighted):
+            policy.select(np.zeros((1, 2, dim)))
+
+
+@pytest.mark.parametrize("confidence", ["horizon", "anytime"])
+def test_the_window_radius_of_all_rounds_at_once(confidence: str) -> None:
+    policy = SWLinUCB(dim=2, window=30, horizon=500, confidence=confidence)
+    for t in range(1, 40):
+        divisor = 500 if confidence == "horizon" else 2 * t * (1 + math.log(t)) ** 2
+        expected = 1.0 + 0.5 * math.sqrt(2 * math.log(31 / (0.05 / divisor)))
+        assert policy.radius()[0] == pytest.approx(expected, rel=1e-13)
+        policy.advance(1)
+
+
+DRIFTS = [0.0, 0.3, 1.5708, 40.0]
+
+
+def window(T: int, dim: int, drift: float) -> int:
+    """floor((d T / B)^(2/3)), at most T: the largest whole n with n^3 <= (d T / B)^2, exactly."""
+    n = 1
+    while n < T and Fraction(n + 1) ** 3 * Fraction(drift) ** 2 <= Fraction(dim * T) ** 2:
+        n += 1
+    return n
+
+
+@pytest.mark.parametrize("dim", [2, 10])
+@pytest.mark.parametrize("T", [500, 3000])
+def test_tunings_follow_the_papers_lane_by_lane(dim: int, T: int) -> None:
+    told = {"dim": dim, "horizon": T, "drift": DRIFTS, "lanes": len(DRIFTS)}
+    lengths = [window(T, dim, B) for B in DRIFTS]
+    assert access.estimator(SWLinUCB(**told)).window.tolist() == lengths
+    assert RestartUCB(**told).restart_every.tolist() == lengths
+    wang = [1 - max(1 / T, math.sqrt(B / (dim * T))) for B in DRIFTS]
+    np.testing.assert_allclose(LBWeightUCB(**told).gamma, wang, rtol=1e-15)
+    russac = [1 - (B / (dim * T)) ** (2 / 3) for B in DRIFTS]
+    for kind in (DLinUCB, DLinTS, DRandLinUCB):
+        np.testing.assert_allclose(kind(**told).gamma, russac, rtol=1e-15)
+    assert access.estimator(LBWeightUCB(dim=dim, gamma=0.9)).lam == dim
+    assert access.estimator(SWLinUCB(dim=dim, horizon=T)).window.tolist() == [window(T, dim, 1.0)]
+
+
+def test_a_restart_forgets_everything() -> None:
+    policy, rng = RestartUCB(dim=2, restart_every=[5, 8], lanes=2), np.random.default_rng(0)
+    for t in range(1, 41):
+        assert (policy.restart_every == [5, 8]).all()
+        arms = ball(rng, (2, 4), 2)
+        choice = policy.select(arms)
+        policy.update(arms[np.arange(2), choice], [1.0, 1.0])
+        for lane, every in enumerate((5, 8)):
+            fresh = t % every == 0  # the reward of the last round before a restart comes after it
+            assert np.array_equal(access.V(policy)[lane], np.eye(2)) == fresh
+            assert policy.local_t[lane] == t % every + 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "name"),
+    [
+        (SWLinUCB, {}, "window"),
+        (SWLinUCB, {"window": 5, "drift": 1.0, "horizon": 9}, "window"),
+        (SWLinUCB, {"window": 0}, "window"),
+        (SWLinUCB, {"window": [3, 4]}, "window"),
+        (SWLinUCB, {"window": 5, "confidence": "often"}, "confidence"),
+        (SWLinUCB, {"window": 5, "confidence": "horizon"}, "horizon"),
+        (RestartUCB, {"horizon": 10}, "restart_every"),
+        (RestartUCB, {"restart_every": 0}, "restart_every"),
+        (RestartUCB, {"restart_every": 2.5}, "restart_every"),
+        (LBWeightUCB, {"gamma": 1.5}, "gamma"),
+        (LBWeightUCB, {"horizon": 10, "drift": -1.0}, "drift"),
+        (LBWeightUCB, {"gamma": 0.9, "lam": 0}, "lam"),
+        (DLinTS, {}, "gamma"),
+        (DLinTS, {"gamma": 0.9, "bonus_scale": -1}, "bonus_scale"),
+        (DRandLinUCB, {"horizon": 10, "drift": 1.0, "discount": "best"}, "discount"),
+        (Oracle, {"truth": 3}, "truth"),
+    ],
+)
+def test_bad_settings_are_refused(kind: type[Policy], settings: dict[str, Any], name: str) -> None:
+    with refuses(name):
+        kind(dim=2, **settings)  # type: ignore[call-arg]
+
+
+def test_who_forgets_loses_less_where_theta_turns() -> None:
+    """A rotation in a linear world: each forgetting policy, at its own tuning, beats OFUL on the same runs."""
+    world = Environment(Rotation(), BallArms(count=10), link="identity", horizon=1500, lanes=40, seed=1)
+    never = regret(PolicySpec("OFUL").build(world), world)
+    for name in ("D-LinUCB", "SW-LinUCB", "RestartUCB", "LB-WeightUCB", "D-LinTS", "D-RandLinUCB", "Greedy"):
+        gain = never - regret(PolicySpec(name).build(world), world)
+        assert gain.mean() > 5.0 * gain.std(ddof=1) / math.sqrt(len(gain)), name
+    chance = regret(PolicySpec("UniformRandom").build(world), world)
+    assert never.mean() < chance.mean()
+
+
+P_VALUE = 1e-6
+
+
+def test_thompson_draws_have_the_right_law() -> None:
+    """theta_tilde - theta_hat is normal with covariance a^2 V^-1 V_tilde V^-1, over many lanes with one history."""
+    n, d, a, rng = 20_000, 3, 1.7, np.random.default_rng(0)
+    policy = DLinTS(dim=d, gamma=0.8, lanes=n, seed=11, bonus_scale=a)
+    for _ in range(25):
+        x = ball(rng, (1, 1), d)
+        policy.select(np.repeat(x, n, axis=0))
+        policy.update(np.repeat(x[0], n, axis=0), float(rng.normal()))
+    V, V_tilde = access.V(policy)[0], access.V_tilde(policy)[0]
+    assert np.abs(V_tilde - V).max() > 0.1  # so that the law tells the two apart
+    policy.select(np.zeros((n, 1, d)))
+    gap = access.decision(policy)["theta_tilde"] - access.decision(policy)["theta_hat"]
+    root = np.linalg.cholesky(a**2 * np.linalg.inv(V) @ V_tilde @ np.linalg.inv(V))
+    standard = np.linalg.solve(root, gap.T)
+    for row in standard:
+        assert stats.kstest(row, "norm").pvalue > P_VALUE
+    errors = 5.5 / math.sqrt(n)  # standard errors of a mean, a correlation and (times sqrt 2) a variance
+    assert np.abs(standard.mean(axis=1)).max() < errors
+    np.testing.assert_allclose(np.cov(standard), np.eye(d), rtol=0, atol=math.sqrt(2) * errors)
+
+
+def test_thompson_draws_of_one_lane_are_independent_over_time() -> None:
+    n, policy = 5000, DLinTS(dim=2, gamma=1.0, seed=5)
+    draws = []
+    for _ in range(n):
+        policy.select(np.zeros((1, 1, 2)))
+        draws.append(access.decision(policy)["theta_tilde"][0])
+    z = np.array(draws)  # V = V_tilde = I, theta_hat = 0
+    for row in z.T:
+        assert stats.kstest(row, "norm").pvalue > P_VALUE
+        assert abs(np.corrcoef(row[:-1], row[1:])[0, 1]) < 5.5 / math.sqrt(n)
+    assert abs(np.corrcoef(z.T)[0, 1]) < 5.5 / math.sqrt(n)
+
+
+def test_the_size_of_the_random_bonus_is_half_normal() -> None:
+    many = DRandLinUCB(dim=2, gamma=0.9, lanes=5000, seed=2)
+    many.select(np.zeros((5000, 1, 2)))
+    assert stats.kstest(access.decision(many)["Z"], stats.halfnorm(scale=0.4).cdf).pvalue > P_VALUE
+    one, sizes = DRandLinUCB(dim=2, gamma=0.9, seed=2), []
+    for _ in range(5000):
+        one.select(np.zeros((1, 1, 2)))
+        sizes.append(access.decision(one)["Z"][0])
+    assert stats.kstest(sizes, stats.halfnorm(scale=0.4).cdf).pvalue > P_VALUE
+    assert abs(np.corrcoef(sizes[:-1], sizes[1:])[0, 1]) < 5.5 / math.sqrt(5000)
+
+
+@pytest.mark.parametrize(("kind", "drawn"), [(DLinTS, "theta_tilde"), (DRandLinUCB, "Z")])
+def test_lanes_draw_by_their_id_and_seed(kind: type[Policy], drawn: str) -> None:
+    n = 4000
+
+    def draws(lanes: list[int], seed: int) -> np.ndarray:
+        policy = kind(dim=2, gamma=1.0, lanes=lanes, seed=seed)  # type: ignore[call-arg]
+        found = []
+        for _ in range(n):
+            policy.select(np.zeros((len(lanes), 1, 2)))
+            found.append(access.decision(policy)[drawn].reshape(len(lanes), -1)[:, 0])
+        return np.array(found).T
+
+    first, second, again = draws([3, 8, 3], 0)
+    assert np.array_equal(first, again)
+    assert abs(np.corrcoef(first, second)[0, 1]) < 5.5 / math.sqrt(n)
+    (other,) = draws([3], 1)
+    assert abs(np.corrcoef(first, other)[0, 1]) < 5.5 / math.sqrt(n)

@@ -1,0 +1,183 @@
+"""MASTER: its schedule, its base policies, and when its tests fail."""
+
+import math
+
+import numpy as np
+import pytest
+
+import naive
+from support import access
+from support.refusals import refuses
+from support.worlds import LaneWorld, play, same_state
+from windvane import MasterGLMUCB, MasterOFUL, Policy, Sphere
+
+
+@pytest.mark.parametrize("cls", [MasterOFUL, MasterGLMUCB])
+def test_master_with_extreme_levels(cls) -> None:
+    with refuses("delta"):
+        cls(2, horizon=1, delta=1.0)
+    cls(2, horizon=100, delta=1e-320).select(np.full((1, 2, 2), 0.3))
+
+
+@pytest.mark.parametrize("first_order", [0, 4])
+@pytest.mark.parametrize("cls", [MasterOFUL, MasterGLMUCB])
+def test_master_schedule(cls, first_order: int) -> None:
+    """Which copies live, and that the shortest acts, round by round."""
+    ids = [0, 6]
+    policy, world = cls(dim=2, horizon=500, first_order=first_order, lanes=ids, seed=9), LaneWorld(ids, 2)
+    schedules = [naive.master_schedule(9, lane, first_order, 150) for lane in ids]
+    for t in range(150):
+        play(policy, world, range(t, t + 1))
+        info = access.diagnostics(policy)
+        for place, rows in enumerate(schedules):
+            order, acting, alive = rows[t]
+            assert (info["block_order"][place], info["acting_order"][place]) == (order, acting)
+            assert sorted(access.master_lane(policy, place).copies) == alive
+    assert not info["restarts"].any()
+
+
+def test_copies_of_order_m_start_with_their_probability() -> None:
+    """In a block of order 6, at every multiple of 2^m, with probability sqrt(2^m / 2^6)."""
+    lanes, n = 200, 6
+    policy = MasterOFUL(1, horizon=1000, first_order=n, lanes=lanes)
+    started = np.zeros(n + 1)
+    for t in range(2**n):
+        policy.select(np.full((lanes, 1, 1), 0.5))
+        started += sum(1.0 * (access.master_lane(policy, lane).starts[: n + 1] == t) for lane in range(lanes))
+    for m in range(n + 1):
+        trials, p = lanes * 2 ** (n - m), math.sqrt(2.0 ** (m - n))
+        assert abs(started[m] - trials * p) <= 4.5 * math.sqrt(trials * p * (1 - p))
+    assert started[n] == lanes
+
+
+def test_a_copy_learns_only_what_it_decided() -> None:
+    """Each copy of a block holds as many observations as decisions it made, the others having paused it."""
+    policy, world = MasterGLMUCB(2, horizon=500, first_order=6, seed=3), LaneWorld([0], 2)
+    decided: dict[tuple[int, int], int] = {}
+    for t in range(64):
+        play(policy, world, range(t, t + 1))
+        lane = access.master_lane(policy)
+        order = min(lane.copies)
+        key = (order, int(lane.starts[order]))
+        decided[key] = decided.get(key, 0) + 1
+        for m, copy in lane.copies.items():
+            assert access.estimator(copy).remembered.tolist() == [decided.get((m, int(lane.starts[m])), 0)]
+    assert len(decided) > 5
+
+
+def sensible_master(cls, bonus: float, margin: float, first_order: int = 10, **settings) -> Policy:
+    """MASTER with bonus ||x||_{V^-1} and 3 rho_hat(t) = margin / sqrt(t), in place of 46 and 3e5."""
+    settings |= {"dim": 3, "horizon": 3000, "first_order": first_order, "seed": 1}
+    probe = access.master_lane(cls(lanes=1, **settings))
+    scales = {"test_scale": margin / (3 * probe.rho_hat(1)), "bonus_scale": bonus / (2 * probe.base_beta)}
+    return cls(lanes=8, **scales, **settings)
+
+
+def restarts(policy: Policy, mean, rounds: int) -> np.ndarray:
+    """Clicks with probability mean(t, cos), ten fixed arms (1, cos, sin) / sqrt(2); restarts of each lane after t."""
+    rng, lanes = np.random.default_rng(0), access.lane_count(policy)
+    angles = 2 * np.pi * np.arange(10) / 10
+    arms = np.stack([np.ones(10), np.cos(angles), np.sin(angles)], axis=1) / math.sqrt(2)
+    counts = []
+    for t in range(rounds):
+        index = policy.select(np.repeat(arms[None], lanes, axis=0))
+        policy.update(arms[index], (rng.random(lanes) < mean(t, np.cos(angles[index]))).astype(float))
+        counts.append(access.diagnostics(policy)["restarts"])
+    return np.array(counts)
+
+
+JUMPS = {
+    "MASTER-OFUL": (MasterOFUL, {}, lambda level, cos: 0.5 + 0.45 * level + 0.02 * cos),
+    "MASTER-GLM-UCB": (MasterGLMUCB, {"S": 3.0}, lambda level, cos: 1 / (1 + np.exp(-2 * level - 0.1 * cos))),
+}
+
+
+@pytest.mark.parametrize(("cls", "settings", "mean"), JUMPS.values(), ids=JUMPS)
+def test_master_restarts_after_a_huge_jump_and_not_without(cls, settings, mean) -> None:
+    """Test 2: a world whose rewards break away fails it in every lane, a stationary one in none.
+
+    With a bonus of ||x|| copies are optimistic from the start, as MASTER asks of them. Rewards near 0.9 leave f - r at
+    most 0.1, that is 3.2 / sqrt(t) after 1000 rounds; rewards near 0.1 leave several times as much. The margin is 6.
+    """
+    for jump in (math.inf, 300):
+        policy = sensible_master(cls, 1.0, 6.0, **settings)
+        found = restarts(policy, lambda t, cos: mean(0.9 if t < jump else -0.9, cos), 1000)
+        assert not found[: int(min(jump, 999)) + 1].any()
+        assert (found[-1] >= (jump == 300)).all()
+
+
+def test_master_restarts_when_the_world_gets_better() -> None:
+    """Test 1: U_t remembers a poor world, and a copy that lived in a rich one did better than it allows.
+
+    9 rho_hat(2^m) = 21 / 2^(m/2) is below 1 for m >= 9, and the copy of the block itself ends after 2^12 rounds.
+    """
+    policy = sensible_master(MasterOFUL, 0.3, 7.0, first_order=12)
+    better = restarts(policy, lambda t, cos: (0.1 if t < 300 else 0.95) + 0.0 * cos, 2**12 + 1)
+    assert not better[: 300 + 2**8].any()
+    assert (better[-1] >= 1).all()
+
+
+@pytest.mark.parametrize("sigma", [0.5, 0.9])
+@pytest.mark.parametrize(("cls", "mean_at_0"), [(MasterOFUL, 0.0), (MasterGLMUCB, 0.5)])
+def test_the_bases_have_the_stated_bonus(cls, mean_at_0: float, sigma: float) -> None:
+    """Before any reward the index of an arm is mu(0) + 2 beta ||x|| / sqrt(lam), times 2 sigma."""
+    T, delta, lam, d = 500, 0.1, 2.0, 3
+    policy = cls(d, horizon=T, delta=delta, lam=lam, sigma=sigma)
+    arms = np.array([[[0.5, 0.0, 0.0], [0.1, 0.1, 0.0]]])
+    assert policy.select(arms)[0] == 0
+    c, R = naive.constants(naive.LINKS["logistic"], 1.0, 1.0)[1:]
+    beta = 4 * math.sqrt(d * math.log(T / delta))
+    if cls is MasterGLMUCB:
+        beta = 4 * R * (math.sqrt(d * math.log(c * T / (lam * delta))) + c * math.sqrt(lam))
+    lane = access.master_lane(policy)
+    bonus = 2 * sigma * 2 * beta * 0.5 / math.sqrt(lam)
+    assert lane.index == pytest.approx(mean_at_0 + bonus, rel=1e-6)
+    assert lane.rho(7) == pytest.approx(beta * math.sqrt(d * math.log(T / delta) / 7), rel=1e-6)
+    assert lane.rho_hat(7) == pytest.approx(6 * (math.log2(T) + 1) * math.log(T / delta) * lane.rho(7))
+    ball_policy = cls(d, horizon=T, delta=delta, lam=lam, sigma=sigma)
+    ball_policy.select_from(Sphere(0.5))
+    assert access.master_lane(ball_policy).index == pytest.approx(lane.index, rel=1e-6)
+
+
+@pytest.mark.parametrize("sigma", [0.1, 0.5, 2.0])
+def test_masters_tests_see_rewards_between_0_and_1(sigma: float) -> None:
+    """Sums of w (f - r) and of w r in units of the range: 2 sigma, and with MASTER-OFUL, told the noise alone, 1."""
+    for cls, width in ((MasterOFUL, max(1.0, 2 * sigma)), (MasterGLMUCB, 2 * sigma)):
+        policy = cls(1, horizon=100, sigma=sigma, first_order=4)
+        policy.select(np.full((1, 1, 1), 0.5))
+        policy.update(np.full((1, 1), 0.5), 0.16, weight=2.0)
+        lane = access.master_lane(policy)
+        value = lane.value
+        assert lane.sums == pytest.approx([2 * (value - 0.16 / width), 2.0])
+        assert lane.acting_rewards == pytest.approx(2 * 0.16 / width)
+        assert value == pytest.approx(min(1.0, lane.index / width))
+
+
+def test_a_stationary_linear_world_with_little_noise_does_not_restart() -> None:
+    rng = np.random.default_rng(0)
+    policy = sensible_master(MasterOFUL, 1.0, 6.0, sigma=0.1)
+    arms = np.repeat(np.array([[[1.0, 0.0, 0.0]]]), access.lane_count(policy), axis=0)
+    for _ in range(600):
+        policy.select(arms)
+        policy.update(arms[:, 0], 0.8 + 0.1 * rng.standard_normal(len(arms)))
+    assert not access.diagnostics(policy)["restarts"].any()
+
+
+def test_a_reward_between_two_decisions_of_master() -> None:
+    """It belongs to the decision before it, and is learnt as of then."""
+    arms = np.full((1, 1, 2), 0.4)
+    policies = []
+    for round_ in (2.2, 1.0):
+        policy = MasterGLMUCB(2, horizon=100, first_order=3)
+        policy.select(arms)
+        policy.advance(1.5)
+        policy.select(arms)
+        policy.update(arms[:, 0], 1.0, round=round_)
+        policies.append(policy)
+    assert same_state(policies[0].state(), policies[1].state())
+
+
+def test_master_with_the_printed_constants_cannot_restart() -> None:
+    lane = access.master_lane(MasterOFUL(2, horizon=3000))
+    assert 3 * lane.rho_hat(4e10) > 1
+    assert lane.base_radius == pytest.approx(2 * 4 * math.sqrt(2 * math.log(60_000)))

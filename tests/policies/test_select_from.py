@@ -1,0 +1,155 @@
+"""Policies over a ball or a sphere of arms."""
+
+import numpy as np
+import pytest
+
+import naive
+from support import access
+from support.access import Skeleton
+from support.infinite_arms import HIGHEST, NEUTRAL, SETS, Index, assert_best, rotation
+from support.refusals import refuses
+from support.worlds import SIGMA, ball
+from windvane import BVDGLMUCB, GLMUCB, OFUL, Ball, DLinUCB, Policy, Sphere
+
+SCALES = [1.0, 0.0, 1e-4, 0.1, 1e3, 1e6]
+LANES = 18  # every state below with three of the scales
+
+
+def into_states(policy: Policy, rng: np.random.Generator) -> None:
+    """Put each lane into a state of its own: empty, tiny theta, at the border, ill-conditioned, symmetric, generic."""
+    lanes, d, link = policy.lanes, policy.dim, policy.link.name
+    kind = np.arange(lanes) % 6
+    axis = np.stack([rotation(rng, d) for _ in range(lanes)])  # rows: an orthonormal basis for each lane
+    high = HIGHEST[link]
+    for k in range(30):
+        x = ball(rng, (lanes,), d, policy.L)
+        reward = NEUTRAL[link] + rng.uniform(-0.4, 0.4, lanes)
+        weight = np.ones(lanes)
+        reward[kind == 1] = NEUTRAL[link] + 1e-9
+        border = kind == 2
+        x[border] = policy.L * axis[border, 0]
+        reward[border] = high
+        narrow = kind == 3
+        x[narrow] = policy.L * axis[narrow, k % d]
+        weight[narrow] = 10.0 ** (-6 + 12 * (k % d) / max(d - 1, 1))
+        even = kind == 4
+        x[even] = policy.L * axis[even, k % d]
+        policy.update(x, reward, round=0.0, weight=weight, mask=kind != 0)
+    policy.advance(0.5)
+
+
+def build(name: str, d: int, lanes: int | list[int] = LANES, **kw) -> Policy:
+    count = lanes if isinstance(lanes, int) else len(lanes)
+    scale = [SCALES[(i + i // 6) % 6] for i in range(count)]
+    kw = {"bonus_scale": scale, "lam": 0.1, "lanes": lanes} | kw
+    if name == "D-LinUCB":
+        return DLinUCB(d, gamma=0.9, **kw)
+    if name == "OFUL":
+        return OFUL(d, **kw)
+    if name == "skeleton":
+        return Skeleton(d, gamma=0.9, **kw)
+    if name == "GLM-UCB":
+        return GLMUCB(d, **kw)
+    return BVDGLMUCB(d, name, gamma=0.9, sigma=SIGMA[name], **kw)
+
+
+POLICIES = ["logistic", "poisson", "probit", "identity", "D-LinUCB", "OFUL", "GLM-UCB", "skeleton"]
+
+
+def index_of(policy: Policy, lane: int, V: np.ndarray, V_tilde: np.ndarray) -> Index:
+    """The optimistic index that the lane maximised, from what the policy reports and the definition of its bonus."""
+    info, link = access.diagnostics(policy), policy.link.name
+    inverse = np.linalg.inv(V[lane])
+    scale = policy.bonus_scale[lane]
+    if policy.name == "skeleton":
+        return Index(link, info["theta_hat"][lane], inverse, scale)
+    theta, beta = info["theta_tilde"][lane], info["beta"][lane]
+    if policy.name == "D-LinUCB":
+        return Index(link, theta, inverse @ V_tilde[lane] @ inverse, scale * beta)
+    if policy.name == "OFUL":
+        return Index(link, theta, inverse, scale * beta)
+    _, _, R_mu = naive.constants(naive.LINKS[link], access.estimator(policy).S, policy.L)
+    return Index(link, theta, inverse, scale * 2 * R_mu * beta)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("d", [1, 2, 3, 10])
+def test_the_arm_played_is_the_best(name: str, d: int) -> None:
+    """In any state, for any size of bonus: within 1e-6 of the best score over the set, and never outside it."""
+    rng = np.random.default_rng([d, POLICIES.index(name)])
+    policy = build(name, d, L=1.5)
+    into_states(policy, rng)
+    V, V_tilde, t = access.V(policy), access.V_tilde(policy), policy.t
+    arm_set = SETS[(d + POLICIES.index(name)) % 2](1.5 if d % 2 else 0.7)
+    played = policy.select_from(arm_set)
+    assert played.shape == (LANES, d)
+    assert policy.t == t + 1
+    assert access.diagnostics(policy)["decisions"] == 1
+    lanes = range(LANES) if d < 10 else range(0, LANES, 2)
+    for lane in lanes:
+        assert_best(index_of(policy, lane, V, V_tilde), played[lane], arm_set, rng)
+    if name in ("logistic", "poisson", "probit"):  # the states are what they are meant to be
+        lengths = np.linalg.norm(access.diagnostics(policy)["theta_tilde"], axis=1)
+        assert (lengths[::6] == 0).all()
+        assert ((lengths[1::6] > 0) & (lengths[1::6] < 1e-6)).all()
+        np.testing.assert_allclose(lengths[2::6], 1.0, rtol=1e-6)
+        if d > 1:
+            assert (np.linalg.cond(V[3::6]) > 1e5).all()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("cls", SETS)
+def test_a_whole_run_over_an_infinite_set(name: str, cls) -> None:
+    """Arms of the sphere of radius L are taken back by update, to rounding; the round and the score are right."""
+    rng = np.random.default_rng(0)
+    policy = build(name, 3, lanes=2, L=2.0, bonus_scale=0.3)
+    for t in range(1, 9):
+        V, V_tilde = access.V(policy), access.V_tilde(policy)
+        x = policy.select_from(cls(2.0))
+        assert policy.t == t + 1
+        for lane in range(2):
+            assert_best(index_of(policy, lane, V, V_tilde), x[lane], cls(2.0), rng)
+        policy.update(x, (rng.random(2) < 0.5).astype(float))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_lanes_do_not_meet(name: str) -> None:
+    """A lane plays the same arm alone as among others, bit for bit."""
+    ids = [4, 0, 9]
+    together = build(name, 4, lanes=ids, bonus_scale=0.3, seed=2)
+    alone = [build(name, 4, lanes=[i], bonus_scale=0.3, seed=2) for i in ids]
+    for t in range(8):
+        x = together.select_from(Ball(1.0))
+        reward = np.random.default_rng(t).integers(0, 2, 3).astype(float)
+        for place, policy in enumerate(alone):
+            assert (policy.select_from(Ball(1.0))[0] == x[place]).all()
+            policy.update(x[[place]], reward[[place]])
+        together.update(x, reward)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("d", [1, 3])
+def test_the_seed_decides_between_mirror_images(name: str, d: int) -> None:
+    """With nothing known x and -x are equal: both are played, about equally often, and the seed settles it."""
+    first, again, other = (build(name, d, lanes=200, bonus_scale=1.0, seed=s) for s in (3, 3, 4))
+    x, same, different = (policy.select_from(Sphere(1.0)) for policy in (first, again, other))
+    assert (x == same).all()
+    assert (x != different).any()
+    side = np.sign(x[:, np.argmax(np.abs(x[0]))])
+    assert abs(side.sum()) < 6 * np.sqrt(200)  # six standard deviations
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_what_is_not_a_set_within_reach_is_refused(name: str) -> None:
+    """A radius above L (beyond rounding), or anything else than a Ball or a Sphere; the state stays as it was."""
+    policy = build(name, 2, lanes=2, L=0.5)
+    policy.update(np.full((2, 2), 0.3), 1.0, round=0.0)
+    before = policy.state()
+    wrong = [Ball(0.6), Sphere(0.6), Ball(0.5 * (1 + 1e-6)), 0.5, None, "ball", np.zeros((1, 1, 2)), Ball, (Ball(0.5),)]
+    for arm_set in wrong:
+        with refuses("arm_set"):
+            policy.select_from(arm_set)
+        after = policy.state()
+        assert all(before[key].tobytes() == after[key].tobytes() for key in before)
+    policy.select_from(Sphere(0.5 * (1 + 1e-12)))
+    assert policy.t == 2.0

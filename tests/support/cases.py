@@ -1,0 +1,166 @@
+"""The cases of the conformance loop: every registered policy, in settings that reach every branch of the contract."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import windvane as wv
+from support.access import Skeleton
+from support.worlds import BENT
+from windvane import checks
+
+Factory = Callable[..., wv.Policy]
+
+
+@dataclass(frozen=True)
+class Case:
+    """How to build a policy with ``factory(dim=, lanes=, seed=)``, and what ``check_policy`` is told about it.
+
+    ``without``: checks that do not hold in this setting, and only here.
+    """
+
+    factory: Factory
+    flags: dict[str, bool] = field(default_factory=dict)
+    without: tuple[Callable[[Factory], None], ...] = ()
+
+
+def by_lane(cls: Factory, **tables: list[float]) -> Factory:
+    """A factory whose array settings are a function of the lane id, so that lanes can be compared alone."""
+
+    def build(*, lanes: int | list[int], **kw: Any) -> wv.Policy:
+        ids = range(lanes) if isinstance(lanes, int) else lanes
+        arrays = {name: [table[i % len(table)] for i in ids] for name, table in tables.items()}
+        return cls(lanes=lanes, **arrays, **kw)
+
+    return build
+
+
+# One plain way to build each of the paper's policies, and the template of CONTRIBUTING.md.
+PLAIN: dict[str, tuple[Any, dict[str, Any]]] = {
+    "BVD-GLM-UCB": (wv.BVDGLMUCB, {"gamma": 0.95}),
+    "GLM-UCB": (wv.GLMUCB, {}),
+    "D-LinUCB": (wv.DLinUCB, {"gamma": 0.95}),
+    "OFUL": (wv.OFUL, {}),
+    "skeleton": (Skeleton, {"gamma": 0.95}),
+}
+every_policy = pytest.mark.parametrize(("cls", "settings"), PLAIN.values(), ids=PLAIN)
+
+CONTRACT: dict[str, Factory] = {
+    "bvd": partial(wv.BVDGLMUCB, gamma=0.95),
+    "bvd gamma 1": partial(wv.BVDGLMUCB, gamma=1.0),
+    "bvd poisson": partial(wv.BVDGLMUCB, link="poisson", gamma=0.9, sigma=5.0, S=0.5, L=2.0),
+    "bvd probit": partial(wv.BVDGLMUCB, link="probit", gamma=0.9, lam=0.1),
+    "bvd identity": partial(wv.BVDGLMUCB, link="identity", gamma=0.98, L=0.5),
+    "bvd custom": partial(wv.BVDGLMUCB, link=BENT, gamma=0.95),
+    "bvd tight ball": partial(wv.BVDGLMUCB, gamma=0.99, S=0.05, lam=0.01, delta=1.0),
+    "bvd from drift": partial(wv.BVDGLMUCB, horizon=500, drift=2.0, discount="general", confidence="horizon"),
+    "bvd gamma lanes": by_lane(wv.BVDGLMUCB, gamma=[0.8, 0.95, 1.0]),
+    "bvd all lanes": by_lane(wv.BVDGLMUCB, gamma=[0.9, 1.0], delta=[0.01, 0.5, 1.0], bonus_scale=[0.0, 0.3, 1.0]),
+    "glm": wv.GLMUCB,
+    "glm probit anytime": partial(wv.GLMUCB, link="probit", confidence="anytime", S=0.3),
+    "glm custom": partial(wv.GLMUCB, link=BENT),
+    "glm lanes": by_lane(wv.GLMUCB, delta=[0.01, 1.0], bonus_scale=[0.1, 0.5, 1.0]),
+    "dlin": partial(wv.DLinUCB, gamma=0.95),
+    "dlin gamma 1": partial(wv.DLinUCB, gamma=1.0, L=3.0, confidence="anytime"),
+    "dlin lanes": by_lane(wv.DLinUCB, gamma=[0.5, 0.9, 1.0], delta=[0.1, 0.2], bonus_scale=[1.0, 2.0]),
+    "oful": wv.OFUL,
+    "oful scaled": partial(wv.OFUL, S=2.0, L=0.3, lam=0.1, sigma=0.1),
+    "oful lanes": by_lane(wv.OFUL, delta=[0.1, 1.0], bonus_scale=[0.5, 1.0, 2.0]),
+    "skeleton": partial(Skeleton, gamma=0.95),
+    "skeleton poisson gamma 1": partial(Skeleton, link="poisson", gamma=1.0, sigma=2.0),
+}
+
+# The relatives: the generalized-linear ones are run with every link.
+GLM_SETTINGS: dict[Any, dict[str, Any]] = {
+    wv.SWBVDGLMUCB: {"window": 15.0},
+    wv.DGLUCB: {"gamma": 0.95},
+    wv.SWGLUCB: {"window": 15.0},
+    wv.RestartGLB: {"restart_every": 15},
+    wv.GLBWeightUCB: {"gamma": 0.95},
+    wv.SCBWeightUCB: {"gamma": 0.95, "lam": 0.5},
+    wv.SCDGLUCB: {"gamma": 0.95, "horizon": 100},
+    wv.SCSWGLUCB: {"window": 15.0, "horizon": 100},
+    wv.DGLMTS: {"gamma": 0.95},
+    wv.OnePassGLMUCB: {"gamma": 0.95},
+    wv.AdaptiveGLMUCB: {},
+}
+LINK_SETTINGS: dict[str, dict[str, Any]] = {
+    "logistic": {},
+    "poisson": {"link": "poisson", "sigma": 2.0, "S": 0.5, "L": 1.5},
+    "probit": {"link": "probit", "S": 0.2},
+    "identity": {"link": "identity"},
+}
+LINEAR_SETTINGS: dict[Any, dict[str, Any]] = {
+    wv.SWLinUCB: {"window": 40},
+    wv.RestartUCB: {"restart_every": 30},
+    wv.LBWeightUCB: {"gamma": 0.95},
+    wv.DLinTS: {"gamma": 0.97},
+    wv.DRandLinUCB: {"gamma": 0.9},
+}
+
+# Blocks longer than a check, so that no reward comes after its block ...
+MASTERS: dict[str, Factory] = {
+    "BOB-BVD-GLM-UCB": partial(wv.BOBBVDGLMUCB, horizon=1000),
+    "BOB-BVD-GLM-UCB poisson": partial(
+        wv.BOBBVDGLMUCB, link="poisson", horizon=1000, sigma=5.0, S=0.5, L=2.0, bonus_scale=0.1
+    ),
+    "BOB": partial(wv.BOB, horizon=5000),
+    "over D-LinUCB": partial(
+        wv.BanditOverBandits, partial(wv.DLinUCB, sigma=0.4), horizon=500, block=90, grid=[0.9, 0.99, 1.0]
+    ),
+    "MASTER-OFUL": partial(wv.MasterOFUL, horizon=1000),
+    "MASTER-GLM-UCB": partial(wv.MasterGLMUCB, horizon=1000, first_order=3),
+    "DetectGLMUCB": partial(wv.DetectGLMUCB, horizon=1000),
+    "per lane": partial(wv.PerLane, partial(wv.BVDGLMUCB, gamma=0.95)),
+}
+# ... and short ones, where a late reward is not learnt; and MASTER with tests that fail all the time.
+SHORT_BLOCKS: dict[str, Factory] = {
+    "BOB-BVD-GLM-UCB, short": partial(wv.BOBBVDGLMUCB, horizon=65, block=9),
+    "BOB, short": partial(wv.BOB, horizon=65, block=9),
+    "MASTER-OFUL, short": partial(wv.MasterOFUL, horizon=100, test_scale=1e-5, bonus_scale=0.05),
+}
+
+
+def first_feature(t: float, arms: np.ndarray) -> np.ndarray:
+    return arms[..., 0]
+
+
+def _glm_case(cls: Any, link: str) -> Case:
+    flags = {
+        "deterministic": cls is not wv.DGLMTS,
+        # AdaptiveGLMUCB weighs its memories by losses: even with the identity link the order of rewards matters.
+        "one_pass": cls is wv.AdaptiveGLMUCB or (cls is wv.OnePassGLMUCB and link != "identity"),
+    }
+    settings = GLM_SETTINGS[cls] | LINK_SETTINGS[link]
+    if cls is wv.AdaptiveGLMUCB and link == "identity":
+        settings["sigma"] = 0.3  # its scale of the loss is sigma^2
+    return Case(partial(cls, **settings), flags)
+
+
+LINEAR_FLAGS = {cls: {"deterministic": cls not in (wv.DLinTS, wv.DRandLinUCB)} for cls in LINEAR_SETTINGS}
+LATE = (checks.check_late_rewards,)
+CASES: dict[str, Case] = {
+    **{name: Case(factory) for name, factory in CONTRACT.items()},
+    **{f"{cls.name} {link}": _glm_case(cls, link) for cls in GLM_SETTINGS for link in LINK_SETTINGS},
+    **{cls.name: Case(partial(cls, **settings), LINEAR_FLAGS[cls]) for cls, settings in LINEAR_SETTINGS.items()},
+    **{
+        f"{cls.name} tuned by lane": Case(by_lane(partial(cls, horizon=60), drift=[0.1, 9.0, 2.0]), flags)
+        for cls, flags in LINEAR_FLAGS.items()
+    },
+    "SW-LinUCB short": Case(partial(wv.SWLinUCB, window=3)),
+    "RestartUCB short": Case(partial(wv.RestartUCB, restart_every=2)),
+    "UniformRandom": Case(wv.UniformRandom, {"learns": False, "deterministic": False}),
+    "Oracle": Case(partial(wv.Oracle, truth=first_feature), {"learns": False}),
+    "Greedy": Case(partial(wv.Greedy, gamma=0.9)),
+    # Until a reward is not 0, theta_hat is, and all arms tie.
+    "Greedy linear": Case(partial(wv.Greedy, link="identity", gamma=0.9), {"deterministic": False}),
+    **{name: Case(factory) for name, factory in MASTERS.items()},
+    "BOB-BVD-GLM-UCB, short": Case(SHORT_BLOCKS["BOB-BVD-GLM-UCB, short"], without=LATE),
+    "BOB, short": Case(SHORT_BLOCKS["BOB, short"], without=LATE),
+    # How many rewards are in decides when its tests fail.
+    "MASTER-OFUL, short": Case(SHORT_BLOCKS["MASTER-OFUL, short"], without=(*LATE, checks.check_weights_and_masks)),
+}

@@ -1,0 +1,117 @@
+"""Small drifting worlds: arms, a moving theta*, rewards through any link, and the loops that play a policy in them."""
+
+from typing import Any
+
+import numpy as np
+
+from support import access
+from windvane import CustomLink
+
+SIGMA = {"logistic": 0.5, "probit": 0.5, "poisson": 5.0, "identity": 0.5}
+BENT = CustomLink("bent", lambda z: 0.5 + 0.4 * np.tanh(z), lambda z: 0.4 / np.cosh(z) ** 2)
+
+
+def ball(rng: np.random.Generator, shape: tuple[int, ...], dim: int, radius: float = 1.0) -> np.ndarray:
+    """Points uniform in the ball."""
+    x = rng.normal(size=(*shape, dim))
+    return radius * x * rng.random((*shape, 1)) ** (1 / dim) / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def turning_theta(t: float, horizon: float, dim: int, S: float, turns: float = 0.5) -> np.ndarray:
+    """theta* of norm S turning in the plane of the first two axes (flipping its sign half-way for dim 1)."""
+    angle = 2 * np.pi * turns * t / horizon
+    theta = np.zeros(dim)
+    if dim == 1:
+        theta[0] = S * np.sign(np.cos(angle) + 1e-12)
+    else:
+        theta[:2] = S * np.cos(angle), S * np.sin(angle)
+    return theta
+
+
+def draw_reward(rng: np.random.Generator, link: str, z: np.ndarray) -> np.ndarray:
+    """A reward with mean mu(z), within the link's range (Poisson counts are capped at 10)."""
+    if link == "logistic":
+        return (rng.random(z.shape) < 1 / (1 + np.exp(-z))).astype(float)
+    if link == "probit":
+        return (rng.normal(size=z.shape) < z).astype(float)
+    if link == "poisson":
+        return np.minimum(rng.poisson(np.exp(z)), 10).astype(float)
+    return z + 0.5 * rng.normal(size=z.shape)
+
+
+class World:
+    """Random arms, and rewards of any link with theta* of length 1 that turns slowly.
+
+    Draws come from one generator: two worlds with the same seed show two policies the same as long as both play on.
+    """
+
+    def __init__(self, lanes: int, dim: int, K: int = 4, L: float = 1.0, link: str = "logistic", seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.lanes, self.dim, self.K, self.L, self.link, self.t = lanes, dim, K, L, link, 0
+
+    def arms(self, t: int | None = None) -> np.ndarray:
+        self.t += 1
+        return ball(self.rng, (self.lanes, self.K), self.dim, self.L)
+
+    def rewards(self, x: np.ndarray, t: int | None = None) -> np.ndarray:
+        theta = np.zeros(self.dim)
+        theta[0] = np.cos(self.t / 30)
+        theta[-1] += np.sin(self.t / 30)
+        return draw_reward(self.rng, self.link, x @ theta / np.linalg.norm(theta))
+
+
+class LaneWorld:
+    """Arms in a ball and clicks that depend on (lane id, round) only, so that lanes can be compared alone."""
+
+    def __init__(self, ids: list[int], dim: int, K: int = 5, L: float = 1.0) -> None:
+        self.ids, self.dim, self.K, self.L = ids, dim, K, L
+
+    def arms(self, t: int) -> np.ndarray:
+        return np.stack([ball(np.random.default_rng([7, lane, t]), (self.K,), self.dim, self.L) for lane in self.ids])
+
+    def rewards(self, x: np.ndarray, t: int) -> np.ndarray:
+        theta = np.zeros(self.dim)
+        theta[:2] = np.cos(t / 40), np.sin(t / 40)
+        coins = np.array([np.random.default_rng([8, lane, t]).random() for lane in self.ids])
+        return (coins < 1 / (1 + np.exp(-4 * x @ theta))).astype(float)
+
+
+def play(policy: Any, world: World | LaneWorld, rounds: int | range) -> np.ndarray:
+    """Select and update for some rounds; return the choices, [rounds, lanes]."""
+    choices = []
+    for t in range(rounds) if isinstance(rounds, int) else rounds:
+        arms = world.arms(t)
+        index = policy.select(arms)
+        x = arms[np.arange(len(index)), index]
+        policy.update(x, world.rewards(x, t))
+        choices.append(index)
+    return np.array(choices)
+
+
+def regret(policy: Any, environment: Any, rounds: int | None = None) -> np.ndarray:
+    """Play an environment from its first round; return the regret of each lane."""
+    lanes = np.arange(access.lane_count(policy))
+    total = np.zeros(len(lanes))
+    for t in range(1, (rounds or environment.horizon) + 1):
+        offer = environment.round(t)
+        choice = policy.select(offer.arms, offer.valid)
+        means = offer.means[lanes, choice]
+        policy.update(offer.arms[lanes, choice], environment.reward(t, means))
+        total += offer.best - means
+    return total
+
+
+def train(policy: Any, environment: Any, rounds: int | None = None) -> Any:
+    """Play an environment from its first round; return the policy."""
+    regret(policy, environment, rounds)
+    return policy
+
+
+def same_state(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+    """Whether two states are equal bit for bit."""
+    return one.keys() == other.keys() and all(
+        one[name].dtype == other[name].dtype
+        and one[name].shape == other[name].shape
+        and one[name].tobytes() == other[name].tobytes()
+        for name in one
+    )

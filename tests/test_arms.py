@@ -1,0 +1,126 @@
+"""The best arm of a ball or a sphere."""
+
+import numpy as np
+import pytest
+
+import naive
+from support.infinite_arms import NEUTRAL, SETS, Index, assert_best, on_sphere, rotation
+from support.refusals import refuses
+from support.worlds import ball
+from windvane import Ball, Sphere
+from windvane.arms import best_arm
+
+
+def problem(rng: np.random.Generator, d: int, kind: str) -> tuple[np.ndarray, np.ndarray, float]:
+    """(theta, M, factor) of one kind."""
+    Q = rotation(rng, d)
+    eigenvalues = 10 ** rng.uniform(-3, 1, d)
+    theta = ball(rng, (), d)
+    factor = 10 ** rng.uniform(-2, 1)
+    if kind == "ill-conditioned":
+        eigenvalues = 10 ** rng.uniform(-8, 2, d)
+    elif kind == "isotropic":
+        eigenvalues[:] = eigenvalues[0]
+    elif kind == "top repeated":
+        eigenvalues = np.sort(eigenvalues)
+        eigenvalues[-min(3, d) :] = eigenvalues[-1]
+    elif kind == "along an eigenvector":
+        theta = Q[:, rng.integers(d)] * rng.uniform(0.1, 1)
+    elif kind == "exactly zero cross term":
+        Q = np.eye(d)
+        theta = np.zeros(d)
+        theta[rng.integers(d)] = rng.uniform(0.1, 1)
+    elif kind == "almost zero cross term":
+        theta = Q[:, 0] + 1e-9 * Q[:, -1]
+    elif kind == "zero theta":
+        theta = np.zeros(d)
+    elif kind == "tiny theta":
+        theta = theta * 10 ** rng.uniform(-200, -6)
+    elif kind == "border":
+        theta = theta / np.linalg.norm(theta)
+    elif kind == "long theta":
+        theta = 30 * theta / np.linalg.norm(theta)
+    elif kind == "no bonus":
+        factor = 0.0
+    elif kind == "small bonus":
+        factor = 1e-6 * factor
+    elif kind == "huge bonus":
+        factor = 1e6 * factor
+    elif kind == "against the widest":  # the prediction and the width pull to opposite sides of a plane
+        top = Q[:, np.argmax(eigenvalues)]
+        theta = on_sphere(theta - 0.99 * (theta @ top) * top, 1.0)
+    return theta, (Q * eigenvalues) @ Q.T, factor
+
+
+KINDS = [
+    "generic",
+    "ill-conditioned",
+    "isotropic",
+    "top repeated",
+    "along an eigenvector",
+    "exactly zero cross term",
+    "almost zero cross term",
+    "zero theta",
+    "tiny theta",
+    "border",
+    "long theta",
+    "no bonus",
+    "small bonus",
+    "huge bonus",
+    "against the widest",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("d", [1, 2, 3, 10])
+def test_best_arm(kind: str, d: int) -> None:
+    """No arm of a fine grid (d <= 3) or of a 1,000-start ascent (d = 10) does better, for any theta, M and factor."""
+    rng = np.random.default_rng([d, KINDS.index(kind)])
+    for trial in range(6 if d < 10 else 3):
+        theta, M, factor = problem(rng, d, kind)
+        link = list(NEUTRAL)[(trial + d) % 4]
+        if link == "poisson" and kind == "long theta":
+            theta = theta / 10
+        arm_set = SETS[trial % 2](rng.choice([0.3, 1.0, 2.0]))
+        x = best_arm(arm_set, theta, M, factor, naive.LINKS[link].mean, rng.random())
+        assert_best(Index(link, theta, M, factor), x, arm_set, rng)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 6])
+def test_both_sides_of_the_coin_score_the_same(d: int) -> None:
+    """The coin picks between mirror images; where there are none, it must not cost anything."""
+    rng = np.random.default_rng(d)
+    for kind in KINDS:
+        theta, M, factor = problem(rng, d, kind)
+        index = Index("logistic", theta, M, factor)
+        heads, tails = (best_arm(Sphere(1.0), theta, M, factor, index.link.mean, coin) for coin in (0.1, 0.9))
+        assert float(index(heads)) == pytest.approx(float(index(tails)), rel=1e-12, abs=1e-12), kind
+        if kind == "zero theta":
+            assert (heads == -tails).all()
+
+
+@pytest.mark.parametrize("link", list(NEUTRAL))
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_a_larger_set_is_never_worse(link: str, d: int) -> None:
+    """Ball(r) grows with r, and contains the sphere of its radius."""
+    rng = np.random.default_rng(d)
+    for kind in KINDS:
+        theta, M, factor = problem(rng, d, kind)
+        if kind == "long theta":
+            theta = theta / 10
+        index, last = Index(link, theta, M, factor), -np.inf
+        for r in (0.01, 0.8, 1.0):
+            arms = [best_arm(cls(r), theta, M, factor, index.link.mean, 0.2) for cls in (Ball, Sphere)]
+            whole, surface = (float(index(x)) for x in arms)
+            slack = 1e-9 * max(1.0, abs(whole))  # the maximiser is searched for, not exact
+            assert whole >= last - slack, (kind, r)
+            assert whole >= surface - slack, (kind, r)
+            last = whole
+
+
+@pytest.mark.parametrize("cls", SETS)
+@pytest.mark.parametrize("radius", [0.0, -1.0, float("nan"), float("inf"), None, "1 m"])
+def test_a_radius_is_a_positive_number(cls, radius: object) -> None:
+    """Refused where the set is made."""
+    with refuses("radius"):
+        cls(radius)

@@ -1,0 +1,117 @@
+"""Recommended discounts, windows, blocks and grids."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from support.numerics import many_examples
+from windvane import theory
+
+# Hypothesis's deadline reads the clock; no test here may.
+
+
+def test_discount_of_the_experiment() -> None:
+    T = 3000
+    drift = 2 * T / 3 * math.sin(3 * math.pi / (4 * T))
+    assert drift == pytest.approx(1.5708, abs=5e-5)
+    assert theory.discount(horizon=T, drift=drift, dim=2) == pytest.approx(0.995908, abs=5e-7)
+
+
+def test_discount_formulas_and_clips() -> None:
+    # 1 - (1/1000)^(2/3) and 1 - (1/1024)^(2/5).
+    assert theory.discount(horizon=500, drift=1.0, dim=2) == pytest.approx(0.99, rel=1e-14)
+    assert theory.discount(horizon=512, drift=1.0, dim=4, kind="general") == pytest.approx(0.9375, rel=1e-14)
+    for kind in ("orthogonal", "general"):
+        assert theory.discount(horizon=100, drift=0.0, dim=3, kind=kind) == 1.0
+        assert theory.discount(horizon=100, drift=1e9, dim=3, kind=kind) == 0.5
+
+
+@many_examples
+@given(st.integers(1, 10**4), st.integers(1, 100), st.integers(1, 10**4))
+def test_window_length_is_the_exact_floor(horizon: int, dim: int, drift: int) -> None:
+    # floor((dT/B)^(2/3)) is the largest n with n^3 B^2 <= (dT)^2: integers decide it without round-off.
+    n = theory.window_length(horizon=horizon, drift=drift, dim=dim)
+    assert 1 <= n <= horizon
+    assert n == 1 or n**3 * drift**2 <= (dim * horizon) ** 2
+    assert n == horizon or (n + 1) ** 3 * drift**2 > (dim * horizon) ** 2
+
+
+@many_examples
+@given(st.integers(1, 10**4), st.integers(1, 100), st.integers(1, 10**4))
+def test_general_window_length_is_the_exact_floor(horizon: int, dim: int, drift: int) -> None:
+    # n <= (sqrt(d) T / B)^(2/5) iff n^5 B^2 <= d T^2.
+    n = theory.window_length(horizon=horizon, drift=drift, dim=dim, kind="general")
+    assert 1 <= n <= horizon
+    assert n == 1 or n**5 * drift**2 <= dim * horizon**2
+    assert n == horizon or (n + 1) ** 5 * drift**2 > dim * horizon**2
+
+
+def test_window_length_corner_cases() -> None:
+    for root in range(2, 300):
+        assert theory.window_length(horizon=root**3, drift=None, dim=1) == root**2
+    assert theory.window_length(horizon=1000, drift=None, dim=1) == 100
+    assert theory.window_length(horizon=1000, drift=0.0, dim=2) == 1000
+    assert theory.window_length(horizon=1000, drift=1e-320, dim=2) == 1000
+    assert theory.window_length(horizon=1000, drift=1e9, dim=2) == 1
+
+
+@many_examples
+@given(st.integers(1, 10**12), st.integers(1, 10**4))
+def test_block_length_is_the_exact_floor(horizon: int, dim: int) -> None:
+    length = theory.block_length(horizon, dim)
+    assert 1 <= length <= horizon
+    assert length**2 <= dim**2 * horizon
+    assert length == horizon or (length + 1) ** 2 > dim**2 * horizon
+
+
+def test_discount_grid_of_the_experiment() -> None:
+    T, d, S = 3000, 2, 1.0
+    grid = theory.discount_grid(T, d, S)
+    N = math.ceil(2 / 3 * math.log2(2 * S * T**1.5)) + 1
+    raw = [1 - 0.5 * 2 ** (j - 1) / (d ** (2 / 3) * T * (2 * S) ** (2 / 3)) for j in range(1, N + 1)]
+    assert grid.shape == (N,) == (14,)
+    assert grid == pytest.approx(np.maximum(raw, 0.5), rel=1e-14)
+    assert raw[-1] < 0.5 == grid[-1]
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(1, 10**6), st.integers(1, 50), st.floats(0.01, 100.0), st.floats(0.0, 1.0))
+def test_grid_covers_the_discount_of_every_drift(horizon: int, dim: int, S: float, position: float) -> None:
+    low, high = horizon**-0.5, 2 * S * horizon
+    assume(low <= high)
+    drift = low * (high / low) ** position
+    forget = 0.5 * (drift / (dim * horizon * 2 * S)) ** (2 / 3)
+    grid = theory.discount_grid(horizon, dim, S)
+    assert np.all((grid >= 0.5) & (grid < 1.0))
+    assert np.all(np.diff(grid) < 0)
+    # Lemma "gamma_k": some gamma_k has gamma_{k+1} <= gamma* <= gamma_k, that is mu_k <= mu* <= 2 mu_k.
+    steps = 1.0 - grid
+    slack = 1e-6  # 1 - grid has lost digits when the grid is within 1e-9 of 1
+    assert np.any((steps <= forget * (1 + slack)) & (forget <= 2 * steps * (1 + slack)))
+    assert grid[-1] <= 1.0 - forget * (1 - slack)
+    assert 1.0 - forget * (1 + slack) <= grid[0]
+
+
+def test_grid_is_never_empty() -> None:
+    grid = theory.discount_grid(10, 1, 1e-6)
+    assert grid.tolist() == [0.5]
+    assert theory.discount_grid(10**17, 10, 1.0)[0] < 1.0
+
+
+def test_exp3_rate() -> None:
+    assert theory.exp3_rate(14, 28) == pytest.approx(math.sqrt(14 * math.log(14) / ((math.e - 1) * 28)), rel=1e-15)
+    assert theory.exp3_rate(14, 1) == 1.0
+    assert theory.exp3_rate(1, 5) == 0.0
+
+
+def test_window_grid() -> None:
+    assert theory.window_grid(300, 2)[0] == math.floor(2 ** (2 / 3) * math.sqrt(300))
+    H, windows = theory.window_grid(64, 1)
+    assert H == 8
+    assert windows.tolist() == [1, 2, 4, 8]  # log 8 = 2.08: three steps
+    assert theory.window_grid(2, 1)[1].tolist() == [1]
+    assert theory.window_grid(9, 1)[1].tolist() == [1, 1, 3]
+    assert theory.window_grid(3, 50)[0] == 3
