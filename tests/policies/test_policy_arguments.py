@@ -155,7 +155,7 @@ def test_linear_policies_take_any_finite_reward(build) -> None:
     policy.select(np.full((1, 1, 2), 0.5))
     policy.update([[0.5, 0.5]], -1e6)
     policy.update([[0.5, 0.5]], [1e6])
-    assert np.isfinite(access.theta_hat(policy)).all()
+    assert np.isfinite(policy.info().theta_hat).all()
     for bad in (NAN, INF, -INF):
         refuses_unchanged(policy, "reward", lambda bad=bad: policy.update([[0.5, 0.5]], bad))
 

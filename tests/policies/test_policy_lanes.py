@@ -24,7 +24,7 @@ def test_lanes_with_one_id_and_one_setting_are_one_bandit(cls, settings) -> None
         policy.update(np.repeat(arms[:, 0], 3, axis=0), draw_reward(rng, "logistic", np.zeros(1)).repeat(3))
     assert parted  # 60 ties among 4: another id agrees throughout with probability 4^-60
     for name in ("theta_hat", "V", "V_tilde", "b"):
-        value = access.read(policy, name)
+        value = support_policies.read(policy, name)
         assert (value[0] == value[2]).all()
 
 

@@ -22,9 +22,9 @@ OF_A_DECISION = {
 def test_info_keys(cls, settings) -> None:
     """Before a decision the estimator's diagnostics; after it also the decision's, one entry a lane."""
     policy = cls(2, **settings, lanes=3)
-    assert set(access.diagnostics(policy)) == ALWAYS
+    assert set(policy.info()) == ALWAYS
     play(policy, World(3, 2), 3)
-    info = access.diagnostics(policy)
+    info = policy.info()
     assert set(info) == ALWAYS | OF_A_DECISION[cls.name]
     assert info["t"] == 4.0
     assert info["decisions"] == 3
@@ -38,8 +38,8 @@ def test_info_keys(cls, settings) -> None:
 def readings(policy: Policy) -> dict[str, np.ndarray]:
     """Everything a policy lets one read, as arrays."""
     names = ("gamma", "theta_hat", "theta_tilde", "V", "V_tilde", "b")
-    arrays = {name: access.read(policy, name) for name in names if hasattr(policy, name)}
-    arrays |= {name: value for name, value in access.diagnostics(policy).items() if isinstance(value, np.ndarray)}
+    arrays = {name: support_policies.read(policy, name) for name in names if hasattr(policy, name)}
+    arrays |= {name: value for name, value in policy.info().items() if isinstance(value, np.ndarray)}
     arrays |= {f"state {name}": value for name, value in policy.state().items()}
     if hasattr(policy, "radius"):
         arrays["radius"] = policy.radius()
@@ -78,10 +78,10 @@ def test_theta_tilde_is_what_the_next_decision_uses(cls) -> None:
     world = World(1, 2)
     outside = 0
     for _ in range(60):
-        tilde, hat = access.theta_tilde(policy), access.theta_hat(policy)
+        tilde, hat = policy.info().theta_tilde, policy.info().theta_hat
         play(policy, world, 1)
-        assert (access.diagnostics(policy)["theta_tilde"] == tilde).all()
-        assert (access.diagnostics(policy)["theta_hat"] == hat).all()
+        assert (policy.info().theta_tilde == tilde).all()
+        assert (policy.info().theta_hat == hat).all()
         outside += int(np.linalg.norm(hat) > 0.2)
     assert outside > 10
 
@@ -100,9 +100,9 @@ def test_theta_tilde_stays_in_the_ball(link: str, dim: int) -> None:
         for each in (policy, glm):
             each.select(x[:, None])
             each.update(x, reward)
-            norms = np.linalg.norm(access.theta_tilde(each), axis=1)
+            norms = np.linalg.norm(each.info().theta_tilde, axis=1)
             assert (norms <= S * (1 + 1e-12)).all()
-            outside = np.linalg.norm(access.theta_hat(each), axis=1) > S
+            outside = np.linalg.norm(each.info().theta_hat, axis=1) > S
             np.testing.assert_allclose(norms[outside], S, rtol=1e-6)
-        stages |= set(access.diagnostics(policy)["stage"].tolist())
+        stages |= set(decision(policy).projection.stage.tolist())
     assert stages == {1, 2, 3} if dim <= 2 else {1, 2} <= stages

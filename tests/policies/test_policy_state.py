@@ -56,8 +56,8 @@ def test_a_run_resumed_from_a_file_goes_on_bit_for_bit(factory) -> None:
         choices.append(chosen)
     assert (np.array(choices[0]) == np.array(choices[1])).all()
     assert same_state(original.state(), resumed.state())
-    if access.has(original, "theta_tilde"):
-        assert (access.theta_tilde(original) == access.theta_tilde(resumed)).all()
+    if support_policies.has(original, "theta_tilde"):
+        assert (original.info().theta_tilde == resumed.info().theta_tilde).all()
 
 
 @every_policy
@@ -71,7 +71,7 @@ def test_loading_copies_and_forgets_the_past(cls, settings) -> None:
     for array in state.values():
         array[...] = np.zeros((), dtype=array.dtype)
     assert same_state(target.state(), source.state())
-    assert not access.decision(target)  # none of its own yet
+    assert not decision(target)  # none of its own yet
     assert (play(target, World(2, 2, seed=6), 40) == play(source, World(2, 2, seed=6), 40)).all()
     assert same_state(target.state(), source.state())
 
@@ -164,7 +164,7 @@ def test_a_solve_limited_by_rounding_keeps_its_answer() -> None:
     policy = BVDGLMUCB(2, "poisson", gamma=0.9, sigma=100.0)
     policy.select(X[None])
     policy.update(X, 200.0, weight=1e12)
-    assert float(X[0] @ access.theta_hat(policy)[0]) == pytest.approx(np.log(200.0), abs=1e-6)
+    assert float(X[0] @ policy.info().theta_hat[0]) == pytest.approx(np.log(200.0), abs=1e-6)
 
 
 def test_a_link_that_raises_leaves_the_state_alone() -> None:
@@ -178,15 +178,15 @@ def test_a_link_that_raises_leaves_the_state_alone() -> None:
 
     policy = BVDGLMUCB(2, CustomLink("own", mean, logistic.slope), gamma=0.9)
     policy.select(X[None])
-    before = access.V(policy), access.b(policy)
+    before = policy.info().metric, policy.info().b
     armed[0] = True
     with pytest.raises(RuntimeError, match="out of order"):
         policy.update(X, 1.0)
     armed[0] = False
-    assert np.array_equal(access.V(policy), before[0])
-    assert np.array_equal(access.b(policy), before[1])
+    assert np.array_equal(policy.info().metric, before[0])
+    assert np.array_equal(policy.info().b, before[1])
     policy.update(X, 1.0)
-    assert access.estimator(policy).remembered[0] == 1
+    assert policy.estimator.remembered[0] == 1
 
 
 def test_many_threads_do_not_crash() -> None:
@@ -205,8 +205,8 @@ def test_many_threads_do_not_crash() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (access.estimator(policy).remembered > 0).all()
-    assert np.isfinite(access.theta_hat(policy)).all()
+    assert (policy.estimator.remembered > 0).all()
+    assert np.isfinite(policy.info().theta_hat).all()
 
 
 def test_read_only_arrays_are_fine() -> None:
