@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import naive
-from support import access
+from support.policies import admissible_estimates, scores
 from support.refusals import refuses
 from support.worlds import regret, train
 from windvane import AdaptiveGLMUCB, Ball, CustomLink, Greedy, get_link
@@ -61,7 +61,7 @@ def test_the_sums_of_late_and_weighted_rewards() -> None:
                 policy.estimator.V[row], ridge + sum(gamma**a * o for o, a in pairs)
             )
             np.testing.assert_allclose(
-                support_policies.expected_design(policy)[row], ridge + sum(gamma ** (2 * a) * o for o, a in pairs)
+                expected_design(policy)[row], ridge + sum(gamma ** (2 * a) * o for o, a in pairs)
             )
 
 
@@ -86,7 +86,7 @@ def test_the_loss_is_the_primitive(S) -> None:
     for _ in range(60):
         policy.select(np.ones((3, 1, 1)))
         policy.update(np.ones((3, 1)), (rng.random(3) < [0.02, 0.5, 1.0]).astype(float))
-    z = support_policies.admissible_estimates(policy)[:, :, 0]
+    z = admissible_estimates(policy)[:, :, 0]
     expected = np.logaddexp(0, z) - math.log(2) - np.array([[0.0], [1.0], [0.0]]) * z
     np.testing.assert_allclose(
         policy.measure_loss(np.ones((3, 1)), np.array([0.0, 1.0, 0.0])), expected, atol=1e-9

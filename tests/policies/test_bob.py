@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import naive
-from support import access
+from support.policies import decision, master_uniform
 from support.refusals import refuses
 from support.worlds import LaneWorld, ball, play, same_state
 from windvane import BOB, BOBBVDGLMUCB, BVDGLMUCB, EXP3, BanditOverBandits, DLinUCB, PerLane, theory
@@ -27,7 +27,7 @@ def test_bob_is_the_papers_algorithm(cls, literal, sigma: float) -> None:
     policy.select(world.arms(301))  # closes the last block
     info = policy.info()
     for place, lane in enumerate(ids):
-        alone, paper = LaneWorld([lane], 2), literal(2, 300, sigma, partial(access.master_uniform, 5, lane))
+        alone, paper = LaneWorld([lane], 2), literal(2, 300, sigma, partial(master_uniform, 5, lane))
         expected = paper.run(lambda t: alone.arms(t)[0], lambda x, t: float(alone.rewards(x[None], t)[0]))
         assert np.array_equal(choices[:, place], expected)
         n = len(paper.laws)
@@ -107,8 +107,8 @@ def test_a_block_of_bob_is_a_fresh_worker() -> None:
     for p in (policy, worker):
         p.update(x, [1.0])
     assert np.array_equal(play(policy, world, range(21, 40)), play(worker, world, range(21, 40)))
-    for name in access.NUMBERS:
-        assert np.array_equal(support_policies.read(policy, name), support_policies.read(worker, name))
+    for name in ESTIMATES:
+        assert np.array_equal(read(policy, name), read(worker, name))
     assert policy.gamma == policy.chosen == decision(policy).chosen
 
 
@@ -215,7 +215,7 @@ def test_draws_follow_the_law() -> None:
     p = master.probabilities()[0]
     drawn = master.draw(7)
     for lane in range(50):
-        u = support_policies.master_uniform(3, lane, 7)
+        u = master_uniform(3, lane, 7)
         assert drawn[lane] == next(j for j in range(6) if u < p[: j + 1].sum())
     counts = np.bincount(drawn, minlength=6)
     assert ((counts - 20_000 * p) ** 2 / (20_000 * p)).sum() < 25.7  # chi-square, 5 degrees of freedom, 1e-4

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import naive
-from support import access
+from support.policies import decision
 from support.refusals import refuses
 from support.worlds import ball, same_state
 from windvane import DGLMTS
@@ -56,7 +56,7 @@ def test_propensities() -> None:
     sd = 1 / math.sqrt(history.H(np.array([mode]), policy.t)[0, 0])
     wanted = stats.norm.cdf(mode / sd)
     one = DGLMTS(1, gamma=0.97, seed=4)
-    one.estimator.load_state(support_policies.lane_of_estimator(policy.estimator, 0))
+    one.estimator.load_state(lane_of_estimator(policy.estimator, 0))
     before = one.estimator.state()
     found = one.propensities([[[0.5], [-0.5]]], draws=20_000)[0]
     assert found.sum() == pytest.approx(1.0, abs=1e-12)

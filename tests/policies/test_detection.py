@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import naive
-from support import access
 from support.refusals import refuses
 from support.worlds import ball
 from windvane import DetectGLMUCB

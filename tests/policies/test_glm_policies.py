@@ -8,8 +8,8 @@ from numpy.linalg import norm, solve
 
 import naive
 import windvane as wv
-from support import access
 from support.cases import GLM_SETTINGS
+from support.policies import decision
 from support.refusals import refuses
 from support.worlds import World, ball, draw_reward, play, same_state, turning_theta
 

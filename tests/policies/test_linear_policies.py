@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 import naive
-from support import access
 from support.cases import LINEAR_SETTINGS
+from support.policies import decision, scores
 from support.refusals import refuses
 from support.worlds import ball, regret, turning_theta
 from windvane import Ball, DLinTS, DLinUCB, DRandLinUCB, LBWeightUCB, Oracle, Policy, RestartUCB, Sphere, SWLinUCB

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import naive
-from support import access
+from support.policies import master_lane
 from support.refusals import refuses
 from support.worlds import LaneWorld, play, same_state
 from windvane import MasterGLMUCB, MasterOFUL, Policy, Sphere
@@ -32,7 +32,7 @@ def test_master_schedule(cls, first_order: int) -> None:
         for place, rows in enumerate(schedules):
             order, acting, alive = rows[t]
             assert (info["block_order"][place], info["acting_order"][place]) == (order, acting)
-            assert sorted(support_policies.master_lane(policy, place).copies) == alive
+            assert sorted(master_lane(policy, place).copies) == alive
     assert not info["restarts"].any()
 
 
@@ -43,7 +43,7 @@ def test_copies_of_order_m_start_with_their_probability() -> None:
     started = np.zeros(n + 1)
     for t in range(2**n):
         policy.select(np.full((lanes, 1, 1), 0.5))
-        started += sum(1.0 * (support_policies.master_lane(policy, lane).starts[: n + 1] == t) for lane in range(lanes))
+        started += sum(1.0 * (master_lane(policy, lane).starts[: n + 1] == t) for lane in range(lanes))
     for m in range(n + 1):
         trials, p = lanes * 2 ** (n - m), math.sqrt(2.0 ** (m - n))
         assert abs(started[m] - trials * p) <= 4.5 * math.sqrt(trials * p * (1 - p))
@@ -56,7 +56,7 @@ def test_a_copy_learns_only_what_it_decided() -> None:
     decided: dict[tuple[int, int], int] = {}
     for t in range(64):
         play(policy, world, range(t, t + 1))
-        lane = support_policies.master_lane(policy)
+        lane = master_lane(policy)
         order = min(lane.copies)
         key = (order, int(lane.starts[order]))
         decided[key] = decided.get(key, 0) + 1
@@ -68,7 +68,7 @@ def test_a_copy_learns_only_what_it_decided() -> None:
 def sensible_master(cls, bonus: float, margin: float, first_order: int = 10, **settings) -> Policy:
     """MASTER with bonus ||x||_{V^-1} and 3 rho_hat(t) = margin / sqrt(t), in place of 46 and 3e5."""
     settings |= {"dim": 3, "horizon": 3000, "first_order": first_order, "seed": 1}
-    probe = support_policies.master_lane(cls(lanes=1, **settings))
+    probe = master_lane(cls(lanes=1, **settings))
     scales = {"test_scale": margin / (3 * probe.rho_hat(1)), "bonus_scale": bonus / (2 * probe.base_beta)}
     return cls(lanes=8, **scales, **settings)
 
@@ -129,14 +129,14 @@ def test_the_bases_have_the_stated_bonus(cls, mean_at_0: float, sigma: float) ->
     beta = 4 * math.sqrt(d * math.log(T / delta))
     if cls is MasterGLMUCB:
         beta = 4 * R * (math.sqrt(d * math.log(c * T / (lam * delta))) + c * math.sqrt(lam))
-    lane = support_policies.master_lane(policy)
+    lane = master_lane(policy)
     bonus = 2 * sigma * 2 * beta * 0.5 / math.sqrt(lam)
     assert lane.index == pytest.approx(mean_at_0 + bonus, rel=1e-6)
     assert lane.rho(7) == pytest.approx(beta * math.sqrt(d * math.log(T / delta) / 7), rel=1e-6)
     assert lane.rho_hat(7) == pytest.approx(6 * (math.log2(T) + 1) * math.log(T / delta) * lane.rho(7))
     ball_policy = cls(d, horizon=T, delta=delta, lam=lam, sigma=sigma)
     ball_policy.select_from(Sphere(0.5))
-    assert support_policies.master_lane(ball_policy).index == pytest.approx(lane.index, rel=1e-6)
+    assert master_lane(ball_policy).index == pytest.approx(lane.index, rel=1e-6)
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.5, 2.0])
@@ -146,7 +146,7 @@ def test_masters_tests_see_rewards_between_0_and_1(sigma: float) -> None:
         policy = cls(1, horizon=100, sigma=sigma, first_order=4)
         policy.select(np.full((1, 1, 1), 0.5))
         policy.update(np.full((1, 1), 0.5), 0.16, weight=2.0)
-        lane = support_policies.master_lane(policy)
+        lane = master_lane(policy)
         value = lane.value
         assert lane.sums == pytest.approx([2 * (value - 0.16 / width), 2.0])
         assert lane.acting_rewards == pytest.approx(2 * 0.16 / width)
@@ -178,6 +178,6 @@ def test_a_reward_between_two_decisions_of_master() -> None:
 
 
 def test_master_with_the_printed_constants_cannot_restart() -> None:
-    lane = support_policies.master_lane(MasterOFUL(2, horizon=3000))
+    lane = master_lane(MasterOFUL(2, horizon=3000))
     assert 3 * lane.rho_hat(4e10) > 1
     assert lane.base_radius == pytest.approx(2 * 4 * math.sqrt(2 * math.log(60_000)))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import windvane as wv
-from support import access
 from support.cases import MASTERS, SHORT_BLOCKS
+from support.policies import decision, ESTIMATES
 from support.refusals import refuses
 from support.worlds import LaneWorld, play, same_state
 
@@ -110,8 +110,8 @@ def test_per_lane_is_the_batched_policy_bit_for_bit(cls) -> None:
         )
     assert np.array_equal(play(one, world, range(40, 60)), play(other, world, range(40, 60)))
     assert np.array_equal(one.select_from(wv.Sphere(1.0)), other.select_from(wv.Sphere(1.0)))
-    for name in ("gamma", *access.NUMBERS):
-        assert np.array_equal(support_policies.read(one, name), support_policies.read(other, name))
+    for name in ("gamma", *ESTIMATES):
+        assert np.array_equal(read(one, name), read(other, name))
     assert decision(one).keys() == decision(other).keys()
     assert all(
         np.array_equal(decision(one)[name], decision(other)[name]) for name in decision(one)

@@ -7,7 +7,6 @@ import pytest
 from numpy.linalg import norm
 
 import naive
-from support import access
 from support.worlds import SIGMA, ball, draw_reward, turning_theta
 from windvane import BVDGLMUCB, DLinUCB, OnePassGLM
 
@@ -80,7 +79,7 @@ def test_one_pass_keeps_no_history() -> None:
         sizes.add(sum(array.nbytes for array in policy.state().values()))
         assert policy.info().remembered.tolist() == [0, 0]
     assert len(sizes) == 1
-    assert support_policies.history_size(policy.estimator) == 0
+    assert history_size(policy.estimator) == 0
 
 
 def test_one_pass_masks_and_zero_weights() -> None:
@@ -91,7 +90,7 @@ def test_one_pass_masks_and_zero_weights() -> None:
         untouched.advance(1.0)
         policy.update(x, 1.0, round=float(t + 1), weight=[1.0, 0.0, np.nan], mask=[True, True, False])
     for name in ("V", "V_tilde", "b", "theta_hat"):
-        np.testing.assert_array_equal(support_policies.read(policy, name)[1:], support_policies.read(untouched, name)[1:])
+        np.testing.assert_array_equal(read(policy, name)[1:], read(untouched, name)[1:])
     assert (policy.info().theta_hat[0] != 0).all()
 
 

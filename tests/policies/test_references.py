@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from support import access
+from support.policies import decision
 from support.refusals import refuses
 from support.worlds import ball, regret
 from windvane import BVDGLMUCB, Ball, Greedy, Oracle, Sphere, UniformRandom

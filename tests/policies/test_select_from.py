@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import naive
-from support import access
-from support.access import Skeleton
 from support.infinite_arms import HIGHEST, NEUTRAL, SETS, Index, assert_best, rotation
+from support.policies import Skeleton
 from support.refusals import refuses
 from support.worlds import SIGMA, ball
 from windvane import BVDGLMUCB, GLMUCB, OFUL, Ball, DLinUCB, Policy, Sphere
