@@ -206,7 +206,7 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         theta, decision = self.choose_theta()
         widths = np.empty(arms.shape[:2])
         dense = self.estimator.dense[self.acting_rows()]
-        width_lanes(True, arms, dense, self.estimator.workspace()[0], widths)
+        width_lanes(True, arms, dense, self.estimator.work, widths)
         z = _dot(arms, theta[:, None])
         means = self.reward_link.mean(z)
         decision.means = means

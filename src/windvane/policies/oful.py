@@ -44,5 +44,5 @@ class OFUL(LinearPolicy):
     def compute_beta(self) -> Array:
         """Return the radius of the coming decision, per lane, from the determinant of V."""
         e, log_det_ratio = self.estimator, np.empty(self.lane_count)
-        log_det_lanes(e.dense, e.lam, e.workspace()[0], log_det_ratio)
+        log_det_lanes(e.dense, e.lam, e.work, log_det_ratio)
         return np.asarray(oful_radius(log_det_ratio, S=e.S, lam=e.lam, sigma=self.sigma, delta=self.levels))
