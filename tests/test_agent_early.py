@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from late_clicks import AT_TIMEOUT, EARLY, fast, simulate
 
 from agents import LIVE, NOON, arm_sets, needed, refuses
+from support.rejections import rejects
 from windvane import Agent
 from windvane.agent import early
 from windvane.agent.early import DelayModel
@@ -202,10 +203,10 @@ def test_after_a_pause_looks_are_spread_over_decisions(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("settings", [{"missing": None}, {"wait": None, "missing": None}, {"wait": 0}])
 def test_it_needs_a_default_and_a_wait(settings: dict) -> None:
-    with pytest.raises(ValueError, match=r"^learn='early': needs"):
+    with rejects("learn", value="early"):
         build(**settings)
     agent = Agent(dim=2)
-    refuses(agent, "learn='early': needs", lambda: agent.configure(learn="early", **settings))
+    refuses(agent, "learn", lambda: agent.configure(learn="early", **settings), value="early")
 
 
 @pytest.mark.parametrize("name", LIVE)

@@ -42,6 +42,11 @@ class ArgumentError(WindvaneError, ValueError):
     hint
         What to do about it, as a clause after a semicolon.
 
+    Attributes
+    ----------
+    problem
+        The message without the name of the argument: "must be in (0, 1], got 1.2".
+
     Examples
     --------
     >>> raise ArgumentError("gamma", 1.2, "in (0, 1]")
@@ -57,7 +62,12 @@ class ArgumentError(WindvaneError, ValueError):
         shown = format_value(value) if got is None else got
         place = f" in {where}" if where else ""
         advice = f"; {hint}" if hint else ""
-        super().__init__(f"`{argument}` must be {expected}, got {shown}{place}{advice}")
+        self.problem = f"must be {expected}, got {shown}{place}{advice}"
+        super().__init__(f"`{argument}` {self.problem}")
+
+    def rename(self, argument: str) -> ArgumentError:
+        """Return the same error about an argument that the caller knows by another name."""
+        return ArgumentError(argument, self.value, self.expected, got=self.got, where=self.where, hint=self.hint)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by the arguments of the constructor: worker processes send errors back."""

@@ -28,7 +28,7 @@ from windvane.agent.scaling import Scaling
 from windvane.agent.times import Clock, Span, told
 from windvane.agent.waiting import AT_TIMEOUT, EARLY, ON_ARRIVAL, Waiting, too_late
 from windvane.arguments import check_choice, check_number, check_positive, check_whole
-from windvane.errors import format_value
+from windvane.errors import ArgumentError
 from windvane.links import Link
 from windvane.policies.base import Policy
 
@@ -105,11 +105,13 @@ class Agent(Readable):
         half_life, wait = told(half_life), told(wait)
         self.features = Features.of(features)
         if (dim is None) == (self.features is None):
-            raise ValueError(f"dim={format_value(dim)}: give dim, or features, and not both")
+            expected = "given unless `features` is" if dim is None else "omitted when `features` is given"
+            raise ArgumentError("dim", dim, expected)
         raw, remedy, self._fits_features = check_whole("dim", 1 if dim is None else dim, 1), None, False
         if self.features is not None:
-            if intercept or clip:
-                raise ValueError("intercept, clip: with features, declare them there")
+            for name, value in (("intercept", intercept), ("clip", clip)):
+                if value:
+                    raise ArgumentError(name, value, "omitted when `features` is given", hint="declare it there")
             raw, remedy = self.features.dim, "declare ranges of all numbers, or give a larger L"
             if isinstance(scaling, str) and scaling == "fit":  # then ranges are what is fitted, where there is none
                 self._fits_features, scaling = bool(self.features.open_fields), None
@@ -132,9 +134,9 @@ class Agent(Readable):
         given = {
             "dim": dim, "link": made.link, "policy": made.name, "half_life": half_life, "gamma": gamma,
             "horizon": horizon, "drift": drift, "S": made.S, "L": L, "sigma": sigma, "prior": prior,
-            "prior_weight": check_positive("prior_weight", prior_weight), "wait": wait, "missing": missing, "learn": learn,
-            "max_pending": max_pending, "intercept": intercept, "clip": clip, "randomize": randomize, "seed": seed,
-            **settings,
+            "prior_weight": check_positive("prior_weight", prior_weight), "wait": wait, "missing": missing,
+            "learn": learn, "max_pending": max_pending, "intercept": intercept, "clip": clip,
+            "randomize": randomize, "seed": seed, **settings,
         }  # fmt: skip
         self._config: dict[str, Any] = {name: plain(value) for name, value in given.items()}
         self._lock, self._saving = threading.RLock(), threading.Lock()
@@ -178,7 +180,7 @@ class Agent(Readable):
         """The arms of a decision, checked; nothing is decided. :meth:`decide` takes it in the place of arms."""
         with self._lock:
             if self._fits_features:
-                raise ValueError('scaling="fit": give history to update_many first, to fit the ranges on')
+                raise ArgumentError("scaling", "fit", "fitted first", hint="give history to update_many")
             if arms is None and self.features is not None and self.features.arms and not self.features.per_arm:
                 arms = self.features.arms
             names, raw = offered(arms, context, self.features, self._scaling.raw_dim, self._columns)
@@ -199,7 +201,7 @@ class Agent(Readable):
             names, rows, columns = arms if isinstance(arms, Offer) else self.offer(arms, context)
             played = None if played is None else check_whole("played", played, 0, len(names) - 1)
             if id is not None and (not isinstance(id, str) or not id or self._waiting.knows(id)):
-                raise ValueError(f"id={format_value(id)}: must be a text that no other decision has")
+                raise ArgumentError("id", id, "a text that no other decision has")
             key = secrets.token_hex(8) if id is None else str.__str__(id)
             at = self._clock.read(now)  # from here on nothing is refused
             self._expire(at, room=1)
@@ -235,9 +237,7 @@ class Agent(Readable):
             with self._lock:
                 pending = self._waiting.open.get(_key(decision))
                 if pending is None:
-                    raise UnknownDecisionError(
-                        f"decision={format_value(decision)}: is closed or unknown; pass the Decision object instead"
-                    )
+                    raise UnknownDecisionError(decision, "is closed or unknown; pass the Decision object instead")
                 decision = pending.decision
         return Explanation.of(decision)
 
@@ -409,7 +409,8 @@ class Agent(Readable):
         with self._lock:
             unknown = set(changes) - set(CHANGEABLE)
             if unknown:
-                raise ValueError(f"{min(unknown)}: cannot be changed; only {', '.join(CHANGEABLE)} can")
+                name, allowed = min(unknown), ", ".join(CHANGEABLE)
+                raise ArgumentError(name, changes[name], "omitted", hint=f"only {allowed} can be changed")
             changes = {name: told(value) for name, value in changes.items()}
             self._set(**{name: changes.get(name, self._config[name]) for name in CHANGEABLE})
             self._config |= {name: plain(value) for name, value in changes.items()}
@@ -423,20 +424,20 @@ class Agent(Readable):
         span = None if wait is None else Span.of("wait", wait)
         default = None if missing is None else self._checked_reward("missing", missing)
         if default is not None and span is None:
-            raise ValueError(
-                f"missing={format_value(missing)}: needs wait, the timeout after which it counts as the reward"
-            )
+            expected = "given with `wait`, the timeout after which it counts as the reward"
+            raise ArgumentError("missing", missing, expected)
         when = ON_ARRIVAL if default is None else AT_TIMEOUT
         if learn is not None:
             when = check_choice("learn", learn, (AT_TIMEOUT, ON_ARRIVAL, EARLY))
         if when != ON_ARRIVAL and span is None:
-            raise ValueError(f"learn={format_value(learn)}: needs wait, the timeout of a decision")
+            raise ArgumentError("learn", learn, "given with `wait`, the timeout of a decision")
         if when == EARLY and (default is None or span is None or span.length == 0.0):
-            raise ValueError(f"learn={format_value(learn)}: needs wait > 0 and missing, the default reward")
+            raise ArgumentError("learn", learn, "given with `wait` > 0 and `missing`, the default reward")
         most = check_whole("max_pending", max_pending, 1)
         epsilon = check_number("randomize", randomize, "in [0, 1]", lambda e: 0.0 <= e <= 1.0)
         if span is None and self._waiting.held:
-            raise ValueError(f"wait=None: {self._waiting.held} rewards are held until their wait ends; try again then")
+            expected = f"given while {self._waiting.held} rewards are held until their decisions expire"
+            raise ArgumentError("wait", wait, expected)
         if when != EARLY:
             self._early = None
         elif self._early is None or (span, default) != (self.wait, self.missing):
@@ -489,5 +490,5 @@ class Agent(Readable):
 def _key(decision: Decision | str) -> str:
     key = decision.id if isinstance(decision, Decision) else decision
     if not isinstance(key, str):
-        raise ValueError(f"decision={format_value(decision)}: must be a Decision, or its id")
+        raise ArgumentError("decision", decision, "a Decision, or its id")
     return key

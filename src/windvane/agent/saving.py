@@ -43,7 +43,7 @@ from windvane.agent.decisions import Decision, Pending
 from windvane.agent.early import LOOKS, DelayModel, EarlyLearning
 from windvane.agent.features import Name, named, plain_name
 from windvane.arguments import check_array, check_number, check_whole
-from windvane.errors import format_value
+from windvane.errors import ArgumentError
 from windvane.estimation import ROUNDING
 from windvane.links import Link
 from windvane.policies.base import Policy
@@ -95,20 +95,20 @@ def restored(cls: type[Agent], content: bytes, link: Link | None, policy: type[P
     try:
         config = {name: _read(value) for name, value in document["config"].items()}
         own = {name: config[name] is None for name in ("link", "policy")}
-    except Exception:  # it was made up by someone: anything can be in it
-        raise file.FileError(f"{where}: cannot be loaded: it is not the document of an agent") from None
+    except Exception:  # a forged document can hold anything
+        raise file.FileError(where, "state", "cannot be loaded: it is not the document of an agent") from None
     for name, given in (("link", link), ("policy", policy)):
         if own[name] and given is None:
-            raise ValueError(f"{name}=None: the agent was made with a {name} of its maker's own; give it again")
+            raise ArgumentError(name, None, f"given, because the agent has a {name} that is not windvane's own")
         if given is not None and not own[name]:
-            raise ValueError(f"{name}={format_value(given)}: the agent has {config[name]!r} already; leave it out")
+            raise ArgumentError(name, given, f"omitted, because the agent already has {config[name]!r}")
         config[name] = given if own[name] else config[name]
     try:
         agent = cls(**config, features=document["features"])
         _fill(agent, document, arrays)
-    except Exception as error:  # the same
+    except Exception as error:  # a forged document can hold anything
         reason = " ".join(str(error).split())
-        raise file.FileError(f"{where}: cannot be loaded: {reason or type(error).__name__}") from error
+        raise file.FileError(where, "state", f"cannot be loaded: {reason or type(error).__name__}") from error
     return agent
 
 
@@ -122,7 +122,8 @@ def _fill(agent: Agent, document: Mapping[str, Any], arrays: file.Arrays) -> Non
         setattr(agent, name, check_whole(name, count, 0, _MOST))
     agent._columns = _checked_columns(document["columns"], dim)
     if agent.feature_names != document["feature_names"]:
-        raise ValueError("feature_names: do not match the declared features and their order")
+        expected = "the names of the declared features in their order"
+        raise ArgumentError("feature_names", document["feature_names"], expected)
     agent.reward_total = _number(document["reward_total"])
     first, last = (None if at is None else _number(at) for at in document["times"])
     agent._clock.first, agent._clock.last = first, -math.inf if last is None else last
@@ -132,7 +133,7 @@ def _fill(agent: Agent, document: Mapping[str, Any], arrays: file.Arrays) -> Non
     closed = ((key, None if value is None else _number(value)) for key, value in document["closed"])
     agent._waiting.closed = OrderedDict(closed)
     if len(agent._waiting) < len(waiting) or not agent._waiting.open.keys().isdisjoint(agent._waiting.closed):
-        raise ValueError("pending: an id is there twice")
+        raise _pending_error("decisions with different ids", "an id twice")
     if agent._early is not None:
         model = DelayModel.of(named("early", document["early"]), arrays["early/delays"], arrays["early/counts"])
         agent._early = EarlyLearning(waiting, model)
@@ -145,14 +146,14 @@ def _checked_columns(columns: Any, dim: int) -> list[Name] | None:
         return None
     names = named("columns", columns)
     if len(names) != dim:
-        raise ValueError(f"columns={format_value(columns)}: must be {dim} names")
+        raise ArgumentError("columns", columns, f"{dim} names")
     return names
 
 
 def _recent_share(name: str, arrays: file.Arrays) -> RecentShare:
     marks = arrays[name]
     if marks.dtype != np.int8 or marks.ndim != 1 or len(marks) > RECENT or not _within(marks, [0], [1]):
-        raise ValueError(f"{name}: must hold at most {RECENT} zeros and ones")
+        raise ArgumentError(name, marks, f"at most {RECENT} zeros and ones")
     return RecentShare(marks.astype(bool).tolist())
 
 
@@ -194,30 +195,30 @@ def _pending(
     points = check_array("pending", arrays["pending/x"], (n, policy.dim))
     reals, wholes = check_array("pending", arrays["pending/reals"], (n, _REALS)), arrays["pending/wholes"]
     if not (np.linalg.norm(points, axis=1) <= policy.L * ROUNDING).all():
-        raise ValueError("pending: has vectors that are too long, or not finite")
+        raise _pending_error(f"vectors of norm at most {policy.L:g}", "a longer one, or one that is not finite")
     if not np.isfinite(reals[:, :2]).all() or not (reals[:, 0] <= policy._latest_round()).all():
-        raise ValueError("pending: a decision lies in the future, or at no time at all")
+        raise _pending_error("decisions of the past", "one in the future, or without a time")
     if (
         wholes.dtype.kind != "i"
         or wholes.shape != (n, _WHOLES)
         or not _within(wholes, [0, 0, 0, -1, 0, 0, 0], [_MOST, _MOST, 1, 1, LOOKS, 1, 1])
     ):
-        raise ValueError("pending: has a number, an index or a mark that cannot be")
+        raise _pending_error("whole numbers in their ranges", "one outside, or a wrong shape or type")
     low, high = reward_range
     rewards, delays, credited = reals[:, 6:].T
     if (delays < 0.0).any() or not ((credited >= 0.0) & (credited <= 1.0)).all():
-        raise ValueError("pending: has an invalid delay or share")
+        raise _pending_error("delays of at least 0 and shares in [0, 1]", "one outside")
     if not (np.isnan(rewards) | ((rewards >= low) & (rewards <= high))).all():
-        raise ValueError("pending: has a reward that the link does not allow")
+        raise _pending_error(f"rewards in [{low:g}, {high:g}]", "one outside")
     if any(len(names[name]) != n for name in _NAMES):
-        raise ValueError("pending: its lists have different lengths")
+        raise _pending_error(f"lists of {n} names", "another length")
     if not all(isinstance(key, str) for key in names["id"]):
-        raise ValueError("pending: an id is no text")
+        raise _pending_error("ids that are texts", "another type")
     for name in {*map(_typed, names["arm"]), *map(_typed, names["preferred"]), *map(_typed, names["rival"])}:
         if name[1] is not None:
             plain_name("pending", name[1])
     if None in names["arm"] or None in names["preferred"]:
-        raise ValueError("pending: an arm has no name")
+        raise _pending_error("arms with names", "one without")
     rounds, times, predictions, bonuses = reals[:, :4].T.tolist()
     propensities, rival_scores, held, after = ([_or_none(v) for v in column] for column in reals[:, 4:8].T.tolist())
     numbers, indexes, explored, projected, looks, learned, misses = wholes.T.tolist()
@@ -228,6 +229,10 @@ def _pending(
     )  # fmt: skip
     changing = held, after, looks, credited.tolist(), map(bool, learned), map(bool, misses)
     return list(map(Pending, points.copy(), rounds, numbers, decisions, *changing))
+
+
+def _pending_error(expected: str, got: str) -> ArgumentError:
+    return ArgumentError("pending", None, expected, got=got)
 
 
 def _within(table: Any, low: list[int], high: list[int]) -> bool:
@@ -249,8 +254,8 @@ def _or_none(value: float) -> float | None:
 
 def _number(value: Any) -> float:
     if isinstance(value, bool):
-        raise ValueError("a truth value stands where a number should")
-    return check_number("a number", value, "that is finite", math.isfinite)
+        raise ArgumentError("number", value, "a number, not true or false")
+    return check_number("number", value, "that is finite", math.isfinite)
 
 
 def _written(name: str, value: Any) -> Any:
@@ -261,7 +266,7 @@ def _written(name: str, value: Any) -> Any:
         return value
     if isinstance(value, list):
         return [_written(name, one) for one in value]
-    raise ValueError(f"{name}={format_value(value)}: cannot be saved; only numbers, texts and lists of them can")
+    raise ArgumentError(name, value, "a number, a text or a list of these in an agent that is saved")
 
 
 def _read(value: Any) -> Any:
