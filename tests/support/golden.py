@@ -36,7 +36,7 @@ SETTINGS = {
     "false_alarm": 0.9,
 }
 # Less regularisation than these recommend, so that their estimates leave the ball too.
-LESS_RIDGE = {name: 1.0 for name in ("GLB-WeightUCB", "SCB-WeightUCB", "SC-D-GLUCB", "SC-SW-GLUCB")}
+LESS_RIDGE = dict.fromkeys(("GLB-WeightUCB", "SCB-WeightUCB", "SC-D-GLUCB", "SC-SW-GLUCB"), 1.0)
 
 
 def make_policy(name: str, seed: int) -> Any:
