@@ -14,6 +14,7 @@ import pytest
 
 from serving import ARMS, local, until, windvane
 from stores import STREAMS, Facts, build, copy_store, edit, find_owners, flip, query, raw_request, serve_copy, verify
+from support.rejections import rejects
 from windvane.agent import Agent
 from windvane.service import access, inspection, repair, salvage, store_file
 from windvane.service import engine as engines
@@ -202,7 +203,7 @@ def test_damaged_copies_do_not_fill_the_disk(original: tuple[Path, Facts], tmp_p
     for number in range(2, repair.MOST_COPIES + 2):
         (tmp_path / f"b.db.damaged-{number}").touch()
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"check the disk, and remove the damaged copies"):
+        with rejects(error=StoreError, path=copy, code="damaged"):
             Store(copy)
         assert copy.read_bytes() == damaged
         assert not (tmp_path / "b.db.damaged-1").exists()
@@ -462,8 +463,9 @@ def test_a_repair_that_fails_leaves_the_store(original: tuple[Path, Facts], tmp_
 
     with monkeypatch.context() as patch:
         patch.setattr(repair.os, "rename", full)
-        with pytest.raises(StoreError, match="No space left on device"):
+        with rejects(error=StoreError, path=copy, code="repair_failed") as caught:
             Store(copy)
+        assert isinstance(caught.value.__cause__, OSError)
     assert copy.read_bytes() == damaged
     assert serve_copy(copy, facts).is_intact
 
@@ -506,7 +508,7 @@ def test_a_repair_that_begins_during_a_change_of_tokens_is_noticed(
         refuse()
 
     monkeypatch.setattr(store, "refuse_if_repaired", begin_repair)
-    with pytest.raises(StoreError, match="is being repaired"):
+    with rejects(error=StoreError, path=copy, code="repairing"):
         store.remove_token("writer")
     assert len(store.tokens()) == (1 if moment == "committed" else 2)
     store.close()
@@ -745,8 +747,9 @@ def test_a_repair_that_breaks_off_unexpectedly_is_reported(
         raise LookupError("unexpected")
 
     monkeypatch.setattr(repair._Copy, "copy", fail)
-    with pytest.raises(StoreError, match="unexpected"):
+    with rejects(error=StoreError, path=copy, code="repair_failed") as caught:
         Store(copy)
+    assert isinstance(caught.value.__cause__, LookupError)
 
 
 def test_a_snapshot_of_an_old_version_is_not_needed(

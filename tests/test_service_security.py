@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from serving import ARMS, Local, clean, local, parsed, served, until, windvane
+from support.rejections import rejects
 from windvane.service import access, gate
 from windvane.service.access import Access, new_token
 from windvane.service.errors import ServiceError
@@ -327,7 +328,6 @@ def test_the_size_of_a_body_is_limited_however_it_is_told(tmp_path: Path) -> Non
         ):
             status, answer = asked(service, [part(b" " * 600, more=True), part(b" " * 600, more=True)], headers)
             assert (status, answer["error"]["code"]) == (413, "too_large")
-            assert "1,000 bytes" in answer["error"]["message"]
         assert service.state() == before
         exact = body + b" " * (1000 - len(body))
         assert asked(service, [part(exact)], [(b"content-length", b"1000")])[0] == 200
@@ -598,7 +598,7 @@ def test_many_clients_do_not_wash_out_one_another(tmp_path: Path, monkeypatch: p
         found.check(None, who, changes=False)
     for i in range(10):
         found.check(None, f"other {i}", changes=False)
-        with pytest.raises(ServiceError, match="more than 1 requests"):
+        with rejects(error=ServiceError, status=429, code="too_many"):
             found.check(None, "a", changes=False)
     store.close()
 

@@ -96,7 +96,7 @@ def play(name: str, seed: int) -> dict[str, np.ndarray]:
         for lane in lanes:
             arrives, weight = step + world["delay"][step, lane], world["weight"][step, lane]
             due.append((arrives, lane, t, arms[lane, index[lane]], float(clicks[lane]), weight))
-        for arrives, lane, decided, x, reward, weight in [one for one in due if one[0] == step]:
+        for _, lane, decided, x, reward, weight in [one for one in due if one[0] == step]:
             policy.update(np.tile(x, (len(LANES), 1)), reward, round=decided, weight=weight, mask=lanes == lane)
         if (step + 1) % EVERY == 0:
             for key, values in numbers.items():

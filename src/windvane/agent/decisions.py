@@ -22,9 +22,6 @@ class DecisionError(WindvaneError, ValueError):
         self.decision, self.problem = decision, problem
         super().__init__(f"decision {format_value(decision)} {problem}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.decision, self.problem)
-
 
 class UnknownDecisionError(DecisionError):
     """No decision has this id, or it was closed so long ago that it is no longer known."""

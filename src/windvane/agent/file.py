@@ -56,9 +56,6 @@ class FileError(WindvaneError, ValueError):
         self.where, self.code, self.problem = where, code, problem
         super().__init__(f"{where}: {problem}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.where, self.code, self.problem)
-
 
 def packed(document: Mapping[str, Any], arrays: Arrays) -> bytes:
     """One file's content."""

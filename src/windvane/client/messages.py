@@ -31,9 +31,6 @@ class ClientError(WindvaneError):
         super().__init__(message)
         self.status, self.code, self.message, self.field = status, code, message, field
 
-    def __reduce__(self) -> tuple[type[ClientError], tuple[Any, ...]]:
-        return type(self), (self.status, self.code, self.message, self.field)
-
 
 class BatchError(ClientError):
     """Raised by ``decide_many`` and ``reward_many`` when an item failed. The other items were carried out.
@@ -65,9 +62,6 @@ class BatchError(ClientError):
         place, first = next(iter(self.errors.items()))
         text = f"{len(self.errors)} of {len(self.results)} items failed; results[{place}]: {first.message}"
         super().__init__(first.status, first.code, text, first.field)
-
-    def __reduce__(self) -> tuple[type[ClientError], tuple[Any, ...]]:
-        return type(self), (self.results,)
 
 
 @dataclass(frozen=True, slots=True)

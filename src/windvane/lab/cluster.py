@@ -25,9 +25,6 @@ class ClusterError(WindvaneError, RuntimeError):
         self.address, self.problem = address, problem
         super().__init__(f"cluster {address!r}: {problem}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.address, self.problem)
-
 
 def on_cluster(
     function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], *, workers: int, address: str

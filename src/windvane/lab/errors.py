@@ -35,9 +35,6 @@ class SpecError(WindvaneError, ValueError):
         """Return the error of a field with a value that is not ``expected``."""
         return cls(path, ArgumentError(rendered(path), value, expected, hint=hint).problem)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.path, self.problem, self.where)
-
 
 def argument_path(argument: str) -> tuple[FieldPath, bool]:
     """Return the path that the name of an argument begins with, and whether that is all of the name.

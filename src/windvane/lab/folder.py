@@ -42,9 +42,6 @@ class FolderError(WindvaneError, ValueError):
         self.path, self.code, self.problem = path, code, problem
         super().__init__(f"{path}: {problem}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.path, self.code, self.problem)
-
 
 def versions() -> dict[str, str]:
     """What can change the last bit of a result: the versions of the code and of what it computes with."""

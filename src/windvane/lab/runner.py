@@ -15,7 +15,7 @@ from collections import defaultdict, deque
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windvane.arguments import check_whole
 from windvane.errors import WindvaneError
@@ -37,9 +37,6 @@ class CellError(WindvaneError, RuntimeError):
     def __init__(self, message: str, policy: str | None = None, environment: str | None = None) -> None:
         self.policy, self.environment = policy, environment
         super().__init__(message)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.policy, self.environment)
 
 
 def run(

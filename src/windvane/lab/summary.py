@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -51,9 +51,6 @@ class PairingError(WindvaneError, ValueError):
     def __init__(self, first: str, second: str, environment: str, code: str, problem: str) -> None:
         self.first, self.second, self.environment, self.code, self.problem = first, second, environment, code, problem
         super().__init__(f"{first} and {second} cannot be paired in {environment}: {problem}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.first, self.second, self.environment, self.code, self.problem)
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,6 @@ class StoreError(WindvaneError):
         self.path, self.code, self.problem = path, code, problem
         super().__init__(f"{path}: {problem}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.path, self.code, self.problem)
-
 
 class DamageError(WindvaneError, sqlite3.DatabaseError):
     """The file contradicts itself: a page, an index or a row was changed from outside."""

@@ -70,9 +70,6 @@ class ReplayError(WindvaneError):
         place = f"stream {stream!r}" if event is None else f"stream {stream!r}, event {event}"
         super().__init__(f"{place}: {problem}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.stream, self.event, self.problem)
-
 
 class Done(NamedTuple):
     """What an operation answers, and the events to be on disk before it does (none: an answer given before)."""
