@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from agents import refuses
 from support.rejections import rejects
 from windvane import Agent, Features
+from windvane.errors import ArgumentError
 
 NAN, INF = float("nan"), float("inf")
 ALL = {
@@ -77,8 +78,8 @@ def test_no_vector_is_longer_than_1_and_declarations_go_round(shared, own, arms,
     )
     try:
         features = Features(shared=shared, per_arm=own, by_arm=by_arm, arms=arms, intercept=intercept)
-    except ValueError as error:
-        assert "two coordinates would be called" in str(error)  # noqa: PT017
+    except ArgumentError as error:
+        assert (error.argument, error.got is not None) == ("features", True)  # noqa: PT017  (two names are equal)
         return
 
     def drawn(declared: dict) -> dict:

@@ -99,8 +99,8 @@ def test_all_that_an_agent_is_told_is_saved(given: dict) -> None:
     for name in ("wait", "missing", "max_pending", "randomize", "by_clock", "reward_range", "feature_names"):
         assert getattr(loaded, name) == getattr(agent, name)
     for name in ("raw_dim", "L", "intercept", "clip", "to_fit", "longest"):
-        assert getattr(loaded._scaling, name) == getattr(agent._scaling, name)
-    assert loaded._fits_features == agent._fits_features
+        assert getattr(loaded.scaling, name) == getattr(agent.scaling, name)
+    assert loaded.fits_features == agent.fits_features
 
 
 def test_an_agent_with_features_is_saved_between_history_and_rewards() -> None:

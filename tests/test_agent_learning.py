@@ -120,9 +120,9 @@ def test_scaling_is_fitted_on_the_first_history_and_then_frozen() -> None:
         by_policy.advance(1.0)
         by_policy.update([[*row, 1.0]], reward, round=round_)
     np.testing.assert_allclose(agent.theta, by_policy.theta_hat[0], rtol=1e-9, atol=1e-12)
-    center = agent._scaling.center.copy()
+    center = agent.scaling.center.copy()
     agent.update_many(X[:10] + 1.0, rewards[:10])
-    np.testing.assert_array_equal(agent._scaling.center, center)
+    np.testing.assert_array_equal(agent.scaling.center, center)
     agent.decide(X[:4])
     refuses(agent, "arms[1]", lambda: agent.decide([X[0], X[0] * 100]), hint=REMEDY)
 
@@ -132,11 +132,11 @@ def test_declared_scaling_intercept_and_clip() -> None:
     agent = Agent(dim=2, policy="OFUL", scaling=(center, spread), intercept=True, clip=True)
     for raw, seen in (([2.0, 2.0], [0.5, 0.0, 1.0]), ([1.0, 10.0], [0.0, 1.0, 1.0])):  # the second was twice as long
         decision = agent.decide([raw])
-        np.testing.assert_allclose(agent._waiting.open[decision.id].x, seen, rtol=1e-12)
+        np.testing.assert_allclose(agent.open_decisions.open[decision.id].x, seen, rtol=1e-12)
     assert agent.feature_names == ["x0", "x1", "1"]
     assert pytest.approx(math.sqrt(2.0)) == agent.policy.L
     same = Agent(dim=2, scaling={"center": center, "spread": spread})
-    assert same._scaling.center.tolist() == center
+    assert same.scaling.center.tolist() == center
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_wrong_scaling_is_named(scaling: object) -> None:
 def test_what_cannot_be_fitted_on_is_refused(X: list) -> None:
     agent = Agent(dim=2, scaling="fit")
     refuses(agent, "X", lambda: agent.update_many(X, [0.5] * len(X)))
-    assert agent._scaling.to_fit
+    assert agent.scaling.to_fit
 
 
 def test_a_vector_that_is_too_long_says_what_to_do() -> None:

@@ -138,7 +138,9 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
     limited = f"ulimit -f 40; {sys.executable} -m windvane.cli simulate s.toml --out out --jobs 2"
     found = subprocess.run(["bash", "-c", limited], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert found.returncode == 1
-    assert found.stderr == "windvane: error: out: cannot be written to (File too large); finished cells are kept\n"
+    assert found.stderr.startswith("windvane: error: out: ")
+    assert "File too large" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
     assert run(tiny(horizon=2000, runs=20), tmp_path / "out", jobs=1).complete
 
 
@@ -181,7 +183,9 @@ def test_a_module_that_exits_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(tiny().to_toml().replace('"OFUL"', '"leaving:Policy"'))
     found = windvane(["simulate", "s.toml"], tmp_path)
     assert found.returncode == 2
-    assert "cannot import 'leaving': SystemExit" in found.stderr
+    assert "policies[0].policy" in found.stderr
+    assert "'leaving:Policy'" in found.stderr
+    assert "SystemExit" in found.stderr
 
 
 def test_an_edited_policy_is_another_experiment(tmp_path: Path) -> None:
@@ -192,7 +196,7 @@ def test_an_edited_policy_is_another_experiment(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(source + "    bonus = 2\n")
     found = windvane(["simulate", "s.toml", "--jobs", "1"], tmp_path)
     assert found.returncode == 2
-    assert "holds another experiment" in found.stderr
+    assert "--restart" in found.stderr
 
 
 def test_a_module_in_the_current_folder_does_not_shadow_the_librarys(tmp_path: Path) -> None:

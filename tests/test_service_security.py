@@ -185,10 +185,9 @@ def test_it_does_not_listen_beyond_loopback_without_a_token(tmp_path: Path, host
     found = windvane("serve", "--store", tmp_path / "a.db", "--host", host, "--port", "0")
     assert found.returncode == 2
     assert found.stdout == ""
-    assert found.stderr == (
-        f"windvane: error: host={host!r}: can be reached from other machines; make a token first: windvane token add "
-        f"NAME --store {tmp_path}/a.db\n"
-    )
+    assert found.stderr.startswith("windvane: error: `host` ")
+    assert f"{host!r}" in found.stderr
+    assert f"windvane token add NAME --store {tmp_path}/a.db\n" in found.stderr
 
 
 def test_beyond_loopback_with_a_token(tmp_path: Path) -> None:

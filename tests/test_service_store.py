@@ -286,7 +286,9 @@ def test_what_is_only_read_is_not_made(tmp_path: Path) -> None:
     for line in (("verify",), ("token", "list"), ("token", "remove", "x")):
         found = windvane(*line, "--store", tmp_path / "typo.db")
         assert found.returncode == 2
-        assert found.stderr == f"windvane: error: {tmp_path}/typo.db: there is no such store\n"
+        assert found.stderr.startswith(f"windvane: error: {tmp_path}/typo.db: ")
+    with rejects(error=StoreError, path=tmp_path / "typo.db", code="no_store"):
+        Store(tmp_path / "typo.db", shared=True, create=False)
     assert not list(tmp_path.iterdir())
 
 
@@ -656,9 +658,8 @@ def test_the_address_is_told_when_it_answers(tmp_path: Path) -> None:
         assert client.get("/readyz").json() == {"status": "ready"}
     found = windvane("serve", "--store", tmp_path / "b.db", "--port", port)
     assert found.returncode == 2
-    assert found.stderr == (
-        f"windvane: error: host='127.0.0.1', port={port}: cannot listen there (Address already in use)\n"
-    )
+    assert found.stderr.startswith("windvane: error: `port` ")
+    assert f"127.0.0.1, got {port}; Address already in use\n" in found.stderr
     server.stop()
     assert until(lambda: not Path(f"/proc/{server.pid}").exists())
     assert command("serve")[1:3] == ["-m", "windvane.cli"]

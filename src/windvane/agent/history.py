@@ -48,7 +48,7 @@ class History:
         cls, agent: Agent, X: Any, rewards: Any, contexts: Any, arms: Any, times: Any, weights: Any, now: float | None
     ) -> History:
         """What was given to :meth:`Agent.update_many` at the time ``now``, checked, the oldest first."""
-        features, scaling, where, columns = agent.features, agent._scaling, "X", agent._columns
+        features, scaling, where, columns = agent.features, agent.scaling, "X", agent.columns
         if features is None:
             if X is None:
                 raise ArgumentError("X", X, "given, with the features of every row")
@@ -67,7 +67,7 @@ class History:
             where = "rows"
             names, own = _arms(arms)
             told = _contexts(contexts, len(names))
-            if agent._fits_features:
+            if agent.fits_features:
                 features = features.fitted(told, own)
             raw = _encoded(features, told, names, own)
         if scaling.to_fit:
@@ -98,7 +98,7 @@ class Learnt(NamedTuple):
         """The agent stays as it is; it must not change meanwhile. ``now``: None for what was learnt once, as a log has
         it: then its ``times`` are not questioned."""
         history = History.of(agent, X, rewards, contexts, arms, times, weights, now)
-        policy, clock = copy.deepcopy(agent.policy), copy.copy(agent._clock)
+        policy, clock = copy.deepcopy(agent.policy), copy.copy(agent.clock)
         for x, reward, at, weight in history.rows():
             if at is not None:
                 clock.pass_to(at, policy)
@@ -174,8 +174,8 @@ def _times(agent: Agent, times: Any, count: int, now: float | None) -> Array | N
     first, last = float(found.min()), float(found.max())
     if last > now:
         raise ArgumentError(f"times[{int(np.argmax(found))}]", last, f"at most the time now, {now!r}")
-    if first < agent._clock.last:
+    if first < agent.clock.last:
         hint = "" if agent.by_clock else "give history first, or omit `times`: the rows then count as the latest"
-        expected = f"at least {agent._clock.last!r}, the time of the last decision or row"
+        expected = f"at least {agent.clock.last!r}, the time of the last decision or row"
         raise ArgumentError(f"times[{int(np.argmin(found))}]", first, expected, hint=hint)
     return found

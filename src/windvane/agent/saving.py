@@ -59,27 +59,27 @@ _NAMES = ("id", "arm", "preferred", "rival")
 
 def copied(agent: Agent) -> Callable[[], bytes]:
     """What makes the bytes of an agent's file as it is now; the agent is held up only while it is copied."""
-    with agent._lock:
+    with agent.lock:
         arrays = {f"policy/{name}": array for name, array in agent.policy.state().items()}
-        arrays["center"], arrays["spread"] = agent._scaling.center, agent._scaling.spread  # replaced, never written to
-        arrays["recent/projected"] = np.array(agent._recently_projected.marks, dtype=np.int8)
-        arrays["recent/dropped"] = np.array(agent._recently_dropped.marks, dtype=np.int8)
-        waiting, dim = list(agent._waiting), agent.policy.dim
+        arrays["center"], arrays["spread"] = agent.scaling.center, agent.scaling.spread  # replaced, never written to
+        arrays["recent/projected"] = np.array(agent.recently_projected.marks, dtype=np.int8)
+        arrays["recent/dropped"] = np.array(agent.recently_dropped.marks, dtype=np.int8)
+        waiting, dim = list(agent.open_decisions), agent.policy.dim
         changing = [_changing_numbers(pending) for pending in waiting]  # copied now: all else of a decision stays
-        closed, config, clock = list(agent._waiting.closed.items()), dict(agent._config), agent._clock
+        closed, config, clock = list(agent.open_decisions.closed.items()), dict(agent.config), agent.clock
         document: dict[str, Any] = {
             "features": None if agent.features is None else agent.features.declared(),
             "feature_names": agent.feature_names,
-            "columns": agent._columns,
-            "to_fit": [agent._scaling.to_fit, agent._fits_features],
+            "columns": agent.columns,
+            "to_fit": [agent.scaling.to_fit, agent.fits_features],
             "counts": [getattr(agent, name) for name in _COUNTS],
             "reward_total": agent.reward_total,
             "times": [clock.first, None if math.isinf(clock.last) else clock.last],
             "closed": closed,
-            "early": None if agent._early is None else list(agent._early.model.arms),
+            "early": None if agent.early is None else list(agent.early.model.arms),
         }
-        if agent._early is not None:
-            arrays["early/delays"], arrays["early/counts"] = agent._early.model.arrays()
+        if agent.early is not None:
+            arrays["early/delays"], arrays["early/counts"] = agent.early.model.arrays()
 
     def packed() -> bytes:
         document["config"] = {name: _written(name, value) for name, value in config.items()}
@@ -115,30 +115,32 @@ def restored(cls: type[Agent], content: bytes, link: Link | None, policy: type[P
 def _fill(agent: Agent, document: Mapping[str, Any], arrays: file.Arrays) -> None:
     policy = agent.policy
     policy.load_state({name.removeprefix("policy/"): a for name, a in arrays.items() if name.startswith("policy/")})
-    dim = agent._scaling.raw_dim
-    agent._scaling.set(check_array("center", arrays["center"], (dim,)), check_array("spread", arrays["spread"], (dim,)))
-    agent._scaling.to_fit, agent._fits_features = map(bool, document["to_fit"])
+    dim = agent.scaling.raw_dim
+    agent.scaling.set(check_array("center", arrays["center"], (dim,)), check_array("spread", arrays["spread"], (dim,)))
+    agent.scaling.to_fit, agent.fits_features = map(bool, document["to_fit"])
     for name, count in zip(_COUNTS, document["counts"], strict=True):
         setattr(agent, name, check_whole(name, count, 0, _MOST))
-    agent._columns = _checked_columns(document["columns"], dim)
+    agent.columns = _checked_columns(document["columns"], dim)
     if agent.feature_names != document["feature_names"]:
         expected = "the names of the declared features in their order"
         raise ArgumentError("feature_names", document["feature_names"], expected)
     agent.reward_total = _number(document["reward_total"])
     first, last = (None if at is None else _number(at) for at in document["times"])
-    agent._clock.first, agent._clock.last = first, -math.inf if last is None else last
+    agent.clock.first, agent.clock.last = first, -math.inf if last is None else last
     waiting = _pending(document["pending"], arrays, policy, agent.reward_range)
     for pending in waiting:
-        agent._waiting.add(pending)
+        agent.open_decisions.add(pending)
     closed = ((key, None if value is None else _number(value)) for key, value in document["closed"])
-    agent._waiting.closed = OrderedDict(closed)
-    if len(agent._waiting) < len(waiting) or not agent._waiting.open.keys().isdisjoint(agent._waiting.closed):
+    agent.open_decisions.closed = OrderedDict(closed)
+    if len(agent.open_decisions) < len(waiting) or not agent.open_decisions.open.keys().isdisjoint(
+        agent.open_decisions.closed
+    ):
         raise _pending_error("decisions with different ids", "an id twice")
-    if agent._early is not None:
+    if agent.early is not None:
         model = DelayModel.of(named("early", document["early"]), arrays["early/delays"], arrays["early/counts"])
-        agent._early = EarlyLearning(waiting, model)
-    agent._recently_projected = _recent_share("recent/projected", arrays)
-    agent._recently_dropped = _recent_share("recent/dropped", arrays)
+        agent.early = EarlyLearning(waiting, model)
+    agent.recently_projected = _recent_share("recent/projected", arrays)
+    agent.recently_dropped = _recent_share("recent/dropped", arrays)
 
 
 def _checked_columns(columns: Any, dim: int) -> list[Name] | None:
