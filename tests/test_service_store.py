@@ -496,7 +496,7 @@ def test_a_stream_whose_log_the_code_does_not_follow_is_not_served(tmp_path: Pat
     changes = {  # by the change, and whether the checksums are made to match it: what is said
         (f"UPDATE events SET outcome = {OTHER} WHERE id % 1024 = 2", False): "event 2: does not match its checksum",
         (f"UPDATE events SET outcome = {OTHER} WHERE id % 1024 = 2", True): "event 2: cannot be replayed",
-        ("DELETE FROM events WHERE id % 1024 = 2", False): "event 3 follows event 1",
+        ("DELETE FROM events WHERE id % 1024 = 2", False): "event 3: follows event 1",
         ("UPDATE events SET outcome = x'7b' WHERE id % 1024 = 3", False): "event 3: does not match its checksum",
         ("UPDATE events SET outcome = x'7b' WHERE id % 1024 = 3", True): "event 3: cannot be replayed",
         ("UPDATE events SET kind = 10 WHERE id % 1024 = 4", False): "event 4: does not match its checksum",
@@ -544,7 +544,7 @@ def test_a_file_that_is_damaged_all_over_costs_the_streams_in_it(tmp_path: Path)
         assert service.get("/v1/streams").status_code == 401  # whether there were tokens cannot be told any more
         service.store.open_to_all()
         until(lambda: service.get("/v1/streams").status_code == 200)
-        assert "event 300 follows event 0" in service.get("/v1/streams").json()["broken"]["shop"]
+        assert "event 300: follows event 0" in service.get("/v1/streams").json()["broken"]["shop"]
         service.create("new")
         assert service.decide("new")["arm"]
         assert service.post("/v1/streams/shop/decide", ARMS).status_code == 503

@@ -249,7 +249,7 @@ class Stream:
     def apply(self, event: Event) -> dict[str, Any]:
         """Replay ``event``, which must be the next one, and return the outcome of the replay."""
         if event.number != self.number + 1:
-            raise ReplayError(self.name, event.number, f"it follows event {self.number}")
+            raise ReplayError(self.name, event.number, f"follows event {self.number}")
         try:
             check_event(self.chain, event)
         except UnreadableEventError as error:
