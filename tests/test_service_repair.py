@@ -687,7 +687,7 @@ def test_a_damaged_store_of_format_1(original: tuple[Path, Facts], tmp_path: Pat
     engine = Engine(store)
     assert set(engine.streams) == {"fields"}
     assert "event 5: follows event 3" in engine.broken["shop"]
-    assert "cannot be made again" in engine.broken["other"]
+    assert "stream 'other': " in engine.broken["other"]
     store.close()
 
 

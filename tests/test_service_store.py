@@ -501,8 +501,8 @@ def test_a_stream_whose_log_the_code_does_not_follow_is_not_served(tmp_path: Pat
         ("UPDATE events SET outcome = x'7b' WHERE id % 1024 = 3", True): "event 3: cannot be replayed",
         ("UPDATE events SET kind = 10 WHERE id % 1024 = 4", False): "event 4: does not match its checksum",
         ("UPDATE events SET kind = 10 WHERE id % 1024 = 4", True): "event 4: is of no known kind",
-        ("UPDATE streams SET config = '{}' WHERE name = 'shop'", False): "stream 'shop': cannot be made again",
-        ("UPDATE streams SET config = '{}' WHERE name = 'shop'", True): "stream 'shop': cannot be made again",
+        ("UPDATE streams SET config = '{}' WHERE name = 'shop'", False): "stream 'shop': its name and configuration",
+        ("UPDATE streams SET config = '{}' WHERE name = 'shop'", True): "stream 'shop': cannot be created again",
     }
     for i, ((change, sealed), why) in enumerate(changes.items()):
         copy = tmp_path / f"{i}.db"
