@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from entries import entry, results
+from support.rejections import rejects
 from windvane import CustomLink, theory
 from windvane.environments import ARM_LAWS, DRIFTS, REWARD_LAWS
 from windvane.lab.bounds import evaluate, evaluate_results
@@ -60,24 +61,18 @@ def test_the_trivial_bound_where_any_reward_is_possible() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    "wrong",
     [
-        ({"horizon": 0}, "horizon=0: must be a whole number, at least 1"),
-        ({"drift": -1.0}, "drift=-1.0: must be a number at least 0"),
-        ({"dim": 0}, "dim=0: must be a whole number, at least 1"),
-        ({"lam": 0.0}, "lam=0.0: must be a number above 0 (within [1e-100, 1e100])"),
-        ({"sigma": "x"}, "sigma='x': must be a number above 0 (within [1e-100, 1e100])"),
-        ({"gamma": 1.5}, "gamma=1.5: must be a number in (0, 1]"),
-        ({"delta": 0.0}, "delta=0.0: must be a number in (0, 1]"),
-        ({"S": np.nan}, "S=nan: must be a number above 0 (within [1e-100, 1e100])"),
-        ({"drift": 1e5}, "drift=100000.0: must be a number in [0, 2 S horizon] = [0, 6000]"),
-        ({"link": "cubic"}, "link='cubic': must be one of identity, logistic, poisson, probit, or a Link"),
+        *({"horizon": 0}, {"drift": -1.0}, {"dim": 0}, {"lam": 0.0}, {"sigma": "x"}, {"gamma": 1.5}, {"delta": 0.0}),
+        *({"S": np.nan}, {"drift": 1e5}, {"link": "cubic"}),
     ],
+    ids=str,
 )
-def test_bad_constants_are_named(wrong: dict, message: str) -> None:
-    with pytest.raises(ValueError) as error:
+def test_bad_constants_are_named(wrong: dict) -> None:
+    ((name, value),) = wrong.items()
+    with rejects(name) as caught:
         evaluate(**{**PAPER, **wrong})
-    assert str(error.value) == message
+    assert caught.value.value is value or caught.value.value == value
 
 
 def spec(*environments: EnvironmentSpec, settings: dict | None = None) -> Spec:

@@ -84,8 +84,8 @@ def evaluate(
     mu = get_link(link)
     k = mu.constants(check_positive("S", S), check_positive("L", L))
     world: dict[str, Any] = {
-        "horizon": check_whole("horizon", horizon, 1), "drift": drift, "dim": dim, "k_mu": k.k_mu, "c_mu": k.c_mu, "S": S,
-        "L": L, "lam": lam, "sigma": sigma,
+        "horizon": check_whole("horizon", horizon, 1), "drift": drift, "dim": dim, "k_mu": k.k_mu, "c_mu": k.c_mu,
+        "S": S, "L": L, "lam": lam, "sigma": sigma,
     }  # fmt: skip
     one = {
         kind: theory.regret_bound(**world, gamma=gamma, kind=kind, delta=delta, confidence="horizon")

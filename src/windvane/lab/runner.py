@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windvane.arguments import check_whole
+from windvane.errors import WindvaneError
 from windvane.kernels.threads import MOST_THREADS, available_cores, get_threads, set_threads
 from windvane.lab.cells import Cell
 from windvane.lab.engine import CellResult, run_cell
@@ -30,8 +31,12 @@ if TYPE_CHECKING:
     from windvane.lab.spec import Spec
 
 
-class CellError(RuntimeError):
-    """A cell failed; the message says which one and why."""
+class CellError(WindvaneError, RuntimeError):
+    """A cell failed: ``policy`` in ``environment``, where they are known. The error of the cell is ``__cause__``."""
+
+    def __init__(self, message: str, policy: str | None = None, environment: str | None = None) -> None:
+        self.policy, self.environment = policy, environment
+        super().__init__(message)
 
 
 def run(
@@ -143,7 +148,8 @@ def _compute(spec: Spec, index: int, cell: Cell, counters: str | None, threads: 
             result = run_cell(spec, cell, Teller(counters, index, cell.last - cell.first))
         except (Exception, SystemExit) as error:
             policy, environment = spec.policies[cell.policy].name, spec.environments[cell.environment].name
-            raise CellError(f"{policy} in {environment!r} failed: {type(error).__name__}: {error}") from error
+            text = f"{policy} in {environment!r} failed: {type(error).__name__}: {error}"
+            raise CellError(text, policy, environment) from error
     result.versions = versions()
     return index, cell, result
 

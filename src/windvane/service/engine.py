@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from windvane.agent import Features
+from windvane.errors import ArgumentError
 from windvane.service.committer import Committer, Promise
 from windvane.service.database import DamageError, is_damage
 from windvane.service.errors import ServiceError, internal, invalid, unavailable, unknown_stream
@@ -203,16 +204,17 @@ class Engine:
         config = json.dumps({"title": new.title, "agent": given})
         try:
             if new.features is not None and (dim := Features(**given["features"]).dim) > MOST_DIM:
-                raise ValueError(f"features: make vectors of {dim} numbers: must be at most {MOST_DIM}")
+                expected = f"features whose vectors have at most {MOST_DIM} numbers"
+                raise ArgumentError("features", given["features"], expected, got=str(dim))
             Stream(StreamRow(0, new.name, 0.0, config), self.store)  # what is wrong is told before anything is stored
         except (ValueError, TypeError) as error:
-            raise invalid(ValueError(str(error))) from None
+            raise invalid(error) from None
         try:
             row = await asyncio.to_thread(self.store.add_stream, new.name, time.time(), config)
         except sqlite3.Error as error:
             raise unavailable(f"the store cannot be written to ({error})") from None
         if row is None:
-            raise ServiceError(409, "exists", f"stream {new.name!r}: there is one of this name", "name")
+            raise ServiceError(409, "exists", f"a stream with the name {new.name!r} already exists", "name")
         self._rows[row.name] = row
         if new.name not in self.streams:  # it may have been found in the store meanwhile
             stream = self.streams[new.name] = Stream(row, self.store)
