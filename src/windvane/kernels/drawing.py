@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from windvane.kernels._jit import compiled
+from windvane.kernels.jit import compiled
 from windvane.kernels.random import ARMS, DRIFT, PRESENCE, uniform_pair
 
 BALL, SPHERE, CUBE, ORTHOGONAL, GAUSSIAN, SKEWED = range(6)

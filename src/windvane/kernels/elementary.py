@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from windvane.kernels._jit import compiled
+from windvane.kernels.jit import compiled
 
 _intrinsic: Any = intrinsic  # typed as an object that cannot be called
 

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from windvane.kernels._jit import compiled, compiled_inner
+from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.elementary import mean_slope
 from windvane.kernels.linalg import add_outer, copy_matrix, dot
 

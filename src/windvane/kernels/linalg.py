@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from windvane.kernels._jit import compiled, compiled_sums
+from windvane.kernels.jit import compiled, compiled_sums
 
 
 @compiled_sums

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windvane.kernels._jit import compiled
+from windvane.kernels.jit import compiled
 from windvane.kernels.elementary import mean_slope
 from windvane.kernels.linalg import dot, factorise, solve_lower
 

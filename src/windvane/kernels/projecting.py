@@ -24,7 +24,7 @@ import math
 
 import numpy as np
 
-from windvane.kernels._jit import compiled, compiled_inner
+from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.linalg import (
     add_outer,
     ball_quadratic,

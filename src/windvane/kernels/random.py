@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windvane.kernels._jit import compiled
+from windvane.kernels.jit import compiled
 
 _MASK = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from windvane.kernels._jit import compiled
+from windvane.kernels.jit import compiled
 from windvane.kernels.elementary import mean_slope
 from windvane.kernels.linalg import dot, factorise
 from windvane.kernels.random import TIES, uniform
