@@ -16,7 +16,7 @@ def policies(as_json: AsJson = False) -> None:
     from windvane.lab import catalogue
     from windvane.warmup import warm_up
 
-    remark("measuring (the first time, kernels are compiled: about 20 s)")
+    remark("measuring (the first time, all kernels are compiled: about 20 s)")
     warm_up()
     bar = Bar("measuring")
     bar.begin(catalogue.measured_rounds(), 0)

@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.elementary import mean_slope
+from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.linalg import add_outer, copy_matrix, dot
 
 FRESH, MOVED, LOST = 0, 1, 2  # theta is the root; (pull, H) tell how to move it; they do not (entries were removed)

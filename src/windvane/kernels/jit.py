@@ -175,7 +175,7 @@ def _compiling_alone() -> Iterator[None]:
             _lock.release()
 
 
-class _ChecksummedCode(CompileResultCacheImpl):  # type: ignore[misc]
+class _ChecksummedCode(CompileResultCacheImpl):
     """Compiled code as it is stored: a checksum and a pickle. Damaged machine code could crash the process."""
 
     def reduce(self, cres: Any) -> tuple[bytes, bytes]:
@@ -189,7 +189,7 @@ class _ChecksummedCode(CompileResultCacheImpl):  # type: ignore[misc]
         return super().rebuild(target_context, pickle.loads(payload))
 
 
-class KernelCache(FunctionCache):  # type: ignore[misc]
+class KernelCache(FunctionCache):
     """Numba's file cache of one kernel, in which damaged files count as missing."""
 
     _impl_class = _ChecksummedCode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from windvane.kernels.jit import compiled
 from windvane.kernels.elementary import mean_slope
+from windvane.kernels.jit import compiled
 from windvane.kernels.linalg import dot, factorise, solve_lower
 
 MAX_HALVINGS = 200

@@ -23,9 +23,9 @@ import math
 
 import numpy as np
 
-from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.elementary import bend_ratio
 from windvane.kernels.history import FRESH, MOVED
+from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.linalg import (
     ball_quadratic,
     cholesky,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from windvane.kernels.jit import compiled
 from windvane.kernels.drawing import normal_vector, round_point
+from windvane.kernels.jit import compiled
 from windvane.kernels.linalg import dot, factorise, solve_cholesky
 from windvane.kernels.random import SAMPLES
 

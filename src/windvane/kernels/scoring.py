@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from windvane.kernels.jit import compiled
 from windvane.kernels.elementary import mean_slope
+from windvane.kernels.jit import compiled
 from windvane.kernels.linalg import dot, factorise
 from windvane.kernels.random import TIES, uniform
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from windvane.kernels.jit import compiled, compiled_sums
 from windvane.kernels.elementary import bend_array, mean_slope_array
+from windvane.kernels.jit import compiled, compiled_sums
 
 BLOCK = 512  # entries worked on at a time: a block of every feature row stays in the nearest caches
 
