@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint slow bench clean lock help
+.PHONY: demo test lint slow bench generate docs-tables clean lock help
 
 help:
 	@echo "make demo   set up, then reproduce the paper: table, figures, reproduction/report.html"
 	@echo "make test   set up, then lint, types, import contracts, tests"
 	@echo "make slow   the longer studies (tens of minutes)"
 	@echo "make bench  the speed measurements, each printing a ratio"
+	@echo "make generate  write the stubs and the table of policies in the docs anew from the registry"
 	@echo "make lock   write requirements.lock anew from pyproject.toml"
 
 $(READY): requirements.lock pyproject.toml
@@ -40,6 +41,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/lab.py
 	$(BIN)/python benchmarks/service.py
+
+generate docs-tables: $(READY)
+	$(BIN)/python tools/generate.py
 
 lock:
 	rm -rf .lockenv && $(PYTHON) -m venv .lockenv
