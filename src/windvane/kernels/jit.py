@@ -206,10 +206,12 @@ class KernelCache(FunctionCache):
         return code is not None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the code for ``sig``, or None."""
         code = self._preloaded.pop(sig, None)
         return self._read(sig, target_context) if code is None else code
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        """Store the code for ``sig`` if possible."""
         try:
             super().save_overload(sig, data)
         except Exception:  # a damaged index can raise anything, as when reading
