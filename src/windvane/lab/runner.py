@@ -12,8 +12,8 @@ import threading
 import time
 import warnings
 from collections import defaultdict, deque
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,9 +77,7 @@ def _run_missing(
     cluster: str | None,
     watcher: Progress,
 ) -> None:
-    from windvane.warmup import warm_up
-
-    warm_up()  # compiled once, here, rather than by every worker at the same time
+    compile_kernels(spec, [cell for _, cell in missing])
 
     def size(cell: Cell) -> int:
         return (cell.last - cell.first) * spec.horizon
@@ -96,6 +94,28 @@ def _run_missing(
                     counters.finish(index, size(cell))
     finally:
         watcher.end()
+
+
+def compile_kernels(spec: Spec, cells: Iterable[Cell]) -> None:
+    """Compile the kernels that ``cells`` need, so that their workers find them in the cache.
+
+    A policy on the user's own class is built with its settings and plays a few rounds too, if the class derives from
+    ``Policy``: other classes use no kernels. Nothing is raised here. If a policy fails, so does its cell, and that
+    error names both.
+    """
+    from windvane.policies.base import Policy
+    from windvane.warmup import warm_up
+
+    pairs = {cell.policy: cell.environment for cell in cells}  # kernels do not depend on the pairing
+    for number in set(pairs.values()):
+        with suppress(Exception):
+            warm_up([], [spec.environments[number].build(horizon=spec.horizon, lanes=[0], seed=spec.seed)])
+    for number, place in pairs.items():
+        with suppress(Exception):
+            policy = spec.policies[number]
+            if issubclass(policy.resolve(), Policy):
+                world = spec.environments[place].build(horizon=spec.horizon, lanes=[0], seed=spec.seed)
+                warm_up([policy.build(world, variants=policy.variants[:1])])
 
 
 Finished = tuple[int, Cell, CellResult]

@@ -20,7 +20,6 @@ from windvane.errors import ArgumentError
 from windvane.service.app import MOST_BYTES, create_app
 from windvane.service.gate import BODY_SECONDS
 from windvane.service.store import Store, StoreError
-from windvane.warmup import warm_up
 
 HEAD_SECONDS = 10.0  # that a client may take to send the head of a request
 READ_SECONDS = 30.0  # that it may leave an answer, or the rest of one, unread
@@ -193,7 +192,6 @@ class _Server(uvicorn.Server):
         self._ready, self._closing = ready, closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        warm_up()  # or the first decision would hold up all others while kernels are compiled
         await super().startup(sockets)
         if self.started:
             self._ready()
