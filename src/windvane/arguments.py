@@ -18,6 +18,9 @@ Index = npt.NDArray[np.int64]
 SMALLEST, LARGEST = 1e-100, 1e100  # squares of positive settings, and inverses of the squares, stay finite
 LARGEST_WHOLE = 10**300  # a larger integer does not fit in a float
 LARGEST_LANE = 2**32 - 1  # lane ids fill one 32-bit word of the random number generator's counter
+# A norm may exceed its bound by this factor: well above the rounding of a vector normalised in double precision,
+# about d * 1e-16, and too little to matter in any guarantee.
+NORM_SLACK = 1.0 + 1e-9
 _NOT_NUMBERS = (str, bytes, np.ma.MaskedArray)  # float() or NumPy would convert some of these
 
 
@@ -46,7 +49,7 @@ def _objects(array: npt.NDArray[Any]) -> Iterable[Any]:
 def check_number(name: str, value: Any, expected: str, accept: Callable[[float], bool]) -> float:
     """Return ``value`` as a finite float that ``accept`` accepts."""
     try:
-        if isinstance(value, _NOT_NUMBERS) or getattr(value, "ndim", 0) != 0:
+        if isinstance(value, (bool, np.bool_, *_NOT_NUMBERS)) or getattr(value, "ndim", 0) != 0:
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
