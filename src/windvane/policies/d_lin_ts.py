@@ -91,7 +91,7 @@ class DLinTS(LinearUCB):
         """theta_tilde of the coming decision: the same however often it is asked for."""
         z, step = np.empty((2, self.lanes, self.dim))
         self._k.draw_normals(np.uint64(self.seed), self.lane_ids, self._decisions, z)
-        self._k.spread_lanes(0, self.lanes, self.estimator._V, self.estimator._V_tilde, z, step)
+        self._k.spread_lanes(self.estimator._V, self.estimator._V_tilde, z, step)
         return theta_hat + self.bonus_scale[:, None] * step
 
     @property
