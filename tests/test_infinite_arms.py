@@ -373,5 +373,5 @@ def test_what_is_not_a_set_within_reach_is_refused(name: str) -> None:
 @pytest.mark.parametrize("radius", [0.0, -1.0, float("nan"), float("inf"), None, "1 m"])
 def test_a_radius_is_a_positive_number(cls, radius: object) -> None:
     """Refused where the set is made."""
-    with pytest.raises(ValueError, match=r"^radius\b"):
+    with pytest.raises(ValueError, match=r"^`radius`"):
         cls(radius)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from windvane import Identity, Logistic, Poisson, Probit
 from windvane import environments as E
+from windvane.errors import ArgumentError
 
 N = 20_000
 GRID = (np.arange(N) + 0.5) / N  # for a monotone draw within [0, m], the mean over the grid is within m/(2N)
@@ -60,7 +62,7 @@ def test_the_default_bound_of_counts_is_the_smallest_allowed_one(z: float) -> No
     assert shift(bound) < 1e-6 <= shift(bound - 1)
     assert E.PoissonRewards(bound).bind(Poisson(), z).sigma == bound / 2
     assert E.PoissonRewards(bound + 7).bind(Poisson(), z).sigma == (bound + 7) / 2
-    with pytest.raises(ValueError, match=f"bound={bound - 1}: .* must be at least {bound}"):
+    with pytest.raises(ArgumentError, match=f"`bound` must be at least {bound}"):
         E.PoissonRewards(bound - 1).bind(Poisson(), z)
 
 
@@ -123,31 +125,32 @@ def test_the_rewards_of_an_environment_have_their_means() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "argument"),
     [
-        (lambda: E.BernoulliRewards().bind(Poisson(), 1.0), r"rewards=BernoulliRewards\(\): means .*'poisson'"),
-        (lambda: E.BernoulliRewards().bind(Identity(), 0.5), r"means lie in \[-0.5, 0.5\]"),
-        (lambda: E.BinomialRewards().bind(Poisson(), 1.0), "rewards=BinomialRewards"),
-        (lambda: E.PoissonRewards().bind(Identity(), 1.0), "rewards=PoissonRewards"),
-        (lambda: E.PoissonRewards().bind(Poisson(), 20.0), "rewards=PoissonRewards"),
-        (lambda: E.GaussianRewards().bind(Logistic(), 1.0), "sigma=None: link='logistic'"),
-        (lambda: E.GaussianRewards(sigma=0.5).bind(Identity(), 1.0), "sigma=0.5: link='identity'"),
-        (lambda: E.GaussianRewards(sigma=0.3).bind(Logistic(), 1.0), "rewards=GaussianRewards"),
-        (lambda: E.GaussianRewards(sd=0.0), "sd=0.0"),
-        (lambda: E.GaussianRewards(sigma=-1), "sigma=-1"),
-        (lambda: E.BinomialRewards(0), "trials=0"),
-        (lambda: E.PoissonRewards(0), "bound=0"),
-        (lambda: E.PoissonRewards(2.5), "bound=2.5"),
-        (lambda: E.FixedDelay(-1), "rounds=-1"),
-        (lambda: E.GeometricDelay(-0.5), "mean=-0.5"),
-        (lambda: E.GeometricDelay(2.0, most=-1), "most=-1"),
-        (lambda: E.UniformDelay(3, 2), "most=2"),
-        (lambda: E.UniformDelay(-1, 2), "least=-1"),
+        (lambda: E.BernoulliRewards().bind(Poisson(), 1.0), "rewards"),
+        (lambda: E.BernoulliRewards().bind(Identity(), 0.5), "rewards"),
+        (lambda: E.BinomialRewards().bind(Poisson(), 1.0), "rewards"),
+        (lambda: E.PoissonRewards().bind(Identity(), 1.0), "rewards"),
+        (lambda: E.PoissonRewards().bind(Poisson(), 20.0), "rewards"),
+        (lambda: E.GaussianRewards().bind(Logistic(), 1.0), "sigma"),
+        (lambda: E.GaussianRewards(sigma=0.5).bind(Identity(), 1.0), "sigma"),
+        (lambda: E.GaussianRewards(sigma=0.3).bind(Logistic(), 1.0), "rewards"),
+        (lambda: E.GaussianRewards(sd=0.0), "sd"),
+        (lambda: E.GaussianRewards(sigma=-1), "sigma"),
+        (lambda: E.BinomialRewards(0), "trials"),
+        (lambda: E.PoissonRewards(0), "bound"),
+        (lambda: E.PoissonRewards(2.5), "bound"),
+        (lambda: E.FixedDelay(-1), "rounds"),
+        (lambda: E.GeometricDelay(-0.5), "mean"),
+        (lambda: E.GeometricDelay(2.0, most=-1), "most"),
+        (lambda: E.UniformDelay(3, 2), "most"),
+        (lambda: E.UniformDelay(-1, 2), "least"),
     ],
 )
-def test_bad_arguments_are_refused_in_one_line_that_names_them(make: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message) as refusal:
+def test_bad_arguments_are_refused_in_one_line_that_names_them(make: object, argument: str) -> None:
+    with pytest.raises(ArgumentError) as refusal:
         make()  # type: ignore[operator]
+    assert argument == re.match(r"\w+", refusal.value.argument)[0]
     assert "\n" not in str(refusal.value)
 
 

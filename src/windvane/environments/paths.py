@@ -18,8 +18,8 @@ from windvane.arguments import Array, check_whole
 
 # A block has at most this many rounds, and at most this many numbers (1 MiB): long enough that the cost of making a
 # block is spread over many rounds, small enough for the cache of a core.
-MOST_ROUNDS = 1024
-MOST_NUMBERS = 2**17
+LONGEST_BLOCK = 1024
+LARGEST_BLOCK = 2**17
 
 Rounds = npt.NDArray[np.int64]
 
@@ -59,7 +59,7 @@ class Path:
     def __init__(self, frame: Frame, width: int) -> None:
         self.lanes, self.dim, self.horizon = len(frame.lane_ids), frame.dim, frame.horizon
         self._frame, self._width = frame, width
-        self._length = max(1, min(MOST_ROUNDS, MOST_NUMBERS // (width * frame.dim)))
+        self._length = max(1, min(LONGEST_BLOCK, LARGEST_BLOCK // (width * frame.dim)))
         self._first = 1
         self._block = np.empty((0, width, frame.dim))
         self._measured: tuple[Array, Rounds] | None = None
