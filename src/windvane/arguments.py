@@ -49,7 +49,7 @@ def _objects(array: npt.NDArray[Any]) -> Iterable[Any]:
 def check_number(name: str, value: Any, expected: str, accept: Callable[[float], bool]) -> float:
     """Return ``value`` as a finite float that ``accept`` accepts."""
     try:
-        if isinstance(value, (bool, np.bool_, *_NOT_NUMBERS)) or getattr(value, "ndim", 0) != 0:
+        if isinstance(value, _NOT_NUMBERS) or getattr(value, "ndim", 0) != 0:
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -59,14 +59,21 @@ def check_number(name: str, value: Any, expected: str, accept: Callable[[float],
     return number
 
 
+def check_setting(name: str, value: Any, expected: str, accept: Callable[[float], bool]) -> float:
+    """Return ``value`` as :func:`check_number` does; True and False, which may be rewards, are not numbers here."""
+    if isinstance(value, bool | np.bool_):
+        raise ArgumentError(name, value, f"a number {expected}")
+    return check_number(name, value, expected, accept)
+
+
 def check_positive(name: str, value: Any) -> float:
     """Return ``value`` as a float whose square, and the inverse of its square, are far from overflow."""
-    return check_number(name, value, "above 0 (within [1e-100, 1e100])", lambda v: SMALLEST <= v <= LARGEST)
+    return check_setting(name, value, "above 0 (within [1e-100, 1e100])", lambda v: SMALLEST <= v <= LARGEST)
 
 
 def check_not_negative(name: str, value: Any) -> float:
     """Return ``value`` as a float that is at least 0."""
-    return check_number(name, value, "at least 0", lambda v: v >= 0)
+    return check_setting(name, value, "at least 0", lambda v: v >= 0)
 
 
 def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:

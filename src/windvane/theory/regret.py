@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from windvane.arguments import check_not_negative, check_number, check_positive, check_whole
+from windvane.arguments import check_not_negative, check_positive, check_setting, check_whole
 from windvane.theory.array_arguments import is_general
 from windvane.theory.radii import Radius, confidence_level, discounted_count
 from windvane.theory.tuning import block_length, discount, discount_grid
@@ -61,7 +61,7 @@ class Problem:
         for name in ("k_mu", "c_mu", "S", "L", "lam", "sigma"):
             checked[name] = check_positive(name, getattr(self, name))
         least = checked["c_mu"]
-        check_number("k_mu", self.k_mu, f"at least c_mu={least!r}", lambda k: k >= least)
+        check_setting("k_mu", self.k_mu, f"at least c_mu={least!r}", lambda k: k >= least)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -196,8 +196,8 @@ def regret_bound(
     if gamma is None:
         gamma = discount(horizon=T, drift=p.drift, dim=p.dim, kind=kind)
     else:
-        gamma = check_number("gamma", gamma, "in (0, 1]", lambda v: 0 < v <= 1)
-    delta = check_number("delta", delta, "in (0, 1]", lambda v: 0 < v <= 1)
+        gamma = check_setting("gamma", gamma, "in (0, 1]", lambda v: 0 < v <= 1)
+    delta = check_setting("delta", delta, "in (0, 1]", lambda v: 0 < v <= 1)
     beta = Radius(
         dim=p.dim, gamma=gamma, S=p.S, L=p.L, lam=p.lam, sigma=p.sigma, delta=delta, c_mu=p.c_mu,
         confidence=confidence, horizon=T,
@@ -292,7 +292,7 @@ def regret_bound_unknown_drift(problem: Problem, *, confidence: str = "pointwise
     """
     p, T, d = problem, problem.horizon, problem.dim
     most = 2.0 * p.S * T
-    drift = check_number("drift", p.drift, f"in [0, 2 S horizon] = [0, {most:g}]", lambda v: 0 <= v <= most)
+    drift = check_setting("drift", p.drift, f"in [0, 2 S horizon] = [0, {most:g}]", lambda v: 0 <= v <= most)
     B = max(drift, T**-0.5)
     # The clip binds only if the grid consists of the single discount 1/2, which needs a tiny S.
     forget = min(0.5, 0.5 * (B / (2.0 * p.S * d * T)) ** (2.0 / 3.0))
