@@ -41,9 +41,10 @@ def test_every_constant_reaches_the_theorems() -> None:
     constants = {"S": 1.2, "L": 0.8, "lam": 0.3, "sigma": 0.7}
     found = evaluate(**PAPER, link="probit", **constants, delta=0.01, gamma=0.97)
     k = {"k_mu": found.constants.k_mu, "c_mu": found.constants.c_mu}
+    problem = theory.Problem(**PAPER, **k, **constants)
     for kind, bound in (("orthogonal", found.orthogonal), ("general", found.general)):
-        assert bound == theory.regret_bound(**PAPER, **k, **constants, delta=0.01, gamma=0.97, kind=kind)
-    assert found.unknown_drift == theory.regret_bound_unknown_drift(**PAPER, **k, **constants, confidence="horizon")
+        assert bound == theory.regret_bound(problem, delta=0.01, gamma=0.97, kind=kind)
+    assert found.unknown_drift == theory.regret_bound_unknown_drift(problem, confidence="horizon")
     assert found.trivial == pytest.approx(1.4 * 3000)
 
 

@@ -225,11 +225,10 @@ def test_bound(bench: Path) -> None:
     line = f"bound {told} --link logistic --S 1 --L 1 --sigma 0.5 --lam 1 --delta 0.05 --gamma 0.99 --json"
     (found,) = json.loads(windvane_command(line, bench).stdout)
     k = windvane.get_link("logistic").constants(1, 1)
-    from windvane.theory import regret_bound
+    from windvane.theory import Problem, regret_bound
 
-    wanted = regret_bound(
-        horizon=3000, drift=1.5708, dim=2, gamma=0.99, k_mu=k.k_mu, c_mu=k.c_mu, S=1, L=1, lam=1, sigma=0.5, delta=0.05
-    )
+    problem = Problem(horizon=3000, drift=1.5708, dim=2, k_mu=k.k_mu, c_mu=k.c_mu, S=1, L=1, lam=1, sigma=0.5)
+    wanted = regret_bound(problem, gamma=0.99, delta=0.05)
     assert found["bounds"]["orthogonal"]["total"] == pytest.approx(wanted.total)
     assert found["bounds"]["trivial"] == 3000
     beside = windvane_command("bound results", bench).stdout

@@ -80,7 +80,8 @@ def reference(value: Any) -> str | None:
 def _places(value: Any) -> list[tuple[str, str]]:
     if not isinstance(value, CustomLink):
         return [(str(getattr(value, "__module__", "")), str(getattr(value, "__qualname__", "")))]
-    module = str(getattr(value._mean, "__module__", ""))  # a link knows no name of its own: look beside its function
+    # A custom link does not know the name it is bound to: look in the module of its function.
+    module = str(getattr(value.mean_function, "__module__", ""))
     try:
         names = vars(importlib.import_module(module))
     except (ImportError, ValueError):
