@@ -78,11 +78,15 @@ class EstimatingPolicy(Policy):
             self.decision.means = means
         return means
 
+    def bonus(self, arms: Array, multiplier: Array) -> Array:
+        """Return multiplier ||x|| in the policy's metric for every arm, [lanes, K]."""
+        widths = np.empty(arms.shape[:2])
+        width_lanes(self.is_sandwich, arms, multiplier, self.estimator.dense, self.estimator.work, widths)
+        return widths
+
     def width(self, arms: Array) -> Array:
         """Return ||x|| in the policy's metric for every arm, [lanes, K]."""
-        widths = np.empty(arms.shape[:2])
-        width_lanes(self.is_sandwich, arms, self.estimator.dense, self.estimator.work, widths)
-        return widths
+        return self.bonus(arms, np.ones(self.lane_count))
 
     def play_best(
         self,
@@ -171,7 +175,7 @@ class OptimisticPolicy(EstimatingPolicy):
         """Decide round t among ``arms[lanes, K, dim]``; ``valid[lanes, K]`` marks the arms that are really there."""
         arms, present = self.check_arms(arms, valid)
         theta, multiplier = self.estimate()
-        return self.play(self.predict(arms, theta) + multiplier[:, None] * self.width(arms), present)
+        return self.play(self.predict(arms, theta) + self.bonus(arms, multiplier), present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         """Decide round t among all arms of a ball or a sphere; return the arms played, [lanes, dim]."""
@@ -184,7 +188,7 @@ class OptimisticPolicy(EstimatingPolicy):
     ) -> tuple[Array, Array]:
         """Remember how the decision is made, for ``info()``; return the parameter to predict with and the multiplier."""
         theta_tilde = theta_hat if projection is None else projection.theta
-        self.decision = DecisionInfo(
-            theta_hat=theta_hat, theta_tilde=theta_tilde, beta=beta, projection=projection, multiplier=multiplier
-        )
+        self.decision = decision = DecisionInfo()
+        decision.theta_hat, decision.theta_tilde, decision.beta = theta_hat, theta_tilde, beta
+        decision.projection, decision.multiplier = projection, multiplier
         return theta_tilde, multiplier
