@@ -3,6 +3,7 @@
 Everything else is read through ``policy.info()``. Arrays have a leading axis of lanes.
 """
 
+import copy
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,8 +34,10 @@ def known(record: Any) -> dict[str, Any]:
 
 
 def radius(policy: Any) -> np.ndarray:
-    """The confidence radius of the coming decision."""
-    return policy.radius(policy.rounds_since_restart)
+    """The confidence radius of the coming decision: a copy makes the estimate."""
+    twin = copy.deepcopy(policy)
+    twin.estimate()
+    return twin.decision.beta
 
 
 def same_estimates(policy: Any, other: Any) -> bool:
