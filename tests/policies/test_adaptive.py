@@ -61,7 +61,7 @@ def test_the_sums_of_late_and_weighted_rewards() -> None:
                 policy.estimator.V[row], ridge + sum(gamma**a * o for o, a in pairs)
             )
             np.testing.assert_allclose(
-                expected_design(policy)[row], ridge + sum(gamma ** (2 * a) * o for o, a in pairs)
+                policy.estimator.V_tilde[row], ridge + sum(gamma ** (2 * a) * o for o, a in pairs)
             )
 
 
@@ -130,24 +130,24 @@ def test_constant_memory_and_what_info_shows() -> None:
     size = sum(array.nbytes for array in policy.state().values())
     info = train(policy, env).info()
     assert sum(array.nbytes for array in policy.state().values()) == size
-    assert info["weights"].shape == (2, len(MEMORIES))
-    np.testing.assert_allclose(info["weights"].sum(axis=1), 1.0)
-    assert set(info["acting_memory"]) <= set(info["memories"])
-    for name in ("root_passes", "root_error", "truncation_error", "remembered", "memory"):
-        assert info[name].shape == (2,)
+    assert info.weights.shape == (2, len(MEMORIES))
+    np.testing.assert_allclose(info.weights.sum(axis=1), 1.0)
+    assert set(info.acting_memory) <= set(info.memories)
+    assert info.memory.shape == info.gamma.shape == (2,)
+    assert info.remembered is None
 
 
 def test_one_memory_is_a_policy_with_that_discount() -> None:
     """It acts by the estimate of OnePassEstimator, plus so many standard errors; alone it cannot tell of drift."""
     env = Environment(Arc(), BallArms(), horizon=80, lanes=2)
     policy = train(AdaptiveGLMUCB(2, memories=[50], bonus_scale=[0.0, 2.5], lanes=2), env)
-    assert (policy.gamma == 0.98).all()
+    assert (policy.info().gamma == 0.98).all()
     offer = env.round(80)
     z, inverse = np.einsum("lki,li->lk", offer.arms, policy.info().theta_hat), np.linalg.inv(policy.info().metric)
     variance = np.einsum("lki,lij,ljm,lmn,lkn->lk", offer.arms, inverse, policy.info().squared_metric, inverse, offer.arms)
     index = policy.link.mean(z) + policy.link.slope(z) * np.array([[0.0], [2.5]]) * np.sqrt(variance)
     np.testing.assert_array_equal(policy.select(offer.arms), index.argmax(axis=1))
-    with refuses("two"):
+    with refuses("memories"):
         policy.drift_estimate()
 
 
