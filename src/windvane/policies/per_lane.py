@@ -32,6 +32,8 @@ class PerLane(Policy):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.policies = [self.build_lane(place) for place in range(self.lane_count)]
+        first = self.policies[0]  # rewards are checked here, once for all lanes
+        self._reward_range = first.reward_link.reward_range(first.noise_scale)
 
     def pick(self, name: str, place: int) -> float:
         """Return the value, for the lane at this place, of a setting that is one number or one per lane."""
