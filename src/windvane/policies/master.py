@@ -42,6 +42,7 @@ Cost per round and lane: that of one base policy. Not batched: one object a lane
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -168,6 +169,14 @@ class MasterLane(Policy):
 
     def prepare_round(self) -> None:
         """Before a decision: run the tests, end copies and blocks, start new copies."""
+        self.end_copies()
+        for m, probability in self.starting_orders().items():
+            if self.draw_coin(m) < probability:
+                self.copies[m] = self.start_copy()
+                self.starts[m], self.rewards[m], self.weights[m] = self.decisions, 0.0, 0.0
+
+    def end_copies(self) -> None:
+        """Run the tests; end the copies, and the block, whose time is over."""
         order, start = self.block.tolist()
         if self.fails_test():
             self.counts[0] += 1
@@ -177,12 +186,12 @@ class MasterLane(Policy):
         else:
             for m in self.ending_orders():
                 self.drop_copy(m)
+
+    def starting_orders(self) -> dict[int, float]:
+        """Return the orders of which a copy may start now, and with which probability."""
         order, start = self.block.tolist()
         tau = self.decisions - start
-        for m in range(order, -1, -1):
-            if tau % 2**m == 0 and self.draw_coin(m) < self.rho(2**order) / self.rho(2**m):
-                self.copies[m] = self.start_copy()
-                self.starts[m], self.rewards[m], self.weights[m] = self.decisions, 0.0, 0.0
+        return {m: self.rho(2**order) / self.rho(2**m) for m in range(order, -1, -1) if tau % 2**m == 0}
 
     def start_copy(self) -> Base:
         """Return a copy that knows nothing, on the clock of all."""
@@ -245,6 +254,19 @@ class MasterLane(Policy):
         self.record_value(float(score.item()))
         return played
 
+    def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
+        """Return how likely ``select`` is to choose each arm, [1, K]: over the coins that start copies, and ties.
+
+        The copy that acts is either the one of the smallest order now, or a fresh one of an even smaller order. All
+        fresh copies choose alike.
+        """
+        twin = copy.deepcopy(self)
+        twin.end_copies()
+        smallest = min(twin.copies, default=ORDERS)
+        stays = math.prod(1.0 - p for m, p in twin.starting_orders().items() if m < smallest)
+        found = (1.0 - stays) * self.build_copy().probabilities(arms, valid)
+        return found if stays == 0.0 else found + stays * twin.copies[smallest].probabilities(arms, valid)
+
     def record_value(self, score: float) -> None:
         """Note the optimistic value of the decision, and count it."""
         order = min(self.copies)
@@ -302,7 +324,7 @@ class MasterLane(Policy):
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return the copies by order."""
-        return {f"order{m}": copy for m, copy in self.copies.items()}
+        return {f"order{m}": alive for m, alive in self.copies.items()}
 
     def build_parts(self, fields: State) -> Mapping[str, Stateful]:
         """Return fresh copies of the orders that were alive."""
@@ -317,7 +339,7 @@ class MasterLane(Policy):
 
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
         """Let the loaded copies live."""
-        self.copies = {int(name.removeprefix("order")): copy for name, copy in parts.items()}  # type: ignore[misc]
+        self.copies = {int(name.removeprefix("order")): part for name, part in parts.items()}  # type: ignore[misc]
         self.acting = self.copies[min(self.copies)] if self.copies else self.build_copy()
 
 

@@ -54,6 +54,13 @@ class PerLane(Policy):
         self.end_round()
         return np.concatenate(played)
 
+    def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
+        """Return how likely ``select`` is to choose each arm, lane by lane."""
+        arms, present = self.check_arms(arms, valid)
+        return np.concatenate(
+            [policy.probabilities(arms[i, None], present[i, None]) for i, policy in enumerate(self.policies)]
+        )
+
     def end_round(self) -> None:
         """Count the decision; the policies have let its round pass."""
         self.count_decision()
