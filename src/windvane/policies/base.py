@@ -355,7 +355,7 @@ class Policy(Configured, Stateful):
         if _is_ready(value, 1) and len(value) == self.lane_count:
             return value
         given = check_real_array(name, value, "a number, or one per lane")
-        return np.ascontiguousarray(broadcast_lanes(name, given, self.lane_count))
+        return np.array(broadcast_lanes(name, given, self.lane_count))  # a copy: kernels take no read-only arrays
 
     def _refuse_feedback(self, problem: int, lane: int, feedback: Feedback) -> None:
         where = f"lane {lane}"
