@@ -171,9 +171,11 @@ class Policy(Configured, Stateful):
         """
         twin = copy.deepcopy(self)
         twin.select(arms, valid)
-        scores = twin.info(estimates=False).decision.scores
-        out = np.empty(scores.shape)
-        choice_probabilities(scores, self.check_arms(arms, valid)[1], out)
+        decision = twin.info(estimates=False).decision
+        if decision is None or decision.scores is None:
+            raise NotImplementedError(f"{self.name} does not say how it scores arms")
+        out = np.empty(decision.scores.shape)
+        choice_probabilities(decision.scores, self.check_arms(arms, valid)[1], out)
         return out
 
     def learn(self, feedback: Feedback) -> None:
