@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import naive
-from support.policies import admissible_estimates, scores
+from support.policies import admissible_estimates
 from support.refusals import refuses
 from support.worlds import regret, train
 from windvane import AdaptiveGLMUCB, Ball, CustomLink, Greedy, get_link
@@ -57,9 +57,7 @@ def test_the_sums_of_late_and_weighted_rewards() -> None:
             row = lane * len(MEMORIES) + g
             outer = [w * np.outer(x[lane], x[lane]) for x, _, _, w in told]
             pairs = list(zip(outer, ages, strict=True))
-            np.testing.assert_allclose(
-                policy.estimator.V[row], ridge + sum(gamma**a * o for o, a in pairs)
-            )
+            np.testing.assert_allclose(policy.estimator.V[row], ridge + sum(gamma**a * o for o, a in pairs))
             np.testing.assert_allclose(
                 policy.estimator.V_tilde[row], ridge + sum(gamma ** (2 * a) * o for o, a in pairs)
             )
@@ -88,9 +86,7 @@ def test_the_loss_is_the_primitive(S) -> None:
         policy.update(np.ones((3, 1)), (rng.random(3) < [0.02, 0.5, 1.0]).astype(float))
     z = admissible_estimates(policy)[:, :, 0]
     expected = np.logaddexp(0, z) - math.log(2) - np.array([[0.0], [1.0], [0.0]]) * z
-    np.testing.assert_allclose(
-        policy.measure_loss(np.ones((3, 1)), np.array([0.0, 1.0, 0.0])), expected, atol=1e-9
-    )
+    np.testing.assert_allclose(policy.measure_loss(np.ones((3, 1)), np.array([0.0, 1.0, 0.0])), expected, atol=1e-9)
 
 
 def test_a_ball_of_arms() -> None:
@@ -144,7 +140,9 @@ def test_one_memory_is_a_policy_with_that_discount() -> None:
     assert (policy.info().gamma == 0.98).all()
     offer = env.round(80)
     z, inverse = np.einsum("lki,li->lk", offer.arms, policy.info().theta_hat), np.linalg.inv(policy.info().metric)
-    variance = np.einsum("lki,lij,ljm,lmn,lkn->lk", offer.arms, inverse, policy.info().squared_metric, inverse, offer.arms)
+    variance = np.einsum(
+        "lki,lij,ljm,lmn,lkn->lk", offer.arms, inverse, policy.info().squared_metric, inverse, offer.arms
+    )
     index = policy.link.mean(z) + policy.link.slope(z) * np.array([[0.0], [2.5]]) * np.sqrt(variance)
     np.testing.assert_array_equal(policy.select(offer.arms), index.argmax(axis=1))
     with refuses("memories"):

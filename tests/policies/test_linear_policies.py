@@ -34,12 +34,8 @@ def test_the_literal_transcription_decides_alike(kind: type[Policy], settings: d
         arms = ball(rng, (3, 6), dim, L)
         expected = np.array([one.decide(arms[lane], t) for lane, one in enumerate(slow)])
         choice = fast.select(arms)
-        np.testing.assert_allclose(
-            decision(fast).theta_hat, [one.theta_hat for one in slow], rtol=1e-8, atol=1e-8
-        )
-        np.testing.assert_allclose(
-            decision(fast).theta_tilde, [one.theta_tilde for one in slow], rtol=1e-8, atol=1e-8
-        )
+        np.testing.assert_allclose(decision(fast).theta_hat, [one.theta_hat for one in slow], rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(decision(fast).theta_tilde, [one.theta_tilde for one in slow], rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(scores(fast), expected, rtol=1e-8, atol=1e-8)
         assert np.array_equal(choice, expected.argmax(axis=1))
         x = arms[np.arange(3), choice]

@@ -66,7 +66,10 @@ def test_one_pass_stays_close_to_maximum_likelihood(gamma: float, dim: int) -> N
     away = np.sqrt(np.einsum("li,lij,lj->l", gap, H, gap) / dim)
     assert away.mean() < 0.1
     # V sums slopes between c_mu and k_mu where H has slopes between mu'(|theta_hat|) and k_mu
-    relative, flattest = np.linalg.eigvals(np.linalg.solve(H, one.info().metric)).real, norm(full.info().theta_hat, axis=1)
+    relative, flattest = (
+        np.linalg.eigvals(np.linalg.solve(H, one.info().metric)).real,
+        norm(full.info().theta_hat, axis=1),
+    )
     assert (relative >= 1 / full.constants.R_mu - 1e-9).all()
     assert (relative.max(axis=1) <= full.constants.k_mu / naive.LINKS["logistic"].slope(flattest) + 1e-9).all()
 

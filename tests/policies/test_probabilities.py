@@ -44,9 +44,7 @@ def train(policy: Any, lanes: int = 1) -> Any:
     return policy
 
 
-@pytest.mark.parametrize(
-    "cls", [wv.DRandLinUCB, wv.DLinTS, wv.DGLMTS, wv.UniformRandom], ids=lambda cls: cls.name
-)
+@pytest.mark.parametrize("cls", [wv.DRandLinUCB, wv.DLinTS, wv.DGLMTS, wv.UniformRandom], ids=lambda cls: cls.name)
 @pytest.mark.parametrize("absent", [[], [1, 4]], ids=["all arms", "some arms"])
 def test_randomised_policies_choose_as_often_as_they_say(cls, absent: list[int]) -> None:
     """Over 4000 seeds, which are as many lanes: lanes draw by (seed, lane id) and know the same here."""

@@ -64,8 +64,8 @@ def fingerprint(**settings: Any) -> str:
 
 OTHERS = [
     {"dim": 3}, {"gamma": 0.91}, {"gamma": [0.9, 0.8], "lanes": 2}, {"gamma": [0.8, 0.9], "lanes": 2}, {"seed": 1},
-    {"gamma": None, "horizon": 100, "drift": 1.0}, {"horizon": 100}, {"arm_geometry": "general"}, {"S": 2.0}, {"L": 2.0},
-    {"lam": 2.0}, {"sigma": 1.0}, {"delta": 0.1}, {"delta": [0.1, 0.2], "lanes": 2}, {"bonus_scale": 0.5},
+    {"gamma": None, "horizon": 100, "drift": 1.0}, {"horizon": 100}, {"arm_geometry": "general"}, {"S": 2.0},
+    {"L": 2.0}, {"lam": 2.0}, {"sigma": 1.0}, {"delta": 0.1}, {"delta": [0.1, 0.2], "lanes": 2}, {"bonus_scale": 0.5},
     {"tolerance": 1e-7}, {"confidence": "anytime"}, {"gamma": None, "forgetting": Discount(0.9)},
     {"gamma": None, "forgetting": Discount(0.8)}, {"gamma": None, "forgetting": wv.Never()}, {"link": "probit"},
     {"link": BENT}, {"link": STEEPER},
@@ -75,8 +75,8 @@ OTHERS = [
 def test_the_hash_tells_settings_apart() -> None:
     """Equal settings, however they were written, have equal hashes; all others differ; lanes do not count."""
     base = fingerprint()
-    for same in ({}, {"lanes": 5}, {"lanes": [9]}, {"link": "logistic"}, {"link": wv.Logistic()}, {"gamma": 0.9 + 1e-15},
-                 {"gamma": np.float64(0.9)}, {"gamma": np.array(0.9)}):  # fmt: skip
+    for same in ({}, {"lanes": 5}, {"lanes": [9]}, {"link": "logistic"}, {"link": wv.Logistic()},
+                 {"gamma": 0.9 + 1e-15}, {"gamma": np.float64(0.9)}, {"gamma": np.array(0.9)}):  # fmt: skip
         assert fingerprint(**same) == base, same
     assert len({base, *(fingerprint(**settings) for settings in OTHERS)}) == 1 + len(OTHERS)
     assert fingerprint(gamma=[0.9, 0.8], lanes=2) == fingerprint(gamma=np.array([0.9, 0.8]), lanes=[3, 4])
@@ -132,7 +132,7 @@ def test_uniform_play_in_a_ball_leaves_no_scores_of_the_decision_before() -> Non
 
 
 def python_frames(call: Any) -> list[str]:
-    """The Python functions that ``call`` enters; a compiled kernel reports its source as entered, and does not count."""
+    """The Python functions that ``call`` enters. A compiled kernel reports its source as entered: it does not count."""
     kernels = [module for name, module in sys.modules.items() if name.startswith("windvane.kernels.")]
     compiled = {f.py_func.__code__ for module in kernels for f in vars(module).values() if hasattr(f, "py_func")}
     entered: list[str] = []
