@@ -1,4 +1,4 @@
-"""One observation folded into a quadratic, for the estimator that keeps no history."""
+"""Replace the loss of one observation by a quadratic, for the estimator that stores no history."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from windvane.kernels.jit import compiled
 from windvane.kernels.lanes import THETA_HAT, V_of
 from windvane.kernels.linalg import dot, factorise, solve_lower
 
-MOST_STEPS = 200  # Newton needs a few; halving the widest bracket of doubles to the last bit about 2,000 at most,
-# which only happens with rewards near 1e100: there the bracket is taken as it is, since any point in it is finite
-CLOSE = 1e-14  # relative step at which the equation is solved to rounding
+# Newton's method needs a few steps. Bisecting the widest bracket of doubles to the last bit would take about 2,000,
+# but only with rewards near 1e100. The iteration then stops early: every point of the bracket is finite.
+MOST_STEPS = 200
+CLOSE = 1e-14  # relative step at which the equation is solved up to rounding
 
 
 @compiled
 def proximal_point(link: int, z: float, pull: float, reward: float) -> float:
-    """Solve y - z + pull (mu(y) - reward) = 0, pull >= 0, by Newton's method inside a bracket around the root."""
+    """Solve y - z + pull (mu(y) - reward) = 0, pull >= 0, by Newton's method inside a bracket."""
     mean, slope = mean_slope(link, z)
     other = z + pull * (reward - mean)
     low, high = min(z, other), max(z, other)
@@ -55,10 +56,10 @@ def linearise_lanes(
     slope: np.ndarray,
     response: np.ndarray,
 ) -> None:
-    """Set the quadratic slope (<x, theta> - response)^2 / 2 that replaces each observation's loss.
+    """Compute the quadratic slope (<x, theta> - response)^2 / 2 that replaces the loss of each observation.
 
-    It touches the loss at z, the prediction <x, theta> after the step that minimises weight * loss plus the quadratic
-    so far. ``slope`` is mu'(z), or ``least_slope`` where that is more.
+    It touches the loss at z, the value of <x, theta> after the step that minimises weight * loss plus the quadratic so
+    far. ``slope`` is the larger of mu'(z) and ``least_slope``.
     """
     lower, half = work[0], work[1, 0]
     for i in range(len(record)):
