@@ -64,7 +64,7 @@ class OnePassEstimator(QuadraticEstimator):
     >>> estimator = OnePassEstimator(2, "logistic", forgetting=Discount(0.99))
     >>> estimator.observe([[1.0, 0.0]], 1.0)
     >>> estimator.solve().round(3)
-    array([[1.203, 0.   ]])
+    array([[1.188, 0.   ]])
     """
 
     def __init__(

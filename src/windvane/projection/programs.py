@@ -193,7 +193,7 @@ def p0(
     >>> import numpy as np
     >>> x, eye = np.eye(2), np.eye(2)
     >>> p0(x, [1.0, 1.0], [5.0, 0.0], eye, 1.0, 0.2, "logistic").theta.round(2)
-    array([ 0.9 , -0.43])
+    array([ 0.99, -0.12])
     """
     return _solve(P0_IN_H if metric is None else P0_IN_V, features, weights, b, metric, metric, 1.0, S, ridge, link)
 
