@@ -1,6 +1,8 @@
 """Thompson sampling: policies that play the best arm for a perturbed parameter.
 
-    x_t = argmax over the arms of mu(<x, theta_tilde_t>),    theta_tilde_t = theta_hat_t + posterior_scale * noise_t
+At round t, theta_tilde_t = theta_hat_t + posterior_scale * noise_t, and
+
+    x_t = argmax over the arms of mu(<x, theta_tilde_t>)
 """
 
 from __future__ import annotations

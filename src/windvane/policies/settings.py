@@ -12,7 +12,7 @@ import numpy as np
 
 from windvane.links import Link
 
-DIGITS = 12  # significant digits in a hash, because exp and similar functions differ between processors in the last ones
+DIGITS = 12  # significant digits in a hash, because exp and similar functions can differ in the last digit
 NOT_HASHED = ("lanes",)  # a state stores the lane ids separately
 
 
