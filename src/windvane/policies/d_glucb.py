@@ -11,7 +11,7 @@ Gamma_T is the number of abrupt changes (``switches``). Gamma_T = 0 gives gamma 
 
 What is uncertain: the exact radius. We could not read it in the paper and use the beta_t of BVD-GLM-UCB
 (:class:`windvane.theory.Radius`, with min(t, w) for a window), which has the form that the paper's summary describes.
-The window is 1 / (1 - gamma) of the discount.
+The rule for w is 1 / (1 - gamma) with the recommended gamma.
 
 Guarantee: the authors prove regret of order d^{2/3} Gamma_T^{1/3} T^{2/3} for abrupt changes and general arms (we could
 not read the dependence on k_mu and c_mu). The proof does not cover a drifting parameter. Faury et al. (2021) show that
