@@ -260,8 +260,9 @@ class MasterLane(Policy):
         self.decision = self.acting.decision
 
     def learn(self, feedback: Feedback) -> None:
-        """Pass a reward that has been checked to its copy and to the tests. A reward of an earlier block is only
-        counted.
+        """Pass a reward that has been checked to its copy and to the tests.
+
+        A reward of an earlier block is only counted.
         """
         if not feedback.mask[0]:
             return
