@@ -74,7 +74,7 @@ class Card(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """The checked arguments of ``update``, one row per lane. ``age`` is in rounds."""
+    """The checked arguments of ``update``, one row per lane. ``age`` is in rounds. Valid until the next ``update``."""
 
     x: Array
     reward: Array
@@ -137,11 +137,11 @@ class Policy(Configured, Stateful):
         self.key = np.uint64(self.seed)
         self.has_restarted = False  # whether any lane was restarted
         self._no_mask = np.ones(self.lane_count, dtype=bool)
-        self._last_rounds = np.zeros(self.lane_count)
+        self._last_rounds, self._ages = np.zeros(self.lane_count), np.zeros(self.lane_count)
         self._unit_weights = np.ones(self.lane_count)
         self._no_absent_arm = np.ones((self.lane_count, 1), dtype=bool)
-        low, high = self.reward_link.reward_range(self.noise_scale)
-        self._reward_range = (low, high)
+        self._reward_range = self.reward_link.reward_range(self.noise_scale)
+        self._longest = self.L * NORM_SLACK
 
     # --- methods that a subclass overrides -------------------------------------------------------------------------
 
@@ -323,12 +323,12 @@ class Policy(Configured, Stateful):
         if K == 0:
             raise ArgumentError("arms", arms, "at least one arm in each lane", got="none")
         if valid is None:
-            if self._no_absent_arm.shape[1] != K:
-                self._no_absent_arm = np.ones((self.lane_count, K), dtype=bool)
             present = self._no_absent_arm
+            if present.shape[1] != K:
+                present = self._no_absent_arm = np.ones((self.lane_count, K), dtype=bool)
         else:
             present = check_booleans("valid", valid, (self.lane_count, K))
-        problem, lane, arm = check_points(arms, present, self.L * NORM_SLACK)
+        problem, lane, arm = check_points(arms, present, self._longest)
         if problem == scoring.NO_VALID_ARM:
             raise ArgumentError("valid", valid, "true for at least one arm", got="none", where=f"lane {lane}")
         if problem:
@@ -428,12 +428,10 @@ class Policy(Configured, Stateful):
             rounds = self._per_lane("round", round)
         is_unit = isinstance(weight, float) and weight == 1.0
         weights = self._unit_weights if is_unit else self._per_lane("weight", weight)
-        age = np.empty(self.lane_count)
         low, high = self._reward_range
-        problem, lane = check_feedback(
-            x, rewards, rounds, weights, lanes, self.L * NORM_SLACK, low, high, self.latest_round, age
-        )
-        feedback = Feedback(x, rewards, rounds, age, weights, lanes)
+        latest = max(self.t - 1.0, self.last_round)
+        problem, lane = check_feedback(x, rewards, rounds, weights, lanes, self._longest, low, high, latest, self._ages)
+        feedback = Feedback(x, rewards, rounds, self._ages, weights, lanes)
         if problem:
             self._refuse_feedback(problem, lane, feedback)
         return feedback

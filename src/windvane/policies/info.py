@@ -13,7 +13,7 @@ from windvane.arguments import Array, Index
 from windvane.projection import LaneProjections
 
 
-@dataclass
+@dataclass(init=False)  # one is created in every round, so policies set only the fields that they use
 class DecisionInfo:
     """How a decision was made. Arrays have one row per lane. Fields that a policy does not use are None.
 
@@ -121,4 +121,6 @@ def join_lanes(infos: list[Any]) -> Any:
             joined[field.name] = join_lanes(values)
         else:
             joined[field.name] = values[0]
-    return type(infos[0])(**joined)
+    result = object.__new__(type(infos[0]))
+    vars(result).update(joined)
+    return result

@@ -91,6 +91,25 @@ class EstimatingPolicy(Policy):
             self.decision.means = means
         return means
 
+    def bonus(self, arms: Array, multiplier: Array) -> Array:
+        """Return multiplier ||x|| in the metric of the policy for every arm.
+
+        Parameters
+        ----------
+        arms
+            Features of the arms, [lanes, K, dim].
+        multiplier
+            Factor of ||x||, [lanes].
+
+        Returns
+        -------
+        ndarray
+            Bonuses, [lanes, K].
+        """
+        widths = np.empty(arms.shape[:2])
+        width_lanes(self.is_sandwich, arms, multiplier, self.estimator.dense, self.estimator.work, widths)
+        return widths
+
     def width(self, arms: Array) -> Array:
         """Return ||x|| in the metric of the policy for every arm.
 
@@ -104,9 +123,7 @@ class EstimatingPolicy(Policy):
         ndarray
             Norms, [lanes, K].
         """
-        widths = np.empty(arms.shape[:2])
-        width_lanes(self.is_sandwich, arms, self.estimator.dense, self.estimator.work, widths)
-        return widths
+        return self.bonus(arms, np.ones(self.lane_count))
 
     def play_best(
         self,
@@ -220,7 +237,7 @@ class OptimisticPolicy(EstimatingPolicy):
         """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
         arms, present = self.check_arms(arms, valid)
         theta, multiplier = self.estimate()
-        return self.play(self.predict(arms, theta) + multiplier[:, None] * self.width(arms), present)
+        return self.play(self.predict(arms, theta) + self.bonus(arms, multiplier), present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
@@ -233,7 +250,7 @@ class OptimisticPolicy(EstimatingPolicy):
     ) -> tuple[Array, Array]:
         """Store how the decision is made, for ``info()``. Return the parameter for predictions and the multiplier."""
         theta_tilde = theta_hat if projection is None else projection.theta
-        self.decision = DecisionInfo(
-            theta_hat=theta_hat, theta_tilde=theta_tilde, beta=beta, projection=projection, multiplier=multiplier
-        )
+        self.decision = decision = DecisionInfo()
+        decision.theta_hat, decision.theta_tilde, decision.beta = theta_hat, theta_tilde, beta
+        decision.projection, decision.multiplier = projection, multiplier
         return theta_tilde, multiplier
