@@ -1,4 +1,4 @@
-"""The arguments that the constructor of a policy accepts, for code that builds policies from written settings."""
+"""What the constructor of a policy takes: for whoever builds one from settings that were written down."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from windvane.policies.base import Policy
 
 
 class Arguments:
-    """The arguments that the constructor of a policy accepts."""
+    """What a policy's constructor takes."""
 
     def __init__(self, cls: type[Policy]) -> None:
         self.cls = cls
@@ -21,16 +21,14 @@ class Arguments:
         self.required = [p.name for p in self._parameters.values() if p.default is p.empty]
 
     def takes(self, name: str) -> bool:
-        """Return whether the constructor accepts an argument of this name."""
         return self._anything or name in self._parameters
 
     def default(self, name: str, otherwise: Any) -> Any:
-        """Return the default of an argument, or ``otherwise`` if it has none or None."""
         found = self._parameters.get(name)
         return otherwise if found is None or found.default in (found.empty, None) else found.default
 
     def wants_number(self, name: str) -> bool:
-        """Return whether the argument must be a number, so that True or False is a mistake."""
+        """Whether the argument is a number for sure, so that true or false must be a slip."""
         found = self._parameters.get(name)
         if found is None:
             return False

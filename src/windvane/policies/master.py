@@ -234,7 +234,8 @@ class MasterLane(Policy):
         acting = self.choose_acting()
         index = acting.select(arms, present)
         decision = acting.decision
-        assert decision is not None and decision.scores is not None
+        assert decision is not None
+        assert decision.scores is not None
         self.record_value(float(decision.scores[present].max()))
         return index
 
@@ -244,7 +245,9 @@ class MasterLane(Policy):
         acting = self.choose_acting()
         played = acting.select_from(arm_set)
         decision, arms = acting.decision, played[:, None, :]
-        assert decision is not None and decision.theta_tilde is not None and decision.multiplier is not None
+        assert decision is not None
+        assert decision.theta_tilde is not None
+        assert decision.multiplier is not None
         # The base does not forget, so the widths have not changed since the decision.
         score = acting.predict(arms, decision.theta_tilde) + decision.multiplier[:, None] * acting.width(arms)
         self.record_value(float(score.item()))
