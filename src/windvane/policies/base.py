@@ -192,7 +192,8 @@ class Policy(Configured, Stateful):
         """Return the probability that ``select`` chooses each arm. Nothing changes.
 
         The result is exact for policies that are random only among ties, which have equal probabilities. Randomised
-        policies estimate it and document how.
+        policies estimate it and document how. For policies that contain policies (BOB, MASTER) it is the probability
+        given the seeded draw of the acting policy.
 
         Parameters
         ----------

@@ -141,6 +141,17 @@ def project_p2(estimator: MaximumLikelihoodEstimator, beta: Array) -> LaneProjec
     -------
     LaneProjections
         The projections.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from windvane.estimation import MaximumLikelihoodEstimator
+    >>> estimator = MaximumLikelihoodEstimator(2, "logistic")
+    >>> estimator.observe([[1.0, 0.0]], 1.0)
+    >>> theta_hat = estimator.solve()  # outside the unit ball
+    >>> projection = project_p2(estimator, np.array([0.5]))
+    >>> projection.theta, projection.stage
+    (array([[1., 0.]]), array([2]))
     """
     return _project(estimator, P2, beta)
 
