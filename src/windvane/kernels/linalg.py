@@ -124,6 +124,31 @@ def solve_cholesky(lower: np.ndarray, rhs: np.ndarray, out: np.ndarray) -> None:
 
 
 @compiled
+def invert_lower(lower: np.ndarray, out: np.ndarray) -> None:
+    """Set ``out`` to the inverse of a lower triangular matrix, whose upper triangle is left undefined."""
+    d = lower.shape[0]
+    for j in range(d):
+        for i in range(j, d):
+            total = 1.0 if i == j else 0.0
+            for k in range(j, i):
+                total -= lower[i, k] * out[k, j]
+            out[i, j] = total / lower[i, i]
+
+
+@compiled
+def gram_of_columns(lower: np.ndarray, out: np.ndarray) -> None:
+    """Set ``out`` to lower' lower, for a lower triangular matrix."""
+    d = lower.shape[0]
+    for i in range(d):
+        for j in range(i + 1):
+            total = 0.0
+            for k in range(i, d):
+                total += lower[k, i] * lower[k, j]
+            out[i, j] = total
+            out[j, i] = total
+
+
+@compiled
 def trace_of_inverse(lower: np.ndarray, column: np.ndarray) -> float:
     """Return tr((lower lower')^{-1}). Its inverse is a lower bound on the smallest eigenvalue."""
     d = lower.shape[0]

@@ -9,7 +9,7 @@ import numpy as np
 from windvane.kernels.elementary import mean_slope
 from windvane.kernels.jit import compiled
 from windvane.kernels.lanes import V_of, V_tilde_of
-from windvane.kernels.linalg import dot, factorise
+from windvane.kernels.linalg import dot, factorise, gram_of_columns, invert_lower
 from windvane.kernels.random import TIES, uniform
 
 LARGEST_REWARD = 1e100  # if rewards are unbounded: sums of larger rewards could overflow
@@ -33,30 +33,26 @@ def width_lanes(
 ) -> None:
     """Set out[lane, k] = factor ||arm_k|| in the metric V^{-1}, or V^{-1} V_tilde V^{-1} if ``is_sandwich``."""
     K, d = arms.shape[1], arms.shape[2]
-    lower, y = work[0], work[1, 0]
+    lower, root, inverse = work[0], work[1], work[2]
+    y = work[3, 0]
     for lane in range(arms.shape[0]):
         row = dense[lane]
         V_tilde = V_tilde_of(row)
         factorise(V_of(row), lower)
+        invert_lower(lower, root)  # once per lane, so that arms need products of contiguous rows only
+        if is_sandwich:
+            gram_of_columns(root, inverse)
         for k in range(K):
             x = arms[lane, k]
-            for i in range(d):  # lower y = x
-                total = x[i]
-                for j in range(i):
-                    total -= lower[i, j] * y[j]
-                y[i] = total / lower[i, i]
             square = 0.0
             if is_sandwich:
-                for i in range(d - 1, -1, -1):  # lower' y = y
-                    y[i] /= lower[i, i]
-                    for j in range(i):
-                        y[j] -= lower[i, j] * y[i]
                 for i in range(d):
-                    for j in range(d):
-                        square += y[i] * V_tilde[i, j] * y[j]
+                    y[i] = dot(inverse[i], x)
+                for i in range(d):
+                    square += y[i] * dot(V_tilde[i], y)
             else:
                 for i in range(d):
-                    square += y[i] * y[i]
+                    square += dot(root[i, : i + 1], x[: i + 1]) ** 2
             out[lane, k] = factor[lane] * math.sqrt(max(square, 0.0))
 
 
