@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from windvane.kernels import elementary, history, one_pass, projection, root, scoring, sums
+from windvane.kernels import elementary, history, lanes, one_pass, projection, root, scoring, sums
 
 Array = npt.NDArray[np.float64]
-MODULES = (elementary, sums, history, root, projection, scoring, one_pass)
+MODULES = (lanes, elementary, sums, history, root, projection, scoring, one_pass)
 STEP = 1e-5  # of the difference quotient that replaces mu''; its error, of order 1e-10, affects only Newton's steps
 
 
@@ -82,14 +82,16 @@ def _interpret(link: LinkFunctions) -> LinkKernels:
 
 
 def _must_interpret(kernel: Any, namespaces: dict[str, dict[str, Any]], interpreted: set[Any]) -> bool:
-    """Return whether a kernel calls an interpreted one or takes a lane's record.
+    """Return whether a kernel calls an interpreted one, takes a lane's record or returns a view.
 
-    Only compiled callers can pass a record on to a compiled kernel.
+    Only compiled callers can pass a record on to a compiled kernel, or take a view from it.
     """
     function = kernel.py_func
     space = namespaces.get(function.__module__, {})
     calls = {space[name] for name in function.__code__.co_names if hasattr(space.get(name), "py_func")}
-    return bool(calls & interpreted) or "np.void" in function.__annotations__.values()
+    takes_or_returns = function.__annotations__
+    is_inner = "np.void" in takes_or_returns.values() or takes_or_returns["return"] == "np.ndarray"
+    return bool(calls & interpreted) or is_inner
 
 
 def _evaluate_in_numpy(link: LinkFunctions) -> dict[str, Any]:
