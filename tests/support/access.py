@@ -7,12 +7,14 @@ where the docstring says so, an estimator; arrays have a leading axis of lanes.
 from types import SimpleNamespace
 from typing import Any
 
+import numba
 import numpy as np
 
 from windvane import state
 from windvane.estimation import Discount, Estimator, MaximumLikelihoodEstimator, Never, RidgeEstimator, Window
-from windvane.kernels import random, threads
-from windvane.links import Link
+from windvane.kernels import lanes, random, threads
+from windvane.kernels import projection as programs
+from windvane.links import Link, get_link
 from windvane.policies._skeleton import Skeleton
 from windvane.policies.base import FORMAT as FORMAT_VERSION
 
@@ -171,6 +173,38 @@ def losses_of(policy: Any, x: np.ndarray, reward: np.ndarray) -> np.ndarray:
 def admissible_estimates(policy: Any) -> np.ndarray:
     """theta_hat of every memory of AdaptiveGLMUCB, pulled back to the ball, [lanes, memories, dim]."""
     return policy._pulled_back(policy.estimator.theta_hat).reshape(policy.lanes, -1, policy.dim)
+
+
+# --- projections ------------------------------------------------------------------------------------------------------
+
+
+@numba.njit
+def _differentiate(program, record, dense, history, work, buffers):  # type: ignore[no-untyped-def]
+    """f at the trial point; its gradient, Gauss-Newton part and Hessian are left in the workspace."""
+    lane, row, rows = record[0], dense[0], history[0]
+    f, nu = programs._evaluate(program, lane, row, rows, work, buffers)
+    programs._form_gradient(program, lane, rows, work, buffers)
+    programs._form_gauss_newton(program, work[programs._ETA, 0], nu, work)
+    gauss_newton = work[programs._B].copy()
+    programs._add_curvature(program, lane, rows, work, buffers)
+    return f, work[programs._GRADIENT, 0].copy(), gauss_newton, work[programs._B].copy()
+
+
+def differentiate_program(program: int, case: Any, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, Any]:
+    """f, its gradient, the Gauss-Newton part of its Hessian and its Hessian, as the compiled program has them."""
+    d, n = len(case.b), len(case.weights)
+    record, work, buffers = np.zeros(1, lanes.RECORD), np.zeros((lanes.WORK, d, d)), np.zeros((lanes.BUFFERS, n))
+    dense, history = np.zeros((1, lanes.dense_rows(d, linearised=True), d)), np.zeros((1, d + 3, n))
+    settings = {"link": get_link(case.link).code, "ridge": case.ridge, "scale": 1.0, "end": n, "S": case.S}
+    for name, value in settings.items():
+        record[name] = value
+    dense[0, lanes.B], history[0, :d], history[0, d] = case.b, case.features.T, case.weights
+    metric = case.V_tilde if program == programs.P0_IN_V_TILDE else case.V
+    work[programs._LOWER], work[programs._LOWER_M] = np.linalg.cholesky(metric), np.linalg.cholesky(case.V_tilde)
+    if program == programs.P2:
+        programs._set_slack_operator(case.beta, work)
+    work[programs._TRIAL, 0] = theta
+    return _differentiate(program, record, dense, history, work, buffers)
 
 
 # --- random numbers and kernels ---------------------------------------------------------------------------------------
