@@ -49,8 +49,8 @@ def test_not_beaten_by_scipy_from_many_starts(part: int) -> None:
         fixed = [-ray, np.zeros(d), *case.S * np.eye(d)[:3], *-case.S * np.eye(d)[:3]]  # the one start used is +ray
         for start in (*fixed, *(ball(rng, (), d, case.S) for _ in range(6))):
             theta = minimize(
-                lambda z, *data: naive.h_objective(naive.into_balls(z, [3 * case.S]), *data), start, args=data, jac=True, method="SLSQP", constraints=constraint,
-                options={"ftol": 1e-12, "maxiter": 200},
+                lambda z, case=case, data=data: naive.h_objective(naive.into_balls(z, [3 * case.S]), *data), start,
+                jac=True, method="SLSQP", constraints=constraint, options={"ftol": 1e-12, "maxiter": 200},
             ).x  # fmt: skip
             theta *= min(1.0, case.S / norm(theta))
             assert found.value <= np.sqrt(2 * naive.h_value(theta, *data)) * (1 + 1e-6) + 1e-9

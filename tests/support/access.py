@@ -12,8 +12,9 @@ import numpy as np
 
 from windvane import state
 from windvane.estimation import Discount, Estimator, MaximumLikelihoodEstimator, Never, RidgeEstimator, Window
-from windvane.kernels import lanes, random, threads
+from windvane.kernels import lanes, random, sums, threads
 from windvane.kernels import projection as programs
+from windvane.kernels.custom import link_kernels
 from windvane.links import Link, get_link
 from windvane.policies._skeleton import Skeleton
 from windvane.policies.base import FORMAT as FORMAT_VERSION
@@ -208,6 +209,11 @@ def differentiate_program(program: int, case: Any, theta: np.ndarray) -> tuple[f
 
 
 # --- random numbers and kernels ---------------------------------------------------------------------------------------
+
+
+def kernels_for(link: Link) -> SimpleNamespace:
+    """All kernels that evaluate a link: compiled for a built-in one, interpreted for a custom one."""
+    return SimpleNamespace(**(vars(sums) if link.code >= 0 else link_kernels(-1, link).project_lanes.__globals__))
 
 
 def master_uniform(seed: int, lane: int, turn: int) -> float:

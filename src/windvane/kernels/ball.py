@@ -12,6 +12,7 @@ from windvane.kernels.linalg import ROUNDING, cholesky, dot, norm, solve_cholesk
 MOST_STEPS = 60  # Newton on 1/||y|| needs about 5; bisection inside the bracket 52 in the worst case
 ON_SPHERE = 1e-13  # relative distance from the sphere at which the multiplier is accepted
 HARD_CASE = 1e-9  # relative distance from the sphere that only the hard case leaves
+ABOVE = 1.0 + 1e-12  # of the matrix: a multiplier that leaves a pivot which rounding cannot make negative
 NO_MULTIPLIER = 1e-14  # of the matrix: a smaller multiplier is rounding, and the minimiser lies inside
 INVERSE_STEPS = 4  # of the inverse iteration: the shift is within rounding of the eigenvalue
 
@@ -43,7 +44,7 @@ def ball_quadratic(
         size = max(size, total)
         smallest_diagonal = min(smallest_diagonal, matrix[i, i])
     low = max(0.0, -smallest_diagonal)
-    high = max(norm(linear) / radius + size, 1e-300)
+    high = max(norm(linear) / radius + size * ABOVE, 1e-300)
     kappa = min(max(guess, low), high)
     length = 0.0
     for i in range(d):
@@ -75,7 +76,12 @@ def ball_quadratic(
             # zero itself is a legal multiplier: the minimiser may lie inside the ball
             candidate = 0.0 if low == 0.0 and candidate <= 0.0 else 0.5 * (low + high)
         kappa = candidate
-    if is_factored and length < radius * (1.0 - HARD_CASE) and kappa > NO_MULTIPLIER * size:
+    if not is_factored and size > 0.0:  # the bracket has closed on an eigenvalue
+        kappa = high
+        cholesky(matrix, kappa, lower)
+        solve_cholesky(lower, linear, out)
+        length = norm(out)
+    if size > 0.0 and length < radius * (1.0 - HARD_CASE) and kappa > NO_MULTIPLIER * size:
         _add_eigenvector(lower, radius, out, scratch)
         length = norm(out)
     if length > radius or (length > 0.0 and kappa > NO_MULTIPLIER * size):
