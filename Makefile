@@ -3,14 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# No doctests are looked for here: commands and HTTP have none.
+NO_DOCTESTS := __main__.py cli service
 
-.PHONY: demo test lint slow bench clean lock help
+.PHONY: demo test lint slow bench generate docs-tables clean lock help
 
 help:
 	@echo "make demo   set up, then reproduce the paper: table, figures, reproduction/report.html"
-	@echo "make test   set up, then lint, types, import contracts, tests"
+	@echo "make test   set up, then lint, types, import contracts, doctests, tests"
 	@echo "make slow   the longer studies (tens of minutes)"
 	@echo "make bench  the speed measurements, each printing a ratio"
+	@echo "make generate  write the stubs and the table of policies in the docs anew from the registry"
 	@echo "make lock   write requirements.lock anew from pyproject.toml"
 
 $(READY): requirements.lock pyproject.toml
@@ -30,6 +33,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 test: lint
+	$(BIN)/python -m pytest --doctest-modules src/windvane $(NO_DOCTESTS:%=--ignore=src/windvane/%)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 slow: $(READY)
@@ -40,6 +44,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/lab.py
 	$(BIN)/python benchmarks/service.py
+
+generate docs-tables: $(READY)
+	$(BIN)/python tools/generate.py
 
 lock:
 	rm -rf .lockenv && $(PYTHON) -m venv .lockenv

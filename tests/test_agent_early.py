@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from late_clicks import AT_TIMEOUT, EARLY, fast, simulate
 
 from agents import LIVE, NOON, arm_sets, needed, refuses
+from support.rejections import rejects
 from windvane import Agent
 from windvane.agent import early
 from windvane.agent.early import DelayModel
@@ -104,8 +105,8 @@ def test_predictions_are_right_while_rewards_are_on_their_way() -> None:
 def test_it_goes_on_from_a_file_bit_for_bit() -> None:
     agent = build(randomize=0.2, half_life=80)
     live(agent, range(400))
-    assert agent._early is not None
-    assert len(agent._early.model.ages) == early.LOOKS - 1
+    assert agent.early is not None
+    assert len(agent.early.model.ages) == early.LOOKS - 1
     loaded = Agent.from_bytes(agent.to_bytes())
     assert loaded.to_bytes() == agent.to_bytes()
     assert live(loaded, range(400, 700)) == live(agent, range(400, 700))
@@ -130,20 +131,20 @@ def test_dropped_decisions_say_nothing_about_delays() -> None:
     agent = build(max_pending=10)
     live(agent, range(200))
     assert agent.dropped > 150
-    assert agent._early is not None
-    assert agent._early.model.common.counts.tolist() == [0.0, 0.0]
+    assert agent.early is not None
+    assert agent.early.model.common.counts.tolist() == [0.0, 0.0]
 
 
 def test_a_changed_wait_starts_the_estimates_again_and_other_ways_end_them() -> None:
     agent = build()
     live(agent, range(400))
-    before = agent._early
+    before = agent.early
     agent.configure(randomize=0.1)
-    assert agent._early is before
+    assert agent.early is before
     agent.configure(wait=WAIT // 2)
-    assert agent._early is not before
+    assert agent.early is not before
     agent.configure(learn="at_timeout")
-    assert agent._early is None
+    assert agent.early is None
     live(agent, range(400, 600))
     agent.configure(learn="on_arrival")
     live(agent, range(600, 700))
@@ -157,8 +158,8 @@ def test_rewards_that_always_come_are_no_certainty() -> None:
     agent = build()
     for i in range(300):
         agent.reward(agent.decide(id=str(i), now=NOON + i), 1.0)
-    assert agent._early is not None
-    assert 0.9 < agent._early.model.rate("a") < 1.0
+    assert agent.early is not None
+    assert 0.9 < agent.early.model.rate("a") < 1.0
     for i in range(300, 600):
         agent.decide(id=str(i), now=NOON + i)
     assert agent.mean_reward == pytest.approx(300 / agent.settled)
@@ -168,8 +169,8 @@ def test_rewards_that_always_come_are_no_certainty() -> None:
 def test_closed_decisions_do_not_pile_up_where_no_reward_ever_comes() -> None:
     agent = build(wait=10)
     live(agent, range(500), rate=0.0)
-    assert agent._early is not None
-    assert sum(map(len, agent._early._queues)) <= 12
+    assert agent.early is not None
+    assert sum(map(len, agent.early._queues)) <= 12
 
 
 def test_a_changed_default_is_no_second_outcome() -> None:
@@ -192,20 +193,21 @@ def test_after_a_pause_looks_are_spread_over_decisions(monkeypatch: pytest.Monke
     monkeypatch.setattr(early, "MOST_LOOKS", 5)
     agent = build(wait="100s")
     live(agent, range(400))
-    pending = [one.looks for one in agent._waiting]
+    pending = [one.looks for one in agent.open_decisions]
     agent.decide(id="late", now=NOON + 470)
     changed = sum(
-        one.looks != looks for one, looks in zip(agent._waiting, pending[-len(agent._waiting) :], strict=False)
+        one.looks != looks
+        for one, looks in zip(agent.open_decisions, pending[-len(agent.open_decisions) :], strict=False)
     )
     assert changed <= 5
 
 
 @pytest.mark.parametrize("settings", [{"missing": None}, {"wait": None, "missing": None}, {"wait": 0}])
 def test_it_needs_a_default_and_a_wait(settings: dict) -> None:
-    with pytest.raises(ValueError, match=r"^learn='early': needs"):
+    with rejects("learn", value="early"):
         build(**settings)
     agent = Agent(dim=2)
-    refuses(agent, "learn='early': needs", lambda: agent.configure(learn="early", **settings))
+    refuses(agent, "learn", lambda: agent.configure(learn="early", **settings), value="early")
 
 
 @pytest.mark.parametrize("name", LIVE)

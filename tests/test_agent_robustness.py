@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import windvane
 from agents import INF, NAN, NOON, RED, refuses
+from support.rejections import rejects
 from support.worlds import ball
 from windvane import (
     Agent,
@@ -100,7 +101,7 @@ def test_an_offer_is_checked_without_deciding() -> None:
     before = agent.to_bytes()
     offer = agent.offer(RED)
     assert (offer.names, offer.rows.shape) == (list(RED), (len(RED), 2))
-    with pytest.raises(ValueError, match=r"^arms\b"):
+    with rejects("arms['long']"):
         agent.offer({"long": [30.0, 40.0]})
     assert agent.to_bytes() == before
     assert agent.decide(offer, now=NOON, id="a") == Agent(dim=2).decide(RED, now=NOON, id="a")
@@ -116,7 +117,7 @@ def test_a_log_can_be_replayed() -> None:
     weights = 0.9 ** np.arange(len(RED))[::-1]
     np.testing.assert_allclose(agent.policy.b[0], weights @ np.array(list(RED.values())), rtol=1e-12)
     before = agent.to_bytes()
-    with pytest.raises(ValueError, match=r"^played="):
+    with rejects("played", value=len(RED)):
         agent.replay(len(RED), RED)
     assert agent.to_bytes() == before
 
@@ -200,7 +201,7 @@ def test_threads_take_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("match", "given"),
+    ("argument", "given"),
     [
         ("dim", {"dim": None}),
         ("dim", {"dim": 0}),
@@ -208,7 +209,8 @@ def test_threads_take_turns() -> None:
         ("dim", {"dim": True}),
         ("dim", {"dim": "2"}),
         ("dim", {"features": {"shared": ["a"]}}),
-        ("intercept", {"dim": None, "features": {"shared": ["a"]}, "clip": True}),
+        ("clip", {"dim": None, "features": {"shared": ["a"]}, "clip": True}),
+        ("intercept", {"dim": None, "features": {"shared": ["a"]}, "intercept": True}),
         ("features", {"dim": None, "features": 5}),
         ("features", {"dim": None, "features": {"fields": []}}),
         ("intercept", {"intercept": "yes"}),
@@ -232,7 +234,8 @@ def test_threads_take_turns() -> None:
         ("truth", {"truth": 2}),
         ("nonsense", {"nonsense": 2}),
         ("memories", {"memories": [10.0], "half_life": 5}),
-        ("half_life=5 and gamma=0.9", {"half_life": 5, "gamma": 0.9}),
+        ("gamma", {"half_life": 5, "gamma": 0.9}),
+        ("drift", {"gamma": 0.9, "drift": 1.0, "horizon": 100}),
         ("half_life", {"half_life": 0}),
         ("half_life", {"half_life": 1e-9}),
         ("half_life", {"half_life": NAN}),
@@ -258,10 +261,9 @@ def test_threads_take_turns() -> None:
         ("randomize", {"randomize": np.array([0.1])}),
     ],
 )
-def test_wrong_settings_are_named(match: str, given: dict) -> None:
-    with pytest.raises(ValueError, match=rf"^{match}\b") as caught:
+def test_wrong_settings_are_named(argument: str, given: dict) -> None:
+    with rejects(argument):
         Agent(**{"dim": 2} | given)
-    assert "\n" not in str(caught.value)
 
 
 # --- hostile callers -----------------------------------------------------------------------------------------------
@@ -325,26 +327,26 @@ def test_ids_are_texts_of_one_decision_only() -> None:
     agent = Agent(dim=2, wait=1)
     agent.decide(RED, id="mine")
     for bad in ("mine", "", 5, None.__class__, [], b"mine", 1.5, True):
-        refuses(agent, "id=", lambda bad=bad: agent.decide(RED, id=bad))
+        refuses(agent, "id", lambda bad=bad: agent.decide(RED, id=bad))
     agent.reward("mine", 1.0)
-    refuses(agent, "id='mine'", lambda: agent.decide(RED, id="mine"))
+    refuses(agent, "id", lambda: agent.decide(RED, id="mine"))
     for bad in (5, None, [], {}, b"mine", 1.5, object()):
-        refuses(agent, "decision=", lambda bad=bad: agent.reward(bad, 1.0))
-        refuses(agent, "decision=", lambda bad=bad: agent.explain(bad))
+        refuses(agent, "decision", lambda bad=bad: agent.reward(bad, 1.0))
+        refuses(agent, "decision", lambda bad=bad: agent.explain(bad))
 
 
 def test_rewards_are_numbers_in_their_range() -> None:
     agent = Agent(dim=2)
     decision = agent.decide(RED)
     for bad in ("1", None, NAN, INF, -0.1, 1.1, 1j, [1.0], np.array([1.0]), b"1", {}, np.ma.masked, 10**400, object()):
-        refuses(agent, "value=", lambda bad=bad: agent.reward(decision, bad))
+        refuses(agent, "value", lambda bad=bad: agent.reward(decision, bad))
     for good in (True, np.float32(0.5), np.int64(1), np.array(0.5), 0):
         assert agent.reward(agent.decide(RED), good)
     linear = Agent(dim=2, policy="OFUL")
     unbounded = linear.decide(RED)
     for bad in (1e101, -1e101, 1e308):
-        refuses(linear, "value=", lambda bad=bad: linear.reward(unbounded, bad))
-        refuses(linear, r"rewards\[0\]", lambda bad=bad: linear.update_many([[0.1, 0.1]], [bad]))
+        refuses(linear, "value", lambda bad=bad: linear.reward(unbounded, bad))
+        refuses(linear, "rewards[0]", lambda bad=bad: linear.update_many([[0.1, 0.1]], [bad]))
     assert linear.reward(unbounded, -1e100)
 
 
@@ -365,20 +367,27 @@ def test_what_the_caller_changes_later_changes_nothing() -> None:
     np.testing.assert_allclose(agent.policy.b[0], [0.6, 0.1])
 
 
+class OutOfOrderError(ValueError):
+    """Raised by a link of the user's own."""
+
+
 def test_a_link_that_raises_leaves_the_agent_alone() -> None:
     armed, logistic = [False], Logistic()
 
     def mean(z: np.ndarray) -> np.ndarray:
         if armed[0]:
-            raise ValueError("out of order")
+            raise OutOfOrderError
         return logistic.mean(z)
 
     agent = Agent(dim=2, link=CustomLink("own", mean, logistic.slope), policy="GLM-UCB", wait=1)
     for i in range(3):
         agent.decide(RED, id=f"d{i}")
     armed[0] = True
-    refuses(agent, "out of order", lambda: agent.reward("d2", 1.0))
-    refuses(agent, "out of order", lambda: agent.update_many([[0.1, 0.1]] * 3, [1.0] * 3))
+    for call in (lambda: agent.reward("d2", 1.0), lambda: agent.update_many([[0.1, 0.1]] * 3, [1.0] * 3)):
+        before = agent.to_bytes()
+        with pytest.raises(OutOfOrderError):
+            call()
+        assert agent.to_bytes() == before
     armed[0] = False
     assert agent.reward("d2", 1.0)
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_clicks import AT_TIMEOUT, BY_HAND, Rates, drifting, simulate, static
 
-from agents import LIVE, NOON, RED, arm_sets, needed, refuses
+from agents import LIVE, NOON, RED, arm_sets, needed, refuses, refuses_decision
+from support.rejections import rejects
 from windvane import Agent, ConflictingRewardError, ExpiredDecisionError
 from windvane.agent import Closing
 
@@ -81,7 +82,7 @@ def test_a_reward_is_acknowledged_and_counted_when_it_comes_and_learned_at_the_t
     assert (agent.rewards, agent.held, agent.waiting, agent.settled, agent.mean_reward) == (1, 1, 1, 0, None)
     assert [decision.id for decision in agent.pending] == ["a"]
     assert agent.reward("b", 1.0) is False
-    refuses(agent, "decision='b': has the reward 1 already", lambda: agent.reward("b", 0.5), ConflictingRewardError)
+    refuses_decision(agent, "b", lambda: agent.reward("b", 0.5), ConflictingRewardError)
     np.testing.assert_array_equal(agent.policy.b, untouched)
     agent.decide(RED, id="c", now=NOON)
     agent.decide(RED, id="d", now=NOON)  # the waits of a and b end with the next ones
@@ -92,7 +93,7 @@ def test_a_reward_is_acknowledged_and_counted_when_it_comes_and_learned_at_the_t
     assert agent.mean_reward == 0.5
     assert agent.policy.b.any()
     assert agent.reward("b", 1.0) is False
-    refuses(agent, "decision='a': its wait is over", lambda: agent.reward("a", 1.0), ExpiredDecisionError)
+    refuses_decision(agent, "a", lambda: agent.reward("a", 1.0), ExpiredDecisionError)
 
 
 def test_the_mean_is_not_that_of_clicks_alone_while_non_clicks_wait() -> None:
@@ -145,7 +146,7 @@ def test_a_change_to_on_arrival_leaves_held_rewards_to_their_timeout(policy: str
                 one.reward(str(i), 1.0)
     agent.configure(learn="on_arrival")
     assert (agent.held, agent.settled) == (unchanged.held, unchanged.settled)
-    refuses(agent, r"wait=None: \d rewards are held", lambda: agent.configure(wait=None, missing=None))
+    refuses(agent, "wait", lambda: agent.configure(wait=None, missing=None), value=None)
     for one in (agent, unchanged):
         for i, arms in enumerate(arm_sets(8, 6), 8):
             one.decide(arms, id=str(i), now=NOON)
@@ -161,19 +162,19 @@ def test_a_change_to_on_arrival_leaves_held_rewards_to_their_timeout(policy: str
 
 
 @pytest.mark.parametrize(
-    ("match", "settings"),
+    ("argument", "settings"),
     [
-        (r"missing=0\.0: needs wait", {"missing": 0.0}),
-        (r"learn='at_timeout': needs wait", {"learn": "at_timeout"}),
-        (r"learn='later': must be one of at_timeout, on_arrival", {"learn": "later", "wait": 5}),
-        (r"learn=5: must be one of", {"learn": 5}),
+        ("missing", {"missing": 0.0}),
+        ("learn", {"learn": "at_timeout"}),
+        ("learn", {"learn": "later", "wait": 5}),
+        ("learn", {"learn": 5}),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(match: str, settings: dict) -> None:
-    with pytest.raises(ValueError, match=rf"^{match}"):
+def test_settings_that_contradict_each_other_are_refused(argument: str, settings: dict) -> None:
+    with rejects(argument, value=settings[argument]):
         Agent(dim=2, **settings)
     agent = Agent(dim=2)
-    refuses(agent, match, lambda: agent.configure(**settings))
+    refuses(agent, argument, lambda: agent.configure(**settings), value=settings[argument])
 
 
 def test_without_a_default_a_timeout_may_still_be_waited_for() -> None:

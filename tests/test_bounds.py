@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from entries import entry, results
+from support.rejections import rejects
 from windvane import CustomLink, theory
 from windvane.environments import ARM_LAWS, DRIFTS, REWARD_LAWS
 from windvane.lab.bounds import evaluate, evaluate_results
@@ -40,9 +41,10 @@ def test_every_constant_reaches_the_theorems() -> None:
     constants = {"S": 1.2, "L": 0.8, "lam": 0.3, "sigma": 0.7}
     found = evaluate(**PAPER, link="probit", **constants, delta=0.01, gamma=0.97)
     k = {"k_mu": found.constants.k_mu, "c_mu": found.constants.c_mu}
+    problem = theory.Problem(**PAPER, **k, **constants)
     for kind, bound in (("orthogonal", found.orthogonal), ("general", found.general)):
-        assert bound == theory.regret_bound(**PAPER, **k, **constants, delta=0.01, gamma=0.97, kind=kind)
-    assert found.unknown_drift == theory.regret_bound_unknown_drift(**PAPER, **k, **constants, confidence="horizon")
+        assert bound == theory.regret_bound(problem, delta=0.01, gamma=0.97, kind=kind)
+    assert found.unknown_drift == theory.regret_bound_unknown_drift(problem, confidence="horizon")
     assert found.trivial == pytest.approx(1.4 * 3000)
 
 
@@ -60,24 +62,18 @@ def test_the_trivial_bound_where_any_reward_is_possible() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    "wrong",
     [
-        ({"horizon": 0}, "horizon=0: must be a whole number, at least 1"),
-        ({"drift": -1.0}, "drift=-1.0: must be a number at least 0"),
-        ({"dim": 0}, "dim=0: must be a whole number, at least 1"),
-        ({"lam": 0.0}, "lam=0.0: must be a number above 0 (within [1e-100, 1e100])"),
-        ({"sigma": "x"}, "sigma='x': must be a number above 0 (within [1e-100, 1e100])"),
-        ({"gamma": 1.5}, "gamma=1.5: must be a number in (0, 1]"),
-        ({"delta": 0.0}, "delta=0.0: must be a number in (0, 1]"),
-        ({"S": np.nan}, "S=nan: must be a number above 0 (within [1e-100, 1e100])"),
-        ({"drift": 1e5}, "drift=100000.0: must be a number in [0, 2 S horizon] = [0, 6000]"),
-        ({"link": "cubic"}, "link='cubic': must be one of identity, logistic, poisson, probit, or a Link"),
+        *({"horizon": 0}, {"drift": -1.0}, {"dim": 0}, {"lam": 0.0}, {"sigma": "x"}, {"gamma": 1.5}, {"delta": 0.0}),
+        *({"S": np.nan}, {"drift": 1e5}, {"link": "cubic"}),
     ],
+    ids=str,
 )
-def test_bad_constants_are_named(wrong: dict, message: str) -> None:
-    with pytest.raises(ValueError) as error:
+def test_bad_constants_are_named(wrong: dict) -> None:
+    ((name, value),) = wrong.items()
+    with rejects(name) as caught:
         evaluate(**{**PAPER, **wrong})
-    assert str(error.value) == message
+    assert caught.value.value is value or caught.value.value == value
 
 
 def spec(*environments: EnvironmentSpec, settings: dict | None = None) -> Spec:

@@ -32,13 +32,13 @@ def windvane_command(line: str, folder: Path, code: int = 0, **environment: str)
     return found
 
 
-def fails(line: str, folder: Path, message: str, code: int = 2) -> None:
-    """The command refuses in one line, without a traceback and without a word on stdout."""
+def fails(line: str, folder: Path, *mentions: str, code: int = 2) -> None:
+    """The command fails with one line on stderr that mentions these names and values in this order."""
     found = windvane_command(line, folder, code)
     assert found.stdout == ""
     assert len(found.stderr.splitlines()) == 1, found.stderr
-    assert re.search(message, found.stderr), found.stderr
     assert found.stderr.startswith("windvane: error: ")
+    assert re.search(".*".join(map(re.escape, mentions)), found.stderr), found.stderr
 
 
 def files(folder: Path) -> set[str]:
@@ -93,7 +93,7 @@ def test_reproduce(tmp_path: Path) -> None:
     assert again["bounds"][0]["bounds"]["general"]["total"] > again["bounds"][0]["measured"][3]["mean"]
     assert [row["mean"] for row in again["policies"]] == pytest.approx([e.final.mean() for e in entries])
     # other settings do not mix, unless told to start over; a cluster gives the same
-    fails(line.replace("--seed 7", "--seed 8"), tmp_path, "new/folder: holds another experiment")
+    fails(line.replace("--seed 7", "--seed 8"), tmp_path, "new/folder: ", "--restart")
     restarted = windvane_command(f"{line} --restart --cluster local --json", tmp_path).stdout
     assert [row["mean"] for row in json.loads(restarted)["policies"]] == [row["mean"] for row in again["policies"]]
 
@@ -117,13 +117,13 @@ def test_reproduce_at_the_published_horizon(tmp_path: Path) -> None:
 
 
 def test_reproduce_refuses(tmp_path: Path) -> None:
-    fails("reproduce --arms torus", tmp_path, r"arms='torus': must be one of ball, sphere, cube")
+    fails("reproduce --arms torus", tmp_path, "`arms`", "ball, sphere, cube", "'torus'")
     fails("reproduce --runs 0", tmp_path, "--runs")
     fails("reproduce --horizon two", tmp_path, "--horizon")
     fails(
         "reproduce --bonus-scale nan --runs 1 --horizon 3",
         tmp_path,
-        "'--bonus-scale': Input should be greater",
+        "'--bonus-scale'",
     )
     fails("reproduce --seed -1", tmp_path, "--seed")
     fails("reproduce --runz 3", tmp_path, "--runz")
@@ -145,29 +145,29 @@ def test_simulate(bench: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(one.regret, other.regret)
         assert one.diagnostics
         assert not other.diagnostics
-    fails(f"simulate {source}", tmp_path, "two-results: holds another experiment")
+    fails(f"simulate {source}", tmp_path, "two-results: ", "--restart")
     windvane_command(f"simulate {source} --restart", tmp_path)
     assert not Results.open(tmp_path / "two-results").entries[0].diagnostics
 
 
 def test_simulate_refuses(bench: Path, tmp_path: Path) -> None:
-    fails("simulate", tmp_path, "Missing argument 'spec'")
+    fails("simulate", tmp_path, "'spec'")
     fails("simulate nowhere.toml", tmp_path, "nowhere.toml")
     bad = (bench / "two.toml").read_text().replace("horizon = 60", "horizon = -60")
     (tmp_path / "bad.toml").write_text(bad)
     line = bad.splitlines().index("horizon = -60") + 1
-    fails("simulate bad.toml", tmp_path, rf"bad\.toml:{line}: horizon=-60: must be a whole number")
-    fails(f"simulate {bench / 'two.toml'} --out bad.toml", tmp_path, "bad.toml: is a file; name a folder")
-    fails(f"simulate {bench / 'two.toml'} --cluster nonsense", tmp_path, "cluster='nonsense'", code=1)
+    fails("simulate bad.toml", tmp_path, f"bad.toml:{line}: horizon: ", "-60")
+    fails(f"simulate {bench / 'two.toml'} --out bad.toml", tmp_path, "bad.toml: ")
+    fails(f"simulate {bench / 'two.toml'} --cluster nonsense", tmp_path, "'nonsense'", code=1)
 
 
 def test_new_writes_what_simulate_runs(tmp_path: Path) -> None:
     assert "spec.toml written" in windvane_command("new", tmp_path).stdout
-    fails("new", tmp_path, "spec.toml: is there already; name another file, or --force")
+    fails("new", tmp_path, "spec.toml: ", "--force")
     (tmp_path / "spec.toml").write_text("")
     windvane_command("new spec.toml --force", tmp_path)
     assert json.loads(windvane_command("new other.toml --json", tmp_path).stdout) == {"file": "other.toml"}
-    fails("new nowhere/spec.toml", tmp_path, r"nowhere/spec.toml: cannot be written \(No such file or directory\)")
+    fails("new nowhere/spec.toml", tmp_path, "nowhere/spec.toml: ", "No such file or directory")
     example = Spec.read(tmp_path / "spec.toml")
     short = re.sub(r"^horizon = \d+", "horizon = 30", (tmp_path / "spec.toml").read_text(), flags=re.MULTILINE)
     (tmp_path / "spec.toml").write_text(re.sub(r"^runs = \d+", "runs = 2", short, flags=re.MULTILINE))
@@ -183,8 +183,8 @@ def test_report(bench: Path) -> None:
     found = json.loads(windvane_command("report results --json", bench).stdout)
     assert found["complete"]
     assert all((bench / name).stat().st_size > 1000 for name in found["files"])
-    fails("report nowhere", bench, "nowhere: is not a folder")
-    fails("report .", bench, r"\.: holds no experiment")
+    fails("report nowhere", bench, "nowhere: ")
+    fails("report .", bench, ".: ", "manifest.json")
 
 
 def test_compare(bench: Path) -> None:
@@ -198,10 +198,10 @@ def test_compare(bench: Path) -> None:
         assert row["mean"] == pytest.approx(gaps.mean())
         assert row["low"] < gaps.mean() < row["high"]
     assert {f"shown/differences-{w}.png" for w in ("turning", "still")} <= set(found["files"])
-    fails("compare results --baseline UCB1", bench, r"baseline='UCB1': must be one of OFUL, BVD-GLM-UCB")
+    fails("compare results --baseline UCB1", bench, "`baseline`", "OFUL, BVD-GLM-UCB", "'UCB1'")
     fails("compare results --confidence 1.5", bench, "--confidence")
-    fails("compare results results", bench, "is given twice")
-    fails("compare", bench, "Missing argument 'folders'")
+    fails("compare results results", bench, "`folders`", "results")
+    fails("compare", bench, "'folders'")
 
 
 def test_compare_folders(bench: Path, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_compare_folders(bench: Path, tmp_path: Path) -> None:
     assert gaps["turning", "linear/OFUL"] == 0.0
     (tmp_path / "other.toml").write_text(source.replace("seed = 0", "seed = 1"))
     windvane_command("simulate other.toml --out other", tmp_path)
-    fails(f"compare {bench / 'results'} other", tmp_path, "cannot be paired in turning: the seed is 0 and 1")
+    fails(f"compare {bench / 'results'} other", tmp_path, "results", "other", "turning", "seed", "0 and 1")
 
 
 def test_bound(bench: Path) -> None:
@@ -225,11 +225,10 @@ def test_bound(bench: Path) -> None:
     line = f"bound {told} --link logistic --S 1 --L 1 --sigma 0.5 --lam 1 --delta 0.05 --gamma 0.99 --json"
     (found,) = json.loads(windvane_command(line, bench).stdout)
     k = windvane.get_link("logistic").constants(1, 1)
-    from windvane.theory import regret_bound
+    from windvane.theory import Problem, regret_bound
 
-    wanted = regret_bound(
-        horizon=3000, drift=1.5708, dim=2, gamma=0.99, k_mu=k.k_mu, c_mu=k.c_mu, S=1, L=1, lam=1, sigma=0.5, delta=0.05
-    )
+    problem = Problem(horizon=3000, drift=1.5708, dim=2, k_mu=k.k_mu, c_mu=k.c_mu, S=1, L=1, lam=1, sigma=0.5)
+    wanted = regret_bound(problem, gamma=0.99, delta=0.05)
     assert found["bounds"]["orthogonal"]["total"] == pytest.approx(wanted.total)
     assert found["bounds"]["trivial"] == 3000
     beside = windvane_command("bound results", bench).stdout
@@ -237,10 +236,10 @@ def test_bound(bench: Path) -> None:
     (first, _) = json.loads(windvane_command("bound results --delta 0.1 --json", bench).stdout)
     assert first["measured"][0]["mean"] == pytest.approx(Results.open(bench / "results").entries[0].final.mean())
     assert first["bounds"]["constants"]["delta"] == 0.1
-    fails("bound --horizon 10", bench, "--drift: is needed, or the folder of an experiment")
-    fails("bound results --dim 2", bench, "--dim: comes from the experiment in results; leave it out")
-    fails(f"bound {told} --S -1", bench, "S=-1.0: must be a number above 0")
-    fails(f"bound {told} --link tanh", bench, "link='tanh': must be one of")
+    fails("bound --horizon 10", bench, "`--drift`")
+    fails("bound results --dim 2", bench, "`--dim`", "results")
+    fails(f"bound {told} --S -1", bench, "`S`", "-1.0")
+    fails(f"bound {told} --link tanh", bench, "link", "'tanh'")
 
 
 def test_tune(bench: Path, tmp_path: Path) -> None:
@@ -263,10 +262,10 @@ def test_tune(bench: Path, tmp_path: Path) -> None:
     assert np.array(swept["mean"]).shape == (3, 1)
     again = json.loads(windvane_command(f"{line} --restart --cluster local", tmp_path).stdout)
     assert again["mean"] == swept["mean"]
-    fails(f"tune {source}", tmp_path, "--environment: must be one of turning, still")
-    fails(f"tune {source} --environment moon", tmp_path, "--environment='moon': must be one of turning, still")
-    fails("tune --gammas 0.9,x", tmp_path, "--gammas='0.9,x': must be numbers with commas between them")
-    fails("tune --gammas 0.9,1.5 --out w", tmp_path, r"gamma.*1\.5: must be a number in \(0, 1\]")
+    fails(f"tune {source}", tmp_path, "`--environment`", "turning, still")
+    fails(f"tune {source} --environment moon", tmp_path, "`--environment`", "turning, still", "'moon'")
+    fails("tune --gammas 0.9,x", tmp_path, "`--gammas`", "'0.9,x'")
+    fails("tune --gammas 0.9,1.5 --out w", tmp_path, "gamma", "(0, 1]", "1.5")
     fails("tune --policy nobody --out w", tmp_path, "nobody")
     fails("tune --policy GLM-UCB --out w", tmp_path, "gamma")
 
@@ -304,7 +303,7 @@ def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
 
 def test_version_and_unknown_commands(tmp_path: Path) -> None:
     assert windvane_command("--version", tmp_path).stdout == f"windvane {windvane.__version__}\n"
-    fails("reproduec", tmp_path, "No such command 'reproduec'.*reproduce")
+    fails("reproduec", tmp_path, "'reproduec'", "reproduce")
 
 
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 import windvane
 from stores import reseal
+from support.rejections import rejects
 from test_cli import SCRIPT, fails, files, windvane_command
 
 
@@ -53,7 +54,7 @@ def test_serve(tmp_path: Path) -> None:
         assert get(f"{address}/readyz") == {"status": "ready"}
         with windvane.Client(address) as client:
             client.create("a", dim=2)
-            with pytest.raises(windvane.ClientError, match="at most 2,048 bytes"):
+            with rejects(error=windvane.ClientError, status=413, code="too_large"):
                 client.decide("a", [[0.1, 0.2]] * 500)
         following = urllib.request.urlopen(f"{address}/v1/streams/a/live", timeout=60)
         assert following.readline() == b"event: state\n"
@@ -62,12 +63,12 @@ def test_serve(tmp_path: Path) -> None:
         told = json.loads(said)
         assert told["store"] == "a.db"
         assert [one["name"] for one in get(told["address"] + "/v1/streams")["streams"]] == ["a"]
-        fails("serve --store a.db --port 0", tmp_path, r"a\.db: another server has this store \(process \d+\)")
+        fails("serve --store a.db --port 0", tmp_path, "a.db: ", "(process ")
         port = told["address"].rpartition(":")[2]
-        fails(f"serve --store b.db --port {port}", tmp_path, f"port={port}: cannot listen there")
-        fails(f"demo --port {port}", tmp_path, f"the service did not start: .*port={port}: cannot listen there")
-    fails("serve --store b.db --host 0.0.0.0", tmp_path, "make a token first: windvane token add NAME --store b.db")
-    fails("serve --store nowhere/b.db", tmp_path, "nowhere/b.db: the folder nowhere does not exist")
+        fails(f"serve --store b.db --port {port}", tmp_path, "`port`", port)
+        fails(f"demo --port {port}", tmp_path, "`port`", port)
+    fails("serve --store b.db --host 0.0.0.0", tmp_path, "`host`", "'0.0.0.0'", "windvane token add NAME --store b.db")
+    fails("serve --store nowhere/b.db", tmp_path, "nowhere/b.db: ")
 
 
 @pytest.mark.parametrize("wait", [0.5, 1.5, 2.5])
@@ -86,24 +87,24 @@ def test_token(tmp_path: Path) -> None:
     secret = windvane_command("token add shop --store a.db", tmp_path).stdout.strip()
     told = json.loads(windvane_command("token add page --store a.db --read-only --json", tmp_path).stdout)
     assert told["name"] == "page"
-    fails("token add shop --store a.db", tmp_path, "name='shop': there is a token of this name")
+    fails("token add shop --store a.db", tmp_path, "`name`", "'shop'")
     with windvane_server("serve --store a.db --port 0 --json", tmp_path) as said:
         address = json.loads(said)["address"]
         with windvane.Client(address, secret) as shop, windvane.Client(address, told["token"]) as page:
             shop.create("a", dim=2)
             assert [one["name"] for one in page.streams()] == ["a"]
-            with pytest.raises(windvane.ClientError, match="token 'page': may only read"):
+            with rejects(error=windvane.ClientError, status=403, code="read_only"):
                 page.archive("a")
             windvane_command("token remove shop --store a.db", tmp_path)  # beside the server, which hears of it
             time.sleep(1.1)
-            with pytest.raises(windvane.ClientError, match="this token is not known"):
+            with rejects(error=windvane.ClientError, status=401, code="wrong_token"):
                 shop.streams()
     assert "page   read" in windvane_command("token list --store a.db", tmp_path).stdout
     (left,) = json.loads(windvane_command("token list --store a.db --json", tmp_path).stdout)["tokens"]
     assert (left["name"], left["rights"]) == ("page", "read")
-    fails("token remove shop --store a.db", tmp_path, "name='shop': there is no token of this name")
-    fails("token list shop --store a.db", tmp_path, "name='shop': is not wanted to list")
-    fails("token ad shop --store a.db", tmp_path, "action='ad': must be one of add, list, remove")
+    fails("token remove shop --store a.db", tmp_path, "`name`", "'shop'")
+    fails("token list shop --store a.db", tmp_path, "`name`", "'shop'")
+    fails("token ad shop --store a.db", tmp_path, "`action`", "add, list, remove", "'ad'")
 
 
 def test_verify(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 import windvane
 from network import Fake, Lossy, answer, served
+from support.rejections import rejects
 from windvane import BatchError, Client, ClientError
 from windvane.client import connection
 from windvane.client.messages import MOST_ITEMS, Decided
@@ -216,25 +217,27 @@ def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_cannot_be_sent_is_said_before(client: Client) -> None:
-    for wrong, message in (
-        (lambda: client.decide("a", {1: [0.1, 0.2]}), "arms: 1 cannot be the name of an arm"),
-        (lambda: client.decide("a", {"a": [np.nan, 0.2]}), r"arms=.*: cannot be sent \(Out of range float"),
-        (lambda: client.decide("a", {"a": object()}), r"arms=.*: cannot be sent \(object is neither"),
-        (lambda: client.decide("", ARMS), "stream='': must be a text"),
-        (lambda: client.decide("a", ARMS, key="new\nline"), r"key='new\\nline': must be a text of 1 to 200"),
-        (lambda: client.reward("a", 3, 1.0), "decision=3: must be a text"),  # type: ignore[arg-type]
-        (lambda: client.reward("a", "d", float("inf")), "value=inf: must be a number that is finite"),
-        (lambda: client.decide_many("a", [ARMS], []), "contexts: there are 0 of them; must be 1"),
-        (lambda: client.events("a", after=-1), "after=-1: must be a whole number"),
-        (lambda: Client("127.0.0.1:8000"), "url='127.0.0.1:8000': must be an address such as http://"),
-        (lambda: Client("http://host:port"), "url='http://host:port': must be an address"),
-        (lambda: Client(3), "url=3: must be an address"),  # type: ignore[arg-type]
-        (lambda: Client(token="a\nb"), "^token: must be a text as `windvane token add` prints it$"),
-        (lambda: Client(timeout=0), "timeout=0: must be a number of seconds above 0"),
-        (lambda: Client(retries=-1), "retries=-1: must be a whole number"),
+    for wrong, argument in (
+        (lambda: client.decide("a", {1: [0.1, 0.2]}), "arms"),
+        (lambda: client.decide("a", {"a": [np.nan, 0.2]}), "arms"),
+        (lambda: client.decide("a", {"a": object()}), "arms"),
+        (lambda: client.decide("", ARMS), "stream"),
+        (lambda: client.decide("a", ARMS, key="new\nline"), "key"),
+        (lambda: client.reward("a", 3, 1.0), "decision"),  # type: ignore[arg-type]
+        (lambda: client.reward("a", "d", float("inf")), "value"),
+        (lambda: client.decide_many("a", [ARMS], []), "contexts"),
+        (lambda: client.events("a", after=-1), "after"),
+        (lambda: Client("127.0.0.1:8000"), "url"),
+        (lambda: Client("http://host:port"), "url"),
+        (lambda: Client(3), "url"),  # type: ignore[arg-type]
+        (lambda: Client(timeout=0), "timeout"),
+        (lambda: Client(retries=-1), "retries"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with rejects(argument):
             wrong()
+    with rejects("token", value=None) as caught:
+        Client(token="secret\ntoken")
+    assert "secret" not in str(caught.value)
     assert Client("https://example.org/windvane")._service._prefix == "/windvane"
 
 
@@ -536,7 +539,7 @@ def test_a_log_that_turns_in_circles() -> None:
 
 @pytest.mark.parametrize("url", ["http://x y", "http://x\ny", "http://x\u00e9", "http://x/\x00"])
 def test_addresses_that_are_none(url: str) -> None:
-    with pytest.raises(ValueError, match=r"^url="):
+    with rejects("url", value=url):
         Client(url)
-    with pytest.raises(ValueError, match=r"^timeout="):
+    with rejects("timeout", value=1e100):
         Client(timeout=1e100)

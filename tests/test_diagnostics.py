@@ -13,6 +13,7 @@ import pytest
 from numpy.linalg import norm, solve
 
 import naive
+from support.rejections import rejects
 from windvane import BVDGLMUCB, GLMUCB, OFUL, CustomLink, DLinUCB, theory
 from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS, Environment, Round
 from windvane.lab.cells import Cell
@@ -406,9 +407,7 @@ def test_a_policy_without_a_radius_or_a_lemma() -> None:
 
 def test_a_policy_without_a_discounted_estimator_is_refused() -> None:
     built = world("arc", "ball").build(horizon=10, lanes=1, seed=0)
-    with pytest.raises(
-        ValueError, match=r"^policy=SimpleNamespace: diagnostics need a policy with a discounted estimator$"
-    ):
+    with rejects("policy", got="SimpleNamespace"):
         Diagnostics(SimpleNamespace(name="mine"), built)
 
 

@@ -1,70 +1,176 @@
-"""The text of errors, here and nowhere else; every other test reads their attributes."""
+"""The hierarchy of exceptions, and the one place that asserts how their messages read."""
 
+from __future__ import annotations
+
+import importlib
 import pickle
+import pkgutil
+from pathlib import Path
 
-import numpy as np
 import pytest
 
-from windvane import BVDGLMUCB
+import windvane
+from windvane.agent import ConflictingRewardError, ExpiredDecisionError, UnknownDecisionError
+from windvane.agent.file import FileError
+from windvane.client.messages import BatchError, ClientError
 from windvane.errors import LONGEST_VALUE, ArgumentError, WindvaneError, format_value
+from windvane.lab.cluster import ClusterError
+from windvane.lab.errors import SpecError, argument_path, field_errors, suggestion
+from windvane.lab.folder import FolderError
+from windvane.lab.runner import CellError
+from windvane.lab.summary import PairingError
+from windvane.service.chain import UnreadableEventError
+from windvane.service.database import StoreError
+from windvane.service.errors import ServiceError, invalid
+from windvane.service.schemas import NewStream
+from windvane.service.streams import ReplayError
 
-GAMMA = ArgumentError("gamma", 1.2, "in (0, 1]")
+MESSAGES = [
+    (ArgumentError("gamma", 1.2, "in (0, 1]"), "`gamma` must be in (0, 1], got 1.2"),
+    (ArgumentError("x", [], "a list", got="none", where="lane 3"), "`x` must be a list, got none in lane 3"),
+    (ArgumentError("S", 9, "at most 5", hint="give a smaller L"), "`S` must be at most 5, got 9; give a smaller L"),
+    (UnknownDecisionError("d1", "is not known"), "decision 'd1' is not known"),
+    (FileError("a.zip", "digest", "was changed"), "a.zip: was changed"),
+    (SpecError((), "no such file", "s.toml"), "s.toml: no such file"),
+    (SpecError(("runs",), "missing"), "runs: missing"),
+    (
+        SpecError(("environments", 1, "drift", "period"), "must be above 0, got -3", "s.toml:18"),
+        "s.toml:18: environments[1].drift.period: must be above 0, got -3",
+    ),
+    (FolderError(Path("out"), "locked", "another run is writing here"), "out: another run is writing here"),
+    (PairingError("A", "B", "arc", "seed", "the seeds differ"), "A and B cannot be paired in arc: the seeds differ"),
+    (CellError("A in 'arc' failed: ValueError: x", "A", "arc"), "A in 'arc' failed: ValueError: x"),
+    (ClusterError("tcp://a:1", "no scheduler answers"), "cluster 'tcp://a:1': no scheduler answers"),
+    (StoreError(Path("a.db"), "no_store", "there is no such store"), "a.db: there is no such store"),
+    (ReplayError("shop", 7, "cannot be read"), "stream 'shop', event 7: cannot be read"),
+    (ReplayError("shop", None, "cannot be created again"), "stream 'shop': cannot be created again"),
+    (UnreadableEventError(7, "is missing"), "event 7: is missing"),
+    (ClientError(404, "unknown_stream", "there is no stream 'a'"), "there is no stream 'a'"),
+    (
+        BatchError([True, ClientError(409, "conflict", "another reward is known")]),
+        "1 of 2 items failed; results[1]: another reward is known",
+    ),
+    (ServiceError(503, "unavailable", "not ready"), "not ready"),
+]
+
+
+@pytest.mark.parametrize(("error", "message"), MESSAGES, ids=lambda case: getattr(type(case), "__name__", ""))
+def test_messages(error: WindvaneError, message: str) -> None:
+    assert str(error) == message
+
+
+@pytest.mark.parametrize("error", [error for error, _ in MESSAGES], ids=lambda error: type(error).__name__)
+def test_errors_survive_a_pickle(error: WindvaneError) -> None:
+    """Worker processes send them back."""
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    for name, value in vars(error).items():
+        if name not in ("results", "errors"):  # of ClientErrors, which are compared by identity
+            assert getattr(again, name) == value
+
+
+def package_modules() -> list[str]:
+    found = pkgutil.walk_packages(windvane.__path__, "windvane.")
+    return [module.name for module in found if not module.name.endswith("__main__")]
+
+
+def test_every_exception_of_the_package_is_a_windvane_error() -> None:
+    defined = set()
+    for name in package_modules():
+        for value in vars(importlib.import_module(name)).values():
+            if isinstance(value, type) and issubclass(value, Exception) and value.__module__.startswith("windvane"):
+                defined.add(value)
+    assert {ArgumentError, SpecError, ServiceError, ClientError} <= defined
+    assert [cls.__name__ for cls in defined if not issubclass(cls, WindvaneError)] == []
 
 
 @pytest.mark.parametrize(
-    ("error", "text"),
+    ("cls", "base"),
     [
-        (GAMMA, "`gamma` must be in (0, 1], got 1.2"),
-        (ArgumentError("link", "logit", "one of a, b"), "`link` must be one of a, b, got 'logit'"),
-        (ArgumentError("reward", 7.0, "at most 1", where="lane 3"), "`reward` must be at most 1, got 7.0 in lane 3"),
-        (
-            ArgumentError("arms", [], "of shape (1, any, 2)", got="shape (0,)", hint="add a lanes axis"),
-            "`arms` must be of shape (1, any, 2), got shape (0,); add a lanes axis",
-        ),
+        (ArgumentError, ValueError),
+        (SpecError, ValueError),
+        (FolderError, ValueError),
+        (FileError, ValueError),
+        (PairingError, ValueError),
+        (UnknownDecisionError, ValueError),
+        (ConflictingRewardError, ValueError),
+        (ExpiredDecisionError, ValueError),
+        (CellError, RuntimeError),
+        (ClusterError, RuntimeError),
     ],
-    ids=lambda value: value if isinstance(value, str) else value.argument,
 )
-def test_messages_say_what_is_expected_and_what_was_given(error: ArgumentError, text: str) -> None:
-    assert str(error) == text
+def test_errors_keep_the_type_of_the_standard_library(cls: type, base: type) -> None:
+    assert issubclass(cls, base)
 
 
-def test_a_refused_setting_is_reported_in_full() -> None:
-    with pytest.raises(ArgumentError) as caught:
-        BVDGLMUCB(2, gamma=1.2)
-    error = caught.value
-    assert (error.argument, error.value, error.expected) == ("gamma", 1.2, "a number in (0, 1]")
-    assert str(error) == "`gamma` must be a number in (0, 1], got 1.2"
+def test_a_long_value_is_shortened() -> None:
+    assert len(format_value("x" * 1000)) == LONGEST_VALUE
+    assert "\n" not in format_value("a\nb")
+    assert format_value(10**5000) == "<int>"  # more digits than Python prints
 
 
-def test_argument_errors_are_value_errors_and_errors_of_windvane() -> None:
-    assert isinstance(GAMMA, ValueError)
-    assert isinstance(GAMMA, WindvaneError)
+def test_an_argument_can_be_renamed() -> None:
+    error = ArgumentError("X[3]", 5, "finite", where="row 3", hint="drop it").rename("vectors[3]")
+    assert (error.argument, error.value, error.where, error.hint) == ("vectors[3]", 5, "row 3", "drop it")
 
 
-def test_errors_travel_between_processes() -> None:
-    error = ArgumentError("x", 3.0, "at most 1", got="three", where="lane 2", hint="scale it")
-    arrived = pickle.loads(pickle.dumps(error))
-    assert type(arrived) is ArgumentError
-    assert str(arrived) == str(error)
-    assert vars(arrived) == vars(error)
-
-
-class Unprintable:
-    def __repr__(self) -> str:
-        raise RuntimeError
+# --- the lab -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("argument", "path", "is_complete"),
     [
-        ("x", "'x'"),
-        (np.zeros((2, 2)), "array([[0., 0.], [0., 0.]])"),
-        ("a" * 200, "'" + "a" * (LONGEST_VALUE - 4) + "..."),
-        (Unprintable(), "<Unprintable>"),
-        (10**5000, "<int>"),
+        ("gamma", ("gamma",), True),
+        ("memories[2]", ("memories", 2), True),
+        ("arms['red']['price']", ("arms", "red", "price"), True),
+        ("function(200)", ("function",), False),
+        ("--gammas", (), False),
     ],
-    ids=["text", "two lines", "long", "broken repr", "too many digits"],
 )
-def test_values_are_shown_on_one_line(value: object, text: str) -> None:
-    assert format_value(value) == text
-    assert len(text) <= LONGEST_VALUE
+def test_the_path_of_an_argument(argument: str, path: tuple, is_complete: bool) -> None:
+    assert argument_path(argument) == (path, is_complete)
+
+
+@pytest.mark.parametrize(
+    ("error", "path", "problem"),
+    [
+        (ArgumentError("gamma", 2, "in (0, 1]"), ("policies", 0, "gamma"), "must be in (0, 1], got 2"),
+        (ArgumentError("other", 2, "in (0, 1]"), ("policies", 0), "`other` must be in (0, 1], got 2"),
+        (ArgumentError("gamma(7)", 2, "finite"), ("policies", 0, "gamma"), "`gamma(7)` must be finite, got 2"),
+        (ValueError("gamma=2: too large"), ("policies", 0), "gamma=2: too large"),
+        (SpecError(("sweep", 1), "is wrong"), ("policies", 0, "sweep", 1), "is wrong"),
+    ],
+    ids=repr,
+)
+def test_errors_are_located_by_their_attributes(error: ValueError, path: tuple, problem: str) -> None:
+    with pytest.raises(SpecError) as caught, field_errors("policies", 0, known=("gamma",)):
+        raise error
+    assert (caught.value.path, caught.value.problem) == (path, problem)
+
+
+def test_suggestions() -> None:
+    assert suggestion("runz", ["seed", "runs"]) == 'did you mean "runs"?'
+    assert suggestion("x", ["seed", "runs"]) == "allowed: seed, runs"
+    assert suggestion("x", []) == ""
+
+
+# --- the service ---------------------------------------------------------------------------------------------------
+
+
+def test_the_field_of_a_response_is_the_argument_of_the_error() -> None:
+    found = invalid(ArgumentError("arms['red']", 5, "a vector"))
+    assert (found.status, found.code, found.field) == (422, "invalid", "arms['red']")
+    assert invalid(ValueError("gamma=2: too large")).field is None
+
+
+def test_the_field_of_a_response_is_that_of_the_schema() -> None:
+    for document, field in (
+        ({"name": "a", "dim": 0}, "dim"),
+        ({"name": "a"}, "dim"),
+        ({"name": "a", "dim": 2, "settings": {"dim": 3}}, "settings"),
+    ):
+        with pytest.raises(ValueError) as caught:
+            NewStream.model_validate(document)
+        found = invalid(caught.value)
+        assert (found.field, field in found.message) == (field, True)

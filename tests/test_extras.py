@@ -130,6 +130,6 @@ def test_the_lists_of_the_program_are_complete() -> None:
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 imported.add(node.module.partition(".")[0])
-    core = {"numpy", "scipy", "numba", "llvmlite", "windvane"}
+    core = {"numpy", "scipy", "numba", "llvmlite", "lazy_loader", "filelock", "windvane"}
     assert imported - core - sys.stdlib_module_names <= EXTRA_MODULES
     assert set(SERVICE_COMMANDS) <= set(COMMANDS)

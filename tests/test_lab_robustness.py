@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.rejections import rejects
 from windvane import OFUL
 from windvane.environments import BallArms, ComeAndGo, Rotation, Static
 from windvane.lab.folder import FolderError
@@ -58,8 +59,9 @@ def test_a_restart_deletes_only_what_was_written(tmp_path: Path) -> None:
 
 def test_a_spec_of_the_users_own_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text("# my precious comments\n" + tiny().to_toml())
-    with pytest.raises(FolderError, match=r"holds no experiment, but 'spec.toml'"):
+    with rejects(error=FolderError, path=tmp_path, code="other_content") as caught:
         run(tiny(), tmp_path, jobs=1)
+    assert "spec.toml" in caught.value.problem
     assert (tmp_path / "spec.toml").read_text().startswith("# my precious comments")
 
 
@@ -67,12 +69,12 @@ def test_the_lock_touches_nothing(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("precious")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / ".lock").symlink_to(tmp_path / "victim")
-    with pytest.raises(FolderError, match="cannot be written to"):
+    with rejects(error=FolderError, path=tmp_path / "out", code="unwritable"):
         run(tiny(), tmp_path / "out", jobs=1)
     assert (tmp_path / "victim").read_text() == "precious"
     (tmp_path / "other").mkdir()
     os.mkfifo(tmp_path / "other" / ".lock")
-    with pytest.raises(FolderError, match="is not a plain file"):
+    with rejects(error=FolderError, path=tmp_path / "other" / ".lock", code="not_a_file"):
         run(tiny(), tmp_path / "other", jobs=1)
 
 
@@ -89,7 +91,7 @@ def test_an_edited_manifest_is_not_believed(tmp_path: Path) -> None:
     ):
         path.write_text(json.dumps({**manifest, **change}))
         assert not Results.open(tmp_path).entries
-        with pytest.raises(FolderError, match=r"manifest.json: was changed; name another folder, or start over"):
+        with rejects(error=FolderError, path=path, code="changed"):
             run(tiny(), tmp_path, jobs=1)
     path.write_text(json.dumps(manifest))
     assert Results.open(tmp_path).complete
@@ -109,7 +111,7 @@ def test_a_damaged_manifest_is_refused(tmp_path: Path, change: dict) -> None:
     run(tiny(), tmp_path, jobs=1)
     path = tmp_path / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(FolderError, match=r"manifest.json: is (damaged; start over with --restart|not of format)"):
+    with rejects(error=FolderError, path=path, code="format" if "format" in change else "damaged"):
         Results.open(tmp_path)
 
 
@@ -127,7 +129,7 @@ def test_a_damaged_note_is_a_cell_not_done(tmp_path: Path, change: dict) -> None
 def test_another_spec_in_the_folder_is_not_believed(tmp_path: Path) -> None:
     run(tiny(), tmp_path, jobs=1)
     (tmp_path / "spec.toml").write_text(tiny(seed=4).to_toml())
-    with pytest.raises(FolderError, match="is not the spec that these results were made from"):
+    with rejects(error=FolderError, path=tmp_path / "spec.toml", code="other_spec"):
         _ = Results.open(tmp_path).spec
 
 
@@ -136,7 +138,9 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
     limited = f"ulimit -f 40; {sys.executable} -m windvane.cli simulate s.toml --out out --jobs 2"
     found = subprocess.run(["bash", "-c", limited], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert found.returncode == 1
-    assert found.stderr == "windvane: error: out: cannot be written to (File too large); finished cells are kept\n"
+    assert found.stderr.startswith("windvane: error: out: ")
+    assert "File too large" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
     assert run(tiny(horizon=2000, runs=20), tmp_path / "out", jobs=1).complete
 
 
@@ -168,10 +172,10 @@ def test_a_policy_that_answers_nonsense_is_named(tmp_path: Path, answer, monkeyp
     monkeypatch.setattr(Wrong, "answer", staticmethod(answer))
     world = EnvironmentSpec(name="shop", drift=Static(), arms=ComeAndGo(presence=0.2))
     spec = tiny(environments=(world,), policies=(PolicySpec(Wrong),), horizon=200)
-    with pytest.raises(
-        CellError, match=r"Wrong in 'shop' failed: (ValueError: select returned .*: must be|SystemExit)"
-    ):
+    with rejects(error=CellError, policy="Wrong", environment="shop") as caught:
         run(spec, tmp_path / "out", jobs=1)
+    cause = caught.value.__cause__
+    assert isinstance(cause, SystemExit) or cause.argument == "select(arms)"
 
 
 def test_a_module_that_exits_is_an_error(tmp_path: Path) -> None:
@@ -179,7 +183,9 @@ def test_a_module_that_exits_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(tiny().to_toml().replace('"OFUL"', '"leaving:Policy"'))
     found = windvane(["simulate", "s.toml"], tmp_path)
     assert found.returncode == 2
-    assert "cannot import 'leaving': SystemExit" in found.stderr
+    assert "policies[0].policy" in found.stderr
+    assert "'leaving:Policy'" in found.stderr
+    assert "SystemExit" in found.stderr
 
 
 def test_an_edited_policy_is_another_experiment(tmp_path: Path) -> None:
@@ -190,7 +196,7 @@ def test_an_edited_policy_is_another_experiment(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(source + "    bonus = 2\n")
     found = windvane(["simulate", "s.toml", "--jobs", "1"], tmp_path)
     assert found.returncode == 2
-    assert "holds another experiment" in found.stderr
+    assert "--restart" in found.stderr
 
 
 def test_a_module_in_the_current_folder_does_not_shadow_the_librarys(tmp_path: Path) -> None:
@@ -256,5 +262,5 @@ def test_delays_beyond_the_horizon_cost_nothing(tmp_path: Path) -> None:
 
 
 def test_huge_experiments_are_refused_at_once() -> None:
-    with pytest.raises(SpecError, match="cells"):
+    with rejects(error=SpecError, path=("runs",)):
         tiny(runs=2**32)

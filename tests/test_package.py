@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import windvane
 from windvane.lab import doctor
 
 ROOT = Path(__file__).parent.parent
@@ -32,15 +31,6 @@ def test_links_and_theory_need_no_numba() -> None:
     modules = "windvane.links, windvane.theory, windvane.environments, windvane.lab.spec"
     code = f"import sys, {modules}; print('numba' in sys.modules, 'scipy' in sys.modules)"
     assert python(code).stdout.split() == ["False", "False"]
-
-
-def test_every_exported_name_exists() -> None:
-    for name in windvane.__all__:
-        assert getattr(windvane, name) is not None, name
-    assert set(windvane.__all__) == {"__version__", *windvane._HOME}
-    assert set(windvane.__all__) <= set(dir(windvane))
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = windvane.nonsense
 
 
 def test_compilation_is_announced_once_and_then_cached(tmp_path: Path) -> None:

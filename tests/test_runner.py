@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from gated import GATE, waiting
+from support.rejections import rejects
 from windvane import BVDGLMUCB
 from windvane.environments import BallArms, Environment, GeometricDelay, RandomWalk, Rotation
 from windvane.lab.cells import cells_of, recorded_rounds
@@ -292,7 +293,7 @@ def test_a_local_cluster(reference: Path, tmp_path: Path) -> None:
 
 def test_no_cluster_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windvane.lab.cluster.PATIENCE", 0.2)
-    with pytest.raises(ClusterError, match=r"cluster='tcp://127.0.0.1:9': no scheduler answers there"):
+    with rejects(error=ClusterError, address="tcp://127.0.0.1:9"):
         run(small(), tmp_path / "out", cluster="tcp://127.0.0.1:9")
 
 
@@ -317,33 +318,35 @@ def test_a_damaged_cell_is_run_again(reference: Path, tmp_path: Path, damage: st
 
 def test_a_folder_with_something_else_is_left_alone(reference: Path, tmp_path: Path) -> None:
     before = contents(reference)
-    with pytest.raises(FolderError, match="holds another experiment; name another folder, or start over"):
+    with rejects(error=FolderError, path=reference, code="other_experiment"):
         run(small(seed=5), reference, jobs=1)
     assert contents(reference) == before
     (tmp_path / "thesis.tex").write_text("precious")
     for restart in (False, True):
-        with pytest.raises(FolderError, match=r"holds no experiment, but 'thesis.tex'; name another folder"):
+        with rejects(error=FolderError, path=tmp_path, code="other_content") as caught:
             run(small(), tmp_path, jobs=1, restart=restart)
+        assert "thesis.tex" in caught.value.problem
     assert (tmp_path / "thesis.tex").read_text() == "precious"
-    with pytest.raises(FolderError, match="is a file; name a folder"):
+    with rejects(error=FolderError, path=tmp_path / "thesis.tex", code="not_a_folder"):
         run(small(), tmp_path / "thesis.tex", jobs=1)
-    with pytest.raises(FolderError, match="holds no experiment"):
+    with rejects(error=FolderError, path=tmp_path, code="no_experiment"):
         Results.open(tmp_path)
-    with pytest.raises(FolderError, match="is not a folder"):
+    with rejects(error=FolderError, path=tmp_path / "nowhere", code="not_a_folder"):
         Results.open(tmp_path / "nowhere")
 
 
 def test_results_of_other_code_are_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(small(), tmp_path / "out", jobs=1)
     monkeypatch.setattr("windvane.lab.folder._code_hash", lambda: "0123")
-    with pytest.raises(FolderError, match=r"was made with code \w+ \(now 0123\); name another folder, or start over"):
+    with rejects(error=FolderError, path=tmp_path / "out", code="other_versions") as caught:
         run(small(), tmp_path / "out", jobs=1)
+    assert "(now 0123)" in caught.value.problem
     assert run(small(), tmp_path / "out", jobs=1, restart=True).complete
 
 
 def test_only_one_run_writes_at_a_time(tmp_path: Path) -> None:
     store = Store(tmp_path / "out", small())
-    with store.alone(), pytest.raises(FolderError, match="another run is writing here"):
+    with store.alone(), rejects(error=FolderError, path=tmp_path / "out", code="locked"):
         run(small(), tmp_path / "out", jobs=1)
     assert run(small(), tmp_path / "out", jobs=1).complete
 
@@ -360,8 +363,10 @@ class Failing(BVDGLMUCB):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_policy_that_fails_is_named(tmp_path: Path, jobs: int) -> None:
     spec = small(policies=(PolicySpec("OFUL"), PolicySpec(Failing, settings={"gamma": 0.9})))
-    with pytest.raises(CellError, match=r"Failing in '.*' failed: ArithmeticError: out of luck"):
+    with rejects(error=CellError, policy="Failing") as caught:
         run(spec, tmp_path / "out", jobs=jobs)
+    assert caught.value.environment in {environment.name for environment in spec.environments}
+    assert "ArithmeticError: out of luck" in str(caught.value)
     assert {entry.policy for entry in Results.open(tmp_path / "out").entries} <= {"OFUL"}
 
 

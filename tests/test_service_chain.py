@@ -15,6 +15,7 @@ import windvane
 from serving import ARMS, local, served, until
 from serving import windvane as command
 from stores import build, copy_store, edit, query, verify
+from support.rejections import rejects
 from windvane.service import access
 from windvane.service.chain import (
     UnreadableEventError,
@@ -52,8 +53,9 @@ def test_any_change_of_an_event_breaks_the_chain() -> None:
         {"number": -1}, {"request": "text"},
     ]  # fmt: skip
     for change in changes:
-        with pytest.raises(UnreadableEventError, match="does not match its checksum"):
-            check_event(first.chain, second._replace(**change))
+        changed = second._replace(**change)
+        with rejects(error=UnreadableEventError, number=changed.number):
+            check_event(first.chain, changed)
     with pytest.raises(UnreadableEventError):  # an event left out
         check_event(START, second)
 
@@ -252,9 +254,9 @@ def test_export_of_an_event_that_cannot_be_read_says_so(tmp_path: Path) -> None:
         with windvane.Client(server.address) as client:
             events = client.events("fields")
             assert [next(events)["number"], next(events)["number"]] == [1, 2]
-            with pytest.raises(windvane.ClientError, match="event 3: does not match its checksum") as caught:
+            with rejects(error=windvane.ClientError, code="unreadable") as caught:
                 next(events)
-            assert caught.value.code == "unreadable"
+            assert "event 3" in caught.value.message
             with pytest.raises(windvane.ClientError) as caught:
                 list(client.events("other"))
             assert (caught.value.code, caught.value.status) == ("unreadable", 500)

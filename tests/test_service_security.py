@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from serving import ARMS, Local, clean, local, parsed, served, until, windvane
+from support.rejections import rejects
 from windvane.service import access, gate
 from windvane.service.access import Access, new_token
 from windvane.service.errors import ServiceError
@@ -76,16 +77,17 @@ def test_only_the_hash_of_a_token_is_stored(tmp_path: Path) -> None:
 def test_commands_about_tokens_that_are_wrong(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     assert windvane("token", "add", "shop", "--store", path).returncode == 0
-    for line, why in (
-        (("add", "shop"), "name='shop': there is a token of this name; remove it first, or take another name"),
-        (("remove", "page"), "name='page': there is no token of this name"),
-        (("add",), "name=None: is needed to add"),
-        (("list", "shop"), "name='shop': is not wanted to list"),
-        (("steal", "shop"), "action='steal': must be one of"),
+    for line, argument, value in (
+        (("add", "shop"), "name", "shop"),
+        (("remove", "page"), "name", "page"),
+        (("add",), "name", None),
+        (("list", "shop"), "name", "shop"),
+        (("steal", "shop"), "action", "steal"),
     ):
         found = windvane("token", *line, "--store", path)
         assert found.returncode == 2
-        assert found.stderr.startswith(f"windvane: error: {why}")
+        assert found.stderr.startswith(f"windvane: error: `{argument}` ")
+        assert f"got {value!r}" in found.stderr
         assert found.stderr.count("\n") == 1
 
 
@@ -184,10 +186,9 @@ def test_it_does_not_listen_beyond_loopback_without_a_token(tmp_path: Path, host
     found = windvane("serve", "--store", tmp_path / "a.db", "--host", host, "--port", "0")
     assert found.returncode == 2
     assert found.stdout == ""
-    assert found.stderr == (
-        f"windvane: error: host={host!r}: can be reached from other machines; make a token first: windvane token add "
-        f"NAME --store {tmp_path}/a.db\n"
-    )
+    assert found.stderr.startswith("windvane: error: `host` ")
+    assert f"{host!r}" in found.stderr
+    assert f"windvane token add NAME --store {tmp_path}/a.db\n" in found.stderr
 
 
 def test_beyond_loopback_with_a_token(tmp_path: Path) -> None:
@@ -327,7 +328,6 @@ def test_the_size_of_a_body_is_limited_however_it_is_told(tmp_path: Path) -> Non
         ):
             status, answer = asked(service, [part(b" " * 600, more=True), part(b" " * 600, more=True)], headers)
             assert (status, answer["error"]["code"]) == (413, "too_large")
-            assert "1,000 bytes" in answer["error"]["message"]
         assert service.state() == before
         exact = body + b" " * (1000 - len(body))
         assert asked(service, [part(exact)], [(b"content-length", b"1000")])[0] == 200
@@ -598,7 +598,7 @@ def test_many_clients_do_not_wash_out_one_another(tmp_path: Path, monkeypatch: p
         found.check(None, who, changes=False)
     for i in range(10):
         found.check(None, f"other {i}", changes=False)
-        with pytest.raises(ServiceError, match="more than 1 requests"):
+        with rejects(error=ServiceError, status=429, code="too_many"):
             found.check(None, "a", changes=False)
     store.close()
 

@@ -194,12 +194,12 @@ def change_theta(stream: Stream) -> None:
 
 
 def change_closed(stream: Stream) -> None:
-    closed = stream.agent._waiting.closed
+    closed = stream.agent.open_decisions.closed
     closed.popitem()
 
 
 def change_reward(stream: Stream) -> None:
-    closed = stream.agent._waiting.closed
+    closed = stream.agent.open_decisions.closed
     name = next(name for name, value in closed.items() if value is not None)
     closed[name] += 1e-12
 

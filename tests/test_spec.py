@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import tomllib
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.rejections import rejects
 from windvane import theory
 from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS, BallArms, Rotation, SphereArms
+from windvane.lab.errors import rendered
 from windvane.lab.example import EXAMPLE, wobble
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec, SpecError
 from windvane.lab.toml import LARGEST_FILE, Lines
@@ -136,249 +139,168 @@ def with_policy(policy="D-LinUCB", **changes):
 
 # --- errors, with their lines -----------------------------------------------------------------------------------------
 
-WHOLE = "must be a whole number, at least"
-POSITIVE = "must be a number above 0 (within [1e-100, 1e100])"
-NO_FLAG = "must be a number, not true or false"
-
-ERRORS = [
+ERRORS = [  # the edit of BASE; the line and the field of the error, and a name that it mentions
     # syntax
-    ("runs = 50", "runs =", "2: not valid TOML: Invalid value (column 7)"),
-    ("  0.99,\n]", "  0.99,\n", "36: not valid TOML: Invalid value (at end of document)"),
-    ("seed = 0", "runs = 1", "4: not valid TOML: Cannot overwrite a value (column 9)"),
+    ("runs = 50", "runs =", 2, "", ""),
+    ("  0.99,\n]", "  0.99,\n", 36, "", ""),
+    ("seed = 0", "runs = 1", 4, "", ""),
     # unknown and missing keys
-    ("runs = 50", "runz = 50", '2: runz: unknown key; did you mean "runs"?'),
-    ("link =", "lnik =", '9: environments[0].lnik: unknown key; did you mean "link"?'),
-    ("count = 10", "cuont = 10", '11: environments[0].arms.cuont: unknown key; did you mean "count"?'),
-    ("period", "perid", '18: environments[1].drift.perid: unknown key; did you mean "period"?'),
-    ('name = "turning"\n', "", "6: environments[0].name: missing"),
-    ('drift = { kind = "rotation" }\n', "", "6: environments[0].drift: missing"),
-    ("period = 100\n", "", '16: environments[1].drift.period: missing; the kind "sinusoid" needs it'),
-    ('policy = "D-LinUCB"\n', "", "31: policies[1].policy: missing"),
+    ("runs = 50", "runz = 50", 2, "runz", "runs"),
+    ("link =", "lnik =", 9, "environments[0].lnik", "link"),
+    ("count = 10", "cuont = 10", 11, "environments[0].arms.cuont", "count"),
+    ("period", "perid", 18, "environments[1].drift.perid", "period"),
+    ('name = "turning"\n', "", 6, "environments[0].name", ""),
+    ('drift = { kind = "rotation" }\n', "", 6, "environments[0].drift", ""),
+    ("period = 100\n", "", 16, "environments[1].drift.period", ""),
+    ('policy = "D-LinUCB"\n', "", 31, "policies[1].policy", ""),
     # types
-    ("runs = 50", "runs = true", f"2: runs=True: {WHOLE} 1 and at most 4294967296"),
-    ("runs = 50", 'runs = "50"', f"2: runs='50': {WHOLE} 1 and at most 4294967296"),
-    ("runs = 50", "runs = 50.0", f"2: runs=50.0: {WHOLE} 1 and at most 4294967296"),
-    ("dim = 2", "dim = 2.0", f"8: environments[0].dim=2.0: {WHOLE} 1"),
-    ("S = 2.0", "S = true", f"15: environments[1].S=True: {NO_FLAG}"),
-    ("S = 2.0", 'S = "2"', f"15: environments[1].S='2': {POSITIVE}"),
-    ("S = 2.0", "intercept = true", f"15: environments[1].intercept=True: {NO_FLAG}"),
-    ("S = 2.0", "intercept = nan", "15: environments[1].intercept=nan: must be a number of size at most 1e100"),
-    ("period = 100", "period = true", f"18: environments[1].drift.period=True: {NO_FLAG}"),
-    ("count = 10", "count = true", f"11: environments[0].arms.count=True: {NO_FLAG}"),
-    ("  [1.0, 0.0]", "  [1.0, false]", f"22: environments[1].arms.arms[0][1]=False: {NO_FLAG}"),
-    ("bonus_scale = 0.5", "bonus_scale = true", f"29: policies[0].bonus_scale=True: {NO_FLAG}"),
-    ("seed = 0", "diagnostics = 1", "4: diagnostics=1: must be true or false"),
-    ("seed = 0", "title_ = 1", '4: title_: unknown key; did you mean "title"?'),
-    ('"two worlds"', "7", "1: title=7: must be a text of 0 to 200 printable characters"),
-    ('"turning"', '""', "7: environments[0].name='': must be a text of 1 to 200 printable characters"),
-    ('"turning"', '"a\\nb"', "7: environments[0].name='a\\nb': must be a text of 1 to 200 printable characters"),
-    ("lam = 1.0", "label = 3", "33: policies[1].label=3: must be a text of 1 to 200 printable characters"),
-    ('drift = { kind = "rotation" }', 'drift = "rotation"', "10: environments[0].drift='rotation': must be a table"),
-    ('"BVD-GLM-UCB"', "3", '27: policies[0].policy=3: must be a policy\'s name, a class, or "module:Class"'),
-    (
-        "lam = 1.0",
-        "lam = 1979-05-27",
-        "33: policies[1].lam=datetime.date(1979, 5, 27): must be a number, a text, true or false, a list or table of"
-        " these, a link, or a function or class",
-    ),
+    ("runs = 50", "runs = true", 2, "runs", ""),
+    ("runs = 50", 'runs = "50"', 2, "runs", ""),
+    ("runs = 50", "runs = 50.0", 2, "runs", ""),
+    ("dim = 2", "dim = 2.0", 8, "environments[0].dim", ""),
+    ("S = 2.0", "S = true", 15, "environments[1].S", ""),
+    ("S = 2.0", 'S = "2"', 15, "environments[1].S", ""),
+    ("S = 2.0", "intercept = true", 15, "environments[1].intercept", ""),
+    ("S = 2.0", "intercept = nan", 15, "environments[1].intercept", ""),
+    ("period = 100", "period = true", 18, "environments[1].drift.period", ""),
+    ("count = 10", "count = true", 11, "environments[0].arms.count", ""),
+    ("  [1.0, 0.0]", "  [1.0, false]", 22, "environments[1].arms.arms[0][1]", ""),
+    ("bonus_scale = 0.5", "bonus_scale = true", 29, "policies[0].bonus_scale", ""),
+    ("seed = 0", "diagnostics = 1", 4, "diagnostics", ""),
+    ("seed = 0", "title_ = 1", 4, "title_", "title"),
+    ('"two worlds"', "7", 1, "title", ""),
+    ('"turning"', '""', 7, "environments[0].name", ""),
+    ('"turning"', '"a\\nb"', 7, "environments[0].name", ""),
+    ("lam = 1.0", "label = 3", 33, "policies[1].label", ""),
+    ('drift = { kind = "rotation" }', 'drift = "rotation"', 10, "environments[0].drift", ""),
+    ('"BVD-GLM-UCB"', "3", 27, "policies[0].policy", ""),
+    ("lam = 1.0", "lam = 1979-05-27", 33, "policies[1].lam", ""),
     # kinds and names
-    ('"sinusoid"', '"sinusiod"', "17: environments[1].drift.kind='sinusiod': unknown kind; did you mean \"sinusoid\"?"),
-    ('"sinusoid"', "4", "17: environments[1].drift.kind=4: unknown kind; allowed: " + ", ".join(DRIFTS)),
-    ('kind = "fixed"\n', "", "19: environments[1].arms.kind: missing; one of " + ", ".join(ARM_LAWS)),
-    (
-        '"logistic"',
-        '"logit"',
-        "9: environments[0].link='logit': must be one of identity, logistic, poisson, probit,"
-        ' "module:name", or a Link',
-    ),
-    ('"D-LinUCB"', '"D-LinUBC"', "32: policies[1].policy='D-LinUBC': unknown policy; did you mean \"D-LinUCB\"?"),
-    ('"D-LinUCB"', '"x"', "32: policies[1].policy='x': unknown policy; allowed: " + ", ".join(POLICIES)),
+    ('"sinusoid"', '"sinusiod"', 17, "environments[1].drift.kind", "sinusoid"),
+    ('"sinusoid"', "4", 17, "environments[1].drift.kind", ""),
+    ('kind = "fixed"\n', "", 19, "environments[1].arms.kind", ""),
+    ('"logistic"', '"logit"', 9, "environments[0].link", ""),
+    ('"D-LinUCB"', '"D-LinUBC"', 32, "policies[1].policy", "D-LinUCB"),
+    ('"D-LinUCB"', '"x"', 32, "policies[1].policy", ""),
     # sizes
-    ("horizon = 300", "horizon = 0", f"3: horizon=0: {WHOLE} 1 and at most 4503599627370496"),
-    ("runs = 50", "runs = 4294967297", f"2: runs=4294967297: {WHOLE} 1 and at most 4294967296"),
-    (
-        "horizon = 300",
-        "horizon = 4503599627370496",
-        "3: horizon=4503599627370496: 50 runs of 4503599627370496 rounds are too many; all runs together have at most"
-        " 2**52",
-    ),
-    ("seed = 0", "seed = -1", f"4: seed=-1: {WHOLE} 0 and at most 18446744073709551615"),
-    ("seed = 0", "seed = 0x" + "f" * 5000, "4: seed: must be a number of at most 64 bits"),
-    ("seed = 0", "record = 1001", f"4: record=1001: {WHOLE} 1 and at most 1000"),
-    ("seed = 0", "lanes_per_cell = 0", f"4: lanes_per_cell=0: {WHOLE} 1 and at most 4294967296"),
-    ("period = 100", "period = -3", f"18: environments[1].drift.period=-3: {POSITIVE}"),
+    ("horizon = 300", "horizon = 0", 3, "horizon", ""),
+    ("runs = 50", "runs = 4294967297", 2, "runs", ""),
+    ("horizon = 300", "horizon = 4503599627370496", 3, "horizon", ""),
+    ("seed = 0", "seed = -1", 4, "seed", ""),
+    ("seed = 0", "seed = 0x" + "f" * 5000, 4, "seed", ""),
+    ("seed = 0", "record = 1001", 4, "record", ""),
+    ("seed = 0", "lanes_per_cell = 0", 4, "lanes_per_cell", ""),
+    ("period = 100", "period = -3", 18, "environments[1].drift.period", ""),
     # parts that do not fit each other
-    (
-        "period = 100",
-        "period = 100\ncentre = [3.0, 0.0]",
-        "19: environments[1].drift.centre=(3.0, 0.0): has norm 3, must be at most S=2",
-    ),
-    (
-        "  [1.0, 0.0]",
-        "  [1.0, 1.0]",
-        "21: environments[1].arms.arms=((1.0, 1.0), (0.0, 1.0)): has norm 1.41421356, must be at most L=1",
-    ),
-    ("dim = 2", "dim = 1", "8: environments[0].dim=1: rotation turns in a plane, it needs at least 2"),
-    (
-        "dim = 2",
-        "rewards = { kind = 'poisson', bound = 1 }",
-        "8: environments[0].rewards.bound=1: moves the largest mean, 0.731059, by 1e-06 or more; must be at least 8",
-    ),
-    (
-        '"logistic"',
-        '"poisson"\nrewards.kind = "bernoulli"',
-        "10: environments[0].rewards=BernoulliRewards(): means lie in [0.367879, 2.71828] under link='poisson' for"
-        " |z| <= 1, must be within [0, 1]",
-    ),
-    (
-        '"logistic"',
-        '"identity"\nrewards.kind = "gaussian"\nrewards.sd = -1',
-        f"11: environments[0].rewards.sd=-1: {POSITIVE}",
-    ),
-    (
-        "S = 2.0",
-        "S = 2000.0",
-        "26: policies[0]: in environments[1]: S=2000.0 and L=1.0: S * L must be at most 29 with the logistic "
-        "link, got 2000; give a smaller S or L",
-    ),
+    ("period = 100", "period = 100\ncentre = [3.0, 0.0]", 19, "environments[1].drift.centre", ""),
+    ("  [1.0, 0.0]", "  [1.0, 1.0]", 21, "environments[1].arms.arms", ""),
+    ("dim = 2", "dim = 1", 8, "environments[0].dim", ""),
+    ("dim = 2", "rewards = { kind = 'poisson', bound = 1 }", 8, "environments[0].rewards.bound", ""),
+    ('"logistic"', '"poisson"\nrewards.kind = "bernoulli"', 10, "environments[0].rewards", ""),
+    ('"logistic"', '"identity"\nrewards.kind = "gaussian"\nrewards.sd = -1', 11, "environments[0].rewards.sd", ""),
+    ("S = 2.0", "S = 2000.0", 26, "policies[0]", "environments[1]"),
     # names used twice
-    ('"waving"', '"turning"', '13: environments[1]: the name "turning" is that of environments[0] too'),
-    (
-        '"BVD, half the bonus"',
-        '"D-LinUCB"',
-        '31: policies[1]: the name "D-LinUCB" is that of policies[0] too; give it a label',
-    ),
+    ('"waving"', '"turning"', 13, "environments[1]", "environments[0]"),
+    ('"BVD, half the bonus"', '"D-LinUCB"', 31, "policies[1]", "policies[0]"),
     # settings
-    ("lam =", "lamda =", '33: policies[1].lamda: DLinUCB takes no such setting; did you mean "lam"?'),
-    (
-        "lam = 1.0",
-        "zzz = 1.0",
-        "33: policies[1].zzz: DLinUCB takes no such setting; allowed: gamma, horizon, drift, discount, S, L, lam,"
-        " sigma, delta, confidence, bonus_scale",
-    ),
-    ("lam = 1.0", "lam = -1.0", f"33: policies[1].lam=-1.0: {POSITIVE}"),
-    ("lam = 1.0", 'lam = "a"', f"33: policies[1].lam='a': {POSITIVE}"),
-    ("lam = 1.0", "delta = 2", "33: policies[1].delta=2.0: must be a number in (0, 1]"),
-    ("lam = 1.0", 'confidence = "x"', "33: policies[1].confidence='x': must be one of pointwise, horizon, anytime"),
-    ("bonus_scale = 0.5", 'discount = "x"', "29: policies[0].discount='x': must be one of orthogonal, general"),
-    ("bonus_scale = 0.5", "horizon = 0", f"29: policies[0].horizon=0: {WHOLE} 1"),
-    ("bonus_scale = 0.5", "gamma = 1\ndrift = 2", "29: policies[0].gamma=1 and drift=2: give one or the other"),
-    *(
-        ("lam = 1.0", f"{name} = 1", f"33: policies[1].{name}: is filled in by the experiment and cannot be set")
-        for name in ("dim", "lanes", "seed")
-    ),
-    ("lam = 1.0", '"a b" = 1', "31: policies[1].settings: 'a b' cannot be the name of a setting"),
+    ("lam =", "lamda =", 33, "policies[1].lamda", "lam"),
+    ("lam = 1.0", "zzz = 1.0", 33, "policies[1].zzz", ""),
+    ("lam = 1.0", "lam = -1.0", 33, "policies[1].lam", ""),
+    ("lam = 1.0", 'lam = "a"', 33, "policies[1].lam", ""),
+    ("lam = 1.0", "delta = 2", 33, "policies[1].delta", ""),
+    ("lam = 1.0", 'confidence = "x"', 33, "policies[1].confidence", ""),
+    ("bonus_scale = 0.5", 'discount = "x"', 29, "policies[0].discount", ""),
+    ("bonus_scale = 0.5", "horizon = 0", 29, "policies[0].horizon", ""),
+    ("bonus_scale = 0.5", "gamma = 1\ndrift = 2", 29, "policies[0].gamma", ""),
+    *(("lam = 1.0", f"{name} = 1", 33, f"policies[1].{name}", "") for name in ("dim", "lanes", "seed")),
+    ("lam = 1.0", '"a b" = 1', 31, "policies[1].settings", ""),
     # sweeps
-    ("lam = 1.0", "gamma = 0.5", "33: policies[1].gamma: is both set and swept; leave one out"),
-    ("lam = 1.0", "drift = 0.5", "33: policies[1].drift: is set while gamma is swept; leave one out"),
-    ("  0.99,", "  1.99,", "36: policies[1].sweep.gamma[1]=1.99: must be a number in (0, 1]"),
-    ("  0.99,", "  true,", f"36: policies[1].sweep.gamma[1]=True: {NO_FLAG}"),
-    ("  0.99,", '  "a",', "36: policies[1].sweep.gamma[1]='a': must be a number that is finite"),
-    ("  0.99,", "  inf,", "36: policies[1].sweep.gamma[1]=inf: must be a number that is finite"),
-    ("  0.99,", "  0.9,", "36: policies[1].sweep.gamma[1]=0.9: stands twice in the list"),
-    ("sweep.gamma", "sweep.lam", "34: policies[1].sweep.lam: cannot be swept; allowed: gamma, bonus_scale, delta"),
-    ("  0.9,\n  0.99,\n", "", "34: policies[1].sweep.gamma=[]: must be a list of one or more numbers"),
-    (
-        "bonus_scale = 0.5",
-        "sweep = [1]",
-        "29: policies[0].sweep=[1]: must be a table of lists, such as { gamma = [0.9, 0.99] }",
-    ),
-    (
-        '"BVD-GLM-UCB"',
-        '"OFUL"\nsweep.gamma = [0.5]',
-        "28: policies[0].sweep.gamma: OFUL takes no such setting; allowed: S, L, lam, sigma, delta, bonus_scale",
-    ),
+    ("lam = 1.0", "gamma = 0.5", 33, "policies[1].gamma", ""),
+    ("lam = 1.0", "drift = 0.5", 33, "policies[1].drift", ""),
+    ("  0.99,", "  1.99,", 36, "policies[1].sweep.gamma[1]", ""),
+    ("  0.99,", "  true,", 36, "policies[1].sweep.gamma[1]", ""),
+    ("  0.99,", '  "a",', 36, "policies[1].sweep.gamma[1]", ""),
+    ("  0.99,", "  inf,", 36, "policies[1].sweep.gamma[1]", ""),
+    ("  0.99,", "  0.9,", 36, "policies[1].sweep.gamma[1]", ""),
+    ("sweep.gamma", "sweep.lam", 34, "policies[1].sweep.lam", ""),
+    ("  0.9,\n  0.99,\n", "", 34, "policies[1].sweep.gamma", ""),
+    ("bonus_scale = 0.5", "sweep = [1]", 29, "policies[0].sweep", ""),
+    ('"BVD-GLM-UCB"', '"OFUL"\nsweep.gamma = [0.5]', 28, "policies[0].sweep.gamma", ""),
     # code of one's own
-    (
-        '"BVD-GLM-UCB"',
-        '"nowhere:P"',
-        "27: policies[0].policy='nowhere:P': cannot import 'nowhere': ModuleNotFoundError: No module named 'nowhere'",
-    ),
-    ('"BVD-GLM-UCB"', '"os:P"', "27: policies[0].policy='os:P': module 'os' has no 'P'"),
-    ('"BVD-GLM-UCB"', '":P"', "27: policies[0].policy=':P': ':P': must be \"module:name\""),
-    (
-        '"BVD-GLM-UCB"',
-        '"test_spec:NoPolicy"',
-        "27: policies[0].policy=<class 'test_spec.NoPolicy'>: must be a class with select and update whose constructor"
-        " takes dim, lanes and seed",
-    ),
-    (
-        '"BVD-GLM-UCB"',
-        '"test_spec:Mine"',
-        "29: policies[0].bonus_scale: Mine takes no such setting; allowed: gamma, boldness, greedy",
-    ),
-    (
-        'policy = "D-LinUCB"\nlam = 1.0\n',
-        'policy = "test_spec:Mine"\n',
-        "31: policies[1].boldness: missing; Mine needs it",
-    ),
+    ('"BVD-GLM-UCB"', '"nowhere:P"', 27, "policies[0].policy", ""),
+    ('"BVD-GLM-UCB"', '"os:P"', 27, "policies[0].policy", ""),
+    ('"BVD-GLM-UCB"', '":P"', 27, "policies[0].policy", ""),
+    ('"BVD-GLM-UCB"', '"test_spec:NoPolicy"', 27, "policies[0].policy", ""),
+    ('"BVD-GLM-UCB"', '"test_spec:Mine"', 29, "policies[0].bonus_scale", ""),
+    ('policy = "D-LinUCB"\nlam = 1.0\n', 'policy = "test_spec:Mine"\n', 31, "policies[1].boldness", ""),
     (
         'policy = "D-LinUCB"\nlam = 1.0\nsweep.gamma',
         'policy = "test_spec:Breaks"\nsweep.delta',
-        "33: policies[1].sweep.delta: Breaks takes no such setting",
+        33,
+        "policies[1].sweep.delta",
+        "",
     ),
-    ('"logistic"', '"os:x"', "9: environments[0].link='os:x': module 'os' has no 'x'"),
-    ('"logistic"', '"test_spec:a_spec"', "9: environments[0].link='test_spec:a_spec': must name a Link, not <function"),
-    ("bonus_scale = 0.5", 'link = "os:x"', "29: policies[0].link='os:x': module 'os' has no 'x'"),
+    ('"logistic"', '"os:x"', 9, "environments[0].link", ""),
+    ('"logistic"', '"test_spec:a_spec"', 9, "environments[0].link", ""),
+    ("bonus_scale = 0.5", 'link = "os:x"', 29, "policies[0].link", ""),
 ]
 
 
+@contextmanager
+def refused(field, where="", mention=""):
+    """Expect a :class:`SpecError` at ``field`` (as ``rendered`` writes a path) and ``where``."""
+    with rejects(error=SpecError, where=where) as caught:
+        yield caught
+    assert rendered(caught.value.path) == field, caught.value
+    assert mention in caught.value.problem
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "message"), ERRORS, ids=[f"{i}-{new[:20]}" for i, (_, new, _) in enumerate(ERRORS)]
+    ("old", "new", "line", "field", "mention"), ERRORS, ids=[f"{i}-{case[1][:20]}" for i, case in enumerate(ERRORS)]
 )
-def test_errors_name_the_line_and_the_field(tmp_path, old, new, message):
+def test_errors_name_the_line_and_the_field(tmp_path, old, new, line, field, mention):
     assert BASE.count(old) == 1, "the edit must be unambiguous"
     path = tmp_path / "my spec.toml"
     path.write_text(BASE.replace(old, new))
-    with pytest.raises(SpecError) as caught:
+    with refused(field, f"{path}:{line}", mention) as caught:
         Spec.read(path)
-    text = str(caught.value)
-    assert text.startswith(f"{path}:{message}") if message.endswith("<function") else text == f"{path}:{message}"
+    message = str(caught.value)
+    assert message.startswith(f"{path}:{line}: {field}")
+    assert message.endswith(caught.value.problem)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "where", "field"),
     [
-        ("", "s:1: environments: missing; a spec has one or more tables [[environments]]"),
-        ("environments = []", "s:1: policies: missing; a spec has one or more tables [[policies]]"),
-        ("environments = []\n\npolicies = []", "s:1: environments=[]: must be a list of one or more EnvironmentSpec"),
-        (
-            "\n[environments]\nname = 'x'",
-            "s:2: environments={'name': 'x'}: must be a list of tables: write [[environments]]",
-        ),
-        ("\nenvironments = [\n{},\n3]", "s:3: environments[0].name: missing"),
-        ("x = " + "[" * 100_000, "s: not valid TOML: nested too deeply"),
+        ("", "s:1", "environments"),
+        ("environments = []", "s:1", "policies"),
+        ("environments = []\n\npolicies = []", "s:1", "environments"),
+        ("\n[environments]\nname = 'x'", "s:2", "environments"),
+        ("\nenvironments = [\n{},\n3]", "s:3", "environments[0].name"),
+        ("x = " + "[" * 100_000, "s", ""),
     ],
 )
-def test_errors_of_whole_documents(text, message):
-    with pytest.raises(SpecError) as caught:
+def test_errors_of_whole_documents(text, where, field):
+    with refused(field, where):
         Spec.parse(text, "s")
-    assert str(caught.value) == message
 
 
 def test_a_user_policy_that_breaks_is_reported_in_one_line(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text(BASE.replace('"BVD-GLM-UCB"', '"test_spec:Breaks"').replace("bonus_scale = 0.5", ""))
-    with pytest.raises(SpecError, match=re.escape(f"{path}:26: policies[0]: in environments[0]: TypeError: no luck")):
+    with refused("policies[0]", f"{path}:26", mention="in environments[0]: TypeError: no luck") as caught:
         Spec.read(path)
+    assert isinstance(caught.value.__cause__, TypeError)
 
 
 def test_files_that_are_no_specs_are_refused_in_one_line(tmp_path):
-    def refused(path, problem):
-        with pytest.raises(SpecError) as caught:
-            Spec.read(path)
-        assert re.fullmatch(f"{re.escape(str(path))}: {problem}", str(caught.value))
-
-    refused(tmp_path / "none.toml", "no such file")
-    refused(tmp_path, "is a folder: a spec is a TOML file")
     (tmp_path / "latin.toml").write_bytes('title = "é"'.encode("latin-1"))
-    refused(tmp_path / "latin.toml", r"is not UTF-8 text \(byte 9\): a spec is a TOML file")
     (tmp_path / "large.toml").write_bytes(b"#" * (LARGEST_FILE + 1))
-    refused(tmp_path / "large.toml", "too large: a spec has at most 1,000,000 bytes")
     os.mkfifo(tmp_path / "pipe")
-    refused(tmp_path / "pipe", "is not a regular file: a spec is a TOML file")
-    refused(tmp_path / ("n" * 300), "cannot be read: File name too long")
-    with pytest.raises(SpecError, match="no such file"):
+    for path in (".", "none.toml", "latin.toml", "large.toml", "pipe", "n" * 300):
+        with refused("", str(tmp_path / path)):
+            Spec.read(tmp_path / path)
+    with refused("", "a\0b"):
         Spec.read("a\0b")
 
 
@@ -387,7 +309,7 @@ def test_a_file_may_have_a_byte_order_mark_and_windows_lines(tmp_path):
     path.write_bytes(b"\xef\xbb\xbf" + BASE.replace("\n", "\r\n").encode())
     assert Spec.read(path) == Spec.parse(BASE)
     path.write_bytes(BASE.replace("period = 100", "period = -1").replace("\n", "\r\n").encode())
-    with pytest.raises(SpecError, match=r"s\.toml:18: environments\[1\]\.drift\.period=-1"):
+    with refused("environments[1].drift.period", f"{path}:18"):
         Spec.read(path)
 
 
@@ -396,7 +318,7 @@ def test_reading_without_a_check_imports_and_builds_nothing(tmp_path):
     path.write_text(BASE.replace('"D-LinUCB"', '"nowhere:P"').replace("lam = 1.0", "lam = -1.0"))
     spec = Spec.read(path, check=False)
     assert [policy.name for policy in spec.policies] == ["BVD, half the bonus", "P"]
-    with pytest.raises(SpecError, match=re.escape(f"{path}:32: policies[1].policy='nowhere:P': cannot import")):
+    with refused("policies[1].policy", f"{path}:32", mention="nowhere:P"):
         spec.check()
 
 
@@ -404,42 +326,38 @@ def test_reading_without_a_check_imports_and_builds_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "field"),
     [
-        (lambda: a_spec(runs=0), f"runs=0: {WHOLE} 1 and at most 4294967296"),
-        (lambda: a_spec(environments=[]), "environments=[]: must be a list of one or more EnvironmentSpec"),
-        (lambda: a_spec(environments=3), "environments=3: must be a list of one or more EnvironmentSpec"),
-        (lambda: a_spec(policies="OFUL"), "policies='OFUL': must be a list of one or more PolicySpec"),
-        (lambda: a_spec(policies=["OFUL"]), "policies[0]='OFUL': must be a PolicySpec"),
-        (
-            lambda: a_spec(policies=[PolicySpec("OFUL"), PolicySpec("OFUL")]),
-            'policies[1]: the name "OFUL" is that of policies[0] too; give it a label',
-        ),
-        (lambda: with_environment(drift="static"), "drift='static': must be of the type windvane.environments.Drift"),
-        (lambda: with_environment(arms=None), "arms=None: must be of the type windvane.environments.ArmLaw"),
-        (lambda: with_environment(S=-1), f"S=-1: {POSITIVE}"),
-        (lambda: with_policy(lam=1), None),
-        (lambda: PolicySpec("OFUL", settings=3), "settings=3: must be a mapping from names to values"),
-        (lambda: PolicySpec("OFUL", settings={"label": 3}), "settings: 'label' cannot be the name of a setting"),
-        (lambda: PolicySpec("OFUL", settings={3: 3}), "settings: 3 cannot be the name of a setting"),
-        (lambda: PolicySpec(NoPolicy), "policy=<class 'test_spec.NoPolicy'>: must be a class with select and update"),
-        (lambda: PolicySpec(Mine), "boldness: missing; Mine needs it"),
-        (lambda: with_policy(settings={"lam": 0}).check(), f"policies[0].lam=0: {POSITIVE}"),
-        (lambda: with_policy(sweep={"delta": [0.1, 3.0]}).check(), "policies[0].sweep.delta[1]=3.0: must be a number"),
-        (lambda: with_policy(settings={"lam": object()}), "lam=<object"),
-        (lambda: with_policy(settings={"lam": float("nan")}), "lam=nan: must be a number"),
-        (lambda: with_policy(settings={"lam": "\ud800"}), "lam='\\ud800': must be a number"),
-        (lambda: PolicySpec("test_spec:Anything", settings={"a": {1: 2}}), "a: the key 1 must be a text"),
+        (lambda: a_spec(runs=0), "runs"),
+        (lambda: a_spec(environments=[]), "environments"),
+        (lambda: a_spec(environments=3), "environments"),
+        (lambda: a_spec(policies="OFUL"), "policies"),
+        (lambda: a_spec(policies=["OFUL"]), "policies[0]"),
+        (lambda: a_spec(policies=[PolicySpec("OFUL"), PolicySpec("OFUL")]), "policies[1]"),
+        (lambda: with_environment(drift="static"), "drift"),
+        (lambda: with_environment(arms=None), "arms"),
+        (lambda: with_environment(S=-1), "S"),
+        (lambda: PolicySpec("OFUL", settings=3), "settings"),
+        (lambda: PolicySpec("OFUL", settings={"label": 3}), "settings"),
+        (lambda: PolicySpec("OFUL", settings={3: 3}), "settings"),
+        (lambda: PolicySpec(NoPolicy), "policy"),
+        (lambda: PolicySpec(Mine), "boldness"),
+        (lambda: with_policy(settings={"lam": 0}).check(), "policies[0].lam"),
+        (lambda: with_policy(sweep={"delta": [0.1, 3.0]}).check(), "policies[0].sweep.delta[1]"),
+        (lambda: with_policy(settings={"lam": object()}), "lam"),
+        (lambda: with_policy(settings={"lam": float("nan")}), "lam"),
+        (lambda: with_policy(settings={"lam": "\ud800"}), "lam"),
+        (lambda: PolicySpec("test_spec:Anything", settings={"a": {1: 2}}), "a"),
     ],
 )
-def test_python_objects_go_through_the_same_checks(make, message):
-    if message is None:
-        with pytest.raises(TypeError):
-            make()
-        return
-    with pytest.raises(SpecError) as caught:
+def test_python_objects_go_through_the_same_checks(make, field):
+    with refused(field):
         make()
-    assert str(caught.value).startswith(message)
+
+
+def test_a_setting_is_no_argument_of_a_policy_spec():
+    with pytest.raises(TypeError):
+        with_policy(lam=1)
 
 
 def test_an_error_survives_a_pickle():
@@ -682,7 +600,7 @@ def test_what_cannot_be_imported_is_left_out_with_a_comment():
     text = spec.to_toml()
     for name in ("drift", "link", "policy", "hook", "none"):
         assert re.search(rf"^# {name}: .* cannot be imported by a name: left out$", text, re.MULTILINE)
-    with pytest.raises(SpecError, match=r"environments\[0\]\.drift: missing"):
+    with rejects(error=SpecError, path=("environments", 0, "drift")):
         Spec.parse(text)
     assert spec.policies[0].name == "Local"
     spec.check()
@@ -852,18 +770,17 @@ def test_the_example_shows_every_kind_and_key():
     [
         (
             [PolicySpec("OFUL", "X γ=0.9"), PolicySpec("D-LinUCB", "X", sweep={"gamma": [0.9, 0.99]})],
-            "one of policies[0]",
+            "policies[0]",
         ),
-        ([PolicySpec("D-LinUCB", "X", sweep={"gamma": [0.9, 0.9 + 1e-14]})], "another of its variants"),
+        ([PolicySpec("D-LinUCB", "X", sweep={"gamma": [0.9, 0.9 + 1e-14]})], "its variants"),
     ],
     ids=["another policy", "12 digits"],
 )
 def test_two_variants_with_one_label_are_refused(policies, other):
-    """``compare`` and the leaderboard would take one for the other."""
-    with pytest.raises(SpecError) as caught:
+    """``compare`` and the leaderboard would confuse them."""
+    with refused(f"policies[{len(policies) - 1}]", mention='"X γ=0.9"') as caught:
         Spec([EnvironmentSpec("a", drift=Rotation(), arms=BallArms())], policies)
-    assert caught.value.path == ("policies", len(policies) - 1)
-    assert caught.value.problem == f': has a variant with the label "X γ=0.9", like {other}'
+    assert other in caught.value.problem
 
 
 def test_the_example_lists_every_registered_policy():
@@ -944,7 +861,7 @@ def test_a_sweep_is_the_product_of_its_lists_and_is_built_lane_by_lane():
     built = half.build(environment, variants=half.variants * 3)
     assert built.gamma.tolist() == without.build(environment).gamma.tolist()
     for variants in (None, half.variants, [{}] * 3, [{"gamma": 0.5}] * 3):
-        with pytest.raises(SpecError, match="variants must give, for each of the 3 lanes, bonus_scale"):
+        with rejects("variants", value=variants):
             half.build(environment, variants=variants)
 
 
@@ -972,21 +889,21 @@ def test_a_fingerprint_that_cannot_be_taken_names_the_field():
         (with_environment(link="nowhere:x"), "environments[0].link"),
         (with_policy("BVD-GLM-UCB", settings={"link": "nowhere:x"}), "policies[0].link"),
     ):
-        with pytest.raises(SpecError, match=re.escape(f"{path}='nowhere:x': cannot import")):
+        with refused(path, mention="nowhere:x"):
             spec.fingerprint()
 
 
 def test_a_check_follows_a_function_to_the_end():
     spec = with_environment(drift=DRIFTS["function"](breaks_late))
     for work in (spec.check, spec.fingerprint):
-        with pytest.raises(SpecError, match=r"^environments\[0\]\.drift\.function\(200\)='nothing': must be an array"):
+        with refused("environments[0].drift.function", mention="200"):
             work()
     missing = with_environment(drift=DRIFTS["function"]("nowhere:f"))
     for work in (missing.check, missing.fingerprint):
-        with pytest.raises(SpecError, match=r"^environments\[0\]\.drift\.function='nowhere:f': cannot import"):
+        with refused("environments[0].drift.function", mention="nowhere:f"):
             work()
     broken = with_environment(drift=DRIFTS["function"](lambda t: [1 / (t - 9), 0.0]))
-    with pytest.raises(SpecError, match=r"^environments\[0\]\.drift\.function: ZeroDivisionError: division by zero$"):
+    with refused("environments[0].drift.function", mention="ZeroDivisionError: division by zero"):
         broken.check()
 
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from entries import entry, results
+from support.rejections import rejects
 from windvane.environments import ARM_LAWS, DRIFTS
 from windvane.lab.runner import run
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
-from windvane.lab.summary import align, paired, summary_rows
+from windvane.lab.summary import PairingError, align, paired, summary_rows
 
 WORLD = EnvironmentSpec("rotation", DRIFTS["rotation"](), ARM_LAWS["ball"]())
 
@@ -127,31 +128,23 @@ def test_baseline_by_label_in_every_environment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "settings", "message"),
+    ("other", "code"),
     [
-        ([entry("A", [1.0])], {"baseline": "Z"}, "baseline='Z': must be one of A (in rotation)"),
-        ([entry("A", [1.0])], {"confidence": 1.0}, "confidence=1.0: must be a number between 0 and 1"),
-        (
-            [entry("A", [1.0]), entry("B", [1.0], horizon=50)],
-            {},
-            "B and A cannot be paired: rotation, horizon 50 and rotation, horizon 100 differ",
-        ),
-        (
-            [entry("A", [1.0]), entry("B", [1.0], runs=[3])],
-            {},
-            "B and A cannot be paired in rotation: they have no run in common",
-        ),
-        (
-            [entry("A", [1.0]), entry("B", [1.0], drift=2.0)],
-            {},
-            "B and A cannot be paired in rotation: the drift of their runs differs",
-        ),
+        (entry("B", [1.0], horizon=50), "settings"),
+        (entry("B", [1.0], runs=[3]), "runs"),
+        (entry("B", [1.0], drift=2.0), "drift"),
     ],
 )
-def test_what_cannot_be_paired_is_refused(entries, settings, message: str) -> None:
-    with pytest.raises(ValueError) as error:
-        paired(entries, **settings)
-    assert str(error.value) == message
+def test_what_cannot_be_paired_is_refused(other, code: str) -> None:
+    with rejects(error=PairingError, first="B", second="A", environment="rotation", code=code):
+        paired([entry("A", [1.0]), other])
+
+
+def test_bad_settings_of_a_comparison_are_named() -> None:
+    with rejects("baseline", value="Z", where="rotation"):
+        paired([entry("A", [1.0])], baseline="Z")
+    with rejects("confidence", value=1.0):
+        paired([entry("A", [1.0])], confidence=1.0)
 
 
 def spec_of(*environments: EnvironmentSpec) -> SimpleNamespace:
@@ -186,22 +179,22 @@ def test_environments_stay_together_across_folders() -> None:
 
 
 def test_what_differs_between_folders_is_named() -> None:
-    def message(*several) -> str:
-        with pytest.raises(ValueError) as error:
-            align(several)
-        return str(error.value)
-
     one = results([entry("A", [1.0])], "one", spec_of(WORLD))
-    pair = "one and two cannot be paired in rotation: "
-    assert message(one, results(one.entries, "two", spec_of(WORLD), seed=1)) == pair + "the seed is 0 and 1"
-    shorter = results([entry("A", [1.0], horizon=50)], "two", spec_of(WORLD))
-    assert message(one, shorter) == pair + "the horizon is 100 and 50"
     changed = EnvironmentSpec("rotation", DRIFTS["rotation"](angle=1.0), ARM_LAWS["ball"](count=5), S=2.0)
-    differ = pair + "the environments differ in drift, arms, S"
-    assert message(one, results(one.entries, "two", spec_of(changed))) == differ
+    for two, code, mention in (
+        (results(one.entries, "two", spec_of(WORLD), seed=1), "seed", "0 and 1"),
+        (results([entry("A", [1.0], horizon=50)], "two", spec_of(WORLD)), "horizon", "100 and 50"),
+        (results(one.entries, "two", spec_of(changed)), "environment", "drift, arms, S"),
+    ):
+        with rejects(error=PairingError, first="one", second="two", environment="rotation", code=code) as caught:
+            align((one, two))
+        assert mention in caught.value.problem
     elsewhere = results([entry("A", [1.0], environment="arc")], "two", spec_of(WORLD))
-    assert message(one, elsewhere) == "folders: they have no environment in common, so nothing can be paired"
-    assert message(one, one).endswith("/one is given twice")
+    with rejects("folders") as caught:
+        align((one, elsewhere))
+    with rejects("folders") as caught:
+        align((one, one))
+    assert "/one " in caught.value.got
 
 
 def test_rows_and_differences_are_plain_values() -> None:
@@ -223,5 +216,5 @@ def test_two_real_folders(tmp_path) -> None:
     assert found[0].mean != 0
     assert (found[1].mean, found[1].se, found[1].p) == (0.0, 0.0, 1.0)
     other = run(Spec([WORLD], [PolicySpec("OFUL")], runs=3, horizon=60, seed=1), tmp_path / "other", jobs=1)
-    with pytest.raises(ValueError, match=r"cannot be paired in rotation: the seed is 0 and 1$"):
+    with rejects(error=PairingError, environment="rotation", code="seed"):
         align([done[0], other])

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Write files so that readers see all of the content or none of it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,26 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """All of ``content`` under ``path``, or nothing: aside, flushed, renamed."""
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")  # of this call alone
+    """Write ``content`` to ``path`` atomically: temporary file, fsync, rename.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_atomically(Path(folder) / "a.txt", b"text")
+    ...     (Path(folder) / "a.txt").read_bytes()
+    b'text'
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")  # no other call uses this name
     try:
-        with aside.open("wb") as file:
+        with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        temporary.replace(path)
     finally:
-        aside.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # where a folder can be opened, make the new name durable too
+        temporary.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # some platforms cannot open a folder; elsewhere this makes the rename durable
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -5,21 +5,23 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from windvane.errors import format_value
+from windvane.errors import ArgumentError
 
 
-def imported(reference: str) -> Any:
-    """The object that ``module:name`` names; ``name`` may be dotted. A ``ValueError`` says what failed."""
+def imported(reference: str, argument: str = "reference") -> Any:
+    """Return the object that ``module:name`` names; ``name`` may be dotted. Errors are about ``argument``."""
     module, _, name = reference.partition(":")
     if not module or not name:
-        raise ValueError(f'{format_value(reference)}: must be "module:name"')
+        raise ArgumentError(argument, reference, 'of the form "module:name"')
     try:
         found = importlib.import_module(module)
-    except (Exception, SystemExit) as error:  # whatever the module's own code raises
-        raise ValueError(f"cannot import {module!r}: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:  # the module's own code can raise anything
+        hint = " ".join(f"the import raised {type(error).__name__}: {error}".split())
+        raise ArgumentError(argument, reference, "a name that can be imported", hint=hint) from error
     for part in name.split("."):
         try:
             found = getattr(found, part)
         except AttributeError:
-            raise ValueError(f"module {module!r} has no {name!r}") from None
+            expected = f"a name that the module {module!r} has"
+            raise ArgumentError(argument, reference, expected) from None
     return found

@@ -18,7 +18,9 @@ Index = npt.NDArray[np.int64]
 SMALLEST, LARGEST = 1e-100, 1e100  # squares of positive settings, and inverses of the squares, stay finite
 LARGEST_WHOLE = 10**300  # a larger integer does not fit in a float
 LARGEST_LANE = 2**32 - 1  # lane ids fill one 32-bit word of the random number generator's counter
-NORM_SLACK = 1.0 + 1e-9  # a norm bound is kept up to this factor: a normalised vector may round above 1
+# A norm may exceed its bound by this factor: well above the rounding of a vector normalised in double precision,
+# about d * 1e-16, and too little to matter in any guarantee.
+NORM_SLACK = 1.0 + 1e-9
 _NOT_NUMBERS = (str, bytes, np.ma.MaskedArray)  # float() or NumPy would convert some of these
 
 
@@ -57,14 +59,21 @@ def check_number(name: str, value: Any, expected: str, accept: Callable[[float],
     return number
 
 
+def check_setting(name: str, value: Any, expected: str, accept: Callable[[float], bool]) -> float:
+    """Return ``value`` as :func:`check_number` does; True and False, which may be rewards, are not numbers here."""
+    if isinstance(value, bool | np.bool_):
+        raise ArgumentError(name, value, f"a number {expected}")
+    return check_number(name, value, expected, accept)
+
+
 def check_positive(name: str, value: Any) -> float:
     """Return ``value`` as a float whose square, and the inverse of its square, are far from overflow."""
-    return check_number(name, value, "above 0 (within [1e-100, 1e100])", lambda v: SMALLEST <= v <= LARGEST)
+    return check_setting(name, value, "above 0 (within [1e-100, 1e100])", lambda v: SMALLEST <= v <= LARGEST)
 
 
 def check_not_negative(name: str, value: Any) -> float:
     """Return ``value`` as a float that is at least 0."""
-    return check_number(name, value, "at least 0", lambda v: v >= 0)
+    return check_setting(name, value, "at least 0", lambda v: v >= 0)
 
 
 def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:

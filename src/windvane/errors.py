@@ -23,6 +23,16 @@ def format_value(value: Any) -> str:
 class WindvaneError(Exception):
     """Base class of the errors that windvane raises on purpose."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by attributes, whatever the constructor takes: worker processes send errors back."""
+        return _rebuild, (type(self), self.args, vars(self))
+
+
+def _rebuild(cls: type[WindvaneError], args: tuple[Any, ...], attributes: dict[str, Any]) -> WindvaneError:
+    error = cls.__new__(cls, *args)
+    vars(error).update(attributes)
+    return error
+
 
 class ArgumentError(WindvaneError, ValueError):
     """An argument has a value that is not allowed.
@@ -42,6 +52,11 @@ class ArgumentError(WindvaneError, ValueError):
     hint
         What to do about it, as a clause after a semicolon.
 
+    Attributes
+    ----------
+    problem
+        The message without the name of the argument: "must be in (0, 1], got 1.2".
+
     Examples
     --------
     >>> raise ArgumentError("gamma", 1.2, "in (0, 1]")
@@ -57,13 +72,9 @@ class ArgumentError(WindvaneError, ValueError):
         shown = format_value(value) if got is None else got
         place = f" in {where}" if where else ""
         advice = f"; {hint}" if hint else ""
-        super().__init__(f"`{argument}` must be {expected}, got {shown}{place}{advice}")
+        self.problem = f"must be {expected}, got {shown}{place}{advice}"
+        super().__init__(f"`{argument}` {self.problem}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by the arguments of the constructor: worker processes send errors back."""
-        details = {"got": self.got, "where": self.where, "hint": self.hint}
-        return _rebuild, (type(self), self.argument, self.value, self.expected, details)
-
-
-def _rebuild(cls: type[ArgumentError], argument: str, value: Any, expected: str, details: dict[str, Any]) -> Any:
-    return cls(argument, value, expected, **details)
+    def rename(self, argument: str) -> ArgumentError:
+        """Return the same error about an argument that the caller knows by another name."""
+        return ArgumentError(argument, self.value, self.expected, got=self.got, where=self.where, hint=self.hint)

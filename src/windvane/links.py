@@ -11,8 +11,8 @@ c_mu         ``constants(S, L).c_mu``      inf of mu' over ``|z| <= S L``
 R_mu         ``constants(S, L).R_mu``      k_mu / c_mu
 ===========  ============================  =====================================================
 
-Built-in links are evaluated by compiled kernels inside policies; the methods here are their NumPy form, equal to
-rounding. A custom link is any pair of vectorised callables (:class:`CustomLink`).
+Policies evaluate built-in links in compiled kernels; the methods here are the NumPy form, equal up to rounding. A
+custom link is any pair of vectorised callables (:class:`CustomLink`).
 """
 
 from __future__ import annotations
@@ -25,65 +25,109 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array, check_positive
+from windvane.arguments import LARGEST, Array, check_positive
+from windvane.errors import ArgumentError
 
 _INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
-LARGEST_R_MU = 1e12  # beyond it mu' is so flat somewhere that double precision cannot tell parameters apart
-_LARGEST = 708.0  # exp(708) is the largest power that stays a normal double; beyond it the mean is held there
+# The condition number of the Hessian grows like R_mu. Beyond this value fewer than 4 of a double's 16 digits are left.
+LARGEST_R_MU = 1e12
+_LARGEST_EXPONENT = 708.0  # the last whole z with exp(z) and exp(-z) normal doubles; the exponential is constant beyond
+
+# The numerical checks of a custom link.
+_GRID = 4001  # points over |z| <= S L: an extreme of mu' between them is then searched on a finer grid
+_FINE_GRID = 2001
+_FINGERPRINT_POINTS = 17
+_DIFFERENCE_STEP = 1e-5  # central differences: truncation of order 1e-10, rounding of order 1e-11
+_LARGEST_DIFFERENCE = 1e-4  # between the slope and the difference quotient, relative to the larger of the slope and
+_LEAST_SHARE = 1e-3  # this share of the largest slope
 
 
 @dataclass(frozen=True)
 class LinkConstants:
-    """k_mu, c_mu and R_mu = k_mu / c_mu of a link over ``|z| <= S L``."""
+    """k_mu, c_mu and R_mu = k_mu / c_mu of a link over ``|z| <= S L``.
+
+    Parameters
+    ----------
+    k_mu, c_mu
+        Supremum and infimum of mu'.
+
+    Examples
+    --------
+    >>> LinkConstants(k_mu=0.25, c_mu=0.2).R_mu
+    1.25
+    """
 
     k_mu: float
     c_mu: float
 
     @property
     def R_mu(self) -> float:
+        """k_mu / c_mu; infinity if c_mu is 0."""
         return self.k_mu / self.c_mu if self.c_mu > 0 else math.inf
 
 
 class Link:
-    """A strictly increasing, continuously differentiable inverse link function."""
+    """Base class of links: strictly increasing, continuously differentiable inverse link functions.
+
+    ``code`` is the number of the compiled link, or -1 if the link is evaluated in NumPy.
+
+    Examples
+    --------
+    >>> float(Logistic().mean(0.0))
+    0.5
+    """
 
     name: str
-    code: int = -1  # which compiled link; -1: none, evaluated in NumPy
+    code: int = -1
 
     def mean(self, z: npt.ArrayLike) -> Array:
-        """mu(z)."""
+        """Return mu(z)."""
         raise NotImplementedError
 
     def slope(self, z: npt.ArrayLike) -> Array:
-        """mu'(z)."""
+        """Return mu'(z)."""
         raise NotImplementedError
 
     def primitive(self, z: npt.ArrayLike) -> Array:
-        """b(z) with b' = mu."""
+        """Return b(z) with b' = mu."""
         raise NotImplementedError
 
     def constants(self, S: float, L: float) -> LinkConstants:
-        """k_mu, c_mu, R_mu over ``|z| <= S L``."""
+        """Return k_mu, c_mu and R_mu over ``|z| <= S L``.
+
+        Parameters
+        ----------
+        S, L
+            Bounds on the norms of parameters and arms.
+
+        Returns
+        -------
+        LinkConstants
+            The constants.
+
+        Raises
+        ------
+        ArgumentError
+            If S or L is not a positive number, or S L is so large that mu' is too flat for double precision.
+        """
         product = check_positive("S", S) * check_positive("L", L)
         constants = self._constants(product)
         if not constants.R_mu <= LARGEST_R_MU:  # written as `not x <= y` so that NaN is rejected
-            raise ValueError(
-                f"S={S!r} and L={L!r}: S * L must be at most {self.largest_product:.3g} with the {self.name} "
-                f"link, got {product:.6g}; give a smaller S or L"
-            )
+            expected = f"at most {self.largest_product:.3g} with the {self.name} link"
+            raise ArgumentError("S * L", product, expected, got=f"{product:.6g}", hint="use a smaller S or L")
         return constants
 
     @cached_property
     def largest_product(self) -> float:
         """The largest S * L that :meth:`constants` accepts, rounded down to three digits; infinity for identity."""
-        accepted, refused = 0.0, 1.0
-        while self._accepts(refused):
-            accepted, refused = refused, 2.0 * refused
-            if refused > 1e100:
+        accepted, rejected = 0.0, 1.0
+        while self._accepts(rejected):
+            accepted, rejected = rejected, 2.0 * rejected
+            if rejected > LARGEST:
                 return math.inf
-        for _ in range(50):  # halves the bracket each time: to the last bit
-            middle = 0.5 * (accepted + refused)
-            accepted, refused = (middle, refused) if self._accepts(middle) else (accepted, middle)
+        for _ in range(50):  # each step halves the bracket, 53 bits wide at most; three digits are kept
+            middle = 0.5 * (accepted + rejected)
+            accepted, rejected = (middle, rejected) if self._accepts(middle) else (accepted, middle)
         if accepted == 0.0:
             return 0.0
         step = 10.0 ** (math.floor(math.log10(accepted)) - 2)
@@ -92,84 +136,113 @@ class Link:
     def _accepts(self, product: float) -> bool:
         try:
             return self._constants(product).R_mu <= LARGEST_R_MU
-        except Exception:  # of a custom link, which need not be finite, or defined, so far out
+        except Exception:  # a custom link may be infinite or undefined at this distance, and raise anything
             return False
 
     def _constants(self, largest: float) -> LinkConstants:
         raise NotImplementedError
 
     def mean_bound(self, largest: float) -> float:
-        """sup of |mu| over ``|z| <= largest``; for a link bounded on the whole line, its global bound."""
+        """Return sup of |mu| over ``|z| <= largest``; for a link bounded on the whole line, its global bound."""
         ends = np.abs(self.mean(np.array([-largest, largest])))
         return float(ends.max()) if np.isfinite(ends).all() else math.inf
 
     def reward_range(self, sigma: float) -> tuple[float, float]:
-        """The rewards this link accepts: [0, 2 sigma], as the paper's Assumption 2 has it."""
+        """Return the range of rewards that this link accepts: [0, 2 sigma], as in the paper's Assumption 2."""
         return 0.0, 2.0 * sigma
 
     def fingerprint(self, largest: float) -> list[str | float]:
-        """What tells this link from another in a saved state: name, range of rewards, means over ``|z| <= largest``."""
-        return [self.name, *self.reward_range(1.0), *self.mean(np.linspace(-largest, largest, 17)).tolist()]
+        """Return what identifies this link in a saved state: name, range of rewards, means over ``|z| <= largest``."""
+        z = np.linspace(-largest, largest, _FINGERPRINT_POINTS)
+        return [self.name, *self.reward_range(1.0), *self.mean(z).tolist()]
 
     def __repr__(self) -> str:
+        """Return an expression that makes the link."""
         return f"{type(self).__name__}()"
 
 
 class Identity(Link):
-    """mu(z) = z: linear rewards. Any finite reward; sigma is then the sub-Gaussian scale of the noise."""
+    """mu(z) = z: linear rewards. Any finite reward is accepted; sigma is then the sub-Gaussian scale of the noise.
+
+    Examples
+    --------
+    >>> float(Identity().mean(0.3))
+    0.3
+    """
 
     name = "identity"
     code = 0
 
     def mean(self, z: npt.ArrayLike) -> Array:
+        """Return z."""
         return np.array(z, dtype=float)
 
     def slope(self, z: npt.ArrayLike) -> Array:
+        """Return 1."""
         return np.ones_like(np.asarray(z, dtype=float))
 
     def primitive(self, z: npt.ArrayLike) -> Array:
+        """Return z^2 / 2."""
         return np.asarray(0.5 * np.square(np.asarray(z, dtype=float)))
 
     def _constants(self, largest: float) -> LinkConstants:
         return LinkConstants(1.0, 1.0)
 
     def reward_range(self, sigma: float) -> tuple[float, float]:
+        """Return (-inf, inf)."""
         return -math.inf, math.inf
 
 
 class Logistic(Link):
-    """mu(z) = 1 / (1 + e^-z): clicks and conversions."""
+    """mu(z) = 1 / (1 + e^-z): clicks and conversions.
+
+    Examples
+    --------
+    >>> Logistic().constants(S=1.0, L=1.0).k_mu
+    0.25
+    """
 
     name = "logistic"
     code = 1
 
     def mean(self, z: npt.ArrayLike) -> Array:
+        """Return 1 / (1 + e^-z)."""
         z = np.asarray(z, dtype=float)
         e = np.exp(-np.abs(z))
         return np.asarray(np.where(z >= 0, 1.0, e) / (1.0 + e))
 
     def slope(self, z: npt.ArrayLike) -> Array:
+        """Return mu(z) (1 - mu(z))."""
         e = np.exp(-np.abs(np.asarray(z, dtype=float)))
         return np.asarray(e / (1.0 + e) ** 2)
 
     def primitive(self, z: npt.ArrayLike) -> Array:
+        """Return log(1 + e^z)."""
         return np.asarray(np.logaddexp(0.0, np.asarray(z, dtype=float)))
 
     def _constants(self, largest: float) -> LinkConstants:
         return LinkConstants(0.25, float(self.slope(largest)))
 
     def mean_bound(self, largest: float) -> float:
+        """Return 1."""
         return 1.0
 
 
 class Poisson(Link):
-    """mu(z) = e^z: counts. Held at e^708 beyond z = 708."""
+    """mu(z) = e^z: counts. The mean is e^708 beyond z = 708.
+
+    Examples
+    --------
+    >>> float(Poisson().mean(0.0))
+    1.0
+    """
 
     name = "poisson"
     code = 2
 
     def mean(self, z: npt.ArrayLike) -> Array:
-        return np.asarray(np.exp(np.clip(np.asarray(z, dtype=float), -_LARGEST, _LARGEST)))
+        """Return e^z."""
+        return np.asarray(np.exp(np.clip(np.asarray(z, dtype=float), -_LARGEST_EXPONENT, _LARGEST_EXPONENT)))
 
     slope = mean
     primitive = mean
@@ -179,21 +252,30 @@ class Poisson(Link):
 
 
 class Probit(Link):
-    """mu(z) = Phi(z), the standard normal distribution function: a binary reward with a Gaussian latent score."""
+    """mu(z) = Phi(z), the standard normal distribution function: a binary reward with a Gaussian latent score.
+
+    Examples
+    --------
+    >>> float(Probit().mean(0.0))
+    0.5
+    """
 
     name = "probit"
     code = 3
 
     def mean(self, z: npt.ArrayLike) -> Array:
+        """Return Phi(z)."""
         from scipy.special import ndtr
 
         return np.asarray(ndtr(np.asarray(z, dtype=float)))
 
     def slope(self, z: npt.ArrayLike) -> Array:
+        """Return the standard normal density."""
         z = np.asarray(z, dtype=float)
-        return np.asarray(_INV_SQRT_2PI * np.exp(-0.5 * np.minimum(z * z, 2 * _LARGEST)))
+        return np.asarray(_INV_SQRT_2PI * np.exp(-0.5 * np.minimum(z * z, 2 * _LARGEST_EXPONENT)))
 
     def primitive(self, z: npt.ArrayLike) -> Array:
+        """Return z Phi(z) + Phi'(z)."""
         z = np.asarray(z, dtype=float)
         return z * self.mean(z) + self.slope(z)
 
@@ -201,15 +283,41 @@ class Probit(Link):
         return LinkConstants(_INV_SQRT_2PI, float(self.slope(largest)))
 
     def mean_bound(self, largest: float) -> float:
+        """Return 1."""
         return 1.0
 
 
 class CustomLink(Link):
-    """A link from vectorised callables, evaluated in NumPy: correct, but far slower than a built-in one.
+    """A link made from vectorised callables and evaluated in NumPy: correct, but far slower than a built-in one.
 
-    ``mean`` must be strictly increasing with derivative ``slope``; ``primitive`` is optional. What can be checked is
-    checked numerically over ``|z| <= S L`` when the constants are asked for. Rewards lie in ``[0, 2 sigma]`` unless
-    ``any_reward`` is true (sigma is then a sub-Gaussian scale).
+    Parameters
+    ----------
+    name
+        Name of the link.
+    mean
+        mu, strictly increasing.
+    slope
+        mu', the derivative of ``mean``.
+    primitive
+        b with b' = mu; optional.
+    any_reward
+        If true, any finite reward is accepted and sigma is a sub-Gaussian scale; else rewards lie in [0, 2 sigma].
+
+    Raises
+    ------
+    ArgumentError
+        If a callable is missing, or ``name`` is not text.
+
+    Notes
+    -----
+    :meth:`constants` checks numerically over ``|z| <= S L`` that the callables are finite, keep the shape of their
+    argument, that the slope is positive, and that each is the derivative of the other.
+
+    Examples
+    --------
+    >>> link = CustomLink("softplus", lambda z: np.logaddexp(0, z), lambda z: 1 / (1 + np.exp(-z)))
+    >>> round(link.constants(S=1.0, L=1.0).k_mu, 6)
+    0.731059
     """
 
     code = -1
@@ -223,75 +331,107 @@ class CustomLink(Link):
         *,
         any_reward: bool = False,
     ) -> None:
-        for what, function in (("mean", mean), ("slope", slope), ("primitive", primitive)):
-            if not callable(function) and not (what == "primitive" and function is None):
-                raise ValueError(f"{what}={function!r}: must be callable")
+        for argument, function in (("mean", mean), ("slope", slope), ("primitive", primitive)):
+            if not callable(function) and not (argument == "primitive" and function is None):
+                raise ArgumentError(argument, function, "callable")
         if not isinstance(name, str):
-            raise ValueError(f"name={name!r}: must be a text")
+            raise ArgumentError("name", name, "text")
         self.name = name
-        self._mean, self._slope, self._primitive = mean, slope, primitive
+        self.mean_function, self.slope_function, self.primitive_function = mean, slope, primitive
         self._any_reward = any_reward
 
     def __repr__(self) -> str:
+        """Return the class and the name."""
         return f"CustomLink({self.name!r})"
 
     def mean(self, z: npt.ArrayLike) -> Array:
-        return np.asarray(self._mean(np.array(z, dtype=float)), dtype=float)
+        """Return mu(z)."""
+        return np.asarray(self.mean_function(np.array(z, dtype=float)), dtype=float)
 
     def slope(self, z: npt.ArrayLike) -> Array:
-        return np.asarray(self._slope(np.array(z, dtype=float)), dtype=float)
+        """Return mu'(z)."""
+        return np.asarray(self.slope_function(np.array(z, dtype=float)), dtype=float)
 
     def primitive(self, z: npt.ArrayLike) -> Array:
-        if self._primitive is None:
-            raise ValueError(f"link={self.name!r} was given no primitive")
-        return np.asarray(self._primitive(np.asarray(z, dtype=float)), dtype=float)
+        """Return b(z) with b' = mu."""
+        if self.primitive_function is None:
+            raise self._error("a link with a primitive")
+        return np.asarray(self.primitive_function(np.asarray(z, dtype=float)), dtype=float)
 
     def reward_range(self, sigma: float) -> tuple[float, float]:
+        """Return [0, 2 sigma], or (-inf, inf) if any reward is accepted."""
         return (-math.inf, math.inf) if self._any_reward else super().reward_range(sigma)
 
+    def _error(self, expected: str, got: str | None = None) -> ArgumentError:
+        return ArgumentError("link", self, expected, got=f"{self!r}" + (f", where {got}" if got else ""))
+
     def _constants(self, largest: float) -> LinkConstants:
-        z = np.linspace(-largest, largest, 4001)
+        z = np.linspace(-largest, largest, _GRID)
         slope = self.slope(z)
         self._check(z, slope)
-        # a bracket around each extreme grid point, then a finer grid inside it: no smoothness beyond continuity needed
+        # A finer grid around each extreme grid point: this needs no smoothness beyond continuity.
         step = z[1] - z[0]
         refined = []
-        for pick in (int(np.argmax(slope)), int(np.argmin(slope))):
-            around = np.clip(np.linspace(z[pick] - step, z[pick] + step, 2001), -largest, largest)
+        for index in (int(np.argmax(slope)), int(np.argmin(slope))):
+            around = np.clip(np.linspace(z[index] - step, z[index] + step, _FINE_GRID), -largest, largest)
             refined.append(self.slope(around))
         return LinkConstants(float(refined[0].max()), float(refined[1].min()))
 
     def _check(self, z: Array, slope: Array) -> None:
         mean = self.mean(z)
         if mean.shape != z.shape or slope.shape != z.shape:
-            raise ValueError(f"link={self.name!r}: mean and slope must map an array to an array of the same shape")
+            raise self._error("a link whose mean and slope return an array of the same shape as their argument")
         if not (np.isfinite(mean).all() and np.isfinite(slope).all()):
-            raise ValueError(f"link={self.name!r}: mean and slope must be finite for |z| <= {z[-1]:g}")
+            raise self._error(f"a link whose mean and slope are finite for |z| <= {z[-1]:g}")
         if slope.min() <= 0.0:
-            at = z[int(np.argmin(slope))]
-            raise ValueError(f"link={self.name!r}: slope must be positive, but is {slope.min():g} at z={at:g}")
-        h = 1e-5 * max(1.0, z[-1])
-        for what, function, derivative in (("slope", self.mean, slope), ("mean", self._primitive, mean)):
+            where = z[int(np.argmin(slope))]
+            raise self._error("a link whose slope is positive", f"slope({where:g}) = {slope.min():g}")
+        h = _DIFFERENCE_STEP * max(1.0, z[-1])
+        for name, of, function, derivative in (
+            ("slope", "mean", self.mean, slope),
+            ("mean", "primitive", self.primitive_function, mean),
+        ):
             if function is None:
                 continue
             with np.errstate(invalid="ignore"):
                 numeric = (np.asarray(function(z + h)) - np.asarray(function(z - h))) / (2 * h)
             size = np.abs(derivative)
-            worst = float(np.max(np.abs(numeric - derivative) / np.maximum(size, 1e-3 * size.max())))
-            if not worst < 1e-4:
-                of = "mean" if what == "slope" else "primitive"
-                raise ValueError(f"link={self.name!r}: {what} is not the derivative of {of} (off by {worst:.2g})")
+            worst = float(np.max(np.abs(numeric - derivative) / np.maximum(size, _LEAST_SHARE * size.max())))
+            if not worst < _LARGEST_DIFFERENCE:  # written as `not x < y` so that NaN is rejected
+                difference = f"{name} is not the derivative of {of} (relative difference {worst:.2g})"
+                raise self._error(f"a link whose {name} is the derivative of {of}", difference)
 
 
 LINKS: dict[str, type[Link]] = {link.name: link for link in (Identity, Logistic, Poisson, Probit)}
 
 
 def get_link(link: str | Link) -> Link:
-    """A link by name (``"logistic"``, ``"poisson"``, ``"probit"``, ``"identity"``) or as it is."""
+    """Return a link by name, or the given link.
+
+    Parameters
+    ----------
+    link
+        "identity", "logistic", "poisson", "probit", or a link.
+
+    Returns
+    -------
+    Link
+        The link.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no link of this name, or the link subclasses a built-in one but keeps its ``code``.
+
+    Examples
+    --------
+    >>> get_link("logistic")
+    Logistic()
+    """
     if isinstance(link, Link):
         if link.code >= 0 and type(link) not in LINKS.values():
-            raise ValueError(f"link={link!r}: a subclass of a built-in link needs code = -1, or be a CustomLink")
+            raise ArgumentError("link", link, "a link with code = -1 if it subclasses a built-in link")
         return link
     if isinstance(link, str) and link in LINKS:
         return LINKS[link]()
-    raise ValueError(f"link={link!r}: must be one of {', '.join(sorted(LINKS))}, or a Link")
+    raise ArgumentError("link", link, f"one of {', '.join(sorted(LINKS))}, or a Link")

@@ -1,31 +1,95 @@
-"""Compile, or load from the cache, every kernel now rather than at the first decision."""
+"""Compile the kernels that policies need, or load them from the cache, before the first decision."""
 
 from __future__ import annotations
 
 import inspect
 import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from windvane.environments import Environment
+    from windvane.policies.base import Policy
 
-def warm_up() -> float:
-    """Run each kernel once on a tiny problem; return the seconds it took.
+HEAVY = 100.0
+"""A weight under which one reward moves the estimate out of the ball ``|theta| <= S``, so that it is projected."""
+EXAMPLE: dict[str, Any] = {
+    "dim": 2,
+    "horizon": 9,
+    "drift": 1.0,
+    "switches": 1.0,
+    "truth": lambda _t, arms: arms[..., 0],
+}
+"""Arguments that a policy class is built with, as far as it takes them."""
 
-    Kernels are loaded from the cache folder, or compiled and stored there. If the folder cannot be written, every
-    process compiles them again.
+
+def warm_up(
+    policies: Iterable[str | type[Policy] | Policy] | None = None, environments: Iterable[Environment] = ()
+) -> float:
+    """Compile, or load from the cache, the kernels that ``policies`` and ``environments`` need.
+
+    Parameters
+    ----------
+    policies
+        Registered names, policy classes, or newly built policies (which play a few rounds and are of no further use).
+        A class must not require arguments other than ``dim``, ``horizon``, ``drift``, ``switches`` and ``truth``.
+        Default: all registered policies.
+    environments
+        Simulated worlds. Default: none.
+
+    Returns
+    -------
+    float
+        The seconds it took.
+
+    Raises
+    ------
+    ValueError
+        If no policy is registered under a name.
+
+    Notes
+    -----
+    Without this call, kernels are compiled when they are first used. Compiled code is stored in the cache folder (see
+    :mod:`windvane.kernels.jit`), so only the first start on a machine waits. If the folder cannot be written, every
+    process compiles again.
+
+    Examples
+    --------
+    >>> import windvane
+    >>> seconds = windvane.warm_up(["D-LinUCB", windvane.OFUL])
     """
-    from windvane.policies.registry import POLICIES
-    from windvane.projection import p2
+    from windvane.policies.registry import POLICIES, get_policy
 
     began = time.perf_counter()
-    arms = np.full((1, 2, 2), 0.5)
-    known = {"horizon": 9, "drift": 1.0, "switches": 1.0, "truth": lambda _t, arms: arms[..., 0]}
-    for made in POLICIES.values():
-        taken = inspect.signature(made).parameters
-        policy = made(dim=2, **{name: value for name, value in known.items() if name in taken})  # type: ignore[call-arg]
-        for _ in range(2):
-            policy.update(arms[:, policy.select(arms)[0]], 1.0)
-        policy.state()
-    features, eye = np.ones((4, 2)), np.eye(2)
-    p2(features, np.ones(4), 9 * np.ones(2), eye, eye, 0.1, 0.5, 0.1, "logistic")
+    for policy in POLICIES if policies is None else policies:
+        if isinstance(policy, str):
+            policy = get_policy(policy)
+        _play(_build(policy) if isinstance(policy, type) else policy)
+    for environment in environments:
+        _draw(environment)
     return time.perf_counter() - began
+
+
+def _build(cls: type[Policy]) -> Policy:
+    names = inspect.signature(cls).parameters
+    return cls(**{name: value for name, value in EXAMPLE.items() if name in names})
+
+
+def _play(policy: Policy) -> None:
+    """Decide and learn a few times, once with an estimate that must be projected."""
+    arms = np.full((policy.lanes, 2, policy.dim), 0.5 * policy.L / np.sqrt(policy.dim))
+    for weight in (1.0, HEAVY, 1.0):
+        choice = policy.select(arms)
+        policy.update(arms[np.arange(policy.lanes), choice], 1.0, weight=weight)
+    policy.select(arms)
+    policy.state()
+
+
+def _draw(environment: Environment) -> None:
+    """Draw the first round, and measure the drift."""
+    offer = environment.round(1)
+    environment.reward(1, offer.means[:, 0])
+    environment.delays(1)
+    _ = environment.variation

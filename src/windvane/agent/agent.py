@@ -28,7 +28,7 @@ from windvane.agent.scaling import Scaling
 from windvane.agent.times import Clock, Span, told
 from windvane.agent.waiting import AT_TIMEOUT, EARLY, ON_ARRIVAL, Waiting, too_late
 from windvane.arguments import check_choice, check_number, check_positive, check_whole
-from windvane.errors import format_value
+from windvane.errors import ArgumentError
 from windvane.links import Link
 from windvane.policies.base import Policy
 
@@ -105,39 +105,41 @@ class Agent(Readable):
         half_life, wait = told(half_life), told(wait)
         self.features = Features.of(features)
         if (dim is None) == (self.features is None):
-            raise ValueError(f"dim={format_value(dim)}: give dim, or features, and not both")
-        raw, remedy, self._fits_features = check_whole("dim", 1 if dim is None else dim, 1), None, False
+            expected = "given unless `features` is" if dim is None else "omitted when `features` is given"
+            raise ArgumentError("dim", dim, expected)
+        raw, remedy, self.fits_features = check_whole("dim", 1 if dim is None else dim, 1), None, False
         if self.features is not None:
-            if intercept or clip:
-                raise ValueError("intercept, clip: with features, declare them there")
+            for name, value in (("intercept", intercept), ("clip", clip)):
+                if value:
+                    raise ArgumentError(name, value, "omitted when `features` is given", hint="declare it there")
             raw, remedy = self.features.dim, "declare ranges of all numbers, or give a larger L"
             if isinstance(scaling, str) and scaling == "fit":  # then ranges are what is fitted, where there is none
-                self._fits_features, scaling = bool(self.features.open_fields), None
-        self._scaling = Scaling(
+                self.fits_features, scaling = bool(self.features.open_fields), None
+        self.scaling = Scaling(
             raw, check_positive("L", L), scaling=scaling, intercept=intercept, clip=clip, remedy=remedy
         )
         made = built(
-            policy, self._scaling.dim, link, settings, S=S, L=self._scaling.longest, sigma=sigma, seed=seed,
+            policy, self.scaling.dim, link, settings, S=S, L=self.scaling.longest, sigma=sigma, seed=seed,
             half_life=half_life, gamma=gamma, horizon=horizon, drift=drift,
         )  # fmt: skip
-        self.policy, self._clock = made.policy, Clock(made.by_clock)
+        self.policy, self.clock = made.policy, Clock(made.by_clock)
         low, high = self.policy.link.reward_range(self.policy.sigma)
         most = self.policy._k.LARGEST_REWARD
         self.reward_range = max(low, -most), min(high, most)
         self.wait: Span | None
         self.missing: float | None
-        self._waiting = Waiting()
-        self._early: EarlyLearning | None = None
+        self.open_decisions = Waiting()
+        self.early: EarlyLearning | None = None
         self._set(wait, missing, learn, max_pending, randomize)
         given = {
             "dim": dim, "link": made.link, "policy": made.name, "half_life": half_life, "gamma": gamma,
             "horizon": horizon, "drift": drift, "S": made.S, "L": L, "sigma": sigma, "prior": prior,
-            "prior_weight": check_positive("prior_weight", prior_weight), "wait": wait, "missing": missing, "learn": learn,
-            "max_pending": max_pending, "intercept": intercept, "clip": clip, "randomize": randomize, "seed": seed,
-            **settings,
+            "prior_weight": check_positive("prior_weight", prior_weight), "wait": wait, "missing": missing,
+            "learn": learn, "max_pending": max_pending, "intercept": intercept, "clip": clip,
+            "randomize": randomize, "seed": seed, **settings,
         }  # fmt: skip
-        self._config: dict[str, Any] = {name: plain(value) for name, value in given.items()}
-        self._lock, self._saving = threading.RLock(), threading.Lock()
+        self.config: dict[str, Any] = {name: plain(value) for name, value in given.items()}
+        self.lock, self._saving = threading.RLock(), threading.Lock()
         self.decisions = self.projections = 0
         self.rewards = 0  # that arrived in time
         self.expired = 0  # decisions whose wait ended without a reward
@@ -146,8 +148,8 @@ class Agent(Readable):
         self.settled = 0  # decisions whose outcome is final and was learned
         self.reward_total = 0.0  # of settled decisions
         self.history = 0  # rows learned by update_many
-        self._recently_projected, self._recently_dropped = RecentShare(), RecentShare()
-        self._columns: list[Name] | None = None  # of the first frame with raw vectors: the order of the coordinates
+        self.recently_projected, self.recently_dropped = RecentShare(), RecentShare()
+        self.columns: list[Name] | None = None  # of the first frame with raw vectors: the order of the coordinates
         self._alert_log = AlertLog()
         if prior is not None:
             learn_prior(self.policy, prior, prior_weight, made.S, self.reward_range)
@@ -176,14 +178,14 @@ class Agent(Readable):
 
     def offer(self, arms: Any = None, context: Mapping[str, Any] | None = None) -> Offer:
         """The arms of a decision, checked; nothing is decided. :meth:`decide` takes it in the place of arms."""
-        with self._lock:
-            if self._fits_features:
-                raise ValueError('scaling="fit": give history to update_many first, to fit the ranges on')
+        with self.lock:
+            if self.fits_features:
+                raise ArgumentError("scaling", "fit", "fitted first", hint="give history to update_many")
             if arms is None and self.features is not None and self.features.arms and not self.features.per_arm:
                 arms = self.features.arms
-            names, raw = offered(arms, context, self.features, self._scaling.raw_dim, self._columns)
-            columns = self._columns or columns_of(arms, self.features)
-            return Offer(names, self._scaling.apply(raw, "arms", names), columns)
+            names, raw = offered(arms, context, self.features, self.scaling.raw_dim, self.columns)
+            columns = self.columns or columns_of(arms, self.features)
+            return Offer(names, self.scaling.apply(raw, "arms", names), columns)
 
     def replay(
         self,
@@ -195,16 +197,16 @@ class Agent(Readable):
         id: str | None = None,
     ) -> Decision:
         """:meth:`decide`, but the arm in the place ``played`` of the offer is played, as a log says that it was."""
-        with self._lock:
+        with self.lock:
             names, rows, columns = arms if isinstance(arms, Offer) else self.offer(arms, context)
             played = None if played is None else check_whole("played", played, 0, len(names) - 1)
-            if id is not None and (not isinstance(id, str) or not id or self._waiting.knows(id)):
-                raise ValueError(f"id={format_value(id)}: must be a text that no other decision has")
+            if id is not None and (not isinstance(id, str) or not id or self.open_decisions.knows(id)):
+                raise ArgumentError("id", id, "a text that no other decision has")
             key = secrets.token_hex(8) if id is None else str.__str__(id)
-            at = self._clock.read(now)  # from here on nothing is refused
+            at = self.clock.read(now)  # from here on nothing is refused
             self._expire(at, room=1)
             self._learn_early(at)
-            self._clock.pass_to(at, self.policy)
+            self.clock.pass_to(at, self.policy)
             policy, round_, number_ = self.policy, self.policy.t, self.policy._decisions
             preferred = index = int(policy.select(rows[None])[0])
             explored = False
@@ -218,26 +220,24 @@ class Agent(Readable):
                 policy, key, names, rows, at,
                 preferred=preferred, index=index, explored=explored, randomize=self.randomize,
             )  # fmt: skip
-            self._columns = self._columns or columns
+            self.columns = self.columns or columns
             pending = Pending(rows[index].copy(), round_, self.decisions, decision)
-            self._waiting.add(pending)
-            if self._early is not None:
-                self._early.add(pending)
+            self.open_decisions.add(pending)
+            if self.early is not None:
+                self.early.add(pending)
             self.decisions += 1
             if decision.projected is not None:
                 self.projections += decision.projected
-                self._recently_projected.add(decision.projected)
+                self.recently_projected.add(decision.projected)
             return decision
 
     def explain(self, decision: Decision | str) -> Explanation:
         """Why the arm was chosen; of a decision, or of the id of one that is not closed yet."""
         if not isinstance(decision, Decision):
-            with self._lock:
-                pending = self._waiting.open.get(_key(decision))
+            with self.lock:
+                pending = self.open_decisions.open.get(_key(decision))
                 if pending is None:
-                    raise UnknownDecisionError(
-                        f"decision={format_value(decision)}: is closed or unknown; pass the Decision object instead"
-                    )
+                    raise UnknownDecisionError(decision, "is closed or unknown; pass the Decision object instead")
                 decision = pending.decision
         return Explanation.of(decision)
 
@@ -252,18 +252,18 @@ class Agent(Readable):
         a ``wait`` that goes by the clock.
         """
         key = _key(decision)
-        with self._lock:
-            reward, at = self._checked_reward("value", value), self._clock.read(now)
-            pending = self._waiting.open.get(key)
+        with self.lock:
+            reward, at = self._checked_reward("value", value), self.clock.read(now)
+            pending = self.open_decisions.open.get(key)
             if pending is None or pending.reward is not None:
-                self._waiting.check_repeated(key, reward)
+                self.open_decisions.check_repeated(key, reward)
                 return False
             if self._overdue(pending, at):
                 raise too_late(key)
             if self.learn == ON_ARRIVAL:
                 self._close(pending, reward, reward)
             else:
-                self._waiting.hold(pending, reward, self._age(pending, at), is_miss=reward == self.missing)
+                self.open_decisions.hold(pending, reward, self._age(pending, at), is_miss=reward == self.missing)
             self.rewards += 1
             self._expire(at)
             return True
@@ -274,24 +274,24 @@ class Agent(Readable):
         came_now = reward is not None and pending.reward is None
         is_miss = reward == self.missing if came_now else pending.is_miss
         weight = 0.0 if pending.is_learned else 1.0 - pending.credited if is_miss else 1.0
-        self._waiting.close(pending, reward)
+        self.open_decisions.close(pending, reward)
         if outcome is not None:
             try:
                 if weight > 0.0:
                     self.policy.update(pending.x[None], outcome, round=pending.round, weight=weight)
             except Exception:  # of a policy or a link of the user's own
-                self._waiting.reopen(pending)
+                self.open_decisions.reopen(pending)
                 raise
             self.settled += 1
             self.reward_total += outcome
-        self._waiting.forget()
+        self.open_decisions.forget()
 
     def _learn_early(self, at: float) -> None:
         """Learn what can be learned of open decisions before their wait ends."""
-        if self._early is None or self.wait is None or self.missing is None:
+        if self.early is None or self.wait is None or self.missing is None:
             return
         length = self.wait.length
-        for pending, weight, arrived in self._early.look(lambda pending: self._age(pending, at) / length):
+        for pending, weight, arrived in self.early.look(lambda pending: self._age(pending, at) / length):
             outcome = self.missing if pending.reward is None else pending.reward
             self.policy.update(pending.x[None], outcome, round=pending.round, weight=weight)
             if pending.is_miss:
@@ -308,36 +308,36 @@ class Agent(Readable):
         too. Call it to get the list, or while an agent is idle. ``most``: close at most this many now. ``drop=False``:
         decisions beyond ``max_pending`` count as ``missing``, as in version 0.1, whose logs are replayed so.
         """
-        with self._lock:
+        with self.lock:
             room, most = (
                 check_whole("room", room, 0, self.max_pending),
                 None if most is None else check_whole("most", most, 1),
             )
-            return self._expire(self._clock.read(now), room, most, drop)
+            return self._expire(self.clock.read(now), room, most, drop)
 
     def overdue(self, now: float | datetime | None = None, count: int = 1) -> bool:
         """Whether :meth:`expire` would close ``count`` decisions or more."""
-        with self._lock:
-            at, open_decisions = self._clock.read(now), len(self._waiting)
+        with self.lock:
+            at, open_decisions = self.clock.read(now), len(self.open_decisions)
             if open_decisions - self.max_pending >= count:
                 return True
-            if open_decisions < count or not self._overdue(self._waiting.oldest(), at):
+            if open_decisions < count or not self._overdue(self.open_decisions.oldest(), at):
                 return False
-            return self._overdue(next(islice(self._waiting, count - 1, None)), at)
+            return self._overdue(next(islice(self.open_decisions, count - 1, None)), at)
 
     def _expire(self, at: float, room: int = 0, most: int | None = None, drop: bool = True) -> list[Closing]:
         closings: list[Closing] = []
-        while self._waiting and len(closings) != most:
-            oldest = self._waiting.oldest()
+        while self.open_decisions and len(closings) != most:
+            oldest = self.open_decisions.oldest()
             is_over = self._overdue(oldest, at)
-            if not is_over and len(self._waiting) + room <= self.max_pending:
+            if not is_over and len(self.open_decisions) + room <= self.max_pending:
                 break
             dropped = drop and not is_over
             learned = None if dropped else self.missing if oldest.reward is None else oldest.reward
             self._close(oldest, oldest.reward, learned)
             if not dropped:
                 self._record_delay(oldest)
-            self._recently_dropped.add(dropped)
+            self.recently_dropped.add(dropped)
             self.dropped += dropped
             if not dropped and oldest.reward is None:
                 self.expired += 1
@@ -347,12 +347,12 @@ class Agent(Readable):
 
     def _record_delay(self, pending: Pending) -> None:
         """Let early learning know what became of a decision whose wait is over."""
-        if self._early is None or self.wait is None:
+        if self.early is None or self.wait is None:
             return
         if pending.is_miss:
-            self._early.model.add(pending.decision.arm, None)
+            self.early.model.add(pending.decision.arm, None)
         elif pending.delay is not None:
-            self._early.model.add(pending.decision.arm, min(pending.delay / self.wait.length, 1.0))
+            self.early.model.add(pending.decision.arm, min(pending.delay / self.wait.length, 1.0))
 
     def _overdue(self, pending: Pending, at: float) -> bool:
         if self.wait is None:
@@ -385,15 +385,15 @@ class Agent(Readable):
         none may lie before what the agent has seen, or after ``now`` (default: the clock's). All rows are learnt, or
         none.
         """
-        with self._lock:
-            return self.adopt(Learnt.of(self, X, rewards, contexts, arms, times, weights, self._clock.read(now)))
+        with self.lock:
+            return self.adopt(Learnt.of(self, X, rewards, contexts, arms, times, weights, self.clock.read(now)))
 
     def adopt(self, learnt: Learnt) -> int:
         """Become what history has made of this agent, which must not have changed since; returns the number of rows."""
-        with self._lock:
-            self.policy, self._clock, history = learnt
-            self.features, self._scaling, self._fits_features = history.features, history.scaling, False
-            self._columns = history.columns
+        with self.lock:
+            self.policy, self.clock, history = learnt
+            self.features, self.scaling, self.fits_features = history.features, history.scaling, False
+            self.columns = history.columns
             self.history += len(history)
             return len(history)
 
@@ -406,55 +406,56 @@ class Agent(Readable):
     def configure(self, **changes: Any) -> None:
         """Change ``wait``, ``missing``, ``learn``, ``max_pending`` or ``randomize`` from now on; all that is given, or
         none if one is wrong. Rewards that are held are still learned when the wait of their decision ends."""
-        with self._lock:
+        with self.lock:
             unknown = set(changes) - set(CHANGEABLE)
             if unknown:
-                raise ValueError(f"{min(unknown)}: cannot be changed; only {', '.join(CHANGEABLE)} can")
+                name, allowed = min(unknown), ", ".join(CHANGEABLE)
+                raise ArgumentError(name, changes[name], "omitted", hint=f"only {allowed} can be changed")
             changes = {name: told(value) for name, value in changes.items()}
-            self._set(**{name: changes.get(name, self._config[name]) for name in CHANGEABLE})
-            self._config |= {name: plain(value) for name, value in changes.items()}
+            self._set(**{name: changes.get(name, self.config[name]) for name in CHANGEABLE})
+            self.config |= {name: plain(value) for name, value in changes.items()}
 
     @property
     def configuration(self) -> dict[str, Any]:
         """What :meth:`configure` can change, as it is now."""
-        return {name: self._config[name] for name in CHANGEABLE}
+        return {name: self.config[name] for name in CHANGEABLE}
 
     def _set(self, wait: Any, missing: Any, learn: Any, max_pending: Any, randomize: Any) -> None:
         span = None if wait is None else Span.of("wait", wait)
         default = None if missing is None else self._checked_reward("missing", missing)
         if default is not None and span is None:
-            raise ValueError(
-                f"missing={format_value(missing)}: needs wait, the timeout after which it counts as the reward"
-            )
+            expected = "given with `wait`, the timeout after which it counts as the reward"
+            raise ArgumentError("missing", missing, expected)
         when = ON_ARRIVAL if default is None else AT_TIMEOUT
         if learn is not None:
             when = check_choice("learn", learn, (AT_TIMEOUT, ON_ARRIVAL, EARLY))
         if when != ON_ARRIVAL and span is None:
-            raise ValueError(f"learn={format_value(learn)}: needs wait, the timeout of a decision")
+            raise ArgumentError("learn", learn, "given with `wait`, the timeout of a decision")
         if when == EARLY and (default is None or span is None or span.length == 0.0):
-            raise ValueError(f"learn={format_value(learn)}: needs wait > 0 and missing, the default reward")
+            raise ArgumentError("learn", learn, "given with `wait` > 0 and `missing`, the default reward")
         most = check_whole("max_pending", max_pending, 1)
         epsilon = check_number("randomize", randomize, "in [0, 1]", lambda e: 0.0 <= e <= 1.0)
-        if span is None and self._waiting.held:
-            raise ValueError(f"wait=None: {self._waiting.held} rewards are held until their wait ends; try again then")
+        if span is None and self.open_decisions.held:
+            expected = f"given while {self.open_decisions.held} rewards are held until their decisions expire"
+            raise ArgumentError("wait", wait, expected)
         if when != EARLY:
-            self._early = None
-        elif self._early is None or (span, default) != (self.wait, self.missing):
-            for pending in self._waiting:
+            self.early = None
+        elif self.early is None or (span, default) != (self.wait, self.missing):
+            for pending in self.open_decisions:
                 pending.delay = None  # it was measured against another wait or default
-            self._early = EarlyLearning(self._waiting)
+            self.early = EarlyLearning(self.open_decisions)
         self.wait, self.missing, self.learn, self.max_pending, self.randomize = span, default, when, most, epsilon
 
     # --- as an object ----------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            state = {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_saving")}
+        with self.lock:
+            state = {name: value for name, value in self.__dict__.items() if name not in ("lock", "_saving")}
             return copy.deepcopy(state)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock, self._saving = threading.RLock(), threading.Lock()
+        self.lock, self._saving = threading.RLock(), threading.Lock()
 
     def __repr__(self) -> str:
         counts = f"{self.decisions} decisions, {self.waiting} pending"
@@ -489,5 +490,5 @@ class Agent(Readable):
 def _key(decision: Decision | str) -> str:
     key = decision.id if isinstance(decision, Decision) else decision
     if not isinstance(key, str):
-        raise ValueError(f"decision={format_value(decision)}: must be a Decision, or its id")
+        raise ArgumentError("decision", decision, "a Decision, or its id")
     return key

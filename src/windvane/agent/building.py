@@ -9,7 +9,7 @@ import numpy as np
 
 from windvane.agent.times import forgetting
 from windvane.arguments import check_array, check_positive
-from windvane.errors import format_value
+from windvane.errors import ArgumentError
 from windvane.links import LINKS, Link, get_link
 from windvane.policies._arguments import Arguments
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
@@ -49,7 +49,7 @@ def built(
     arguments = Arguments(cls)
     taken = arguments.names
     if "link" not in taken and link_.name not in (DEFAULT_LINK, "identity"):
-        raise ValueError(f"link={format_value(link)}: {cls.name} is linear and takes no link; leave it out")
+        raise ArgumentError("link", link, f"omitted, because {cls.name} is linear and takes no link")
     forget = forgetting(cls, dim, **memory)
     default_S = ADAPTIVE_S if issubclass(cls, AdaptiveGLMUCB) else 1.0
     S, sigma = check_positive("S", default_S if S is None else S), check_positive("sigma", sigma)
@@ -71,19 +71,24 @@ def learn_prior(policy: Policy, prior: Any, weight: float, S: float, reward_rang
     """
     theta = check_array("prior", prior, (policy.dim,))
     length = float(np.linalg.norm(theta))
-    if not length <= S:  # not a number, too
-        raise ValueError(
-            f"prior={format_value(theta.tolist())}: must be finite, of norm at most S={S:g}; or give a larger S"
-        )
+    if not length <= S:  # written this way so that NaN is rejected
+        raise ArgumentError("prior", theta.tolist(), f"finite, of norm at most S = {S:g}", hint="or give a larger `S`")
     if not weight <= policy._k.LARGEST_WEIGHT:
-        raise ValueError(f"prior_weight={weight!r}: must be at most {policy._k.LARGEST_WEIGHT:g}")
+        raise ArgumentError("prior_weight", weight, f"at most {policy._k.LARGEST_WEIGHT:g}")
     if not hasattr(policy, "estimator"):
-        raise ValueError(f"prior: {policy.name} starts anew by itself and would forget it; leave it out")
+        expected = f"omitted, because {policy.name} restarts by itself and would forget it"
+        raise ArgumentError("prior", theta.tolist(), expected)
     means = np.asarray(policy.link.mean(policy.L * theta))
     low, high = reward_range
     if not ((means >= low) & (means <= high)).all():
         mean = float(means[np.argmax(~((means >= low) & (means <= high)))])
-        raise ValueError(f"prior: expects rewards of {mean:.4g}; they lie in [{low:g}, {high:g}], give a larger sigma")
+        raise ArgumentError(
+            "prior",
+            theta.tolist(),
+            f"a parameter whose mean rewards lie in [{low:g}, {high:g}]",
+            got=f"a mean reward of {mean:.4g}",
+            hint="or give a larger `sigma`",
+        )
     rewards = means + policy.estimator.ridge * theta / (weight * policy.L)
     round_ = np.array([policy.t])
     policy.advance(1.0)  # a round of its own: policies that may restart take no reward from before the first
@@ -105,26 +110,23 @@ def _check_settings(arguments: Arguments, settings: Mapping[str, Any], given: Ma
     policy = arguments.cls.name
     for name in settings:
         if name in _OWN or not arguments.takes(name):
-            raise ValueError(f"{name}: neither Agent nor {policy} takes such a setting")
+            raise ArgumentError(name, settings[name], f"omitted, because neither Agent nor {policy} takes it")
         if name in given:
-            raise ValueError(
-                f"{name}={format_value(settings[name])}: half_life, gamma or drift say it already; leave it out"
-            )
+            expected = "omitted when `half_life`, `gamma` or `drift` is given"
+            raise ArgumentError(name, settings[name], expected)
     for name in arguments.required:
         if name not in {"dim", *settings, *given}:
-            raise ValueError(f"{name}: {policy} needs it")
+            raise ArgumentError(name, None, f"given, because {policy} needs it", got="nothing")
 
 
 def _policy_class(policy: str | type[Policy]) -> type[Policy]:
     if isinstance(policy, str):
         name = AdaptiveGLMUCB.name if policy == "adaptive" else policy
         if name not in POLICIES:
-            raise ValueError(
-                f'policy={format_value(policy)}: must be "adaptive", a class, or one of {", ".join(POLICIES)}'
-            )
+            raise ArgumentError("policy", policy, f'"adaptive", a class, or one of {", ".join(POLICIES)}')
         policy = POLICIES[name]
     if not (isinstance(policy, type) and issubclass(policy, Policy) and hasattr(policy, "name")):
-        raise ValueError(f"policy={format_value(policy)}: must be a name or a class of policies")
+        raise ArgumentError("policy", policy, "the name of a policy, or a policy class")
     if policy.needs_truth:
-        raise ValueError(f"policy={policy.name!r}: needs the truth, which only a simulation has")
+        raise ArgumentError("policy", policy.name, "one that does not need the truth, which only a simulation has")
     return policy

@@ -10,12 +10,17 @@ import numpy as np
 
 from windvane.agent.features import Name
 from windvane.arguments import Array
+from windvane.errors import WindvaneError, format_value
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
 
 
-class DecisionError(ValueError):
-    """A reward that cannot be taken; nothing was learnt from it."""
+class DecisionError(WindvaneError, ValueError):
+    """The reward of ``decision`` (an id) cannot be accepted, for the reason ``problem``. Nothing was learned."""
+
+    def __init__(self, decision: str, problem: str) -> None:
+        self.decision, self.problem = decision, problem
+        super().__init__(f"decision {format_value(decision)} {problem}")
 
 
 class UnknownDecisionError(DecisionError):
@@ -27,7 +32,7 @@ class ConflictingRewardError(DecisionError):
 
 
 class ExpiredDecisionError(DecisionError):
-    """The reward came after the wait was over."""
+    """The reward came after the decision had expired."""
 
 
 @dataclass(frozen=True, slots=True)

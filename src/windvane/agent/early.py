@@ -38,6 +38,7 @@ import numpy.typing as npt
 from windvane.agent.decisions import Pending
 from windvane.agent.features import Name
 from windvane.arguments import Array
+from windvane.errors import ArgumentError
 
 LOOKS = 8
 CELLS = 25
@@ -140,7 +141,7 @@ class DelayModel:
         """Rebuild what :meth:`arrays` returned, for these ``arms``."""
         sizes = delays.shape == (len(arms) + 1, CELLS) and counts.shape == (len(arms) + 1, 2)
         if not sizes or not all(np.isfinite(a).all() and (a >= 0.0).all() for a in (delays, counts)):
-            raise ValueError("early: has invalid histograms or counts")
+            raise ArgumentError("early", delays, "histograms and counts of the right size, finite and not negative")
         model = cls()
         rows = [Outcomes(d.copy(), c.copy()) for d, c in zip(delays, counts, strict=True)]
         model.common, model.arms = rows[0], dict(zip(arms, rows[1:], strict=True))

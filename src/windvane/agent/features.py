@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from windvane.arguments import Array, check_number
-from windvane.errors import format_value
+from windvane.errors import ArgumentError, format_value
 
 Name = str | int
 """What an arm may be called."""
@@ -53,15 +53,15 @@ class Field:
         """``value`` as numbers; ``where`` is what an error calls it."""
         if self.values is not None:
             if not isinstance(value, str) or value not in self.values:
-                raise ValueError(f"{where}={format_value(value)}: must be one of {_listed(self.values)}")
+                raise ArgumentError(where, value, f"one of {_listed(self.values)}")
             return [float(value == one) for one in self.values]
         found = check_number(where, value, "that is finite", math.isfinite)
         if self.low is None or self.high is None:
             return [found]
         if not self.low <= found <= self.high:
             if not clip:
-                allowed = f"in [{self.low:g}, {self.high:g}], as declared; declare a wider range, or clip=True"
-                raise ValueError(f"{where}={format_value(value)}: must be {allowed}")
+                hint = "declare a wider range, or clip=True"
+                raise ArgumentError(where, value, f"in the declared range [{self.low:g}, {self.high:g}]", hint=hint)
             found = min(max(found, self.low), self.high)
         return [2.0 * (found - self.low) / (self.high - self.low) - 1.0]
 
@@ -95,11 +95,12 @@ class Features:
         self.arms = tuple(named("arms", arms))
         self.intercept, self.clip = flag("intercept", intercept), flag("clip", clip)
         if self.by_arm and not self.arms:
-            raise ValueError("by_arm: needs arms, the names of all arms that there can be")
+            raise ArgumentError("by_arm", by_arm, "given with `arms`, the names of all possible arms")
         both = {field.name: field for field in self.shared}
         for field in self.by_arm:
             if both.get(field.name, field) != field:
-                raise ValueError(f"by_arm[{field.name!r}]: is declared otherwise in shared")
+                declared = both[field.name].declared()
+                raise ArgumentError(f"by_arm[{field.name!r}]", field.declared(), f"{declared}, as in `shared`")
         self._context_fields = {field.name: field for field in (*self.shared, *self.by_arm)}
         self._arm_fields = {field.name: field for field in self.per_arm}
         self._place = {arm: i for i, arm in enumerate(self.arms)}
@@ -108,10 +109,11 @@ class Features:
         self.dim = self._head + len(self.arms) * self._block
         active = self.intercept + len(self.shared) + len(self.per_arm) + bool(self.arms) * (1 + len(self.by_arm))
         if not self.dim:
-            raise ValueError("features: declare at least one field, arms, or intercept=True")
+            raise ArgumentError("features", self.declared(), "at least one field, arms, or intercept=True", got="none")
         for name, times in Counter(self.names).items():
             if times > 1:
-                raise ValueError(f"features: two coordinates would be called {name!r}; rename a field or an arm")
+                got, hint = f"{name!r} {times} times", "rename a field or an arm"
+                raise ArgumentError("features", self.declared(), "coordinates with different names", got=got, hint=hint)
         self._scale = active**-0.5
 
     @classmethod
@@ -121,7 +123,7 @@ class Features:
             return given
         known = (*KINDS, "arms", "intercept", "clip")
         if not isinstance(given, Mapping) or not set(given) <= set(known):
-            raise ValueError(f"features={format_value(given)}: must be Features, or map some of {_listed(known)}")
+            raise ArgumentError("features", given, f"Features, or a mapping with some of {_listed(known)}")
         return cls(**given)
 
     @property
@@ -158,7 +160,7 @@ class Features:
             ]
             if self.arms:
                 if arm not in self._place:
-                    raise ValueError(f"{where}: is not one of the declared arms {_listed(self.arms)}")
+                    raise ArgumentError(where, arm, f"one of the declared arms {_listed(self.arms)}")
                 start = self._head + self._place[arm] * self._block
                 row[start : start + self._block] = block
         return np.asarray(rows * self._scale)
@@ -179,7 +181,8 @@ class Features:
                 ]
             )
             if len(values) < 2 or values.std() <= CONSTANT * np.abs(values).max():
-                raise ValueError(f"{name}: its history holds {len(values)} values that do not vary; declare a range")
+                got, hint = f"{len(values)} values that do not vary", "declare a range"
+                raise ArgumentError(kind, values.tolist(), f"rows whose {name!r} varies", got=got, hint=hint)
             half = FIT_SPREAD * float(values.std())
             ranges[name] = (
                 min(float(values.mean()) - half, float(values.min())),
@@ -202,7 +205,7 @@ class Features:
 
 def flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name}={format_value(value)}: must be True or False")
+        raise ArgumentError(name, value, "True or False")
     return bool(value)
 
 
@@ -210,7 +213,7 @@ def sequence(argument: str, given: Any) -> list[Any]:
     """What is in ``given``, in an order that is the same every time."""
     unordered = isinstance(given, str | bytes | Mapping | set | frozenset)
     if unordered or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0:
-        raise ValueError(f"{argument}={format_value(given)}: must be a list")
+        raise ArgumentError(argument, given, "a list")
     return list(given)
 
 
@@ -219,7 +222,7 @@ def named(argument: str, names: Any) -> list[Name]:
     found = [plain_name(argument, name) for name in sequence(argument, names)]
     if len(set(found)) < len(found):
         twice = next(name for name, times in Counter(found).items() if times > 1)
-        raise ValueError(f"{argument}: {twice!r} is there twice")
+        raise ArgumentError(argument, names, "names that are all different", got=f"{twice!r} twice")
     return found
 
 
@@ -229,9 +232,7 @@ def plain_name(argument: str, name: Any) -> Name:
         return str.__str__(name)
     if isinstance(name, int | np.integer) and not isinstance(name, bool) and -LARGEST_NAME <= name < LARGEST_NAME:
         return int(name)
-    raise ValueError(
-        f"{argument}: {format_value(name)} cannot be the name of an arm; it must be a text or a whole number below 2**63"
-    )
+    raise ArgumentError(argument, name, "the name of an arm: a text, or a whole number below 2**63")
 
 
 def _listed(values: Iterable[Any], most: int = 12) -> str:
@@ -252,18 +253,18 @@ def _fields(kind: str, given: Any) -> tuple[Field, ...]:
     if isinstance(given, Mapping):
         return tuple(_field(kind, name, one) for name, one in given.items())
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise ValueError(f"{kind}={format_value(given)}: must be names of fields, or map them to what they may be")
+        raise ArgumentError(kind, given, "a list of field names, or a mapping from names to ranges or values")
     found = tuple(_field(kind, name, None) for name in given)
     for name, times in Counter(field.name for field in found).items():
         if times > 1:
-            raise ValueError(f"{kind}[{name!r}]: is there twice")
+            raise ArgumentError(f"{kind}[{name!r}]", given, "declared once", got=f"{times} times")
     return found
 
 
 def _field(kind: str, name: Any, given: Any) -> Field:
     where = f"{kind}[{format_value(name)}]"
     if not isinstance(name, str) or not name:
-        raise ValueError(f"{where}: the name of a field must be a text")
+        raise ArgumentError(where, name, "named by a text")
     name = str.__str__(name)
     if isinstance(given, Mapping):
         if set(given) == {"values"}:
@@ -271,27 +272,28 @@ def _field(kind: str, name: Any, given: Any) -> Field:
         elif set(given) == {"low", "high"}:
             given = (given["low"], given["high"])
         elif given:
-            raise ValueError(f"{where}={format_value(dict(given))}: must have low and high, or values")
+            raise ArgumentError(where, dict(given), "a mapping with `low` and `high`, or with `values`")
     if given is None or (isinstance(given, Mapping) and not given):
         return Field(name)
     if isinstance(given, list | tuple) and given and all(isinstance(value, str) for value in given):
         if len(set(given)) < len(given):
-            raise ValueError(f"{where}={format_value(given)}: a value is there twice")
+            raise ArgumentError(where, given, "a list of texts that are all different")
         return Field(name, values=tuple(str.__str__(value) for value in given))
     if isinstance(given, list | tuple) and len(given) == 2:
         low, high = (check_number(where, end, "in [-1e100, 1e100]", lambda v: abs(v) <= 1e100) for end in given)
         if low < high:
             return Field(name, low, high)
-    raise ValueError(f"{where}={format_value(given)}: must be a range (low, high) with low < high, or a list of texts")
+    raise ArgumentError(where, given, "a range (low, high) with low < high, or a list of texts")
 
 
 def _check_keys(where: str, given: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
     if not isinstance(given, Mapping):
-        raise ValueError(f"{where}={format_value(given)}: must map the names of its fields to values")
+        raise ArgumentError(where, given, "a mapping from the names of its fields to values")
     for name in fields:
         if name not in given:
-            raise ValueError(f"{where}[{name!r}]: missing")
+            raise ArgumentError(f"{where}[{name!r}]", None, "given", got="nothing")
     for name in given:
         if name not in fields:
             close = get_close_matches(str(name), list(fields), 1)
-            raise ValueError(f"{where}[{name!r}]: is not declared" + (f"; did you mean {close[0]!r}?" if close else ""))
+            hint = f"did you mean {close[0]!r}?" if close else ""
+            raise ArgumentError(f"{where}[{name!r}]", given[name], "a declared field", hint=hint)

@@ -31,20 +31,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windvane.errors import format_value
+from windvane.errors import WindvaneError, format_value
 
 FORMAT, VERSION = "windvane agent", 3
 SORTED = (1, 2)  # versions whose keys were sorted
 HEADER = "agent.json"
 _LARGEST = 2**32 - 1  # bytes, as the plain ZIP format has it
+TOO_LARGE = "is too large to be saved: its file would be longer than 4 GiB"
 _DATE = 0x21  # the first of January 1980
 _TYPES = "biufU"  # kinds of dtypes that hold data and nothing else
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-class FileError(ValueError):
-    """Not an agent's file, or a damaged one."""
+class FileError(WindvaneError, ValueError):
+    """A file does not hold an agent, or is damaged.
+
+    ``where`` names the file and ``problem`` says what is wrong. ``code`` is the part of the file that is wrong:
+    "archive", "header", "version", "digest", "layout", "array", "state" or "size". For "state", the error that the
+    agent raised is ``__cause__``.
+    """
+
+    def __init__(self, where: str, code: str, problem: str) -> None:
+        self.where, self.code, self.problem = where, code, problem
+        super().__init__(f"{where}: {problem}")
 
 
 def packed(document: Mapping[str, Any], arrays: Arrays) -> bytes:
@@ -63,25 +73,22 @@ def unpacked(content: bytes, where: str) -> tuple[dict[str, Any], Arrays]:
         kind, version, digest = head["format"], head["version"], head["digest"]
         found = _digest(entries | {HEADER: _json_bytes({**head, "digest": ""})})
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise FileError(f"{where}: its {HEADER} is missing or cannot be read") from None
+        raise FileError(where, "header", f"{HEADER} is missing or cannot be read") from None
     if kind == FORMAT and version in SORTED:
         raise FileError(
-            f"{where}: has version {version!r}, which stored fields in alphabetical order, so its coefficients may "
-            "belong to the wrong features; create a new agent and train it on the history"
+            where,
+            "version",
+            f"has version {version!r}, which stored fields in alphabetical order, so its coefficients may belong to "
+            "the wrong features; create a new agent and train it on the history",
         )
     if kind != FORMAT or version != VERSION or isinstance(version, bool | float):
-        raise FileError(
-            f"{where}: is of format {format_value(kind)}, version {format_value(version)}; this reads version {VERSION}"
-        )
+        found_format = f"has format {format_value(kind)}, version {format_value(version)}"
+        raise FileError(where, "version", f"{found_format}; this release reads version {VERSION}")
     if digest != found or entries[HEADER] != _json_bytes(head):
-        raise FileError(f"{where}: was damaged or changed: its digest does not fit")
+        raise FileError(where, "digest", "was damaged or changed: its digest does not match")
     if content != _archive(entries):
-        raise FileError(f"{where}: was damaged or changed: it is not laid out as it was written")
-    arrays = {
-        name.removesuffix(".npy"): _array(f"{where}: its array {name}", data)
-        for name, data in entries.items()
-        if name != HEADER
-    }
+        raise FileError(where, "layout", "was damaged or changed: it is not laid out as it was written")
+    arrays = {name.removesuffix(".npy"): _array(where, name, data) for name, data in entries.items() if name != HEADER}
     return head, arrays
 
 
@@ -90,15 +97,15 @@ def _entries(content: bytes, where: str) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             infos = archive.infolist()
             if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
-                raise FileError(f"{where}: has compressed entries, which an agent's file never has")
+                raise FileError(where, "archive", "has compressed entries, which an agent's file never has")
             if sum(info.file_size for info in infos) > len(content):  # entries on top of each other
-                raise FileError(f"{where}: claims to hold more than it is long")
+                raise FileError(where, "archive", "declares more content than the file has bytes")
             return {info.filename: archive.read(info) for info in infos}
     except FileError:
         raise
-    except Exception as error:  # whatever a damaged archive makes zipfile stumble over
+    except Exception as error:  # zipfile raises errors of many types for a damaged archive
         reason = " ".join(str(error).split())
-        raise FileError(f"{where}: is not an agent's file, or is cut short ({reason})") from None
+        raise FileError(where, "archive", f"is not an agent's file, or is cut short ({reason})") from None
 
 
 def _archive(entries: Mapping[str, bytes]) -> bytes:
@@ -106,14 +113,14 @@ def _archive(entries: Mapping[str, bytes]) -> bytes:
     body, directory = bytearray(), bytearray()
     for name, data in sorted(entries.items()):
         if max(len(body), len(data)) > _LARGEST:
-            raise ValueError("the agent is too large to be saved: its file would be longer than 4 GiB")
+            raise FileError("agent", "size", TOO_LARGE)
         encoded = name.encode()
         # version needed, flags (bit 11: names are UTF-8), method 0: stored, time, date, CRC, two sizes, lengths
         common = struct.pack("<5H3L2H", 20, 0x800, 0, 0, _DATE, zlib.crc32(data), len(data), len(data), len(encoded), 0)
         directory += b"PK\1\2" + struct.pack("<H", 20) + common + struct.pack("<3H2L", 0, 0, 0, 0, len(body)) + encoded
         body += b"PK\3\4" + common + encoded + data
     if len(body) > _LARGEST:
-        raise ValueError("the agent is too large to be saved: its file would be longer than 4 GiB")
+        raise FileError("agent", "size", TOO_LARGE)
     end = struct.pack("<4H2LH", 0, 0, len(entries), len(entries), len(directory), len(body), 0)
     return bytes(body + directory + b"PK\5\6" + end)
 
@@ -130,22 +137,27 @@ def _array_bytes(array: npt.NDArray[Any]) -> bytes:
     return buffer.getvalue()
 
 
-def _array(what: str, data: bytes) -> npt.NDArray[Any]:
-    """An array of numbers or text that takes up just the bytes there are."""
+def _array(where: str, name: str, data: bytes) -> npt.NDArray[Any]:
+    """Return an array of numbers or text that takes up all of ``data``."""
     stream = io.BytesIO(data)
     try:
         if np.lib.format.read_magic(stream) != (1, 0):
-            raise ValueError("its version is not 1.0")
+            raise _array_error(where, name, "its version is not 1.0")
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
         if dtype.kind not in _TYPES or fortran:
-            raise ValueError("it may hold numbers and texts only, row by row")
+            raise _array_error(where, name, "it may hold numbers and texts only, row by row")
         if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
-            raise ValueError("its size does not fit")
+            raise _array_error(where, name, "its size does not match its content")
         found = np.frombuffer(data, dtype, offset=stream.tell()).reshape(shape)
         return found.astype(dtype.newbyteorder("="))
-    except Exception as error:  # whatever a header that was made up makes NumPy stumble over
-        reason = " ".join(str(error).split())
-        raise FileError(f"{what} cannot be read ({reason})") from None
+    except FileError:
+        raise
+    except Exception as error:  # NumPy raises errors of many types for an invalid header
+        raise _array_error(where, name, " ".join(str(error).split())) from None
+
+
+def _array_error(where: str, name: str, reason: str) -> FileError:
+    return FileError(where, "array", f"the array {name} cannot be read ({reason})")
 
 
 def _digest(entries: Mapping[str, bytes]) -> str:

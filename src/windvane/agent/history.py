@@ -14,7 +14,7 @@ from windvane.agent.offers import columns_of, frame_fields, frame_matrix, frame_
 from windvane.agent.scaling import Scaling
 from windvane.agent.times import Clock, moment
 from windvane.arguments import Array, check_real_array
-from windvane.errors import format_value
+from windvane.errors import ArgumentError
 from windvane.policies.base import Policy
 
 if TYPE_CHECKING:
@@ -48,26 +48,32 @@ class History:
         cls, agent: Agent, X: Any, rewards: Any, contexts: Any, arms: Any, times: Any, weights: Any, now: float | None
     ) -> History:
         """What was given to :meth:`Agent.update_many` at the time ``now``, checked, the oldest first."""
-        features, scaling, where, columns = agent.features, agent._scaling, "X", agent._columns
+        features, scaling, where, columns = agent.features, agent.scaling, "X", agent.columns
         if features is None:
-            if X is None or contexts is not None or arms is not None:
-                raise ValueError("X: give the features of every row; contexts and arms belong to declared features")
+            if X is None:
+                raise ArgumentError("X", X, "given, with the features of every row")
+            for name, value in (("contexts", contexts), ("arms", arms)):
+                if value is not None:
+                    raise ArgumentError(name, value, "omitted, because the agent has no declared features")
             if is_frame(X):
                 raw, columns = frame_matrix("X", X, scaling.raw_dim, columns), columns or columns_of(X, None)
             else:
                 raw = matrix("X", X, scaling.raw_dim)
         else:
-            if X is not None or arms is None:
-                raise ValueError("arms: give the arm of every row, and contexts; this agent has declared features")
+            if X is not None:
+                raise ArgumentError("X", X, "omitted, because the agent has declared features", hint="give `arms`")
+            if arms is None:
+                raise ArgumentError("arms", arms, "given for every row, because the agent has declared features")
             where = "rows"
             names, own = _arms(arms)
             told = _contexts(contexts, len(names))
-            if agent._fits_features:
+            if agent.fits_features:
                 features = features.fitted(told, own)
             raw = _encoded(features, told, names, own)
         if scaling.to_fit:
             if not np.isfinite(raw).all():
-                raise ValueError(f"{where}[{int(np.argmax(~np.isfinite(raw).all(axis=1)))}]: must be finite")
+                row = int(np.argmax(~np.isfinite(raw).all(axis=1)))
+                raise ArgumentError(f"{where}[{row}]", raw[row].tolist(), "finite")
             scaling = scaling.fitted(raw)
         x, count = scaling.apply(raw, where), len(raw)
         found = _column("rewards", rewards, count, *agent.reward_range)
@@ -92,7 +98,7 @@ class Learnt(NamedTuple):
         """The agent stays as it is; it must not change meanwhile. ``now``: None for what was learnt once, as a log has
         it: then its ``times`` are not questioned."""
         history = History.of(agent, X, rewards, contexts, arms, times, weights, now)
-        policy, clock = copy.deepcopy(agent.policy), copy.copy(agent._clock)
+        policy, clock = copy.deepcopy(agent.policy), copy.copy(agent.clock)
         for x, reward, at, weight in history.rows():
             if at is not None:
                 clock.pass_to(at, policy)
@@ -112,7 +118,7 @@ def _arms(arms: Any) -> tuple[list[Any], list[Mapping[str, Any]]]:
             fields: Any = {}
             if isinstance(arm, Mapping):
                 if len(arm) != 1:
-                    raise ValueError(f"arms[{i}]={format_value(arm)}: must be a name, or map one name to its fields")
+                    raise ArgumentError(f"arms[{i}]", arm, "a name, or a mapping from one name to its fields")
                 ((arm, fields),) = arm.items()
             given.append(arm)
             own.append(fields)
@@ -124,7 +130,7 @@ def _contexts(contexts: Any, count: int) -> list[Mapping[str, Any]]:
         return [{}] * count
     found: list[Any] = frame_rows("contexts", contexts) if is_frame(contexts) else sequence("contexts", contexts)
     if len(found) != count:
-        raise ValueError(f"contexts has {len(found)} rows: must have {count}, as arms")
+        raise ArgumentError("contexts", contexts, f"{count} rows, one for each of `arms`", got=str(len(found)))
     return found
 
 
@@ -135,8 +141,10 @@ def _encoded(
     for i, (context, name, fields) in enumerate(zip(contexts, names, own, strict=True)):
         try:
             rows[i] = features.vectors(context, {name: fields})
-        except ValueError as error:
-            raise ValueError(f"rows[{i}]: {error}") from None
+        except ArgumentError as error:
+            head, _, rest = error.argument.partition("[")
+            argument = {"context": "contexts"}.get(head, head)
+            raise error.rename(f"{argument}[{i}]" + (f"[{rest}" if rest else "")) from None
     return rows
 
 
@@ -144,30 +152,30 @@ def _column(name: str, values: Any, count: int, low: float, high: float) -> Arra
     """A number within [low, high] for every row."""
     found = np.array(check_real_array(name, values, "a list of numbers"))
     if found.shape != (count,):
-        raise ValueError(f"{name} has shape {found.shape}: must have a number for each of the {count} rows")
-    bad = ~((found >= low) & (found <= high))  # not a number, too
+        got = f"an array of shape {found.shape}"
+        raise ArgumentError(name, values, f"a list with a number for each of the {count} rows", got=got)
+    bad = ~((found >= low) & (found <= high))  # written this way so that NaN is rejected
     if bad.any():
         row = int(np.argmax(bad))
-        raise ValueError(f"{name}[{row}]={float(found[row])!r}: must be a number in [{low:g}, {high:g}]")
+        raise ArgumentError(f"{name}[{row}]", float(found[row]), f"a number in [{low:g}, {high:g}]")
     return found
 
 
 def _times(agent: Agent, times: Any, count: int, now: float | None) -> Array | None:
     if times is None:
         if agent.by_clock:
-            raise ValueError("times=None: this agent forgets by the clock; say when each row was decided")
+            raise ArgumentError("times", times, "given for each row, because this agent forgets by the clock")
         return None
     found = np.array([moment(f"times[{i}]", one) for i, one in enumerate(sequence("times", times))])
     if found.shape != (count,):
-        raise ValueError(f"times has {len(found)} entries: must have one for each of the {count} rows")
+        raise ArgumentError("times", times, f"{count} times, one for each row", got=str(len(found)))
     if not count or now is None:
         return found
     first, last = float(found.min()), float(found.max())
     if last > now:
-        raise ValueError(f"times[{int(np.argmax(found))}]={last!r}: lies in the future; it is {now!r} now")
-    if first < agent._clock.last:
-        remedy = "" if agent.by_clock else "; give history first, or leave times out: it then counts as the latest"
-        raise ValueError(
-            f"times[{int(np.argmin(found))}]={first!r}: must not lie before what the agent has seen already{remedy}"
-        )
+        raise ArgumentError(f"times[{int(np.argmax(found))}]", last, f"at most the time now, {now!r}")
+    if first < agent.clock.last:
+        hint = "" if agent.by_clock else "give history first, or omit `times`: the rows then count as the latest"
+        expected = f"at least {agent.clock.last!r}, the time of the last decision or row"
+        raise ArgumentError(f"times[{int(np.argmin(found))}]", first, expected, hint=hint)
     return found

@@ -10,7 +10,7 @@ import numpy as np
 
 from windvane.agent.features import Features, Name, named
 from windvane.arguments import Array, check_real_array
-from windvane.errors import format_value
+from windvane.errors import ArgumentError, format_value
 
 
 class Offer(NamedTuple):
@@ -32,13 +32,14 @@ def offered(
     the coordinates where arms are a frame of vectors; None: that of the frame."""
     if features is None:
         if context is not None:
-            raise ValueError("context: this agent has no declared features; give features= when you make it")
+            hint = "or give `features` when you create the agent"
+            raise ArgumentError("context", context, "omitted, because the agent has no declared features", hint=hint)
         names, rows = _vectors(arms, dim, columns)
     else:
         own = _by_name(arms)
         names, rows = list(own), features.vectors(context, own)
     if not names:
-        raise ValueError("arms: must offer at least one arm")
+        raise ArgumentError("arms", arms, "at least one arm")
     return names, rows
 
 
@@ -72,9 +73,11 @@ def frame_matrix(argument: str, frame: Any, dim: int, columns: list[Name] | None
     own = named(argument, vector_columns(argument, frame))
     if columns is not None and set(own) != set(columns):
         differing = set(own) ^ set(columns)
-        raise ValueError(
-            f"{argument}: has the columns {format_value(own)}; must be {format_value(columns)}, as in the first frame "
-            f"({format_value(min(differing, key=str))} differs)"
+        raise ArgumentError(
+            argument,
+            own,
+            f"a frame with the columns {format_value(columns)} of the first frame",
+            hint=f"{format_value(min(differing, key=str))} differs",
         )
     return matrix(argument, frame[columns or own].to_numpy(), dim)
 
@@ -93,7 +96,8 @@ def _columns(argument: str, frame: Any) -> list[Any]:
     columns = list(frame.columns)
     for column, times in Counter(columns).items():
         if times > 1:
-            raise ValueError(f"{argument}: has the column {format_value(column)} twice")
+            got = f"{format_value(column)} {times} times"
+            raise ArgumentError(argument, columns, "a frame whose columns have different names", got=got)
     return columns
 
 
@@ -115,13 +119,14 @@ def _vectors(arms: Any, dim: int, columns: list[Name] | None) -> tuple[list[Name
     names, vectors = named("arms", list(arms)), _aligned(list(arms.values()))
     try:
         if any(isinstance(vector, np.ma.MaskedArray) for vector in vectors):
-            raise ValueError
+            raise ArgumentError("arms", vectors, "vectors without masked entries")
         return names, matrix("arms", vectors, dim)
     except ValueError:
-        for name, vector in zip(names, vectors, strict=True):  # which of them is it?
+        for name, vector in zip(names, vectors, strict=True):  # find the vector that is wrong
             row = check_real_array(f"arms[{name!r}]", vector, f"{dim} numbers")
             if row.shape != (dim,):
-                raise ValueError(f"arms[{name!r}] has shape {row.shape}: must be {dim} numbers") from None
+                got = f"an array of shape {row.shape}"
+                raise ArgumentError(f"arms[{name!r}]", vector, f"{dim} numbers", got=got) from None
         if names:
             raise
         return [], np.zeros((0, dim))
@@ -133,7 +138,7 @@ def _aligned(vectors: list[Any]) -> list[Any]:
     if not any(label != labels[0] for label in labels):
         return vectors
     if any(label is None or sorted(label, key=str) != sorted(labels[0] or (), key=str) for label in labels):
-        raise ValueError("arms: vectors with labels must all have the same labels")
+        raise ArgumentError("arms", vectors, "vectors that all have the same labels", got="different labels")
     return [vector.loc[labels[0]] for vector in vectors]
 
 
@@ -141,5 +146,6 @@ def matrix(argument: str, rows: Any, dim: int) -> Array:
     """``rows`` as a fresh array [n, dim]."""
     found = np.array(check_real_array(argument, rows, f"an array with rows of {dim} numbers"))
     if found.ndim != 2 or found.shape[1] != dim:
-        raise ValueError(f"{argument} has shape {found.shape}: must have rows of {dim} numbers")
+        got = f"an array of shape {found.shape}"
+        raise ArgumentError(argument, rows, f"an array with rows of {dim} numbers", got=got)
     return found

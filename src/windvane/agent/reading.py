@@ -70,38 +70,39 @@ class Readable:
     learn: str
     wait: Span | None
     max_pending: int
-    _recently_projected: RecentShare
-    _recently_dropped: RecentShare
-    _columns: list[Name] | None
-    _clock: Clock
-    _scaling: Scaling
-    _waiting: Waiting
-    _lock: threading.RLock
+    # Parts that the other modules of this package read. They are not part of the documented interface.
+    recently_projected: RecentShare
+    recently_dropped: RecentShare
+    columns: list[Name] | None
+    clock: Clock
+    scaling: Scaling
+    open_decisions: Waiting
+    lock: threading.RLock
 
     @property
     def by_clock(self) -> bool:
         """Whether forgetting goes by the clock, not by decisions."""
-        return self._clock.by_clock
+        return self.clock.by_clock
 
     @property
     def pending(self) -> list[Decision]:
         """Decisions whose rewards have not arrived, the oldest first."""
-        with self._lock:
-            return [one.decision for one in self._waiting if one.reward is None]
+        with self.lock:
+            return [one.decision for one in self.open_decisions if one.reward is None]
 
     @property
     def waiting(self) -> int:
         """How many decisions are pending."""
-        return len(self._waiting) - self._waiting.held
+        return len(self.open_decisions) - self.open_decisions.held
 
     @property
     def held(self) -> int:
         """How many open decisions have their reward; their outcome is final when their wait ends."""
-        return self._waiting.held
+        return self.open_decisions.held
 
     def waits(self, decision: str) -> bool:
         """Whether the decision of this id is pending."""
-        one = self._waiting.open.get(decision)
+        one = self.open_decisions.open.get(decision)
         return one is not None and one.reward is None
 
     @property
@@ -118,12 +119,12 @@ class Readable:
     @property
     def recent_projected_share(self) -> float:
         """Of the last decisions: how many had an estimate that was projected or pulled back to the norm bound."""
-        return self._recently_projected.share
+        return self.recently_projected.share
 
     @property
     def theta(self) -> Array:
         """The parameter as it is estimated now, in the coordinates of :attr:`feature_names`."""
-        with self._lock:
+        with self.lock:
             return np.array(self.policy.theta_hat[0])
 
     @property
@@ -132,33 +133,33 @@ class Readable:
         if self.features is not None:
             raw = self.features.names
         else:
-            raw = [str(name) for name in self._columns or (f"x{i}" for i in range(self._scaling.raw_dim))]
-        return [*raw, *["1"] * self._scaling.intercept]
+            raw = [str(name) for name in self.columns or (f"x{i}" for i in range(self.scaling.raw_dim))]
+        return [*raw, *["1"] * self.scaling.intercept]
 
     @property
     def memory(self) -> float:
         """How far back the past counts, in decisions, or in seconds where forgetting goes by the clock."""
-        with self._lock:
+        with self.lock:
             return memory_of(self.policy) * (TICK if self.by_clock else 1.0)
 
     def drift_estimate(self) -> Drift | None:
         """What the rewards say about the drift; None for a policy that was told how to forget."""
-        with self._lock:
+        with self.lock:
             return drift_of(self.policy)
 
     @property
     def alerts(self) -> list[Alert]:
         """What an operator should know: conditions under which the agent learns little or predicts badly."""
-        with self._lock:
+        with self.lock:
             raised = []
-            if self._recently_projected.is_high:
+            if self.recently_projected.is_high:
                 largest = self.policy.link.largest_product / self.policy.L
-                raised.append(alerts.norm_bound_active(self._recently_projected, self.policy.S, largest))
+                raised.append(alerts.norm_bound_active(self.recently_projected, self.policy.S, largest))
             lag, memory = self._lag(), memory_of(self.policy)
             if lag > memory * ROUNDING:
                 raised.append(alerts.timeout_exceeds_memory(self._length(lag), self._length(memory)))
-            if self._recently_dropped.is_high:
-                raised.append(alerts.decisions_dropped(self._recently_dropped, self.max_pending))
+            if self.recently_dropped.is_high:
+                raised.append(alerts.decisions_dropped(self.recently_dropped, self.max_pending))
             has_misses = self.settled >= alerts.FEWEST and self.defaulted > alerts.LARGEST_SHARE * self.settled
             if self.learn == ON_ARRIVAL and has_misses:
                 raised.append(alerts.misses_learned_late(self.defaulted / self.settled))
@@ -172,14 +173,14 @@ class Readable:
             return 0.0
         if self.wait.by_clock == self.by_clock:
             return self.wait.length * (TICKS if self.by_clock else 1.0)
-        return self.policy.t - self._waiting.oldest().round if len(self._waiting) else 0.0
+        return self.policy.t - self.open_decisions.oldest().round if len(self.open_decisions) else 0.0
 
     def _length(self, rounds: float) -> str:
         return f"{rounds * TICK:.3g} seconds" if self.by_clock else f"{rounds:.3g} decisions"
 
     def info(self) -> dict[str, Any]:
         """Counts, the estimate, memory, drift and alerts, for a person or a page to read."""
-        with self._lock:
+        with self.lock:
             drift = self.drift_estimate()
             return {
                 "policy": self.policy.name,

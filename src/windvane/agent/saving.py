@@ -43,7 +43,7 @@ from windvane.agent.decisions import Decision, Pending
 from windvane.agent.early import LOOKS, DelayModel, EarlyLearning
 from windvane.agent.features import Name, named, plain_name
 from windvane.arguments import check_array, check_number, check_whole
-from windvane.errors import format_value
+from windvane.errors import ArgumentError
 from windvane.estimation import ROUNDING
 from windvane.links import Link
 from windvane.policies.base import Policy
@@ -59,27 +59,27 @@ _NAMES = ("id", "arm", "preferred", "rival")
 
 def copied(agent: Agent) -> Callable[[], bytes]:
     """What makes the bytes of an agent's file as it is now; the agent is held up only while it is copied."""
-    with agent._lock:
+    with agent.lock:
         arrays = {f"policy/{name}": array for name, array in agent.policy.state().items()}
-        arrays["center"], arrays["spread"] = agent._scaling.center, agent._scaling.spread  # replaced, never written to
-        arrays["recent/projected"] = np.array(agent._recently_projected.marks, dtype=np.int8)
-        arrays["recent/dropped"] = np.array(agent._recently_dropped.marks, dtype=np.int8)
-        waiting, dim = list(agent._waiting), agent.policy.dim
+        arrays["center"], arrays["spread"] = agent.scaling.center, agent.scaling.spread  # replaced, never written to
+        arrays["recent/projected"] = np.array(agent.recently_projected.marks, dtype=np.int8)
+        arrays["recent/dropped"] = np.array(agent.recently_dropped.marks, dtype=np.int8)
+        waiting, dim = list(agent.open_decisions), agent.policy.dim
         changing = [_changing_numbers(pending) for pending in waiting]  # copied now: all else of a decision stays
-        closed, config, clock = list(agent._waiting.closed.items()), dict(agent._config), agent._clock
+        closed, config, clock = list(agent.open_decisions.closed.items()), dict(agent.config), agent.clock
         document: dict[str, Any] = {
             "features": None if agent.features is None else agent.features.declared(),
             "feature_names": agent.feature_names,
-            "columns": agent._columns,
-            "to_fit": [agent._scaling.to_fit, agent._fits_features],
+            "columns": agent.columns,
+            "to_fit": [agent.scaling.to_fit, agent.fits_features],
             "counts": [getattr(agent, name) for name in _COUNTS],
             "reward_total": agent.reward_total,
             "times": [clock.first, None if math.isinf(clock.last) else clock.last],
             "closed": closed,
-            "early": None if agent._early is None else list(agent._early.model.arms),
+            "early": None if agent.early is None else list(agent.early.model.arms),
         }
-        if agent._early is not None:
-            arrays["early/delays"], arrays["early/counts"] = agent._early.model.arrays()
+        if agent.early is not None:
+            arrays["early/delays"], arrays["early/counts"] = agent.early.model.arrays()
 
     def packed() -> bytes:
         document["config"] = {name: _written(name, value) for name, value in config.items()}
@@ -95,49 +95,52 @@ def restored(cls: type[Agent], content: bytes, link: Link | None, policy: type[P
     try:
         config = {name: _read(value) for name, value in document["config"].items()}
         own = {name: config[name] is None for name in ("link", "policy")}
-    except Exception:  # it was made up by someone: anything can be in it
-        raise file.FileError(f"{where}: cannot be loaded: it is not the document of an agent") from None
+    except Exception:  # a forged document can hold anything
+        raise file.FileError(where, "state", "cannot be loaded: it is not the document of an agent") from None
     for name, given in (("link", link), ("policy", policy)):
         if own[name] and given is None:
-            raise ValueError(f"{name}=None: the agent was made with a {name} of its maker's own; give it again")
+            raise ArgumentError(name, None, f"given, because the agent has a {name} that is not windvane's own")
         if given is not None and not own[name]:
-            raise ValueError(f"{name}={format_value(given)}: the agent has {config[name]!r} already; leave it out")
+            raise ArgumentError(name, given, f"omitted, because the agent already has {config[name]!r}")
         config[name] = given if own[name] else config[name]
     try:
         agent = cls(**config, features=document["features"])
         _fill(agent, document, arrays)
-    except Exception as error:  # the same
+    except Exception as error:  # a forged document can hold anything
         reason = " ".join(str(error).split())
-        raise file.FileError(f"{where}: cannot be loaded: {reason or type(error).__name__}") from error
+        raise file.FileError(where, "state", f"cannot be loaded: {reason or type(error).__name__}") from error
     return agent
 
 
 def _fill(agent: Agent, document: Mapping[str, Any], arrays: file.Arrays) -> None:
     policy = agent.policy
     policy.load_state({name.removeprefix("policy/"): a for name, a in arrays.items() if name.startswith("policy/")})
-    dim = agent._scaling.raw_dim
-    agent._scaling.set(check_array("center", arrays["center"], (dim,)), check_array("spread", arrays["spread"], (dim,)))
-    agent._scaling.to_fit, agent._fits_features = map(bool, document["to_fit"])
+    dim = agent.scaling.raw_dim
+    agent.scaling.set(check_array("center", arrays["center"], (dim,)), check_array("spread", arrays["spread"], (dim,)))
+    agent.scaling.to_fit, agent.fits_features = map(bool, document["to_fit"])
     for name, count in zip(_COUNTS, document["counts"], strict=True):
         setattr(agent, name, check_whole(name, count, 0, _MOST))
-    agent._columns = _checked_columns(document["columns"], dim)
+    agent.columns = _checked_columns(document["columns"], dim)
     if agent.feature_names != document["feature_names"]:
-        raise ValueError("feature_names: do not match the declared features and their order")
+        expected = "the names of the declared features in their order"
+        raise ArgumentError("feature_names", document["feature_names"], expected)
     agent.reward_total = _number(document["reward_total"])
     first, last = (None if at is None else _number(at) for at in document["times"])
-    agent._clock.first, agent._clock.last = first, -math.inf if last is None else last
+    agent.clock.first, agent.clock.last = first, -math.inf if last is None else last
     waiting = _pending(document["pending"], arrays, policy, agent.reward_range)
     for pending in waiting:
-        agent._waiting.add(pending)
+        agent.open_decisions.add(pending)
     closed = ((key, None if value is None else _number(value)) for key, value in document["closed"])
-    agent._waiting.closed = OrderedDict(closed)
-    if len(agent._waiting) < len(waiting) or not agent._waiting.open.keys().isdisjoint(agent._waiting.closed):
-        raise ValueError("pending: an id is there twice")
-    if agent._early is not None:
+    agent.open_decisions.closed = OrderedDict(closed)
+    if len(agent.open_decisions) < len(waiting) or not agent.open_decisions.open.keys().isdisjoint(
+        agent.open_decisions.closed
+    ):
+        raise _pending_error("decisions with different ids", "an id twice")
+    if agent.early is not None:
         model = DelayModel.of(named("early", document["early"]), arrays["early/delays"], arrays["early/counts"])
-        agent._early = EarlyLearning(waiting, model)
-    agent._recently_projected = _recent_share("recent/projected", arrays)
-    agent._recently_dropped = _recent_share("recent/dropped", arrays)
+        agent.early = EarlyLearning(waiting, model)
+    agent.recently_projected = _recent_share("recent/projected", arrays)
+    agent.recently_dropped = _recent_share("recent/dropped", arrays)
 
 
 def _checked_columns(columns: Any, dim: int) -> list[Name] | None:
@@ -145,14 +148,14 @@ def _checked_columns(columns: Any, dim: int) -> list[Name] | None:
         return None
     names = named("columns", columns)
     if len(names) != dim:
-        raise ValueError(f"columns={format_value(columns)}: must be {dim} names")
+        raise ArgumentError("columns", columns, f"{dim} names")
     return names
 
 
 def _recent_share(name: str, arrays: file.Arrays) -> RecentShare:
     marks = arrays[name]
     if marks.dtype != np.int8 or marks.ndim != 1 or len(marks) > RECENT or not _within(marks, [0], [1]):
-        raise ValueError(f"{name}: must hold at most {RECENT} zeros and ones")
+        raise ArgumentError(name, marks, f"at most {RECENT} zeros and ones")
     return RecentShare(marks.astype(bool).tolist())
 
 
@@ -194,30 +197,30 @@ def _pending(
     points = check_array("pending", arrays["pending/x"], (n, policy.dim))
     reals, wholes = check_array("pending", arrays["pending/reals"], (n, _REALS)), arrays["pending/wholes"]
     if not (np.linalg.norm(points, axis=1) <= policy.L * ROUNDING).all():
-        raise ValueError("pending: has vectors that are too long, or not finite")
+        raise _pending_error(f"vectors of norm at most {policy.L:g}", "a longer one, or one that is not finite")
     if not np.isfinite(reals[:, :2]).all() or not (reals[:, 0] <= policy._latest_round()).all():
-        raise ValueError("pending: a decision lies in the future, or at no time at all")
+        raise _pending_error("decisions of the past", "one in the future, or without a time")
     if (
         wholes.dtype.kind != "i"
         or wholes.shape != (n, _WHOLES)
         or not _within(wholes, [0, 0, 0, -1, 0, 0, 0], [_MOST, _MOST, 1, 1, LOOKS, 1, 1])
     ):
-        raise ValueError("pending: has a number, an index or a mark that cannot be")
+        raise _pending_error("whole numbers in their ranges", "one outside, or a wrong shape or type")
     low, high = reward_range
     rewards, delays, credited = reals[:, 6:].T
     if (delays < 0.0).any() or not ((credited >= 0.0) & (credited <= 1.0)).all():
-        raise ValueError("pending: has an invalid delay or share")
+        raise _pending_error("delays of at least 0 and shares in [0, 1]", "one outside")
     if not (np.isnan(rewards) | ((rewards >= low) & (rewards <= high))).all():
-        raise ValueError("pending: has a reward that the link does not allow")
+        raise _pending_error(f"rewards in [{low:g}, {high:g}]", "one outside")
     if any(len(names[name]) != n for name in _NAMES):
-        raise ValueError("pending: its lists have different lengths")
+        raise _pending_error(f"lists of {n} names", "another length")
     if not all(isinstance(key, str) for key in names["id"]):
-        raise ValueError("pending: an id is no text")
+        raise _pending_error("ids that are texts", "another type")
     for name in {*map(_typed, names["arm"]), *map(_typed, names["preferred"]), *map(_typed, names["rival"])}:
         if name[1] is not None:
             plain_name("pending", name[1])
     if None in names["arm"] or None in names["preferred"]:
-        raise ValueError("pending: an arm has no name")
+        raise _pending_error("arms with names", "one without")
     rounds, times, predictions, bonuses = reals[:, :4].T.tolist()
     propensities, rival_scores, held, after = ([_or_none(v) for v in column] for column in reals[:, 4:8].T.tolist())
     numbers, indexes, explored, projected, looks, learned, misses = wholes.T.tolist()
@@ -228,6 +231,10 @@ def _pending(
     )  # fmt: skip
     changing = held, after, looks, credited.tolist(), map(bool, learned), map(bool, misses)
     return list(map(Pending, points.copy(), rounds, numbers, decisions, *changing))
+
+
+def _pending_error(expected: str, got: str) -> ArgumentError:
+    return ArgumentError("pending", None, expected, got=got)
 
 
 def _within(table: Any, low: list[int], high: list[int]) -> bool:
@@ -249,8 +256,8 @@ def _or_none(value: float) -> float | None:
 
 def _number(value: Any) -> float:
     if isinstance(value, bool):
-        raise ValueError("a truth value stands where a number should")
-    return check_number("a number", value, "that is finite", math.isfinite)
+        raise ArgumentError("number", value, "a number, not true or false")
+    return check_number("number", value, "that is finite", math.isfinite)
 
 
 def _written(name: str, value: Any) -> Any:
@@ -261,7 +268,7 @@ def _written(name: str, value: Any) -> Any:
         return value
     if isinstance(value, list):
         return [_written(name, one) for one in value]
-    raise ValueError(f"{name}={format_value(value)}: cannot be saved; only numbers, texts and lists of them can")
+    raise ArgumentError(name, value, "a number, a text or a list of these in an agent that is saved")
 
 
 def _read(value: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from windvane.agent.features import CONSTANT, Name, flag
 from windvane.arguments import Array, check_array
-from windvane.errors import format_value
+from windvane.errors import ArgumentError
 from windvane.estimation import ROUNDING
 
 FIT_MARGIN = 1.25  # how much longer than any of the history a vector may be
@@ -32,7 +32,7 @@ class Scaling:
         self.center, self.spread = np.zeros(dim), np.ones(dim)
         if scaling is not None and not self.to_fit:
             center, spread = _pair(scaling)
-            self.set(check_array("scaling center", center, (dim,)), check_array("scaling spread", spread, (dim,)))
+            self.set(check_array("scaling['center']", center, (dim,)), check_array("scaling['spread']", spread, (dim,)))
 
     @property
     def dim(self) -> int:
@@ -45,30 +45,32 @@ class Scaling:
 
     def set(self, center: Array, spread: Array) -> None:
         if not (np.isfinite(center).all() and np.isfinite(spread).all() and (spread > 0.0).all()):
-            raise ValueError("scaling: center must be finite and spread positive")
+            pair = center.tolist(), spread.tolist()
+            raise ArgumentError("scaling", pair, "a finite center and a finite, positive spread")
         self.center, self.spread, self.to_fit = center.copy(), spread.copy(), False
 
     def fitted(self, rows: Array) -> Scaling:
         """The same, with the center and spread under which ``rows``, finite, have mean 0, equal variances (those that
         vary), and lengths below L by a margin."""
         if len(rows) < 2:
-            raise ValueError(f'X has {len(rows)} rows: scaling="fit" needs two or more')
+            raise ArgumentError("X", rows, 'two or more rows for scaling="fit"', got=str(len(rows)))
         with np.errstate(over="ignore", invalid="ignore"):
             center, deviation = rows.mean(axis=0), rows.std(axis=0)
             varies = deviation > CONSTANT * np.abs(rows).max(axis=0)  # less is the rounding of the mean
             if not varies.any():
-                raise ValueError('X: its rows do not vary, so that scaling="fit" has nothing to go by')
+                raise ArgumentError("X", rows, 'rows that vary, for scaling="fit"', got="equal rows")
             deviation = np.where(varies, deviation, 1.0)
             longest = float(np.sqrt(np.square((rows - center) / deviation).sum(axis=1)).max())
             pair = center, deviation * (longest * FIT_MARGIN / self.L)
         if not np.isfinite(pair).all():
-            raise ValueError('X: its values are too large for scaling="fit"')
+            got = f"values up to {np.abs(rows).max():g}"
+            raise ArgumentError("X", rows, 'numbers whose squares are finite, for scaling="fit"', got=got)
         return Scaling(self.raw_dim, self.L, scaling=pair, intercept=self.intercept, clip=self.clip, remedy=self.remedy)
 
     def apply(self, rows: Array, argument: str, names: Sequence[Name] | None = None) -> Array:
         """``argument`` and ``names``: what an error calls the rows."""
         if self.to_fit:
-            raise ValueError('scaling="fit": give history to update_many first, to fit the scaling on')
+            raise ArgumentError("scaling", "fit", "fitted first", hint="give history to update_many")
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = (rows - self.center) / self.spread
             norms = np.sqrt(np.square(scaled).sum(axis=1))
@@ -82,10 +84,9 @@ class Scaling:
             row = int(np.argmax(~finite if not finite.all() else norms > self.L * ROUNDING))
             where = f"{argument}[{row if names is None else names[row]!r}]"
             if not finite[row]:
-                raise ValueError(f"{where}: its features must be finite, and so must their norm")
-            raise ValueError(
-                f"{where}: its features have norm {norms[row]:.6g}: must be at most L={self.L:g}; {self.remedy}"
-            )
+                raise ArgumentError(where, scaled[row].tolist(), "a vector whose features and norm are finite")
+            expected, got = f"a vector of norm at most L = {self.L:g}", f"a norm of {norms[row]:.6g}"
+            raise ArgumentError(where, scaled[row].tolist(), expected, got=got, hint=self.remedy)
         return np.asarray(scaled * np.minimum(1.0, self.L / np.maximum(norms, 1e-300))[:, None])
 
 
@@ -94,4 +95,4 @@ def _pair(scaling: Any) -> tuple[Any, Any]:
         return scaling["center"], scaling["spread"]
     if isinstance(scaling, list | tuple | np.ndarray) and len(scaling) == 2:
         return scaling[0], scaling[1]
-    raise ValueError(f'scaling={format_value(scaling)}: must be None, "fit", or a pair (center, spread)')
+    raise ArgumentError("scaling", scaling, 'None, "fit", or a pair (center, spread)')

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from windvane import theory
 from windvane.arguments import check_number
-from windvane.errors import format_value
+from windvane.errors import ArgumentError
 from windvane.policies._arguments import Arguments
 from windvane.policies.base import Policy
 
@@ -40,7 +40,7 @@ def seconds(name: str, text: str) -> float:
         at = part.end()
     if not at or text[at:].strip() or not TICK <= total <= LONGEST:
         units = ", ".join(_UNITS)
-        raise ValueError(f'{name}={format_value(text)}: must be a duration such as "2d" or "1h30m" (units: {units})')
+        raise ArgumentError(name, text, f'a duration such as "2d" or "1h30m" (units: {units})')
     return total
 
 
@@ -53,7 +53,7 @@ def moment(name: str, when: float | datetime) -> float:
     """A point in time as seconds since 1970; a datetime must say its time zone."""
     if isinstance(when, datetime):
         if when.utcoffset() is None:
-            raise ValueError(f"{name}={format_value(when)}: must have a time zone")
+            raise ArgumentError(name, when, "a datetime with a time zone")
         when = when.timestamp()
     allowed = f"of seconds since 1970 (at most {LONGEST:g} from there), or a datetime"
     return check_number(name, when, allowed, lambda s: abs(s) <= LONGEST)
@@ -118,13 +118,10 @@ def forgetting(
     drift: float | None = None,
 ) -> Forgetting:
     """``half_life`` (a duration, or a number of decisions), ``gamma``, or ``drift`` with ``horizon``: one of them."""
-    told = {
-        name: value
-        for name, value in (("half_life", half_life), ("gamma", gamma), ("drift", drift))
-        if value is not None
-    }
-    if len(told) > 1:
-        raise ValueError(f"{' and '.join(f'{n}={format_value(v)}' for n, v in told.items())}: give only one of them")
+    rates = {"half_life": half_life, "gamma": gamma, "drift": drift}
+    given = [name for name, value in rates.items() if value is not None]
+    if len(given) > 1:
+        raise ArgumentError(given[1], rates[given[1]], f"omitted when `{given[0]}` is given")
     taken = Arguments(policy).names
     settings: dict[str, Any] = {}
     if horizon is not None and "horizon" in taken:
@@ -140,16 +137,15 @@ def forgetting(
         settings |= _discounted(policy, "gamma", gamma, gamma, rounds_of(gamma))
     elif drift is not None:
         if horizon is None:
-            raise ValueError(
-                f"drift={format_value(drift)}: give the horizon too, the number of decisions it is spread over"
-            )
+            raise ArgumentError("drift", drift, "given with `horizon`, the number of decisions it is spread over")
         if "drift" in taken:
             settings["drift"] = drift
         else:
             found = theory.discount(horizon=horizon, drift=drift, dim=dim)
             settings |= _discounted(policy, "drift", drift, found, rounds_of(found))
     elif horizon is not None and "horizon" not in taken:
-        raise ValueError(f"horizon={horizon!r}: {policy.name} takes no horizon; leave it out, or give drift as well")
+        hint = "or give `drift` as well"
+        raise ArgumentError("horizon", horizon, f"omitted, because {policy.name} takes no horizon", hint=hint)
     return Forgetting(settings, by_clock)
 
 
@@ -165,4 +161,4 @@ def _discounted(policy: type[Policy], name: str, value: Any, gamma: float, memor
         return {"memories": [max(memory, 1.0 + 1e-9)]}
     if "gamma" in taken:
         return {"gamma": gamma}
-    raise ValueError(f"{name}={format_value(value)}: {policy.name} forgets in another way, or not at all; leave it out")
+    raise ArgumentError(name, value, f"omitted, because {policy.name} does not forget with a discount")

@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from windvane.agent.decisions import ConflictingRewardError, ExpiredDecisionError, Pending, UnknownDecisionError
-from windvane.errors import format_value
 
 AT_TIMEOUT, ON_ARRIVAL, EARLY = "at_timeout", "on_arrival", "early"
 """When an outcome is learned: when the decision's wait ends; a reward as soon as it comes; or before the wait ends,
@@ -67,16 +66,12 @@ class Waiting:
         """Raise unless ``value`` repeats the known reward of a decision that takes no other one."""
         known = self.open[id].reward if id in self.open else self.closed.get(id)
         if not self.knows(id):
-            raise UnknownDecisionError(f"decision={format_value(id)}: is not known, or was closed long ago")
+            raise UnknownDecisionError(id, "is not known, or was closed long ago")
         if known is None:
             raise too_late(id)
         if known != value:
-            raise ConflictingRewardError(
-                f"decision={format_value(id)}: has the reward {known:g} already, not {value:g}"
-            )
+            raise ConflictingRewardError(id, f"already has the reward {known:g}, not {value:g}")
 
 
 def too_late(id: str) -> ExpiredDecisionError:
-    return ExpiredDecisionError(
-        f"decision={format_value(id)}: its wait is over, or max_pending dropped it; the reward was not learned"
-    )
+    return ExpiredDecisionError(id, "has expired, or max_pending dropped it; the reward was not learned")

@@ -9,6 +9,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from windvane.errors import WindvaneError
+
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 SERVICE_COMMANDS = ("serve", "token", "verify", "demo")  # these need the extra ``service``
 EXTRA_MODULES = {  # top-level modules that windvane imports and that only an extra installs
@@ -74,7 +76,7 @@ def _report(error: Exception, arguments: Sequence[str]) -> int:
         return _fail(f"{error.name} is missing; install it with: pip install 'windvane[{extra}]'", WRONG_INPUT)
     if isinstance(error, ValueError):
         return _fail(text, WRONG_INPUT)
-    expected = isinstance(error, OSError | ImportError) or type(error).__module__.startswith("windvane.")
+    expected = isinstance(error, OSError | ImportError | WindvaneError)
     return _fail(text if expected else f"{type(error).__name__}: {text} (--debug shows where)", FAILED)
 
 

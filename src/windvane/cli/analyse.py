@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from windvane.cli.console import number, output, print_json, remark, share, table
+from windvane.cli.console import InputError, number, output, print_json, remark, share, table
 from windvane.cli.options import AsJson
+from windvane.lab.folder import FolderError
 from windvane.lab.results import Results
 from windvane.lab.summary import Difference, align, paired
 
@@ -56,12 +57,12 @@ def compare(
     several = [Results.open(folder) for folder in folders]
     for results in several:
         if not results.entries:
-            raise ValueError(f"{results.folder}: no cell is finished yet, so there is nothing to compare")
+            raise FolderError(results.folder, "unfinished", "no cell is finished yet, so there is nothing to compare")
         if not results.complete:
             remark(f"{results.folder}: incomplete, {results.finished} of {results.total} cells are finished")
     differences = paired(align(several), baseline=baseline, confidence=confidence)
     if not differences:
-        raise ValueError(f"{folders[0]}: there is only one policy; nothing to compare it with")
+        raise InputError(f"{folders[0]}: there is only one policy; nothing to compare it with")
     written = _draw(differences, confidence, figure)
     if as_json:
         rows = [dataclasses.asdict(difference) for difference in differences]

@@ -11,7 +11,9 @@ import typer
 
 from windvane.cli.console import number, output, print_json, table
 from windvane.cli.options import AsJson
+from windvane.errors import ArgumentError
 from windvane.lab.bounds import Bounds, MeasuredBounds, evaluate, evaluate_results
+from windvane.lab.folder import FolderError
 from windvane.lab.results import Results
 
 
@@ -47,14 +49,16 @@ def bound(
     }
     if folder is not None:
         if told:
-            raise ValueError(f"--{next(iter(told))}: comes from the experiment in {folder}; leave it out")
+            name, value = next(iter(told.items()))
+            raise ArgumentError(f"--{name}", value, f"omitted, because it comes from the experiment in {folder}")
         found = evaluate_results(Results.open(folder), **agent)
         if not found:
-            raise ValueError(f"{folder}: no cell is finished yet")
+            raise FolderError(folder, "unfinished", "no cell is finished yet")
     else:
         missing = [name for name in ("horizon", "drift", "dim") if name not in told]
         if missing:
-            raise ValueError(f"--{missing[0]}: is needed, or the folder of an experiment")
+            expected = "given, or the folder of an experiment"
+            raise ArgumentError(f"--{missing[0]}", None, expected, got="nothing")
         found = [MeasuredBounds("", False, evaluate(**told, **agent), [])]
     if as_json:
         print_json(bounds_json(found))

@@ -13,11 +13,17 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Table
 from rich.text import Text
 
+from windvane.errors import WindvaneError
+
 PIPED_WIDTH = 200  # a table in a file is not broken to the width of a window
 
 
-class InterruptedRunError(Exception):
-    """Ctrl-C, and what there is to say about it."""
+class InterruptedRunError(WindvaneError):
+    """The run was interrupted (Ctrl-C); the message says how far it got."""
+
+
+class InputError(WindvaneError, ValueError):
+    """The command cannot be carried out with this input; the message says why."""
 
 
 def output() -> Console:

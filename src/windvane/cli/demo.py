@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from windvane.cli.console import Bar, number, output, print_json, remark, share, table
+from windvane.cli.console import Bar, InputError, number, output, print_json, remark, share, table
 from windvane.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _service(folder: Path, port: int) -> Iterator[str]:
         if not told:
             process.wait()
             said = errors.read_text().strip().splitlines() or ["it ended without a word"]
-            raise ValueError(f"the service did not start: {said[-1].removeprefix('windvane: error: ')}")
+            raise InputError(f"the service did not start: {said[-1].removeprefix('windvane: error: ')}")
         yield json.loads(told)["address"]
     finally:
         process.terminate()

@@ -14,9 +14,10 @@ def policies(as_json: AsJson = False) -> None:
       windvane policies
     """
     from windvane.lab import catalogue
+    from windvane.lab.policy_table import COLUMNS, card_row
     from windvane.warmup import warm_up
 
-    remark("measuring (the first time, kernels are compiled: about 20 s)")
+    remark("measuring (the first time, all kernels are compiled: about 20 s)")
     warm_up()
     bar = Bar("measuring")
     bar.begin(catalogue.measured_rounds(), 0)
@@ -28,10 +29,11 @@ def policies(as_json: AsJson = False) -> None:
         rows = [{"name": e.name, **e.card._asdict(), "us_alone": e.alone, "us_together": e.together} for e in found]
         print_json({"lanes": catalogue.LANES, "rounds": catalogue.ROUNDS, "policies": rows})
         return
-    columns = ["policy", "rewards", "forgets by", "needs", "regret proven", "reference", "µs, 1 lane", "µs, 50 lanes"]
-    lines = [[e.name, *e.card[:5], number(e.alone), number(e.together, 2)] for e in found]
+    fields = tuple(field for field in COLUMNS if field != "cost")  # measured instead
+    columns = ["policy", *(COLUMNS[field] for field in fields), "µs, 1 lane", "µs, 50 lanes"]
+    lines = [[e.name, *card_row(e.card, fields), number(e.alone), number(e.together, 2)] for e in found]
     console = output()
-    console.print(table(columns, lines, left=6))
+    console.print(table(columns, lines, left=1 + len(fields)))
     console.print(
         f"needs: beyond S, L, σ and the link. µs: of a decision and its update, per lane, in up to "
         f"{catalogue.ROUNDS} rounds of the paper's experiment (d = 2, 10 arms), one lane alone or fifty together.",

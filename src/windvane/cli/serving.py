@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from windvane.cli import FAILED
-from windvane.cli.console import Bar, output, print_json, remark, table
+from windvane.cli.console import Bar, InputError, output, print_json, remark, table
 from windvane.cli.options import AsJson
+from windvane.errors import ArgumentError
 
 if TYPE_CHECKING:
     from windvane.service.store import Token
@@ -57,7 +58,7 @@ def serve(
     try:
         run(store, host=host, port=port, rate=rate, most_bytes=body_limit, started=started)
     except StoreError as error:
-        raise ValueError(str(error)) from None
+        raise InputError(str(error)) from None
 
 
 def token(
@@ -82,11 +83,11 @@ def token(
 
     check_choice("action", action, ("add", "list", "remove", "open"))
     if (name is None) != (action in ("list", "open")):
-        raise ValueError(f"name={name!r}: {'is not wanted' if name else 'is needed'} to {action}")
+        raise ArgumentError("name", name, f"{'omitted' if name else 'given'} to {action}")
     try:
         opened = Store(store, shared=True, create=action == "add")
     except StoreError as error:
-        raise ValueError(str(error)) from None
+        raise InputError(str(error)) from None
     try:
         if action == "list":
             _list(opened.tokens(), store, as_json)
@@ -98,25 +99,26 @@ def token(
             return
         assert name is not None  # said above
         if not name.isprintable() or not name.strip() or len(name) > 200:
-            raise ValueError(f"name={name!r}: must be a text of 1 to 200 printable characters")
+            raise ArgumentError("name", name, "a text of 1 to 200 printable characters")
         if action == "add":
             secret = new_token(opened, name, full=not read_only)
             if secret is None:
-                raise ValueError(f"name={name!r}: there is a token of this name; remove it first, or take another name")
+                hint = "remove that token first, or use another name"
+                raise ArgumentError("name", name, "one that no token has", hint=hint)
             if as_json:
                 print_json({"name": name, "token": secret})
             else:
                 output().print(secret, markup=False, highlight=False, soft_wrap=True)
                 remark("keep it: only its hash is stored")
         elif not opened.remove_token(name):
-            raise ValueError(f"name={name!r}: there is no token of this name")
+            raise ArgumentError("name", name, "the name of a token")
         else:
             if not opened.tokens():
                 remark("that was the last one: nobody is let in until there is another, or after `windvane token open`")
             if as_json:
                 print_json({"removed": name})
     except StoreError as error:
-        raise ValueError(str(error)) from None
+        raise InputError(str(error)) from None
     finally:
         opened.close()
 
@@ -150,12 +152,12 @@ def verify(
     try:
         opened = Store(store, shared=True, create=False, read_only=True)
     except StoreError as error:
-        raise ValueError(str(error)) from None
+        raise InputError(str(error)) from None
     progress = _VerifyProgress()
     try:
         verdict = verify_store(opened, progress.show)
     except sqlite3.Error as error:
-        raise ValueError(f"{store}: cannot be read ({error})") from None
+        raise InputError(f"{store}: cannot be read ({error})") from None
     finally:
         progress.end()
         opened.close()

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from windvane.cli import FAILED
-from windvane.cli.console import output, print_json, remark, table
+from windvane.cli.console import InputError, output, print_json, remark, table
 from windvane.cli.options import AsJson
 
 
@@ -30,11 +30,11 @@ def new(
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(EXAMPLE)
     except FileExistsError:
-        raise ValueError(f"{path}: is there already; name another file, or --force") from None
+        raise InputError(f"{path}: already exists; name another file, or use --force") from None
     except IsADirectoryError:
-        raise ValueError(f"{path}: is a folder; name a file in it") from None
+        raise InputError(f"{path}: is a folder; name a file in it") from None
     except OSError as error:
-        raise ValueError(f"{path}: cannot be written ({error.strerror})") from None
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
     if as_json:
         print_json({"file": str(path)})
     else:

@@ -11,6 +11,7 @@ import typer
 from windvane.cli.console import number, output, print_json, remark, table
 from windvane.cli.experiments import conduct
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart
+from windvane.errors import ArgumentError
 from windvane.lab.paper import paper_spec
 from windvane.lab.spec import Spec
 from windvane.lab.tuning import Tuned, default_gammas, tune_spec, tuned
@@ -66,10 +67,8 @@ def _base(spec: Path | None, environment: str | None, runs: int | None, horizon:
     """The experiment whose world is tuned in, with what the command line overrides."""
     base = dataclasses.replace(paper_spec(), runs=RUNS) if spec is None else Spec.read(spec)
     names = [world.name for world in base.environments]
-    if environment is None and len(names) > 1:
-        raise ValueError(f"--environment: must be one of {', '.join(names)}")
-    if environment is not None and environment not in names:
-        raise ValueError(f"--environment={environment!r}: must be one of {', '.join(names)}")
+    if environment not in names and (environment is not None or len(names) > 1):
+        raise ArgumentError("--environment", environment, f"one of {', '.join(names)}")
     changes: dict[str, Any] = {"runs": runs, "horizon": horizon, "seed": seed}
     kept = tuple(world for world in base.environments if environment in (None, world.name))
     return dataclasses.replace(base, environments=kept, **{k: v for k, v in changes.items() if v is not None})
@@ -79,7 +78,7 @@ def _numbers(name: str, text: str) -> list[float]:
     try:
         return sorted({float(part) for part in text.split(",")})
     except ValueError:
-        raise ValueError(f"{name}={text!r}: must be numbers with commas between them, like 0.9,0.99") from None
+        raise ArgumentError(name, text, "numbers separated by commas, such as 0.9,0.99") from None
 
 
 def _print(found: Tuned, folder: Path) -> None:

@@ -29,7 +29,7 @@ from windvane.client.messages import (
     refusal,
     text,
 )
-from windvane.errors import format_value
+from windvane.errors import ArgumentError
 
 _T = TypeVar("_T", bound=Decided | bool)
 
@@ -53,12 +53,13 @@ class Client:
     ) -> None:
         url = os.environ.get("WINDVANE_URL") or EXAMPLE if url is None else url
         if not isinstance(url, str):
-            raise ValueError(f"url={format_value(url)}: must be an address such as {EXAMPLE}")
+            raise ArgumentError("url", url, f"an address such as {EXAMPLE}")
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "windvane"}
         token = os.environ.get("WINDVANE_TOKEN") if token is None else token
         if token is not None:
             if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token.strip():
-                raise ValueError("token: must be a text as `windvane token add` prints it")  # not shown: it is secret
+                expected = "a text as `windvane token add` prints it"
+                raise ArgumentError("token", None, expected, got="another value")  # which may be secret
             headers["Authorization"] = f"Bearer {token.strip()}"
         self.url = url.rstrip("/")
         self._service = Connection(
@@ -150,7 +151,8 @@ class Client:
         offers = list(arms)
         known = [None] * len(offers) if contexts is None else list(contexts)
         if len(known) != len(offers):
-            raise ValueError(f"contexts: there are {len(known)} of them; must be {len(offers)}, one for each of arms")
+            expected = f"{len(offers)} contexts, one for each of `arms`"
+            raise ArgumentError("contexts", contexts, expected, got=str(len(known)))
         items = [one_round(offer, context) for offer, context in zip(offers, known, strict=True)]
         return self._send_batch(path(stream, "decide", "batch"), "arms", items, decided)
 

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from windvane.client.messages import ClientError, Request, document_of, entry, lines_of, not_understood, refusal
-from windvane.errors import format_value
+from windvane.errors import ArgumentError, WindvaneError
 
 EXAMPLE = "http://127.0.0.1:8000"
 IDLE = 10.0  # seconds after which a connection is not trusted any more; the server closes it after 30
@@ -34,7 +34,7 @@ _VISIBLE = re.compile(r"[!-~]+")
 Open = Callable[[], http.client.HTTPConnection]
 
 
-class FaultError(Exception):
+class FaultError(WindvaneError):
     """An attempt that failed in a way that another may not. ``sent``: it may have been carried out nevertheless."""
 
     def __init__(self, error: ClientError, *, sent: bool, wait: float = 0.0) -> None:
@@ -163,7 +163,7 @@ def _address(url: str, timeout: float) -> tuple[Open, str]:
         if parts.scheme not in ("http", "https") or not host or not plain or not _VISIBLE.fullmatch(url):
             raise ValueError
     except ValueError:
-        raise ValueError(f"url={format_value(url)}: must be an address such as {EXAMPLE}") from None
+        raise ArgumentError("url", url, f"an address such as {EXAMPLE}") from None
     if parts.scheme == "http":
         return lambda: http.client.HTTPConnection(host, port, timeout=timeout), parts.path
     trust = ssl.create_default_context()

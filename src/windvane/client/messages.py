@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from windvane.arguments import check_number
-from windvane.errors import format_value
+from windvane.errors import ArgumentError, WindvaneError, format_value
 
 MOST_ITEMS, MOST_BYTES = 1000, 1 << 20  # of one batch; more is sent as several
 CHUNK = 1 << 16
 
 
-class ClientError(Exception):
+class ClientError(WindvaneError):
     """What the service refused, or that it could not be asked.
 
     ``status`` of the answer, None without one; ``code`` for programs; ``message`` for people; ``field`` of the request
@@ -30,9 +30,6 @@ class ClientError(Exception):
     def __init__(self, status: int | None, code: str, message: str, field: str | None = None) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.field = status, code, message, field
-
-    def __reduce__(self) -> tuple[type[ClientError], tuple[Any, ...]]:
-        return type(self), (self.status, self.code, self.message, self.field)
 
 
 class BatchError(ClientError):
@@ -66,9 +63,6 @@ class BatchError(ClientError):
         text = f"{len(self.errors)} of {len(self.results)} items failed; results[{place}]: {first.message}"
         super().__init__(first.status, first.code, text, first.field)
 
-    def __reduce__(self) -> tuple[type[ClientError], tuple[Any, ...]]:
-        return type(self), (self.results,)
-
 
 @dataclass(frozen=True, slots=True)
 class Decided:
@@ -100,7 +94,7 @@ class Request(NamedTuple):
 
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{name}={format_value(value)}: must be a text")
+        raise ArgumentError(name, value, "a text")
     return value
 
 
@@ -117,7 +111,7 @@ def checked_key(given: str | None) -> str:
     if given is None:
         return secrets.token_hex(16)
     if not isinstance(given, str) or not 0 < len(given) <= 200 or not given.isascii() or not given.isprintable():
-        raise ValueError(f"key={format_value(given)}: must be a text of 1 to 200 printable ASCII characters")
+        raise ArgumentError("key", given, "a text of 1 to 200 printable ASCII characters")
     return given
 
 
@@ -125,10 +119,11 @@ def one_round(arms: Any, context: Mapping[str, Any] | None) -> dict[str, Any]:
     if isinstance(arms, Mapping):
         labels = [list(vector.index) for vector in arms.values() if hasattr(vector, "loc")]  # of pandas
         if any(label != labels[0] for label in labels):
-            raise ValueError("arms: vectors with labels must have them in the same order; they are sent without")
+            expected = "vectors whose labels are in the same order, because labels are not sent"
+            raise ArgumentError("arms", list(arms), expected, got="different orders")
         for name in arms:
             if not isinstance(name, str):  # JSON would make a text of it, and the answer would name another arm
-                raise ValueError(f"arms: {format_value(name)} cannot be the name of an arm; over HTTP names are texts")
+                raise ArgumentError("arms", name, "named by texts over HTTP")
     return {name: value for name, value in (("arms", arms), ("context", context)) if value is not None}
 
 
@@ -140,7 +135,8 @@ def encoded(name: str, document: Any) -> bytes:
     try:
         return json.dumps(document, separators=(",", ":"), allow_nan=False, default=_plain).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{name}={format_value(document)}: cannot be sent ({' '.join(str(error).split())})") from None
+        hint = " ".join(str(error).split())
+        raise ArgumentError(name, document, "something that JSON can hold", hint=hint) from None
 
 
 def _plain(value: Any) -> Any:

@@ -1,14 +1,14 @@
-"""Arm laws: what is offered each round, with all norms at most L. Each is a small frozen record.
+"""Arm laws: which arms are offered each round, with all norms at most L. Each is a small frozen record.
 
 ============  ==========================================================================================================
 kind          arms of a round
 ============  ==========================================================================================================
 ball          uniform in the ball of radius L
 sphere        uniform on the sphere of radius L
-cube          uniform in [-L, L]^dim, those longer than L pulled back to norm L
+cube          uniform in [-L, L]^dim, those longer than L scaled to norm L
 orthogonal    alpha e_i, i uniform among the axes, alpha uniform in [-L, L] (the paper's Assumption 4)
 gaussian      standard normal, the whole set then scaled so that its longest arm has norm L
-skewed        coordinates standard exponential (never negative), the whole set then scaled like a Gaussian one
+skewed        coordinates standard exponential (never negative), the whole set then scaled as for gaussian
 fixed         always the given ones
 come-and-go   slots whose items live ``lifetime`` rounds and are offered with probability ``presence``
 ============  ==========================================================================================================
@@ -18,36 +18,72 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, check_choice, check_lanes, check_number, check_positive, check_whole
-from windvane.environments._fields import LATEST, Vector, keep, vectors, within
+from windvane.environments.fields import LATEST, Vector, check_norms, check_vectors, set_fields
 
 Ids = npt.NDArray[np.int64]
 Offer = tuple[Array, npt.NDArray[np.bool_] | None]
 
-_MOST_ARMS = 10**5
+_MOST_ARMS = 10**5  # of one round and lane; more would take seconds to score
 
 
-class ArmStream:
-    """A law bound to lanes: ``at(t)`` gives (arms[lanes, K, dim], valid[lanes, K] or None where all are there)."""
+class ArmStream(Protocol):
+    """An arm law bound to lanes.
+
+    Examples
+    --------
+    >>> BallArms(count=3).bind(dim=2, L=1.0, lane_ids=4).at(1)[0].shape
+    (4, 3, 2)
+    """
 
     def at(self, t: int) -> Offer:
-        raise NotImplementedError
+        """Return ``arms[lanes, K, dim]`` of round t, and ``valid[lanes, K]`` or None if all arms are on offer."""
 
 
 class ArmLaw:
-    """What is offered each round. Subclasses are frozen dataclasses with a ``kind`` and a ``count`` of arms."""
+    """Base class of arm laws: frozen dataclasses with a ``kind`` and a ``count`` of arms.
+
+    A subclass implements ``_bind``. ``orthogonal`` says whether all arms are multiples of axes.
+
+    Examples
+    --------
+    >>> [law.kind for law in ARM_LAWS.values() if law.orthogonal]
+    ['orthogonal']
+    """
 
     kind: ClassVar[str]
     orthogonal: ClassVar[bool] = False
     count: int
 
     def bind(self, *, dim: int, L: float, lane_ids: int | Sequence[int] | Ids, seed: int = 0) -> ArmStream:
-        """The arms of every round in every lane."""
+        """Return the arms of every round in every lane.
+
+        Parameters
+        ----------
+        dim
+            Dimension of arms.
+        L
+            Bound on the norm of arms.
+        lane_ids
+            A number of lanes, or lane ids.
+        seed
+            Seed of the random numbers.
+
+        Returns
+        -------
+        ArmStream
+            The arms as a function of the round.
+
+        Raises
+        ------
+        ArgumentError
+            If an argument is outside its range, or does not fit the fields of the law.
+        """
         return self._bind(
             check_whole("dim", dim, 1),
             check_positive("L", L),
@@ -59,147 +95,212 @@ class ArmLaw:
         raise NotImplementedError
 
 
-class _Drawn(ArmStream):
-    def __init__(self, kind: str, count: int, dim: int, L: float, lane_ids: Ids, seed: int) -> None:
-        from windvane.kernels import drawing, random
-
-        if count * drawing.blocks_of(dim) > random.LARGEST_BLOCK:
-            raise ValueError(f"count={count} and dim={dim}: too many random numbers a round")
-        self._code = getattr(drawing, kind.upper())
-        self._L, self._ids, self._seed = L, lane_ids, np.uint64(seed)
-        self._shape = (len(lane_ids), count, dim)
-
-    def at(self, t: int) -> Offer:
-        from windvane.kernels import drawing
-
-        arms = np.empty(self._shape)
-        drawing.draw_arms(self._code, self._L, self._seed, self._ids, check_whole("t", t, 1, LATEST), arms)
-        return arms, None
-
-
 @dataclass(frozen=True)
-class _FreshArms(ArmLaw):
-    """``count`` arms a round, drawn afresh."""
+class _NewArms(ArmLaw):
+    """``count`` arms that are drawn again every round."""
 
     count: int = 10
 
     def __post_init__(self) -> None:
-        keep(self, count=check_whole("count", self.count, 1, _MOST_ARMS))
+        set_fields(self, count=check_whole("count", self.count, 1, _MOST_ARMS))
 
     def _bind(self, dim: int, L: float, lane_ids: Ids, seed: int) -> ArmStream:
-        return _Drawn(self.kind, self.count, dim, L, lane_ids, seed)
+        from windvane.environments.simulation import NewArms
+
+        return NewArms(self.kind, self.count, dim, L, lane_ids, seed)
 
 
 @dataclass(frozen=True)
-class BallArms(_FreshArms):
-    """Uniform in the ball of radius L."""
+class BallArms(_NewArms):
+    """Arms uniform in the ball of radius L.
+
+    Parameters
+    ----------
+    count
+        Number of arms in a round.
+
+    Examples
+    --------
+    >>> BallArms(count=5)
+    BallArms(count=5)
+    """
 
     kind: ClassVar[str] = "ball"
 
 
 @dataclass(frozen=True)
-class SphereArms(_FreshArms):
-    """Uniform on the sphere of radius L."""
+class SphereArms(_NewArms):
+    """Arms uniform on the sphere of radius L.
+
+    Parameters
+    ----------
+    count
+        Number of arms in a round.
+
+    Examples
+    --------
+    >>> arms, _ = SphereArms(count=1).bind(dim=3, L=2.0, lane_ids=1).at(1)
+    >>> float(np.linalg.norm(arms).round(12))
+    2.0
+    """
 
     kind: ClassVar[str] = "sphere"
 
 
 @dataclass(frozen=True)
-class CubeArms(_FreshArms):
-    """Uniform in [-L, L]^dim; arms longer than L are pulled back to norm L."""
+class CubeArms(_NewArms):
+    """Arms uniform in [-L, L]^dim; those longer than L are scaled to norm L.
+
+    Parameters
+    ----------
+    count
+        Number of arms in a round.
+
+    Examples
+    --------
+    >>> CubeArms().count
+    10
+    """
 
     kind: ClassVar[str] = "cube"
 
 
 @dataclass(frozen=True)
-class OrthogonalArms(_FreshArms):
-    """alpha e_i with i uniform among the axes and alpha uniform in [-L, L]."""
+class OrthogonalArms(_NewArms):
+    """Arms alpha e_i, with i uniform among the axes and alpha uniform in [-L, L].
+
+    Parameters
+    ----------
+    count
+        Number of arms in a round.
+
+    Examples
+    --------
+    >>> arms, _ = OrthogonalArms(count=4).bind(dim=3, L=1.0, lane_ids=1).at(1)
+    >>> (arms != 0).sum(axis=-1).tolist()
+    [[1, 1, 1, 1]]
+    """
 
     kind: ClassVar[str] = "orthogonal"
     orthogonal: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
-class GaussianArms(_FreshArms):
-    """Standard normal; the set of a round is then scaled so that its longest arm has norm L."""
+class GaussianArms(_NewArms):
+    """Standard normal arms; the set of a round is scaled so that its longest arm has norm L.
+
+    Parameters
+    ----------
+    count
+        Number of arms in a round.
+
+    Examples
+    --------
+    >>> arms, _ = GaussianArms(count=4).bind(dim=3, L=2.0, lane_ids=1).at(1)
+    >>> float(np.linalg.norm(arms, axis=-1).max().round(12))
+    2.0
+    """
 
     kind: ClassVar[str] = "gaussian"
 
 
 @dataclass(frozen=True)
-class SkewedArms(_FreshArms):
-    """Standard exponential coordinates; the set of a round is then scaled so that its longest arm has norm L."""
+class SkewedArms(_NewArms):
+    """Arms with standard exponential coordinates; the set of a round is scaled so that its longest arm has norm L.
+
+    Parameters
+    ----------
+    count
+        Number of arms in a round.
+
+    Examples
+    --------
+    >>> arms, _ = SkewedArms(count=4).bind(dim=3, L=2.0, lane_ids=1).at(1)
+    >>> bool((arms > 0).all())
+    True
+    """
 
     kind: ClassVar[str] = "skewed"
 
 
-class _Fixed(ArmStream):
-    def __init__(self, arms: Array, lanes: int) -> None:
-        self._arms, self._lanes = arms, lanes
+@dataclass(frozen=True)
+class _RepeatedArms:
+    """The same arms in every round and lane."""
+
+    arms: Array
+    lanes: int
 
     def at(self, t: int) -> Offer:
-        return np.tile(self._arms, (self._lanes, 1, 1)), None
+        return np.tile(self.arms, (self.lanes, 1, 1)), None
 
 
 @dataclass(frozen=True)
 class FixedArms(ArmLaw):
-    """Always the same arms, [K, dim]."""
+    """The same arms every round.
+
+    Parameters
+    ----------
+    arms
+        The arms, [K, dim], with norms at most L.
+
+    Raises
+    ------
+    ArgumentError
+        If ``arms`` is not a list of finite vectors of one length.
+
+    Examples
+    --------
+    >>> FixedArms([[1, 0], [0, 1]]).count
+    2
+    """
 
     kind: ClassVar[str] = "fixed"
     arms: tuple[Vector, ...]
 
     def __post_init__(self) -> None:
-        keep(self, arms=vectors("arms", self.arms))
+        """Check the fields."""
+        set_fields(self, arms=check_vectors("arms", self.arms))
 
     @property
     def count(self) -> int:  # type: ignore[override]
+        """The number of arms."""
         return len(self.arms)
 
     def _bind(self, dim: int, L: float, lane_ids: Ids, seed: int) -> ArmStream:
-        return _Fixed(within("arms", self.arms, dim, L, "L"), len(lane_ids))
-
-
-class _Items(_Drawn):
-    def __init__(self, law: ComeAndGo, dim: int, L: float, lane_ids: Ids, seed: int) -> None:
-        from windvane.kernels import drawing
-
-        super().__init__(law.law, law.count, dim, L, lane_ids, seed)
-        self._lifetime, self._presence = law.lifetime, law.presence
-        slots = self._shape[:2]
-        self._phases, self._held = np.empty(slots, dtype=np.int64), np.zeros(slots, dtype=np.int64)
-        self._arms, self._coins = np.empty(self._shape), np.empty(slots)
-        drawing.draw_phases(self._seed, lane_ids, law.lifetime, self._phases)
-
-    def at(self, t: int) -> Offer:
-        from windvane.kernels import drawing
-
-        t = check_whole("t", t, 1, LATEST)
-        valid = np.empty(self._shape[:2], dtype=bool)
-        drawing.draw_items(
-            self._code,
-            self._L,
-            self._seed,
-            self._ids,
-            t,
-            self._phases,
-            self._lifetime,
-            self._presence,
-            self._held,
-            self._coins,
-            self._arms,
-            valid,
-        )
-        return self._arms.copy(), valid
+        return _RepeatedArms(check_norms("arms", self.arms, dim, L, "L"), len(lane_ids))
 
 
 @dataclass(frozen=True)
 class ComeAndGo(ArmLaw):
-    """``count`` slots. An item stays in its slot for ``lifetime`` rounds, then a new one is drawn from ``law``.
+    """Slots whose items live for a number of rounds, and may be absent all their life.
 
-    Slots change at different rounds: each is shifted by a random phase. An item is offered with probability
-    ``presence``, drawn once for its whole life; where no item of a lane is, the one that came nearest to it is
-    offered, so that there is always one. A slot is thus offered a share presence + (1 - presence)^count / count of
-    the time.
+    Parameters
+    ----------
+    law
+        Kind of the law from which items are drawn: "ball", "sphere" or "cube".
+    count
+        Number of slots.
+    lifetime
+        Rounds that an item stays in its slot; then a new one is drawn.
+    presence
+        Probability that an item is on offer, drawn once for its whole life.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside its range.
+
+    Notes
+    -----
+    Slots change at different rounds: each is shifted by a random phase. If no item of a lane is on offer, the one that
+    came nearest to it is, so that there is always one. A slot is thus on offer a share
+    presence + (1 - presence)^count / count of the time.
+
+    Examples
+    --------
+    >>> arms, valid = ComeAndGo(count=5, presence=1.0).bind(dim=2, L=1.0, lane_ids=1).at(1)
+    >>> bool(valid.all())
+    True
     """
 
     kind: ClassVar[str] = "come-and-go"
@@ -209,7 +310,8 @@ class ComeAndGo(ArmLaw):
     presence: float = 0.7
 
     def __post_init__(self) -> None:
-        keep(
+        """Check the fields."""
+        set_fields(
             self,
             law=check_choice("law", self.law, (BallArms.kind, SphereArms.kind, CubeArms.kind)),
             count=check_whole("count", self.count, 1, _MOST_ARMS),
@@ -218,7 +320,9 @@ class ComeAndGo(ArmLaw):
         )
 
     def _bind(self, dim: int, L: float, lane_ids: Ids, seed: int) -> ArmStream:
-        return _Items(self, dim, L, lane_ids, seed)
+        from windvane.environments.simulation import PassingArms
+
+        return PassingArms(self.law, self.count, self.lifetime, self.presence, dim, L, lane_ids, seed)
 
 
 ARM_LAWS: dict[str, type[ArmLaw]] = {

@@ -1,6 +1,6 @@
-"""Delay laws: how many rounds late a reward arrives. One uniform in [0, 1) makes one delay.
+"""Delay laws: how many rounds late a reward arrives. Each delay is made from one uniform in [0, 1).
 
-A delay of 0 means that the reward is there before the next decision, as without a delay law.
+A delay of 0 means that the reward arrives before the next decision, as without a delay law.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, check_number, check_whole
-from windvane.environments._fields import LATEST, keep
+from windvane.environments.fields import LATEST, set_fields
 
 Delays = npt.NDArray[np.int64]
 
@@ -21,53 +21,101 @@ _LARGEST_UNIFORM = 1.0 - 2.0**-53
 
 
 class DelayLaw:
-    """How late rewards are. Subclasses are frozen dataclasses with a ``kind``; ``most`` is the largest delay."""
+    """Base class of delay laws: frozen dataclasses with a ``kind``; ``most`` is the largest delay.
+
+    Examples
+    --------
+    >>> sorted(DELAYS)
+    ['fixed', 'geometric', 'none', 'uniform']
+    """
 
     kind: ClassVar[str]
     most: int
 
     def draw(self, u: Array) -> Delays:
-        """Delays in rounds, from uniforms in [0, 1)."""
+        """Return delays in rounds, made from uniforms ``u`` in [0, 1)."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class NoDelay(DelayLaw):
-    """Every reward at once."""
+    """Every reward arrives at once.
+
+    Examples
+    --------
+    >>> NoDelay().draw(np.array([0.3, 0.9])).tolist()
+    [0, 0]
+    """
 
     kind: ClassVar[str] = "none"
 
     @property
     def most(self) -> int:  # type: ignore[override]
+        """0."""
         return 0
 
     def draw(self, u: Array) -> Delays:
+        """Return zeros."""
         return np.zeros(len(u), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class FixedDelay(DelayLaw):
-    """Every reward ``rounds`` rounds late."""
+    """Every reward arrives the same number of rounds late.
+
+    Parameters
+    ----------
+    rounds
+        The delay.
+
+    Raises
+    ------
+    ArgumentError
+        If ``rounds`` is not a whole number, at least 0.
+
+    Examples
+    --------
+    >>> FixedDelay(4).draw(np.array([0.3, 0.9])).tolist()
+    [4, 4]
+    """
 
     kind: ClassVar[str] = "fixed"
     rounds: int
 
     def __post_init__(self) -> None:
-        keep(self, rounds=check_whole("rounds", self.rounds, 0, LATEST))
+        """Check the field."""
+        set_fields(self, rounds=check_whole("rounds", self.rounds, 0, LATEST))
 
     @property
     def most(self) -> int:  # type: ignore[override]
+        """The delay."""
         return self.rounds
 
     def draw(self, u: Array) -> Delays:
+        """Return the delay, as often as there are uniforms."""
         return np.full(len(u), self.rounds, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class GeometricDelay(DelayLaw):
-    """P(delay = k) = p (1 - p)^k for k = 0, 1, …, of the given mean: p = 1/(1 + mean). Longer ones are cut to ``most``.
+    """P(delay = k) = p (1 - p)^k for k = 0, 1, ..., with p = 1/(1 + mean), cut off at ``most``.
 
-    ``most=None`` stands for the longest that a uniform of 53 bits can make.
+    Parameters
+    ----------
+    mean
+        Mean delay before the cut, in [0, 1e9].
+    most
+        Longer delays become this one; None is the longest that a uniform of 53 bits can give.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside its range.
+
+    Examples
+    --------
+    >>> GeometricDelay(1.0).draw(np.array([0.3, 0.6, 0.8])).tolist()
+    [0, 1, 2]
     """
 
     kind: ClassVar[str] = "geometric"
@@ -75,33 +123,53 @@ class GeometricDelay(DelayLaw):
     most: int = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        keep(self, mean=check_number("mean", self.mean, "in [0, 1e9]", lambda v: 0 <= v <= 1e9))
-        longest = int(self._uncut(np.array(_LARGEST_UNIFORM)))
-        keep(self, most=longest if self.most is None else check_whole("most", self.most, 0, LATEST))
+        """Check the fields."""
+        set_fields(self, mean=check_number("mean", self.mean, "in [0, 1e9]", lambda v: 0 <= v <= 1e9))
+        longest = int(self._invert(np.array(_LARGEST_UNIFORM)))
+        set_fields(self, most=longest if self.most is None else check_whole("most", self.most, 0, LATEST))
 
-    def _uncut(self, u: Array) -> Array:
-        """The least k with 1 - (1 - p)^{k+1} > u."""
+    def _invert(self, u: Array) -> Array:
+        """Return the least k with 1 - (1 - p)^{k+1} > u."""
         if self.mean == 0.0:
             return np.zeros_like(u)
         return np.asarray(np.floor(np.log1p(-u) / -math.log1p(1.0 / self.mean)))  # log(1 - p) = -log(1 + 1/mean)
 
     def draw(self, u: Array) -> Delays:
-        return np.minimum(self._uncut(u), self.most).astype(np.int64)
+        """Return the inverse distribution function at ``u``."""
+        return np.minimum(self._invert(u), self.most).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class UniformDelay(DelayLaw):
-    """Every whole number of rounds in [``least``, ``most``] alike."""
+    """Every whole number of rounds in [``least``, ``most``] is equally likely.
+
+    Parameters
+    ----------
+    least, most
+        The smallest and the largest delay.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside its range, or ``most`` is below ``least``.
+
+    Examples
+    --------
+    >>> UniformDelay(2, 5).draw(np.array([0.0, 0.5, 0.99])).tolist()
+    [2, 4, 5]
+    """
 
     kind: ClassVar[str] = "uniform"
     least: int
     most: int
 
     def __post_init__(self) -> None:
+        """Check the fields."""
         least = check_whole("least", self.least, 0, LATEST)
-        keep(self, least=least, most=check_whole("most", self.most, least, LATEST))
+        set_fields(self, least=least, most=check_whole("most", self.most, least, LATEST))
 
     def draw(self, u: Array) -> Delays:
+        """Return the inverse distribution function at ``u``."""
         return self.least + np.floor(u * (self.most - self.least + 1)).astype(np.int64)
 
 

@@ -3,7 +3,7 @@
 ==================  ====================================================================================================
 kind                theta*_t, for a norm bound S and a horizon T
 ==================  ====================================================================================================
-static              one parameter (default S e_1)
+static              one parameter (by default S e_1)
 rotation            rests at S e_1 until ``begin`` T, turns by ``angle`` at constant speed until ``end`` T, rests
 arc                 turns at constant speed over the whole horizon, by ``angle`` in all
 turns               ``count`` equal periods; in each it rests, then turns by ``angle`` in the last ``share`` of it
@@ -12,7 +12,7 @@ random-switches     ``count`` switches at random times, each lane its own, betwe
 random-walk         theta + ``step`` z / sqrt(d), z standard normal, projected onto the ball; each lane its own
 sinusoid            ``centre`` + ``amplitude`` sin(2 pi t / ``period`` + ``phase``)
 piecewise-linear    straight lines through ``points`` at rounds ``times``; rests before the first and after the last
-function            whatever ``function(t)`` says
+function            ``function(t)``
 ==================  ====================================================================================================
 
 Turns are in the plane of the first two axes, on the circle of radius S; angles are in radians.
@@ -30,21 +30,58 @@ import numpy.typing as npt
 
 from windvane._importing import imported
 from windvane.arguments import Array, check_array, check_lanes, check_number, check_positive, check_whole
-from windvane.environments._fields import LATEST, Vector, keep, rounds, vector, vectors, within
+from windvane.environments.fields import (
+    LATEST,
+    Vector,
+    check_norms,
+    check_optional_vector,
+    check_rounds,
+    check_vectors,
+    set_fields,
+)
 from windvane.environments.paths import Curve, Frame, Path, Rounds, SwitchingPath, WalkingPath
-from windvane.errors import format_value
+from windvane.errors import ArgumentError
 
 
 class Drift:
-    """A way for theta* to move. Subclasses are frozen dataclasses with a ``kind``.
+    """Base class of drifts: frozen dataclasses with a ``kind``.
 
-    Where all lanes share the path, a subclass gives ``_thetas``; else it overrides ``_path``.
+    A subclass implements ``_thetas`` if all lanes share the path, and overrides ``_path`` otherwise.
+
+    Examples
+    --------
+    >>> Rotation().path(horizon=3000, dim=2, S=1.0, lane_ids=1).variation.round(4)
+    array([1.5708])
     """
 
     kind: ClassVar[str]
 
     def path(self, *, horizon: int, dim: int, S: float, lane_ids: int | Sequence[int] | Rounds, seed: int = 0) -> Path:
-        """theta*_t for rounds 1..horizon in every lane; refused where a parameter would leave the ball of radius S."""
+        """Return theta*_t for rounds 1..horizon in every lane.
+
+        Parameters
+        ----------
+        horizon
+            Number of rounds T.
+        dim
+            Dimension of the parameter.
+        S
+            Bound on the norm of parameters.
+        lane_ids
+            A number of lanes, or lane ids.
+        seed
+            Seed of the random numbers.
+
+        Returns
+        -------
+        Path
+            The parameters as a function of the round.
+
+        Raises
+        ------
+        ArgumentError
+            If an argument is outside its range, or a parameter would leave the ball of radius S.
+        """
         return self._path(
             Frame(
                 check_whole("horizon", horizon, 1, LATEST),
@@ -57,56 +94,92 @@ class Drift:
 
     def _path(self, frame: Frame) -> Path:
         path = Curve(frame, self._thetas)
-        path.at(1)  # refuses fields that do not fit
+        path.at(1)  # raises if the fields do not fit the arguments
         return path
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
-        """theta*_t, [rounds, dim]."""
+        """Return theta*_t, [rounds, dim]."""
         raise NotImplementedError
 
 
 def _first_axis(frame: Frame) -> Array:
-    """S e_1."""
+    """Return S e_1."""
     return np.asarray(frame.S * np.eye(frame.dim)[0])
 
 
-def _parameters(frame: Frame, name: str, points: Any) -> Array:
-    return within(name, points, frame.dim, frame.S, "S")
+def _check_parameters(frame: Frame, name: str, points: Any) -> Array:
+    return check_norms(name, points, frame.dim, frame.S, "S")
 
 
-def _turned(frame: Frame, kind: str, angle: Array) -> Array:
-    """The points on the circle of radius S at these angles from the first axis."""
+def _turn(frame: Frame, kind: str, angle: Array) -> Array:
+    """Return the points on the circle of radius S at these angles from the first axis."""
     if frame.dim < 2:
-        raise ValueError(f"dim={frame.dim}: {kind} turns in a plane, it needs at least 2")
+        raise ArgumentError("dim", frame.dim, f"at least 2 for the drift {kind!r}, which turns in a plane")
     theta = np.zeros((len(angle), frame.dim))
     theta[:, 0], theta[:, 1] = frame.S * np.cos(angle), frame.S * np.sin(angle)
     return theta
 
 
-def _angle(name: str, value: Any) -> float:
+def _check_angle(name: str, value: Any) -> float:
     return check_number(name, value, "within [-1e6, 1e6]", lambda v: abs(v) <= 1e6)
 
 
 @dataclass(frozen=True)
 class Static(Drift):
-    """theta* stays where it is: at ``theta``, by default S e_1."""
+    """theta* does not move.
+
+    Parameters
+    ----------
+    theta
+        The parameter; by default S e_1.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside its range.
+
+    Examples
+    --------
+    >>> Static([0.6, 0.8]).path(horizon=9, dim=2, S=1.0, lane_ids=1).at(5)
+    array([[0.6, 0.8]])
+    """
 
     kind: ClassVar[str] = "static"
     theta: Vector | None = None
 
     def __post_init__(self) -> None:
-        keep(self, theta=None if self.theta is None else vector("theta", self.theta))
+        """Check the fields."""
+        set_fields(self, theta=check_optional_vector("theta", self.theta))
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
-        theta = _first_axis(frame) if self.theta is None else _parameters(frame, "theta", self.theta)
+        theta = _first_axis(frame) if self.theta is None else _check_parameters(frame, "theta", self.theta)
         return np.tile(theta, (len(t), 1))
 
 
 @dataclass(frozen=True)
 class Rotation(Drift):
-    """Rest, turn, rest: at angle ``angle`` clip((t/T - begin)/(end - begin), 0, 1) from the first axis.
+    """theta* rests, turns, rests: at angle ``angle`` clip((t/T - begin)/(end - begin), 0, 1) from the first axis.
 
+    Parameters
+    ----------
+    angle
+        The angle of the turn.
+    begin, end
+        When the turn begins and ends, as shares of the horizon.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside its range.
+
+    Notes
+    -----
     The defaults are the paper's experiment, with B_T = (2T/3) sin(3 pi/(4T)) S for T divisible by 3.
+
+    Examples
+    --------
+    >>> Rotation().path(horizon=9, dim=2, S=1.0, lane_ids=1).at(9).round(12)
+    array([[0., 1.]])
     """
 
     kind: ClassVar[str] = "rotation"
@@ -115,33 +188,77 @@ class Rotation(Drift):
     end: float = 2 / 3
 
     def __post_init__(self) -> None:
+        """Check the fields."""
         begin = check_number("begin", self.begin, "in [0, 1)", lambda v: 0 <= v < 1)
         end = check_number("end", self.end, f"above begin={begin:g} and at most 1", lambda v: begin < v <= 1)
-        keep(self, angle=_angle("angle", self.angle), begin=begin, end=end)
+        set_fields(self, angle=_check_angle("angle", self.angle), begin=begin, end=end)
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
         turned = np.clip((t / frame.horizon - self.begin) / (self.end - self.begin), 0.0, 1.0)
-        return _turned(frame, self.kind, self.angle * turned)
+        return _turn(frame, self.kind, self.angle * turned)
 
 
 @dataclass(frozen=True)
 class Arc(Drift):
-    """Constant speed over the whole horizon: at angle ``start`` + ``angle`` t/T. B_T = 2 (T-1) S |sin(angle/(2T))|."""
+    """theta* turns at constant speed: at angle ``start`` + ``angle`` t/T from the first axis.
+
+    Parameters
+    ----------
+    angle
+        The angle of the whole turn.
+    start
+        The angle before the first round.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside its range.
+
+    Notes
+    -----
+    B_T = 2 (T-1) S |sin(angle/(2T))|.
+
+    Examples
+    --------
+    >>> Arc(angle=math.pi).path(horizon=8, dim=2, S=1.0, lane_ids=1).at(4).round(12)
+    array([[0., 1.]])
+    """
 
     kind: ClassVar[str] = "arc"
     angle: float = 2 * math.pi
     start: float = 0.0
 
     def __post_init__(self) -> None:
-        keep(self, angle=_angle("angle", self.angle), start=_angle("start", self.start))
+        """Check the fields."""
+        set_fields(self, angle=_check_angle("angle", self.angle), start=_check_angle("start", self.start))
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
-        return _turned(frame, self.kind, self.start + self.angle * (t / frame.horizon))
+        return _turn(frame, self.kind, self.start + self.angle * (t / frame.horizon))
 
 
 @dataclass(frozen=True)
 class Turns(Drift):
-    """``count`` equal periods, each a rest and then a turn by ``angle`` during the last ``share`` of the period."""
+    """theta* rests and then turns by ``angle``, in each of ``count`` equal periods.
+
+    Parameters
+    ----------
+    count
+        Number of periods.
+    angle
+        The angle of each turn.
+    share
+        The share of a period during which theta* turns, at its end.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside its range.
+
+    Examples
+    --------
+    >>> Turns(count=2).path(horizon=8, dim=2, S=1.0, lane_ids=1).at(6).round(12)
+    array([[0., 1.]])
+    """
 
     kind: ClassVar[str] = "turns"
     count: int = 3
@@ -149,69 +266,128 @@ class Turns(Drift):
     share: float = 0.5
 
     def __post_init__(self) -> None:
+        """Check the fields."""
         share = check_number("share", self.share, "in (0, 1]", lambda v: 0 < v <= 1)
-        keep(self, count=check_whole("count", self.count, 1, 10**6), angle=_angle("angle", self.angle), share=share)
+        set_fields(
+            self, count=check_whole("count", self.count, 1, 10**6), angle=_check_angle("angle", self.angle), share=share
+        )
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
-        done, into = np.divmod(t * self.count, frame.horizon)  # whole numbers: a rest is exactly at rest
+        done, into = np.divmod(t * self.count, frame.horizon)  # whole numbers, so that theta* does not move at rest
         turned = 1.0 + (into / frame.horizon - 1.0) / self.share
-        return _turned(frame, self.kind, self.angle * (done + np.maximum(turned, 0.0)))
+        return _turn(frame, self.kind, self.angle * (done + np.maximum(turned, 0.0)))
 
 
 @dataclass(frozen=True)
 class Switches(Drift):
-    """Jumps: ``thetas[0]`` first, ``thetas[i]`` from round ``times[i-1]`` on."""
+    """theta* jumps at given rounds: it is ``thetas[0]`` first and ``thetas[i]`` from round ``times[i-1]`` on.
+
+    Parameters
+    ----------
+    times
+        Strictly increasing rounds, from 2 on.
+    thetas
+        The parameters, one more than ``times``.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside its range.
+
+    Examples
+    --------
+    >>> Switches([5], [[1, 0], [0, 1]]).path(horizon=9, dim=2, S=1.0, lane_ids=1).at(5)
+    array([[0., 1.]])
+    """
 
     kind: ClassVar[str] = "switches"
     times: tuple[int, ...]
     thetas: tuple[Vector, ...]
 
     def __post_init__(self) -> None:
-        keep(self, times=rounds("times", self.times, 2), thetas=vectors("thetas", self.thetas))
+        """Check the fields."""
+        set_fields(self, times=check_rounds("times", self.times, 2), thetas=check_vectors("thetas", self.thetas))
         if len(self.thetas) != len(self.times) + 1:
-            wanted = f"must be {len(self.times) + 1}, one more than times"
-            raise ValueError(f"thetas={format_value(self.thetas)}: {wanted}, not {len(self.thetas)}")
+            wanted = f"a list of {len(self.times) + 1} vectors, one more than times"
+            raise ArgumentError("thetas", self.thetas, wanted, got=f"{len(self.thetas)}")
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
-        _before_end(frame, self.times)
+        _check_times(frame, self.times)
         segment = np.searchsorted(np.array(self.times, dtype=np.int64), t, side="right")
-        return np.asarray(_parameters(frame, "thetas", self.thetas)[segment])
+        return np.asarray(_check_parameters(frame, "thetas", self.thetas)[segment])
 
 
-def _before_end(frame: Frame, times: tuple[int, ...]) -> None:
+def _check_times(frame: Frame, times: tuple[int, ...]) -> None:
     if times and times[-1] > frame.horizon:
-        raise ValueError(f"times={format_value(times)}: must be within the horizon, {frame.horizon}")
+        raise ArgumentError("times", times, f"at most the horizon, {frame.horizon}")
 
 
 @dataclass(frozen=True)
 class RandomSwitches(Drift):
-    """``count`` jumps at distinct rounds uniform in 2..T between parameters uniform on the sphere of radius S.
+    """theta* jumps at random rounds between parameters uniform on the sphere of radius S; each lane has its own path.
 
-    Each lane has its own. In one dimension the sphere has two points, so that some jumps go nowhere.
+    Parameters
+    ----------
+    count
+        Number of jumps, at distinct rounds uniform in 2..T.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside its range.
+
+    Notes
+    -----
+    In one dimension the sphere has two points, so that some jumps do not change the parameter.
+
+    Examples
+    --------
+    >>> RandomSwitches(3).path(horizon=100, dim=2, S=1.0, lane_ids=2).switches
+    array([3, 3])
     """
 
     kind: ClassVar[str] = "random-switches"
     count: int
 
     def __post_init__(self) -> None:
-        keep(self, count=check_whole("count", self.count, 0, 10**6))
+        """Check the fields."""
+        set_fields(self, count=check_whole("count", self.count, 0, 10**6))
 
     def _path(self, frame: Frame) -> Path:
         if self.count > frame.horizon - 1:
-            raise ValueError(f"count={self.count}: must be at most horizon - 1 = {frame.horizon - 1}")
+            raise ArgumentError("count", self.count, f"at most horizon - 1 = {frame.horizon - 1}")
         from windvane.kernels.random import LARGEST_BLOCK
 
-        most = LARGEST_BLOCK + 1  # the counter of the generator has room for no more numbers in one round of a lane
+        most = LARGEST_BLOCK + 1  # the counter of the generator has no room for more numbers in one round of a lane
         if (self.count + 1) * frame.dim > most:
-            raise ValueError(f"count={self.count} and dim={frame.dim}: (count + 1) dim must be at most {most}")
+            raise ArgumentError("count", self.count, f"at most {most // frame.dim - 1} with dim={frame.dim}")
         return SwitchingPath(frame, self.count)
 
 
 @dataclass(frozen=True)
 class RandomWalk(Drift):
-    """theta*_{t+1} = the projection onto the ball of radius S of theta*_t + ``step`` z / sqrt(d), z standard normal.
+    """theta* is a random walk in the ball of radius S; each lane has its own path.
 
-    It starts at ``start``, by default S e_1; each lane has its own.
+    Parameters
+    ----------
+    step
+        The root mean square length of a step.
+    start
+        The first parameter; by default S e_1.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside its range.
+
+    Notes
+    -----
+    theta*_{t+1} is the projection onto the ball of theta*_t + ``step`` z / sqrt(d), z standard normal.
+
+    Examples
+    --------
+    >>> RandomWalk(0.1).path(horizon=9, dim=2, S=1.0, lane_ids=1).at(1)
+    array([[1., 0.]])
     """
 
     kind: ClassVar[str] = "random-walk"
@@ -219,20 +395,43 @@ class RandomWalk(Drift):
     start: Vector | None = None
 
     def __post_init__(self) -> None:
-        keep(
+        """Check the fields."""
+        set_fields(
             self,
             step=check_positive("step", self.step),
-            start=None if self.start is None else vector("start", self.start),
+            start=check_optional_vector("start", self.start),
         )
 
     def _path(self, frame: Frame) -> Path:
-        start = _first_axis(frame) if self.start is None else _parameters(frame, "start", self.start)
+        start = _first_axis(frame) if self.start is None else _check_parameters(frame, "start", self.start)
         return WalkingPath(frame, self.step, start)
 
 
 @dataclass(frozen=True)
 class Sinusoid(Drift):
-    """``centre`` + ``amplitude`` sin(2 pi t/``period`` + ``phase``); by default about 0, with amplitude S e_1."""
+    """theta* oscillates: ``centre`` + ``amplitude`` sin(2 pi t/``period`` + ``phase``).
+
+    Parameters
+    ----------
+    period
+        Number of rounds of one oscillation.
+    amplitude
+        By default S e_1.
+    centre
+        By default 0.
+    phase
+        The phase before the first round.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside its range.
+
+    Examples
+    --------
+    >>> Sinusoid(period=8).path(horizon=8, dim=2, S=1.0, lane_ids=1).at(2)
+    array([[1., 0.]])
+    """
 
     kind: ClassVar[str] = "sinusoid"
     period: float
@@ -241,68 +440,105 @@ class Sinusoid(Drift):
     phase: float = 0.0
 
     def __post_init__(self) -> None:
-        keep(
+        """Check the fields."""
+        set_fields(
             self,
             period=check_positive("period", self.period),
-            amplitude=None if self.amplitude is None else vector("amplitude", self.amplitude),
-            centre=None if self.centre is None else vector("centre", self.centre),
-            phase=_angle("phase", self.phase),
+            amplitude=check_optional_vector("amplitude", self.amplitude),
+            centre=check_optional_vector("centre", self.centre),
+            phase=_check_angle("phase", self.phase),
         )
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
-        amplitude = _first_axis(frame) if self.amplitude is None else _parameters(frame, "amplitude", self.amplitude)
-        centre = np.zeros(frame.dim) if self.centre is None else _parameters(frame, "centre", self.centre)
-        _parameters(frame, "centre + amplitude", (centre + amplitude).tolist())
-        _parameters(frame, "centre - amplitude", (centre - amplitude).tolist())
+        amplitude = (
+            _first_axis(frame) if self.amplitude is None else _check_parameters(frame, "amplitude", self.amplitude)
+        )
+        centre = np.zeros(frame.dim) if self.centre is None else _check_parameters(frame, "centre", self.centre)
+        _check_parameters(frame, "centre + amplitude", (centre + amplitude).tolist())
+        _check_parameters(frame, "centre - amplitude", (centre - amplitude).tolist())
         return np.asarray(centre + amplitude * np.sin(2 * math.pi * t / self.period + self.phase)[:, None])
 
 
 @dataclass(frozen=True)
 class PiecewiseLinear(Drift):
-    """Straight lines through ``points[i]`` at round ``times[i]``; rests before the first and after the last."""
+    """theta* moves on straight lines through ``points[i]`` at round ``times[i]``.
+
+    Parameters
+    ----------
+    times
+        Strictly increasing rounds; theta* rests before the first and after the last.
+    points
+        The parameters at these rounds.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside its range.
+
+    Examples
+    --------
+    >>> PiecewiseLinear([1, 5], [[1, 0], [0, 1]]).path(horizon=9, dim=2, S=1.0, lane_ids=1).at(3)
+    array([[0.5, 0.5]])
+    """
 
     kind: ClassVar[str] = "piecewise-linear"
     times: tuple[int, ...]
     points: tuple[Vector, ...]
 
     def __post_init__(self) -> None:
-        keep(self, times=rounds("times", self.times, 1), points=vectors("points", self.points))
+        """Check the fields."""
+        set_fields(self, times=check_rounds("times", self.times, 1), points=check_vectors("points", self.points))
         if len(self.points) != len(self.times):
-            raise ValueError(
-                f"points={format_value(self.points)}: must be as many as the {len(self.times)} times, not {len(self.points)}"
-            )
+            wanted = f"a list of {len(self.times)} vectors, as many as times"
+            raise ArgumentError("points", self.points, wanted, got=f"{len(self.points)}")
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
-        _before_end(frame, self.times)
-        points = _parameters(frame, "points", self.points)
+        _check_times(frame, self.times)
+        points = _check_parameters(frame, "points", self.points)
         return np.stack([np.interp(t, self.times, axis) for axis in points.T], axis=1)
 
 
 @dataclass(frozen=True)
 class FunctionDrift(Drift):
-    """Any path: ``function(t)`` gives theta*_t, the same whenever it is asked. Or its name, as ``"module:name"``.
+    """theta* is given by a function.
 
-    It is called for every round when it is bound, so that a parameter outside the ball is refused before a run.
+    Parameters
+    ----------
+    function
+        ``function(t)`` returns theta*_t, the same at every call; or the name of a function, as ``"module:name"``.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside its range.
+
+    Notes
+    -----
+    The function is called for every round when the path is made, so that a parameter outside the ball raises an error
+    before a run.
+
+    Examples
+    --------
+    >>> FunctionDrift(lambda t: [1 / t, 0.0]).path(horizon=4, dim=2, S=1.0, lane_ids=1).at(4)
+    array([[0.25, 0.  ]])
     """
 
     kind: ClassVar[str] = "function"
     function: Callable[[int], npt.ArrayLike] | str
 
     def __post_init__(self) -> None:
-        named = isinstance(self.function, str) and all(self.function.partition(":"))
-        if not (named or callable(self.function)):
-            raise ValueError(f"function={format_value(self.function)}: must be callable, or text like 'module:name'")
+        """Check the fields."""
+        is_name = isinstance(self.function, str) and all(self.function.partition(":"))
+        if not (is_name or callable(self.function)):
+            raise ArgumentError("function", self.function, 'callable, or text like "module:name"')
 
-    def _found(self) -> Callable[[int], npt.ArrayLike]:
+    def _load(self) -> Callable[[int], npt.ArrayLike]:
         if not isinstance(self.function, str):
             return self.function
-        try:
-            found = imported(self.function)
-        except ValueError as error:
-            raise ValueError(f"function={self.function!r}: {error}") from error
-        if not callable(found):
-            raise ValueError(f"function={self.function!r}: must name a callable")
-        return cast("Callable[[int], npt.ArrayLike]", found)
+        function = imported(self.function, "function")
+        if not callable(function):
+            raise ArgumentError("function", self.function, "the name of a callable")
+        return cast("Callable[[int], npt.ArrayLike]", function)
 
     def _path(self, frame: Frame) -> Path:
         path = super()._path(frame)
@@ -310,11 +546,11 @@ class FunctionDrift(Drift):
         return path
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
-        function = self._found()
+        function = self._load()
         points = np.empty((len(t), frame.dim))
-        for i, moment in enumerate(t.tolist()):
-            theta = check_array(f"function({moment})", function(moment), (frame.dim,))
-            points[i] = _parameters(frame, f"function({moment})", theta.tolist())
+        for i, now in enumerate(t.tolist()):
+            theta = check_array(f"function({now})", function(now), (frame.dim,))
+            points[i] = _check_parameters(frame, f"function({now})", theta.tolist())
         return points
 
 

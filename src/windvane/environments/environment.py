@@ -8,47 +8,115 @@
 >>> reward = world.reward(1, offer.means[:, 0])          # of playing arm 0 in both lanes
 >>> regret = offer.best - offer.means[:, 0]
 
-Random numbers depend on (seed, lane id, round) and on what they are for, never on which lanes are together or in which
-order rounds are asked for. All policies that are run on one environment see the same arms and the same noise.
+Random numbers depend on (seed, lane id, round, purpose) only, never on which lanes are simulated together or in which
+order rounds are evaluated. All policies that run on one environment see the same arms and the same noise.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from windvane import kernels
-from windvane.arguments import Array, check_array, check_lanes, check_number, check_positive, check_whole
-from windvane.environments._fields import LATEST
+from windvane.arguments import (
+    LARGEST,
+    NORM_SLACK,
+    Array,
+    check_array,
+    check_lanes,
+    check_number,
+    check_positive,
+    check_whole,
+)
 from windvane.environments.arms import ArmLaw
 from windvane.environments.delays import DelayLaw, Delays
 from windvane.environments.drift import Drift
+from windvane.environments.fields import LATEST
 from windvane.environments.rewards import RewardLaw, natural_rewards
-from windvane.estimation import ROUNDING
+from windvane.errors import ArgumentError
 from windvane.links import Link, get_link
 
 
 class Round(NamedTuple):
-    """What a round is: to a policy ``arms`` and ``valid``; the rest is the truth."""
+    """One round of an environment: a policy sees ``arms`` and ``valid``; the rest is the truth.
+
+    Parameters
+    ----------
+    t
+        The round.
+    arms
+        Features, [lanes, K, dim].
+    valid
+        Which arms are on offer, [lanes, K]; None if all are.
+    theta
+        theta*_t, [lanes, dim].
+    means
+        mu(<x, theta*_t>), [lanes, K], of absent arms too.
+    best
+        The largest mean among the arms on offer, [lanes].
+
+    Examples
+    --------
+    >>> from windvane.environments import BallArms, Environment, Static
+    >>> offer = Environment(Static(), BallArms(count=3), horizon=5).round(1)
+    >>> bool(offer.best[0] == offer.means[0].max())
+    True
+    """
 
     t: int
-    arms: Array  # [lanes, K, dim]
-    valid: npt.NDArray[np.bool_] | None  # [lanes, K], or None where all arms are there
-    theta: Array  # theta*_t, [lanes, dim]
-    means: Array  # mu(<x, theta*_t>), [lanes, K]; of absent arms too
-    best: Array  # the largest mean among the arms that are there, [lanes]
+    arms: Array
+    valid: npt.NDArray[np.bool_] | None
+    theta: Array
+    means: Array
+    best: Array
 
 
 class Environment:
-    """Lanes of one simulated world. ``rewards=None`` is the natural law of the link.
+    """Lanes of one simulated world.
 
-    ``dim``, ``S``, ``L``, ``sigma``, ``link``, ``lane_ids`` and ``seed`` are what a policy must be told.
-    With an ``intercept`` b, arms get a last feature 1 and theta* a last entry b; then dim is one more,
-    L = sqrt(L^2 + 1) and S = sqrt(S^2 + b^2).
+    Parameters
+    ----------
+    drift
+        How theta* moves.
+    arms
+        Which arms are offered.
+    rewards
+        How rewards are drawn; None is the usual law of the link.
+    dim
+        Dimension of arms and parameters.
+    link
+        The link, or its name.
+    S, L
+        Bounds on the norms of parameters and arms.
+    intercept
+        If given, b: arms get a last feature 1 and theta* a last entry b, so that dim is one more, L becomes
+        sqrt(L^2 + 1) and S becomes sqrt(S^2 + b^2).
+    delay
+        How late rewards arrive; None is at once.
+    horizon
+        Number of rounds T.
+    lanes
+        A number of lanes, or lane ids.
+    seed
+        Seed of the random numbers.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, or the parts do not fit together.
+
+    Notes
+    -----
+    A policy needs the attributes ``dim``, ``S``, ``L``, ``sigma``, ``link``, ``lane_ids`` and ``seed``.
+
+    Examples
+    --------
+    >>> from windvane.environments import OrthogonalArms, Environment, Rotation
+    >>> Environment(Rotation(), OrthogonalArms(), horizon=3000).variation.round(4)
+    array([1.5708])
     """
 
     def __init__(
@@ -67,14 +135,16 @@ class Environment:
         lanes: int | Sequence[int] = 1,
         seed: int = 0,
     ) -> None:
-        for name, value, wanted in (
-            ("drift", drift, Drift),
-            ("arms", arms, ArmLaw),
-            ("rewards", rewards, RewardLaw | None),
-            ("delay", delay, DelayLaw | None),
+        from windvane.environments.simulation import LaneDraws
+
+        for name, value, base, is_optional in (
+            ("drift", drift, Drift, False),
+            ("arms", arms, ArmLaw, False),
+            ("rewards", rewards, RewardLaw, True),
+            ("delay", delay, DelayLaw, True),
         ):
-            if not isinstance(value, wanted):
-                raise ValueError(f"{name}={value!r}: must be a {name} of windvane.environments")
+            if not isinstance(value, base) and not (is_optional and value is None):
+                raise ArgumentError(name, value, f"a {base.__name__} of windvane.environments")
         self.drift, self.arms, self.delay = drift, arms, delay
         self.link = get_link(link)
         self.horizon = check_whole("horizon", horizon, 1, LATEST)
@@ -87,24 +157,18 @@ class Environment:
         self.intercept = None
         self.dim, self.S, self.L, self.orthogonal = dim, S, L, arms.orthogonal
         if intercept is not None:
-            self.intercept = check_number("intercept", intercept, "within [-1e100, 1e100]", lambda v: abs(v) <= 1e100)
+            self.intercept = check_number("intercept", intercept, "within [-1e100, 1e100]", lambda v: abs(v) <= LARGEST)
             self.dim, self.orthogonal = dim + 1, False
             self.S, self.L = math.hypot(S, self.intercept), math.hypot(L, 1.0)
         largest_z = self.S * self.L
         self.rewards = natural_rewards(self.link, largest_z) if rewards is None else rewards
         self._rewards = self.rewards.bind(self.link, largest_z)
         self.sigma = self._rewards.sigma
-        self._everything = np.ones((self.lanes, arms.count), dtype=bool)
-        self._k = kernels.load(self.link)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_k"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._k = kernels.load(self.link)
+        self._all_valid = np.ones((self.lanes, arms.count), dtype=bool)
+        self._draws = LaneDraws(self.link, self.lane_ids, self.seed)
 
     def __repr__(self) -> str:
+        """Return the parts and the most important numbers."""
         return (
             f"Environment({self.drift!r}, {self.arms!r}, {self.rewards!r}, dim={self.dim}, link={self.link.name!r}, "
             f"horizon={self.horizon}, lanes={self.lanes})"
@@ -117,55 +181,47 @@ class Environment:
 
     @property
     def switches(self) -> npt.NDArray[np.int64]:
-        """How many t < T have theta*_{t+1} != theta*_t, [lanes]."""
+        """The number of t < T with theta*_{t+1} != theta*_t, [lanes]."""
         return self.path.switches
 
     def round(self, t: int) -> Round:
-        """Round t, 1 <= t <= horizon, in any order."""
-        theta = self.path.at(t)
+        """Return round ``t``, 1 <= t <= horizon; rounds may be evaluated in any order."""
+        theta = self._theta(t)
         arms, valid = self._stream.at(t)
         if self.intercept is not None:
-            theta = _with_last(theta, self.intercept)
-            arms = _with_last(arms, 1.0)
-        means, best = self._means(theta, arms), np.empty(self.lanes)
-        self._k.best_means(means, self._everything if valid is None else valid, best)
+            arms = _append(arms, 1.0)
+        means = self._draws.predict(arms, theta)
+        best = self._draws.find_best(means, self._all_valid if valid is None else valid)
         return Round(t, arms, valid, theta, means, best)
 
     def means(self, t: float, arms: npt.ArrayLike) -> Array:
-        """mu(<x, theta*_t>) of ``arms[lanes, K, dim]`` at the whole round t: the truth, for who may know it."""
-        theta = self.path.at(int(check_number("t", t, "that is whole", float.is_integer)))
-        if self.intercept is not None:
-            theta = _with_last(theta, self.intercept)
-        return self._means(theta, check_array("arms", arms, (self.lanes, None, self.dim)))
+        """Return the true means mu(<x, theta*_t>) of ``arms[lanes, K, dim]`` at the whole round ``t``."""
+        theta = self._theta(int(check_number("t", t, "that is whole", float.is_integer)))
+        return self._draws.predict(check_array("arms", arms, (self.lanes, None, self.dim)), theta)
 
-    def _means(self, theta: Array, arms: Array) -> Array:
-        means = np.empty(arms.shape[:2])
-        self._k.predict_lanes(0, self.lanes, self.link.code, arms, theta, means)
-        return means
+    def _theta(self, t: int) -> Array:
+        theta = self.path.at(t)
+        return theta if self.intercept is None else _append(theta, self.intercept)
 
     def reward(self, t: int, means: npt.ArrayLike) -> Array:
-        """The rewards of round t for arms of these means, [lanes], from the one uniform of each lane and round."""
+        """Return the rewards of round ``t`` for arms of these means, [lanes], made from one uniform per lane."""
         means = check_array("means", means, (self.lanes,))
         low, high = self._rewards.low, self._rewards.high
-        slack = high * (ROUNDING - 1.0)  # arms may be that much longer than L
-        lane = self._k.first_outside(means, low - slack, high + slack)
+        slack = high * (NORM_SLACK - 1.0)  # arms may be longer than L by this factor
+        lane = self._draws.find_outside(means, low - slack, high + slack)
         if lane >= 0:
-            raise ValueError(f"means={float(means[lane])!r} in lane {lane}: must be in [{low:g}, {high:g}]")
-        return self._rewards.draw(self._uniforms(t, self._k.REWARDS), means)
+            raise ArgumentError("means", float(means[lane]), f"in [{low:g}, {high:g}]", where=f"lane {lane}")
+        return self._rewards.draw(self._draws.reward_uniforms(check_whole("t", t, 1, self.horizon)), means)
 
     def delays(self, t: int) -> Delays | None:
-        """How many rounds late the rewards of round t arrive, [lanes]; None without a delay law."""
-        return None if self.delay is None else self.delay.draw(self._uniforms(t, self._k.DELAYS))
-
-    def _uniforms(self, t: int, stream: int) -> Array:
-        u = np.empty(self.lanes)
-        t = check_whole("t", t, 1, self.horizon)
-        self._k.draw_uniforms(np.uint64(self.seed), self.lane_ids, t, stream, u)
-        return u
+        """Return how many rounds late the rewards of round ``t`` arrive, [lanes]; None without a delay law."""
+        if self.delay is None:
+            return None
+        return self.delay.draw(self._draws.delay_uniforms(check_whole("t", t, 1, self.horizon)))
 
 
-def _with_last(points: Array, last: float) -> Array:
-    """``points`` with one more coordinate, the same for all."""
+def _append(points: Array, last: float) -> Array:
+    """Return ``points`` with one more coordinate, the same for all."""
     longer = np.empty((*points.shape[:-1], points.shape[-1] + 1))
     longer[..., :-1] = points
     longer[..., -1] = last

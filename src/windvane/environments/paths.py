@@ -1,7 +1,7 @@
-"""Where theta* goes: a path gives theta*_t for any round t, its length B_T and its number of switches.
+"""Paths of theta*: the parameter of any round, the length B_T of the path and its number of switches.
 
-B_T = sum over t < T of ||theta*_{t+1} - theta*_t||. A path keeps one block of rounds at a time, so that its memory does
-not depend on the horizon T.
+B_T = sum over t < T of ||theta*_{t+1} - theta*_t||. A path stores one block of rounds at a time, so that its memory
+does not depend on the horizon T.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ import numpy.typing as npt
 
 from windvane.arguments import Array, check_whole
 
-LONGEST_BLOCK = 1024  # rounds
-LARGEST_BLOCK = 2**17  # numbers
+# A block has at most this many rounds, and at most this many numbers (1 MiB): long enough that the cost of making a
+# block is spread over many rounds, small enough for the cache of a core.
+LONGEST_BLOCK = 1024
+LARGEST_BLOCK = 2**17
 
 Rounds = npt.NDArray[np.int64]
 
 
 class Frame(NamedTuple):
-    """What a drift is bound to, checked."""
+    """The checked arguments that a drift is bound to."""
 
     horizon: int
     dim: int
@@ -33,9 +35,25 @@ class Frame(NamedTuple):
 
 
 class Path:
-    """theta*_t of every lane. A subclass gives ``_points``, rounds [first, stop), as [rounds, width, dim].
+    """theta*_t of every lane.
 
-    ``width`` is the number of lanes, or 1 where the path is the same in every lane.
+    Parameters
+    ----------
+    frame
+        What the drift is bound to.
+    width
+        The number of lanes, or 1 if the path is the same in every lane.
+
+    Notes
+    -----
+    A subclass implements ``_points``: the parameters of rounds [first, stop), as [rounds, width, dim].
+
+    Examples
+    --------
+    >>> from windvane.environments import Arc
+    >>> path = Arc().path(horizon=8, dim=2, S=1.0, lane_ids=3)
+    >>> path.at(8).shape, path.switches.tolist()
+    ((3, 2), [7, 7, 7])
     """
 
     def __init__(self, frame: Frame, width: int) -> None:
@@ -50,7 +68,7 @@ class Path:
         raise NotImplementedError
 
     def at(self, t: int) -> Array:
-        """theta*_t, [lanes, dim], for 1 <= t <= horizon in any order; going forward is cheap."""
+        """Return theta*_t, [lanes, dim], for 1 <= t <= horizon in any order; the order of rounds is the cheapest."""
         place = check_whole("t", t, 1, self.horizon) - self._first
         if not 0 <= place < len(self._block):
             place = (t - 1) % self._length
@@ -67,30 +85,45 @@ class Path:
 
     @property
     def switches(self) -> Rounds:
-        """How many t < T have theta*_{t+1} != theta*_t, [lanes]."""
+        """The number of t < T with theta*_{t+1} != theta*_t, [lanes]."""
         return np.broadcast_to(self.measure()[1], self.lanes).copy()
 
     def measure(self) -> tuple[Array, Rounds]:
-        """B_T and the number of switches, [width]; found by walking the path once."""
+        """Return B_T and the number of switches, [width]; the first call follows the whole path."""
         if self._measured is None:
-            self._measured = self._walked()
+            self._measured = self._follow()
         return self._measured
 
-    def _walked(self) -> tuple[Array, Rounds]:
-        from windvane.kernels import drawing
+    def _follow(self) -> tuple[Array, Rounds]:
+        from windvane.kernels.drawing import add_moves
 
-        walker = copy.copy(self)  # leaves the block in use, and the place of a random walk, alone
+        walker = copy.copy(self)  # keeps the block in use and the place of a random walk
         last = walker._points(1, 2)[0].copy()
         total, lost = np.zeros(self._width), np.zeros(self._width)
         switches = np.zeros(self._width, dtype=np.int64)
         for first in range(1, self.horizon + 1, self._length):
             points = walker._points(first, min(first + self._length, self.horizon + 1))
-            drawing.add_moves(points, last, total, lost, switches)
+            add_moves(points, last, total, lost, switches)
         return total, switches
 
 
 class Curve(Path):
-    """A path that is the same in every lane: ``curve(frame, rounds[n])`` gives [n, dim]."""
+    """A path that is the same in every lane.
+
+    Parameters
+    ----------
+    frame
+        What the drift is bound to.
+    curve
+        ``curve(frame, rounds[n])`` returns the parameters, [n, dim].
+
+    Examples
+    --------
+    >>> frame = Frame(horizon=9, dim=1, S=1.0, lane_ids=np.arange(2), seed=0)
+    >>> Curve(frame, lambda frame, t: t[:, None] / 9).at(3).round(3)
+    array([[0.333],
+           [0.333]])
+    """
 
     def __init__(self, frame: Frame, curve: Callable[[Frame, Rounds], Array]) -> None:
         super().__init__(frame, width=1)
@@ -102,16 +135,30 @@ class Curve(Path):
 
 
 class SwitchingPath(Path):
-    """``count`` switches a lane, at distinct times uniform in 2..T, between parameters uniform on the sphere."""
+    """Random switches between parameters uniform on the sphere.
+
+    Parameters
+    ----------
+    frame
+        What the drift is bound to.
+    count
+        Number of switches in a lane, at distinct rounds uniform in 2..T.
+
+    Examples
+    --------
+    >>> frame = Frame(horizon=9, dim=2, S=1.0, lane_ids=np.arange(2), seed=0)
+    >>> SwitchingPath(frame, 3).switches
+    array([3, 3])
+    """
 
     def __init__(self, frame: Frame, count: int) -> None:
-        from windvane.kernels import drawing
+        from windvane.kernels.drawing import draw_switches
 
         super().__init__(frame, width=len(frame.lane_ids))
         coins = np.empty((self.lanes, count))
         self._thetas = np.empty((self.lanes, count + 1, self.dim))
-        drawing.draw_switches(frame.S, np.uint64(frame.seed), frame.lane_ids, coins, self._thetas)
-        self._times = np.array([_distinct(lane, self.horizon - 1) for lane in coins], dtype=np.int64) + 2
+        draw_switches(frame.S, np.uint64(frame.seed), frame.lane_ids, coins, self._thetas)
+        self._times = np.array([_choose_distinct(lane, self.horizon - 1) for lane in coins], dtype=np.int64) + 2
 
     def _points(self, first: int, stop: int) -> Array:
         rounds = np.arange(first, stop)
@@ -121,8 +168,8 @@ class SwitchingPath(Path):
         return points
 
 
-def _distinct(coins: Array, n: int) -> list[int]:
-    """A uniform choice of len(coins) distinct numbers out of 0..n-1, in order (Floyd's algorithm)."""
+def _choose_distinct(coins: Array, n: int) -> list[int]:
+    """Return len(coins) distinct numbers, a uniform choice out of 0..n-1, in order (Floyd's algorithm)."""
     chosen: set[int] = set()
     for last, coin in enumerate(coins, start=n - len(coins)):
         pick = math.floor(coin * (last + 1))
@@ -131,30 +178,47 @@ def _distinct(coins: Array, n: int) -> list[int]:
 
 
 class WalkingPath(Path):
-    """A random walk; it goes forward from where it is, and starts again from round 1 to go back."""
+    """A random walk, which is continued from where it is and started again to go back.
+
+    Parameters
+    ----------
+    frame
+        What the drift is bound to.
+    step
+        The root mean square length of a step.
+    start
+        The parameter of round 1.
+
+    Examples
+    --------
+    >>> frame = Frame(horizon=9, dim=2, S=1.0, lane_ids=np.arange(2), seed=0)
+    >>> WalkingPath(frame, 0.1, np.array([1.0, 0.0])).at(1)
+    array([[1., 0.],
+           [1., 0.]])
+    """
 
     def __init__(self, frame: Frame, step: float, start: Array) -> None:
         super().__init__(frame, width=len(frame.lane_ids))
         self._step, self._start = step, start
-        self._go_back()
+        self._start_again()
 
-    def _go_back(self) -> None:
+    def _start_again(self) -> None:
         self._next, self._state = 1, np.tile(self._start, (self.lanes, 1))
 
     def _points(self, first: int, stop: int) -> Array:
         if first < self._next:
-            self._go_back()
+            self._start_again()
         while self._next < first:
             self._walk(min(first, self._next + self._length))
         return self._walk(stop)
 
     def _walk(self, stop: int) -> Array:
-        """The points of rounds [next, stop)."""
-        from windvane.kernels import drawing
+        """Return the points of rounds [next, stop)."""
+        from windvane.kernels.drawing import walk
 
         points = np.empty((stop - self._next, self.lanes, self.dim))
-        state = self._state.copy()  # a copy of this path may still hold the old one
+        state = self._state.copy()  # a copy of this path may still use the old one
         _, _, S, lane_ids, seed = self._frame
-        drawing.walk(self._next, self._step, S, np.uint64(seed), lane_ids, state, points)
+        walk(self._next, self._step, S, np.uint64(seed), lane_ids, state, points)
         self._next, self._state = stop, state
         return points

@@ -1,15 +1,15 @@
-"""Reward laws: what is seen when an arm of mean mu(<x, theta*>) is played. One uniform in [0, 1) makes one reward.
+"""Reward laws: the reward of playing an arm of mean mu(<x, theta*>). Each is made from one uniform in [0, 1).
 
 =========  =====================================================  ======================================================
 kind       reward                                                 sigma (rewards in [0, 2 sigma], or scale of the noise)
 =========  =====================================================  ======================================================
 bernoulli  1 with probability mu, else 0                          1/2
-gaussian   mu + ``sd`` times a standard normal number             ``sd``; where rewards are bounded, the given ``sigma``
+gaussian   mu + ``sd`` times a standard normal number             ``sd``; if rewards are bounded, the given ``sigma``
 binomial   the share of successes in ``trials`` trials            1/2
 poisson    min(N, ``bound``), N Poisson of mean mu                ``bound``/2
 =========  =====================================================  ======================================================
 
-Any link will do whose means over ``|z| <= S L`` the law allows.
+A law can be used with every link whose means over ``|z| <= S L`` it allows.
 """
 
 from __future__ import annotations
@@ -22,20 +22,34 @@ from typing import ClassVar
 import numpy as np
 
 from windvane.arguments import Array, check_positive, check_whole
-from windvane.environments._fields import keep
+from windvane.environments.fields import set_fields
+from windvane.errors import ArgumentError
 from windvane.links import Link
 
-LARGEST_SHIFT = 1e-6  # how far the truncation of counts may move the mean
-LARGEST_COUNT = 1e6  # as a mean: drawing a count takes a number of steps like the root of it
-_LARGEST_MEAN = 1e100  # where any reward goes
-_LEAST = 2.0**-54  # stands for u = 0 where the inverse distribution is infinite there
+LARGEST_SHIFT = 1e-6  # how far the truncation of counts may move a mean
+LARGEST_COUNT = 1e6  # mean of a count: the number of steps to draw it grows like the square root
+_LARGEST_MEAN = 1e100  # if any reward is allowed
+_LEAST_UNIFORM = 2.0**-54  # replaces u = 0, where the inverse normal distribution is infinite; half the least other u
 
 
 @dataclass(frozen=True)
 class BoundRewards:
-    """A reward law for one link: ``draw(u, mean)`` turns uniforms into rewards, for means within [low, high].
+    """A reward law bound to a link.
 
-    ``sigma`` is what a policy is told.
+    Parameters
+    ----------
+    sigma
+        The sigma that a policy needs: rewards lie in [0, 2 sigma], or the noise has this sub-Gaussian scale.
+    draw
+        ``draw(u, mean)`` makes rewards from uniforms.
+    low, high
+        The means that ``draw`` accepts.
+
+    Examples
+    --------
+    >>> from windvane.links import Logistic
+    >>> BernoulliRewards().bind(Logistic(), 1.0).draw(np.array([0.3, 0.7]), np.array([0.5, 0.5]))
+    array([1., 0.])
     """
 
     sigma: float
@@ -45,40 +59,71 @@ class BoundRewards:
 
 
 class RewardLaw:
-    """How rewards scatter about their mean. Subclasses are frozen dataclasses with a ``kind``."""
+    """Base class of reward laws: frozen dataclasses with a ``kind``.
+
+    Examples
+    --------
+    >>> sorted(REWARD_LAWS)
+    ['bernoulli', 'binomial', 'gaussian', 'poisson']
+    """
 
     kind: ClassVar[str]
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """The rewards of ``link`` over ``|z| <= largest_z``; refused where a mean is not possible under this law."""
+        """Return the rewards of ``link`` over ``|z| <= largest_z``.
+
+        Parameters
+        ----------
+        link
+            The link whose means are the means of rewards.
+        largest_z
+            Bound on ``|z|``, usually S L.
+
+        Returns
+        -------
+        BoundRewards
+            How rewards are drawn.
+
+        Raises
+        ------
+        ArgumentError
+            If some mean is not possible under this law.
+        """
         raise NotImplementedError
 
 
 def _mean_range(link: Link, largest_z: float) -> tuple[float, float]:
-    """The smallest and the largest mean: a link is increasing."""
+    """Return the smallest and the largest mean: a link is increasing."""
     low, high = link.mean(np.array([-largest_z, largest_z])).tolist()
     return low, high
 
 
-def _allow_means(law: RewardLaw, link: Link, largest_z: float, low: float, high: float) -> float:
-    """The largest mean, after a check that all lie in [low, high]."""
+def _check_means(law: RewardLaw, link: Link, largest_z: float, low: float, high: float) -> float:
+    """Return the largest mean after a check that all lie in [low, high]."""
     least, most = _mean_range(link, largest_z)
-    if not low <= least <= most <= high:  # not a number, too
-        raise ValueError(
-            f"rewards={law!r}: means lie in [{least:.6g}, {most:.6g}] under link={link.name!r} for "
-            f"|z| <= {largest_z:g}, must be within [{low:g}, {high:g}]"
+    if not low <= least <= most <= high:  # written as `not x <= y` so that NaN is rejected
+        means = f"the {link.name} link has means in [{least:.6g}, {most:.6g}] for |z| <= {largest_z:g}"
+        raise ArgumentError(
+            "rewards", law, f"a law whose means, in [{low:g}, {high:g}], include the link's", hint=means
         )
     return most
 
 
 @dataclass(frozen=True)
 class BernoulliRewards(RewardLaw):
-    """1 with probability mu, else 0: 1 where u < mu."""
+    """1 with probability mu, else 0: 1 if u < mu.
+
+    Examples
+    --------
+    >>> BernoulliRewards()
+    BernoulliRewards()
+    """
 
     kind: ClassVar[str] = "bernoulli"
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        _allow_means(self, link, largest_z, 0.0, 1.0)
+        """Return the rewards of ``link`` over ``|z| <= largest_z``; see :meth:`RewardLaw.bind`."""
+        _check_means(self, link, largest_z, 0.0, 1.0)
         return BoundRewards(0.5, _bernoulli, 0.0, 1.0)
 
 
@@ -90,8 +135,28 @@ def _bernoulli(u: Array, mean: Array) -> Array:
 class GaussianRewards(RewardLaw):
     """mu + ``sd`` z, z standard normal.
 
-    Where the link bounds rewards to [0, 2 sigma], ``sigma`` must be given, and the noise is cut off symmetrically at
-    the distance of mu from the nearer bound, so that the mean is still exactly mu.
+    Parameters
+    ----------
+    sd
+        Standard deviation of the noise before truncation.
+    sigma
+        Required if the link bounds rewards to [0, 2 sigma], and not allowed otherwise.
+
+    Raises
+    ------
+    ArgumentError
+        If a field is outside its range.
+
+    Notes
+    -----
+    Bounded noise is truncated symmetrically at the distance of mu from the nearer bound, so that the mean is exactly
+    mu.
+
+    Examples
+    --------
+    >>> from windvane.links import Identity
+    >>> GaussianRewards(sd=0.1).bind(Identity(), 1.0).draw(np.array([0.5]), np.array([0.7]))
+    array([0.7])
     """
 
     kind: ClassVar[str] = "gaussian"
@@ -99,19 +164,19 @@ class GaussianRewards(RewardLaw):
     sigma: float | None = None
 
     def __post_init__(self) -> None:
+        """Check the fields."""
         sigma = None if self.sigma is None else check_positive("sigma", self.sigma)
-        keep(self, sd=check_positive("sd", self.sd), sigma=sigma)
+        set_fields(self, sd=check_positive("sd", self.sd), sigma=sigma)
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
+        """Return the rewards of ``link`` over ``|z| <= largest_z``; see :meth:`RewardLaw.bind`."""
         if takes_any_reward(link):
             if self.sigma is not None:
-                raise ValueError(
-                    f"sigma={self.sigma:g}: link={link.name!r} takes any reward, sigma is sd; leave it out"
-                )
+                raise ArgumentError("sigma", self.sigma, f"omitted with the {link.name} link, where sigma is sd")
             return BoundRewards(self.sd, _Normal(self.sd, math.inf), -_LARGEST_MEAN, _LARGEST_MEAN)
         if self.sigma is None:
-            raise ValueError(f"sigma=None: link={link.name!r} takes rewards in [0, 2 sigma], say which sigma")
-        _allow_means(self, link, largest_z, 0.0, 2.0 * self.sigma)
+            raise ArgumentError("sigma", None, f"given with the {link.name} link, whose rewards lie in [0, 2 sigma]")
+        _check_means(self, link, largest_z, 0.0, 2.0 * self.sigma)
         return BoundRewards(self.sigma, _Normal(self.sd, 2.0 * self.sigma), 0.0, 2.0 * self.sigma)
 
 
@@ -129,7 +194,7 @@ class _Normal:
         from scipy.special import erf, erfinv
 
         scale = self.sd * math.sqrt(2.0)
-        side = 2.0 * np.maximum(u, _LEAST) - 1.0
+        side = 2.0 * np.maximum(u, _LEAST_UNIFORM) - 1.0
         if math.isinf(self.most):
             return np.asarray(mean + scale * erfinv(side))
         reach = np.minimum(mean, self.most - mean)
@@ -137,28 +202,65 @@ class _Normal:
 
 
 def takes_any_reward(link: Link) -> bool:
+    """Return whether ``link`` accepts rewards of any size.
+
+    Parameters
+    ----------
+    link
+        A link.
+
+    Returns
+    -------
+    bool
+        True if the range of rewards has no upper end.
+
+    Examples
+    --------
+    >>> from windvane.links import Identity, Logistic
+    >>> takes_any_reward(Identity()), takes_any_reward(Logistic())
+    (True, False)
+    """
     return math.isinf(link.reward_range(1.0)[1])
 
 
 @dataclass(frozen=True)
 class BinomialRewards(RewardLaw):
-    """The share of successes in ``trials`` independent trials that succeed with probability mu."""
+    """The share of successes in independent trials that succeed with probability mu.
+
+    Parameters
+    ----------
+    trials
+        Number of trials.
+
+    Raises
+    ------
+    ArgumentError
+        If ``trials`` is not a whole number in [1, 1e6].
+
+    Examples
+    --------
+    >>> from windvane.links import Logistic
+    >>> BinomialRewards(trials=4).bind(Logistic(), 1.0).draw(np.array([0.5]), np.array([0.5]))
+    array([0.5])
+    """
 
     kind: ClassVar[str] = "binomial"
     trials: int = 10
 
     def __post_init__(self) -> None:
-        keep(self, trials=check_whole("trials", self.trials, 1, int(LARGEST_COUNT)))
+        """Check the fields."""
+        set_fields(self, trials=check_whole("trials", self.trials, 1, int(LARGEST_COUNT)))
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        _allow_means(self, link, largest_z, 0.0, 1.0)
+        """Return the rewards of ``link`` over ``|z| <= largest_z``; see :meth:`RewardLaw.bind`."""
+        _check_means(self, link, largest_z, 0.0, 1.0)
         return BoundRewards(0.5, self._draw, 0.0, 1.0)
 
     def _draw(self, u: Array, mean: Array) -> Array:
-        from windvane.kernels import drawing
+        from windvane.kernels.drawing import draw_binomial
 
         rewards = np.empty(len(u))
-        drawing.draw_binomial(u, mean, self.trials, rewards)
+        draw_binomial(u, mean, self.trials, rewards)
         return rewards
 
 
@@ -166,23 +268,38 @@ class BinomialRewards(RewardLaw):
 class PoissonRewards(RewardLaw):
     """min(N, ``bound``), N Poisson of mean mu.
 
-    ``bound`` must be so high that it moves no mean by 1e-6 or more; by default it is the smallest such one.
+    Parameters
+    ----------
+    bound
+        The largest count. It must be so high that it moves no mean by 1e-6 or more; by default it is the smallest such
+        one.
+
+    Raises
+    ------
+    ArgumentError
+        If ``bound`` is not a whole number, at least 1.
+
+    Examples
+    --------
+    >>> from windvane.links import Poisson
+    >>> PoissonRewards().bind(Poisson(), 1.0).sigma
+    7.0
     """
 
     kind: ClassVar[str] = "poisson"
     bound: int | None = None
 
     def __post_init__(self) -> None:
-        keep(self, bound=None if self.bound is None else check_whole("bound", self.bound, 1))
+        """Check the fields."""
+        set_fields(self, bound=None if self.bound is None else check_whole("bound", self.bound, 1))
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        most = _allow_means(self, link, largest_z, 0.0, LARGEST_COUNT)
-        least_bound = _least_bound(most)
+        """Return the rewards of ``link`` over ``|z| <= largest_z``; see :meth:`RewardLaw.bind`."""
+        most = _check_means(self, link, largest_z, 0.0, LARGEST_COUNT)
+        least_bound = _find_least_bound(most)
         if self.bound is not None and self.bound < least_bound:
-            raise ValueError(
-                f"bound={self.bound}: moves the largest mean, {most:.6g}, by {LARGEST_SHIFT:g} or more; "
-                f"must be at least {least_bound}"
-            )
+            why = f"a smaller bound moves the largest mean, {most:.6g}, by {LARGEST_SHIFT:g} or more"
+            raise ArgumentError("bound", self.bound, f"at least {least_bound}", hint=why)
         bound = least_bound if self.bound is None else self.bound
         return BoundRewards(0.5 * bound, _Counts(bound), 0.0, LARGEST_COUNT)
 
@@ -194,17 +311,17 @@ class _Counts:
     bound: int
 
     def __call__(self, u: Array, mean: Array) -> Array:
-        from windvane.kernels import drawing
+        from windvane.kernels.drawing import draw_poisson
 
         rewards = np.empty(len(u))
-        drawing.draw_poisson(u, mean, self.bound, rewards)
+        draw_poisson(u, mean, self.bound, rewards)
         return rewards
 
 
-def _least_bound(mean: float) -> int:
-    """The least b >= 1 with mean - E min(N, b) = sum over k >= b of P(N > k) below the allowed shift.
+def _find_least_bound(mean: float) -> int:
+    """Return the least b >= 1 with mean - E min(N, b) = sum over k >= b of P(N > k) below the allowed shift.
 
-    It lies above the mean; 12 standard deviations and 60 counts further on, what is left of the sum is below 1e-30.
+    It lies above the mean; 12 standard deviations and 60 counts beyond the mean, the rest of the sum is below 1e-30.
     """
     from scipy.special import pdtrc
 
@@ -220,7 +337,31 @@ REWARD_LAWS: dict[str, type[RewardLaw]] = {
 
 
 def natural_rewards(link: Link, largest_z: float) -> RewardLaw:
-    """The law that goes without saying: Gaussian where any reward goes, Bernoulli where means are chances; counts."""
+    """Return the usual law of a link: Gaussian if any reward is allowed, Bernoulli if means are chances, Poisson.
+
+    Parameters
+    ----------
+    link
+        A link.
+    largest_z
+        Bound on ``|z|``, usually S L.
+
+    Returns
+    -------
+    RewardLaw
+        The law.
+
+    Raises
+    ------
+    ArgumentError
+        If the link has no usual law.
+
+    Examples
+    --------
+    >>> from windvane.links import Logistic
+    >>> natural_rewards(Logistic(), 1.0)
+    BernoulliRewards()
+    """
     if takes_any_reward(link):
         return GaussianRewards()
     low, high = _mean_range(link, largest_z)
@@ -228,4 +369,4 @@ def natural_rewards(link: Link, largest_z: float) -> RewardLaw:
         return BernoulliRewards()
     if link.name == PoissonRewards.kind:
         return PoissonRewards()
-    raise ValueError(f"rewards=None: link={link.name!r} has no natural law of rewards, say which")
+    raise ArgumentError("rewards", None, f"given: the link {link.name!r} has no usual law of rewards")

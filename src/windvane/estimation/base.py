@@ -28,7 +28,6 @@ from windvane.kernels.history import age_lanes
 from windvane.kernels.lanes import THETA_HAT, B
 from windvane.kernels.root import solve_ridge_lanes
 from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT
-from windvane.kernels.threads import over_lanes
 from windvane.links import Link, get_link
 
 TINY = 1e-300  # keeps a division by a bound of zero finite
@@ -166,8 +165,7 @@ class Estimator(LaneRows, ABC):
     def age(self, rounds: float) -> None:
         """Let ``rounds`` pass, for an argument that has been checked."""
         with self.lock:
-            cost = 4.0 * self.lanes * self.dim * self.dim
-            over_lanes(age_lanes, cost, (rounds,), (self.record, self.dense, self.history), _no_workspace)
+            age_lanes(rounds, self.record, self.dense, self.history)
 
     def observe(
         self,
@@ -231,7 +229,7 @@ class QuadraticEstimator(Estimator):
     def solve(self) -> Array:
         """Bring theta_hat up to date and return a copy of it, [lanes, dim]."""
         with self.lock:
-            solve_ridge_lanes(self.record, self.dense, self.workspace()[0])
+            solve_ridge_lanes(self.record, self.dense, self.work)
             return self.dense[:, THETA_HAT].copy()
 
     @property
@@ -239,9 +237,5 @@ class QuadraticEstimator(Estimator):
         """M^-1 b now, [lanes, dim]."""
         with self.lock:
             dense = self.dense.copy()
-            solve_ridge_lanes(self.record.copy(), dense, self.workspace()[0])
+            solve_ridge_lanes(self.record.copy(), dense, self.work)
             return dense[:, THETA_HAT].copy()
-
-
-def _no_workspace(_number: int) -> tuple[()]:
-    return ()

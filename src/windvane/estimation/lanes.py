@@ -50,21 +50,28 @@ class LaneRows(Stateful):
         self.history = np.zeros((lanes, dim + 3, FIRST_CAPACITY if remembers else 0))
         self.filled = 0  # no lane's history ends beyond this
         self.lock = threading.RLock()  # kernels release the interpreter lock: two threads must not share a history
-        self._workspaces: list[tuple[Array, Array]] = []
+        self._allocate_workspace()
         self.clear(np.ones(lanes, dtype=bool))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("lock", "_workspaces")}
+        scratch = ("lock", "work", "buffers", "_workspaces")
+        return {name: value for name, value in vars(self).items() if name not in scratch}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self.lock, self._workspaces = threading.RLock(), []
+        self.lock = threading.RLock()
+        self._allocate_workspace()
 
-    def workspace(self, number: int = 0) -> tuple[Array, Array]:
+    def _allocate_workspace(self) -> None:
+        """Set ``work`` and ``buffers``, the scratch arrays of kernels, to the size of the histories."""
+        self.work = np.zeros((WORK, self.dim, self.dim))
+        self.buffers = np.zeros((BUFFERS, max(1, self.history.shape[2])))
+        self._workspaces = [(self.work, self.buffers)]
+
+    def workspace(self, number: int) -> tuple[Array, Array]:
         """Return the ``number``-th pair (work, buffers); each thread needs its own."""
         while len(self._workspaces) <= number:
-            work = np.zeros((WORK, self.dim, self.dim))
-            self._workspaces.append((work, np.zeros((BUFFERS, max(1, self.history.shape[2])))))
+            self._workspaces.append((np.zeros_like(self.work), np.zeros_like(self.buffers)))
         return self._workspaces[number]
 
     def clear(self, mask: Mask) -> None:
@@ -115,7 +122,8 @@ class LaneRows(Stateful):
             record["end"], record["start"] = self.count, 0
             moved = self._moved_to_front(capacity if 2 * longest <= capacity else 2 * capacity)
             # All at once, so that an interrupt finds either the old rows or the new ones.
-            self.history, self.record, self.filled, self._workspaces = moved, record, longest, []
+            self.history, self.record, self.filled = moved, record, longest
+            self._allocate_workspace()
         self.filled += 1
 
     def _moved_to_front(self, capacity: int) -> Array:
@@ -147,7 +155,7 @@ class LaneRows(Stateful):
         record["memory"] = _memories(record)
         history[:, :, :longest] = fields["history"]
         self.record, self.dense, self.history, self.filled = record, fields["dense"], history, longest
-        self._workspaces = []
+        self._allocate_workspace()
 
     def check_fields(self, fields: State, path: str) -> None:
         """Raise ``ArgumentError`` for a state that no estimator with these settings could have reached."""

@@ -32,6 +32,8 @@ a reward no larger than sup|mu| it could move theta_hat by at most (1 - gamma) t
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -108,17 +110,23 @@ class MaximumLikelihoodEstimator(Estimator):
     def solve(self) -> Array:
         """Bring theta_hat up to date, warm-started, and return a copy of it, [lanes, dim]."""
         with self.lock:
-            rows = (self.record, self.dense, self.history)
-            over_lanes(self.kernels.solve_lanes, self.pass_cost, (), rows, self.workspace)
+            self._solve(self.record, self.dense)
             return self.dense[:, THETA_HAT].copy()
+
+    def _solve(self, record: npt.NDArray[Any], dense: Array) -> None:
+        """Solve the rows, which are the estimator's own or copies of them."""
+        if self.lanes == 1:
+            self.kernels.solve_lanes(record, dense, self.history, self.work, self.buffers)
+        else:
+            rows = (record, dense, self.history)
+            over_lanes(self.kernels.solve_lanes, self.pass_cost, (), rows, self.workspace)
 
     @property
     def theta_hat(self) -> Array:
         """The root of g(theta) = b now. Reading it changes nothing: a later ``solve`` starts as if it had not."""
         with self.lock:
-            record, dense = self.record.copy(), self.dense.copy()
-            rows = (record, dense, self.history)
-            over_lanes(self.kernels.solve_lanes, self.pass_cost, (), rows, self.workspace)
+            dense = self.dense.copy()
+            self._solve(self.record.copy(), dense)
             return dense[:, THETA_HAT].copy()
 
     @property

@@ -98,7 +98,7 @@ class OnePassEstimator(QuadraticEstimator):
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
         """Take in one observation per lane, for arguments that have been checked."""
         with self.lock:
-            slope, response, work = np.empty(self.lanes), np.empty(self.lanes), self.workspace()[0]
+            slope, response, work = np.empty(self.lanes), np.empty(self.lanes), self.work
             solve_ridge_lanes(self.record, self.dense, work)
             self.kernels.linearise_lanes(x, reward, age, weight, mask, self.record, self.dense, work, slope, response)
             observe_lanes(x, response, age, weight * slope, mask, self.record, self.dense, self.history)

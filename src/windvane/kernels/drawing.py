@@ -1,7 +1,7 @@
-"""The compiled loops of simulated worlds: arms for all lanes in one call, random walks, inverse distributions.
+"""Compiled loops of simulated environments: arms of all lanes in one call, random walks, inverse distributions.
 
-Every number comes from (seed, lane id, round, stream, block) alone (see :mod:`windvane.kernels.random`), and every lane
-is computed by itself, so that a lane's world does not depend on which other lanes are there.
+Every number depends on (seed, lane id, round, purpose, block) only (see :mod:`windvane.kernels.random`), and lanes
+share nothing, so a lane's environment does not depend on which other lanes are simulated.
 """
 
 from __future__ import annotations
@@ -10,12 +10,17 @@ import math
 
 import numpy as np
 
+from windvane.kernels.elementary import mean_slope
 from windvane.kernels.jit import compiled
+from windvane.kernels.linalg import dot
 from windvane.kernels.random import ARMS, DRIFT, PRESENCE, uniform_pair
 
 BALL, SPHERE, CUBE, ORTHOGONAL, GAUSSIAN, SKEWED = range(6)
 
-_BELOW_ONE = 1.0 - 2.0**-53  # keeps a logarithm off 0, so that no normal vector of any length is exactly 0
+# The state of a slot in which items come and go.
+SLOT = np.dtype([("phase", np.int64), ("item", np.int64), ("coin", np.float64)])
+
+_BELOW_ONE = 1.0 - 2.0**-53  # keeps a logarithm away from 0, so that no normal vector is exactly 0
 _QUARTER = 0.5 * math.pi
 _SIN_3, _SIN_5, _SIN_7, _SIN_9, _SIN_11, _SIN_13, _SIN_15 = [
     (-1.0) ** (n // 2) / math.factorial(n) for n in range(3, 17, 2)
@@ -23,18 +28,22 @@ _SIN_3, _SIN_5, _SIN_7, _SIN_9, _SIN_11, _SIN_13, _SIN_15 = [
 _COS_2, _COS_4, _COS_6, _COS_8, _COS_10, _COS_12, _COS_14, _COS_16 = [
     (-1.0) ** (n // 2) / math.factorial(n) for n in range(2, 17, 2)
 ]
-_NEGLIGIBLE = 2.0**-70  # of the largest term: all terms beyond it are less than the rounding of their sum
+_NEGLIGIBLE = 2.0**-70  # relative to the largest term: all terms beyond it add up to less than the rounding of the sum
 
 
 @compiled
 def blocks_of(dim: int) -> int:
-    """Blocks of uniforms one random point may use: its normals, and one for the radius."""
+    """Return how many blocks of uniforms one random point may use: its normals, and one for the radius."""
     return (dim + 1) // 2 + 1
 
 
 @compiled
 def circle_point(turn: float) -> tuple[float, float]:
-    """(cos, sin) of 2 pi turn for turn in [0, 1), by Taylor polynomials on an eighth of the circle to either side."""
+    """Return (cos, sin) of 2 pi turn for turn in [0, 1).
+
+    Taylor polynomials on an eighth of the circle to either side: their remainder, (pi/4)^17 / 17! = 5e-17, is below
+    rounding.
+    """
     quarters = math.floor(4.0 * turn + 0.5)
     a = (4.0 * turn - quarters) * _QUARTER
     a2 = a * a
@@ -56,26 +65,26 @@ def circle_point(turn: float) -> tuple[float, float]:
 
 @compiled
 def exponential_variate(u: float) -> float:
-    """A standard exponential number from a uniform in [0, 1); never 0."""
+    """Return a standard exponential number, never 0, from a uniform in [0, 1)."""
     return -math.log((1.0 - u) * _BELOW_ONE)
 
 
 @compiled
-def normal_pair(seed: np.uint64, lane: int, moment: int, stream: int, block: int) -> tuple[float, float]:
-    """Two standard normal numbers (Box and Muller)."""
-    u, turn = uniform_pair(seed, lane, moment, stream, block)
+def normal_pair(seed: np.uint64, lane: int, number: int, purpose: int, block: int) -> tuple[float, float]:
+    """Return two standard normal numbers (Box and Muller)."""
+    u, turn = uniform_pair(seed, lane, number, purpose, block)
     radius = math.sqrt(2.0 * exponential_variate(u))
     c, s = circle_point(turn)
     return radius * c, radius * s
 
 
 @compiled
-def normal_vector(seed: np.uint64, lane: int, moment: int, stream: int, first_block: int, out: np.ndarray) -> float:
-    """out = a standard normal vector; returns its squared norm."""
+def normal_vector(seed: np.uint64, lane: int, number: int, purpose: int, first_block: int, out: np.ndarray) -> float:
+    """Write a standard normal vector to ``out`` and return its squared norm."""
     d = out.shape[0]
     square = 0.0
     for i in range(0, d, 2):
-        first, second = normal_pair(seed, lane, moment, stream, first_block + i // 2)
+        first, second = normal_pair(seed, lane, number, purpose, first_block + i // 2)
         out[i] = first
         square += first * first
         if i + 1 < d:
@@ -86,45 +95,46 @@ def normal_vector(seed: np.uint64, lane: int, moment: int, stream: int, first_bl
 
 @compiled
 def scale_vector(factor: float, out: np.ndarray) -> None:
+    """Multiply ``out`` by ``factor``."""
     for i in range(out.shape[0]):
         out[i] *= factor
 
 
 @compiled
 def round_point(
-    law: int, radius: float, seed: np.uint64, lane: int, moment: int, stream: int, first_block: int, out: np.ndarray
+    law: int, radius: float, seed: np.uint64, lane: int, number: int, purpose: int, first_block: int, out: np.ndarray
 ) -> None:
-    """out = a point uniform in the ball or on the sphere.
+    """Write a point uniform in the ball (``law`` BALL) or on the sphere to ``out``.
 
-    In general a normal vector over its norm; for the ball, over the norm of a normal vector with two more coordinates
-    (the first d coordinates of a uniform point of the sphere in d + 2 dimensions are uniform in the ball; the squares
-    of the two add up to twice an exponential number). In the plane, angle and radius directly.
+    In general it is a normal vector over its norm. For the ball it is over the norm of a normal vector with two more
+    coordinates: the first d coordinates of a uniform point of the sphere in d + 2 dimensions are uniform in the ball,
+    and the squares of the other two add up to twice an exponential number. In the plane, angle and radius are drawn.
     """
     d = out.shape[0]
     if d == 2:
-        u, turn = uniform_pair(seed, lane, moment, stream, first_block)
+        u, turn = uniform_pair(seed, lane, number, purpose, first_block)
         r = radius * math.sqrt(u) if law == BALL else radius
         c, s = circle_point(turn)
         out[0] = r * c
         out[1] = r * s
     elif d == 1 and law == SPHERE:
-        u, _ = uniform_pair(seed, lane, moment, stream, first_block)
+        u, _ = uniform_pair(seed, lane, number, purpose, first_block)
         out[0] = radius if u < 0.5 else -radius
     else:
-        square = normal_vector(seed, lane, moment, stream, first_block, out)
+        square = normal_vector(seed, lane, number, purpose, first_block, out)
         if law == BALL:
-            u, _ = uniform_pair(seed, lane, moment, stream, first_block + (d + 1) // 2)
+            u, _ = uniform_pair(seed, lane, number, purpose, first_block + (d + 1) // 2)
             square += 2.0 * exponential_variate(u)
         scale_vector(radius / math.sqrt(square), out)
 
 
 @compiled
-def cube_point(radius: float, seed: np.uint64, lane: int, moment: int, first_block: int, out: np.ndarray) -> None:
-    """out = uniform in [-radius, radius]^d, pulled back to norm ``radius`` where longer."""
+def cube_point(radius: float, seed: np.uint64, lane: int, number: int, first_block: int, out: np.ndarray) -> None:
+    """Write to ``out`` a point uniform in [-radius, radius]^d, scaled to norm ``radius`` if longer."""
     d = out.shape[0]
     square = 0.0
     for i in range(0, d, 2):
-        first, second = uniform_pair(seed, lane, moment, ARMS, first_block + i // 2)
+        first, second = uniform_pair(seed, lane, number, ARMS, first_block + i // 2)
         out[i] = radius * (2.0 * first - 1.0)
         square += out[i] * out[i]
         if i + 1 < d:
@@ -135,12 +145,12 @@ def cube_point(radius: float, seed: np.uint64, lane: int, moment: int, first_blo
 
 
 @compiled
-def skewed_point(seed: np.uint64, lane: int, moment: int, first_block: int, out: np.ndarray) -> float:
-    """out = independent standard exponential coordinates; returns the squared norm."""
+def skewed_point(seed: np.uint64, lane: int, number: int, first_block: int, out: np.ndarray) -> float:
+    """Write independent standard exponential coordinates to ``out`` and return the squared norm."""
     d = out.shape[0]
     square = 0.0
     for i in range(0, d, 2):
-        first, second = uniform_pair(seed, lane, moment, ARMS, first_block + i // 2)
+        first, second = uniform_pair(seed, lane, number, ARMS, first_block + i // 2)
         out[i] = exponential_variate(first)
         square += out[i] * out[i]
         if i + 1 < d:
@@ -150,33 +160,33 @@ def skewed_point(seed: np.uint64, lane: int, moment: int, first_block: int, out:
 
 
 @compiled
-def arm(law: int, radius: float, seed: np.uint64, lane: int, moment: int, slot: int, out: np.ndarray) -> float:
-    """out = the arm of a slot; returns its squared norm where sets are scaled later (Gaussian, skewed), else 0."""
+def draw_arm(law: int, radius: float, seed: np.uint64, lane: int, number: int, slot: int, out: np.ndarray) -> float:
+    """Write the arm of a slot to ``out``; return its squared norm for laws that scale the set later, else 0."""
     d = out.shape[0]
     first_block = slot * blocks_of(d)
     if law == CUBE:
-        cube_point(radius, seed, lane, moment, first_block, out)
+        cube_point(radius, seed, lane, number, first_block, out)
     elif law == ORTHOGONAL:
-        u, v = uniform_pair(seed, lane, moment, ARMS, first_block)
+        u, v = uniform_pair(seed, lane, number, ARMS, first_block)
         for i in range(d):
             out[i] = 0.0
         out[int(u * d)] = radius * (2.0 * v - 1.0)
     elif law == GAUSSIAN:
-        return normal_vector(seed, lane, moment, ARMS, first_block, out)
+        return normal_vector(seed, lane, number, ARMS, first_block, out)
     elif law == SKEWED:
-        return skewed_point(seed, lane, moment, first_block, out)
+        return skewed_point(seed, lane, number, first_block, out)
     else:
-        round_point(law, radius, seed, lane, moment, ARMS, first_block, out)
+        round_point(law, radius, seed, lane, number, ARMS, first_block, out)
     return 0.0
 
 
 @compiled
 def draw_arms(law: int, radius: float, seed: np.uint64, lane_ids: np.ndarray, t: int, out: np.ndarray) -> None:
-    """out[lane, k] = arm k of round t, fresh; Gaussian and skewed sets are scaled to a longest arm of ``radius``."""
+    """Write new arms of round t to out[lane, k]; Gaussian and skewed sets are scaled to a longest arm of ``radius``."""
     for lane in range(out.shape[0]):
         longest = 0.0
         for k in range(out.shape[1]):
-            longest = max(longest, arm(law, radius, seed, lane_ids[lane], t, k, out[lane, k]))
+            longest = max(longest, draw_arm(law, radius, seed, lane_ids[lane], t, k, out[lane, k]))
         if law in (GAUSSIAN, SKEWED):
             factor = radius / math.sqrt(longest)
             for k in range(out.shape[1]):
@@ -184,12 +194,12 @@ def draw_arms(law: int, radius: float, seed: np.uint64, lane_ids: np.ndarray, t:
 
 
 @compiled
-def draw_phases(seed: np.uint64, lane_ids: np.ndarray, lifetime: int, out: np.ndarray) -> None:
-    """out[lane, k] = how many rounds the first item of slot k has lived already, uniform in 0..lifetime-1."""
-    for lane in range(out.shape[0]):
-        for k in range(out.shape[1]):
+def draw_phases(seed: np.uint64, lane_ids: np.ndarray, lifetime: int, slots: np.ndarray) -> None:
+    """Write to each phase how many rounds the first item of the slot has lived already, uniform in 0..lifetime-1."""
+    for lane in range(slots.shape[0]):
+        for k in range(slots.shape[1]):
             u, _ = uniform_pair(seed, lane_ids[lane], 0, PRESENCE, k)
-            out[lane, k] = int(u * lifetime)
+            slots[lane, k]["phase"] = int(u * lifetime)
 
 
 @compiled
@@ -199,40 +209,47 @@ def draw_items(
     seed: np.uint64,
     lane_ids: np.ndarray,
     t: int,
-    phases: np.ndarray,
     lifetime: int,
     presence: float,
-    held: np.ndarray,
-    coins: np.ndarray,
+    slots: np.ndarray,
     out: np.ndarray,
     valid: np.ndarray,
 ) -> None:
-    """out[lane, k] = the item now in slot k, valid[lane, k] = whether it is offered.
+    """Write the item in slot k at round t to out[lane, k], and whether it is on offer to valid[lane, k].
 
-    A slot's items follow each other every ``lifetime`` rounds, shifted by the phase of the slot. They are numbered
-    from 1, and an item's features and presence come from its number. Where none of a lane's items is offered, the one
-    that came nearest to it is. ``out`` and coins[lane, k], the uniform that decides the presence, still hold item
-    number held[lane, k] (0: none yet), and are drawn again where that has changed.
+    The items of a slot follow each other every ``lifetime`` rounds, shifted by the phase of the slot. They are numbered
+    from 1, and an item's features and presence depend on its number. If none of a lane's items is on offer, the one
+    with the smallest coin is. ``out`` and the coin, the uniform that decides the presence, belong to the item number
+    in the slot (0: none yet) and are drawn again when that number changes.
     """
     for lane in range(out.shape[0]):
-        nearest, offered = 0, False
+        smallest, offered = 0, False
         for k in range(out.shape[1]):
-            item = 1 + (t - 1 + phases[lane, k]) // lifetime
-            if item != held[lane, k]:
-                arm(law, radius, seed, lane_ids[lane], item, k, out[lane, k])
-                coins[lane, k], _ = uniform_pair(seed, lane_ids[lane], item, PRESENCE, k)
-                held[lane, k] = item
-            valid[lane, k] = coins[lane, k] < presence
+            slot = slots[lane, k]
+            item = 1 + (t - 1 + slot["phase"]) // lifetime
+            if item != slot["item"]:
+                draw_arm(law, radius, seed, lane_ids[lane], item, k, out[lane, k])
+                slot["coin"], _ = uniform_pair(seed, lane_ids[lane], item, PRESENCE, k)
+                slot["item"] = item
+            valid[lane, k] = slot["coin"] < presence
             offered = offered or valid[lane, k]
-            if coins[lane, k] < coins[lane, nearest]:
-                nearest = k
+            if slot["coin"] < slots[lane, smallest]["coin"]:
+                smallest = k
         if not offered:
-            valid[lane, nearest] = True
+            valid[lane, smallest] = True
+
+
+@compiled
+def predict_arms(link: int, arms: np.ndarray, theta: np.ndarray, out: np.ndarray) -> None:
+    """Write mu(<arm_k, theta>) to out[lane, k]; <arm_k, theta> itself if ``link`` is no built-in link."""
+    for lane in range(arms.shape[0]):
+        for k in range(arms.shape[1]):
+            out[lane, k], _ = mean_slope(link, dot(arms[lane, k], theta[lane]))
 
 
 @compiled
 def best_means(means: np.ndarray, valid: np.ndarray, out: np.ndarray) -> None:
-    """out[lane] = the largest mean among the valid arms."""
+    """Write the largest mean among the valid arms to each out[lane]."""
     for lane in range(means.shape[0]):
         best = -math.inf
         for k in range(means.shape[1]):
@@ -243,7 +260,7 @@ def best_means(means: np.ndarray, valid: np.ndarray, out: np.ndarray) -> None:
 
 @compiled
 def first_outside(values: np.ndarray, low: float, high: float) -> int:
-    """The first lane whose value is not within [low, high] (or not a number); -1 where there is none."""
+    """Return the first lane whose value is outside [low, high] or NaN; -1 if there is none."""
     for lane in range(values.shape[0]):
         if not low <= values[lane] <= high:
             return lane
@@ -251,15 +268,15 @@ def first_outside(values: np.ndarray, low: float, high: float) -> int:
 
 
 @compiled
-def draw_uniforms(seed: np.uint64, lane_ids: np.ndarray, moment: int, stream: int, out: np.ndarray) -> None:
-    """out[lane] = the one uniform of this round and stream."""
+def draw_uniforms(seed: np.uint64, lane_ids: np.ndarray, number: int, purpose: int, out: np.ndarray) -> None:
+    """Write the uniform of this round and purpose to each out[lane]."""
     for lane in range(out.shape[0]):
-        out[lane], _ = uniform_pair(seed, lane_ids[lane], moment, stream, 0)
+        out[lane], _ = uniform_pair(seed, lane_ids[lane], number, purpose, 0)
 
 
 @compiled
 def draw_switches(radius: float, seed: np.uint64, lane_ids: np.ndarray, coins: np.ndarray, thetas: np.ndarray) -> None:
-    """coins[lane, i] uniform in [0, 1); thetas[lane, i] uniform on the sphere: all that random switches need."""
+    """Write uniforms in [0, 1) to coins[lane, i], and points uniform on the sphere to thetas[lane, i]."""
     blocks = blocks_of(thetas.shape[2])
     for lane in range(coins.shape[0]):
         for i in range(coins.shape[1]):
@@ -272,8 +289,11 @@ def draw_switches(radius: float, seed: np.uint64, lane_ids: np.ndarray, coins: n
 def walk(
     first: int, step: float, radius: float, seed: np.uint64, lane_ids: np.ndarray, state: np.ndarray, out: np.ndarray
 ) -> None:
-    """out[i, lane] = theta of round first + i of a random walk in the ball; ``state``: of round ``first``, then of the
-    round after the last. theta_{t+1} is theta_t + step z / sqrt(d), z standard normal, pulled back to ``radius``."""
+    """Write theta of round first + i of a random walk in the ball to out[i, lane].
+
+    ``state`` is theta of round ``first``, and of the round after the last when this returns. theta_{t+1} is
+    theta_t + step z / sqrt(d), z standard normal, scaled to norm ``radius`` if longer.
+    """
     d = state.shape[1]
     z = np.empty(d)
     for lane in range(state.shape[0]):
@@ -290,9 +310,10 @@ def walk(
 
 @compiled
 def add_moves(points: np.ndarray, last: np.ndarray, total: np.ndarray, lost: np.ndarray, switches: np.ndarray) -> None:
-    """total[lane] += the length of the way from ``last`` through ``points``, switches[lane] += the moves on it.
+    """Add the length of the path from ``last`` through ``points`` to total[lane], its moves to switches[lane].
 
-    One after the other and compensated (Kahan), so that the sum does not depend on how a path is cut into blocks.
+    Lengths are added one by one with compensation (Kahan, ``lost``), so that the sum does not depend on how a path is
+    cut into blocks.
     """
     for lane in range(last.shape[0]):
         for i in range(points.shape[0]):
@@ -313,10 +334,10 @@ def add_moves(points: np.ndarray, last: np.ndarray, total: np.ndarray, lost: np.
 
 @compiled
 def count_quantile(u: float, mode: int, top: float, slope: float, most: int) -> int:
-    """min(k, most) for the least k with cdf(k) > u, where p(k+1)/p(k) = (top - slope k)/(k + 1) for k >= 0.
+    """Return min(k, most) for the least k with cdf(k) > u, where p(k+1)/p(k) = (top - slope k)/(k + 1) for k >= 0.
 
-    Poisson and binomial laws are of this kind (Panjer). Terms are summed relative to the one at the mode, so that none
-    over- or underflows, and their total stands for the normalising constant.
+    Poisson and binomial laws have this form (Panjer). Terms are summed relative to the one at the mode, so that none
+    overflows or underflows, and their total replaces the normalising constant.
     """
     below, term, k = 0.0, 1.0, mode  # sum of the terms below the mode
     while k > 0 and term > _NEGLIGIBLE:
@@ -343,14 +364,14 @@ def count_quantile(u: float, mode: int, top: float, slope: float, most: int) -> 
 
 @compiled
 def draw_poisson(u: np.ndarray, mean: np.ndarray, most: int, out: np.ndarray) -> None:
-    """out[lane] = min(N, most), N Poisson with the lane's mean."""
+    """Write min(N, most), N Poisson with the lane's mean, to each out[lane]."""
     for lane in range(out.shape[0]):
         out[lane] = count_quantile(u[lane], int(mean[lane]), mean[lane], 0.0, most)
 
 
 @compiled
 def draw_binomial(u: np.ndarray, mean: np.ndarray, trials: int, out: np.ndarray) -> None:
-    """out[lane] = the share of successes in ``trials`` trials that succeed with the lane's mean."""
+    """Write the share of successes in ``trials`` trials, each with the lane's mean as its chance, to each out[lane]."""
     for lane in range(out.shape[0]):
         p = mean[lane]
         if p >= 1.0:

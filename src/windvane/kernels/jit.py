@@ -1,28 +1,51 @@
-"""How kernels are compiled and where the compiled code is kept.
+"""Compile kernels with numba and cache the compiled code.
 
-Numba's own file cache notices an edit of the file a function lives in, but not of the files it calls into, so a stale
-binary can survive an edit. Here the cache folder is named by a hash over *all* kernel sources and the versions of
-Python, NumPy and numba: any change starts an empty folder.
+Notes
+-----
+**Where.** The cache folder is ``kernels-<hash>`` in ``$WINDVANE_CACHE_DIR``, ``$XDG_CACHE_HOME/windvane`` or
+``~/.cache/windvane``, the first that is set. The hash covers all kernel sources and the versions of Python, NumPy and
+numba. Numba's own cache notices an edit of the file that a function is in, but not of the files that it calls into, so
+without the hash a stale binary could survive an edit. If the folder cannot be written, nothing is cached: numba would
+fall back to ``__pycache__``, which has the same problem.
 
-The folder is ``$WINDVANE_CACHE_DIR``, or ``$XDG_CACHE_HOME/windvane``, or ``~/.cache/windvane``. If it cannot be
-written, nothing is cached: numba would fall back to ``__pycache__``, which has the stale binaries described above, or
-refuse to compile at all.
+**Several processes.** A kernel that is not in the cache is compiled under a file lock. A second process waits for the
+first one and then loads the result. The operating system releases the lock when a process dies. A process that cannot
+lock, or has waited :data:`LOCK_SECONDS`, compiles for itself.
+
+**Damaged files.** Every cached kernel is stored with a checksum. A file that is damaged or cannot be read is removed,
+and the kernel is compiled again.
+
+**Old folders.** Each start renews the modification time of its cache folder and removes sibling ``kernels-<hash>``
+folders that were not used for :data:`UNUSED_DAYS` days. A process that has been running for longer than that is not
+disturbed: its code is in memory, and what it compiles later is written to the folder again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import hashlib
 import os
+import pickle
 import platform
+import re
+import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import filelock
 import llvmlite.binding
 import numba
 import numpy as np
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.serialize import dumps
+from numba.core.sigutils import normalize_signature
 
 _njit: Any = numba.njit  # its type stubs do not know every option
 _config: Any = numba.config
@@ -33,6 +56,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 # but a diverging line search must still see its infinities).
 REORDER_SUMS = {"reassoc", "contract", "nsz"}
 FUSE_ONLY = {"contract"}
+
+LOCK_SECONDS = 300.0  # several times the longest compilation of one kernel on a slow machine
+LOCK_POLL_SECONDS = 0.05  # short beside a compilation, which takes from 0.1 s to 10 s
+UNUSED_DAYS = 30.0
 
 
 def _source_hash() -> str:
@@ -70,39 +97,183 @@ def _announce() -> None:
     """Print one line on stderr if kernels will be compiled."""
     if CACHE_ERROR is not None:
         print(
-            f"windvane: compiling its kernels, as at every start: {CACHE_DIR} cannot be written ({CACHE_ERROR}), so "
+            f"windvane: compiling kernels, as at every start: {CACHE_DIR} cannot be written ({CACHE_ERROR}), so "
             "compiled code is not kept; set WINDVANE_CACHE_DIR to a writable folder",
             file=sys.stderr,
         )
     elif not any(CACHE_DIR.glob("**/*.nbi")):
-        print(f"windvane: compiling its kernels for this machine, once (cached in {CACHE_DIR})", file=sys.stderr)
+        print(f"windvane: compiling kernels for this machine, once (cached in {CACHE_DIR})", file=sys.stderr)
+
+
+def remove_unused_folders(current: Path, now: float) -> list[Path]:
+    """Remove the cache folders beside ``current`` that were last used :data:`UNUSED_DAYS` days before ``now``.
+
+    Parameters
+    ----------
+    current
+        The cache folder of this process. It is never removed.
+    now
+        Seconds since the epoch.
+
+    Returns
+    -------
+    list of Path
+        The removed folders.
+    """
+    removed = []
+    for folder in current.parent.glob("kernels-*"):
+        is_cache = re.fullmatch(r"kernels-[0-9a-f]{16}", folder.name) and folder.is_dir() and not folder.is_symlink()
+        if is_cache and folder != current and not _was_used_since(folder, now - UNUSED_DAYS * 86400):
+            shutil.rmtree(folder, ignore_errors=True)  # another process may be removing it too
+            removed.append(folder)
+    return removed
+
+
+def _was_used_since(folder: Path, time_: float) -> bool:
+    """Return whether ``folder`` was used after ``time_``, in seconds since the epoch.
+
+    Versions before 0.2 did not renew the folder's time, so the times at which its files were read count as well.
+    """
+    with contextlib.suppress(OSError):  # another process removes it
+        if folder.stat().st_mtime > time_:
+            return True
+        return any(max(file.stat().st_mtime, file.stat().st_atime) > time_ for file in folder.glob("**/*.nb?"))
+    return False
+
+
+def _renew(folder: Path) -> None:
+    """Mark ``folder`` as used now."""
+    with contextlib.suppress(OSError):  # it belongs to another user, or is gone
+        os.utime(folder)
 
 
 CACHE_DIR = _default_root() / f"kernels-{_source_hash()}"
 CACHE_ERROR = _write_error(CACHE_DIR)  # None if compiled code is kept
 if not os.environ.get("WINDVANE_QUIET"):
     _announce()
+if CACHE_ERROR is None:
+    _renew(CACHE_DIR)
+    remove_unused_folders(CACHE_DIR, time.time())
+_lock = filelock.FileLock(CACHE_DIR / ".lock", timeout=LOCK_SECONDS, poll_interval=LOCK_POLL_SECONDS)
+
+
+@contextlib.contextmanager
+def _compiling_alone() -> Iterator[None]:
+    """Hold the lock of the cache folder, as far as there is one to be had; re-entrant within a thread."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the file system has no locks
+            _lock.acquire()
+    except (OSError, RuntimeError):  # the wait was too long, the folder is gone, or there are no locks here
+        yield
+        return
+    _renew(CACHE_DIR)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            _lock.release()
+
+
+class _ChecksummedCode(CompileResultCacheImpl):
+    """Compiled code as it is stored: a checksum and a pickle. Damaged machine code could crash the process."""
+
+    def reduce(self, cres: Any) -> tuple[bytes, bytes]:
+        payload: bytes = dumps(super().reduce(cres))
+        return hashlib.sha256(payload).digest(), payload
+
+    def rebuild(self, target_context: Any, stored: tuple[bytes, bytes]) -> Any:
+        digest, payload = stored
+        if hashlib.sha256(payload).digest() != digest:
+            raise ValueError("the checksum does not match")
+        return super().rebuild(target_context, pickle.loads(payload))
+
+
+class KernelCache(FunctionCache):
+    """Numba's file cache of one kernel, in which damaged files count as missing."""
+
+    _impl_class = _ChecksummedCode
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._preloaded: dict[Any, Any] = {}
+
+    def preload(self, signature: Any, target_context: Any) -> bool:
+        """Load the code for ``signature`` now, for the next :meth:`load_overload`; return whether there is any."""
+        code = self._read(signature, target_context)
+        if code is not None:
+            self._preloaded[signature] = code
+        return code is not None
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the code for ``sig``, or None."""
+        code = self._preloaded.pop(sig, None)
+        return self._read(sig, target_context) if code is None else code
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Store the code for ``sig`` if possible."""
+        try:
+            super().save_overload(sig, data)
+        except Exception:  # a damaged index can raise anything, as when reading
+            self._discard()
+            with contextlib.suppress(Exception):  # a full disk, say: the code in memory can be used all the same
+                super().save_overload(sig, data)
+
+    def _read(self, signature: Any, target_context: Any) -> Any:
+        try:
+            code = super().load_overload(signature, target_context)
+            if code is None or tuple(code.signature.args) == tuple(normalize_signature(signature)[0]):
+                return code
+        except Exception:  # unpickling a damaged file can raise anything
+            pass
+        self._discard()
+        return None
+
+    def _discard(self) -> None:
+        """Remove the files of this kernel."""
+        for path in Path(self.cache_path).glob(f"{glob.escape(self._impl.filename_base)}.*"):
+            with contextlib.suppress(OSError):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _compile_once(dispatcher: Any, cache: KernelCache) -> None:
+    """Make ``dispatcher`` compile under the lock what neither memory nor ``cache`` holds."""
+    load_or_compile = dispatcher.compile
+
+    def load_or_compile_alone(signature: Any) -> Any:
+        # Numba's lock comes first, always, so that two threads cannot wait for each other's second lock.
+        with global_compiler_lock:
+            is_known = tuple(normalize_signature(signature)[0]) in dispatcher.overloads
+            if is_known or cache.preload(signature, dispatcher.targetctx):
+                return load_or_compile(signature)
+            with _compiling_alone():  # afterwards another process may have stored it: numba looks again
+                return load_or_compile(signature)
+
+    dispatcher.compile = load_or_compile_alone
+    dispatcher._cache = cache  # numba has no public way to set it
 
 
 def host_processor() -> str:
-    """The processor that code is compiled for: on another kind, the last bit of a result may differ."""
+    """Return the processor that code is compiled for: on another kind, the last bit of a result may differ."""
     return f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
 
 
 def _decorate(function: F, fastmath: set[str], *, inline: str = "never") -> F:
-    previous = _config.CACHE_DIR
-    _config.CACHE_DIR = str(CACHE_DIR)  # read once, while the function is decorated
-    try:
-        decorated: F = _njit(
-            cache=CACHE_ERROR is None,
-            nogil=True,
-            fastmath=fastmath,
-            error_model="numpy",  # a division by zero gives inf, and does not keep loops from vectorising
-            no_cfunc_wrapper=True,
-            inline=inline,
-        )(function)
-    finally:
-        _config.CACHE_DIR = previous
+    decorated: F = _njit(
+        nogil=True,
+        fastmath=fastmath,
+        error_model="numpy",  # a division by zero gives inf, and does not keep loops from vectorising
+        no_cfunc_wrapper=True,
+        inline=inline,
+    )(function)
+    if CACHE_ERROR is None:
+        previous = _config.CACHE_DIR
+        _config.CACHE_DIR = str(CACHE_DIR)  # read once, while the cache is created
+        try:
+            cache = KernelCache(function)
+        finally:
+            _config.CACHE_DIR = previous
+        _compile_once(decorated, cache)
     return decorated
 
 
@@ -112,7 +283,7 @@ def compiled(function: F) -> F:
 
 
 def compiled_inner(function: F) -> F:
-    """:func:`compiled`, pasted into its one caller: compiling it by itself as well would double the wait."""
+    """Compile as :func:`compiled` does, pasted into its one caller: compiling it twice would double the wait."""
     return _decorate(function, FUSE_ONLY, inline="always")
 
 

@@ -28,8 +28,10 @@ def predict_lanes(link: int, arms: np.ndarray, theta: np.ndarray, out: np.ndarra
 
 
 @compiled
-def width_lanes(is_sandwich: bool, arms: np.ndarray, dense: np.ndarray, work: np.ndarray, out: np.ndarray) -> None:
-    """Set out[lane, k] = ||arm_k|| in the metric V^{-1}, or V^{-1} V_tilde V^{-1} (``is_sandwich``)."""
+def width_lanes(
+    is_sandwich: bool, arms: np.ndarray, factor: np.ndarray, dense: np.ndarray, work: np.ndarray, out: np.ndarray
+) -> None:
+    """Set out[lane, k] = factor ||arm_k|| in the metric V^{-1}, or V^{-1} V_tilde V^{-1} (``is_sandwich``)."""
     K, d = arms.shape[1], arms.shape[2]
     lower, y = work[0], work[1, 0]
     for lane in range(arms.shape[0]):
@@ -55,7 +57,7 @@ def width_lanes(is_sandwich: bool, arms: np.ndarray, dense: np.ndarray, work: np
             else:
                 for i in range(d):
                     square += y[i] * y[i]
-            out[lane, k] = math.sqrt(max(square, 0.0))
+            out[lane, k] = factor[lane] * math.sqrt(max(square, 0.0))
 
 
 @compiled

@@ -84,11 +84,12 @@ def evaluate(
     mu = get_link(link)
     k = mu.constants(check_positive("S", S), check_positive("L", L))
     world: dict[str, Any] = {
-        "horizon": check_whole("horizon", horizon, 1), "drift": drift, "dim": dim, "k_mu": k.k_mu, "c_mu": k.c_mu, "S": S,
-        "L": L, "lam": lam, "sigma": sigma,
+        "horizon": check_whole("horizon", horizon, 1), "drift": drift, "dim": dim, "k_mu": k.k_mu, "c_mu": k.c_mu,
+        "S": S, "L": L, "lam": lam, "sigma": sigma,
     }  # fmt: skip
+    problem = theory.Problem(**world)
     one = {
-        kind: theory.regret_bound(**world, gamma=gamma, kind=kind, delta=delta, confidence="horizon")
+        kind: theory.regret_bound(problem, gamma=gamma, kind=kind, delta=delta, confidence="horizon")
         for kind in theory.KINDS
     }
     if np.isfinite(mu.reward_range(sigma)).all():
@@ -100,7 +101,7 @@ def evaluate(
         constants=Constants(link=mu.name, delta=delta, **world),
         orthogonal=one["orthogonal"],
         general=one["general"],
-        unknown_drift=theory.regret_bound_unknown_drift(**world, confidence="horizon"),
+        unknown_drift=theory.regret_bound_unknown_drift(problem, confidence="horizon"),
         trivial=trivial,
     )
 

@@ -10,14 +10,20 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
+from windvane.errors import WindvaneError
+
 DEATHS = 5
 PATIENCE = 10.0  # seconds to reach a scheduler
 
 T = TypeVar("T")
 
 
-class ClusterError(RuntimeError):
-    """The cluster cannot be used; the message says why."""
+class ClusterError(WindvaneError, RuntimeError):
+    """The cluster at ``address`` cannot be used, for the reason ``problem``."""
+
+    def __init__(self, address: str, problem: str) -> None:
+        self.address, self.problem = address, problem
+        super().__init__(f"cluster {address!r}: {problem}")
 
 
 def on_cluster(
@@ -51,11 +57,11 @@ def on_cluster(
                 finally:
                     client.cancel(futures)
         except distributed.KilledWorker:
-            raise ClusterError(f"cluster={address!r}: {DEATHS} workers died on the same cell") from None
+            raise ClusterError(address, f"{DEATHS} workers died on the same cell") from None
         except (OSError, ValueError) as error:
             if futures:
                 raise
-            raise ClusterError(f"cluster={address!r}: no scheduler answers there ({error})") from None
+            raise ClusterError(address, f"no scheduler answers there ({error})") from None
         finally:
             if local is not None:
                 local.close()

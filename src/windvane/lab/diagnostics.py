@@ -38,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array
+from windvane.errors import ArgumentError
 from windvane.estimation import ROUNDING, DiscountedEstimator
 from windvane.one_pass import OnePassEstimator
 from windvane.policies.base import Policy
@@ -72,7 +73,8 @@ class Diagnostics:
 
     def __init__(self, policy: Policy, environment: Environment) -> None:
         if not applies(policy):
-            raise ValueError(f"policy={type(policy).__name__}: diagnostics need a policy with a discounted estimator")
+            got = type(policy).__name__
+            raise ArgumentError("policy", policy, "a policy with a discounted estimator", got=got)
         estimator = policy.estimator
         self._policy, self._estimator = policy, estimator
         self._kind = "orthogonal" if environment.orthogonal else "general"

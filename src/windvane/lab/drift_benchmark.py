@@ -52,6 +52,7 @@ from windvane.environments import (
     Static,
     Switches,
 )
+from windvane.errors import ArgumentError
 from windvane.lab.curves import by_environment
 from windvane.lab.folder import FolderError
 from windvane.lab.results import Results
@@ -156,7 +157,7 @@ def benchmark_spec(
     """
     T = (QUICK_HORIZON if quick else HORIZON) if horizon is None else check_whole("horizon", horizon, SHORTEST)
     if policies is not None and set(policies) <= set(REFERENCES):
-        raise ValueError(f"policies={','.join(policies)}: must name at least one that is ranked, besides references")
+        raise ArgumentError("policies", list(policies), "at least one that is ranked, besides references")
     chosen = [check_choice("worlds", name, tuple(WORLDS)) for name in (WORLDS if worlds is None else worlds)]
     return Spec(
         title="The drift benchmark",
@@ -179,7 +180,8 @@ def benchmark_spec(
 def held_back_spec(base: Spec) -> Spec:
     """Every policy with a bonus, swept over :data:`SCALES`, in a third as many runs, which are none of ``base``'s."""
     if not any(_scaled(policy) for policy in base.policies):
-        raise ValueError(f"policies={','.join(p.name for p in base.policies)}: none of them has a bonus to be tuned")
+        names = [policy.name for policy in base.policies]
+        raise ArgumentError("policies", names, "at least one with a bonus that can be tuned")
     swept = [dataclasses.replace(policy, sweep={"bonus_scale": SCALES}) for policy in base.policies if _scaled(policy)]
     return dataclasses.replace(
         base,

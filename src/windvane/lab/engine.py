@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from windvane.arguments import Array
 from windvane.environments import Environment, Round
-from windvane.errors import format_value
+from windvane.errors import ArgumentError
 from windvane.lab.cells import Cell, recorded_rounds
 from windvane.lab.diagnostics import Diagnostics, applies
 from windvane.lab.post import Post
@@ -114,13 +114,13 @@ def _checked_choice(choice: Any, offer: Round) -> npt.NDArray[np.int64]:
     found = np.asarray(choice)
     lanes, K = offer.means.shape
     if found.shape != (lanes,) or found.dtype.kind not in "iu":
-        raise ValueError(f"select returned {format_value(choice)}: must be {lanes} whole numbers, an arm for each lane")
+        raise ArgumentError("select(arms)", choice, f"{lanes} whole numbers, an arm for each lane")
     if (
         found.min() < 0
         or found.max() >= K
         or (offer.valid is not None and not offer.valid[np.arange(lanes), found].all())
     ):
-        raise ValueError(f"select returned {format_value(choice)}: must be arms in 0..{K - 1} that are offered (valid)")
+        raise ArgumentError("select(arms)", choice, f"arms in 0..{K - 1} that are offered (valid)")
     return found
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from windvane.arguments import check_number, check_positive, check_whole
 from windvane.environments import ArmLaw, DelayLaw, Drift, FunctionDrift, RewardLaw
-from windvane.errors import format_value
-from windvane.lab.errors import SpecError, field_errors, leading_name, not_a_flag, text_line
+from windvane.errors import ArgumentError
+from windvane.lab.errors import SpecError, argument_path, field_errors, locate, not_a_flag, text_line
 from windvane.lab.objects import plain_link, reference, resolved_link
 from windvane.links import Link
 
@@ -58,9 +58,7 @@ class EnvironmentSpec:
             for part, base in PARTS.items():
                 value = getattr(self, part)
                 if not isinstance(value, base) and not (value is None and part in _OPTIONAL):
-                    raise ValueError(
-                        f"{part}={format_value(value)}: must be of the type windvane.environments.{base.__name__}"
-                    )
+                    raise ArgumentError(part, value, f"of type windvane.environments.{base.__name__}")
             checked["drift"] = _by_name(self.drift)
         for name, value in checked.items():
             object.__setattr__(self, name, value)  # the dataclass is frozen: what is stored is a checked copy
@@ -102,14 +100,13 @@ class EnvironmentSpec:
         if isinstance(error, SpecError):
             return error
         if not isinstance(error, ValueError):  # raised by code of the user
-            path = ("drift", "function") if isinstance(self.drift, FunctionDrift) else ()
-            return SpecError(path, f": {type(error).__name__}: {error}")
-        text = str(error)
-        name = leading_name(text)
-        homes: list[tuple[str, ...]] = [(part, name) for part in PARTS if name in _fields_of(getattr(self, part))]
-        if name in FIELDS and not homes:
-            homes = [(name,)]
-        return SpecError(homes[0], text[len(name) :]) if len(homes) == 1 else SpecError((), f": {text}")
+            place = ("drift", "function") if isinstance(self.drift, FunctionDrift) else ()
+            return SpecError(place, f"{type(error).__name__}: {error}")
+        path, _ = argument_path(error.argument) if isinstance(error, ArgumentError) else ((), False)
+        homes = [part for part in PARTS if path and path[0] in _fields_of(getattr(self, part))]
+        if len(homes) == 1:
+            return locate(error, (homes[0],), _fields_of(getattr(self, homes[0])))
+        return locate(error, (), () if homes else FIELDS)
 
 
 FIELDS = tuple(field.name for field in dataclasses.fields(EnvironmentSpec))

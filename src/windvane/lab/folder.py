@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import windvane
+from windvane.errors import WindvaneError
 from windvane.lab.cells import Cell
 
 FORMAT = 1
@@ -29,8 +30,17 @@ _COMPUTING = (  # of this package
 _CORE = ("fingerprint", "seed", "runs", "horizon", "environments", "policies", "cells", "versions")
 
 
-class FolderError(ValueError):
-    """The folder cannot be used as asked; the message says why and what to do."""
+class FolderError(WindvaneError, ValueError):
+    """A folder, or a file in it, cannot be used as asked.
+
+    ``path`` is the folder or file, ``problem`` says what is wrong and what to do. ``code`` is one of "no_experiment",
+    "not_a_folder", "not_a_file", "format", "damaged", "changed", "other_content", "other_experiment",
+    "other_versions", "other_spec", "unwritable", "locked", "unfinished" and "not_a_sweep".
+    """
+
+    def __init__(self, path: Path, code: str, problem: str) -> None:
+        self.path, self.code, self.problem = path, code, problem
+        super().__init__(f"{path}: {problem}")
 
 
 def versions() -> dict[str, str]:
@@ -63,12 +73,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of an experiment's folder, its parts checked for what others rely on."""
     path = folder / "manifest.json"
     if not path.is_file():
-        what = "holds no experiment (no manifest.json)" if folder.is_dir() else "is not a folder"
-        raise FolderError(f"{folder}: {what}")
+        if not folder.is_dir():
+            raise FolderError(folder, "not_a_folder", "is not a folder")
+        raise FolderError(folder, "no_experiment", "holds no experiment (no manifest.json)")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if manifest["format"] != FORMAT:
-            raise FolderError(f"{path}: is not of format {FORMAT}, which this version reads")
+            raise FolderError(path, "format", f"is not of format {FORMAT}, which this version reads")
         cells = [Cell(*map(int, numbers)) for numbers in manifest["cells"]]
         names = [str(name) for name in manifest["environments"]]
         variants = [[dict(point) for point in policy["variants"]] for policy in manifest["policies"]]
@@ -84,7 +95,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         sound = False
     if not sound:
-        raise FolderError(f"{path}: is damaged; start over with --restart, or name another folder")
+        raise FolderError(path, "damaged", "is damaged; start over with --restart, or name another folder")
     return manifest  # type: ignore[no-any-return]
 
 

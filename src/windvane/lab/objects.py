@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from windvane._importing import imported
-from windvane.errors import format_value
+from windvane.errors import ArgumentError, format_value
 from windvane.lab.errors import SpecError
 from windvane.links import LINKS, CustomLink, Link
 
@@ -47,7 +47,7 @@ def frozen(value: Any) -> Any:
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str) or not _sound(name):
-                raise SpecError((), f": the key {format_value(name)} must be a text")
+                raise SpecError((), f"the key {format_value(name)} must be a text")
         return Table({name: frozen(item) for name, item in value.items()})
     if isinstance(value, np.ndarray | np.generic):
         return frozen(value.tolist())
@@ -56,7 +56,7 @@ def frozen(value: Any) -> Any:
     known = value is None or isinstance(value, bool | int | float | str | Link) or hasattr(value, "__qualname__")
     if not known or (isinstance(value, float) and math.isnan(value)) or (isinstance(value, str) and not _sound(value)):
         allowed = "a number, a text, true or false, a list or table of these, a link, or a function or class"
-        raise SpecError((), f"={format_value(value)}: must be {allowed}")
+        raise SpecError.of((), value, allowed)
     return value
 
 
@@ -80,7 +80,8 @@ def reference(value: Any) -> str | None:
 def _places(value: Any) -> list[tuple[str, str]]:
     if not isinstance(value, CustomLink):
         return [(str(getattr(value, "__module__", "")), str(getattr(value, "__qualname__", "")))]
-    module = str(getattr(value._mean, "__module__", ""))  # a link knows no name of its own: look beside its function
+    # A custom link does not know the name it is bound to: look in the module of its function.
+    module = str(getattr(value.mean_function, "__module__", ""))
     try:
         names = vars(importlib.import_module(module))
     except (ImportError, ValueError):
@@ -99,19 +100,14 @@ def plain_link(name: str, link: Any) -> str | Link:
         return link
     if isinstance(link, Link):
         return link.name if type(link) in LINKS.values() else reference(link) or link
-    raise ValueError(
-        f'{name}={format_value(link)}: must be one of {", ".join(sorted(LINKS))}, "module:name", or a Link'
-    )
+    raise ArgumentError(name, link, f'one of {", ".join(sorted(LINKS))}, "module:name", or a Link')
 
 
 def resolved_link(name: str, link: str | Link) -> str | Link:
     """``link`` as an environment or a policy takes it: ``module:name`` imported."""
     if not isinstance(link, str) or ":" not in link:
         return link
-    try:
-        found = imported(link)
-    except ValueError as error:
-        raise ValueError(f"{name}={format_value(link)}: {error}") from error
+    found = imported(link, name)
     if not isinstance(found, Link):
-        raise ValueError(f"{name}={format_value(link)}: must name a Link, not {format_value(found)}")
+        raise ArgumentError(name, link, "the name of a Link", hint=f"it names {format_value(found)}")
     return found

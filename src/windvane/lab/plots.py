@@ -23,6 +23,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from windvane._files import write_atomically
 from windvane.arguments import Array
+from windvane.errors import ArgumentError
 from windvane.lab import curves
 from windvane.lab._figure import INK, MUTED, SHADE, SIZE, new_figure, style, text
 from windvane.lab.benchmark_plots import leaderboard_figure, levels_figure, ratios_figure, slopes_figure
@@ -88,7 +89,7 @@ def regret_figure(
     in the policy's colour. Names stand at the ends of the lines; more than MOST_BANDS entries get a legend, no bands.
     """
     if not entries:
-        raise ValueError("entries=[]: must hold at least one entry")
+        raise ArgumentError("entries", entries, "at least one entry")
     crowded = len(entries) > MOST_BANDS
     runs = sorted({len(entry.lanes) for entry in entries})
     banded = runs[-1] > 1 and not crowded

@@ -13,8 +13,16 @@ import numpy as np
 from windvane import theory
 from windvane._importing import imported
 from windvane.arguments import Array, check_choice, check_number
-from windvane.errors import format_value
-from windvane.lab.errors import SpecError, field_errors, not_a_flag, refuse_unknown, suggestion, text_line
+from windvane.errors import ArgumentError, format_value
+from windvane.lab.errors import (
+    SpecError,
+    field_errors,
+    not_a_flag,
+    refuse_unknown,
+    suggestion,
+    text_line,
+    with_hint,
+)
 from windvane.lab.objects import Table, frozen, plain_link, reference, resolved_link
 from windvane.policies._arguments import Arguments
 from windvane.policies.base import Policy
@@ -65,9 +73,9 @@ class PolicySpec:
         set_(self, "sweep", _checked_sweep(self.sweep))
         for name in self.sweep:
             if name in self.settings:
-                raise SpecError((name,), ": is both set and swept; leave one out")
+                raise SpecError((name,), "is both set and swept; omit one of them")
         if "gamma" in self.sweep and "drift" in self.settings:
-            raise SpecError(("drift",), ": is set while gamma is swept; leave one out")
+            raise SpecError(("drift",), "is set while gamma is swept; omit one of them")
         if known_class is not None:
             self._check_arguments(known_class)
 
@@ -89,11 +97,8 @@ class PolicySpec:
         """The class, imported if need be."""
         found = _known_class(self.policy)
         if found is None:
-            with field_errors():
-                try:
-                    found = imported(str(self.policy))
-                except ValueError as error:
-                    raise SpecError(("policy",), f"={format_value(self.policy)}: {error}") from error
+            with field_errors(known=("policy",)):
+                found = imported(str(self.policy), "policy")
                 _check_class(found)
             self._check_arguments(found)
         return found
@@ -105,7 +110,7 @@ class PolicySpec:
         points = [{}] * lanes if variants is None else list(variants)
         if len(points) != lanes or any(set(point) != set(self.sweep) for point in points):
             swept = ", ".join(self.sweep) or "nothing, since nothing is swept"
-            raise SpecError((), f": variants must give, for each of the {lanes} lanes, {swept}")
+            raise ArgumentError("variants", variants, f"given with {swept} for each of the {lanes} lanes")
         given = dict(self.settings)
         if "link" in given:
             with field_errors(known=("link",)):
@@ -143,7 +148,7 @@ class PolicySpec:
             except SpecError as error:
                 if error.path and (name := error.path[0]) in self.sweep:
                     index = self.sweep[str(name)].index(point[str(name)])
-                    raise SpecError(("sweep", name, index), error.problem) from error.__cause__
+                    raise SpecError(("sweep", name, index, *error.path[1:]), error.problem) from error.__cause__
                 raise
 
     def _check_arguments(self, cls: type[Policy]) -> None:
@@ -158,7 +163,7 @@ class PolicySpec:
         for name in arguments.required:
             filled = name == "truth" and getattr(cls, "needs_truth", False)
             if not filled and name not in {*self.settings, *self.sweep, *_FILLED}:
-                raise SpecError((name,), f": missing; {cls.__name__} needs it")
+                raise SpecError((name,), f"missing; {cls.__name__} needs it")
 
 
 _FILLED = (*_FILLED_ONLY, "link", "S", "L", "sigma", "horizon", "gamma", "drift", "switches")
@@ -179,7 +184,8 @@ def variant_label(policy: str, variant: Mapping[str, float]) -> str:
 def _check_taken(arguments: Arguments, name: str, path: tuple[str, ...]) -> None:
     if not arguments.takes(name):
         allowed = [other for other in arguments.names if other not in _FILLED_ONLY]
-        raise SpecError(path, f": {arguments.cls.__name__} takes no such setting{suggestion(name, allowed)}")
+        problem = f"{arguments.cls.__name__} has no such setting"
+        raise SpecError(path, with_hint(problem, suggestion(name, allowed)))
 
 
 def _registered_name(cls: type) -> str | None:
@@ -191,11 +197,11 @@ def _known_class(policy: Any) -> type[Policy] | None:
     if isinstance(policy, type):
         return _check_class(policy)
     if not isinstance(policy, str):
-        raise ValueError(f'policy={format_value(policy)}: must be a policy\'s name, a class, or "module:Class"')
+        raise ArgumentError("policy", policy, 'the name of a policy, a class, or "module:Class"')
     if ":" in policy:
         return None
     if policy not in POLICIES:
-        raise ValueError(f"policy={format_value(policy)}: unknown policy{suggestion(policy, POLICIES)}")
+        raise ArgumentError("policy", policy, "the name of a policy", hint=suggestion(policy, POLICIES))
     return POLICIES[policy]
 
 
@@ -203,19 +209,19 @@ def _check_class(found: Any) -> type[Policy]:
     """``found`` if it looks like a policy on the lanes contract."""
     methods = isinstance(found, type) and all(callable(getattr(found, name, None)) for name in ("select", "update"))
     if not methods or not all(Arguments(found).takes(name) for name in _FILLED_ONLY):
-        needs = "must be a class with select and update whose constructor takes dim, lanes and seed"
-        raise SpecError(("policy",), f"={format_value(found)}: {needs}")
+        expected = "a class with select and update whose constructor takes dim, lanes and seed"
+        raise SpecError.of(("policy",), found, expected)
     return found  # type: ignore[no-any-return]
 
 
 def _checked_settings(settings: Any) -> Table:
     if not isinstance(settings, Mapping):
-        raise SpecError(("settings",), f"={format_value(settings)}: must be a mapping from names to values")
+        raise SpecError.of(("settings",), settings, "a mapping from names to values")
     for name in settings:
         if name in _FILLED_ONLY:
-            raise SpecError((name,), ": is filled in by the experiment and cannot be set")
+            raise SpecError((name,), "is filled in by the experiment and cannot be set")
         if name in RESERVED or not isinstance(name, str) or not name.isidentifier():
-            raise SpecError(("settings",), f": {format_value(name)} cannot be the name of a setting")
+            raise SpecError(("settings",), f"{format_value(name)} cannot be the name of a setting")
     checked = {}
     for name, value in settings.items():
         with field_errors(name):
@@ -229,26 +235,23 @@ def _checked_settings(settings: Any) -> Table:
 def _checked_sweep(sweep: Any) -> Table:
     """The swept values, as tuples of floats, in the order of ``SWEEPABLE``."""
     if not isinstance(sweep, Mapping):
-        raise SpecError(
-            ("sweep",), f"={format_value(sweep)}: must be a table of lists, such as {{ gamma = [0.9, 0.99] }}"
-        )
+        raise SpecError.of(("sweep",), sweep, "a table of lists, such as { gamma = [0.9, 0.99] }")
     with field_errors("sweep"):
         refuse_unknown(sweep, SWEEPABLE, "cannot be swept")
         for name, values in sweep.items():
             if not isinstance(values, list | tuple | np.ndarray) or len(values) == 0:
-                raise SpecError((name,), f"={format_value(values)}: must be a list of one or more numbers")
+                raise SpecError.of((name,), values, "a list of one or more numbers")
         return Table({name: _checked_values(name, sweep[name]) for name in SWEEPABLE if name in sweep})
 
 
 def _checked_values(name: str, values: Sequence[Any]) -> tuple[float, ...]:
     checked: list[float] = []
     for index, value in enumerate(values):
-        try:
-            found = check_number("", not_a_flag("", value), "that is finite", math.isfinite)
-        except ValueError as error:
-            raise SpecError((name, index), str(error)) from error
+        with field_errors(known=(name,)):
+            place = f"{name}[{index}]"
+            found = check_number(place, not_a_flag(place, value), "that is finite", math.isfinite)
         if found in checked:
-            raise SpecError((name, index), f"={format_value(value)}: stands twice in the list")
+            raise SpecError.of((name, index), value, "in the list only once")
         checked.append(found)
     return tuple(checked)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from windvane.lab import drift_benchmark, paper, plots
 from windvane.lab.curves import by_environment
+from windvane.lab.folder import FolderError
 from windvane.lab.report import Listing, write_report
 from windvane.lab.results import Entry, Results
 from windvane.lab.spec import SpecError
@@ -55,7 +56,7 @@ def present(
 ) -> list[Path]:
     """Draw every environment and, if ``page``, write the report; returns the files written."""
     if not results.entries:
-        raise ValueError(f"{results.folder}: no cell is finished yet, so there is nothing to draw")
+        raise FolderError(results.folder, "unfinished", "no cell is finished yet, so there is nothing to draw")
     folder, written = results.folder / "figures", []
     folder.mkdir(exist_ok=True)
     ends = _ends(results.entries)
@@ -163,7 +164,7 @@ def draw_differences(differences: Sequence[Difference], folder: Path, confidence
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"{folder}: cannot be made a folder ({error.strerror})") from None
+        raise FolderError(folder, "unwritable", f"cannot be made a folder ({error.strerror})") from None
     written = []
     for name, end in _ends(differences).items():
         here = [d for d in differences if d.environment == name]

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS
-from windvane.errors import format_value
 from windvane.lab.environment_spec import FIELDS, EnvironmentSpec
-from windvane.lab.errors import SpecError, field_errors, not_a_number, refuse_unknown, suggestion
+from windvane.lab.errors import NOT_A_FLAG, SpecError, field_errors, refuse_unknown, suggestion, with_hint
 from windvane.lab.policy_spec import RESERVED, PolicySpec
 
 KINDS: dict[str, Mapping[str, type]] = {"drift": DRIFTS, "arms": ARM_LAWS, "rewards": REWARD_LAWS, "delay": DELAYS}
@@ -17,9 +16,9 @@ KINDS: dict[str, Mapping[str, type]] = {"drift": DRIFTS, "arms": ARM_LAWS, "rewa
 
 def entries(document: dict[str, Any], name: str, read: Callable[[dict[str, Any]], Any]) -> list[Any]:
     """Every table of the list ``name`` of the document, read."""
-    tables = _needed(document, name, f"; a spec has one or more tables [[{name}]]")
+    tables = _needed(document, name, f"a spec has one or more tables [[{name}]]")
     if not isinstance(tables, list):
-        raise SpecError((name,), f"={format_value(tables)}: must be a list of tables: write [[{name}]]")
+        raise SpecError.of((name,), tables, f"a list of tables: write [[{name}]]")
     found = []
     for index, table in enumerate(tables):
         with field_errors(name, index):
@@ -47,16 +46,16 @@ def policy(table: dict[str, Any]) -> PolicySpec:
 
 def _part(table: dict[str, Any], kinds: Mapping[str, type]) -> Any:
     """A drift, an arm law, a reward law or a delay from its table."""
-    kind = _needed(table, "kind", f"; one of {', '.join(kinds)}")
+    kind = _needed(table, "kind", f"allowed: {', '.join(kinds)}")
     if not isinstance(kind, str) or kind not in kinds:
-        raise SpecError(("kind",), f"={format_value(kind)}: unknown kind{suggestion(str(kind), kinds)}")
+        raise SpecError.of(("kind",), kind, "a known kind", suggestion(str(kind), kinds))
     cls: Any = kinds[kind]
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     refuse_unknown(table, ("kind", *fields))
     given = {name: value for name, value in table.items() if name != "kind"}
     for name, field in fields.items():
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            _needed(given, name, f'; the kind "{kind}" needs it')
+            _needed(given, name, f'the kind "{kind}" needs it')
     for name, value in given.items():
         with field_errors(name):
             _refuse_flags(value)
@@ -65,22 +64,22 @@ def _part(table: dict[str, Any], kinds: Mapping[str, type]) -> Any:
 
 
 def _refuse_flags(value: Any) -> None:
-    """True and false are no numbers, in lists neither."""
+    """Raise if ``value`` is true or false, or a list that holds one: no field of a part is a flag."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             with field_errors(index):
                 _refuse_flags(item)
     elif isinstance(value, bool):
-        raise SpecError((), not_a_number(value))
+        raise SpecError.of((), value, NOT_A_FLAG)
 
 
 def _table(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise SpecError((), f"={format_value(value)}: must be a table")
+        raise SpecError.of((), value, "a table")
     return value
 
 
 def _needed(table: dict[str, Any], name: str, hint: str = "") -> Any:
     if name not in table:
-        raise SpecError((name,), f": missing{hint}")
+        raise SpecError((name,), with_hint("missing", hint))
     return table[name]

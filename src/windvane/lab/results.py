@@ -75,7 +75,8 @@ class Results:
 
         found = Spec.read(self.folder / "spec.toml", check=False)
         if found.fingerprint() != self.manifest["fingerprint"]:
-            raise FolderError(f"{self.folder / 'spec.toml'}: is not the spec that these results were made from")
+            problem = "is not the spec that these results were made from"
+            raise FolderError(self.folder / "spec.toml", "other_spec", problem)
         return found
 
     @classmethod

@@ -12,12 +12,13 @@ import threading
 import time
 import warnings
 from collections import defaultdict, deque
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from windvane.arguments import check_whole
+from windvane.errors import WindvaneError
 from windvane.kernels.threads import MOST_THREADS, available_cores, get_threads, set_threads
 from windvane.lab.cells import Cell
 from windvane.lab.engine import CellResult, run_cell
@@ -30,8 +31,12 @@ if TYPE_CHECKING:
     from windvane.lab.spec import Spec
 
 
-class CellError(RuntimeError):
-    """A cell failed; the message says which one and why."""
+class CellError(WindvaneError, RuntimeError):
+    """A cell failed: ``policy`` in ``environment``, where they are known. The error of the cell is ``__cause__``."""
+
+    def __init__(self, message: str, policy: str | None = None, environment: str | None = None) -> None:
+        self.policy, self.environment = policy, environment
+        super().__init__(message)
 
 
 def run(
@@ -72,9 +77,7 @@ def _run_missing(
     cluster: str | None,
     watcher: Progress,
 ) -> None:
-    from windvane.warmup import warm_up
-
-    warm_up()  # compiled once, here, rather than by every worker at the same time
+    compile_kernels(spec, [cell for _, cell in missing])
 
     def size(cell: Cell) -> int:
         return (cell.last - cell.first) * spec.horizon
@@ -91,6 +94,28 @@ def _run_missing(
                     counters.finish(index, size(cell))
     finally:
         watcher.end()
+
+
+def compile_kernels(spec: Spec, cells: Iterable[Cell]) -> None:
+    """Compile the kernels that ``cells`` need, so that their workers find them in the cache.
+
+    A policy on the user's own class is built with its settings and plays a few rounds too, if the class derives from
+    ``Policy``: other classes use no kernels. Nothing is raised here. If a policy fails, so does its cell, and that
+    error names both.
+    """
+    from windvane.policies.base import Policy
+    from windvane.warmup import warm_up
+
+    pairs = {cell.policy: cell.environment for cell in cells}  # kernels do not depend on the pairing
+    for number in set(pairs.values()):
+        with suppress(Exception):
+            warm_up([], [spec.environments[number].build(horizon=spec.horizon, lanes=[0], seed=spec.seed)])
+    for number, place in pairs.items():
+        with suppress(Exception):
+            policy = spec.policies[number]
+            if issubclass(policy.resolve(), Policy):
+                world = spec.environments[place].build(horizon=spec.horizon, lanes=[0], seed=spec.seed)
+                warm_up([policy.build(world, variants=policy.variants[:1])])
 
 
 Finished = tuple[int, Cell, CellResult]
@@ -143,7 +168,8 @@ def _compute(spec: Spec, index: int, cell: Cell, counters: str | None, threads: 
             result = run_cell(spec, cell, Teller(counters, index, cell.last - cell.first))
         except (Exception, SystemExit) as error:
             policy, environment = spec.policies[cell.policy].name, spec.environments[cell.environment].name
-            raise CellError(f"{policy} in {environment!r} failed: {type(error).__name__}: {error}") from error
+            text = f"{policy} in {environment!r} failed: {type(error).__name__}: {error}"
+            raise CellError(text, policy, environment) from error
     result.versions = versions()
     return index, cell, result
 

@@ -19,7 +19,7 @@
 
 ``windvane new`` writes a commented one. Every policy runs in every environment, ``runs`` times, and every variant of a
 sweep does. A spec is checked when it is made; :meth:`Spec.check` also builds all of it once. Errors name the field and,
-for a file, the line: ``spec.toml:12: environments[0].drift.period=-3: must be ...``.
+for a file, the line: ``spec.toml:12: environments[0].drift.period: must be ..., got -3``.
 
 A spec may name Python objects as "module:name" (a policy's class, a link, the function of a drift). Checking or
 running such a spec imports those modules: treat it like a program.
@@ -37,10 +37,10 @@ from typing import Any
 
 from windvane.arguments import check_whole
 from windvane.environments import Environment
-from windvane.errors import format_value
+from windvane.errors import ArgumentError
 from windvane.lab import reading, toml, writing
 from windvane.lab.environment_spec import EnvironmentSpec
-from windvane.lab.errors import SpecError, field_errors, flag, refuse_unknown, text_line
+from windvane.lab.errors import SpecError, field_errors, flag, refuse_unknown, text_line, with_hint
 from windvane.lab.policy_spec import PolicySpec, variant_label
 
 __all__ = ["EnvironmentSpec", "PolicySpec", "Spec", "SpecError"]
@@ -78,15 +78,17 @@ class Spec:
             set_(self, "runs", check_whole("runs", self.runs, 1, MOST_RUNS))
             set_(self, "horizon", check_whole("horizon", self.horizon, 1, LONGEST))
             if self.runs * self.horizon > LONGEST:
-                total = f"{self.runs} runs of {self.horizon} rounds"
-                raise ValueError(f"horizon={self.horizon}: {total} are too many; all runs together have at most 2**52")
+                most = LONGEST // self.runs
+                expected = f"at most {most} for {self.runs} runs: all runs together have at most 2**52 rounds"
+                raise ArgumentError("horizon", self.horizon, expected)
             set_(self, "seed", check_whole("seed", self.seed, 0, 2**64 - 1))
             set_(self, "record", check_whole("record", self.record, 1, MOST_RECORDED))
             set_(self, "lanes_per_cell", check_whole("lanes_per_cell", self.lanes_per_cell, 1, MOST_RUNS))
             lanes = [self.runs * math.prod(len(values) for values in p.sweep.values()) for p in self.policies]
             cells = len(self.environments) * sum(-(-n // self.lanes_per_cell) for n in lanes)
             if cells > MOST_CELLS:
-                raise ValueError(f"runs={self.runs}: makes {cells} cells, at most {MOST_CELLS}; raise lanes_per_cell")
+                hint = f"that makes {cells} cells; increase `lanes_per_cell`"
+                raise ArgumentError("runs", self.runs, f"so few that there are at most {MOST_CELLS} cells", hint=hint)
             text_line("title", self.title, least=0)
             flag("diagnostics", self.diagnostics)
         _check_labels(self.policies)
@@ -162,21 +164,21 @@ def _check_in(policy: PolicySpec, environment: Environment, name: str) -> None:
     except SpecError as error:
         if error.path:
             raise
-        raise SpecError((), f": in {name}{error.problem}") from error.__cause__
+        raise SpecError((), f"in {name}: {error.problem}") from error.__cause__
 
 
 def _distinct(name: str, given: Any, kind: type) -> tuple[Any, ...]:
     """One or more parts of a spec, each with a name of its own."""
     if not isinstance(given, Collection) or isinstance(given, str) or len(given) == 0:
-        raise SpecError((name,), f"={format_value(given)}: must be a list of one or more {kind.__name__}")
+        raise SpecError.of((name,), given, f"a list of one or more {kind.__name__}")
     first: dict[str, int] = {}
     for index, part in enumerate(given):
         if not isinstance(part, kind):
-            raise SpecError((name, index), f"={format_value(part)}: must be a {kind.__name__}")
+            raise SpecError.of((name, index), part, f"of type {kind.__name__}")
         earlier = first.setdefault(part.name, index)  # type: ignore[attr-defined]
         if earlier != index:
-            hint = "" if kind is EnvironmentSpec else "; give it a label"
-            raise SpecError((name, index), f': the name "{part.name}" is that of {name}[{earlier}] too{hint}')  # type: ignore[attr-defined]
+            problem = f'has the name "{part.name}" of {name}[{earlier}]'  # type: ignore[attr-defined]
+            raise SpecError((name, index), with_hint(problem, "" if kind is EnvironmentSpec else "give it a label"))
     return tuple(given)
 
 
@@ -188,5 +190,5 @@ def _check_labels(policies: Sequence[PolicySpec]) -> None:
             label = variant_label(policy.name, variant)
             if label in first:
                 other = "another of its variants" if first[label] == index else f"one of policies[{first[label]}]"
-                raise SpecError(("policies", index), f': has a variant with the label "{label}", like {other}')
+                raise SpecError(("policies", index), f'has a variant with the label "{label}", like {other}')
             first[label] = index

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, check_number, check_whole
+from windvane.errors import ArgumentError
 from windvane.lab.curves import by_environment
 
 if TYPE_CHECKING:
@@ -92,15 +93,18 @@ def leaderboard(
 def _regrets(groups: dict[str, list[Entry]]) -> tuple[Array, list[str]]:
     """Final regret [environment, policy, run], and the policies' labels."""
     if not groups or not all(groups.values()):
-        raise ValueError("entries=[]: must hold at least one policy besides the oracle in every environment")
+        expected = "at least one policy besides the oracle in every environment"
+        raise ArgumentError("entries", list(groups), expected, got="none")
     first = next(iter(groups.values()))
     labels = [entry.label for entry in first]
     for name, here in groups.items():
         if [entry.label for entry in here] != labels:
-            raise ValueError(f"entries: {name} has other policies than {first[0].environment}")
+            expected, got = f"the same policies in every environment as in {first[0].environment}", "others"
+            raise ArgumentError("entries", [entry.label for entry in here], expected, got=got, where=name)
         for entry in here:
             if not np.array_equal(entry.lanes, first[0].lanes):
-                raise ValueError(f"entries: {entry.label} in {name} has other runs than {labels[0]}")
+                expected, got = f"of the same runs as {labels[0]}", f"other runs of {entry.label}"
+                raise ArgumentError("entries", entry.lanes, expected, got=got, where=name)
     return np.array([[entry.final for entry in here] for here in groups.values()]), labels
 
 

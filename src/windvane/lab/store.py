@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windvane._files import write_atomically
-from windvane.errors import format_value
+from windvane.errors import WindvaneError, format_value
 from windvane.lab.cells import Cell, cells_of
 from windvane.lab.engine import CellResult
 from windvane.lab.folder import (
@@ -49,8 +49,8 @@ _CELL = re.compile(r"e\d{3,}-p\d{3,}-\d{8,}\.(json|parquet)")
 _FIGURE = re.compile(rf"({'|'.join(FIGURES)})(-[^.]*)?\.(png|pdf|svg)")
 
 
-class StoreError(RuntimeError):
-    """A result could not be written; what was written before is whole."""
+class StoreError(WindvaneError, RuntimeError):
+    """A result could not be written; what was written before is complete."""
 
 
 class Store:
@@ -70,16 +70,16 @@ class Store:
             if not foreign and spec.exists() and spec.read_bytes() != content:
                 foreign = [spec.name]
             if foreign:
-                raise FolderError(
-                    f"{self.folder}: holds no experiment, but {format_value(foreign[0])}; name another folder"
-                )
+                problem = f"holds no experiment, but {format_value(foreign[0])}; name another folder"
+                raise FolderError(self.folder, "other_content", problem)
         elif not restart:
             self._check_same(read_manifest(self.folder))
         try:
             for name in (*TABLES, "cells"):
                 (self.folder / name).mkdir(exist_ok=True)
         except OSError as error:
-            raise FolderError(f"{error.filename}: cannot be made a folder ({error.strerror})") from None
+            problem = f"cannot be made a folder ({error.strerror})"
+            raise FolderError(Path(error.filename), "unwritable", problem) from None
         self._clear(everything=restart and not anew, notes=anew)
         if anew or restart:
             write_atomically(spec, content)
@@ -106,13 +106,13 @@ class Store:
     def _check_same(self, manifest: dict[str, Any]) -> None:
         again = "name another folder, or start over with --restart"
         if manifest["fingerprint"] != self._core["fingerprint"]:
-            raise FolderError(f"{self.folder}: holds another experiment; {again}")
+            raise FolderError(self.folder, "other_experiment", f"holds another experiment; {again}")
         now = self._core["versions"]
         changed = [f"{k} {v} (now {now.get(k)})" for k, v in manifest["versions"].items() if now.get(k) != v]
         if changed:
-            raise FolderError(f"{self.folder}: was made with {', '.join(changed)}; {again}")
+            raise FolderError(self.folder, "other_versions", f"was made with {', '.join(changed)}; {again}")
         if experiment_id(manifest) != self._experiment:
-            raise FolderError(f"{self.folder / 'manifest.json'}: was changed; {again}")
+            raise FolderError(self.folder / "manifest.json", "changed", f"was changed; {again}")
 
     @cached_property
     def _core(self) -> dict[str, Any]:
@@ -142,13 +142,13 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
         except (FileExistsError, NotADirectoryError):
-            raise FolderError(f"{self.folder}: is a file; name a folder") from None
+            raise FolderError(self.folder, "not_a_folder", "is a file; name a folder") from None
         except OSError as error:
-            raise FolderError(f"{self.folder}: cannot be written to ({error.strerror})") from None
+            raise FolderError(self.folder, "unwritable", f"cannot be written to ({error.strerror})") from None
         with contextlib.ExitStack() as stack:
             stack.callback(os.close, handle)
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise FolderError(f"{self.folder / '.lock'}: is not a plain file; name another folder")
+                raise FolderError(self.folder / ".lock", "not_a_file", "is not a plain file; name another folder")
             try:
                 import fcntl
 
@@ -156,9 +156,10 @@ class Store:
             except ImportError:  # not on this platform: nothing keeps two runs apart
                 pass
             except BlockingIOError:
-                raise FolderError(f"{self.folder}: another run is writing here; wait for it, or stop it") from None
+                problem = "another run is writing here; wait for it, or stop it"
+                raise FolderError(self.folder, "locked", problem) from None
             except OSError as error:
-                raise FolderError(f"{self.folder}: cannot be locked ({error.strerror})") from None
+                raise FolderError(self.folder, "unwritable", f"cannot be locked ({error.strerror})") from None
             yield
 
     def finished(self) -> set[Cell]:

@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from windvane.arguments import Array, check_array
+from windvane.errors import ArgumentError
 from windvane.lab import curves
 from windvane.lab._figure import INK, MUTED, SIZE, new_figure, style, text
 
@@ -165,7 +166,7 @@ def _curve(g: Array, s: Array, m: Array, e: Array, near: npt.NDArray[np.bool_], 
 def difference_figure(rows: Sequence[Difference], *, title: str = "", confidence: float = 0.95) -> Figure:
     """Paired differences of final regret, one row each, with their confidence intervals about the mean."""
     if not rows:
-        raise ValueError("rows=[]: must hold at least one difference")
+        raise ArgumentError("rows", rows, "at least one difference")
     several = len({row.environment for row in rows}) > 1
     with style():
         figure = new_figure(7.0, 1.3 + 0.28 * max(len(rows), 2))
@@ -201,7 +202,7 @@ def diagnostics_figure(entry: Entry) -> Figure:
     """
     d = entry.diagnostics
     if not d:
-        raise ValueError(f"entry={entry.label!r}: has no diagnostics")
+        raise ArgumentError("entry", entry, "an entry with diagnostics", got=repr(entry.label))
     with style():
         figure = new_figure(7.0, 5.6)
         learning, tracking, slack = figure.subplots(3, 1, sharex=True)

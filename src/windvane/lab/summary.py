@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from windvane.arguments import Array, check_number
+from windvane.errors import ArgumentError, WindvaneError
 
 if TYPE_CHECKING:
     from windvane.lab.results import Entry, Results
@@ -39,6 +40,17 @@ class Row:
     drift: float
     switches: float
     gamma: float
+
+
+class PairingError(WindvaneError, ValueError):
+    """``first`` and ``second`` cannot be compared run by run in ``environment``, because they differ in ``code``.
+
+    ``code`` is one of "settings", "runs", "drift", "seed", "horizon" and "environment".
+    """
+
+    def __init__(self, first: str, second: str, environment: str, code: str, problem: str) -> None:
+        self.first, self.second, self.environment, self.code, self.problem = first, second, environment, code, problem
+        super().__init__(f"{first} and {second} cannot be paired in {environment}: {problem}")
 
 
 @dataclass(frozen=True)
@@ -103,7 +115,7 @@ def paired(entries: Sequence[Entry], baseline: str | None = None, confidence: fl
         if baseline is not None:
             by_label = {entry.label: entry for entry in here}
             if baseline not in by_label:
-                raise ValueError(f"baseline={baseline!r}: must be one of {', '.join(by_label)} (in {environment})")
+                raise ArgumentError("baseline", baseline, f"one of {', '.join(by_label)}", where=environment)
             base = by_label[baseline]
         found += [difference(entry, base, level) for entry in here if entry is not base]
     return found
@@ -113,15 +125,15 @@ def difference(entry: Entry, base: Entry, confidence: float = 0.95) -> Differenc
     """Final regret of ``entry`` minus that of ``base`` over their common runs."""
     from scipy.special import stdtr, stdtrit
 
-    who = f"{entry.label} and {base.label} cannot be paired in {entry.environment}"
+    pair = entry.label, base.label, entry.environment
     if entry.environment != base.environment or entry.horizon != base.horizon:
         settings = f"{entry.environment}, horizon {entry.horizon} and {base.environment}, horizon {base.horizon}"
-        raise ValueError(f"{entry.label} and {base.label} cannot be paired: {settings} differ")
+        raise PairingError(*pair, "settings", f"{settings} differ")
     _, mine, other = np.intersect1d(entry.lanes, base.lanes, assume_unique=True, return_indices=True)
     if not len(mine):
-        raise ValueError(f"{who}: they have no run in common")
+        raise PairingError(*pair, "runs", "they have no run in common")
     if not np.array_equal(entry.drift[mine], base.drift[other]):
-        raise ValueError(f"{who}: the drift of their runs differs")
+        raise PairingError(*pair, "drift", "the drift of their runs differs")
     gaps = entry.final[mine] - base.final[other]
     n, mean, (se, _) = len(gaps), float(gaps.mean()), spread(gaps)
     half, p = math.nan, math.nan
@@ -144,7 +156,7 @@ def align(several: Sequence[Results]) -> list[Entry]:
     folders = [results.folder.resolve() for results in several]
     twice = [str(folder) for folder in folders if folders.count(folder) > 1]
     if twice:
-        raise ValueError(f"folders: {twice[0]} is given twice")
+        raise ArgumentError("folders", folders, "folders that are all different", got=f"{twice[0]} twice")
     worlds: dict[str, Results] = {}
     shared = False
     for results in several:
@@ -154,7 +166,7 @@ def align(several: Sequence[Results]) -> list[Entry]:
                 _check_same(name, first, results)
                 shared = True
     if not shared:
-        raise ValueError("folders: they have no environment in common, so nothing can be paired")
+        raise ArgumentError("folders", folders, "folders with an environment in common", got="none")
     names = _distinct([folder.parts for folder in folders])
     renamed = [
         replace(entry, policy=f"{name}/{entry.policy}")
@@ -166,14 +178,14 @@ def align(several: Sequence[Results]) -> list[Entry]:
 
 def _check_same(environment: str, one: Results, other: Results) -> None:
     """Runs of two folders are paired only if seed, horizon and environment are equal (the code may differ)."""
-    pair = f"{one.folder} and {other.folder} cannot be paired in {environment}"
+    pair = str(one.folder), str(other.folder), environment
     for key in ("seed", "horizon"):
         if one.manifest[key] != other.manifest[key]:
-            raise ValueError(f"{pair}: the {key} is {one.manifest[key]} and {other.manifest[key]}")
+            raise PairingError(*pair, key, f"the {key} is {one.manifest[key]} and {other.manifest[key]}")
     first, second = _environment(environment, one), _environment(environment, other)
     if first != second:
         differ = [f.name for f in fields(first) if getattr(first, f.name) != getattr(second, f.name)]
-        raise ValueError(f"{pair}: the environments differ in {', '.join(differ)}")
+        raise PairingError(*pair, "environment", f"the environments differ in {', '.join(differ)}")
 
 
 def _environment(name: str, results: Results) -> EnvironmentSpec:

@@ -173,7 +173,7 @@ def load(text: str, source: str) -> tuple[dict[str, Any], Lines]:
         problem = _AT_LINE.sub("", problem) + column
         raise SpecError((), f"not valid TOML: {problem}", f"{source}:{line}") from error
     if too_long is not None:
-        raise SpecError(too_long, ": must be a number of at most 64 bits", f"{source}:{lines.of(too_long)}")
+        raise SpecError(too_long, "must be a number of at most 64 bits", f"{source}:{lines.of(too_long)}")
     return document, lines
 
 

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, check_number, check_whole
+from windvane.errors import ArgumentError
+from windvane.lab.folder import FolderError
 from windvane.lab.policy_spec import PolicySpec
 from windvane.lab.summary import difference, spread
 
@@ -82,7 +84,7 @@ def tune_spec(
     given = {"gamma": gammas, "bonus_scale": scales}
     sweep = {name: [float(v) for v in values] for name, values in given.items() if values is not None}
     if not sweep:
-        raise ValueError("gammas=None and scales=None: give at least one of them")
+        raise ArgumentError("gammas", None, "given unless `scales` is")
     if not isinstance(policy, PolicySpec):
         policy = next((known for known in base.policies if known.name == policy), None) or PolicySpec(policy)
     replaced = {*sweep, "drift"} if gammas is not None else {*sweep}  # drift chooses a gamma
@@ -124,18 +126,18 @@ def _points(results: Results, environment: str | None) -> list[Entry]:
     """The entries of the sweep in one environment."""
     names = list(dict.fromkeys(entry.environment for entry in results.entries))
     if not names:
-        raise ValueError(f"{results.folder}: holds no finished results")
-    if environment is None and len(names) > 1:
-        raise ValueError(f"environment=None: must be one of {', '.join(names)}")
-    if environment is not None and environment not in names:
-        raise ValueError(f"environment={environment!r}: must be one of {', '.join(names)}")
+        raise FolderError(results.folder, "unfinished", "holds no finished results")
+    if environment not in names and (environment is not None or len(names) > 1):
+        raise ArgumentError("environment", environment, f"one of {', '.join(names)}")
     entries = [entry for entry in results.entries if entry.environment == (environment or names[0])]
     policies = list(dict.fromkeys(entry.policy for entry in entries))
     if len(policies) > 1:
-        raise ValueError(f"{results.folder}: must hold a sweep of one policy, not of {', '.join(policies)}")
+        problem = f"must hold a sweep of one policy, not of {', '.join(policies)}"
+        raise FolderError(results.folder, "not_a_sweep", problem)
     swept = {name for entry in entries for name in entry.variant}
     if not swept or not swept <= set(AXES):
-        raise ValueError(f"{results.folder}: must sweep gamma, bonus_scale or both, not {sorted(swept) or 'nothing'}")
+        problem = f"must sweep gamma, bonus_scale or both, not {sorted(swept) or 'nothing'}"
+        raise FolderError(results.folder, "not_a_sweep", problem)
     return entries
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from windvane import theory
 from windvane.arguments import check_not_negative
 from windvane.environments import Arc, BallArms
+from windvane.errors import ArgumentError
 from windvane.lab.drift_benchmark import Conduct
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
 from windvane.lab.summary import Row, row_of
@@ -45,7 +46,7 @@ def arc_of_length(drift: float, horizon: int) -> Arc:
     """Constant speed on the unit circle, with exactly this B_T (at most 2 (T - 1))."""
     most = 2.0 * (horizon - 1)
     if not check_not_negative("drift", drift) <= most:
-        raise ValueError(f"drift={drift!r}: must be at most 2 (horizon - 1) = {most:g}")
+        raise ArgumentError("drift", drift, f"at most 2 (horizon - 1) = {most:g}")
     return Arc(2.0 * horizon * math.asin(drift / most) if drift else 0.0)
 
 

@@ -206,11 +206,11 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         theta, decision = self.choose_theta()
         widths = np.empty(arms.shape[:2])
         dense = self.estimator.dense[self.acting_rows()]
-        width_lanes(True, arms, dense, self.estimator.workspace()[0], widths)
+        width_lanes(True, arms, self.standard_errors, dense, self.estimator.work, widths)
         z = _dot(arms, theta[:, None])
         means = self.reward_link.mean(z)
         decision.means = means
-        return self.play(means + self.reward_link.slope(z) * self.standard_errors[:, None] * widths, present)
+        return self.play(means + self.reward_link.slope(z) * widths, present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         """Decide round t among all arms of a ball or a sphere; return the arms played, [lanes, dim]."""

@@ -187,9 +187,7 @@ class BanditOverBandits(Policy):
 
     def end_round(self) -> None:
         """Count the decision; the worker has let its round pass."""
-        self.last_round = self.t
-        self.decisions += 1
-        self.t += 1.0
+        self.count_decision()
         self.decision = self.worker.decision
         if self.decision is not None:
             self.decision.chosen = self.chosen

@@ -19,7 +19,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -72,7 +72,7 @@ class Card(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """Checked arguments of ``update``, one row per lane; ``age`` counts in rounds."""
+    """Checked arguments of ``update``, one row per lane; ``age`` counts in rounds. Valid until the next ``update``."""
 
     x: Array
     reward: Array
@@ -121,11 +121,13 @@ class Policy(Configured, Stateful):
         self.born = np.ones(self.lane_count)  # the round in which each lane started, or started again
         self.decision: DecisionInfo | None = None  # how the last decision was made
         self.key = np.uint64(self.seed)
+        self.has_restarted = False  # whether any lane did
         self._no_mask = np.ones(self.lane_count, dtype=bool)
+        self._last_rounds, self._ages = np.zeros(self.lane_count), np.zeros(self.lane_count)
         self._unit_weights = np.ones(self.lane_count)
         self._no_absent_arm = np.ones((self.lane_count, 1), dtype=bool)
-        low, high = self.reward_link.reward_range(self.noise_scale)
-        self._reward_range = (low, high)
+        self._reward_range = self.reward_link.reward_range(self.noise_scale)
+        self._longest = self.L * NORM_SLACK
 
     # --- what a subclass may redefine ------------------------------------------------------------------------------
 
@@ -237,6 +239,7 @@ class Policy(Configured, Stateful):
         lanes = check_mask(mask, self.lane_count)
         self.forget(lanes)
         self.born[lanes] = self.t
+        self.has_restarted = True
 
     @property
     def rounds_since_restart(self) -> Array:
@@ -247,18 +250,19 @@ class Policy(Configured, Stateful):
 
     def check_arms(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None) -> tuple[Array, Mask]:
         """Return checked arms and which of them are valid; absent arms are set to 0."""
-        hint = "add a leading lanes axis: arms[None]" if np.ndim(arms) == 2 else ""
-        arms = check_array("arms", arms, (self.lane_count, None, self.dim), hint)
+        if not _is_ready(arms, 3) or arms.shape[0] != self.lane_count or arms.shape[2] != self.dim:
+            hint = "add a leading lanes axis: arms[None]" if np.ndim(arms) == 2 else ""
+            arms = check_array("arms", arms, (self.lane_count, None, self.dim), hint)
         K = arms.shape[1]
         if K == 0:
             raise ArgumentError("arms", arms, "at least one arm in each lane", got="none")
         if valid is None:
-            if self._no_absent_arm.shape[1] != K:
-                self._no_absent_arm = np.ones((self.lane_count, K), dtype=bool)
             present = self._no_absent_arm
+            if present.shape[1] != K:
+                present = self._no_absent_arm = np.ones((self.lane_count, K), dtype=bool)
         else:
             present = check_booleans("valid", valid, (self.lane_count, K))
-        problem, lane, arm = check_points(arms, present, self.L * NORM_SLACK)
+        problem, lane, arm = check_points(arms, present, self._longest)
         if problem == scoring.NO_VALID_ARM:
             raise ArgumentError("valid", valid, "true for at least one arm", got="none", where=f"lane {lane}")
         if problem:
@@ -292,6 +296,10 @@ class Policy(Configured, Stateful):
     def end_round(self) -> None:
         """Count the decision and let its round pass."""
         self.pass_time(1.0)
+        self.count_decision()
+
+    def count_decision(self) -> None:
+        """Move the clock on by the round that was decided."""
         self.last_round = self.t
         self.decisions += 1
         self.t += 1.0
@@ -325,22 +333,27 @@ class Policy(Configured, Stateful):
         if round is None and self.last_round == 0.0:
             hint = "no round has been decided yet"
             raise ArgumentError("round", round, "the round that the reward belongs to", hint=hint)
-        x = check_array("x", x, (self.lane_count, self.dim))
+        if not _is_ready(x, 2) or x.shape != (self.lane_count, self.dim):
+            x = check_array("x", x, (self.lane_count, self.dim))
         rewards = self._per_lane("reward", reward)
-        rounds = np.full(self.lane_count, self.last_round) if round is None else self._per_lane("round", round)
+        if round is None:
+            rounds = self._last_rounds
+            rounds.fill(self.last_round)
+        else:
+            rounds = self._per_lane("round", round)
         is_unit = isinstance(weight, float) and weight == 1.0
         weights = self._unit_weights if is_unit else self._per_lane("weight", weight)
-        age = np.empty(self.lane_count)
         low, high = self._reward_range
-        problem, lane = check_feedback(
-            x, rewards, rounds, weights, lanes, self.L * NORM_SLACK, low, high, self.latest_round, age
-        )
-        feedback = Feedback(x, rewards, rounds, age, weights, lanes)
+        latest = max(self.t - 1.0, self.last_round)
+        problem, lane = check_feedback(x, rewards, rounds, weights, lanes, self._longest, low, high, latest, self._ages)
+        feedback = Feedback(x, rewards, rounds, self._ages, weights, lanes)
         if problem:
             self._refuse_feedback(problem, lane, feedback)
         return feedback
 
     def _per_lane(self, name: str, value: npt.ArrayLike) -> Array:
+        if _is_ready(value, 1) and len(value) == self.lane_count:
+            return value
         given = check_real_array(name, value, "a number, or one per lane")
         return np.ascontiguousarray(broadcast_lanes(name, given, self.lane_count))
 
@@ -400,6 +413,11 @@ class Policy(Configured, Stateful):
         if _single(header["checksum"], "U") != digest({n: a for n, a in state.items() if n != "checksum"}):
             raise refuse("", "checksum", header["checksum"], "that of the entries: the state was damaged or changed")
         swap(loaded)
+
+    def write_fields(self, fields: State) -> None:
+        """Continue from checked fields; how the last decision was made is not known."""
+        super().write_fields(fields)
+        self.has_restarted = bool((self.born > 1.0).any())
         self.decision = None
 
     def check_fields(self, fields: State, path: str) -> None:
@@ -413,6 +431,14 @@ class Policy(Configured, Stateful):
             raise refuse(path, "decisions", decisions, "a whole number in [0, 2**52]")
         if not (1.0 <= last < t if decisions else last == 0.0):
             raise refuse(path, "last_round", last, f"a round before t={t:g}")
+
+
+def _is_ready(value: Any, ndim: int) -> TypeGuard[Array]:
+    """Whether a kernel can take ``value`` as it is: the usual case, for which no conversion is tried."""
+    if type(value) is not np.ndarray or value.dtype != np.float64 or value.ndim != ndim:
+        return False
+    flags = value.flags
+    return bool(flags.c_contiguous and flags.writeable)
 
 
 def _single(value: Any, kind: str) -> Any:

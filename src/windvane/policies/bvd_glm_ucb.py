@@ -78,20 +78,19 @@ class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
         super().__post_init__()
         self.estimator = self.build_estimator(self.choose_discount())
         self.radius = self.build_radius(self.confidence, self.horizon)  # beta_t(delta)
-        self.factor = 2.0 * self.constants.R_mu
+        self.bonus_factors = self.bonus_scales * 2.0 * self.constants.R_mu
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         """Decide round t among ``arms[lanes, K, dim]``; ``valid[lanes, K]`` marks the arms that are really there."""
         arms, valid = self.check_arms(arms, valid)
         theta_tilde, multiplier = self.estimate()
         mean = self.predict(arms, theta_tilde)
-        bonus = multiplier[:, None] * self.width(arms)
+        bonus = self.bonus(arms, multiplier)  # Step 2
         return self.play(mean + bonus, valid)
 
     def estimate(self) -> tuple[Array, Array]:
         """Return theta_tilde_t, and 2 R_mu beta_t: what ||x||_{V_t^-1} is multiplied by in the bonus."""
         theta_hat = self.estimator.solve()  # the root of g_t(theta) = b_t
-        beta = self.radius(self.rounds_since_restart)  # eq. (8)
+        beta = self.radius.since(self.born, self.t)  # beta_t(delta), eq. (8)
         projection = project_p2(self.estimator, beta)  # Step 1: theta_hat_t -> theta_tilde_t
-        multiplier = self.bonus_scales * self.factor * beta  # Step 2
-        return self.record(theta_hat, beta, multiplier, projection)
+        return self.record(theta_hat, beta, self.bonus_factors * beta, projection)

@@ -70,7 +70,7 @@ class DGLUCB(GLMPolicy):
         rule = choose_discount(self, lambda T, n: discount(horizon=T, drift=n, dim=self.dim), by="switches")
         self.estimator = self.build_estimator(rule)
         self.radius = self.build_radius(self.confidence, self.horizon)
-        self.factor = 2.0 * self.constants.R_mu
+        self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
 
     def project(self, beta: Array) -> LaneProjections:
         """Project by P0 in the metric V_tilde^-1."""
@@ -111,7 +111,7 @@ class SWGLUCB(GLMPolicy):
         rule = choose_window(self, lambda T, n: window_length(horizon=T, drift=n, dim=self.dim), by="switches")
         self.estimator = self.build_estimator(rule)
         self.radius = self.build_radius(self.confidence, self.horizon)
-        self.factor = 2.0 * self.constants.R_mu
+        self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
 
     def project(self, beta: Array) -> LaneProjections:
         """Project by P0 in the metric V_tilde^-1, which is V^-1 in a window."""

@@ -50,6 +50,6 @@ class DLinTS(SamplingPolicy, DiscountedPolicy):
         steps, V, V_tilde = np.empty(z.shape), self.estimator.V.copy(), self.estimator.V_tilde.copy()
         for column in range(z.shape[2]):
             step = np.empty(z.shape[:2])
-            spread_lanes(0, self.lane_count, V, V_tilde, np.ascontiguousarray(z[:, :, column]), step)
+            spread_lanes(V, V_tilde, np.ascontiguousarray(z[:, :, column]), step)
             steps[:, :, column] = step
         return steps

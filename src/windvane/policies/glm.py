@@ -30,7 +30,6 @@ best arm of a ball or a sphere, see :mod:`windvane.arms`.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import field
 
 from windvane.arguments import Array, check_choice
@@ -52,8 +51,8 @@ class LinkPolicy(OptimisticPolicy):
 
     link: str | Link = field(default="logistic", kw_only=False)
 
-    radius: Callable[[Array], Array] = field(init=False)  # beta as a function of the round
-    factor: float = field(init=False)  # of beta ||x|| in the bonus
+    radius: Radius = field(init=False)
+    bonus_factors: Array = field(init=False)  # of beta ||x|| in the bonus, per lane
 
     def __post_init__(self) -> None:
         self.link = get_link(self.link)
@@ -79,7 +78,7 @@ class LinkPolicy(OptimisticPolicy):
 
     def compute_beta(self, theta_hat: Array) -> Array:
         """Return the radius of the coming decision, per lane."""
-        return self.radius(self.rounds_since_restart)
+        return self.radius.since(self.born, self.t)
 
     def project(self, beta: Array) -> LaneProjections | None:
         """Return the projection of the estimator's theta_hat; None where the estimate is used as it is."""
@@ -89,7 +88,7 @@ class LinkPolicy(OptimisticPolicy):
         """Return theta_tilde and the multiplier of ||x|| in the bonus."""
         theta_hat = self.estimator.solve()
         beta = self.compute_beta(theta_hat)
-        return self.record(theta_hat, beta, self.bonus_scales * self.factor * beta, self.project(beta))
+        return self.record(theta_hat, beta, self.bonus_factors * beta, self.project(beta))
 
 
 class GLMPolicy(LinkPolicy):

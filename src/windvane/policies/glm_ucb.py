@@ -55,7 +55,7 @@ class GLMUCB(GLMPolicy):
         super().__post_init__()
         self.estimator = self.build_estimator(Never())
         self.radius = self.build_radius(self.confidence, self.horizon)
-        self.factor = 2.0 * self.constants.R_mu
+        self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
 
     def project(self, beta: Array) -> LaneProjections:
         """Project by P0 in the metric V^-1."""

@@ -91,7 +91,7 @@ class GLBWeightUCB(GLMPolicy):
             choose_discount(self, lambda T, P: weight_discount(horizon=T, drift=P, dim=self.dim, curvature=curvature))
         )
         self.radius = self.build_radius(self.confidence, self.horizon)
-        self.factor = 2.0 * self.constants.R_mu
+        self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
 
     def choose_lam(self) -> float:
         """Return lam as given, or d / c_mu^2."""
@@ -145,7 +145,7 @@ class SCBWeightUCB(GLMPolicy):
         self.estimator = self.build_estimator(
             choose_discount(self, lambda T, P: weight_discount(horizon=T, drift=P, dim=self.dim, curvature=k_mu))
         )
-        self.radius = WeightedSelfConcordantRadius(
+        self.weighted_radius = WeightedSelfConcordantRadius(
             dim=self.dim,
             gamma=self.estimator.gamma,
             S=self.S,
@@ -158,13 +158,17 @@ class SCBWeightUCB(GLMPolicy):
             confidence=self.confidence,
             horizon=self.horizon,
         )
-        self.factor = 2.0 * math.sqrt(1.0 + 2.0 * self.S) * k_mu / math.sqrt(c_mu)
+        self.bonus_factors = self.bonus_scales * (2.0 * math.sqrt(1.0 + 2.0 * self.S) * k_mu / math.sqrt(c_mu))
 
     def choose_lam(self) -> float:
         """Return lam as given, or d log T / c_mu."""
         if self.lam is None:
             return logarithmic_ridge(self.dim, self.horizon) / self.constants.c_mu
         return super().choose_lam()
+
+    def compute_beta(self, theta_hat: Array) -> Array:
+        """Return the radius of the coming decision, per lane."""
+        return self.weighted_radius(self.rounds_since_restart)
 
     def project(self, beta: Array) -> LaneProjections:
         """Project by P0 in the metric H(theta)^-1."""

@@ -13,7 +13,7 @@ from windvane.arguments import Array, Index
 from windvane.projection import LaneProjections
 
 
-@dataclass
+@dataclass(init=False)  # policies set what they use: one is made in every round
 class DecisionInfo:
     """How the last decision was made; arrays have one row per lane. What a policy does not use is None.
 
@@ -113,4 +113,6 @@ def join_lanes(infos: list[Any]) -> Any:
             joined[field.name] = join_lanes(values)
         else:
             joined[field.name] = values[0]
-    return type(infos[0])(**joined)
+    result = object.__new__(type(infos[0]))
+    vars(result).update(joined)
+    return result

@@ -24,7 +24,6 @@ any of them covers generalized linear rewards, where the model is misspecified.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import field
 
 from windvane.arguments import Array
@@ -49,7 +48,7 @@ class LinearPolicy(OptimisticPolicy):
     """Ridge regression with a bonus. A subclass builds its estimator and its radius."""
 
     estimator: RidgeEstimator = field(init=False)
-    radius: Callable[[Array], Array] = field(init=False)  # beta as a function of the round
+    radius: Radius = field(init=False)
 
     def build_radius(self, confidence: str = "pointwise", horizon: int | None = None) -> Radius:
         """Return the radius of D-LinUCB."""
@@ -69,7 +68,7 @@ class LinearPolicy(OptimisticPolicy):
 
     def compute_beta(self) -> Array:
         """Return the radius of the coming decision, per lane."""
-        return self.radius(self.rounds_since_restart)
+        return self.radius.since(self.born, self.t)
 
     def estimate(self) -> tuple[Array, Array]:
         """Return theta_hat and the multiplier of ||x|| in the bonus."""

@@ -59,7 +59,7 @@ class BaseGLMUCB(GLMUCB):
         c_mu, lam = self.constants.c_mu, self.estimator.lam
         growth = max(0.0, log_quotient(c_mu * horizon, lam * self.levels.item()))
         self.base_beta = 4.0 * self.constants.R_mu * (math.sqrt(self.dim * growth) + c_mu * math.sqrt(lam))
-        self.factor = 2.0 * self.width_of_rewards
+        self.bonus_factors = self.bonus_scales * (2.0 * self.width_of_rewards)
 
     def compute_beta(self, theta_hat: Array) -> Array:
         """Return beta, which does not depend on the round."""

@@ -22,7 +22,7 @@ from windvane.estimation import Never
 from windvane.kernels.scoring import log_det_lanes
 from windvane.policies.base import Card
 from windvane.policies.linear import LinearPolicy, build_ridge
-from windvane.theory import oful_radius
+from windvane.theory import OFULRadius
 
 
 class OFUL(LinearPolicy):
@@ -40,9 +40,10 @@ class OFUL(LinearPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.estimator = build_ridge(self, Never())
+        self.determinant_radius = OFULRadius(S=self.S, lam=self.estimator.lam, sigma=self.sigma, delta=self.levels)
 
     def compute_beta(self) -> Array:
         """Return the radius of the coming decision, per lane, from the determinant of V."""
         e, log_det_ratio = self.estimator, np.empty(self.lane_count)
-        log_det_lanes(e.dense, e.lam, e.workspace()[0], log_det_ratio)
-        return np.asarray(oful_radius(log_det_ratio, S=e.S, lam=e.lam, sigma=self.sigma, delta=self.levels))
+        log_det_lanes(e.dense, e.lam, e.work, log_det_ratio)
+        return self.determinant_radius(log_det_ratio)

@@ -66,4 +66,4 @@ class OnePassGLM(LinkPolicy, DiscountedPolicy):
             lanes=self.lane_count,
         )
         self.radius = self.build_radius(self.confidence, self.horizon)
-        self.factor = self.constants.k_mu / math.sqrt(self.constants.c_mu)
+        self.bonus_factors = self.bonus_scales * (self.constants.k_mu / math.sqrt(self.constants.c_mu))

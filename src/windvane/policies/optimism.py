@@ -22,7 +22,7 @@ from windvane.kernels.random import TIES, uniform
 from windvane.kernels.scoring import width_lanes
 from windvane.linalg import inverse
 from windvane.policies.base import Feedback, Policy
-from windvane.policies.info import PolicyInfo
+from windvane.policies.info import DecisionInfo, PolicyInfo
 from windvane.projection import LaneProjections
 from windvane.state import Stateful
 
@@ -70,11 +70,6 @@ class EstimatingPolicy(Policy):
             mask = mask & (feedback.round >= self.born)
         self.estimator.absorb(feedback.x, feedback.reward, feedback.age, feedback.weight, mask)
 
-    @property
-    def has_restarted(self) -> bool:
-        """Whether any lane was restarted."""
-        return bool((self.born > 1.0).any())
-
     def predict(self, arms: Array, theta: Array) -> Array:
         """Return mu(<x, theta>) for every arm, [lanes, K]."""
         means = np.empty(arms.shape[:2])
@@ -83,11 +78,15 @@ class EstimatingPolicy(Policy):
             self.decision.means = means
         return means
 
+    def bonus(self, arms: Array, multiplier: Array) -> Array:
+        """Return multiplier ||x|| in the policy's metric for every arm, [lanes, K]."""
+        widths = np.empty(arms.shape[:2])
+        width_lanes(self.is_sandwich, arms, multiplier, self.estimator.dense, self.estimator.work, widths)
+        return widths
+
     def width(self, arms: Array) -> Array:
         """Return ||x|| in the policy's metric for every arm, [lanes, K]."""
-        widths = np.empty(arms.shape[:2])
-        width_lanes(self.is_sandwich, arms, self.estimator.dense, self.estimator.workspace()[0], widths)
-        return widths
+        return self.bonus(arms, np.ones(self.lane_count))
 
     def play_best(
         self,
@@ -176,7 +175,7 @@ class OptimisticPolicy(EstimatingPolicy):
         """Decide round t among ``arms[lanes, K, dim]``; ``valid[lanes, K]`` marks the arms that are really there."""
         arms, present = self.check_arms(arms, valid)
         theta, multiplier = self.estimate()
-        return self.play(self.predict(arms, theta) + multiplier[:, None] * self.width(arms), present)
+        return self.play(self.predict(arms, theta) + self.bonus(arms, multiplier), present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         """Decide round t among all arms of a ball or a sphere; return the arms played, [lanes, dim]."""
@@ -188,10 +187,8 @@ class OptimisticPolicy(EstimatingPolicy):
         self, theta_hat: Array, beta: Array, multiplier: Array, projection: LaneProjections | None = None
     ) -> tuple[Array, Array]:
         """Remember how the decision is made, for ``info()``; return the parameter to predict with and the multiplier."""
-        decision = self.begin_decision()
-        decision.theta_hat, decision.beta, decision.multiplier = theta_hat, beta, multiplier
-        decision.theta_tilde = theta_hat
-        if projection is not None:
-            decision.theta_tilde = projection.theta
-            decision.projection = projection
-        return decision.theta_tilde, multiplier
+        theta_tilde = theta_hat if projection is None else projection.theta
+        self.decision = decision = DecisionInfo()
+        decision.theta_hat, decision.theta_tilde, decision.beta = theta_hat, theta_tilde, beta
+        decision.projection, decision.multiplier = projection, multiplier
+        return theta_tilde, multiplier

@@ -54,9 +54,7 @@ class PerLane(Policy):
 
     def end_round(self) -> None:
         """Count the decision; the policies have let its round pass."""
-        self.last_round = self.t
-        self.decisions += 1
-        self.t += 1.0
+        self.count_decision()
         self.decision = join_lanes([policy.decision for policy in self.policies])
 
     def learn(self, feedback: Feedback) -> None:

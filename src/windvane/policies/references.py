@@ -140,7 +140,7 @@ class Greedy(GLMPolicy, DiscountedPolicy):
         super().__post_init__()
         self.estimator = self.build_estimator(self.choose_discount())
         self.radius = self.build_radius()
-        self.factor = 0.0
+        self.bonus_factors = self.bonus_scales * (0.0)
 
     def project(self, beta: Array) -> LaneProjections:
         """Project by P2, as BVD-GLM-UCB does."""

@@ -1,66 +1,84 @@
-"""Policies by the name their paper gives them."""
+"""Policies by the name their paper gives them.
+
+A new policy is one line in :data:`REGISTERED`. Everything else that lists the policies follows from it: ``make
+generate`` writes the stubs ``windvane/__init__.pyi`` and ``windvane/policies/__init__.pyi`` and the table in
+``docs/policies.md``, and the tests fail if one of them is out of date.
+"""
 
 from __future__ import annotations
 
-from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
-from windvane.policies.base import Policy
-from windvane.policies.bob import BOB
-from windvane.policies.bob_bvd_glm_ucb import BOBBVDGLMUCB
-from windvane.policies.bvd_glm_ucb import BVDGLMUCB
-from windvane.policies.d_glm_ts import DGLMTS
-from windvane.policies.d_glucb import DGLUCB, SWGLUCB
-from windvane.policies.d_lin_ts import DLinTS
-from windvane.policies.d_lin_ucb import DLinUCB
-from windvane.policies.d_rand_lin_ucb import DRandLinUCB
-from windvane.policies.detection import DetectGLMUCB
-from windvane.policies.glm_ucb import GLMUCB
-from windvane.policies.glm_weight_ucb import GLBWeightUCB, SCBWeightUCB
-from windvane.policies.lb_weight_ucb import LBWeightUCB
-from windvane.policies.master import MasterGLMUCB, MasterOFUL
-from windvane.policies.oful import OFUL
-from windvane.policies.one_pass_glm import OnePassGLM
-from windvane.policies.references import Greedy, Oracle, UniformRandom
-from windvane.policies.restart_glb import RestartGLB
-from windvane.policies.restart_ucb import RestartUCB
-from windvane.policies.sc_glucb import SCDGLUCB, SCSWGLUCB
-from windvane.policies.sw_bvd_glm_ucb import SWBVDGLMUCB
-from windvane.policies.sw_lin_ucb import SWLinUCB
+import importlib
 
-_REGISTERED: tuple[type[Policy], ...] = (
-    OFUL,
-    DLinUCB,
-    GLMUCB,
-    BVDGLMUCB,
-    UniformRandom,
-    Oracle,
-    Greedy,
-    SWLinUCB,
-    RestartUCB,
-    LBWeightUCB,
-    DLinTS,
-    DRandLinUCB,
-    BOBBVDGLMUCB,
-    BOB,
-    MasterOFUL,
-    MasterGLMUCB,
-    DetectGLMUCB,
-    SWBVDGLMUCB,
-    DGLUCB,
-    SWGLUCB,
-    RestartGLB,
-    GLBWeightUCB,
-    SCBWeightUCB,
-    SCDGLUCB,
-    SCSWGLUCB,
-    DGLMTS,
-    OnePassGLM,
-    AdaptiveGLMUCB,
+from windvane.errors import ArgumentError
+from windvane.policies.base import Policy
+
+REGISTERED = (
+    "oful.OFUL",
+    "d_lin_ucb.DLinUCB",
+    "glm_ucb.GLMUCB",
+    "bvd_glm_ucb.BVDGLMUCB",
+    "references.UniformRandom",
+    "references.Oracle",
+    "references.Greedy",
+    "sw_lin_ucb.SWLinUCB",
+    "restart_ucb.RestartUCB",
+    "lb_weight_ucb.LBWeightUCB",
+    "d_lin_ts.DLinTS",
+    "d_rand_lin_ucb.DRandLinUCB",
+    "bob_bvd_glm_ucb.BOBBVDGLMUCB",
+    "bob.BOB",
+    "master.MasterOFUL",
+    "master.MasterGLMUCB",
+    "detection.DetectGLMUCB",
+    "sw_bvd_glm_ucb.SWBVDGLMUCB",
+    "d_glucb.DGLUCB",
+    "d_glucb.SWGLUCB",
+    "restart_glb.RestartGLB",
+    "glm_weight_ucb.GLBWeightUCB",
+    "glm_weight_ucb.SCBWeightUCB",
+    "sc_glucb.SCDGLUCB",
+    "sc_glucb.SCSWGLUCB",
+    "d_glm_ts.DGLMTS",
+    "one_pass_glm.OnePassGLM",
+    "adaptive_glm_ucb.AdaptiveGLMUCB",
 )
-POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in _REGISTERED}
+"""Module and class of each registered policy, in the order in which tables list them."""
+
+
+def _load(place: str) -> type[Policy]:
+    module, _, name = place.partition(".")
+    policy: type[Policy] = getattr(importlib.import_module(f"windvane.policies.{module}"), name)
+    return policy
+
+
+POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in map(_load, REGISTERED)}
+"""The registered policies by name."""
 
 
 def get_policy(name: str) -> type[Policy]:
-    """The policy class registered under ``name``."""
+    """Return the policy class that is registered under ``name``.
+
+    Parameters
+    ----------
+    name
+        The name of the algorithm, such as ``"BVD-GLM-UCB"``.
+
+    Returns
+    -------
+    type of Policy
+        The class.
+
+    Raises
+    ------
+    ArgumentError
+        If no policy is registered under this name.
+
+    Examples
+    --------
+    >>> from windvane.policies import get_policy
+    >>> get_policy("OFUL").__name__
+    'OFUL'
+    """
     if name not in POLICIES:
-        raise ValueError(f"name={name!r}: must be one of {', '.join(POLICIES)}")
+        raise ArgumentError("name", name, f"one of {', '.join(POLICIES)}")
     return POLICIES[name]

@@ -42,7 +42,7 @@ class RestartGLB(GLMPolicy, RestartedPolicy):
         super().__post_init__()
         self.estimator = self.build_estimator(Never())
         self.radius = self.build_radius()
-        self.factor = self.constants.R_mu
+        self.bonus_factors = self.bonus_scales * (self.constants.R_mu)
 
     def compute_beta(self, theta_hat: Array) -> Array:
         """Return the radius after t - t_0 rounds since the restart."""

@@ -77,7 +77,7 @@ class SelfConcordantPolicy(GLMPolicy):
             gamma=self.estimator.gamma,
             window=self.estimator.window,
         )
-        self.factor = 1.0 / math.sqrt(self.constants.c_mu)
+        self.bonus_factors = self.bonus_scales * (1.0 / math.sqrt(self.constants.c_mu))
 
     def choose_penalty(self) -> float:
         """Return the paper's lam as given, or L^2 d log T."""

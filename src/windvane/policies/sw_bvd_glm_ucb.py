@@ -65,7 +65,7 @@ class SWBVDGLMUCB(GLMPolicy):
         rule = choose_window(self, lambda T, B: window_length(horizon=T, drift=B, dim=self.dim, kind=kind))
         self.estimator = self.build_estimator(rule)
         self.radius = self.build_radius(self.confidence, self.horizon)
-        self.factor = 2.0 * self.constants.R_mu
+        self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
 
     def project(self, beta: Array) -> LaneProjections:
         """Project by P2."""

@@ -29,7 +29,7 @@ from windvane.estimation import Window
 from windvane.policies.base import Card
 from windvane.policies.forgetting import choose_window
 from windvane.policies.linear import LinearPolicy, build_ridge
-from windvane.theory import confidence_level, window_length
+from windvane.theory import ConfidenceLevel, window_length
 
 
 class SWLinUCB(LinearPolicy):
@@ -75,12 +75,10 @@ class SWLinUCB(LinearPolicy):
         else:
             rule = choose_window(self, lambda T, B: window_length(horizon=T, drift=B, dim=self.dim))
         self.estimator = build_ridge(self, rule)
-        self.radius = self._radius
-        self.radius(np.ones(self.lane_count))  # raises for a confidence that cannot be
+        self.level = ConfidenceLevel(self.levels, self.confidence, self.horizon)
 
-    def _radius(self, t: Array) -> Array:
-        """Return beta at round t, per lane."""
+    def compute_beta(self) -> Array:
+        """Return the radius of the coming decision, per lane."""
         e = self.estimator
-        level = confidence_level(self.levels, t, confidence=self.confidence, horizon=self.horizon)
-        log_term = np.log1p(e.record["window"] * e.L**2 / e.lam) - np.log(level)
+        log_term = np.log1p(e.record["window"] * e.L**2 / e.lam) + self.level.log_inverse(self.rounds_since_restart)
         return np.asarray(math.sqrt(e.lam) * e.S + self.sigma * np.sqrt(e.dim * log_term))

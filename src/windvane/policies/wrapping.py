@@ -26,4 +26,5 @@ def join_clock(worker: P, master: Policy) -> P:
     """Put a fresh ``worker`` on the clock of ``master``: rounds and random numbers are then the same for both."""
     worker.t, worker.decisions, worker.last_round = master.t, master.decisions, master.last_round
     worker.born.fill(master.t)
+    worker.has_restarted = True
     return worker

@@ -116,7 +116,10 @@ def _project(estimator: MaximumLikelihoodEstimator, program: int, beta: Array) -
     theta, eta, report = np.empty((n, e.dim)), np.empty((n, e.dim)), np.empty((n, REPORT))
     with e.lock:
         rows = (beta, theta, eta, report, e.record, e.dense, e.history)
-        over_lanes(e.kernels.project_lanes, PASSES * e.pass_cost, (program,), rows, e.workspace)
+        if n == 1:
+            e.kernels.project_lanes(program, *rows, e.work, e.buffers)
+        else:
+            over_lanes(e.kernels.project_lanes, PASSES * e.pass_cost, (program,), rows, e.workspace)
     return LaneProjections(theta, report)
 
 

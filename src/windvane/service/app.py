@@ -30,6 +30,7 @@ from windvane.service.metrics import Metrics
 from windvane.service.store import Store
 from windvane.service.stream_answers import describe_stream
 from windvane.service.streams import Done, Stream
+from windvane.warmup import warm_up
 
 MOST_BYTES = 4 << 20
 
@@ -59,6 +60,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        warm_up(engine.used_policies())  # or the first decision would hold up all others while kernels are compiled
         await engine.start()
         yield
         await engine.stop()

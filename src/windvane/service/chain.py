@@ -11,6 +11,7 @@ import hashlib
 import secrets
 import struct
 
+from windvane.errors import WindvaneError
 from windvane.service.events import Event
 
 SALT_BYTES = 16  # 128 bits: a short context cannot be guessed from its digest once the salt is erased
@@ -19,7 +20,7 @@ _HEAD = struct.Struct(">QQdQ")  # stream, number, time, kind
 _ABSENT = b"\xff" * 8  # in the place of a length: no value, which differs from an empty one
 
 
-class UnreadableEventError(Exception):
+class UnreadableEventError(WindvaneError):
     """An event that is missing, cannot be read, or does not match its checksum."""
 
     def __init__(self, number: int, problem: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from windvane.errors import WindvaneError
 from windvane.service.chain import digest_row, start_chain
 from windvane.service.events import Event
 
@@ -43,15 +44,23 @@ CREATE TABLE tokens (
 TABLES = frozenset({"meta", "streams", "events", "snapshots", "tokens"})
 
 
-class StoreError(Exception):
-    """The store cannot be used; the message says why and what to do."""
+class StoreError(WindvaneError):
+    """The store at ``path`` cannot be used. ``problem`` says why and what to do.
+
+    ``code`` is one of "no_folder", "no_store", "in_use", "unlockable", "unreadable", "not_a_store", "format",
+    "hard_links", "repairing", "repair_failed" and "damaged".
+    """
+
+    def __init__(self, path: Path, code: str, problem: str) -> None:
+        self.path, self.code, self.problem = path, code, problem
+        super().__init__(f"{path}: {problem}")
 
 
-class DamageError(sqlite3.DatabaseError):
+class DamageError(WindvaneError, sqlite3.DatabaseError):
     """The file contradicts itself: a page, an index or a row was changed from outside."""
 
 
-class SnapshotError(ValueError):
+class SnapshotError(WindvaneError, ValueError):
     """A snapshot that was changed, or does not belong to the log."""
 
 

@@ -23,6 +23,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from windvane.agent import Features
+from windvane.errors import ArgumentError
+from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.policies.base import Policy
 from windvane.service.committer import Committer, Promise
 from windvane.service.database import DamageError, is_damage
 from windvane.service.errors import ServiceError, internal, invalid, unavailable, unknown_stream
@@ -32,6 +35,7 @@ from windvane.service.schemas import MOST_DIM, NewStream
 from windvane.service.snapshots import ON_START, Snapshots
 from windvane.service.store import Snapshot, Store, StreamRow
 from windvane.service.streams import Done, ReplayError, Stream
+from windvane.warmup import warm_up
 
 MOST_WAITING = 5000
 """Events that may wait for the disk. All that tells a repeated request from a new one is in memory until then."""
@@ -185,6 +189,13 @@ class Engine:
             raise unavailable(f"{self.broken[name]}; `windvane verify` says more")
         raise unknown_stream(name)
 
+    def used_policies(self) -> set[type[Policy]]:
+        """Return the policies of the streams, and the one that a new stream has by default.
+
+        What a stream with another policy needs is compiled when it is created.
+        """
+        return {AdaptiveGLMUCB, *(type(stream.agent.policy) for stream in self.streams.values())}
+
     async def find_log(self, name: str) -> tuple[StreamRow, int]:
         """Return a stream, served or not, and the number of its last event; all its events are on disk then."""
         if name in self.broken:
@@ -203,16 +214,19 @@ class Engine:
         config = json.dumps({"title": new.title, "agent": given})
         try:
             if new.features is not None and (dim := Features(**given["features"]).dim) > MOST_DIM:
-                raise ValueError(f"features: make vectors of {dim} numbers: must be at most {MOST_DIM}")
-            Stream(StreamRow(0, new.name, 0.0, config), self.store)  # what is wrong is told before anything is stored
+                expected = f"features whose vectors have at most {MOST_DIM} numbers"
+                raise ArgumentError("features", given["features"], expected, got=str(dim))
+            trial = Stream(StreamRow(0, new.name, 0.0, config), self.store)  # errors come before anything is stored
         except (ValueError, TypeError) as error:
-            raise invalid(ValueError(str(error))) from None
+            raise invalid(error) from None
+        # In a thread, or other requests would wait while kernels are compiled.
+        await asyncio.to_thread(warm_up, [type(trial.agent.policy)])
         try:
             row = await asyncio.to_thread(self.store.add_stream, new.name, time.time(), config)
         except sqlite3.Error as error:
             raise unavailable(f"the store cannot be written to ({error})") from None
         if row is None:
-            raise ServiceError(409, "exists", f"stream {new.name!r}: there is one of this name", "name")
+            raise ServiceError(409, "exists", f"a stream with the name {new.name!r} already exists", "name")
         self._rows[row.name] = row
         if new.name not in self.streams:  # it may have been found in the store meanwhile
             stream = self.streams[new.name] = Stream(row, self.store)

@@ -1,4 +1,4 @@
-"""What the service answers when it cannot do what was asked: a status, a code for programs, a line for people."""
+"""The service's error responses: a status, a code for programs, a line for people, and the field that is wrong."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import re
 
 from pydantic import ValidationError
 
-_FIELD = re.compile(r"^([\w\[\]'\"., -]{1,80}?)(?:=|:| has )")
+from windvane.errors import ArgumentError, WindvaneError
+
 _TAG = re.compile(
     r"^(dict|list|constrained-|function-|float$|int$|str$|literal\[|\[key\]$)|^(Range|Category|AnyNumber|Scaling)$"
 )
 
 
-class ServiceError(Exception):
-    """Told to the client as {"error": {"code": ..., "message": ..., "field": ...}}."""
+class ServiceError(WindvaneError):
+    """Sent to the client as {"error": {"code": ..., "message": ..., "field": ...}}."""
 
     def __init__(self, status: int, code: str, message: str, field: str | None = None, wait: int = 1) -> None:
-        """``wait``: seconds after which it makes sense to ask again, where it does."""
+        """``wait``: seconds after which the client may try again, where that can help."""
         message = _short(message, 500)
         super().__init__(message)
         self.status, self.code, self.message, self.wait = status, code, message, wait
@@ -27,41 +28,41 @@ class ServiceError(Exception):
         return {"error": {"code": self.code, "message": self.message, "field": self.field}}
 
 
-class AbortedTransferError(Exception):
+class AbortedTransferError(WindvaneError):
     """A response has begun and cannot be completed. The connection is closed, so that clients notice."""
 
 
-def invalid(error: ValueError) -> ServiceError:
-    """The library's own error, whose line begins with the argument that is wrong."""
+def invalid(error: Exception) -> ServiceError:
+    """Return the response to a request that the schema or the agent rejected."""
     if isinstance(error, ValidationError):
         return _misfit(error)
-    message = " ".join(str(error).split())
-    found = _FIELD.match(message)
-    return ServiceError(422, "invalid", message, found[1] if found else None)
+    field = error.argument if isinstance(error, ArgumentError) else None
+    return ServiceError(422, "invalid", " ".join(str(error).split()), field)
 
 
 def _misfit(error: ValidationError) -> ServiceError:
-    """Of a union's alternatives, the one that fitted deepest is what was meant; or one that fitted but for its size."""
-    all_ = error.errors(include_url=False, include_context=False, include_input=False)
+    """Report one of the errors of a schema: of a union, that of the alternative that matched deepest, or in all but
+    its size."""
+    all_ = error.errors(include_url=False, include_input=False)
     found = max(all_, key=lambda e: (e["type"] in ("too_long", "too_short"), len(e["loc"])))
+    cause = found.get("ctx", {}).get("error")
+    if isinstance(cause, ArgumentError):  # raised by a validator of our own
+        return invalid(cause)
     field = ".".join(str(part) for part in found["loc"] if not (isinstance(part, str) and _TAG.match(part))).rstrip(".")
-    message = found["msg"].removeprefix("Value error, ")
-    if not field and found["type"] == "value_error":
-        return invalid(ValueError(message))
-    return ServiceError(422, "invalid", f"{field}: {message}" if field else message, field or None)
+    return ServiceError(422, "invalid", f"{field}: {found['msg']}" if field else found["msg"], field or None)
 
 
 def _short(text: str, most: int) -> str:
-    """What was sent may stand in it, and that may be long."""
+    """Shorten ``text``, which may quote what was sent."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def unknown_stream(name: str) -> ServiceError:
-    return ServiceError(404, "unknown_stream", f"stream {name!r}: there is no such stream")
+    return ServiceError(404, "unknown_stream", f"there is no stream {name!r}")
 
 
 def unknown_decision(decision: str) -> ServiceError:
-    return ServiceError(404, "unknown_decision", f"decision {decision!r}: there is no such decision", "decision")
+    return ServiceError(404, "unknown_decision", f"there is no decision {decision!r}", "decision")
 
 
 def unavailable(why: str) -> ServiceError:

@@ -15,10 +15,10 @@ def lock_side_file(path: Path, store: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
-        raise StoreError(f"{store}: cannot be locked ({path.name}: {error.strerror})") from None
+        raise StoreError(store, "unlockable", f"cannot be locked ({path.name}: {error.strerror})") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise StoreError(f"{store}: cannot be locked ({path.name} is not a plain file)")
+        raise StoreError(store, "unlockable", f"cannot be locked ({path.name} is not a plain file)")
     try:
         lock_file(descriptor, store)
     except StoreError:
@@ -35,4 +35,5 @@ def lock_file(descriptor: int, store: Path) -> None:
     except OSError:
         holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
         who = f" (process {holder})" if holder.isdigit() else ""
-        raise StoreError(f"{store}: another server has this store{who} open; stop it, or use another store") from None
+        problem = f"another server has this store{who} open; stop it, or use another store"
+        raise StoreError(store, "in_use", problem) from None

@@ -18,10 +18,12 @@ def create_stream(row: StreamRow, store: Store) -> Stream:
     """Return a stream as it was before its first event."""
     try:
         if not is_sound(row):
-            raise ValueError("its name and configuration do not match their checksum")
+            raise ReplayError(row.name, None, "its name and configuration do not match their checksum")
         return Stream(row, store)
+    except ReplayError:
+        raise
     except Exception as error:  # its configuration was changed from outside, or is of another version
-        raise ReplayError(f"stream {row.name!r}: cannot be made again ({error})") from error
+        raise ReplayError(row.name, None, f"cannot be created again ({error})") from error
 
 
 def rebuilt(row: StreamRow, store: Store, *, from_start: bool = False) -> Stream:
@@ -43,7 +45,7 @@ def check_end(stream: Stream, store: Store) -> None:
     """Raise if the replay ended before the last event: on a damaged page, a scan may miss what a look-up knows of."""
     last = store.last_number(stream.id)
     if stream.number != last:
-        raise ReplayError(f"stream {stream.name!r}, event {stream.number + 1}: cannot be read; the last is {last}")
+        raise ReplayError(stream.name, stream.number + 1, f"cannot be read; the last is {last}")
 
 
 def apply_event(stream: Stream, event: Event) -> dict[str, Any]:
@@ -53,7 +55,7 @@ def apply_event(stream: Stream, event: Event) -> dict[str, Any]:
     except ReplayError:
         raise
     except Exception as error:
-        raise ReplayError(f"stream {stream.name!r}, event {event.number}: cannot be replayed ({error!r})") from error
+        raise ReplayError(stream.name, event.number, f"cannot be replayed ({error!r})") from error
 
 
 def restore_snapshot(stream: Stream, store: Store) -> None:
@@ -66,9 +68,8 @@ def restore_snapshot(stream: Stream, store: Store) -> None:
     if snapshot is None:
         return
     if snapshot.number > (last := store.last_number(stream.id)):
-        raise ReplayError(
-            f"stream {stream.name!r}: its log ends at event {last}, before its snapshot of event {snapshot.number}"
-        )
+        problem = f"its log ends at event {last}, before its snapshot of event {snapshot.number}"
+        raise ReplayError(stream.name, None, problem)
     if store.chain_at(stream.id, snapshot.number) != snapshot.chain:
         raise SnapshotError(f"it does not belong to event {snapshot.number} of the log")
     stream.restore(snapshot)

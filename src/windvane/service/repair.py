@@ -95,8 +95,10 @@ def _refuse_more_copies(path: Path) -> None:
     copies = [name for name in os.listdir(path.parent) if name.startswith(start) and name[len(start) :].isdigit()]
     if len(copies) >= MOST_COPIES:
         raise StoreError(
-            f"{path}: is damaged, and was repaired {len(copies)} times before; check the disk, and remove the damaged "
-            f"copies ({start}N) to have it repaired again"
+            path,
+            "damaged",
+            f"is damaged, and was repaired {len(copies)} times before; check the disk, and remove the damaged copies "
+            f"({start}N) to have it repaired again",
         )
 
 

@@ -136,7 +136,7 @@ def open_damaged(path: Path) -> Iterator[tuple[sqlite3.Connection, FileKind]]:
                 yield patched, FileKind.CURRENT
                 return
         if kind not in (FileKind.CURRENT, FileKind.OLD):
-            raise StoreError(f"{path}: cannot be used as a store (its first page is damaged)")
+            raise StoreError(path, "damaged", "cannot be used as a store (its first page is damaged)")
         yield connection, kind
     finally:
         for each in (connection, patched):

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
 from pydantic_core import from_json
 
+from windvane.errors import ArgumentError
 from windvane.policies.registry import POLICIES
 from windvane.service.errors import invalid
 
@@ -103,14 +104,16 @@ class NewStream(Configuration):
     @model_validator(mode="after")
     def _one_way_to_say_features(self) -> NewStream:
         if (self.dim is None) == (self.features is None):
-            raise ValueError("dim: give dim, or features, and not both")
+            expected = "given unless `features` is" if self.dim is None else "omitted when `features` is given"
+            raise ArgumentError("dim", self.dim, expected)
         return self
 
     @model_validator(mode="after")
     def _settings_are_the_policys_own(self) -> NewStream:
         for name in self.settings:
             if name in type(self).model_fields:
-                raise ValueError(f"settings: {name!r} is no setting of a policy, but one of the stream; give it there")
+                hint = "give it beside `settings`"
+                raise ArgumentError("settings", name, "settings of the policy, not of the stream", hint=hint)
         return self
 
     def agent(self) -> dict[str, Any]:
@@ -200,6 +203,6 @@ def decide_request(raw: bytes) -> tuple[Any, Any]:
     request = Decide.model_validate_json(raw)
     if isinstance(request.arms, list) and isinstance(request.arms[0], list):
         if len({len(vector) for vector in request.arms}) > 1:
-            raise ValueError("arms: all vectors must have the same length")
+            raise ArgumentError("arms", request.arms, "vectors of the same length", got="different lengths")
         return np.array(request.arms, dtype=float), request.context
     return request.arms, request.context

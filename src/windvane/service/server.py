@@ -16,10 +16,10 @@ from pathlib import Path
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from windvane.errors import ArgumentError
 from windvane.service.app import MOST_BYTES, create_app
 from windvane.service.gate import BODY_SECONDS
 from windvane.service.store import Store, StoreError
-from windvane.warmup import warm_up
 
 HEAD_SECONDS = 10.0  # that a client may take to send the head of a request
 READ_SECONDS = 30.0  # that it may leave an answer, or the rest of one, unread
@@ -45,16 +45,14 @@ def serve(
     try:
         local = on_loopback(host)
         if not local and not store.tokens():
-            raise StoreError(
-                f"host={host!r}: can be reached from other machines; make a token first: windvane token add NAME "
-                f"--store {path}"
-            )
+            hint = f"other machines can reach it; add a token first: windvane token add NAME --store {path}"
+            raise ArgumentError("host", host, "a loopback address while the store has no token", hint=hint)
         name = f"[{host}]" if ":" in host else host
         closing, hosts = asyncio.Event(), LOOPBACK | {name} if local else None
         try:
             app = create_app(store, rate=rate, most_bytes=most_bytes, hosts=hosts, closed=not local, closing=closing)
         except sqlite3.Error as error:
-            raise StoreError(f"{path}: {error}") from None
+            raise StoreError(store.path, "unreadable", str(error)) from None
         listener = _listen(host, port)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_keep_alive=30, timeout_graceful_shutdown=5,
@@ -194,7 +192,6 @@ class _Server(uvicorn.Server):
         self._ready, self._closing = ready, closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        warm_up()  # or the first decision would hold up all others while kernels are compiled
         await super().startup(sockets)
         if self.started:
             self._ready()
@@ -234,5 +231,6 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise StoreError(f"host={host!r}, port={port}: cannot listen there ({error.strerror})") from None
+        hint = str(error.strerror)
+        raise ArgumentError("port", port, f"one that the server can listen on at {host}", hint=hint) from None
     return listener

@@ -62,10 +62,10 @@ class StoreFile:
         """
         self.path = Path(path)
         if not self.path.parent.is_dir():
-            raise StoreError(f"{self.path}: the folder {self.path.parent} does not exist")
+            raise StoreError(self.path, "no_folder", f"the folder {self.path.parent} does not exist")
         self.real_path = self.path.resolve()  # a store reached through a link is still one store
         if not create and not self._exists():
-            raise StoreError(f"{self.path}: there is no such store")
+            raise StoreError(self.path, "no_store", "there is no such store")
         self._mode = "ro" if read_only else "rw"
         self._lock = None if shared else lock_side_file(add_suffix(self.real_path, ".lock"), self.path)
         self._file: int | None = None  # the file itself, open to the end: to know it again
@@ -92,19 +92,20 @@ class StoreFile:
         """Identify the file before writing to it, so that a file that is not a store stays unchanged."""
         if completed_path(self.real_path).exists():
             if self._lock is None:
-                raise StoreError(f"{self.path}: a repair was interrupted; `windvane serve` finishes it")
+                raise StoreError(self.path, "repairing", "a repair was interrupted; `windvane serve` finishes it")
             self._finish_swap()
         if self._lock is not None:
             remove_database(building_path(self.real_path))  # of a repair that was interrupted before it was complete
         self._open_file()
         kind, stated = self._identify()
         if kind is FileKind.FOREIGN:
-            raise StoreError(f"{self.path}: is an SQLite file of something else")
+            raise StoreError(self.path, "not_a_store", "is an SQLite file of something else")
         if kind is FileKind.OTHER_FORMAT:
-            raise StoreError(f"{self.path}: is of format {stated}; this version reads format {FORMAT}")
+            problem = f"has format {stated}; this version reads format {FORMAT}"
+            raise StoreError(self.path, "format", problem)
         if self._lock is None:
             if kind is FileKind.OLD:
-                raise StoreError(f"{self.path}: is of format {OLD_FORMAT}; `windvane serve` upgrades it")
+                raise StoreError(self.path, "format", f"has format {OLD_FORMAT}; `windvane serve` upgrades it")
             return
         if kind is FileKind.OLD:
             self._rebuild(f"has format {OLD_FORMAT}; upgrading it to format {FORMAT}")
@@ -121,14 +122,13 @@ class StoreFile:
                 create_private_file(self.real_path)
             self._file = os.open(self.real_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
-            raise StoreError(f"{self.path}: cannot be opened ({error.strerror})") from None
+            raise StoreError(self.path, "unreadable", f"cannot be opened ({error.strerror})") from None
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
-            raise StoreError(f"{self.path}: cannot be opened (it is not a plain file)")
+            raise StoreError(self.path, "unreadable", "cannot be opened (it is not a plain file)")
         if self._lock is not None:
             if os.fstat(self._file).st_nlink > 1:
-                raise StoreError(
-                    f"{self.path}: has several names (hard links); SQLite would write a separate log for each name"
-                )
+                problem = "has several names (hard links); SQLite would write a separate log for each name"
+                raise StoreError(self.path, "hard_links", problem)
             if sys.platform == "linux":  # elsewhere this lock and SQLite's own get in each other's way
                 lock_file(self._file, self.path)
 
@@ -143,7 +143,7 @@ class StoreFile:
                 kind, stated = FileKind.CURRENT, str(FORMAT)
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if not self._is_damaged_store(error):
-                raise StoreError(f"{self.path}: cannot be used as a store ({error})") from None
+                raise StoreError(self.path, "unreadable", f"cannot be used as a store ({error})") from None
             kind, stated = FileKind.DAMAGED, ""
         if kind is not FileKind.FOREIGN and self._mode == "rw":
             self._restrict_access()
@@ -202,13 +202,13 @@ class StoreFile:
         try:
             return read_meta(self.connection)["id"]
         except (sqlite3.DatabaseError, KeyError) as error:
-            raise StoreError(f"{self.path}: cannot be used as a store ({error})") from None
+            raise StoreError(self.path, "unreadable", f"cannot be used as a store ({error})") from None
 
     def _check_at_start(self, *, pages: bool) -> None:
         try:
             self._repair_if_damaged(pages=pages)
         except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: cannot be used as a store ({error})") from None
+            raise StoreError(self.path, "unreadable", f"cannot be used as a store ({error})") from None
 
     def _repair_if_damaged(self, *, pages: bool) -> list[str]:
         problems = find_damage(self.real_path, pages=pages)
@@ -228,7 +228,7 @@ class StoreFile:
         except StoreError:
             raise
         except Exception as error:  # a damaged file may hold anything; whatever it causes, the caller is told one way
-            raise StoreError(f"{self.path}: {reason} failed ({error})") from error
+            raise StoreError(self.path, "repair_failed", f"{reason} failed ({error})") from error
         log.warning("%s: the old file is kept as %s", self.path, aside)
         self._generation += 1
         self._open_file()
@@ -258,9 +258,8 @@ class StoreFile:
     def refuse_if_repaired(self) -> None:
         """Raise where another process may be repairing the store: a change would be lost, or come back."""
         if self._lock is None and is_repairing(self.real_path):
-            raise StoreError(
-                f"{self.path}: is being repaired; try again when the server is ready, or has been started again"
-            )
+            problem = "is being repaired; try again when the server is ready, or has been started again"
+            raise StoreError(self.path, "repairing", problem)
 
     def find_damage(self) -> list[str]:
         """Return what is wrong with the structure of the file."""

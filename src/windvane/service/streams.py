@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from windvane.agent import (
 )
 from windvane.agent.alerts import LOOK
 from windvane.agent.waiting import ON_ARRIVAL
+from windvane.errors import ArgumentError, WindvaneError
 from windvane.service import schemas
 from windvane.service.chain import UnreadableEventError, check_event, extend_chain, salt_request, start_chain
 from windvane.service.errors import ServiceError, invalid, unknown_decision, unreadable
@@ -62,8 +62,13 @@ lets fewer events than that wait for the disk."""
 AT_ONCE = 1000  # decisions that one event may expire in the background
 
 
-class ReplayError(Exception):
-    """The log and the code disagree: a replay did not come to what was logged."""
+class ReplayError(WindvaneError):
+    """The log of ``stream`` cannot be replayed, or the replay of ``event`` differs from what was logged."""
+
+    def __init__(self, stream: str, event: int | None, problem: str) -> None:
+        self.stream, self.event, self.problem = stream, event, problem
+        place = f"stream {stream!r}" if event is None else f"stream {stream!r}, event {event}"
+        super().__init__(f"{place}: {problem}")
 
 
 class Done(NamedTuple):
@@ -199,8 +204,11 @@ class Stream:
         given = request.vectors, request.rewards, request.contexts, request.arms, request.times, request.weights
         try:
             return Learnt.of(self.agent, *given, now)
+        except ArgumentError as error:
+            name, bracket, rest = error.argument.partition("[")  # what the library calls X, a request calls vectors
+            raise invalid(error.rename(f"vectors{bracket}{rest}") if name == "X" else error) from None
         except ValueError as error:
-            raise invalid(ValueError(re.sub(r"^X\b", "vectors", str(error)))) from None
+            raise invalid(error) from None
 
     def learn(self, raw: bytes, key: str | None, learnt: Learnt, now: float) -> Done:
         """Take in what :meth:`learnt` made of ``raw`` at the time ``now``."""
@@ -241,27 +249,27 @@ class Stream:
     def apply(self, event: Event) -> dict[str, Any]:
         """Replay ``event``, which must be the next one, and return the outcome of the replay."""
         if event.number != self.number + 1:
-            raise ReplayError(f"stream {self.name!r}: event {event.number} follows event {self.number}")
+            raise ReplayError(self.name, event.number, f"follows event {self.number}")
         try:
             check_event(self.chain, event)
         except UnreadableEventError as error:
-            raise ReplayError(f"stream {self.name!r}, {error}") from None
+            raise ReplayError(self.name, error.number, error.problem) from None
         outcome, at = event.outcome, event.time
         if event.kind == DECIDED:
             decision = self._decide(self.read_offer(event.request or b""), at, event.decision or "", outcome["index"])
             if (decision.arm, decision.time) != (outcome["arm"], at):
-                raise ReplayError(f"stream {self.name!r}, event {event.number}: arm {outcome['arm']!r} was not offered")
+                raise ReplayError(self.name, event.number, f"arm {outcome['arm']!r} was not offered")
             if (decision.preferred, decision.explored) != (outcome["preferred"], outcome["explored"]):
                 self.differences += 1  # another version, or another processor, would have chosen another one
             outcome = describe_decision(decision)
         elif event.kind == REWARDED:
             if not self._reward(event.decision or "", outcome["value"], at):
-                raise ReplayError(f"stream {self.name!r}, event {event.number}: is a reward that was known already")
+                raise ReplayError(self.name, event.number, "is a reward that was known already")
         elif event.kind == EXPIRED:
             recorded, count, drop = outcome, len(outcome["decisions"]), event.number > self.migrated
             outcome = self._close(at, recorded.get("room", 0), count, drop=drop)
             if outcome["decisions"] != recorded["decisions"]:
-                raise ReplayError(f"stream {self.name!r}, event {event.number}: replay expired {outcome['decisions']}")
+                raise ReplayError(self.name, event.number, f"replay expired {outcome['decisions']}")
             if event.number <= self.migrated:
                 outcome = recorded  # an earlier version recorded less
         elif event.kind == CONFIGURED:
@@ -274,7 +282,7 @@ class Stream:
         elif event.kind == HISTORY:
             outcome = {"rows": self.agent.adopt(self.learnt(event.request or b"", None))}
         elif event.kind not in (LATE, LOST):  # which change nothing
-            raise ReplayError(f"stream {self.name!r}, event {event.number}: is of no known kind ({event.kind})")
+            raise ReplayError(self.name, event.number, f"is of no known kind ({event.kind})")
         self.number, self.chain = event.number, event.chain
         return outcome
 

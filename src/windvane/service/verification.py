@@ -150,8 +150,7 @@ class _StreamCheck:
                 self._compare(event, apply_event(stream, event), stream.differences > arms)
                 self._progress(stream.name, event.number, total)
         except READ_ERRORS as error:
-            text = f"stream {stream.name!r}, event {stream.number + 1}: cannot be read ({error})"
-            raise ReplayError(text) from None
+            raise ReplayError(stream.name, stream.number + 1, f"cannot be read ({error})") from None
         check_end(stream, self._store)
         return stream
 

@@ -1,4 +1,8 @@
-"""Confidence radii: how far an estimate may lie from the parameter it tracks."""
+"""Confidence radii: how far an estimate may be from the parameter it tracks.
+
+A radius is a class whose constructor checks the arguments and precomputes whatever does not depend on the round, so
+that a policy can evaluate it every round; its functional form (:func:`radius`, ...) checks the round too.
+"""
 
 from __future__ import annotations
 
@@ -7,83 +11,222 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from windvane.arguments import Array, check_choice, check_positive, check_whole
-from windvane.theory._checks import Lanes, at_least, log_det, plain, proportion
+from windvane.arguments import Array, check_choice, check_not_negative, check_positive, check_whole
+from windvane.errors import ArgumentError
+from windvane.theory.array_arguments import (
+    Lanes,
+    check_at_least,
+    check_broadcast,
+    check_entries,
+    check_log_det,
+    check_proportion,
+    to_lanes,
+)
 
 CONFIDENCES: tuple[str, ...] = ("pointwise", "horizon", "anytime")
 
 
 def discounted_count(gamma: ArrayLike, t: ArrayLike) -> Lanes:
-    """(1 - gamma^t) / (1 - gamma), the sum of gamma^i for i = 0..t-1; t itself at gamma = 1.
+    """Return (1 - gamma^t) / (1 - gamma), the sum of gamma^i for i = 0..t-1; t itself at gamma = 1.
 
-    `t` may be any real >= 0. The count in the radius, (1 - gamma^(2t)) / (1 - gamma^2), is that of gamma^2;
-    prefer `radius`, which works from log gamma, to squaring `gamma` here: near 1 the square loses digits.
+    Parameters
+    ----------
+    gamma
+        Discount in (0, 1], a number or an array.
+    t
+        Any real number that is at least 0, or an array of them.
+
+    Returns
+    -------
+    float or array
+        The effective number of observations, of the shape that ``gamma`` and ``t`` broadcast to.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, or the shapes do not broadcast.
+
+    Notes
+    -----
+    The count in the radius, (1 - gamma^(2t)) / (1 - gamma^2), is that of gamma^2. Prefer :func:`radius`, which works
+    from log gamma, to squaring ``gamma`` here: near 1 the square loses digits.
+
+    Examples
+    --------
+    >>> discounted_count(0.5, 3)
+    1.75
+    >>> discounted_count(1.0, 3)
+    3.0
     """
-    log_gamma = np.log(proportion("gamma", gamma))
-    rounds, flat = at_least("t", t, 0), log_gamma == 0.0
-    safe = np.where(flat, -1.0, log_gamma)
-    return plain(np.where(flat, rounds, np.expm1(rounds * safe) / np.expm1(safe)))
+    discounts, rounds = check_proportion("gamma", gamma), check_at_least("t", t, 0)
+    check_broadcast(gamma=discounts, t=rounds)
+    log_gamma = np.log(discounts)
+    is_flat = log_gamma == 0.0
+    safe = np.where(is_flat, -1.0, log_gamma)
+    return to_lanes(np.where(is_flat, rounds, np.expm1(rounds * safe) / np.expm1(safe)))
 
 
-def _union(confidence: str, horizon: int | None) -> int:
-    """The number of rounds by which `confidence` divides delta, 1 when it does not divide by a constant."""
-    if check_choice("confidence", confidence, CONFIDENCES) != "horizon":
-        return 1
-    if horizon is None:
-        raise ValueError("horizon=None: must be a whole number, at least 1, when confidence is 'horizon'")
-    return check_whole("horizon", horizon, 1)
+class ConfidenceLevel:
+    """The confidence parameter that enters a radius at round t, with everything but t fixed.
 
+    Parameters
+    ----------
+    delta
+        Confidence parameter in (0, 1], a number or one per lane.
+    confidence
+        "pointwise": delta, as printed in Lemma 1; it covers one fixed round. "horizon": delta / T, a union bound over
+        rounds 1..T; rounds after T are not covered. "anytime": delta / (2 t (1 + log t)^2), which sums to at most delta
+        over all t >= 1.
+    horizon
+        The number of rounds T; required for "horizon" and ignored otherwise.
 
-def _rounds(t: ArrayLike, confidence: str) -> Array:
-    return at_least("t", t, 1 if confidence == "anytime" else 0)
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> float(ConfidenceLevel(0.05, "horizon", horizon=100).log_inverse(1.0)) == math.log(100 / 0.05)
+    True
+    """
+
+    def __init__(self, delta: ArrayLike, confidence: str = "pointwise", horizon: int | None = None) -> None:
+        rounds = 1
+        self.is_anytime = check_choice("confidence", confidence, CONFIDENCES) == "anytime"
+        if confidence == "horizon":
+            if horizon is None:
+                raise ArgumentError("horizon", horizon, "a whole number, at least 1, if confidence is 'horizon'")
+            rounds = check_whole("horizon", horizon, 1)
+        levels = check_proportion("delta", delta)
+        self.level = levels / rounds  # without the part that depends on t
+        self._log_inverse = np.asarray(math.log(rounds) - np.log(levels))
+
+    def log_inverse(self, t: float | Array) -> Array:
+        """Return log(1 / delta_t), without a check of ``t``; it depends on ``t`` with "anytime" only."""
+        if not self.is_anytime:
+            return self._log_inverse
+        growing = 1.0 + np.log(t)
+        return np.asarray(self._log_inverse + np.log(2.0 * t * growing * growing))
+
+    def check_rounds(self, t: ArrayLike) -> Array:
+        """Return ``t`` as an array of rounds: at least 0, and at least 1 with "anytime"."""
+        return check_at_least("t", t, 1 if self.is_anytime else 0)
 
 
 def confidence_level(
     delta: ArrayLike, t: ArrayLike, *, confidence: str = "pointwise", horizon: int | None = None
 ) -> Lanes:
-    """The delta that enters the radius at round t.
+    """Return the confidence parameter that enters the radius at round t; see :class:`ConfidenceLevel`.
 
-    "pointwise": delta, as printed in Lemma 1 (it covers one fixed round, see the module's docstring).
-    "horizon":   delta / T, a union bound over rounds 1..T; rounds after T are not covered. Needs `horizon`.
-    "anytime":   delta / (2 t (1 + log t)^2), t >= 1, which sums to at most delta over all t >= 1.
+    Parameters
+    ----------
+    delta, confidence, horizon
+        As for :class:`ConfidenceLevel`.
+    t
+        Round, or an array of rounds: at least 0, and at least 1 with "anytime".
+
+    Returns
+    -------
+    float or array
+        delta_t, of the shape that ``delta`` and ``t`` broadcast to.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, or the shapes do not broadcast.
+
+    Examples
+    --------
+    >>> confidence_level(0.05, 7)
+    0.05
+    >>> confidence_level(0.05, 1, confidence="anytime")
+    0.025
     """
-    level, rounds = proportion("delta", delta) / _union(confidence, horizon), _rounds(t, confidence)
-    if confidence == "anytime":
-        return plain(level / (2.0 * rounds * (1.0 + np.log(rounds)) ** 2))
-    return plain(np.broadcast_arrays(level, rounds)[0].copy())
+    fixed = ConfidenceLevel(delta, confidence, horizon)
+    rounds = fixed.check_rounds(t)
+    check_broadcast(delta=fixed.level, t=rounds)
+    if fixed.is_anytime:
+        return to_lanes(fixed.level / (2.0 * rounds * (1.0 + np.log(rounds)) ** 2))
+    return to_lanes(np.broadcast_arrays(fixed.level, rounds)[0].copy())
 
 
 class Growth:
-    """ratio (1 - gamma^(2t)) / (1 - gamma^2), or ratio min(t, window): 1 more is what a radius takes the log of.
+    """The argument of the logarithm in a radius, less 1: ratio (1 - gamma^(2t)) / (1 - gamma^2).
 
-    The limit at gamma = 1 is ratio t. log gamma^2 is taken as 2 log gamma, so that gamma^2 is never rounded near 1.
+    Parameters
+    ----------
+    ratio
+        Factor, at least 0, such as L^2 / (lam d).
+    gamma
+        Discount in (0, 1], a number or one per lane. The limit at gamma = 1 is ratio t.
+    window
+        If given, t is replaced by min(t, window).
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, or the shapes do not broadcast.
+
+    Notes
+    -----
+    log gamma^2 is evaluated as 2 log gamma, so that gamma^2 is never rounded near 1.
+
+    Examples
+    --------
+    >>> growth = Growth(0.5, 1.0)
+    >>> float(growth(6.0))
+    3.0
     """
 
-    def __init__(self, ratio: float, gamma: Array, window: Array | None = None) -> None:
-        # curved * expm1(t log gamma^2) where gamma < 1, and straight * t where gamma is 1
-        self._log_square = 2.0 * np.log(gamma)
-        flat = self._log_square == 0.0
-        self._straight = np.where(flat, ratio, 0.0)
-        self._curved = np.where(flat, 0.0, ratio / np.expm1(np.where(flat, -1.0, self._log_square)))
-        self._any_flat, self._all_flat = bool(flat.any()), bool(flat.all())
-        self._window = window
+    def __init__(self, ratio: float, gamma: ArrayLike, window: ArrayLike | None = None) -> None:
+        ratio, discounts = check_not_negative("ratio", ratio), check_proportion("gamma", gamma)
+        self.window = None if window is None else check_entries("window", window, "above 0", lambda w: w > 0).copy()
+        if self.window is not None:
+            check_broadcast(gamma=discounts, window=self.window)
+        # The growth is curved * expm1(t log gamma^2) if gamma < 1, and straight * t if gamma is 1.
+        self.log_square = 2.0 * np.log(discounts)
+        is_flat = self.log_square == 0.0
+        self.straight = np.where(is_flat, ratio, 0.0)
+        self.curved = np.where(is_flat, 0.0, ratio / np.expm1(np.where(is_flat, -1.0, self.log_square)))
+        self._any_flat, self._all_flat = bool(is_flat.any()), bool(is_flat.all())
 
     def __call__(self, t: float | Array) -> Array:
-        if self._window is not None:
-            t = np.minimum(t, self._window)
+        """Return the growth at round ``t``, which is not checked."""
+        if self.window is not None:
+            t = np.minimum(t, self.window)
         if self._all_flat:
-            return np.asarray(t * self._straight)
-        growth: Array = self._curved * np.expm1(t * self._log_square)
-        return growth + t * self._straight if self._any_flat else growth
+            return np.asarray(t * self.straight)
+        growth: Array = self.curved * np.expm1(t * self.log_square)
+        return growth + t * self.straight if self._any_flat else growth
 
 
 class Radius:
-    """beta_t(delta) of `radius` with everything but t fixed: arguments are checked once, calls check nothing.
+    """beta_t(delta) of BVD-GLM-UCB as a function of t, with everything else fixed; see :func:`radius`.
 
-    A call takes t, a float or an array of reals >= 0 (>= 1 when `confidence` is "anytime"), and returns an
-    array of the shape that t, `gamma` and `delta` broadcast to. An entry depends on its own t, gamma and
-    delta alone, bit for bit, whatever the number of lanes. c_mu = 1 gives the radius of D-LinUCB, and
-    `window` (with gamma = 1) that of `window_radius`.
+    Parameters
+    ----------
+    dim, gamma, S, L, lam, sigma, delta, c_mu, confidence, horizon
+        As for :func:`radius`. ``c_mu=1`` gives the radius of D-LinUCB.
+    window
+        Length of a sliding window, a number or one per lane, for ``gamma=1``: the radius of :func:`window_radius`.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, or the shapes do not broadcast.
+
+    Notes
+    -----
+    Arguments are checked once, here. A call takes t, a float or an array of real numbers that are at least 0 (at least
+    1 with "anytime"), checks nothing, and returns an array of the shape that t, ``gamma`` and ``delta`` broadcast to.
+    An entry depends on its own t, gamma and delta only, bit for bit, whatever the number of lanes.
+
+    Examples
+    --------
+    >>> beta = Radius(dim=2, gamma=[0.9, 0.99], S=1.0, L=1.0, lam=1.0, sigma=0.5, delta=0.05, c_mu=0.2)
+    >>> beta(100.0).round(3)
+    array([1.664, 1.949])
     """
 
     def __init__(
@@ -99,32 +242,56 @@ class Radius:
         c_mu: float,
         confidence: str = "pointwise",
         horizon: int | None = None,
-        window: Array | None = None,
+        window: ArrayLike | None = None,
     ) -> None:
-        d, reg = check_whole("dim", dim, 1), check_positive("lam", lam)
-        discounts, level = proportion("gamma", gamma), proportion("delta", delta)
-        try:
-            np.broadcast_shapes(discounts.shape, level.shape)
-        except ValueError:
-            shapes = f"gamma has shape {discounts.shape} and delta {level.shape}"
-            raise ValueError(f"{shapes}: must broadcast together") from None
-        rounds = _union(confidence, horizon)
-        self._anytime = confidence == "anytime"
-        # Scalars are kept as 0-d arrays: NumPy multiplies by those faster than by Python floats.
-        self._dim = np.asarray(float(d))
-        self._sigma = np.asarray(check_positive("sigma", sigma))
-        self._bias = np.asarray(math.sqrt(reg) * check_positive("c_mu", c_mu) * check_positive("S", S))
-        # -2 log of the part of delta_t that is the same in every round.
-        self._log_level = 2.0 * (math.log(rounds) - np.log(level))
-        self._growth = Growth(check_positive("L", L) ** 2 / (reg * d), discounts, window)
+        dim, lam, sigma = check_whole("dim", dim, 1), check_positive("lam", lam), check_positive("sigma", sigma)
+        self._bias = np.asarray(math.sqrt(lam) * check_positive("c_mu", c_mu) * check_positive("S", S))
+        self._growth = Growth(check_positive("L", L) ** 2 / (lam * dim), gamma, window)
+        self.confidence = ConfidenceLevel(delta, confidence, horizon)
+        windows = {} if window is None else {"window": np.asarray(window)}
+        check_broadcast(gamma=np.asarray(gamma), **windows, delta=self.confidence.level)
+        # sigma is moved under the root. Constants are 0-d arrays: NumPy multiplies by those faster than by floats.
+        self._scale, self._noise = np.asarray(dim * sigma**2), np.asarray(2.0 * sigma**2)
+        self._fixed_noise = None if self.confidence.is_anytime else self._noise * self.confidence.log_inverse(1.0)
+        self._constants: Array | None = None  # of ``since``
+
+    def since(self, born: Array, t: float) -> Array:
+        """Return beta at round ``t`` of lanes that started in the rounds ``born``, [lanes]: the form that policies use.
+
+        It equals ``self(t - born + 1.0)`` up to rounding and takes a fraction of the time.
+        """
+        if self._constants is None or len(self._constants) != len(born):
+            self._constants = self._pack(len(born))
+        out = np.empty(len(born))
+        self._kernel(t, born, self._constants, out)
+        return out
+
+    def _pack(self, lanes: int) -> Array:
+        """Return the constants of every lane, for the compiled form of the radius."""
+        from windvane.kernels import radii  # on first use: formulas alone do not need compiled code
+
+        self._kernel = radii.radius_lanes
+        growth, noise = self._growth, self._noise if self._fixed_noise is None else 0.0
+        fixed = self._noise * self.confidence.log_inverse(1.0) - noise * math.log(2.0)
+        columns = {
+            radii.BIAS: self._bias,
+            radii.LOG_SQUARE: growth.log_square,
+            radii.STRAIGHT: growth.straight,
+            radii.CURVED: growth.curved,
+            radii.WINDOW: math.inf if growth.window is None else growth.window,
+            radii.SCALE: self._scale,
+            radii.NOISE: fixed,
+            radii.ANYTIME: noise,
+        }
+        constants = np.empty((lanes, len(columns)))
+        for column, value in columns.items():
+            constants[:, column] = value
+        return constants
 
     def __call__(self, t: float | Array) -> Array:
-        growth = self._growth(t)
-        log_level = self._log_level
-        if self._anytime:
-            slowly = 1.0 + np.log(t)
-            log_level = log_level + 2.0 * np.log(2.0 * t * slowly * slowly)
-        return np.asarray(self._bias + self._sigma * np.sqrt(self._dim * np.log1p(growth) + log_level))
+        """Return beta_t, without a check of ``t``."""
+        noise = self._noise * self.confidence.log_inverse(t) if self._fixed_noise is None else self._fixed_noise
+        return np.asarray(self._bias + np.sqrt(self._scale * np.log1p(self._growth(t)) + noise))
 
 
 def radius(
@@ -141,25 +308,61 @@ def radius(
     confidence: str = "pointwise",
     horizon: int | None = None,
 ) -> Lanes:
-    """beta_t(delta) of BVD-GLM-UCB (Faury et al. 2021, Lemma 1 and Algorithm 1).
+    """Return beta_t(delta) of BVD-GLM-UCB (Faury et al. 2021, Lemma 1 and Algorithm 1).
 
-    sqrt(lam) c_mu S + sigma sqrt(2 log(1/delta_t) + d log(1 + L^2 (1 - gamma^(2t)) / (lam d (1 - gamma^2)))),
-    with delta_t = `confidence_level(delta, t)`. The exponent is 2t as printed, although the sum at round t
-    has t - 1 terms. Does not cover all rounds at once with "pointwise", nor the tracking error of a drift.
+    Parameters
+    ----------
+    t
+        Round, or an array of rounds: at least 0, and at least 1 with "anytime".
+    dim
+        Dimension d of the parameter.
+    gamma
+        Discount in (0, 1], a number or one per lane.
+    S, L
+        Bounds on the norms of parameters and arms.
+    lam
+        Regularisation.
+    sigma
+        Sub-Gaussian scale of the noise.
+    delta, confidence, horizon
+        As for :class:`ConfidenceLevel`.
+    c_mu
+        Infimum of mu' over ``|z| <= S L``.
+
+    Returns
+    -------
+    float or array
+        The radius, of the shape that ``t``, ``gamma`` and ``delta`` broadcast to.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, or the shapes do not broadcast.
+
+    Notes
+    -----
+    sqrt(lam) c_mu S + sigma sqrt(2 log(1/delta_t) + d log(1 + L^2 (1 - gamma^(2t)) / (lam d (1 - gamma^2)))), with
+    delta_t of :func:`confidence_level`. The exponent is 2t as printed, although the sum at round t has t - 1 terms.
+    With "pointwise" it does not cover all rounds at once. It never covers the tracking error of a drift.
+
+    Examples
+    --------
+    >>> round(radius(100, dim=2, gamma=0.99, S=1.0, L=1.0, lam=1.0, sigma=0.5, delta=0.05, c_mu=0.2), 3)
+    1.949
     """
     fixed = Radius(
-        dim=dim,
-        gamma=gamma,
-        S=S,
-        L=L,
-        lam=lam,
-        sigma=sigma,
-        delta=delta,
-        c_mu=c_mu,
-        confidence=confidence,
+        dim=dim, gamma=gamma, S=S, L=L, lam=lam, sigma=sigma, delta=delta, c_mu=c_mu, confidence=confidence,
         horizon=horizon,
-    )
-    return plain(fixed(_rounds(t, confidence)))
+    )  # fmt: skip
+    return _evaluate(fixed, t, gamma=gamma)
+
+
+def _evaluate(fixed: Radius, t: ArrayLike, **per_lane: ArrayLike) -> Lanes:
+    """Return the radius at the checked rounds ``t``; ``per_lane`` was checked by the radius, except for its shape."""
+    rounds = fixed.confidence.check_rounds(t)
+    lanes = {name: np.asarray(value) for name, value in per_lane.items()}
+    check_broadcast(**lanes, delta=fixed.confidence.level, t=rounds)
+    return to_lanes(fixed(rounds))
 
 
 def linear_radius(
@@ -175,23 +378,36 @@ def linear_radius(
     confidence: str = "pointwise",
     horizon: int | None = None,
 ) -> Lanes:
-    """Radius of D-LinUCB (Russac et al. 2019): `radius` with bias sqrt(lam) S, that is c_mu = 1.
+    """Return the radius of D-LinUCB (Russac et al. 2019): :func:`radius` with bias sqrt(lam) S, that is c_mu = 1.
 
-    It goes with the norm of V^-1 Vtilde V^-1. Its "pointwise" form covers one fixed round, as for `radius`.
+    Parameters
+    ----------
+    t, dim, gamma, S, L, lam, sigma, delta, confidence, horizon
+        As for :func:`radius`.
+
+    Returns
+    -------
+    float or array
+        The radius, of the shape that ``t``, ``gamma`` and ``delta`` broadcast to.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, or the shapes do not broadcast.
+
+    Notes
+    -----
+    It is used with the norm of V^-1 Vtilde V^-1. Its "pointwise" form covers one fixed round, as for :func:`radius`.
+
+    Examples
+    --------
+    >>> round(linear_radius(100, dim=2, gamma=0.99, S=1.0, L=1.0, lam=1.0, sigma=0.5, delta=0.05), 3)
+    2.749
     """
     return radius(
-        t,
-        dim=dim,
-        gamma=gamma,
-        S=S,
-        L=L,
-        lam=lam,
-        sigma=sigma,
-        delta=delta,
-        c_mu=1.0,
-        confidence=confidence,
+        t, dim=dim, gamma=gamma, S=S, L=L, lam=lam, sigma=sigma, delta=delta, c_mu=1.0, confidence=confidence,
         horizon=horizon,
-    )
+    )  # fmt: skip
 
 
 def window_radius(
@@ -208,38 +424,113 @@ def window_radius(
     confidence: str = "pointwise",
     horizon: int | None = None,
 ) -> Lanes:
-    """Sliding-window form of beta_t: weight 1 on the last w rounds, hence Vtilde = V.
+    """Return the sliding-window form of beta_t: weight 1 on the last w rounds, hence Vtilde = V.
 
-    sqrt(lam) c_mu S + sigma sqrt(2 log(1/delta_t) + d log(1 + L^2 min(t, w) / (lam d))). The paper only says
-    that this form follows easily; c_mu = 1 gives its linear counterpart, which is not the radius printed for
-    SW-LinUCB by Cheung et al. 2019.
+    Parameters
+    ----------
+    t, dim, S, L, lam, sigma, delta, c_mu, confidence, horizon
+        As for :func:`radius`.
+    window
+        Length w of the window, at least 1, a number or one per lane.
+
+    Returns
+    -------
+    float or array
+        The radius, of the shape that ``t``, ``window`` and ``delta`` broadcast to.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, or the shapes do not broadcast.
+
+    Notes
+    -----
+    sqrt(lam) c_mu S + sigma sqrt(2 log(1/delta_t) + d log(1 + L^2 min(t, w) / (lam d))). The paper only says that this
+    form follows easily; c_mu = 1 gives its linear counterpart, which is not the radius printed for SW-LinUCB by Cheung
+    et al. 2019.
+
+    Examples
+    --------
+    >>> round(window_radius(100, dim=2, window=20, S=1.0, L=1.0, lam=1.0, sigma=0.5, delta=0.05, c_mu=0.2), 3)
+    1.842
     """
     fixed = Radius(
-        dim=dim,
-        gamma=1.0,
-        S=S,
-        L=L,
-        lam=lam,
-        sigma=sigma,
-        delta=delta,
-        c_mu=c_mu,
-        confidence=confidence,
-        horizon=horizon,
-        window=at_least("window", window, 1),
-    )
-    return plain(fixed(_rounds(t, confidence)))
+        dim=dim, gamma=1.0, S=S, L=L, lam=lam, sigma=sigma, delta=delta, c_mu=c_mu, confidence=confidence,
+        horizon=horizon, window=check_at_least("window", window, 1),
+    )  # fmt: skip
+    return _evaluate(fixed, t, window=window)
+
+
+class OFULRadius:
+    """The radius of OFUL as a function of log det(V / lam), with everything else fixed; see :func:`oful_radius`.
+
+    Parameters
+    ----------
+    S, lam, sigma, delta
+        As for :func:`oful_radius`.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+
+    Notes
+    -----
+    A call checks nothing. A logarithm that is negative by rounding counts as 0.
+
+    Examples
+    --------
+    >>> float(OFULRadius(S=1.0, lam=4.0, sigma=1.0, delta=1.0)(9.0))
+    5.0
+    """
+
+    def __init__(self, *, S: float, lam: float, sigma: float, delta: ArrayLike) -> None:
+        self._bias = np.asarray(math.sqrt(check_positive("lam", lam)) * check_positive("S", S))
+        self._sigma = np.asarray(check_positive("sigma", sigma))
+        self.level = check_proportion("delta", delta).copy()
+        self._noise = 2.0 * np.log(self.level)
+
+    def __call__(self, log_det_ratio: float | Array) -> Array:
+        """Return the radius, without a check of ``log_det_ratio``."""
+        return np.asarray(self._bias + self._sigma * np.sqrt(np.maximum(log_det_ratio, 0.0) - self._noise))
 
 
 def oful_radius(log_det_ratio: ArrayLike, *, S: float, lam: float, sigma: float, delta: ArrayLike) -> Lanes:
-    """Radius of OFUL (Abbasi-Yadkori et al. 2011): sqrt(lam) S + sigma sqrt(2 log(1/delta) + log det(V/lam)).
+    """Return the radius of OFUL (Abbasi-Yadkori et al. 2011).
 
-    `log_det_ratio` is log det(V / lam) of the undiscounted V. It covers all rounds at once with the plain
-    delta, so there is no `confidence` to choose. Not valid for a discounted or a windowed V.
+    Parameters
+    ----------
+    log_det_ratio
+        log det(V / lam) of the undiscounted V, at least 0, a number or one per lane.
+    S
+        Bound on the norm of parameters.
+    lam
+        Regularisation.
+    sigma
+        Sub-Gaussian scale of the noise.
+    delta
+        Confidence parameter in (0, 1], a number or one per lane.
+
+    Returns
+    -------
+    float or array
+        The radius, of the shape that ``log_det_ratio`` and ``delta`` broadcast to.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, or the shapes do not broadcast.
+
+    Notes
+    -----
+    sqrt(lam) S + sigma sqrt(2 log(1/delta) + log det(V / lam)). It covers all rounds at once with the plain delta, so
+    there is no ``confidence`` to choose. It is not valid for a discounted or a windowed V.
+
+    Examples
+    --------
+    >>> oful_radius(9.0, S=1.0, lam=4.0, sigma=1.0, delta=1.0)
+    5.0
     """
-    level = proportion("delta", delta)
-    noise = np.sqrt(log_det("log_det_ratio", log_det_ratio) - 2.0 * np.log(level))
-    return plain(
-        np.asarray(
-            math.sqrt(check_positive("lam", lam)) * check_positive("S", S) + check_positive("sigma", sigma) * noise
-        )
-    )
+    fixed, logs = OFULRadius(S=S, lam=lam, sigma=sigma, delta=delta), check_log_det("log_det_ratio", log_det_ratio)
+    check_broadcast(log_det_ratio=logs, delta=fixed.level)
+    return to_lanes(fixed(logs))

@@ -5,15 +5,97 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from windvane.arguments import check_not_negative, check_number, check_positive, check_whole
-from windvane.theory._checks import is_general
+from windvane.arguments import check_not_negative, check_positive, check_setting, check_whole
+from windvane.theory.array_arguments import is_general
 from windvane.theory.radii import Radius, confidence_level, discounted_count
 from windvane.theory.tuning import block_length, discount, discount_grid
 
 
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """The constants of a bandit problem and of its regularised estimator that the theorems depend on.
+
+    Parameters
+    ----------
+    horizon
+        Number of rounds T.
+    drift
+        B_T, the sum over t < T of ||theta*_{t+1} - theta*_t||, at least 0.
+    dim
+        Dimension d of the parameter.
+    k_mu, c_mu
+        Supremum and infimum of mu' over ``|z| <= S L``.
+    S, L
+        Bounds on the norms of parameters and arms.
+    lam
+        Regularisation.
+    sigma
+        Rewards lie in [0, 2 sigma].
+
+    Raises
+    ------
+    ArgumentError
+        If a constant is outside its range, or ``k_mu`` is below ``c_mu``.
+
+    Examples
+    --------
+    >>> problem = Problem(horizon=100, drift=1.0, dim=2, k_mu=0.25, c_mu=0.2, S=1.0, L=1.0, lam=1.0, sigma=0.5)
+    >>> problem.R_mu
+    1.25
+    """
+
+    horizon: int
+    drift: float
+    dim: int
+    k_mu: float
+    c_mu: float
+    S: float
+    L: float
+    lam: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        """Check the constants and store them as plain ints and floats."""
+        checked: dict[str, float] = {name: check_whole(name, getattr(self, name), 1) for name in ("horizon", "dim")}
+        checked["drift"] = check_not_negative("drift", self.drift)
+        for name in ("k_mu", "c_mu", "S", "L", "lam", "sigma"):
+            checked[name] = check_positive(name, getattr(self, name))
+        least = checked["c_mu"]
+        check_setting("k_mu", self.k_mu, f"at least c_mu={least!r}", lambda k: k >= least)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def R_mu(self) -> float:
+        """k_mu / c_mu."""
+        return self.k_mu / self.c_mu
+
+    def learning_term(self, beta: float, growth: float) -> float:
+        """Return C1 R beta sqrt(d T) sqrt(growth) with C1 = sqrt(32 max(1, L^2 / lam)), as in both theorems."""
+        C1 = math.sqrt(32.0 * max(1.0, self.L**2 / self.lam))
+        return C1 * self.R_mu * beta * math.sqrt(self.dim * self.horizon) * math.sqrt(growth)
+
+
 @dataclass(frozen=True)
 class RegretBound:
-    """The terms of Theorem 1: `total` = `learning` + `truncation` + `tracking`; D = `depth`, at `gamma`."""
+    """The terms of Theorem 1, as :func:`regret_bound` returns them.
+
+    Parameters
+    ----------
+    total
+        ``learning + truncation + tracking``.
+    learning, truncation, tracking
+        The terms of the bound.
+    depth
+        The number of rounds D that the proof counts as recent.
+    gamma
+        The discount at which the bound is evaluated.
+
+    Examples
+    --------
+    >>> RegretBound(total=6.0, learning=1.0, truncation=2.0, tracking=3.0, depth=10, gamma=0.9).total
+    6.0
+    """
 
     total: float
     learning: float
@@ -23,89 +105,138 @@ class RegretBound:
     gamma: float
 
 
-def _ratio(k_mu: float, c_mu: float) -> float:
-    c = check_positive("c_mu", c_mu)
-    return check_number("k_mu", k_mu, f"at least c_mu={c!r}", lambda k: k >= c) / c
-
-
 def trivial_bound(horizon: int, sigma: float) -> float:
-    """2 sigma T: rewards lie in [0, 2 sigma], so no policy can lose more. Not in the paper's theorems."""
+    """Return 2 sigma T: rewards lie in [0, 2 sigma], so no policy can lose more. Not in the paper's theorems.
+
+    Parameters
+    ----------
+    horizon
+        Number of rounds T.
+    sigma
+        Rewards lie in [0, 2 sigma].
+
+    Returns
+    -------
+    float
+        The bound.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> trivial_bound(3000, 0.5)
+    3000.0
+    """
     return 2.0 * check_positive("sigma", sigma) * check_whole("horizon", horizon, 1)
 
 
 def regret_bound(
+    problem: Problem,
     *,
-    horizon: int,
-    drift: float,
-    dim: int,
+    delta: float,
     gamma: float | None = None,
     kind: str = "orthogonal",
-    k_mu: float,
-    c_mu: float,
-    S: float,
-    L: float,
-    lam: float,
-    sigma: float,
-    delta: float,
     confidence: str = "horizon",
 ) -> RegretBound:
-    """Theorem 1 of Faury et al. 2021 with its constants; `gamma=None` takes `discount(...)`.
+    """Evaluate Theorem 1 of Faury et al. 2021 with its constants.
 
-    learning    C1 R beta_T sqrt(d T) sqrt(T log(1/gamma) + log(1 + L^2 (1 - gamma^T) / (lam d (1 - gamma))))
-    truncation  orthogonal: C2 R T gamma^D / (1 - gamma)
-                general:    C4 R T gamma^D / (1 - gamma) + C5 k R T gamma^D / (1 - gamma)^(3/2)
-    tracking    orthogonal: C3 R D B_T
-                general:    C6 k R sqrt(d / (1 - gamma)) D B_T + C7 k R sqrt(d) / (1 - gamma) D B_T
+    Parameters
+    ----------
+    problem
+        The constants of the problem.
+    delta
+        Confidence parameter in (0, 1].
+    gamma
+        Discount in (0, 1]; None uses that of :func:`discount`.
+    kind
+        "orthogonal" or "general" arms.
+    confidence
+        As for :class:`ConfidenceLevel`. The proof needs a radius that covers all rounds, so the default is "horizon"
+        (delta / T), not the printed delta.
+
+    Returns
+    -------
+    RegretBound
+        The terms of the bound.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+
+    Notes
+    -----
+    ::
+
+        learning    C1 R beta_T sqrt(d T) sqrt(T log(1/gamma) + log(1 + L^2 (1 - gamma^T) / (lam d (1 - gamma))))
+        truncation  orthogonal: C2 R T gamma^D / (1 - gamma)
+                    general:    C4 R T gamma^D / (1 - gamma) + C5 k R T gamma^D / (1 - gamma)^(3/2)
+        tracking    orthogonal: C3 R D B_T
+                    general:    C6 k R sqrt(d / (1 - gamma)) D B_T + C7 k R sqrt(d) / (1 - gamma) D B_T
+
     where k = k_mu, R = k_mu / c_mu, D = max(1, ceil(log T / (1 - gamma))), C1 = sqrt(32 max(1, L^2 / lam)),
-    C2 = C4 = 8 k L^3 S / lam, C3 = 4 k L, C5 = 8 L^4 S / lam^(3/2), C6 = 4 L^2 / sqrt(lam), C7 = 4 L^3 / lam.
-    The paper gives no value to C4..C7; ours carry the factor L that its general tracking lemma lost.
+    C2 = C4 = 8 k L^3 S / lam, C3 = 4 k L, C5 = 8 L^4 S / lam^(3/2), C6 = 4 L^2 / sqrt(lam), C7 = 4 L^3 / lam. The paper
+    gives no value to C4..C7; ours contain the factor L that is missing from its general tracking lemma.
 
-    The proof needs a radius that covers all rounds, so the default here is "horizon" (delta / T), not the
-    printed delta. At gamma = 1 the theorem is void unless drift = 0, when both tracking terms of its proof
-    vanish; otherwise the bound is infinite (depth is then reported as T). At practical T the value exceeds
-    `trivial_bound`. It does not cover `bonus_scale` other than 1, nor an inexact projection.
+    At gamma = 1 the theorem is void unless drift = 0, when both tracking terms of its proof vanish; otherwise the
+    bound is infinite (depth is then reported as T). At practical T the value exceeds :func:`trivial_bound`. It does
+    not cover a ``bonus_scale`` other than 1, nor an inexact projection.
+
+    Examples
+    --------
+    >>> problem = Problem(horizon=3000, drift=1.5708, dim=2, k_mu=0.25, c_mu=0.2, S=1.0, L=1.0, lam=1.0, sigma=0.5)
+    >>> bound = regret_bound(problem, delta=0.05)
+    >>> bound.total > trivial_bound(3000, 0.5)
+    True
     """
-    T, d, general = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1), is_general(kind)
-    B = check_not_negative("drift", drift)
+    p, T, general = problem, problem.horizon, is_general(kind)
     if gamma is None:
-        g = discount(horizon=T, drift=B, dim=d, kind=kind)
+        gamma = discount(horizon=T, drift=p.drift, dim=p.dim, kind=kind)
     else:
-        g = check_number("gamma", gamma, "in (0, 1]", lambda v: 0 < v <= 1)
-    level = check_number("delta", delta, "in (0, 1]", lambda v: 0 < v <= 1)
-    R, k, ell, reg = _ratio(k_mu, c_mu), float(k_mu), check_positive("L", L), check_positive("lam", lam)
-    fixed = Radius(
-        dim=d,
-        gamma=g,
-        S=S,
-        L=L,
-        lam=lam,
-        sigma=sigma,
-        delta=level,
-        c_mu=c_mu,
-        confidence=confidence,
-        horizon=T,
-    )
-    beta = float(fixed(float(T)))
-    growth = -T * math.log(g) + math.log1p(ell**2 / (reg * d) * float(discounted_count(g, T)))
-    learning = math.sqrt(32.0 * max(1.0, ell**2 / reg)) * R * beta * math.sqrt(d * T) * math.sqrt(growth)
-    if g == 1.0:
-        void = 0.0 if B == 0.0 else math.inf
-        return RegretBound(learning + void, learning, void, void, T, g)
-    forget = 1.0 - g
+        gamma = check_setting("gamma", gamma, "in (0, 1]", lambda v: 0 < v <= 1)
+    delta = check_setting("delta", delta, "in (0, 1]", lambda v: 0 < v <= 1)
+    beta = Radius(
+        dim=p.dim, gamma=gamma, S=p.S, L=p.L, lam=p.lam, sigma=p.sigma, delta=delta, c_mu=p.c_mu,
+        confidence=confidence, horizon=T,
+    )  # fmt: skip
+    growth = -T * math.log(gamma) + math.log1p(p.L**2 / (p.lam * p.dim) * float(discounted_count(gamma, T)))
+    learning = p.learning_term(float(beta(float(T))), growth)
+    if gamma == 1.0:
+        void = 0.0 if p.drift == 0.0 else math.inf
+        return RegretBound(learning + void, learning, void, void, T, gamma)
+    forget = 1.0 - gamma
     depth = max(1, math.ceil(math.log(T) / forget))
-    truncation = 8.0 * k * ell**3 * S / reg * R * T * math.exp(depth * math.log(g)) / forget
-    tracking = 4.0 * k * ell * R * depth * B
+    truncation = 8.0 * p.k_mu * p.L**3 * p.S / p.lam * p.R_mu * T * math.exp(depth * math.log(gamma)) / forget
+    tracking = 4.0 * p.k_mu * p.L * p.R_mu * depth * p.drift
     if general:
-        # sqrt(lambda_max(V) / lam) <= 1 + L / sqrt(lam (1 - gamma)): the 1 gives C4, C6, the rest C5, C7.
-        spread = 1.0 + ell / math.sqrt(reg * forget)
+        # sqrt(lambda_max(V) / lam) <= 1 + L / sqrt(lam (1 - gamma)): the 1 gives C4 and C6, the rest C5 and C7.
+        spread = 1.0 + p.L / math.sqrt(p.lam * forget)
         truncation *= spread
-        tracking *= spread * ell * math.sqrt(d / (reg * forget))
-    return RegretBound(learning + truncation + tracking, learning, truncation, tracking, depth, g)
+        tracking *= spread * p.L * math.sqrt(p.dim / (p.lam * forget))
+    return RegretBound(learning + truncation + tracking, learning, truncation, tracking, depth, gamma)
 
 
 @dataclass(frozen=True)
 class UnknownDriftBound:
-    """The terms of Theorem 2; `total` is the sum of the five others, `gamma` is gamma*."""
+    """The terms of Theorem 2, as :func:`regret_bound_unknown_drift` returns them.
+
+    Parameters
+    ----------
+    total
+        The sum of the five terms.
+    restarts, learning, truncation, tracking, master
+        The terms of the bound.
+    gamma
+        gamma*, the best discount for the drift.
+
+    Examples
+    --------
+    >>> UnknownDriftBound(15.0, 1.0, 2.0, 3.0, 4.0, 5.0, gamma=0.99).master
+    5.0
+    """
 
     total: float
     restarts: float
@@ -116,55 +247,65 @@ class UnknownDriftBound:
     gamma: float
 
 
-def regret_bound_unknown_drift(
-    *,
-    horizon: int,
-    drift: float,
-    dim: int,
-    k_mu: float,
-    c_mu: float,
-    S: float,
-    L: float,
-    lam: float,
-    sigma: float,
-    confidence: str = "pointwise",
-) -> UnknownDriftBound:
-    """Theorem 2 of Faury et al. 2021 (expected regret of BOB-BVD-GLM-UCB): the display that opens its proof.
+def regret_bound_unknown_drift(problem: Problem, *, confidence: str = "pointwise") -> UnknownDriftBound:
+    """Evaluate Theorem 2 of Faury et al. 2021, the expected regret of BOB-BVD-GLM-UCB.
 
-    restarts    2 sigma n, n = ceil(T / H)
-    learning    C1 R beta* sqrt(d T) sqrt(2 T (1 - gamma*) + n log(1 + 2 L^2 / (d lam (1 - gamma*))))
-    truncation  2 C2 R / (sqrt(T) (1 - gamma*))
-    tracking    3 C3 R B log(T) / (log(2) (1 - gamma*))
-    master      4 sigma H sqrt(e - 1) sqrt(n N log N)
+    Parameters
+    ----------
+    problem
+        The constants of the problem; ``drift`` is at most 2 S T, the largest there is.
+    confidence
+        As for :class:`ConfidenceLevel`. The proof needs a radius that covers all rounds: "horizon" puts
+        delta / T = 1/T^2 in beta*; the default keeps the printed 1/T.
+
+    Returns
+    -------
+    UnknownDriftBound
+        The terms of the display that opens the proof.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+
+    Notes
+    -----
+    ::
+
+        restarts    2 sigma n, n = ceil(T / H)
+        learning    C1 R beta* sqrt(d T) sqrt(2 T (1 - gamma*) + n log(1 + 2 L^2 / (d lam (1 - gamma*))))
+        truncation  2 C2 R / (sqrt(T) (1 - gamma*))
+        tracking    3 C3 R B log(T) / (log(2) (1 - gamma*))
+        master      4 sigma H sqrt(e - 1) sqrt(n N log N)
+
     where beta* = sqrt(lam) c_mu S + sigma sqrt(2 log(1/delta) + d log(1 + 2 L^2 / (lam d (1 - gamma*^2)))),
-    delta = 1/T, gamma* = 1 - (1/2) (B / (2 S d T))^(2/3), B = max(drift, T^(-1/2)), C1..C3, R of Theorem 1.
+    delta = 1/T, gamma* = 1 - (1/2) (B / (2 S d T))^(2/3), B = max(drift, T^(-1/2)), C1..C3 and R of Theorem 1.
 
-    Departures from the printed display: c_mu in beta* (lost there), n for T / H (the last block may be short)
-    and B no smaller than the grid covers. The proof needs a radius that covers all rounds: "horizon" puts
-    delta / T = 1/T^2 in beta*; the default keeps the printed 1/T. Orthogonal arms only.
+    Departures from the printed display: c_mu in beta* (missing there), n for T / H (the last block may be short) and B
+    no smaller than the grid covers. Orthogonal arms only.
+
+    Examples
+    --------
+    >>> problem = Problem(horizon=3000, drift=1.5708, dim=2, k_mu=0.25, c_mu=0.2, S=1.0, L=1.0, lam=1.0, sigma=0.5)
+    >>> regret_bound_unknown_drift(problem).restarts
+    28.0
     """
-    T, d, bound = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1), check_positive("S", S)
-    most = 2.0 * bound * T
-    B = check_number("drift", drift, f"in [0, 2 S horizon] = [0, {most:g}]", lambda v: 0 <= v <= most)
-    R, ell, reg, noise = (
-        _ratio(k_mu, c_mu),
-        check_positive("L", L),
-        check_positive("lam", lam),
-        check_positive("sigma", sigma),
-    )
-    B = max(B, T**-0.5)
-    # Only a grid reduced to the single discount 1/2 (tiny S) makes the clip bind.
-    forget = min(0.5, 0.5 * (B / (2.0 * bound * d * T)) ** (2.0 / 3.0))
+    p, T, d = problem, problem.horizon, problem.dim
+    most = 2.0 * p.S * T
+    drift = check_setting("drift", p.drift, f"in [0, 2 S horizon] = [0, {most:g}]", lambda v: 0 <= v <= most)
+    B = max(drift, T**-0.5)
+    # The clip binds only if the grid consists of the single discount 1/2, which needs a tiny S.
+    forget = min(0.5, 0.5 * (B / (2.0 * p.S * d * T)) ** (2.0 / 3.0))
     level = float(confidence_level(1.0 / T, T, confidence=confidence, horizon=T))
-    H, N = block_length(T, d), len(discount_grid(T, d, bound))
+    H, N = block_length(T, d), len(discount_grid(T, d, p.S))
     blocks = -(-T // H)
-    spread = d * math.log1p(2.0 * ell**2 / (reg * d * forget * (2.0 - forget)))
-    beta = math.sqrt(reg) * c_mu * bound + noise * math.sqrt(spread - 2.0 * math.log(level))
-    growth = 2.0 * T * forget + blocks * math.log1p(2.0 * ell**2 / (d * reg * forget))
-    learning = math.sqrt(32.0 * max(1.0, ell**2 / reg)) * R * beta * math.sqrt(d * T) * math.sqrt(growth)
-    restarts = 2.0 * noise * blocks
-    truncation = 16.0 * k_mu * ell**3 * bound / reg * R / (math.sqrt(T) * forget)
-    tracking = 12.0 * k_mu * ell * R * B * math.log(T) / (math.log(2.0) * forget)
-    master = 4.0 * noise * H * math.sqrt((math.e - 1.0) * blocks * N * math.log(N))
+    spread = d * math.log1p(2.0 * p.L**2 / (p.lam * d * forget * (2.0 - forget)))
+    beta = math.sqrt(p.lam) * p.c_mu * p.S + p.sigma * math.sqrt(spread - 2.0 * math.log(level))
+    growth = 2.0 * T * forget + blocks * math.log1p(2.0 * p.L**2 / (d * p.lam * forget))
+    learning = p.learning_term(beta, growth)
+    restarts = 2.0 * p.sigma * blocks
+    truncation = 16.0 * p.k_mu * p.L**3 * p.S / p.lam * p.R_mu / (math.sqrt(T) * forget)
+    tracking = 12.0 * p.k_mu * p.L * p.R_mu * B * math.log(T) / (math.log(2.0) * forget)
+    master = 4.0 * p.sigma * H * math.sqrt((math.e - 1.0) * blocks * N * math.log(N))
     total = restarts + learning + truncation + tracking + master
     return UnknownDriftBound(total, restarts, learning, truncation, tracking, master, 1.0 - forget)

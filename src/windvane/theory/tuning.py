@@ -7,30 +7,118 @@ import math
 import numpy as np
 
 from windvane.arguments import Array, check_not_negative, check_positive, check_whole
-from windvane.theory._checks import is_general
+from windvane.theory.array_arguments import is_general
 
-# A root such as 1000 ** (2 / 3) falls one ulp short of the integer it stands for; without slack its floor
-# would lose a whole unit.
+# The floor of a root that stands for an integer, such as 1000 ** (2 / 3) = 99.99999999999997, must not lose a whole
+# unit to rounding: three roundings of at most 2**-53 each, doubled by the power, are below 1e-14.
 _FLOOR_SLACK = 1.0 + 1e-14
 
 
 def discount(*, horizon: int, drift: float, dim: int, kind: str = "orthogonal") -> float:
-    """The discount of Theorem 1, clipped to [1/2, 1]; drift = 0 gives 1.
+    """Return the discount of Theorem 1, clipped to [1/2, 1]; drift = 0 gives 1.
 
-    "orthogonal": 1 - (B_T / (d T))^(2/3); "general": 1 - (B_T / (sqrt(d) T))^(2/5). The clip is ours: the
-    paper takes B_T sub-linear. Not the gamma* of its appendix on an unknown drift, see `discount_grid`.
+    Parameters
+    ----------
+    horizon
+        Number of rounds T.
+    drift
+        B_T, at least 0.
+    dim
+        Dimension d of the parameter.
+    kind
+        "orthogonal" or "general" arms.
+
+    Returns
+    -------
+    float
+        1 - (B_T / (d T))^(2/3) for "orthogonal", 1 - (B_T / (sqrt(d) T))^(2/5) for "general".
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+
+    Notes
+    -----
+    The clip is ours: the paper takes B_T sub-linear. This is not the gamma* of its appendix on an unknown drift, for
+    which see :func:`discount_grid`.
+
+    Examples
+    --------
+    >>> discount(horizon=4000, drift=1.0, dim=2)
+    0.9975
     """
     T, d, B = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1), check_not_negative("drift", drift)
     step: float = (B / (math.sqrt(d) * T)) ** 0.4 if is_general(kind) else (B / (d * T)) ** (2.0 / 3.0)
     return min(1.0, max(0.5, 1.0 - step))
 
 
-def window_length(*, horizon: int, drift: float | None, dim: int, kind: str = "orthogonal") -> int:
-    """Sliding window, an integer in [1, T]: 1 / (1 - gamma) of Theorem 1's unclipped discounts, floored.
+def weight_discount(*, horizon: int, drift: float, dim: int, curvature: float = 1.0) -> float:
+    """Return 1 - max(1/T, sqrt(curvature P_T / (d T))), clipped to at least 1/2 (Wang, Zhao and Zhou 2023).
 
-    "orthogonal": floor((d T / B_T)^(2/3)), also the window of SW-LinUCB (Cheung et al. 2019); "general":
-    floor((sqrt(d) T / B_T)^(2/5)), our analogue, for which no rate is proven. `drift=None` (unknown) puts
-    B_T = 1, hence floor((d T)^(2/3)); drift = 0 gives T.
+    Parameters
+    ----------
+    horizon
+        Number of rounds T.
+    drift
+        P_T, the paper's name for B_T, at least 0.
+    dim
+        Dimension d of the parameter.
+    curvature
+        1 for LB-WeightUCB, k_mu c_mu for GLB-WeightUCB and k_mu for SCB-WeightUCB.
+
+    Returns
+    -------
+    float
+        The discount. The clip is ours.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> weight_discount(horizon=5000, drift=1.0, dim=2)
+    0.99
+    """
+    T, d, B = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1), check_not_negative("drift", drift)
+    return max(0.5, 1.0 - max(1.0 / T, math.sqrt(check_positive("curvature", curvature) * B / (d * T))))
+
+
+def window_length(*, horizon: int, drift: float | None, dim: int, kind: str = "orthogonal") -> int:
+    """Return a sliding window in [1, T]: 1 / (1 - gamma) of Theorem 1's unclipped discount, floored.
+
+    Parameters
+    ----------
+    horizon
+        Number of rounds T.
+    drift
+        B_T, at least 0; None (unknown) stands for B_T = 1, and 0 gives T.
+    dim
+        Dimension d of the parameter.
+    kind
+        "orthogonal" or "general" arms.
+
+    Returns
+    -------
+    int
+        floor((d T / B_T)^(2/3)) for "orthogonal", floor((sqrt(d) T / B_T)^(2/5)) for "general".
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+
+    Notes
+    -----
+    "orthogonal" is also the window of SW-LinUCB (Cheung et al. 2019). "general" is our analogue, for which no rate is
+    proven.
+
+    Examples
+    --------
+    >>> window_length(horizon=1000, drift=1.0, dim=1)
+    100
     """
     T, d = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1)
     B = 1.0 if drift is None else check_not_negative("drift", drift)
@@ -42,20 +130,70 @@ def window_length(*, horizon: int, drift: float | None, dim: int, kind: str = "o
 
 
 def block_length(horizon: int, dim: int) -> int:
-    """H = min(T, floor(d sqrt(T))), the block of BOB-BVD-GLM-UCB (Faury et al. 2021, Theorem 2).
+    """Return H = min(T, floor(d sqrt(T))), the block of BOB-BVD-GLM-UCB (Faury et al. 2021, Theorem 2).
 
+    Parameters
+    ----------
+    horizon
+        Number of rounds T.
+    dim
+        Dimension d of the parameter.
+
+    Returns
+    -------
+    int
+        The number of rounds in a block.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+
+    Notes
+    -----
     The minimum with T is ours, for d > sqrt(T). The paper's T/H = O(sqrt(T/d)) is a slip for sqrt(T)/d.
+
+    Examples
+    --------
+    >>> block_length(3000, 2)
+    109
     """
     T, d = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1)
     return min(T, math.isqrt(d * d * T))
 
 
 def discount_grid(horizon: int, dim: int, S: float) -> Array:
-    """The N discounts that BOB-BVD-GLM-UCB hedges over, decreasing (Faury et al. 2021, appendix version).
+    """Return the N discounts that BOB-BVD-GLM-UCB hedges over, decreasing (Faury et al. 2021, appendix version).
 
-    gamma_j = 1 - (1/2) 2^(j-1) / (d^(2/3) T (2S)^(2/3)) for j = 1..N, N = ceil((2/3) log2(2 S T^(3/2))) + 1,
-    clipped into [1/2, 1), with N at least 1. It covers gamma* for every drift in [T^(-1/2), 2 S T], none
-    below. The main text's N = ceil(2 log2(2 S T^(3/2))) is not used: it gives negative discounts.
+    Parameters
+    ----------
+    horizon
+        Number of rounds T.
+    dim
+        Dimension d of the parameter.
+    S
+        Bound on the norm of parameters.
+
+    Returns
+    -------
+    array
+        gamma_j = 1 - (1/2) 2^(j-1) / (d^(2/3) T (2S)^(2/3)) for j = 1..N, clipped into [1/2, 1), with
+        N = max(1, ceil((2/3) log2(2 S T^(3/2))) + 1).
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+
+    Notes
+    -----
+    The grid covers gamma* for every drift in [T^(-1/2), 2 S T], none below. The main text's
+    N = ceil(2 log2(2 S T^(3/2))) is not used: it gives negative discounts.
+
+    Examples
+    --------
+    >>> len(discount_grid(3000, 2, 1.0))
+    14
     """
     T, d, bound = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1), check_positive("S", S)
     octaves = math.log2(T) + 2.0 / 3.0 * math.log2(2.0 * bound)
@@ -65,10 +203,33 @@ def discount_grid(horizon: int, dim: int, S: float) -> Array:
 
 
 def window_grid(horizon: int, dim: int) -> tuple[int, Array]:
-    """H = min(T, floor(d^(2/3) sqrt(T))) and the windows floor(H^(j/n)), j = 0..n, n = ceil(log H) of BOB.
+    """Return the block H and the windows of bandit-over-bandit (Cheung et al. 2019, section 6).
 
-    Bandit-over-bandit of Cheung et al. 2019, section 6. The minimum with T is ours. For H = 3 the window 1 stands
-    twice in it, as the formula has it; H = 1 leaves the one window 1.
+    Parameters
+    ----------
+    horizon
+        Number of rounds T.
+    dim
+        Dimension d of the parameter.
+
+    Returns
+    -------
+    block : int
+        H = min(T, floor(d^(2/3) sqrt(T))). The minimum with T is ours.
+    windows : array
+        floor(H^(j/n)) for j = 0..n, with n = ceil(log H). For H = 3 the formula gives the window 1 twice; for H = 1 the
+        only window is 1.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> block, windows = window_grid(100, 1)
+    >>> block, windows.tolist()
+    (10, [1.0, 2.0, 4.0, 10.0])
     """
     T, d = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1)
     H = min(T, math.floor(d ** (2.0 / 3.0) * math.sqrt(T) * _FLOOR_SLACK))
@@ -78,9 +239,29 @@ def window_grid(horizon: int, dim: int) -> tuple[int, Array]:
 
 
 def exp3_rate(arms: int, rounds: int) -> float:
-    """alpha = min(1, sqrt(N log N / ((e - 1) n))), N = `arms`, n = `rounds` (Auer et al. 2002, Cor. 3.2).
+    """Return alpha = min(1, sqrt(N log N / ((e - 1) n))), the rate of EXP3 (Auer et al. 2002, Corollary 3.2).
 
-    The rounds of BOB's master are its blocks, n = ceil(T / H). 0 for a single arm: nothing to explore.
+    Parameters
+    ----------
+    arms
+        Number N of arms.
+    rounds
+        Number n of rounds. The rounds of BOB's master are its blocks, n = ceil(T / H).
+
+    Returns
+    -------
+    float
+        The rate; 0 for a single arm, where there is nothing to explore.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range.
+
+    Examples
+    --------
+    >>> exp3_rate(1, 5), exp3_rate(14, 1)
+    (0.0, 1.0)
     """
     N, n = check_whole("arms", arms, 1), check_whole("rounds", rounds, 1)
     return min(1.0, math.sqrt(N * math.log(N) / ((math.e - 1.0) * n)))

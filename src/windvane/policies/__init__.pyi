@@ -1,0 +1,40 @@
+"""The public names of ``windvane.policies`` and where they are defined; type checkers and ``lazy_loader`` read this."""
+
+from .base import Policy as Policy
+from .bandit_over_bandits import BanditOverBandits as BanditOverBandits
+from .exp3 import EXP3 as EXP3
+from .per_lane import PerLane as PerLane
+from .registry import POLICIES as POLICIES
+from .registry import get_policy as get_policy
+
+# policies:begin
+# Generated from registry.py by `make generate`.
+from .adaptive_glm_ucb import AdaptiveGLMUCB as AdaptiveGLMUCB
+from .bob import BOB as BOB
+from .bob_bvd_glm_ucb import BOBBVDGLMUCB as BOBBVDGLMUCB
+from .bvd_glm_ucb import BVDGLMUCB as BVDGLMUCB
+from .d_glm_ts import DGLMTS as DGLMTS
+from .d_glucb import DGLUCB as DGLUCB
+from .d_glucb import SWGLUCB as SWGLUCB
+from .d_lin_ts import DLinTS as DLinTS
+from .d_lin_ucb import DLinUCB as DLinUCB
+from .d_rand_lin_ucb import DRandLinUCB as DRandLinUCB
+from .detection import DetectGLMUCB as DetectGLMUCB
+from .glm_ucb import GLMUCB as GLMUCB
+from .glm_weight_ucb import GLBWeightUCB as GLBWeightUCB
+from .glm_weight_ucb import SCBWeightUCB as SCBWeightUCB
+from .lb_weight_ucb import LBWeightUCB as LBWeightUCB
+from .master import MasterGLMUCB as MasterGLMUCB
+from .master import MasterOFUL as MasterOFUL
+from .oful import OFUL as OFUL
+from .one_pass_glm import OnePassGLM as OnePassGLM
+from .references import Greedy as Greedy
+from .references import Oracle as Oracle
+from .references import UniformRandom as UniformRandom
+from .restart_glb import RestartGLB as RestartGLB
+from .restart_ucb import RestartUCB as RestartUCB
+from .sc_glucb import SCDGLUCB as SCDGLUCB
+from .sc_glucb import SCSWGLUCB as SCSWGLUCB
+from .sw_bvd_glm_ucb import SWBVDGLMUCB as SWBVDGLMUCB
+from .sw_lin_ucb import SWLinUCB as SWLinUCB
+# policies:end

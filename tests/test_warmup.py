@@ -1,0 +1,156 @@
+"""warm_up compiles what the named policies need, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import windvane
+from windvane.environments import BallArms, Rotation
+from windvane.lab import runner
+from windvane.lab.cells import Cell
+from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
+from windvane.policies.base import Policy
+from windvane.service.engine import Engine
+from windvane.service.store import Store
+
+KERNELS = """
+import sys, windvane
+def kernels():
+    return {
+        (module, name, signature)
+        for module, loaded in list(sys.modules.items())
+        if module.startswith("windvane.kernels.")
+        for name, kernel in vars(loaded).items()
+        if hasattr(kernel, "overloads")
+        for signature in kernel.overloads
+    }
+"""
+
+
+def python(code: str) -> str:
+    environment = {**os.environ, "WINDVANE_QUIET": "1"}
+    found = subprocess.run(
+        [sys.executable, "-c", KERNELS + code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout
+
+
+def test_only_the_named_policies_are_compiled() -> None:
+    code = """
+windvane.warm_up([]); none = kernels()
+windvane.warm_up(["UniformRandom"]); random = kernels()
+windvane.warm_up([windvane.DLinUCB]); linear = kernels()
+windvane.warm_up(["BVD-GLM-UCB", windvane.DLinUCB]); generalized = kernels()
+print(len(none), random < linear < generalized)
+"""
+    assert python(code) == "0 True\n"
+
+
+def test_afterwards_an_experiment_compiles_nothing() -> None:
+    """The policies of ``windvane reproduce`` in their environment."""
+    code = """
+import dataclasses
+from windvane.lab.cells import Cell
+from windvane.lab.engine import run_cell
+from windvane.lab.paper import paper_spec
+from windvane.lab.runner import compile_kernels
+spec = paper_spec(horizon=60, runs=2)
+cells = [Cell(0, policy, 0, 2) for policy in range(len(spec.policies))]
+compile_kernels(spec, cells)
+before = kernels()
+for cell in cells:
+    run_cell(spec, cell)
+print(len(before) > 5, kernels() - before)
+"""
+    assert python(code) == "True set()\n"
+
+
+def test_a_built_policy_plays() -> None:
+    policy = windvane.OFUL(dim=3, lanes=2, L=0.1)
+    assert windvane.warm_up([policy]) > 0
+    assert policy.t > 1
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="Nonsense"):
+        windvane.warm_up(["Nonsense"])
+
+
+class Recording(windvane.OFUL):
+    """Remembers with which settings it was built and how often it decided."""
+
+    built: list[float] = []  # noqa: RUF012
+    decided = 0
+
+    def __init__(self, dim, own, lanes=1, seed=0):
+        Recording.built.append(own)
+        super().__init__(dim, lanes=lanes, seed=seed)
+
+    def select(self, arms, valid=None):
+        Recording.decided += 1
+        return super().select(arms, valid)
+
+
+class Failing(windvane.OFUL):
+    def select(self, arms, valid=None):
+        raise RuntimeError("on purpose")
+
+
+class Foreign:
+    """On the lanes contract, but not derived from Policy: it uses no kernels."""
+
+    def __init__(self, dim, lanes, seed):
+        raise AssertionError("must not be built")
+
+    def select(self, arms, valid=None): ...
+
+    def update(self, x, reward): ...
+
+
+def spec_of(*policies: PolicySpec) -> Spec:
+    return Spec(
+        horizon=20, runs=2, environments=[EnvironmentSpec("turning", Rotation(), BallArms())], policies=list(policies)
+    )
+
+
+def test_the_runner_warms_up_classes_of_the_users_own() -> None:
+    spec = spec_of(PolicySpec(Recording, settings={"own": 7.0}), PolicySpec(Failing), PolicySpec(Foreign))
+    Recording.built.clear()
+    runner.compile_kernels(spec, [Cell(0, policy, 0, 1) for policy in range(3)])
+    assert Recording.built == [7.0]
+    assert Recording.decided > 0
+
+
+def test_the_runner_warms_up_only_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    warmed: list[str] = []
+
+    def note(policies=None, environments=()):
+        warmed.extend(type(policy).__name__ for policy in policies)
+
+    monkeypatch.setattr("windvane.warmup.warm_up", note)
+    spec = spec_of(PolicySpec("OFUL"), PolicySpec("D-LinUCB"))
+    runner.compile_kernels(spec, [Cell(0, 1, 0, 1)])
+    assert warmed == ["DLinUCB"]
+
+
+def test_the_service_compiles_the_policies_of_its_streams(tmp_path: Path) -> None:
+    engine = Engine(Store(tmp_path / "a.db"), lambda *_: None)
+    assert engine.used_policies() == {windvane.AdaptiveGLMUCB}  # what a new stream has by default
+    agents = [windvane.Agent(dim=2, policy="OFUL"), windvane.Agent(dim=3, policy="OFUL")]
+    engine.streams = {str(i): SimpleNamespace(agent=agent) for i, agent in enumerate(agents)}
+    assert engine.used_policies() == {windvane.AdaptiveGLMUCB, windvane.OFUL}
+    engine.store.close()
+
+
+def test_every_registered_policy_can_be_built_from_the_example() -> None:
+    policies: dict[str, type[Policy]] = windvane.POLICIES
+    for name, policy in policies.items():
+        windvane.warm_up([policy])
+        assert policy.name == name

@@ -1,0 +1,74 @@
+"""Write what is derived from the registry of policies: the stubs and the table in the documentation.
+
+``make generate`` runs it. ``python tools/generate.py --check`` writes nothing and fails if a file is out of date.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from windvane.lab.policy_table import markdown_table
+from windvane.policies.registry import REGISTERED
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "windvane"
+
+
+def policies_stub_lines() -> list[str]:
+    """Return the lines of ``windvane/policies/__init__.pyi`` that name the registered policies."""
+    places = sorted(place.split(".") for place in REGISTERED)
+    return [f"from .{module} import {name} as {name}" for module, name in places]
+
+
+def package_stub_lines() -> list[str]:
+    """Return the lines of ``windvane/__init__.pyi`` that name the registered policies."""
+    names = sorted(place.split(".")[1] for place in REGISTERED)
+    return [f"from .policies import {name} as {name}" for name in names]
+
+
+def blocks() -> list[tuple[Path, str, str, str]]:
+    """Return each generated block: its file, the lines before and after it, and what belongs between them."""
+    python, markdown = (
+        ("# policies:begin\n", "# policies:end\n"),
+        ("<!-- policies:begin -->\n", "<!-- policies:end -->\n"),
+    )
+    note = "# Generated from registry.py by `make generate`.\n"
+    return [
+        (PACKAGE / "policies" / "__init__.pyi", *python, note + "\n".join(policies_stub_lines()) + "\n"),
+        (PACKAGE / "__init__.pyi", *python, note + "\n".join(package_stub_lines()) + "\n"),
+        (ROOT / "docs" / "policies.md", *markdown, markdown_table()),
+    ]
+
+
+def replace_block(text: str, begin: str, end: str, content: str) -> str:
+    """Return ``text`` with what stands between the lines ``begin`` and ``end`` replaced by ``content``."""
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise ValueError(f"there must be one line {begin.strip()!r} and, after it, one line {end.strip()!r}")
+    return text[: text.index(begin)] + begin + content + text[text.index(end) :]
+
+
+def stale_files() -> dict[Path, str]:
+    """Return the files that are out of date, with what they should contain."""
+    stale = {}
+    for path, begin, end, content in blocks():
+        text = path.read_text(encoding="utf-8")
+        wanted = replace_block(text, begin, end, content)
+        if wanted != text:
+            stale[path] = wanted
+    return stale
+
+
+def main(arguments: list[str]) -> int:
+    stale = stale_files()
+    for path, wanted in stale.items():
+        if "--check" in arguments:
+            print(f"{path.relative_to(ROOT)} is out of date; run `make generate`", file=sys.stderr)
+        else:
+            path.write_text(wanted, encoding="utf-8")
+            print(f"{path.relative_to(ROOT)} written")
+    return int("--check" in arguments and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
