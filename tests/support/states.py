@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from support.access import FORMAT_VERSION
+from support.policies import FORMAT
 
 NAN, INF = float("nan"), float("inf")
 Spoiler = Callable[[dict[str, Any]], dict[str, Any]]
@@ -72,9 +72,27 @@ def entry(name: str, value: Any) -> Spoiler:
     return lambda state: {key: array for key, array in (state | {name: value}).items() if array is not None}
 
 
-# Of a policy whose two lanes hold ten observations each, one a round.
+# Of a policy in two dimensions whose two lanes hold ten observations each, one a round.
+DENSE = {"theta_hat": np.s_[:, 0], "b": np.s_[:, 1], "pull": np.s_[:, 2], "V": np.s_[:, 3:5], "V_tilde": np.s_[:, 5:7]}
+HISTORY = {"features": np.s_[:, :2], "weight": np.s_[:, 2], "reward": np.s_[:, 3], "decided": np.s_[:, 4]}
+
+
+def dense(name: str, change: Callable[[np.ndarray], Any]) -> Spoiler:
+    """Change a vector or a matrix of the policy's estimator in place."""
+    return spoil("estimator.dense", lambda array: change(array[DENSE[name]]))
+
+
+def history(name: str, change: Callable[[np.ndarray], Any]) -> Spoiler:
+    """Change what the policy's estimator remembers in place."""
+    return spoil("estimator.history", lambda array: change(array[HISTORY[name]]))
+
+
+def scale(array: np.ndarray) -> None:
+    array *= 1.01
+
+
 BAD_POLICY_STATES: dict[str, Spoiler] = {
-    "format of the future": entry("format", np.array(FORMAT_VERSION + 1)),
+    "format of the future": entry("format", np.array(FORMAT + 1)),
     "format missing": entry("format", None),
     "settings": entry("config", np.array("0" * 64)),
     "settings as bytes": entry("config", np.zeros(3)),
@@ -88,23 +106,22 @@ BAD_POLICY_STATES: dict[str, Spoiler] = {
     "last round ahead": entry("last_round", np.array(99.0)),
     "last round missing": entry("last_round", None),
     "last round NaN": entry("last_round", np.array(NAN)),
+    "born in the future": entry("born", np.array([1.0, 99.0])),
     "unknown entry": entry("extra", np.zeros(1)),
     "unknown estimator entry": entry("estimator.extra", np.zeros(1)),
-    "V missing": entry("estimator.V", None),
-    "V of another shape": entry("estimator.V", np.eye(2)),
-    "V below lam": entry("estimator.V", np.zeros((2, 2, 2))),
-    "V_tilde NaN": entry("estimator.V_tilde", np.full((2, 2, 2), NAN)),
-    "b as integers": entry("estimator.b", np.zeros((2, 2), dtype=int)),
-    "b infinite": entry("estimator.b", np.full((2, 2), INF)),
+    "V missing": entry("estimator.dense", None),
+    "V of another shape": entry("estimator.dense", np.eye(2)),
+    "V below lam": dense("V", put(..., value=0.0)),
+    "V_tilde NaN": dense("V_tilde", put(..., value=NAN)),
+    "b as integers": spoil("estimator.dense", lambda array: array.astype(int)),
+    "b infinite": dense("b", put(..., value=INF)),
     "gamma above 1": entry("estimator.gamma", np.full(2, 1.5)),
-    "more counted than held": entry("estimator.counts", np.full(2, 10**6)),
-    "negative count": entry("estimator.counts", np.full(2, -1)),
-    "half a NaN in pull": entry("estimator.pull", np.array([[0.0, NAN], [0.0, 0.0]])),
-    "decisions out of order": spoil("estimator.decided", lambda decided: decided[:, [0, 1, 2, 6, 4, 5, 3, 7, 8, 9]]),
-    "a decision in the future": spoil("estimator.decided", put(1, 9, value=1e6)),
-    "a weight below zero": spoil("estimator.W", put(1, 4, value=-1.0)),
-    **{
-        f"{name} tampered with": spoil(f"estimator.{name}", lambda array: array * 1.01)
-        for name in ("b", "theta", "R", "V", "X")
-    },
+    "more counted than held": entry("estimator.count", np.full(2, 10**6)),
+    "negative count": entry("estimator.count", np.full(2, -1)),
+    "half a NaN in pull": dense("pull", put(0, 1, value=NAN)),
+    "decisions out of order": history("decided", lambda decided: put(..., value=decided[:, ::-1].copy())(decided)),
+    "a decision in the future": history("decided", put(1, 9, value=1e6)),
+    "a weight below zero": history("weight", put(1, 4, value=-1.0)),
+    **{f"{name} tampered with": dense(name, scale) for name in ("b", "theta_hat", "V")},
+    **{f"{name} tampered with": history(name, scale) for name in ("reward", "features")},
 }
