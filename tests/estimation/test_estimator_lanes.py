@@ -11,6 +11,7 @@ from support.estimators import Twin, by_link, feed, lane_stream, make_kind
 from support.refusals import refuses_unchanged
 from support.worlds import same_state
 from windvane import CustomLink, get_link
+from windvane.estimation import Discount, MaximumLikelihoodEstimator, OnePassEstimator, RidgeEstimator
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
@@ -26,7 +27,7 @@ def test_lanes_together_equal_lanes_alone(dim: int, settings_: dict[str, Any]) -
         alone = access.make_estimator(dim, **own)
         feed(alone, [lane], range(300), dim)
         assert same_state(access.lane_state(together, lane), access.lane_state(alone, 0))
-        np.testing.assert_array_equal(access.theta_hat(together)[lane], access.theta_hat(alone)[0])
+        np.testing.assert_array_equal(together.theta_hat[lane], alone.theta_hat[0])
 
 
 @pytest.mark.parametrize("settings_", [{"gamma": 0.9}, {"window": 9.0}, {}], ids=["gamma", "window", "neither"])
@@ -39,10 +40,11 @@ def test_reading_changes_nothing(settings_: dict[str, Any]) -> None:
             estimator.advance()
             x, reward, age, present = zip(*(stream[t] for stream in streams), strict=True)
             estimator.observe(np.array(x), np.array(reward), age=np.array(age), mask=np.array(present))
-        seen = access.theta_hat(read)
-        for name in ("V", "V_tilde", "b", "truncation_error", "root_error", "memory", "remembered", "theta_hat"):
-            access.read(read, name)[...] = 7  # and writing into what was read
-        for array in (*access.moments(read, np.ones((2, 2))), *access.save(read).values()):
+        seen = read.theta_hat
+        read.metric()[...] = 7  # and writing into what was read
+        for name in ("b", "truncation_error", "root_error", "memory", "remembered", "theta_hat", "gamma", "elapsed"):
+            getattr(read, name)[...] = 7
+        for array in (*read.moments(np.ones((2, 2))), *access.save(read).values()):
             array[...] = 0
         if t % 10 == 9:
             np.testing.assert_array_equal(seen, unread.solve())
@@ -55,9 +57,9 @@ def test_theta_hat_read_is_theta_hat_solved() -> None:
     for _ in range(50):
         twin.advance()
         twin.observe()
-        seen = access.theta_hat(twin.fast)
+        seen = twin.fast.theta_hat
         np.testing.assert_array_equal(seen, twin.fast.solve())
-        np.testing.assert_array_equal(seen, access.theta_hat(twin.fast))
+        np.testing.assert_array_equal(seen, twin.fast.theta_hat)
 
 
 RESETS = {
@@ -80,7 +82,7 @@ def test_a_reset_lane_is_a_fresh_one(link: str, settings_: dict[str, list[float]
         feed(each, [0, 1, 2], range(100), 2)
     estimator.reset(chosen, None if changed is None else access.make_forgetting(**{name: changed}))
     new = start[1] if changed is None else np.broadcast_to(changed, 3)[1]
-    assert access.read(estimator, name).tolist() == [start[0], new, start[2]]
+    assert getattr(estimator, name).tolist() == [start[0], new, start[2]]
     fresh = access.make_estimator(2, link, **{name: new})
     assert same_state(access.lane_state(estimator, 1), access.lane_state(fresh))
     assert estimator.memory[1] == fresh.memory[0]
@@ -119,17 +121,17 @@ def test_a_refused_reset_changes_nothing(name: str, bad: Any) -> None:
 
 @pytest.mark.parametrize("gamma", [0.9, 0.999, 1.0])
 def test_the_identity_link_needs_no_history(gamma: float) -> None:
-    """RidgeEstimator: theta_hat = V^-1 b, the root that the exact estimator finds; the same V, V_tilde, b to the bit."""
+    """theta_hat = V^-1 b is the root that the exact estimator finds; V, V_tilde and b are the same to the bit."""
     remembering = access.make_estimator(2, "identity", gamma=gamma, lanes=2)
     forgetful = access.make_ridge(2, gamma=gamma, lanes=2)
     for start in range(0, 400, 50):
         for estimator in (remembering, forgetful):
             feed(estimator, [0, 1], range(start, start + 50), 2)
         for name in ("V", "V_tilde", "b"):
-            np.testing.assert_array_equal(access.read(remembering, name), access.read(forgetful, name))
-        exact = np.linalg.solve(access.V(forgetful), access.b(forgetful)[..., None])[..., 0]
-        np.testing.assert_allclose(access.theta_hat(forgetful), exact, rtol=0, atol=1e-13)
-        error = np.linalg.norm(access.theta_hat(remembering) - access.theta_hat(forgetful), axis=1)
+            np.testing.assert_array_equal(getattr(remembering, name), getattr(forgetful, name))
+        exact = np.linalg.solve(forgetful.metric(), forgetful.b[..., None])[..., 0]
+        np.testing.assert_allclose(forgetful.theta_hat, exact, rtol=0, atol=1e-13)
+        error = np.linalg.norm(remembering.theta_hat - forgetful.theta_hat, axis=1)
         assert (error <= remembering.truncation_error + remembering.root_error + 1e-12).all()
     assert forgetful.count.tolist() == [0, 0]
     assert access.history_size(forgetful) == 0
@@ -145,9 +147,39 @@ def test_a_custom_copy_of_a_link_equals_it(link: str, settings_: dict[str, Any])
     for start in range(0, 60, 20):
         for estimator in (one, two):
             feed(estimator, [0, 1], range(start, start + 20), 2, solve_every=5)
-        np.testing.assert_allclose(access.theta_hat(one), access.theta_hat(two), rtol=0, atol=1e-8)
-        np.testing.assert_allclose(access.V(one), access.V(two), rtol=1e-13)
-        for mine, theirs in zip(
-            access.moments(one, np.ones((2, 2))), access.moments(two, np.ones((2, 2))), strict=True
-        ):
+        np.testing.assert_allclose(one.theta_hat, two.theta_hat, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(one.metric(), two.metric(), rtol=1e-13)
+        for mine, theirs in zip(one.moments(np.ones((2, 2))), two.moments(np.ones((2, 2))), strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-6)  # c_mu of a custom link is found numerically
+
+
+@pytest.mark.parametrize("kind", ["exact", "one pass", "ridge"])
+def test_lanes_split_and_joined_again_on_the_way_go_on_as_they_were(kind: str) -> None:
+    """Rows are independent: four lanes, saved, taken up one by one, saved and put together again: bit for bit."""
+    gammas = [0.7, 1.0, 0.95, 0.5]
+
+    def make(lanes: list[int]) -> Any:
+        forgetting = Discount([gammas[lane] for lane in lanes])
+        if kind == "ridge":
+            return RidgeEstimator(2, forgetting=forgetting, lanes=len(lanes))
+        of_kind = MaximumLikelihoodEstimator if kind == "exact" else OnePassEstimator
+        return of_kind(2, "poisson", forgetting=forgetting, lanes=len(lanes))
+
+    together, rejoined = make([0, 1, 2, 3]), make([0, 1, 2, 3])
+    feed(together, [0, 1, 2, 3], range(80), 2, solve_every=3)
+    halfway, alone = access.save(together), [make([lane]) for lane in range(4)]
+    for lane, estimator in enumerate(alone):
+        access.load(estimator, {name: array[lane : lane + 1] for name, array in halfway.items()})
+        feed(estimator, [lane], range(80, 160), 2, solve_every=3)
+    feed(together, [0, 1, 2, 3], range(80, 160), 2, solve_every=3)
+    for lane, estimator in enumerate(alone):
+        assert same_state(access.lane_state(estimator), access.lane_state(together, lane))
+    states = [access.save(estimator) for estimator in alone]
+    longest = max(state["history"].shape[2] for state in states)
+    for state in states:
+        state["history"] = np.pad(state["history"], ((0, 0), (0, 0), (0, longest - state["history"].shape[2])))
+    access.load(rejoined, {name: np.concatenate([state[name] for state in states]) for name in states[0]})
+    for estimator in (together, rejoined):
+        feed(estimator, [0, 1, 2, 3], range(160, 200), 2, solve_every=3)
+    for lane in range(4):
+        assert same_state(access.lane_state(rejoined, lane), access.lane_state(together, lane))

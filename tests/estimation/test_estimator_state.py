@@ -35,7 +35,7 @@ def test_a_loaded_state_goes_on_bit_for_bit(kind: str, rounds: int) -> None:
     for estimator in (fresh, used):
         assert same_state(access.save(original), access.save(estimator))
         np.testing.assert_array_equal(original.memory, estimator.memory)
-        np.testing.assert_array_equal(access.theta_hat(original), access.theta_hat(estimator))
+        np.testing.assert_array_equal(original.theta_hat, estimator.theta_hat)
     for start in range(rounds, rounds + 90, 30):
         for estimator in (original, fresh, used):
             feed(estimator, [0, 1], range(start, start + 30), 2, solve_every=7)
@@ -132,4 +132,4 @@ def test_advance_names_what_it_refuses(bad: Any) -> None:
 
 def test_moments_refuse_a_theta_of_another_shape() -> None:
     with refuses("theta"):
-        access.moments(make_kind("gamma"), np.zeros(2))
+        make_kind("gamma").moments(np.zeros(2))

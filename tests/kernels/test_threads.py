@@ -63,7 +63,7 @@ def run_estimator(lanes: int) -> list[np.ndarray]:
         estimator.observe(ball(rng, (lanes,), 10), (rng.random(lanes) < 0.5) * 1.0, mask=rng.random(lanes) < 0.8)
         estimator.advance()
     assert estimator.pass_cost > threads.WORTH_SPLITTING
-    return [estimator.solve().copy(), access.V(estimator), estimator.root_error, estimator.root_passes]
+    return [estimator.solve().copy(), estimator.metric(), estimator.root_error, estimator.root_passes]
 
 
 def log_det(dense: np.ndarray, out: np.ndarray, work: np.ndarray) -> None:

@@ -76,14 +76,14 @@ class Twin:
     def check_sums(self) -> None:
         """V, V_tilde and b within 1e-10 of their size; g and H too, where nothing was dropped."""
         theta = 2 * ball(self.rng, (self.fast.lanes,), self.fast.dim)
-        g, H = access.moments(self.fast, theta)
+        g, H = self.fast.moments(theta)
         whole = self.fast.truncation_error == 0.0
         for lane, slow in enumerate(self.slow):
             t = self.now + 1
             pairs = [
-                (access.V(self.fast)[lane], slow.V(t)),
-                (access.V_tilde(self.fast)[lane], slow.V_tilde(t)),
-                (access.b(self.fast)[lane], slow.b(t)),
+                (self.fast.metric()[lane], slow.V(t)),
+                (self.fast.V_tilde[lane], slow.V_tilde(t)),
+                (self.fast.b[lane], slow.b(t)),
             ]
             if whole[lane]:
                 pairs += [(g[lane], slow.g(theta[lane], t)), (H[lane], slow.H(theta[lane], t))]
@@ -99,7 +99,7 @@ class Twin:
         if self.link.name in ("logistic", "probit"):  # bounded links: a guarantee
             assert (self.fast.truncation_error <= TOLERANCE).all()
         for lane in range(self.fast.lanes):
-            error = np.linalg.norm(access.theta_hat(self.fast)[lane] - self.root(lane))
+            error = np.linalg.norm(self.fast.theta_hat[lane] - self.root(lane))
             assert error <= bound[lane] + 1e-9
             assert error <= 1e-6 + 1e-8
 

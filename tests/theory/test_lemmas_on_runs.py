@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.linalg import norm, solve
 
-from support import access
 from support.lemma_worlds import CHECK, Moment, Setting, simulate
 from support.worlds import ball
 from windvane import BVDGLMUCB, OFUL, DLinUCB, theory
@@ -245,17 +244,17 @@ def test_elliptical_potential_and_determinant_trace_along_a_run(cls, L: float, l
     for T in range(1, 201):
         arms = ball(rng, (3, 8), dim, L)
         arms *= L / norm(arms, axis=2, keepdims=True)  # the longest possible
-        V = access.V(policy)
+        V = policy.info().metric
         x = arms[np.arange(3), policy.select(arms)]
         potential += np.einsum("li,li->l", x, solve(V, x[..., None])[..., 0])
         policy.update(x, (rng.random(3) < 0.5).astype(float))
         # select has let a round pass: with the reward in, this is V_{T+1}
-        log_det = np.linalg.slogdet(access.V(policy))[1]
+        log_det = np.linalg.slogdet(policy.info().metric)[1]
         size = {"dim": dim, "L": L, "lam": lam}
         allowed = theory.elliptical_potential_bound(log_det - dim * np.log(lam), gamma=gamma, rounds=T, **size)
         assert (potential <= allowed * (1 + ROUNDING)).all()
         assert (log_det <= theory.determinant_trace_bound(T, gamma=gamma, **size) + ROUNDING).all()
         squared = theory.determinant_trace_bound(T, gamma=gamma**2, **size)
-        assert (np.linalg.slogdet(access.V_tilde(policy))[1] <= squared + ROUNDING).all()
+        assert (np.linalg.slogdet(policy.info().squared_metric)[1] <= squared + ROUNDING).all()
     if lam >= L * L:  # then, without forgetting, log(1 + y) >= y / 2 is all the bound gives away
         assert potential[-1] > 0.4 * allowed[-1]
