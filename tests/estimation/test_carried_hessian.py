@@ -27,9 +27,8 @@ def live(twin: Twin, rounds: int) -> Any:
         twin.star = turning_theta(t, rounds, dim, 1.0, turns=1.5)
         twin.advance([1.0, 1.0, 1.0, 0.0, 2.5][t % 5] if t % 71 else 40.0)
         for _ in range([1, 1, 0, 3][t % 4]):
-            twin.observe(
-                rng.integers(0, 6, 2) * (rng.random(2) < 0.3), rng.choice([0.5, 1.0, 3.0], 2), rng.random(2) < 0.9
-            )
+            late, weight = rng.integers(0, 6, 2) * (rng.random(2) < 0.3), rng.choice([0.5, 1.0, 3.0], 2)
+            twin.observe(late, weight, rng.random(2) < 0.9)
         if t % 97 == 50:
             lane = t // 97 % 2
             twin.fast.reset(np.arange(2) == lane)
@@ -44,7 +43,7 @@ def live(twin: Twin, rounds: int) -> Any:
 @pytest.mark.parametrize("dim", [1, 2, 5])
 @pytest.mark.parametrize("forgetting", FORGETTING.values(), ids=FORGETTING)
 def test_theta_hat_is_certified_over_hundreds_of_rounds(link: str, dim: int, forgetting: dict[str, Any]) -> None:
-    """|theta_hat - root of what is remembered, by SciPy| <= root_error <= root_tolerance, whichever Hessian was used."""
+    """|theta_hat - root of what is remembered, by SciPy| <= root_error <= root_tolerance, whichever Hessian served."""
     twin, checked = Twin(dim, link, 2, 1, **forgetting), 0
     for t in live(twin, 300):
         assert (twin.fast.root_error <= 0.01 * TOLERANCE).all()
@@ -65,7 +64,7 @@ def test_theta_hat_is_certified_over_hundreds_of_rounds(link: str, dim: int, for
 def test_strayed_bounds_where_the_terms_of_the_carried_hessian_were_evaluated(
     link: str, dim: int, forgetting: dict[str, Any]
 ) -> None:
-    """e^-r H(theta_hat) <= carried H <= e^r H(theta_hat), r = sup |mu''/mu'| L strayed: what the certificate rests on."""
+    """e^-r H(theta_hat) <= carried H <= e^r H(theta_hat), r = sup |mu''/mu'| L strayed: the certificate rests on it."""
     twin, carried = Twin(dim, link, 2, 2, **forgetting), 0
     for t in live(twin, 200):
         strayed, code = access.save(twin.fast)["strayed"], twin.fast.link.code
@@ -82,14 +81,20 @@ def test_strayed_bounds_where_the_terms_of_the_carried_hessian_were_evaluated(
 
 
 @by_link
-def test_a_solve_takes_one_pass_in_most_rounds(link: str) -> None:
-    """A slow drift, one observation a round: the carried Hessian certifies the predicted step."""
-    twin, passes = Twin(2, link, 2, 3, gamma=[0.99, 1.0]), []
+def test_the_carried_hessian_saves_work(link: str) -> None:
+    """A drift that turns half way round in 400 rounds, one observation in each: H is formed anew in about half of them.
+
+    A solve that forms it sets ``strayed`` to 0 first.
+    """
+    twin, passes, kept = Twin(2, link, 2, 3, gamma=[0.99, 1.0]), [], []
     for t in range(400):
         twin.star = turning_theta(t, 400, 2, 1.0)
         twin.advance()
         twin.observe()
+        before = access.save(twin.fast)["strayed"]
         twin.fast.solve()
         passes.append(twin.fast.root_passes)
-    assert np.mean(np.array(passes[100:]) == 1) > 0.9
-    assert np.max(passes) <= 6
+        kept.append(access.save(twin.fast)["strayed"] > before)
+    assert np.mean(kept[100:]) > 0.4
+    assert np.mean(passes[100:]) < 2.0
+    assert np.max(passes) <= 4

@@ -1,4 +1,4 @@
-"""Custom links: the same kernels, interpreted, give the numbers of the compiled ones; a link that raises harms nothing."""
+"""Custom links: the same kernels, interpreted, give the numbers of the compiled ones; an exception harms nothing."""
 
 from dataclasses import fields
 from typing import Any

@@ -42,9 +42,10 @@ class Twin:
         self.star = ball(self.rng, (), dim)
         S, L, lam = (kwargs.get(name, 1.0) for name in ("S", "L", "lam"))
         self.L, self.ridge = L, lam * naive.constants(self.link, S, L)[1]
+        windows = [None] * lanes if self.fast.window is None else self.fast.window
         self.slow = [
-            naive.NaiveHistory(dim, self.link, gamma, lam, self.ridge, kwargs.get("window"))
-            for gamma in self.fast.gamma
+            naive.NaiveHistory(dim, self.link, gamma, lam, self.ridge, window)
+            for gamma, window in zip(self.fast.gamma, windows, strict=True)
         ]
         self.now = 0.0
 
