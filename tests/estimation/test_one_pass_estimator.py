@@ -75,8 +75,8 @@ def test_a_large_count_moves_a_poisson_estimate_to_its_logarithm() -> None:
 def test_the_proximal_point_brackets_its_root_at_any_scale(link: str, pull: float) -> None:
     """y - z + pull (mu(y) - reward) changes sign within rounding of the answer."""
     made = get_link(link)
-    for z in (-1e100, -1e50, -300.0, -30.0, 0.0, 0.4, 8.0, 300.0, 1e50, 1e100):
-        for reward in (-1e100, -5.0, 0.0, 1.0, 1e3, 1e14, 1e50, 1e100):
+    for z in (-1e100, -1e50, -300.0, -30.0, -3.0, 0.0, 0.4, 8.0, 300.0, 1e50, 1e100):
+        for reward in (-1e100, -5.0, 0.0, 1.0, 10.0, 1e3, 1e14, 1e50, 1e100):
             y = proximal_point(made.code, z, pull, reward)
             near = 4e-14 * (1 + abs(y)) + 1e-15 * abs(z)
             below, above = ((at - z) + pull * (float(made.mean(at)) - reward) for at in (y - near, y + near))

@@ -7,8 +7,6 @@ from numpy.linalg import norm
 import naive
 from support.instances import Instance, instance, starts
 from support.refusals import refuses
-from windvane import CustomLink
-from windvane.links import Logistic
 from windvane.projection import p0, p2
 
 DIMS = [1, 2, 5, 10, 20]
@@ -204,21 +202,6 @@ def test_no_observations() -> None:
     found = p2(np.zeros((0, 2)), np.zeros(0), np.zeros(2), eye, eye, 1.0, 1.0, 0.2, "logistic")
     assert found.stage == 1
     assert not found.theta.any()
-
-
-def test_custom_link_gives_the_same() -> None:
-    """The interpreted path with NumPy callables against the compiled one, in all three stages."""
-    logistic = Logistic()
-    own = CustomLink("own", logistic.mean, logistic.slope)
-    reached = set()
-    for seed, (hard, S) in enumerate([(True, 1.0), (True, 1.0), (False, 0.4), (False, 50.0)]):
-        case = instance(np.random.default_rng([16, seed]), 3, hard=hard, S=S)
-        compiled, interpreted = p2(*case), p2(*case[:-1], own)
-        assert compiled.stage == interpreted.stage
-        reached.add(compiled.stage)
-        np.testing.assert_allclose(interpreted.theta, compiled.theta, atol=1e-8)
-        assert interpreted.value == pytest.approx(compiled.value, rel=1e-8, abs=1e-12)
-    assert reached == {1, 2, 3}
 
 
 BAD = {
