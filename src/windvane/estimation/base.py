@@ -154,7 +154,7 @@ class Estimator(LaneRows, ABC):
     @property
     def memory(self) -> Array:
         """The age in rounds beyond which a lane forgets an observation."""
-        return np.minimum(self.record["memory"], self.record["window"])
+        return np.asarray(np.minimum(self.record["memory"], self.record["window"]))
 
     # --- what happens ----------------------------------------------------------------------------------------------
 

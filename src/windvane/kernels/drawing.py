@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from windvane.kernels.elementary import mean_slope
-from windvane.kernels.jit import compiled
+from windvane.kernels.jit import compiled, compiled_allocating
 from windvane.kernels.linalg import dot
 from windvane.kernels.random import ARMS, DRIFT, PRESENCE, uniform_pair
 
@@ -285,7 +285,7 @@ def draw_switches(radius: float, seed: np.uint64, lane_ids: np.ndarray, coins: n
             round_point(SPHERE, radius, seed, lane_ids[lane], 1, DRIFT, i * blocks, thetas[lane, i])
 
 
-@compiled
+@compiled_allocating
 def walk(
     first: int, step: float, radius: float, seed: np.uint64, lane_ids: np.ndarray, state: np.ndarray, out: np.ndarray
 ) -> None:

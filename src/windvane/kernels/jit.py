@@ -258,13 +258,14 @@ def host_processor() -> str:
     return f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
 
 
-def _decorate(function: F, fastmath: set[str], *, inline: str = "never") -> F:
+def _decorate(function: F, fastmath: set[str], **options: Any) -> F:
     decorated: F = _njit(
         nogil=True,
         fastmath=fastmath,
         error_model="numpy",  # a division by zero gives inf, and does not keep loops from vectorising
         no_cfunc_wrapper=True,
-        inline=inline,
+        # Kernels create no arrays. Without reference counts they compile in half the time.
+        **{"_nrt": False, **options},
     )(function)
     if CACHE_ERROR is None:
         previous = _config.CACHE_DIR
@@ -283,10 +284,20 @@ def compiled(function: F) -> F:
 
 
 def compiled_inner(function: F) -> F:
-    """Compile as :func:`compiled` does, pasted into its one caller: compiling it twice would double the wait."""
+    """Compile as :func:`compiled` does, pasted by numba into the kernel that calls it.
+
+    For a function with one caller, or one that returns a view. Compiled by itself it would be optimised twice, and a
+    process that has just compiled it could run another copy, with other last bits, than one that loads its caller from
+    the cache. Pasting costs time that grows with the square of the pasted function, so large ones should not be nested.
+    """
     return _decorate(function, FUSE_ONLY, inline="always")
 
 
 def compiled_sums(function: F) -> F:
     """Compile with re-ordered sums: for the plain reductions over the history."""
     return _decorate(function, REORDER_SUMS)
+
+
+def compiled_allocating(function: F) -> F:
+    """Compile as :func:`compiled` does, for a kernel that creates arrays."""
+    return _decorate(function, FUSE_ONLY, _nrt=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windvane.kernels.jit import compiled
+from windvane.kernels.jit import compiled_inner
 
 RECORD = np.dtype(
     [
@@ -70,25 +70,25 @@ def dense_rows(dim: int, *, linearised: bool) -> int:
     return VECTORS + (3 if linearised else 2) * dim
 
 
-@compiled
+@compiled_inner
 def V_of(row: np.ndarray) -> np.ndarray:
     """V of a lane, a view."""
     return row[VECTORS : VECTORS + row.shape[1]]
 
 
-@compiled
+@compiled_inner
 def V_tilde_of(row: np.ndarray) -> np.ndarray:
     """V_tilde of a lane, a view."""
     return row[VECTORS + row.shape[1] : VECTORS + 2 * row.shape[1]]
 
 
-@compiled
+@compiled_inner
 def H_of(row: np.ndarray) -> np.ndarray:
     """The carried Hessian of a lane, a view."""
     return row[VECTORS + 2 * row.shape[1] : VECTORS + 3 * row.shape[1]]
 
 
-@compiled
+@compiled_inner
 def is_linearised(row: np.ndarray) -> bool:
     """Whether a lane carries (pull, H)."""
     return row.shape[0] > VECTORS + 2 * row.shape[1]

@@ -113,7 +113,8 @@ def _evaluate(
 @compiled_inner
 def _differentiate_distance(work: np.ndarray, eta: np.ndarray, nu: float) -> None:
     """Set D = I - A G A' + (A G eta)(A G eta)' / (eta' G eta) with G = (A'A + nu I)^{-1}."""
-    A, lower, half, D = work[_A], work[_SPARE], work[_Q], work[_D]
+    A, lower = work[_A], work[_SPARE]
+    half, D = work[_Q], work[_D]
     turned = work[_SCRATCH, 0]
     cholesky(work[_GRAM], nu, lower)  # nu > 0 makes the Gram matrix safely definite
     for i in range(eta.shape[0]):
@@ -145,13 +146,8 @@ def _form_gradient(program: int, lane: np.void, rows: np.ndarray, work: np.ndarr
 @compiled_inner
 def _form_gauss_newton(program: int, eta: np.ndarray, nu: float, work: np.ndarray) -> float:
     """Set B to the Gauss-Newton part of the Hessian and return its Frobenius norm."""
-    H, J, DJ, hessian, Q = (
-        work[_H],
-        work[_J],
-        work[_DJ],
-        work[_B],
-        work[_Q],
-    )
+    H, J, DJ = work[_H], work[_J], work[_DJ]
+    hessian, Q = work[_B], work[_Q]
     lower, d = work[_LOWER], H.shape[0]
     source = Q if program == P0_IN_H else H
     for i in range(d):  # source is symmetric: its rows are its columns; row i of J is the derivative along axis i
@@ -199,7 +195,8 @@ def _add_curvature(program: int, lane: np.void, rows: np.ndarray, work: np.ndarr
 def _take_step(S: float, kappa: float, damping: float, work: np.ndarray) -> tuple[float, float]:
     """Minimise the damped model over the ball: set the trial point, return its distance and the promised decrease."""
     hessian, model = work[_B], work[_MODEL]
-    current, trial, gradient, linear = work[_CURRENT, 0], work[_TRIAL, 0], work[_GRADIENT, 0], work[_LINEAR, 0]
+    current, trial = work[_CURRENT, 0], work[_TRIAL, 0]
+    gradient, linear = work[_GRADIENT, 0], work[_LINEAR, 0]
     d = current.shape[0]
     for i in range(d):  # the model around ``current``, as a quadratic in the new point itself
         linear[i] = dot(hessian[i], current) + damping * current[i] - gradient[i]
@@ -236,7 +233,9 @@ def descend(
     """
     S, current, gradient = lane["S"], work[_CURRENT, 0], work[_GRADIENT, 0]
     copy(theta, work[_TRIAL, 0])
-    f, size, promised, damping, kappa, residual = math.inf, 0.0, 0.0, 0.0, 0.0, math.inf
+    f, residual = math.inf, math.inf
+    size, promised, damping = 0.0, 0.0, 0.0
+    kappa = 0.0
     is_last = False
     for _ in range(MOST_STEPS):
         f_trial, nu = _evaluate(program, lane, row, rows, work, buffers)
@@ -290,36 +289,6 @@ def _set_start(number: int, theta_hat: np.ndarray, S: float, out: np.ndarray) ->
 
 
 @compiled_inner
-def _descend_from_starts(
-    program: int,
-    bar: float,
-    lane: np.void,
-    row: np.ndarray,
-    rows: np.ndarray,
-    work: np.ndarray,
-    buffers: np.ndarray,
-    theta: np.ndarray,
-    eta: np.ndarray,
-) -> tuple[float, float]:
-    """Descend from fixed starts until a value is at most ``bar``, and keep the best; P2 starts from ``theta`` first."""
-    start, start_eta = work[_START, 0], work[_START_ETA, 0]
-    value, residual = math.inf, math.inf
-    for number in range(3 + 2 * min(theta.shape[0], MOST_AXES)):
-        if program == P2 and number == 0:
-            copy(theta, start)
-        else:
-            _set_start(number - 1 if program == P2 else number, row[THETA_HAT], lane["S"], start)
-        start_value, start_residual = descend(program, lane, row, rows, work, buffers, start, start_eta)
-        if start_value < value * BETTER:
-            value, residual = start_value, start_residual
-            copy(start, theta)
-            copy(start_eta, eta)
-        if value <= bar:
-            break
-    return value, residual
-
-
-@compiled_inner
 def _set_slack_operator(beta: float, work: np.ndarray) -> None:
     """Set A = beta V^{-1} (Cholesky root of V_tilde) and A'A: the ball of slacks as P2 sees it.
 
@@ -340,61 +309,6 @@ def _set_slack_operator(beta: float, work: np.ndarray) -> None:
                 gram[i, j] += A[k, i] * A[k, j]
 
 
-@compiled_inner
-def project_lane(
-    program: int,
-    beta: float,
-    lane: np.void,
-    row: np.ndarray,
-    rows: np.ndarray,
-    work: np.ndarray,
-    buffers: np.ndarray,
-    theta: np.ndarray,
-    eta: np.ndarray,
-    report: np.ndarray,
-) -> None:
-    """Find the canonical projection of theta_hat; ``eta`` is relative to the Cholesky root of V_tilde.
-
-    P0: stage 1 if theta_hat is admissible, else 2. P2: stage 1, then 2 where the minimiser of P0 in V_tilde lies within
-    beta (it then solves P2 with value 0), then 3.
-    """
-    d, theta_hat, S = theta.shape[0], row[THETA_HAT], lane["S"]
-    for i in range(d):
-        eta[i] = 0.0
-    if norm(theta_hat) <= S:
-        copy(theta_hat, theta)
-        report[VALUE], report[RESIDUAL], report[STAGE] = 0.0, 0.0, 1.0
-        return
-    _set_start(0, theta_hat, S, theta)  # admissible whatever happens below
-    lower, lower_M = work[_LOWER], work[_LOWER_M]
-    value, residual = math.inf, math.inf
-    tried, bar = program, math.inf
-    if program == P2:
-        factorise(V_tilde_of(row), lower_M)
-        copy_matrix(lower_M, lower)
-        tried, bar = P0_IN_V_TILDE, beta
-    elif program != P0_IN_H:
-        factorise(V_of(row) if program == P0_IN_V else V_tilde_of(row), lower)
-    for stage in range(2, 4):  # one call in a loop: numba compiles a call where it stands
-        if stage == 3:
-            factorise(V_of(row), lower)
-            _set_slack_operator(beta, work)
-            tried, bar = program, 0.0
-        value, residual = _descend_from_starts(tried, bar, lane, row, rows, work, buffers, theta, eta)
-        report[STAGE] = stage
-        if program != P2:
-            for i in range(d):
-                eta[i] = 0.0
-            break
-        if stage == 2 and value <= beta:
-            for i in range(d):
-                eta[i] /= -beta
-            solve_lower(lower_M, eta, eta)
-            value = 0.0
-            break
-    report[VALUE], report[RESIDUAL] = value, residual
-
-
 @compiled
 def project_lanes(
     program: int,
@@ -408,6 +322,60 @@ def project_lanes(
     work: np.ndarray,
     buffers: np.ndarray,
 ) -> None:
-    """Project theta_hat of every lane (see :func:`project_lane`)."""
+    """Find the canonical projection of theta_hat of every lane; eta is relative to the Cholesky root of V_tilde.
+
+    P0: stage 1 if theta_hat is admissible, else 2. P2: stage 1, then 2 where the minimiser of P0 in V_tilde lies within
+    beta (it then solves P2 with value 0), then 3. Stage 2 of P2 tries the next start only while no value is within
+    beta, stage 3 tries all, after the point of stage 2; P0 uses the first start.
+    """
+    d = theta.shape[1]
+    lower = work[_LOWER]
+    lower_M = work[_LOWER_M]
+    start = work[_START, 0]
+    start_eta = work[_START_ETA, 0]
     for i in range(len(record)):
-        project_lane(program, beta[i], record[i], dense[i], history[i], work, buffers, theta[i], eta[i], report[i])
+        lane, row, rows = record[i], dense[i], history[i]
+        S = lane["S"]
+        value, residual = 0.0, 0.0
+        for j in range(d):
+            eta[i, j] = 0.0
+            theta[i, j] = row[THETA_HAT, j]
+        report[i, STAGE] = 1.0
+        last_stage = 0 if norm(row[THETA_HAT]) <= S else 3 if program == P2 else 2
+        tried, bar = program, math.inf
+        for stage in range(2, last_stage + 1):
+            if stage == 2:
+                _set_start(0, row[THETA_HAT], S, theta[i])  # admissible whatever happens below
+                if program == P2:
+                    tried, bar = P0_IN_V_TILDE, beta[i]
+                if program != P0_IN_H:
+                    factorise(V_of(row) if program == P0_IN_V else V_tilde_of(row), lower)
+                    copy_matrix(lower, lower_M)
+            else:
+                factorise(V_of(row), lower)
+                _set_slack_operator(beta[i], work)
+                tried, bar = program, 0.0
+            value, residual = math.inf, math.inf
+            for number in range(3 + 2 * min(d, MOST_AXES)):
+                if stage == 3 and number == 0:
+                    copy(theta[i], start)
+                else:
+                    _set_start(number + 2 - stage, row[THETA_HAT], S, start)
+                start_value, start_residual = descend(tried, lane, row, rows, work, buffers, start, start_eta)
+                if start_value < value * BETTER:
+                    value, residual = start_value, start_residual
+                    copy(start, theta[i])
+                    copy(start_eta, eta[i])
+                if value <= bar:
+                    break
+            report[i, STAGE] = stage
+            if program == P2 and stage == 2 and value <= beta[i]:
+                for j in range(d):
+                    eta[i, j] /= -beta[i]
+                solve_lower(lower_M, eta[i], eta[i])
+                value = 0.0
+                break
+        if program != P2:
+            for j in range(d):
+                eta[i, j] = 0.0
+        report[i, VALUE], report[i, RESIDUAL] = value, residual

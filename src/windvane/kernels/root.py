@@ -95,7 +95,8 @@ def _search(
     The trial point and its g - b are left in the workspace; 0 means that rounding is all that is left.
     """
     theta, b, H = row[THETA_HAT], row[B], H_of(row)
-    g, trial_g, step, trial = work[_G, 0], work[_TRIAL_G, 0], work[_STEP, 0], work[_TRIAL, 0]
+    g, trial_g = work[_G, 0], work[_TRIAL_G, 0]
+    step, trial = work[_STEP, 0], work[_TRIAL, 0]
     length = norm(step)
     while lane["passes"] < MOST_PASSES:
         shift = 0.0
@@ -180,46 +181,42 @@ def newton(
         lane["error"] = residual / ridge
 
 
-@compiled_inner
-def solve_lane(lane: np.void, row: np.ndarray, rows: np.ndarray, work: np.ndarray, buffers: np.ndarray) -> None:
-    """Compute theta_hat of one lane, warm-started.
-
-    ``pull`` holds g(theta_hat) - b, carried along while rounds and observations came in, and H its Jacobian: one Newton
-    step from them needs no pass over the history. It is only a prediction; what follows is exact.
-    """
-    theta, pull = row[THETA_HAT], row[PULL]
-    if lane["status"] == LOST:
-        lane["strayed"] = math.inf  # H holds observations that are gone
-    step, lower = work[_STEP, 0], work[_LOWER]
-    carried = lane["status"] == MOVED and cholesky(H_of(row), 0.0, lower)
-    if carried:
-        solve_cholesky(lower, pull, step)
-        length = norm(step)
-        carried = lane["L"] * length <= 1.0  # further away the linearisation tells nothing
-        if carried:
-            for j in range(theta.shape[0]):
-                theta[j] -= step[j]
-            lane["strayed"] += length
-    for _ in range(2):
-        newton(lane, row, rows, carried, work, buffers)
-        if math.isfinite(lane["error"]) and lane["passes"] < MOST_PASSES:
-            break
-        carried = False  # lost in a tail: start again from 0
-        for j in range(theta.shape[0]):
-            theta[j] = 0.0
-    for j in range(theta.shape[0]):
-        pull[j] = 0.0
-    lane["status"] = FRESH
-
-
 @compiled
 def solve_lanes(
     record: np.ndarray, dense: np.ndarray, history: np.ndarray, work: np.ndarray, buffers: np.ndarray
 ) -> None:
-    """Compute theta_hat of every lane where it is out of date."""
+    """Compute theta_hat of every lane where it is out of date, warm-started.
+
+    ``pull`` holds g(theta_hat) - b, carried along while rounds and observations came in, and H its Jacobian: one Newton
+    step from them needs no pass over the history. It is only a prediction; what follows is exact.
+    """
+    step, lower = work[_STEP, 0], work[_LOWER]
     for i in range(len(record)):
-        if record[i]["status"] != FRESH:
-            solve_lane(record[i], dense[i], history[i], work, buffers)
+        lane, row = record[i], dense[i]
+        if lane["status"] == FRESH:
+            continue
+        theta, pull = row[THETA_HAT], row[PULL]
+        if lane["status"] == LOST:
+            lane["strayed"] = math.inf  # H holds observations that are gone
+        carried = lane["status"] == MOVED and cholesky(H_of(row), 0.0, lower)
+        if carried:
+            solve_cholesky(lower, pull, step)
+            length = norm(step)
+            carried = lane["L"] * length <= 1.0  # further away the linearisation tells nothing
+            if carried:
+                for j in range(theta.shape[0]):
+                    theta[j] -= step[j]
+                lane["strayed"] += length
+        for _ in range(2):
+            newton(lane, row, history[i], carried, work, buffers)
+            if math.isfinite(lane["error"]) and lane["passes"] < MOST_PASSES:
+                break
+            carried = False  # lost in a tail: start again from 0
+            for j in range(theta.shape[0]):
+                theta[j] = 0.0
+        for j in range(theta.shape[0]):
+            pull[j] = 0.0
+        lane["status"] = FRESH
 
 
 @compiled

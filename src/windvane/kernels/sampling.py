@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from windvane.kernels.drawing import normal_vector, round_point
-from windvane.kernels.jit import compiled
+from windvane.kernels.jit import compiled, compiled_allocating
 from windvane.kernels.linalg import dot, factorise, solve_cholesky
 from windvane.kernels.random import SAMPLES
 
@@ -27,7 +27,7 @@ def draw_points(law: int, radius: float, seed: np.uint64, lane_ids: np.ndarray, 
         round_point(law, radius, seed, lane_ids[lane], decision, SAMPLES, 0, out[lane])
 
 
-@compiled
+@compiled_allocating
 def spread_lanes(V: np.ndarray, V_tilde: np.ndarray, z: np.ndarray, out: np.ndarray) -> None:
     """Write V^{-1} C z to each out[lane], with the lower triangular C C' = V_tilde; ``z`` is overwritten.
 

@@ -217,16 +217,15 @@ class BanditOverBandits(Policy):
 
     def info(self, *, estimates: bool = True) -> BlockInfo:
         """Return where the worker and its master stand."""
-        known: dict[str, Any] = vars(self.worker.info(estimates=estimates))
+        known: dict[str, Any] = vars(self.worker.info(estimates=estimates)) | self.history.to_arrays()
         return BlockInfo(
-            **{**known, "t": self.t, "decisions": self.decisions, "decision": self.decision},
+            **(known | {"t": self.t, "decisions": self.decisions, "decision": self.decision}),
             grid=self.grid.copy(),
             draw_probabilities=self.exp3.probabilities(),
             chosen=self.chosen,
             block=self.open_block,
             late=self.late.copy(),
             late_sum=self.late_sum.copy(),
-            **self.history.to_arrays(),
         )
 
     # --- state -----------------------------------------------------------------------------------------------------

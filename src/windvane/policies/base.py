@@ -172,9 +172,11 @@ class Policy(Configured, Stateful):
         """
         twin = copy.deepcopy(self)
         twin.select(arms, valid)
-        scores = twin.info(estimates=False).decision.scores
-        out = np.empty(scores.shape)
-        choice_probabilities(scores, self.check_arms(arms, valid)[1], out)
+        decision = twin.info(estimates=False).decision
+        if decision is None or decision.scores is None:
+            raise NotImplementedError(f"{self.name} does not say how it scores arms")
+        out = np.empty(decision.scores.shape)
+        choice_probabilities(decision.scores, self.check_arms(arms, valid)[1], out)
         return out
 
     def learn(self, feedback: Feedback) -> None:
@@ -356,7 +358,7 @@ class Policy(Configured, Stateful):
         if _is_ready(value, 1) and len(value) == self.lane_count:
             return value
         given = check_real_array(name, value, "a number, or one per lane")
-        return np.ascontiguousarray(broadcast_lanes(name, given, self.lane_count))
+        return np.array(broadcast_lanes(name, given, self.lane_count))  # a copy: kernels take no read-only arrays
 
     def _refuse_feedback(self, problem: int, lane: int, feedback: Feedback) -> None:
         where = f"lane {lane}"

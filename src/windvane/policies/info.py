@@ -101,7 +101,7 @@ class PolicyInfo:
 
 def join_lanes(infos: list[Any]) -> Any:
     """Return the infos of single lanes as one of all: arrays one after the other, anything else of the first."""
-    joined = {}
+    joined: dict[str, Any] = {}
     for field in dataclasses.fields(infos[0]):
         values = [getattr(info, field.name) for info in infos]
         if isinstance(values[0], LaneProjections):

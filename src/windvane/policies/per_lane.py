@@ -60,7 +60,8 @@ class PerLane(Policy):
     def learn(self, feedback: Feedback) -> None:
         """Give checked rewards to the policies of their lanes."""
         for i in np.flatnonzero(feedback.mask):
-            self.policies[i].learn(Feedback(*(array[i, None] for array in feedback)))
+            rows: Any = (array[i, None] for array in feedback)
+            self.policies[i].learn(Feedback(*rows))
 
     def pass_time(self, rounds: float) -> None:
         """Let time pass in every policy."""
