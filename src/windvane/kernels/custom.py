@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from windvane.kernels import elementary, history, one_pass, projection, root, scoring, sums
+from windvane.kernels import elementary, history, lanes, one_pass, projection, root, scoring, sums
 
 Array = npt.NDArray[np.float64]
-MODULES = (elementary, sums, history, root, projection, scoring, one_pass)
+MODULES = (elementary, lanes, sums, history, root, projection, scoring, one_pass)
 STEP = 1e-5  # of the difference that stands in for mu'': its error, of order 1e-10, only steers Newton's steps
 
 
@@ -69,11 +69,16 @@ def _interpret(link: LinkFunctions) -> LinkKernels:
 
 
 def _must_interpret(kernel: Any, namespaces: dict[str, dict[str, Any]], interpreted: set[Any]) -> bool:
-    """Whether a kernel calls an interpreted one, or takes a lane's record, which only compiled callers pass on."""
+    """Whether a kernel calls an interpreted one, or can only be called by compiled ones.
+
+    Those are kernels that take a lane's record, and those that are pasted into their callers: a function that returns a
+    view does not compile by itself.
+    """
     function = kernel.py_func
     space = namespaces.get(function.__module__, {})
     calls = {space[name] for name in function.__code__.co_names if hasattr(space.get(name), "py_func")}
-    return bool(calls & interpreted) or "np.void" in function.__annotations__.values()
+    is_pasted = kernel.targetoptions.get("inline") == "always"
+    return is_pasted or bool(calls & interpreted) or "np.void" in function.__annotations__.values()
 
 
 def _evaluate_in_numpy(link: LinkFunctions) -> dict[str, Any]:
