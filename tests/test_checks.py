@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from support.access import Skeleton
 from support.broken_policies import BROKEN, CRASHING, TakesTheFirstForAModel, factory_of
+from support.policies import Skeleton
 from windvane import BVDGLMUCB, check_policy, checks
 
 

@@ -7,7 +7,7 @@ from numpy.linalg import solve
 
 from naive.glm import NaiveBVDGLMUCB
 from naive.history import Array
-from support import access
+from support.policies import sample_pair
 
 
 class NaiveDLinUCB(NaiveBVDGLMUCB):
@@ -37,7 +37,7 @@ def normals(seed: int, lane: int, decision: int, n: int) -> Array:
     """Box and Muller on the uniforms of (seed, lane, decision)."""
     drawn: list[float] = []
     for block in range((n + 1) // 2):
-        u, v = access.sample_pair(seed, lane, decision, block)
+        u, v = sample_pair(seed, lane, decision, block)
         size = math.sqrt(-2.0 * math.log(1.0 - u))
         drawn += [size * math.cos(2 * math.pi * v), size * math.sin(2 * math.pi * v)]
     return np.array(drawn[:n])

@@ -9,7 +9,7 @@ import numpy as np
 
 from naive.glm import NaiveBVDGLMUCB
 from naive.linear import NaiveLinear
-from support import access
+from support.policies import master_coin
 
 
 class NaiveEXP3:
@@ -110,7 +110,7 @@ def master_schedule(seed: int, lane: int, first_order: int, rounds: int) -> list
             n, begin, alive = n + 1, t, {}
         alive = {m: end for m, end in alive.items() if end > t}
         for m in range(n + 1):
-            if (t - begin) % 2**m == 0 and access.master_coin(seed, lane, t, m) < math.sqrt(2**m / 2**n):
+            if (t - begin) % 2**m == 0 and master_coin(seed, lane, t, m) < math.sqrt(2**m / 2**n):
                 alive[m] = t + 2**m
         rows.append((n, min(alive), sorted(alive)))
     return rows

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import naive
-from support import access
+from support.policies import admissible_estimates, scores
 from support.refusals import refuses
 from support.worlds import regret, train
 from windvane import AdaptiveGLMUCB, Ball, CustomLink, Greedy, get_link
@@ -58,10 +58,10 @@ def test_the_sums_of_late_and_weighted_rewards() -> None:
             outer = [w * np.outer(x[lane], x[lane]) for x, _, _, w in told]
             pairs = list(zip(outer, ages, strict=True))
             np.testing.assert_allclose(
-                access.V(access.estimator(policy))[row], ridge + sum(gamma**a * o for o, a in pairs)
+                policy.estimator.V[row], ridge + sum(gamma**a * o for o, a in pairs)
             )
             np.testing.assert_allclose(
-                access.expected_design(policy)[row], ridge + sum(gamma ** (2 * a) * o for o, a in pairs)
+                expected_design(policy)[row], ridge + sum(gamma ** (2 * a) * o for o, a in pairs)
             )
 
 
@@ -86,10 +86,10 @@ def test_the_loss_is_the_primitive(S) -> None:
     for _ in range(60):
         policy.select(np.ones((3, 1, 1)))
         policy.update(np.ones((3, 1)), (rng.random(3) < [0.02, 0.5, 1.0]).astype(float))
-    z = access.admissible_estimates(policy)[:, :, 0]
+    z = admissible_estimates(policy)[:, :, 0]
     expected = np.logaddexp(0, z) - math.log(2) - np.array([[0.0], [1.0], [0.0]]) * z
     np.testing.assert_allclose(
-        access.losses_of(policy, np.ones((3, 1)), np.array([0.0, 1.0, 0.0])), expected, atol=1e-9
+        policy.measure_loss(np.ones((3, 1)), np.array([0.0, 1.0, 0.0])), expected, atol=1e-9
     )
 
 
@@ -98,8 +98,8 @@ def test_a_ball_of_arms() -> None:
     env = Environment(Static(), BallArms(), horizon=40, lanes=2)
     policy = train(AdaptiveGLMUCB(2, lanes=2), env)
     angle = np.linspace(0, 2 * np.pi, 20001)
-    inverse, theta = np.linalg.inv(access.V(policy)), access.theta_hat(policy)
-    metric = inverse @ access.V_tilde(policy) @ inverse
+    inverse, theta = np.linalg.inv(policy.info().metric), policy.info().theta_hat
+    metric = inverse @ policy.info().squared_metric @ inverse
     around = np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
     def index(lane, x):
@@ -117,11 +117,11 @@ def test_a_restart_forgets_a_lane_and_only_it() -> None:
     policy.update(np.full((2, 2), 0.5), 1.0, round=30.0, mask=[True, False])  # from before: dropped
     fresh = AdaptiveGLMUCB(2)
     np.testing.assert_array_equal(policy.weights[0], fresh.weights[0])
-    np.testing.assert_array_equal(access.V_tilde(policy)[0], access.V_tilde(fresh)[0])
+    np.testing.assert_array_equal(policy.info().squared_metric[0], fresh.info().squared_metric[0])
     assert policy.drift_estimate().variation[0] == 0
-    assert not access.theta_hat(policy)[0].any()
+    assert not policy.info().theta_hat[0].any()
     np.testing.assert_array_equal(policy.weights[1], same.weights[1])
-    np.testing.assert_array_equal(access.theta_hat(policy)[1], access.theta_hat(same)[1])
+    np.testing.assert_array_equal(policy.info().theta_hat[1], same.info().theta_hat[1])
 
 
 def test_constant_memory_and_what_info_shows() -> None:
@@ -143,8 +143,8 @@ def test_one_memory_is_a_policy_with_that_discount() -> None:
     policy = train(AdaptiveGLMUCB(2, memories=[50], bonus_scale=[0.0, 2.5], lanes=2), env)
     assert (policy.gamma == 0.98).all()
     offer = env.round(80)
-    z, inverse = np.einsum("lki,li->lk", offer.arms, access.theta_hat(policy)), np.linalg.inv(access.V(policy))
-    variance = np.einsum("lki,lij,ljm,lmn,lkn->lk", offer.arms, inverse, access.V_tilde(policy), inverse, offer.arms)
+    z, inverse = np.einsum("lki,li->lk", offer.arms, policy.info().theta_hat), np.linalg.inv(policy.info().metric)
+    variance = np.einsum("lki,lij,ljm,lmn,lkn->lk", offer.arms, inverse, policy.info().squared_metric, inverse, offer.arms)
     index = policy.link.mean(z) + policy.link.slope(z) * np.array([[0.0], [2.5]]) * np.sqrt(variance)
     np.testing.assert_array_equal(policy.select(offer.arms), index.argmax(axis=1))
     with refuses("two"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import naive
-from support import access
+from support.policies import decision, master_uniform
 from support.refusals import refuses
 from support.worlds import LaneWorld, ball, play, same_state
 from windvane import BOB, BOBBVDGLMUCB, BVDGLMUCB, EXP3, BanditOverBandits, DLinUCB, PerLane, theory
@@ -25,9 +25,9 @@ def test_bob_is_the_papers_algorithm(cls, literal, sigma: float) -> None:
     world, policy = LaneWorld(ids, 2), cls(2, horizon=300, sigma=sigma, lanes=ids, seed=5)
     choices = play(policy, world, range(1, 301))
     policy.select(world.arms(301))  # closes the last block
-    info = access.diagnostics(policy)
+    info = policy.info()
     for place, lane in enumerate(ids):
-        alone, paper = LaneWorld([lane], 2), literal(2, 300, sigma, partial(access.master_uniform, 5, lane))
+        alone, paper = LaneWorld([lane], 2), literal(2, 300, sigma, partial(master_uniform, 5, lane))
         expected = paper.run(lambda t: alone.arms(t)[0], lambda x, t: float(alone.rewards(x[None], t)[0]))
         assert np.array_equal(choices[:, place], expected)
         n = len(paper.laws)
@@ -42,7 +42,7 @@ def test_blocks_end_with_the_horizon_and_go_on_after_it() -> None:
     policy = BOBBVDGLMUCB(2, horizon=25, block=10)
     assert [policy.turn_of(n) for n in range(46)] == [0] * 10 + [1] * 10 + [2] * 5 + [3] * 10 + [4] * 10 + [5]
     play(policy, LaneWorld([0], 2), range(46))
-    assert access.diagnostics(policy)["block"] == 5
+    assert policy.info().block == 5
 
 
 BLOCKS = {"horizon": 100, "block": 10, "grid": [0.9, 0.99], "dim": 2}
@@ -81,7 +81,7 @@ def test_masked_garbage_reaches_no_gain() -> None:
     policy = BOBBVDGLMUCB(2, horizon=100, lanes=2)
     policy.select(np.full((2, 1, 2), 0.5))
     policy.update(np.full((2, 2), 0.5), [1.0, np.inf], weight=[1.0, 0.0], mask=np.array([True, False]))
-    assert access.earned(policy).tolist() == [1.0, 0.0]
+    assert policy.earned.tolist() == [1.0, 0.0]
 
 
 def test_a_block_that_was_restarted_is_not_judged() -> None:
@@ -90,10 +90,10 @@ def test_a_block_that_was_restarted_is_not_judged() -> None:
     play(policy, world, range(14))
     policy.restart([True, False])
     play(policy, world, range(14, 21))  # into the third block
-    assert (access.log_weights(policy)[0] == 0.0).all()
-    assert (access.log_weights(policy)[1] > 0.0).any()
+    assert (policy.exp3.log_weights[0] == 0.0).all()
+    assert (policy.exp3.log_weights[1] > 0.0).any()
     play(policy, world, range(21, 31))
-    assert (access.log_weights(policy)[0] > 0.0).any()
+    assert (policy.exp3.log_weights[0] > 0.0).any()
 
 
 def test_a_block_of_bob_is_a_fresh_worker() -> None:
@@ -107,9 +107,9 @@ def test_a_block_of_bob_is_a_fresh_worker() -> None:
     for p in (policy, worker):
         p.update(x, [1.0])
     assert np.array_equal(play(policy, world, range(21, 40)), play(worker, world, range(21, 40)))
-    for name in access.NUMBERS:
-        assert np.array_equal(access.read(policy, name), access.read(worker, name))
-    assert policy.gamma == policy.chosen == access.decision(policy)["gamma"]
+    for name in ESTIMATES:
+        assert np.array_equal(read(policy, name), read(worker, name))
+    assert policy.gamma == policy.chosen == decision(policy).chosen
 
 
 def test_late_rewards_are_recorded_and_not_learnt() -> None:
@@ -121,14 +121,14 @@ def test_late_rewards_are_recorded_and_not_learnt() -> None:
     x = world.arms(9)[:, 0]
     on_time = told.state()
     told.update(x, [1.0, 1.0], mask=[True, False])  # the block is still open
-    assert access.earned(told)[0] == on_time["earned"][0] + 1
+    assert told.earned[0] == on_time["earned"][0] + 1
     for policy in (told, silent):
         policy.load_state(on_time)
         policy.select(world.arms(10))
     told.update(x, [1.0, 0.5], round=10.0, weight=[2.0, 1.0])
     told.update(x, [1.0, 1.0], round=3.0, mask=[False, True])
-    assert access.diagnostics(told)["late"].tolist() == [1, 2]
-    assert access.diagnostics(told)["late_sum"].tolist() == [2.0, 1.5]
+    assert told.info().late.tolist() == [1, 2]
+    assert told.info().late_sum.tolist() == [2.0, 1.5]
     assert same_state(
         {n: a for n, a in told.state().items() if n not in ("late", "late_sum", "checksum")},
         {n: a for n, a in silent.state().items() if n not in ("late", "late_sum", "checksum")},
@@ -140,7 +140,7 @@ def test_the_history_stays_short() -> None:
     arms = np.full((1, 2, 1), 0.5)
     for _ in range(1500):
         policy.select(arms)
-    blocks = access.diagnostics(policy)["history_block"]
+    blocks = policy.info().history_block
     assert len(blocks) <= 256
     assert blocks[0] == 0
     assert len(set(np.diff(blocks))) == 1  # evenly thinned
@@ -158,7 +158,7 @@ def test_bob_learns_which_discount_is_right() -> None:
         arms = ball(rng, (lanes, 5), 2)
         x = arms[np.arange(lanes), policy.select(arms)]
         policy.update(x, 0.5 + 0.5 * x[:, 0] * (-1) ** (t // 20))
-    assert access.diagnostics(policy)["probabilities"][:, 0].mean() > 0.6
+    assert policy.info().probabilities[:, 0].mean() > 0.6
 
 
 def exp3(arms: int, rate: float, lanes: int = 1, seed: int = 0) -> EXP3:
@@ -215,7 +215,7 @@ def test_draws_follow_the_law() -> None:
     p = master.probabilities()[0]
     drawn = master.draw(7)
     for lane in range(50):
-        u = access.master_uniform(3, lane, 7)
+        u = master_uniform(3, lane, 7)
         assert drawn[lane] == next(j for j in range(6) if u < p[: j + 1].sum())
     counts = np.bincount(drawn, minlength=6)
     assert ((counts - 20_000 * p) ** 2 / (20_000 * p)).sum() < 25.7  # chi-square, 5 degrees of freedom, 1e-4

@@ -1,13 +1,16 @@
 """Every registered policy keeps the contract: one loop over the registry, with the cases of tests/support/cases.py."""
 
 import copy
+import io
 import pickle
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from support.cases import CASES, Case
+from support.cases import CASES, MASTERS, SHORT_BLOCKS, Case
+from support.policies import same_estimates
 from support.refusals import refuses
 from support.worlds import LaneWorld, play, same_state
 from windvane import BVDGLMUCB, GLMUCB, OFUL, POLICIES, DLinUCB, check_policy, checks, get_policy
@@ -43,17 +46,39 @@ def test_conformance(case: Case) -> None:
             check(case.factory)
 
 
-# The functions of a custom link made of lambdas cannot be pickled.
-TRAVELLING = {name: case for name, case in CASES.items() if "custom" not in name}
+def through_a_file(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What a store without pickle gives back."""
+    file = io.BytesIO()
+    np.savez(file, **state)
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
 
 
-@pytest.mark.parametrize("case", TRAVELLING.values(), ids=TRAVELLING)
-def test_a_pickled_or_copied_policy_goes_on_alike(case: Case) -> None:
-    policy = build(case, lanes=[4, 1], seed=2)
+RESUMED = [(name, 27) for name in CASES] + [(name, n) for name in (*MASTERS, *SHORT_BLOCKS) for n in (0, 8, 9, 26)]
+
+
+@pytest.mark.parametrize(("name", "saved_after"), RESUMED)
+def test_a_loaded_copied_or_pickled_policy_goes_on_alike(name: str, saved_after: int) -> None:
+    """Bit for bit: between a decision and its reward, after a pause, at the end of a block, with late rewards and ties."""
+    build = partial(CASES[name].factory, dim=3, lanes=[4, 1], seed=2)
+    policy = build()
     world = LaneWorld([4, 1], 3, L=policy.L)
-    play(policy, world, range(27))
-    pickled, copied = pickle.loads(pickle.dumps(policy)), copy.deepcopy(policy)
-    choices = play(policy, world, range(27, 70))
-    for again in (pickled, copied):
-        assert np.array_equal(choices, play(again, world, range(27, 70)))
-        assert same_state(policy.state(), again.state())
+    play(policy, world, range(saved_after))
+    policy.advance(0.375)
+    pending = world.arms(70)
+    policy.select(pending)
+    twins = [copy.deepcopy(policy), build()]
+    twins[1].load_state(through_a_file(policy.state()))
+    if "custom" not in name:  # functions of a custom link that are lambdas cannot be pickled
+        twins.append(pickle.loads(pickle.dumps(policy)))
+    assert all(same_state(policy.state(), twin.state()) for twin in twins)
+    runs = []
+    for each in (policy, *twins):
+        each.update(pending[:, 0], [1.0, 0.0])  # by default of the last round
+        each.update(pending[:, 1], [0.0, 1.0], round=min(17.0, each.t - 1.0))
+        ties = each.select(np.repeat(pending[:, :1], 4, axis=1))
+        runs.append(np.vstack([ties, play(each, world, range(saved_after, 70))]))
+        assert np.array_equal(runs[0], runs[-1])
+        assert same_state(policy.state(), each.state())
+        assert same_estimates(policy, each)

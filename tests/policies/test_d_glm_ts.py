@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import naive
-from support import access
+from support.policies import decision
 from support.refusals import refuses
 from support.worlds import ball, same_state
 from windvane import DGLMTS
@@ -35,17 +35,17 @@ def test_samples_follow_the_laplace_approximation(dim: int) -> None:
     policy, history = teach_lanes(lanes, dim, bonus_scale=scale)
     t = policy.t
     mode = naive.theta_hat(history, t, history.link, history.ridge)
-    white = (access.theta_tilde(policy) - mode) @ np.linalg.cholesky(history.H(mode, t)) / scale
+    white = (policy.info().theta_tilde - mode) @ np.linalg.cholesky(history.H(mode, t)) / scale
     for i in range(dim):
         assert stats.kstest(white[:, i], "norm").pvalue > 1e-3
     error = np.cov(white.T).reshape(dim, dim) - np.eye(dim)
     assert np.abs(error).max() < 5 * math.sqrt(2 / lanes)
     assert (
-        access.theta_tilde(policy)[0].tolist() == access.theta_tilde(policy)[0].tolist()
+        policy.info().theta_tilde[0].tolist() == policy.info().theta_tilde[0].tolist()
     )  # asking twice is not drawing twice
-    first = access.theta_tilde(policy)
+    first = policy.info().theta_tilde
     policy.select(np.zeros((lanes, 2, dim)))
-    assert (access.theta_tilde(policy) != first).all()  # another decision, another draw
+    assert (policy.info().theta_tilde != first).all()  # another decision, another draw
 
 
 def test_propensities() -> None:
@@ -56,12 +56,12 @@ def test_propensities() -> None:
     sd = 1 / math.sqrt(history.H(np.array([mode]), policy.t)[0, 0])
     wanted = stats.norm.cdf(mode / sd)
     one = DGLMTS(1, gamma=0.97, seed=4)
-    access.estimator(one).load_state(access.lane_of_estimator(access.estimator(policy), 0))
-    before = access.estimator(one).state()
+    one.estimator.load_state(lane_of_estimator(policy.estimator, 0))
+    before = one.estimator.state()
     found = one.propensities([[[0.5], [-0.5]]], draws=20_000)[0]
     assert found.sum() == pytest.approx(1.0, abs=1e-12)
     assert found[0] == pytest.approx(wanted, abs=4 * math.sqrt(wanted * (1 - wanted) / 20_000))
-    assert same_state(before, access.estimator(one).state())
+    assert same_state(before, one.estimator.state())
     choices = policy.select(np.tile([[0.5], [-0.5]], (lanes, 1, 1)))
     assert np.mean(choices == 0) == pytest.approx(wanted, abs=4 * math.sqrt(wanted * (1 - wanted) / lanes))
 
@@ -95,4 +95,4 @@ def test_two_threads_on_one_policy_do_not_crash() -> None:
         policy.select(arms)
     decided.set()
     learner.join()
-    assert np.isfinite(access.theta_hat(policy)).all()
+    assert np.isfinite(policy.info().theta_hat).all()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import naive
-from support import access
 from support.refusals import refuses
 from support.worlds import ball
 from windvane import DetectGLMUCB
@@ -34,7 +33,7 @@ def test_evidence_is_the_shiryaev_roberts_sum() -> None:
             for begin in range(len(zs))
         ]
         assert policy.evidence[0] == pytest.approx(sum(ratios) / 8, rel=1e-9)
-        assert access.diagnostics(policy)["evidence"][0] == policy.evidence[0]
+        assert policy.info().evidence[0] == policy.evidence[0]
 
 
 @pytest.mark.parametrize("weight", [1.0, 3.0])
@@ -74,7 +73,7 @@ def first_alarms(link: str, lanes: int, rounds: int, jump: float, *, prior: bool
         noisy = z + 0.5 * rng.normal(size=lanes)
         reward = noisy if link == "identity" else (rng.random(lanes) < 1 / (1 + np.exp(-z))).astype(float)
         policy.update(x, reward)
-        first = np.where(np.isinf(first) & (access.diagnostics(policy)["alarms"] > 0), float(t), first)
+        first = np.where(np.isinf(first) & (policy.info().alarms > 0), float(t), first)
     return first
 
 
@@ -100,15 +99,15 @@ def test_an_alarm_restarts_its_lane_alone() -> None:
         policy.select(x[:, None, :])
         policy.update(x, [1.0, 1.0])
     rounds = policy.t
-    while not access.diagnostics(policy)["alarms"].any():
+    while not policy.info().alarms.any():
         policy.select(x[:, None, :])
         policy.update(x, [0.0, 1.0])
     assert policy.t - rounds < 30
-    assert access.diagnostics(policy)["alarms"].tolist() == [1, 0]
-    assert access.diagnostics(policy)["remembered"][0] == 0
-    assert access.diagnostics(policy)["remembered"][1] > 40
+    assert policy.info().alarms.tolist() == [1, 0]
+    assert policy.info().remembered[0] == 0
+    assert policy.info().remembered[1] > 40
     policy.update(x, [0.0, 1.0], round=policy.t - 1)  # decided before the alarm
-    assert access.diagnostics(policy)["remembered"][0] == 0
+    assert policy.info().remembered[0] == 0
     assert policy.evidence[0] == 0.0
 
 

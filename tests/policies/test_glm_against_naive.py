@@ -7,7 +7,7 @@ import pytest
 
 import naive
 import windvane as wv
-from support import access
+from support.policies import decision, scores
 from support.worlds import SIGMA, ball, draw_reward, turning_theta
 
 K = 6
@@ -24,16 +24,16 @@ def compare(fast, slow, link: str, horizon: int, checkpoints: int, seed: int, S:
         arms = ball(rng, (1, K), fast.dim)
         if t in stops:
             scores = slow.scores(arms[0])
-            np.testing.assert_allclose(access.V(fast)[0], slow.V, rtol=1e-10, atol=1e-12)
-            np.testing.assert_allclose(access.V_tilde(fast)[0], slow.V_tilde, rtol=1e-10, atol=1e-12)
-            np.testing.assert_allclose(access.b(fast)[0], slow.b, rtol=1e-10, atol=1e-10)
-            np.testing.assert_allclose(access.theta_hat(fast)[0], slow.theta_hat, rtol=0, atol=1e-6)
+            np.testing.assert_allclose(fast.info().metric[0], slow.V, rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(fast.info().squared_metric[0], slow.V_tilde, rtol=1e-10, atol=1e-12)
+            np.testing.assert_allclose(fast.info().b[0], slow.b, rtol=1e-10, atol=1e-10)
+            np.testing.assert_allclose(fast.info().theta_hat[0], slow.theta_hat, rtol=0, atol=1e-6)
             stages[slow.stage] = stages.get(slow.stage, 0) + 1
         choice = int(fast.select(arms)[0])
         if t in stops:
             assert scores[choice] >= scores.max() - 1e-6
-            np.testing.assert_allclose(access.decision(fast)["theta_tilde"][0], slow.theta_tilde, rtol=0, atol=1e-4)
-            assert access.diagnostics(fast)["beta"][0] == pytest.approx(slow.beta, rel=1e-12)
+            np.testing.assert_allclose(decision(fast).theta_tilde[0], slow.theta_tilde, rtol=0, atol=1e-4)
+            assert decision(fast).beta[0] == pytest.approx(slow.beta, rel=1e-12)
         x = arms[:, choice]
         reward = draw_reward(rng, link, x @ turning_theta(t, horizon, fast.dim, S))
         fast.update(x, reward)

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 import naive
-from support import access
 from support.cases import LINEAR_SETTINGS
+from support.policies import decision, scores
 from support.refusals import refuses
 from support.worlds import ball, regret, turning_theta
 from windvane import Ball, DLinTS, DLinUCB, DRandLinUCB, LBWeightUCB, Oracle, Policy, RestartUCB, Sphere, SWLinUCB
@@ -35,12 +35,12 @@ def test_the_literal_transcription_decides_alike(kind: type[Policy], settings: d
         expected = np.array([one.decide(arms[lane], t) for lane, one in enumerate(slow)])
         choice = fast.select(arms)
         np.testing.assert_allclose(
-            access.decision(fast)["theta_hat"], [access.theta_hat(one) for one in slow], rtol=1e-8, atol=1e-8
+            decision(fast).theta_hat, [one.info().theta_hat for one in slow], rtol=1e-8, atol=1e-8
         )
         np.testing.assert_allclose(
-            access.decision(fast)["theta_tilde"], [access.theta_tilde(one) for one in slow], rtol=1e-8, atol=1e-8
+            decision(fast).theta_tilde, [one.info().theta_tilde for one in slow], rtol=1e-8, atol=1e-8
         )
-        np.testing.assert_allclose(access.scores(fast), expected, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(scores(fast), expected, rtol=1e-8, atol=1e-8)
         assert np.array_equal(choice, expected.argmax(axis=1))
         x = arms[np.arange(3), choice]
         reward = x @ turning_theta(t, horizon, dim, 1.0) + 0.5 * rng.normal(size=3)
@@ -114,15 +114,15 @@ def window(T: int, dim: int, drift: float) -> int:
 def test_tunings_follow_the_papers_lane_by_lane(dim: int, T: int) -> None:
     told = {"dim": dim, "horizon": T, "drift": DRIFTS, "lanes": len(DRIFTS)}
     lengths = [window(T, dim, B) for B in DRIFTS]
-    assert access.estimator(SWLinUCB(**told)).window.tolist() == lengths
+    assert SWLinUCB(**told).estimator.window.tolist() == lengths
     assert RestartUCB(**told).restart_every.tolist() == lengths
     wang = [1 - max(1 / T, math.sqrt(B / (dim * T))) for B in DRIFTS]
     np.testing.assert_allclose(LBWeightUCB(**told).gamma, wang, rtol=1e-15)
     russac = [1 - (B / (dim * T)) ** (2 / 3) for B in DRIFTS]
     for kind in (DLinUCB, DLinTS, DRandLinUCB):
         np.testing.assert_allclose(kind(**told).gamma, russac, rtol=1e-15)
-    assert access.estimator(LBWeightUCB(dim=dim, gamma=0.9)).lam == dim
-    assert access.estimator(SWLinUCB(dim=dim, horizon=T)).window.tolist() == [window(T, dim, 1.0)]
+    assert LBWeightUCB(dim=dim, gamma=0.9).estimator.lam == dim
+    assert SWLinUCB(dim=dim, horizon=T).estimator.window.tolist() == [window(T, dim, 1.0)]
 
 
 def test_a_restart_forgets_everything() -> None:
@@ -134,7 +134,7 @@ def test_a_restart_forgets_everything() -> None:
         policy.update(arms[np.arange(2), choice], [1.0, 1.0])
         for lane, every in enumerate((5, 8)):
             fresh = t % every == 0  # the reward of the last round before a restart comes after it
-            assert np.array_equal(access.V(policy)[lane], np.eye(2)) == fresh
+            assert np.array_equal(policy.info().metric[lane], np.eye(2)) == fresh
             assert policy.local_t[lane] == t % every + 1
 
 
@@ -186,10 +186,10 @@ def test_thompson_draws_have_the_right_law() -> None:
         x = ball(rng, (1, 1), d)
         policy.select(np.repeat(x, n, axis=0))
         policy.update(np.repeat(x[0], n, axis=0), float(rng.normal()))
-    V, V_tilde = access.V(policy)[0], access.V_tilde(policy)[0]
+    V, V_tilde = policy.info().metric[0], policy.info().squared_metric[0]
     assert np.abs(V_tilde - V).max() > 0.1  # so that the law tells the two apart
     policy.select(np.zeros((n, 1, d)))
-    gap = access.decision(policy)["theta_tilde"] - access.decision(policy)["theta_hat"]
+    gap = decision(policy).theta_tilde - decision(policy).theta_hat
     root = np.linalg.cholesky(a**2 * np.linalg.inv(V) @ V_tilde @ np.linalg.inv(V))
     standard = np.linalg.solve(root, gap.T)
     for row in standard:
@@ -204,7 +204,7 @@ def test_thompson_draws_of_one_lane_are_independent_over_time() -> None:
     draws = []
     for _ in range(n):
         policy.select(np.zeros((1, 1, 2)))
-        draws.append(access.decision(policy)["theta_tilde"][0])
+        draws.append(decision(policy).theta_tilde[0])
     z = np.array(draws)  # V = V_tilde = I, theta_hat = 0
     for row in z.T:
         assert stats.kstest(row, "norm").pvalue > P_VALUE
@@ -215,11 +215,11 @@ def test_thompson_draws_of_one_lane_are_independent_over_time() -> None:
 def test_the_size_of_the_random_bonus_is_half_normal() -> None:
     many = DRandLinUCB(dim=2, gamma=0.9, lanes=5000, seed=2)
     many.select(np.zeros((5000, 1, 2)))
-    assert stats.kstest(access.decision(many)["Z"], stats.halfnorm(scale=0.4).cdf).pvalue > P_VALUE
+    assert stats.kstest(decision(many).draw, stats.halfnorm(scale=0.4).cdf).pvalue > P_VALUE
     one, sizes = DRandLinUCB(dim=2, gamma=0.9, seed=2), []
     for _ in range(5000):
         one.select(np.zeros((1, 1, 2)))
-        sizes.append(access.decision(one)["Z"][0])
+        sizes.append(decision(one).draw[0])
     assert stats.kstest(sizes, stats.halfnorm(scale=0.4).cdf).pvalue > P_VALUE
     assert abs(np.corrcoef(sizes[:-1], sizes[1:])[0, 1]) < 5.5 / math.sqrt(5000)
 
@@ -233,7 +233,7 @@ def test_lanes_draw_by_their_id_and_seed(kind: type[Policy], drawn: str) -> None
         found = []
         for _ in range(n):
             policy.select(np.zeros((len(lanes), 1, 2)))
-            found.append(access.decision(policy)[drawn].reshape(len(lanes), -1)[:, 0])
+            found.append(decision(policy)[drawn].reshape(len(lanes), -1)[:, 0])
         return np.array(found).T
 
     first, second, again = draws([3, 8, 3], 0)

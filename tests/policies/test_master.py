@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import naive
-from support import access
+from support.policies import master_lane
 from support.refusals import refuses
 from support.worlds import LaneWorld, play, same_state
 from windvane import MasterGLMUCB, MasterOFUL, Policy, Sphere
@@ -28,11 +28,11 @@ def test_master_schedule(cls, first_order: int) -> None:
     schedules = [naive.master_schedule(9, lane, first_order, 150) for lane in ids]
     for t in range(150):
         play(policy, world, range(t, t + 1))
-        info = access.diagnostics(policy)
+        info = policy.info()
         for place, rows in enumerate(schedules):
             order, acting, alive = rows[t]
             assert (info["block_order"][place], info["acting_order"][place]) == (order, acting)
-            assert sorted(access.master_lane(policy, place).copies) == alive
+            assert sorted(master_lane(policy, place).copies) == alive
     assert not info["restarts"].any()
 
 
@@ -43,7 +43,7 @@ def test_copies_of_order_m_start_with_their_probability() -> None:
     started = np.zeros(n + 1)
     for t in range(2**n):
         policy.select(np.full((lanes, 1, 1), 0.5))
-        started += sum(1.0 * (access.master_lane(policy, lane).starts[: n + 1] == t) for lane in range(lanes))
+        started += sum(1.0 * (master_lane(policy, lane).starts[: n + 1] == t) for lane in range(lanes))
     for m in range(n + 1):
         trials, p = lanes * 2 ** (n - m), math.sqrt(2.0 ** (m - n))
         assert abs(started[m] - trials * p) <= 4.5 * math.sqrt(trials * p * (1 - p))
@@ -56,33 +56,33 @@ def test_a_copy_learns_only_what_it_decided() -> None:
     decided: dict[tuple[int, int], int] = {}
     for t in range(64):
         play(policy, world, range(t, t + 1))
-        lane = access.master_lane(policy)
+        lane = master_lane(policy)
         order = min(lane.copies)
         key = (order, int(lane.starts[order]))
         decided[key] = decided.get(key, 0) + 1
         for m, copy in lane.copies.items():
-            assert access.estimator(copy).remembered.tolist() == [decided.get((m, int(lane.starts[m])), 0)]
+            assert copy.estimator.remembered.tolist() == [decided.get((m, int(lane.starts[m])), 0)]
     assert len(decided) > 5
 
 
 def sensible_master(cls, bonus: float, margin: float, first_order: int = 10, **settings) -> Policy:
     """MASTER with bonus ||x||_{V^-1} and 3 rho_hat(t) = margin / sqrt(t), in place of 46 and 3e5."""
     settings |= {"dim": 3, "horizon": 3000, "first_order": first_order, "seed": 1}
-    probe = access.master_lane(cls(lanes=1, **settings))
+    probe = master_lane(cls(lanes=1, **settings))
     scales = {"test_scale": margin / (3 * probe.rho_hat(1)), "bonus_scale": bonus / (2 * probe.base_beta)}
     return cls(lanes=8, **scales, **settings)
 
 
 def restarts(policy: Policy, mean, rounds: int) -> np.ndarray:
     """Clicks with probability mean(t, cos), ten fixed arms (1, cos, sin) / sqrt(2); restarts of each lane after t."""
-    rng, lanes = np.random.default_rng(0), access.lane_count(policy)
+    rng, lanes = np.random.default_rng(0), policy.lane_count
     angles = 2 * np.pi * np.arange(10) / 10
     arms = np.stack([np.ones(10), np.cos(angles), np.sin(angles)], axis=1) / math.sqrt(2)
     counts = []
     for t in range(rounds):
         index = policy.select(np.repeat(arms[None], lanes, axis=0))
         policy.update(arms[index], (rng.random(lanes) < mean(t, np.cos(angles[index]))).astype(float))
-        counts.append(access.diagnostics(policy)["restarts"])
+        counts.append(policy.info().restarts)
     return np.array(counts)
 
 
@@ -129,14 +129,14 @@ def test_the_bases_have_the_stated_bonus(cls, mean_at_0: float, sigma: float) ->
     beta = 4 * math.sqrt(d * math.log(T / delta))
     if cls is MasterGLMUCB:
         beta = 4 * R * (math.sqrt(d * math.log(c * T / (lam * delta))) + c * math.sqrt(lam))
-    lane = access.master_lane(policy)
+    lane = master_lane(policy)
     bonus = 2 * sigma * 2 * beta * 0.5 / math.sqrt(lam)
     assert lane.index == pytest.approx(mean_at_0 + bonus, rel=1e-6)
     assert lane.rho(7) == pytest.approx(beta * math.sqrt(d * math.log(T / delta) / 7), rel=1e-6)
     assert lane.rho_hat(7) == pytest.approx(6 * (math.log2(T) + 1) * math.log(T / delta) * lane.rho(7))
     ball_policy = cls(d, horizon=T, delta=delta, lam=lam, sigma=sigma)
     ball_policy.select_from(Sphere(0.5))
-    assert access.master_lane(ball_policy).index == pytest.approx(lane.index, rel=1e-6)
+    assert master_lane(ball_policy).index == pytest.approx(lane.index, rel=1e-6)
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.5, 2.0])
@@ -146,7 +146,7 @@ def test_masters_tests_see_rewards_between_0_and_1(sigma: float) -> None:
         policy = cls(1, horizon=100, sigma=sigma, first_order=4)
         policy.select(np.full((1, 1, 1), 0.5))
         policy.update(np.full((1, 1), 0.5), 0.16, weight=2.0)
-        lane = access.master_lane(policy)
+        lane = master_lane(policy)
         value = lane.value
         assert lane.sums == pytest.approx([2 * (value - 0.16 / width), 2.0])
         assert lane.acting_rewards == pytest.approx(2 * 0.16 / width)
@@ -156,11 +156,11 @@ def test_masters_tests_see_rewards_between_0_and_1(sigma: float) -> None:
 def test_a_stationary_linear_world_with_little_noise_does_not_restart() -> None:
     rng = np.random.default_rng(0)
     policy = sensible_master(MasterOFUL, 1.0, 6.0, sigma=0.1)
-    arms = np.repeat(np.array([[[1.0, 0.0, 0.0]]]), access.lane_count(policy), axis=0)
+    arms = np.repeat(np.array([[[1.0, 0.0, 0.0]]]), policy.lane_count, axis=0)
     for _ in range(600):
         policy.select(arms)
         policy.update(arms[:, 0], 0.8 + 0.1 * rng.standard_normal(len(arms)))
-    assert not access.diagnostics(policy)["restarts"].any()
+    assert not policy.info().restarts.any()
 
 
 def test_a_reward_between_two_decisions_of_master() -> None:
@@ -178,6 +178,6 @@ def test_a_reward_between_two_decisions_of_master() -> None:
 
 
 def test_master_with_the_printed_constants_cannot_restart() -> None:
-    lane = access.master_lane(MasterOFUL(2, horizon=3000))
+    lane = master_lane(MasterOFUL(2, horizon=3000))
     assert 3 * lane.rho_hat(4e10) > 1
     assert lane.base_radius == pytest.approx(2 * 4 * math.sqrt(2 * math.log(60_000)))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import windvane as wv
-from support import access
 from support.cases import MASTERS, SHORT_BLOCKS
+from support.policies import decision, ESTIMATES
 from support.refusals import refuses
 from support.worlds import LaneWorld, play, same_state
 
@@ -53,8 +53,8 @@ def test_restart_forgets(factory) -> None:
     world, policy = LaneWorld([0, 1], 3), factory(dim=3, lanes=2)
     play(policy, world, range(20))
     policy.restart()
-    assert not np.asarray(access.b(policy)).any()
-    assert not np.asarray(access.theta_hat(policy)).any()
+    assert not np.asarray(policy.info().b).any()
+    assert not np.asarray(policy.info().theta_hat).any()
     play(policy, world, range(20, 40))
 
 
@@ -110,13 +110,13 @@ def test_per_lane_is_the_batched_policy_bit_for_bit(cls) -> None:
         )
     assert np.array_equal(play(one, world, range(40, 60)), play(other, world, range(40, 60)))
     assert np.array_equal(one.select_from(wv.Sphere(1.0)), other.select_from(wv.Sphere(1.0)))
-    for name in ("gamma", *access.NUMBERS):
-        assert np.array_equal(access.read(one, name), access.read(other, name))
-    assert access.decision(one).keys() == access.decision(other).keys()
+    for name in ("gamma", *ESTIMATES):
+        assert np.array_equal(read(one, name), read(other, name))
+    assert decision(one).keys() == decision(other).keys()
     assert all(
-        np.array_equal(access.decision(one)[name], access.decision(other)[name]) for name in access.decision(one)
+        np.array_equal(decision(one)[name], decision(other)[name]) for name in decision(one)
     )
-    alone, together = access.diagnostics(one), access.diagnostics(other)
+    alone, together = one.info(), other.info()
     assert all(np.array_equal(alone[name], together[name]) for name in together)
 
 

@@ -1,4 +1,4 @@
-"""OnePassGLMUCB: the implicit step, constant memory, and how close it stays to maximum likelihood."""
+"""OnePassGLM: the implicit step, constant memory, and how close it stays to maximum likelihood."""
 
 import math
 
@@ -7,22 +7,21 @@ import pytest
 from numpy.linalg import norm
 
 import naive
-from support import access
 from support.worlds import SIGMA, ball, draw_reward, turning_theta
-from windvane import BVDGLMUCB, DLinUCB, OnePassGLMUCB
+from windvane import BVDGLMUCB, DLinUCB, OnePassGLM
 
 
 def test_one_pass_is_ridge_regression_for_the_identity_link() -> None:
     rng, settings = np.random.default_rng(10), {"dim": 3, "gamma": [0.9, 0.99, 1.0], "lanes": 3, "lam": 0.7}
-    one, ridge = OnePassGLMUCB(link="identity", **settings), DLinUCB(**settings)
+    one, ridge = OnePassGLM(link="identity", **settings), DLinUCB(**settings)
     for t in range(80):
         x, reward = ball(rng, (3,), 3), rng.normal(size=3)
         late = float(max(1, t - rng.integers(0, 5)))
         for policy in (one, ridge):
             policy.advance(1.0)
             policy.update(x, reward, round=late, weight=[1.0, 0.3, 4.0])
-        np.testing.assert_allclose(access.theta_hat(one), access.theta_hat(ridge), rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(access.V(one), access.V(ridge), rtol=1e-12)
+        np.testing.assert_allclose(one.info().theta_hat, ridge.info().theta_hat, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(one.info().metric, ridge.info().metric, rtol=1e-12)
 
 
 @pytest.mark.parametrize("link", ["logistic", "poisson", "probit"])
@@ -30,22 +29,22 @@ def test_one_pass_is_ridge_regression_for_the_identity_link() -> None:
 def test_one_pass_takes_the_implicit_step(link: str, dim: int) -> None:
     """theta+ = argmin of weight * loss + |theta - theta_t|^2 / 2 in V_t, then V+ = V_t + weight max(mu', c_mu) x x'."""
     rng, nlink = np.random.default_rng([11, dim]), naive.LINKS[link]
-    policy = OnePassGLMUCB(dim, link=link, gamma=0.9, sigma=SIGMA[link])
+    policy = OnePassGLM(dim, link=link, gamma=0.9, sigma=SIGMA[link])
     c_mu = naive.constants(nlink, 1.0, 1.0)[1]
     for t in range(1, 30):
         policy.advance(1.0)
-        theta, V = access.theta_hat(policy)[0], access.V(policy)[0]
+        theta, V = policy.info().theta_hat[0], policy.info().metric[0]
         x, weight, decided = ball(rng, (), dim), float(rng.uniform(0.1, 5.0)), float(rng.integers(1, t + 1))
         reward = float(draw_reward(rng, link, np.array([2.0 * x[0]]))[0])
         if link == "poisson":
             reward = min(reward, 2 * SIGMA[link])
         policy.update(x[None], reward, round=decided, weight=weight)
-        w, after = weight * 0.9 ** (t - decided), access.theta_hat(policy)[0]
+        w, after = weight * 0.9 ** (t - decided), policy.info().theta_hat[0]
         z = x @ after
         gradient = w * (nlink.mean(z) - reward) * x + V @ (after - theta)
         assert norm(gradient) <= 1e-9 * (1 + norm(V) * (1 + norm(theta)))
         slope = max(float(nlink.slope(z)), c_mu)
-        np.testing.assert_allclose(access.V(policy)[0], V + w * slope * np.outer(x, x), rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(policy.info().metric[0], V + w * slope * np.outer(x, x), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("gamma", [0.99, 1.0])
@@ -54,51 +53,51 @@ def test_one_pass_stays_close_to_maximum_likelihood(gamma: float, dim: int) -> N
     """In the metric of the Hessian, where the estimate's own standard error is about 1 in each direction: a tenth."""
     rng, lanes = np.random.default_rng([12, dim]), 20
     settings = {"dim": dim, "gamma": gamma, "lanes": lanes}
-    one, full = OnePassGLMUCB(**settings), BVDGLMUCB(**settings)
+    one, full = OnePassGLM(**settings), BVDGLMUCB(**settings)
     for t in range(600):
         x = ball(rng, (lanes,), dim)
         reward = draw_reward(rng, "logistic", x @ turning_theta(t, 600, dim, 1.0, turns=0.25))
         for policy in (one, full):
             policy.advance(1.0)
             policy.update(x, reward, round=policy.t - 1)
-    H = access.moments(access.estimator(full), access.theta_hat(full))[1]
-    gap = access.theta_hat(one) - access.theta_hat(full)
+    H = full.estimator.moments(full.info().theta_hat)[1]
+    gap = one.info().theta_hat - full.info().theta_hat
     away = np.sqrt(np.einsum("li,lij,lj->l", gap, H, gap) / dim)
     assert away.mean() < 0.1
     # V sums slopes between c_mu and k_mu where H has slopes between mu'(|theta_hat|) and k_mu
-    relative, flattest = np.linalg.eigvals(np.linalg.solve(H, access.V(one))).real, norm(access.theta_hat(full), axis=1)
+    relative, flattest = np.linalg.eigvals(np.linalg.solve(H, one.info().metric)).real, norm(full.info().theta_hat, axis=1)
     assert (relative >= 1 / full.constants.R_mu - 1e-9).all()
     assert (relative.max(axis=1) <= full.constants.k_mu / naive.LINKS["logistic"].slope(flattest) + 1e-9).all()
 
 
 def test_one_pass_keeps_no_history() -> None:
-    rng, policy = np.random.default_rng(13), OnePassGLMUCB(3, gamma=1.0, lanes=2)
+    rng, policy = np.random.default_rng(13), OnePassGLM(3, gamma=1.0, lanes=2)
     sizes = set()
     for _ in range(50):
         arms = ball(rng, (2, 4), 3)
         policy.update(arms[np.arange(2), policy.select(arms)], 1.0)
         sizes.add(sum(array.nbytes for array in policy.state().values()))
-        assert access.diagnostics(policy)["remembered"].tolist() == [0, 0]
+        assert policy.info().remembered.tolist() == [0, 0]
     assert len(sizes) == 1
-    assert access.history_size(access.estimator(policy)) == 0
+    assert history_size(policy.estimator) == 0
 
 
 def test_one_pass_masks_and_zero_weights() -> None:
-    policy, untouched = OnePassGLMUCB(2, gamma=0.9, lanes=3), OnePassGLMUCB(2, gamma=0.9, lanes=3)
+    policy, untouched = OnePassGLM(2, gamma=0.9, lanes=3), OnePassGLM(2, gamma=0.9, lanes=3)
     for t in range(5):
         x = np.array([[0.5, 0.1], [0.3, 0.2], [np.nan, 1.0]])
         policy.advance(1.0)
         untouched.advance(1.0)
         policy.update(x, 1.0, round=float(t + 1), weight=[1.0, 0.0, np.nan], mask=[True, True, False])
     for name in ("V", "V_tilde", "b", "theta_hat"):
-        np.testing.assert_array_equal(access.read(policy, name)[1:], access.read(untouched, name)[1:])
-    assert (access.theta_hat(policy)[0] != 0).all()
+        np.testing.assert_array_equal(read(policy, name)[1:], read(untouched, name)[1:])
+    assert (policy.info().theta_hat[0] != 0).all()
 
 
 def test_the_bonus_of_one_pass_is_at_most_half_of_the_papers() -> None:
     """k_mu / sqrt(c_mu) ||x|| in its V^-1 against 2 R_mu ||x|| in the V^-1 of BVD-GLM-UCB, fed the same."""
     rng, settings = np.random.default_rng(14), {"dim": 3, "gamma": 0.98, "lanes": 4, "S": 2.0}
-    one, paper = OnePassGLMUCB(**settings), BVDGLMUCB(**settings)
+    one, paper = OnePassGLM(**settings), BVDGLMUCB(**settings)
     for t in range(60):
         x = ball(rng, (4,), 3)
         reward = draw_reward(rng, "logistic", x @ turning_theta(t, 60, 3, 2.0))
@@ -107,9 +106,9 @@ def test_the_bonus_of_one_pass_is_at_most_half_of_the_papers() -> None:
             policy.update(x, reward, round=policy.t - 1)
     np.testing.assert_array_equal(one.radius(), paper.radius())
     k_mu, c_mu, _ = naive.constants(naive.LINKS["logistic"], 2.0, 1.0)
-    assert access.bonus_factor(one) == pytest.approx(k_mu / math.sqrt(c_mu), rel=1e-9)
+    assert one.factor == pytest.approx(k_mu / math.sqrt(c_mu), rel=1e-9)
     arms = ball(rng, (4, 50), 3)
     assert (
-        access.bonus_factor(one) * access.widths(one, arms)
-        <= 0.5 * access.bonus_factor(paper) * access.widths(paper, arms) * (1 + 1e-12)
+        one.factor * one.width(arms)
+        <= 0.5 * paper.factor * paper.width(arms) * (1 + 1e-12)
     ).all()

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from support import access
 from support.cases import PLAIN, every_policy
 from support.refusals import refuses, refuses_unchanged
 from support.worlds import BENT, World, play, same_state
@@ -32,16 +31,13 @@ FORGETTING = ("BVD-GLM-UCB", "D-LinUCB", "skeleton")
 def bad_arguments() -> list:
     cases = []
     for policy in PLAIN:
-        bad = dict(BAD_EVERYWHERE)
-        if policy != "skeleton":
-            bad["delta"] = BAD_DELTA
+        bad = BAD_EVERYWHERE | {"delta": BAD_DELTA}
         if policy in FORGETTING:
             bad["gamma"] = BAD_GAMMA
         if policy in ("BVD-GLM-UCB", "GLM-UCB", "skeleton"):
             bad["link"] = ["logit", "", None, 3]
-        if policy in ("BVD-GLM-UCB", "GLM-UCB"):
             bad["tolerance"] = [0.0, -1e-6, NAN]
-        if policy in ("BVD-GLM-UCB", "GLM-UCB", "D-LinUCB"):
+        if policy != "OFUL":
             bad["confidence"] = ["uniform", "", None]
         cases += [(policy, name, value) for name, values in bad.items() for value in values]
     return [pytest.param(*case, id=f"{case[0]}-{case[1]}-{case[2]}") for case in cases]
@@ -71,31 +67,6 @@ def test_arrays_over_lanes_must_have_one_entry_a_lane(cls) -> None:
             cls(2, **{"gamma": 0.9} | {name: [0.5, -0.5]}, lanes=2)
 
 
-@pytest.mark.parametrize("cls", [BVDGLMUCB, DLinUCB])
-def test_how_the_discount_may_be_given(cls) -> None:
-    """gamma, or horizon and drift; not both, not neither, and an unknown ``discount`` is never overlooked."""
-    with refuses("gamma"):
-        cls(2, gamma=0.9, horizon=100, drift=1.0)
-    for half in ({}, {"horizon": 100}, {"drift": 1.0}):
-        with refuses("gamma"):
-            cls(2, **half)
-    for name, value in {"horizon": 0, "drift": -1.0}.items():
-        with refuses(name):
-            cls(2, **{"horizon": 100, "drift": 1.0} | {name: value})
-    with refuses("horizon"):
-        cls(2, horizon=2.5, drift=1.0)
-    with refuses("drift"):
-        cls(2, horizon=100, drift=NAN)
-
-
-@pytest.mark.parametrize("cls", [BVDGLMUCB, DLinUCB])
-@pytest.mark.parametrize("source", [{"horizon": 100, "drift": 1.0}, {"gamma": 0.9}], ids=["drift", "gamma"])
-def test_unknown_discount_is_named(cls, source) -> None:
-    """``discount`` must be one of the two that exist, whether or not it is used."""
-    with refuses("discount"):
-        cls(2, **source, discount="orthogonl")
-
-
 @pytest.mark.parametrize(("cls", "settings"), [(BVDGLMUCB, {"gamma": 0.9}), (DLinUCB, {"gamma": 0.9}), (GLMUCB, {})])
 def test_the_horizon_form_of_delta_needs_a_horizon(cls, settings) -> None:
     """confidence="horizon" divides delta by T, so T must be there and whole."""
@@ -103,19 +74,6 @@ def test_the_horizon_form_of_delta_needs_a_horizon(cls, settings) -> None:
         with refuses("horizon"):
             cls(2, **settings, confidence="horizon", horizon=horizon)
     cls(2, **settings, confidence="horizon", horizon=10)
-
-
-@pytest.mark.parametrize("cls", [BVDGLMUCB, DLinUCB])
-@pytest.mark.parametrize("kind", ["orthogonal", "general"])
-@pytest.mark.parametrize("drift", [0.0, 1.5708, 1e9])
-def test_horizon_and_drift_give_the_discount_of_theorem_1(cls, kind: str, drift: float) -> None:
-    """gamma = theory.discount in every lane; no drift: 1; the clip at 1/2."""
-    policy = cls(2, horizon=3000, drift=drift, discount=kind, lanes=3)
-    assert (policy.gamma == theory.discount(horizon=3000, drift=drift, dim=2, kind=kind)).all()
-    if cls is BVDGLMUCB and kind == "orthogonal" and drift == 1.5708:
-        assert policy.gamma[0] == pytest.approx(0.995908, abs=5e-7)  # the paper's experiment
-    if drift == 0.0:
-        assert policy.gamma[0] == 1.0
 
 
 def test_settings_are_copied() -> None:
@@ -155,7 +113,7 @@ def test_linear_policies_take_any_finite_reward(build) -> None:
     policy.select(np.full((1, 1, 2), 0.5))
     policy.update([[0.5, 0.5]], -1e6)
     policy.update([[0.5, 0.5]], [1e6])
-    assert np.isfinite(access.theta_hat(policy)).all()
+    assert np.isfinite(policy.info().theta_hat).all()
     for bad in (NAN, INF, -INF):
         refuses_unchanged(policy, "reward", lambda bad=bad: policy.update([[0.5, 0.5]], bad))
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from support import access
 from support.cases import PLAIN, every_policy
+from support.policies import ESTIMATES
 from support.worlds import ball, draw_reward
 from windvane import OFUL, Policy
 
@@ -23,8 +23,9 @@ def test_lanes_with_one_id_and_one_setting_are_one_bandit(cls, settings) -> None
         parted |= bool(index[0] != index[1])
         policy.update(np.repeat(arms[:, 0], 3, axis=0), draw_reward(rng, "logistic", np.zeros(1)).repeat(3))
     assert parted  # 60 ties among 4: another id agrees throughout with probability 4^-60
-    for name in ("theta_hat", "V", "V_tilde", "b"):
-        value = access.read(policy, name)
+    info = policy.info()
+    for name in ESTIMATES:
+        value = getattr(info, name)
         assert (value[0] == value[2]).all()
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import naive
-from support import access
 from support.cases import every_policy
 from support.worlds import SIGMA, ball, draw_reward, same_state
 from windvane import BVDGLMUCB, Policy
@@ -14,12 +13,13 @@ NAN, INF = float("nan"), float("inf")
 
 def assert_equals_history(policy: Policy, histories: list[naive.NaiveHistory], t: float) -> None:
     """V, V_tilde, b to rounding; theta_hat to what the estimator promises (1e-8 for the root; nothing is dropped)."""
+    info = policy.info()
     for lane, history in enumerate(histories):
-        np.testing.assert_allclose(access.V(policy)[lane], history.V(t), rtol=1e-11, atol=1e-13)
-        np.testing.assert_allclose(access.V_tilde(policy)[lane], history.V_tilde(t), rtol=1e-11, atol=1e-13)
-        np.testing.assert_allclose(access.b(policy)[lane], history.b(t), rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(info.metric[lane], history.V(t), rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(info.squared_metric[lane], history.V_tilde(t), rtol=1e-11, atol=1e-13)
+        np.testing.assert_allclose(info.b[lane], history.b(t), rtol=1e-11, atol=1e-13)
         expected = naive.theta_hat(history, t, history.link, history.ridge)
-        np.testing.assert_allclose(access.theta_hat(policy)[lane], expected, rtol=0, atol=2e-8)
+        np.testing.assert_allclose(info.theta_hat[lane], expected, rtol=0, atol=2e-8)
 
 
 @pytest.mark.parametrize("link", ["logistic", "poisson", "probit", "identity"])
@@ -53,7 +53,7 @@ def test_any_course_of_events_equals_the_sums(link: str, seed: int) -> None:
                     moment = last if rounds is None else rounds[lane]
                     histories[lane].append(x[lane], reward[lane], moment, np.broadcast_to(weight, 3)[lane])
         assert policy.t == pytest.approx(t, rel=1e-14)
-        assert access.diagnostics(policy)["decisions"] == decisions
+        assert policy.decisions == decisions
     assert_equals_history(policy, histories, t)
 
 
@@ -87,10 +87,11 @@ def test_the_default_round_is_the_last_decided_one(cls, settings) -> None:
     implicit.update(x, 1.0)
     explicit.update(x, 1.0, round=2.5)
     assert same_state(implicit.state(), explicit.state())
-    gamma = implicit.gamma[0]
-    np.testing.assert_allclose(access.V(implicit)[0], np.eye(2) + gamma**3.25 * x.T @ x, rtol=1e-14)
-    np.testing.assert_allclose(access.V_tilde(implicit)[0], np.eye(2) + gamma**6.5 * x.T @ x, rtol=1e-14)
-    np.testing.assert_allclose(access.b(implicit)[0], gamma**3.25 * x[0], rtol=1e-14)
+    info = implicit.info()
+    gamma = info.gamma[0]
+    np.testing.assert_allclose(info.metric[0], np.eye(2) + gamma**3.25 * x.T @ x, rtol=1e-14)
+    np.testing.assert_allclose(info.squared_metric[0], np.eye(2) + gamma**6.5 * x.T @ x, rtol=1e-14)
+    np.testing.assert_allclose(info.b[0], gamma**3.25 * x[0], rtol=1e-14)
 
 
 @every_policy

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from support import access
+from support.policies import decision
 from support.refusals import refuses
 from support.worlds import ball, regret
 from windvane import BVDGLMUCB, Ball, Greedy, Oracle, Sphere, UniformRandom
@@ -67,13 +67,13 @@ def test_greedy_is_the_paper_s_policy_without_its_bonus(link: str) -> None:
         if t % 10 == 9:
             x = greedy.select_from(Sphere(1.0))
             assert np.array_equal(silent.select_from(Sphere(1.0)), x)
-            theta = access.decision(greedy)["theta_tilde"]
+            theta = decision(greedy).theta_tilde
             np.testing.assert_allclose(x, theta / np.linalg.norm(theta, axis=1, keepdims=True), atol=1e-9)
         else:
             choice = greedy.select(arms)
             assert np.array_equal(silent.select(arms), choice)
             x = arms[np.arange(2), choice]
-            theta = access.decision(greedy)["theta_tilde"]
+            theta = decision(greedy).theta_tilde
             best = np.einsum("lkd,ld->lk", arms, theta).argmax(axis=1)
             assert ((choice == best) | (theta == 0).all(axis=1)).all()  # theta = 0: all arms tie
         reward = (rng.random(2) < 0.5 + 0.4 * x[:, 0]).astype(float)

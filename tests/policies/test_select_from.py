@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import naive
-from support import access
-from support.access import Skeleton
 from support.infinite_arms import HIGHEST, NEUTRAL, SETS, Index, assert_best, rotation
+from support.policies import Skeleton
 from support.refusals import refuses
 from support.worlds import SIGMA, ball
 from windvane import BVDGLMUCB, GLMUCB, OFUL, Ball, DLinUCB, Policy, Sphere
@@ -58,7 +57,7 @@ POLICIES = ["logistic", "poisson", "probit", "identity", "D-LinUCB", "OFUL", "GL
 
 def index_of(policy: Policy, lane: int, V: np.ndarray, V_tilde: np.ndarray) -> Index:
     """The optimistic index that the lane maximised, from what the policy reports and the definition of its bonus."""
-    info, link = access.diagnostics(policy), policy.link.name
+    info, link = policy.info(), policy.link.name
     inverse = np.linalg.inv(V[lane])
     scale = policy.bonus_scale[lane]
     if policy.name == "skeleton":
@@ -68,7 +67,7 @@ def index_of(policy: Policy, lane: int, V: np.ndarray, V_tilde: np.ndarray) -> I
         return Index(link, theta, inverse @ V_tilde[lane] @ inverse, scale * beta)
     if policy.name == "OFUL":
         return Index(link, theta, inverse, scale * beta)
-    _, _, R_mu = naive.constants(naive.LINKS[link], access.estimator(policy).S, policy.L)
+    _, _, R_mu = naive.constants(naive.LINKS[link], policy.estimator.S, policy.L)
     return Index(link, theta, inverse, scale * 2 * R_mu * beta)
 
 
@@ -79,17 +78,17 @@ def test_the_arm_played_is_the_best(name: str, d: int) -> None:
     rng = np.random.default_rng([d, POLICIES.index(name)])
     policy = build(name, d, L=1.5)
     into_states(policy, rng)
-    V, V_tilde, t = access.V(policy), access.V_tilde(policy), policy.t
+    V, V_tilde, t = policy.info().metric, policy.info().squared_metric, policy.t
     arm_set = SETS[(d + POLICIES.index(name)) % 2](1.5 if d % 2 else 0.7)
     played = policy.select_from(arm_set)
     assert played.shape == (LANES, d)
     assert policy.t == t + 1
-    assert access.diagnostics(policy)["decisions"] == 1
+    assert policy.info().decisions == 1
     lanes = range(LANES) if d < 10 else range(0, LANES, 2)
     for lane in lanes:
         assert_best(index_of(policy, lane, V, V_tilde), played[lane], arm_set, rng)
     if name in ("logistic", "poisson", "probit"):  # the states are what they are meant to be
-        lengths = np.linalg.norm(access.diagnostics(policy)["theta_tilde"], axis=1)
+        lengths = np.linalg.norm(policy.info().theta_tilde, axis=1)
         assert (lengths[::6] == 0).all()
         assert ((lengths[1::6] > 0) & (lengths[1::6] < 1e-6)).all()
         np.testing.assert_allclose(lengths[2::6], 1.0, rtol=1e-6)
@@ -104,7 +103,7 @@ def test_a_whole_run_over_an_infinite_set(name: str, cls) -> None:
     rng = np.random.default_rng(0)
     policy = build(name, 3, lanes=2, L=2.0, bonus_scale=0.3)
     for t in range(1, 9):
-        V, V_tilde = access.V(policy), access.V_tilde(policy)
+        V, V_tilde = policy.info().metric, policy.info().squared_metric
         x = policy.select_from(cls(2.0))
         assert policy.t == t + 1
         for lane in range(2):

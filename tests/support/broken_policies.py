@@ -1,16 +1,14 @@
-"""Policies broken on purpose, each in one way, and the check that must catch it.
+"""Policies broken on purpose, each in one way, and the check that must catch it. They override public methods only."""
 
-They override the public methods only: ``select``, ``update``, ``advance``, ``state`` and ``load_state``.
-"""
-
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from support import access
-from support.access import Skeleton
+from support.policies import Skeleton, forget_observations, scores
 from windvane import BVDGLMUCB, checks
+from windvane.errors import ArgumentError
 
 BROKEN: dict[str, tuple[type, Any, str]] = {}  # class, check, what the message must contain
 
@@ -62,7 +60,7 @@ def best(scores: np.ndarray, valid: Any) -> np.ndarray:
     return np.argmax(scores if valid is None else np.where(valid, scores, -np.inf), axis=1)
 
 
-NOT_TWICE = checks.check_weights_and_masks, "not twice"
+NOT_TWICE = checks.check_weights_and_masks, "of the same observation twice"
 ALONE = checks.check_lanes_are_independent, "alone"
 BAD_INPUT = checks.check_bad_input_is_refused
 ROUND_TRIP = checks.check_state_round_trips
@@ -91,7 +89,7 @@ learns_wrongly(
     "AcceptsTheFuture",
     lambda self, given: {"round": None if given["round"] is None else np.minimum(given["round"], self.t - 1)},
     BAD_INPUT,
-    "a round from the future was accepted",
+    "a round in the future was accepted",
 )
 learns_wrongly(
     "AcceptsNegativeWeights",
@@ -140,12 +138,12 @@ def add_noise(scores: np.ndarray) -> np.ndarray:
     return scores + 1e-9 * np.random.default_rng().random(scores.shape)
 
 
-NOT_THERE = checks.check_edge_cases, "not there was chosen"
+NOT_THERE = checks.check_edge_cases, "absent arm was chosen"
 selects_wrongly("CouplesScales", *ALONE, before=centre_arms)
 selects_wrongly(  # every lane decides with the average of all lanes' estimates
     "CouplesEstimates",
     *ALONE,
-    after=lambda self, arms, valid, _: best(np.asarray(arms) @ access.theta_hat(self).mean(axis=0), valid),
+    after=lambda self, arms, valid, _: best(np.asarray(arms) @ self.info().theta_hat.mean(axis=0), valid),
 )
 selects_wrongly("WritesArms", checks.check_inputs_are_left_alone, "wrote to arms", after=scale_in_place)
 selects_wrongly("WritesValid", checks.check_inputs_are_left_alone, "wrote to valid", after=strike_off)
@@ -153,13 +151,13 @@ selects_wrongly(  # ties are broken by the first index, whatever the seed
     "FirstOfEquals",
     checks.check_seeds_reproduce,
     "do not depend on the seed",
-    after=lambda self, _arms, valid, _: best(access.scores(self), valid),
+    after=lambda self, _arms, valid, _: best(scores(self), valid),
 )
 selects_wrongly(  # ties are broken by a generator that is seeded from the system
     "UnseededTies",
     checks.check_seeds_reproduce,
-    "the same seed gave other choices",
-    after=lambda self, _arms, valid, _: best(add_noise(access.scores(self)), valid),
+    "the same seed gave different choices",
+    after=lambda self, _arms, valid, _: best(add_noise(scores(self)), valid),
 )
 selects_wrongly(  # the place among the arms that are there, not among all
     "CountsAmongValidArms",
@@ -187,7 +185,7 @@ class TiesByPlace(Skeleton):
     """Random numbers belong to the lane's place in the batch, not to its id."""
 
     def select(self, arms, valid=None):
-        ids, self.lane_ids = self.lane_ids, np.arange(access.lane_count(self))
+        ids, self.lane_ids = self.lane_ids, np.arange(self.lane_count)
         index = super().select(arms, valid)
         self.lane_ids = ids
         return index
@@ -197,7 +195,7 @@ class TiesByPlace(Skeleton):
 class Leans(Skeleton):
     """Prefers arms like those it was rewarded for: a part of the future that its state does not hold."""
 
-    liked: Any = 0.0
+    liked = 0.0  # not annotated: that would make it an argument
 
     def update(self, x, reward, round=None, weight=1.0, mask=None):
         super().update(x, reward, round, weight, mask)
@@ -209,7 +207,7 @@ class Leans(Skeleton):
     def select(self, arms, valid=None):
         super().select(arms, valid)
         liked = np.nan_to_num(np.broadcast_to(self.liked, np.asarray(arms)[:, 0].shape))
-        return best(access.scores(self) + np.einsum("lkd,ld->lk", arms, liked), valid)
+        return best(scores(self) + np.einsum("lkd,ld->lk", arms, liked), valid)
 
 
 @caught_by(checks.check_inputs_are_left_alone, "kept a reference")
@@ -226,10 +224,10 @@ class ForgetsHistory(BVDGLMUCB):
 
     def load_state(self, state):
         super().load_state(state)
-        access.forget_observations(self)
+        forget_observations(self)
 
 
-@caught_by(ROUND_TRIP, "checksum")
+@caught_by(ROUND_TRIP, "last_round")
 class ForgetsDecisions(Skeleton):
     """Resumes with the random numbers of the first rounds: the number of decisions is not saved."""
 
@@ -253,7 +251,7 @@ class ForgetsTime(BVDGLMUCB):
 class SharesItsState(Skeleton):
     """Goes on writing to the arrays that it handed out as its state."""
 
-    shared: dict[str, np.ndarray] | None = None
+    shared = None
 
     def state(self):
         self.shared = super().state()
@@ -296,18 +294,96 @@ class LoadsBeforeChecking(Skeleton):
 
 @caught_by(checks.check_permuting_arms_permutes_the_choice, "order of the arms")
 class TakesTheFirstForAModel(Skeleton):
-    """Prefers arms that are like the first of the list, and breaks ties by the seed."""
+    """Prefers arms that are like the first of the list."""
 
-    def select(self, arms, valid=None):
-        arms = np.asarray(arms, dtype=float)
-        tied = super().select(arms, valid)
-        scores = access.scores(self) + np.einsum("lkd,ld->lk", arms, arms[:, 0])
-        lanes = np.arange(len(tied))
-        index = best(scores, valid)
-        return np.where(scores[lanes, tied] >= scores[lanes, index] - 1e-12, tied, index)
+    def predict(self, arms, theta):
+        return super().predict(arms, theta) + np.einsum("lkd,ld->lk", arms, arms[:, 0])
 
 
-@caught_by(BAD_INPUT, "backwards was accepted")
+@caught_by(checks.check_settings_round_trip, "repr differs")
+class ChangesItsSettings(Skeleton):
+    """Keeps something else than what it was given."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.bonus_scale = 0.5 * self.bonus_scale
+
+
+@caught_by(checks.check_settings_round_trip, "decides differently")
+class HasHiddenSettings(Skeleton):
+    """Depends on something that no argument tells: the second one built explores less."""
+
+    built = 0
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.bonus_scales /= 1.0 + 9.0 * (HasHiddenSettings.built % 3)
+        HasHiddenSettings.built += 1
+
+
+@caught_by(checks.check_settings_round_trip, "repr must show")
+class HidesItsArguments(Skeleton):
+    def __repr__(self):
+        return "HidesItsArguments()"
+
+
+@caught_by(checks.check_info_changes_nothing, "a dataclass")
+class TellsADict(Skeleton):
+    def info(self, *, estimates=True):
+        info = super().info(estimates=estimates)
+        return info.to_dict() if estimates else info
+
+
+@caught_by(checks.check_info_changes_nothing, "changed the state")
+class AgesWhenRead(Skeleton):
+    def info(self, *, estimates=True):
+        self.estimator.age(1.0)
+        return super().info(estimates=estimates)
+
+
+@caught_by(checks.check_info_changes_nothing, "changed the run")
+class HandsOutItsParts(Skeleton):
+    def info(self, *, estimates=True):
+        return dataclasses.replace(super().info(estimates=estimates), metric=self.estimator.V)
+
+
+@caught_by(checks.check_probabilities, "absent arm has")
+class GivesAbsentArmsAChance(Skeleton):
+    def probabilities(self, arms, valid=None):
+        return np.full(np.shape(arms)[:2], 1.0 / np.shape(arms)[1])
+
+
+@caught_by(checks.check_probabilities, "add up to 1")
+class LosesProbability(Skeleton):
+    def probabilities(self, arms, valid=None):
+        return 0.9 * super().probabilities(arms, valid)
+
+
+@caught_by(checks.check_probabilities, "changed the state")
+class DecidesWhenAsked(Skeleton):
+    def probabilities(self, arms, valid=None):
+        found = super().probabilities(arms, valid)
+        self.advance(1.0)
+        return found
+
+
+@caught_by(checks.check_choices_follow_probabilities, "are expected")
+class CallsItselfUniform(Skeleton):
+    def probabilities(self, arms, valid=None):
+        present = self.check_arms(arms, valid)[1]
+        return present / present.sum(axis=1, keepdims=True)
+
+
+@caught_by(checks.check_choice_is_probable, "probability 0 was chosen")
+class CallsItselfGreedy(Skeleton):
+    def probabilities(self, arms, valid=None):
+        arms, present = self.check_arms(arms, valid)
+        means = np.where(present, arms @ self.estimator.theta_hat[:, :, None] @ np.ones(1), -np.inf)
+        is_best = means >= means.max(axis=1, keepdims=True) - 1e-12
+        return is_best / is_best.sum(axis=1, keepdims=True)
+
+
+@caught_by(BAD_INPUT, "a negative time step was accepted")
 class AcceptsTimeRunningBackwards(BVDGLMUCB):
     def advance(self, n=1.0):
         super().advance(max(n, 0.0))
@@ -318,7 +394,7 @@ class LearnsLaneByLane(BVDGLMUCB):
     """Has learnt from the first lanes by the time it refuses a later one."""
 
     def update(self, x, reward, round=None, weight=1.0, mask=None):
-        for only in np.eye(access.lane_count(self), dtype=bool):
+        for only in np.eye(self.lane_count, dtype=bool):
             super().update(x, reward, round, weight, only if mask is None else only & np.asarray(mask))
 
 
@@ -342,11 +418,8 @@ class OffByOneWithOneArm(BVDGLMUCB):
         return super().select(arms, valid) + (np.shape(arms)[1] == 1)
 
 
-BROKEN["RaisesEssays"] = (
-    raises_instead(lambda error: ValueError(f"{error}\nPlease do better next time.")),
-    BAD_INPUT,
-    "one line",
-)
+BROKEN["RaisesEssays"] = raises_instead(lambda _: ArgumentError("arms", 0, "better\nnext time")), BAD_INPUT, "one line"
+BROKEN["RaisesValueError"] = raises_instead(lambda error: ValueError(str(error))), BAD_INPUT, "be an ArgumentError"
 
 # What these do wrong makes them, or the check, raise something else than an AssertionError.
 CRASHING: dict[str, tuple[type, Any]] = {

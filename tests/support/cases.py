@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import windvane as wv
-from support.access import Skeleton
+from support.policies import Skeleton
 from support.worlds import BENT
 from windvane import checks
 
@@ -57,7 +57,7 @@ CONTRACT: dict[str, Factory] = {
     "bvd identity": partial(wv.BVDGLMUCB, link="identity", gamma=0.98, L=0.5),
     "bvd custom": partial(wv.BVDGLMUCB, link=BENT, gamma=0.95),
     "bvd tight ball": partial(wv.BVDGLMUCB, gamma=0.99, S=0.05, lam=0.01, delta=1.0),
-    "bvd from drift": partial(wv.BVDGLMUCB, horizon=500, drift=2.0, discount="general", confidence="horizon"),
+    "bvd from drift": partial(wv.BVDGLMUCB, horizon=500, drift=2.0, arm_geometry="general", confidence="horizon"),
     "bvd gamma lanes": by_lane(wv.BVDGLMUCB, gamma=[0.8, 0.95, 1.0]),
     "bvd all lanes": by_lane(wv.BVDGLMUCB, gamma=[0.9, 1.0], delta=[0.01, 0.5, 1.0], bonus_scale=[0.0, 0.3, 1.0]),
     "glm": wv.GLMUCB,
@@ -85,7 +85,7 @@ GLM_SETTINGS: dict[Any, dict[str, Any]] = {
     wv.SCDGLUCB: {"gamma": 0.95, "horizon": 100},
     wv.SCSWGLUCB: {"window": 15.0, "horizon": 100},
     wv.DGLMTS: {"gamma": 0.95},
-    wv.OnePassGLMUCB: {"gamma": 0.95},
+    wv.OnePassGLM: {"gamma": 0.95},
     wv.AdaptiveGLMUCB: {},
 }
 LINK_SETTINGS: dict[str, dict[str, Any]] = {
@@ -102,6 +102,39 @@ LINEAR_SETTINGS: dict[Any, dict[str, Any]] = {
     wv.DRandLinUCB: {"gamma": 0.9},
 }
 
+
+class OverDLinUCB(wv.BanditOverBandits):
+    """A bandit over bandits of one's own, as a user would write it."""
+
+    grid_values: tuple[float, ...] = (0.9, 0.99)
+    sigma: float = 0.5
+    bonus_scale: float = 1.0
+
+    def choose_block(self) -> int:
+        return 10
+
+    def choose_grid(self) -> tuple[float, ...]:
+        return self.grid_values
+
+    def build_worker(self, values: np.ndarray) -> wv.DLinUCB:
+        shared = {"L": self.L, "sigma": self.sigma, "bonus_scale": self.bonus_scale}
+        return wv.DLinUCB(self.dim, gamma=values, lanes=self.lanes, seed=self.seed, **shared)
+
+
+class OnePolicyPerLane(wv.PerLane):
+    """BVD-GLM-UCB, or D-LinUCB, with one object per lane."""
+
+    gamma: Any = 0.9
+    sigma: float = 0.5
+    delta: Any = 0.05
+    base: str = "BVD-GLM-UCB"
+
+    def build_lane(self, place: int) -> wv.Policy:
+        picked = {name: self.pick(name, place) for name in ("gamma", "delta")}
+        own = {"sigma": self.sigma, "L": self.L, "lanes": [int(self.lane_ids[place])], "seed": self.seed}
+        return wv.get_policy(self.base)(self.dim, **picked, **own)
+
+
 # Blocks longer than a check, so that no reward comes after its block ...
 MASTERS: dict[str, Factory] = {
     "BOB-BVD-GLM-UCB": partial(wv.BOBBVDGLMUCB, horizon=1000),
@@ -109,13 +142,11 @@ MASTERS: dict[str, Factory] = {
         wv.BOBBVDGLMUCB, link="poisson", horizon=1000, sigma=5.0, S=0.5, L=2.0, bonus_scale=0.1
     ),
     "BOB": partial(wv.BOB, horizon=5000),
-    "over D-LinUCB": partial(
-        wv.BanditOverBandits, partial(wv.DLinUCB, sigma=0.4), horizon=500, block=90, grid=[0.9, 0.99, 1.0]
-    ),
+    "over D-LinUCB": partial(OverDLinUCB, horizon=500, block=90, grid_values=(0.9, 0.99, 1.0), sigma=0.4),
     "MASTER-OFUL": partial(wv.MasterOFUL, horizon=1000),
     "MASTER-GLM-UCB": partial(wv.MasterGLMUCB, horizon=1000, first_order=3),
     "DetectGLMUCB": partial(wv.DetectGLMUCB, horizon=1000),
-    "per lane": partial(wv.PerLane, partial(wv.BVDGLMUCB, gamma=0.95)),
+    "per lane": partial(OnePolicyPerLane, gamma=0.95),
 }
 # ... and short ones, where a late reward is not learnt; and MASTER with tests that fail all the time.
 SHORT_BLOCKS: dict[str, Factory] = {
@@ -133,7 +164,7 @@ def _glm_case(cls: Any, link: str) -> Case:
     flags = {
         "deterministic": cls is not wv.DGLMTS,
         # AdaptiveGLMUCB weighs its memories by losses: even with the identity link the order of rewards matters.
-        "one_pass": cls is wv.AdaptiveGLMUCB or (cls is wv.OnePassGLMUCB and link != "identity"),
+        "one_pass": cls is wv.AdaptiveGLMUCB or (cls is wv.OnePassGLM and link != "identity"),
     }
     settings = GLM_SETTINGS[cls] | LINK_SETTINGS[link]
     if cls is wv.AdaptiveGLMUCB and link == "identity":

@@ -26,6 +26,8 @@ instead of its linearisation.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from windvane.arguments import Array, Mask
@@ -66,6 +68,8 @@ class OnePassEstimator(QuadraticEstimator):
     >>> estimator.solve().round(3)
     array([[1.188, 0.   ]])
     """
+
+    allows_window: ClassVar[bool] = False  # observations are not kept, so none can be taken out again
 
     def __init__(
         self,

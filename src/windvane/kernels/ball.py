@@ -14,6 +14,7 @@ ON_SPHERE = 1e-13  # relative distance from the sphere at which the multiplier i
 HARD_CASE = 1e-9  # a larger relative distance from the sphere occurs in the hard case only
 NO_MULTIPLIER = 1e-14  # relative to the matrix: a smaller multiplier is rounding, and the minimiser is inside the ball
 INVERSE_STEPS = 4  # of inverse iteration; few are needed, because the shift equals the eigenvalue up to rounding
+ABOVE = 1.0 + 1e-12  # relative to the matrix: a multiplier this much larger leaves pivots that stay positive
 
 
 @compiled
@@ -43,7 +44,7 @@ def ball_quadratic(
         size = max(size, total)
         smallest_diagonal = min(smallest_diagonal, matrix[i, i])
     low = max(0.0, -smallest_diagonal)
-    high = max(norm(linear) / radius + size, 1e-300)
+    high = max(norm(linear) / radius + size * ABOVE, 1e-300)
     kappa = min(max(guess, low), high)
     length = 0.0
     for i in range(d):
@@ -75,7 +76,12 @@ def ball_quadratic(
             # Zero is a valid multiplier: the minimiser can be inside the ball.
             candidate = 0.0 if low == 0.0 and candidate <= 0.0 else 0.5 * (low + high)
         kappa = candidate
-    if is_factored and length < radius * (1.0 - HARD_CASE) and kappa > NO_MULTIPLIER * size:
+    if not is_factored and size > 0.0:  # the bracket has closed on an eigenvalue
+        kappa = high
+        cholesky(matrix, kappa, lower)
+        solve_cholesky(lower, linear, out)
+        length = norm(out)
+    if size > 0.0 and length < radius * (1.0 - HARD_CASE) and kappa > NO_MULTIPLIER * size:
         _add_eigenvector(lower, radius, out, scratch)
         length = norm(out)
     if length > radius or (length > 0.0 and kappa > NO_MULTIPLIER * size):

@@ -125,6 +125,7 @@ class Policy(Configured, Stateful):
     stored: ClassVar[tuple[str, ...]] = ("t", "decisions", "last_round", "born")
 
     def __post_init__(self) -> None:
+        self.copy_settings()
         self.dim, self.L = check_whole("dim", self.dim, 1), check_positive("L", self.L)
         self.seed = check_whole("seed", self.seed, 0, LARGEST_SEED)
         self.lane_ids: Index = check_lanes(self.lanes)

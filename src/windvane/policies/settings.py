@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -43,6 +44,14 @@ class Configured:
         0.99
         """
         return {field.name: getattr(self, field.name) for field in self._settings()}
+
+    def copy_settings(self) -> None:
+        """Replace arrays and lists among the settings, also within a forgetting rule, by copies of the policy's own."""
+        for field in self._settings():
+            value = getattr(self, field.name)
+            is_rule = dataclasses.is_dataclass(value) and not isinstance(value, Configured)
+            if is_rule or isinstance(value, np.ndarray | list):
+                setattr(self, field.name, copy.deepcopy(value))
 
     def _settings(self) -> list[dataclasses.Field[Any]]:
         return [field for field in dataclasses.fields(self) if field.init]  # type: ignore[arg-type]

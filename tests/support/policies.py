@@ -1,0 +1,98 @@
+"""The one place where tests of policies read what is not part of the public contract.
+
+Everything else is read through ``policy.info()``. Arrays have a leading axis of lanes.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from windvane.kernels import random
+from windvane.policies._skeleton import Skeleton
+from windvane.policies.base import FORMAT
+
+__all__ = ["FORMAT", "Skeleton"]
+
+ESTIMATES = ("theta_hat", "theta_tilde", "metric", "squared_metric", "b")
+
+
+def decision(policy: Any) -> Any:
+    """How the last decision was made; reading it costs no computation."""
+    return policy.info(estimates=False).decision
+
+
+def scores(policy: Any) -> np.ndarray:
+    """The score of every arm in the last decision, [lanes, K]."""
+    return decision(policy).scores
+
+
+def known(record: Any) -> dict[str, Any]:
+    """The fields of a record that are set, by name."""
+    return {name: value for name, value in vars(record).items() if value is not None}
+
+
+def radius(policy: Any) -> np.ndarray:
+    """The confidence radius of the coming decision."""
+    return policy.radius(policy.rounds_since_restart)
+
+
+def same_estimates(policy: Any, other: Any) -> bool:
+    """Whether two policies estimate the same, bit for bit."""
+    one, two = policy.info(), other.info()
+    return all(np.array_equal(getattr(one, name), getattr(two, name)) for name in ESTIMATES)
+
+
+# --- parts of policies ------------------------------------------------------------------------------------------------
+
+
+def forget_observations(policy: Any) -> None:
+    """Drop the remembered observations and keep V and b, as a policy with an incomplete state would."""
+    record = policy.estimator.record
+    record["end"] = record["start"]
+
+
+def squared_designs(policy: Any) -> np.ndarray:
+    """G of AdaptiveGLMUCB for every lane and memory, [lanes * memories, dim, dim]."""
+    return policy.estimator.V_tilde
+
+
+def admissible_estimates(policy: Any) -> np.ndarray:
+    """theta_hat of every memory of AdaptiveGLMUCB, pulled back to the ball, [lanes, memories, dim]."""
+    return policy.pull_back(policy.estimator.theta_hat).reshape(policy.lane_count, -1, policy.dim)
+
+
+def master_lane(policy: Any, lane: int = 0) -> SimpleNamespace:
+    """What MASTER keeps in a lane, as it is now."""
+    kept = policy.policies[lane]
+    acting = kept.acting
+    chosen = acting.decision
+    return SimpleNamespace(
+        copies=kept.copies,  # the copies of the base policy that are alive, by order
+        starts=kept.starts,  # the decision with which the copy of each order began; -1 without one
+        sums=kept.sums,  # of w (f - r) and of w, in the open block
+        value=kept.log[(kept.decisions - 1) % len(kept.log), 3],  # f of the last decision, in units of the range
+        acting_rewards=kept.rewards[min(kept.copies, default=0)],  # sum of w r during the life of the acting copy
+        bonus=None if chosen is None else chosen.multiplier,  # what ||x|| was multiplied by in the last decision
+        base_beta=acting.base_beta,
+        rho=kept.rho,
+        rho_hat=kept.rho_hat,
+    )
+
+
+# --- random numbers ---------------------------------------------------------------------------------------------------
+
+
+def master_uniform(seed: int, lane: int, turn: int) -> float:
+    """The uniform number with which a master draws in a turn."""
+    return random.uniform(np.uint64(seed), lane, turn, random.MASTER)
+
+
+def master_coin(seed: int, lane: int, decision: int, order: int) -> float:
+    """The uniform number that decides whether MASTER starts a copy of an order."""
+    return random.uniform_pair(np.uint64(seed), lane, decision, random.MASTER, order)[0]
+
+
+def sample_pair(seed: int, lane: int, decision: int, block: int) -> tuple[float, float]:
+    """Two of the uniform numbers behind the sample of a randomised policy."""
+    return random.uniform_pair(np.uint64(seed), lane, decision, random.SAMPLES, block)
