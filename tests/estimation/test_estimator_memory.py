@@ -61,9 +61,9 @@ def test_a_late_observation_beyond_memory_is_ignored(gamma: float) -> None:
     """Bit for bit; it could have moved theta_hat by (1 - gamma) tolerance at most."""
     twin = Twin(2, gamma=gamma)
     twin.run(20)
-    before, root = twin.fast.state(), twin.root()
+    before, root = access.save(twin.fast), twin.root()
     twin.observe(age=twin.fast.memory[0] + 1)
-    assert same_state(before, twin.fast.state())
+    assert same_state(before, access.save(twin.fast))
     assert np.linalg.norm(twin.root() - root) <= (1 - gamma) * TOLERANCE
 
 
@@ -73,7 +73,7 @@ def test_a_late_observation_is_only_ignored_if_it_hardly_counts(weight: float) -
     twin = Twin(2, gamma=0.9)
     twin.run(20)
     twin.observe(age=twin.fast.memory[0] + 1, weight=weight)
-    assert np.linalg.norm(access.theta_hat(twin.fast)[0] - twin.root()) <= 1.01 * TOLERANCE
+    assert np.linalg.norm(twin.fast.theta_hat[0] - twin.root()) <= 1.01 * TOLERANCE
 
 
 def test_a_long_silence_and_a_long_run_keep_their_digits() -> None:
@@ -87,7 +87,7 @@ def test_a_long_silence_and_a_long_run_keep_their_digits() -> None:
             twin.check_sums()
             twin.check_root()
     twin.advance(5000.5)
-    np.testing.assert_allclose(access.V(twin.fast), np.broadcast_to(np.eye(2), (2, 2, 2)), rtol=0, atol=1e-15)
+    np.testing.assert_allclose(twin.fast.metric(), np.broadcast_to(np.eye(2), (2, 2, 2)), rtol=0, atol=1e-15)
     assert twin.fast.remembered.tolist() == [0, 0]
     for _ in range(3):
         twin.observe()
@@ -121,11 +121,11 @@ def test_a_window_takes_late_rewards_within_it_only() -> None:
     for _ in range(20):
         twin.advance()
         twin.observe(age=float(twin.rng.integers(0, 10)))
-    before = twin.fast.state()
+    before = access.save(twin.fast)
     twin.observe(age=5.0)  # at the window's edge: out
-    assert same_state(before, twin.fast.state())
+    assert same_state(before, access.save(twin.fast))
     twin.observe(age=4.875)
-    assert not same_state(before, twin.fast.state())
+    assert not same_state(before, access.save(twin.fast))
     twin.check_sums()
     twin.check_root()
 
@@ -135,8 +135,8 @@ def test_an_emptied_window_knows_nothing() -> None:
     twin.run(30, weight=100.0)
     twin.advance(4.0)
     assert twin.fast.remembered[0] == 0
-    np.testing.assert_allclose(access.V(twin.fast)[0], 0.5 * np.eye(3), rtol=0, atol=1e-11)
-    np.testing.assert_allclose(access.theta_hat(twin.fast), 0.0, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(twin.fast.metric()[0], 0.5 * np.eye(3), rtol=0, atol=1e-11)
+    np.testing.assert_allclose(twin.fast.theta_hat, 0.0, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("weight", [1e3, 1e8, 1e12])
@@ -147,7 +147,7 @@ def test_a_heavy_observation_leaves_the_window_without_a_trace(weight: float) ->
     twin.run(6)
     twin.check_sums()
     twin.check_root()
-    access.make_estimator(2, window=4.0).load_state(twin.fast.state())
+    access.load(access.make_estimator(2, window=4.0), access.save(twin.fast))
 
 
 def test_a_huge_reward_leaves_a_window_without_a_trace() -> None:
@@ -156,4 +156,4 @@ def test_a_huge_reward_leaves_a_window_without_a_trace() -> None:
     for x, reward in zip(points, [1e17, 1, 1, 1, 1, 1], strict=True):
         estimator.advance(1)
         estimator.observe(x, reward)
-    np.testing.assert_allclose(access.b(estimator)[0], points[-3:, 0].sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(estimator.b[0], points[-3:, 0].sum(axis=0), rtol=1e-12)

@@ -88,7 +88,7 @@ def test_a_warm_start_ends_where_a_cold_one_does(link: str, gamma: float) -> Non
     reward = np.stack([slow.rewards for slow in warm.slow], axis=1)
     for s in range(400):
         cold.observe(x[s], reward[s], age=warm.now - warm.slow[0].rounds[s])
-    np.testing.assert_allclose(access.theta_hat(warm.fast), access.theta_hat(cold), rtol=0, atol=2e-8)
+    np.testing.assert_allclose(warm.fast.theta_hat, cold.theta_hat, rtol=0, atol=2e-8)
     assert warm.fast.root_passes.max() <= 2  # the point of it
 
 
@@ -117,7 +117,7 @@ def test_a_warm_start_that_overshoots_comes_back(link: str, lam: float, x: list[
         estimator.solve()
     X, r = np.array(x), np.array(rewards, dtype=float)
     exact = naive.solve_theta_hat(X, np.ones(len(X)), X.T @ r, estimator.ridge, naive.LINKS[link])
-    assert np.linalg.norm(access.theta_hat(estimator)[0] - exact) <= 0.01 * TOLERANCE + 1e-10
+    assert np.linalg.norm(estimator.theta_hat[0] - exact) <= 0.01 * TOLERANCE + 1e-10
     assert estimator.root_error[0] <= 0.01 * TOLERANCE
 
 
@@ -132,7 +132,7 @@ def test_the_root_is_found_in_every_round_of_many_runs(link: str, lam: float) ->
         twin.fast.solve()
         assert twin.fast.root_error.max() <= 0.01 * TOLERANCE
     for lane in range(5):
-        assert np.linalg.norm(access.theta_hat(twin.fast)[lane] - twin.root(lane)) <= 0.01 * TOLERANCE + 1e-10
+        assert np.linalg.norm(twin.fast.theta_hat[lane] - twin.root(lane)) <= 0.01 * TOLERANCE + 1e-10
 
 
 def single_count_root(estimator: Any, reward: float) -> np.ndarray:
@@ -156,7 +156,7 @@ def test_a_custom_link_gets_as_many_newton_steps_as_a_built_in_one() -> None:
     copy = CustomLink("copy", np.exp, np.exp)
     estimator = access.make_estimator(1, copy)
     estimator.observe([[1.0]], 100.0)
-    np.testing.assert_allclose(access.theta_hat(estimator)[0], single_count_root(estimator, 100.0), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(estimator.theta_hat[0], single_count_root(estimator, 100.0), rtol=0, atol=1e-8)
 
 
 def test_theta_hat_at_the_edge_of_precision() -> None:
@@ -170,4 +170,4 @@ def test_theta_hat_at_the_edge_of_precision() -> None:
     root = naive.solve_theta_hat(
         points, np.ones(60), points.T @ (points[:, 0] > 0), estimator.ridge, naive.LINKS["logistic"]
     )
-    np.testing.assert_allclose(access.theta_hat(estimator)[0], root, rtol=1e-8)
+    np.testing.assert_allclose(estimator.theta_hat[0], root, rtol=1e-8)

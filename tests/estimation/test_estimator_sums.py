@@ -34,7 +34,7 @@ def test_any_schedule_in_a_sliding_window(link: str, seed: int, schedule: list[A
     play_schedule(twin, schedule)
     twin.check_sums()
     twin.check_root()
-    np.testing.assert_array_equal(access.V(twin.fast), access.V_tilde(twin.fast))
+    np.testing.assert_array_equal(twin.fast.metric(), twin.fast.V_tilde)
     assert (twin.fast.truncation_error == 0.0).all()
     assert twin.fast.remembered.tolist() == [np.count_nonzero(slow.weights(twin.now + 1)) for slow in twin.slow]
 
@@ -57,17 +57,15 @@ def test_forgetting_follows_the_clock_on_the_wall(seed: int, gamma: float, gap: 
     one, two = (Twin(3, gamma=gamma, lam=0.7, seed=seed) for _ in range(2))
     for twin in (one, two):
         twin.run(5)
-    V, V_tilde, b = access.V(one.fast), access.V_tilde(one.fast), access.b(one.fast)
+    V, V_tilde, b = one.fast.metric(), one.fast.V_tilde.copy(), one.fast.b
     one.advance(gap)
     two.advance(share * gap)
     two.advance(gap - share * gap)
     keep, ridge = gamma**gap, 0.7 * np.eye(3)
     for twin in (one, two):
-        np.testing.assert_allclose(access.V(twin.fast)[0], keep * V[0] + (1 - keep) * ridge, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(
-            access.V_tilde(twin.fast)[0], keep**2 * (V_tilde[0] - ridge) + ridge, rtol=0, atol=1e-12
-        )
-        np.testing.assert_allclose(access.b(twin.fast)[0], keep * b[0], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(twin.fast.metric()[0], keep * V[0] + (1 - keep) * ridge, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(twin.fast.V_tilde[0], keep**2 * (V_tilde[0] - ridge) + ridge, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(twin.fast.b[0], keep * b[0], rtol=0, atol=1e-12)
 
 
 @by_link
@@ -82,12 +80,8 @@ def test_an_observation_twice_is_weight_two(link: str, seed: int, gamma: float, 
         repeated.fast.observe(x, reward, age=age)
     weighted.fast.observe(x, reward, age=age, weight=times)
     for name in ("V", "V_tilde", "b"):
-        np.testing.assert_allclose(
-            access.read(repeated.fast, name), access.read(weighted.fast, name), rtol=1e-13, atol=1e-14
-        )
-    np.testing.assert_allclose(
-        access.theta_hat(repeated.fast), access.theta_hat(weighted.fast), rtol=0, atol=0.02 * TOLERANCE
-    )
+        np.testing.assert_allclose(getattr(repeated.fast, name), getattr(weighted.fast, name), rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(repeated.fast.theta_hat, weighted.fast.theta_hat, rtol=0, atol=0.02 * TOLERANCE)
     assert repeated.fast.remembered[0] == weighted.fast.remembered[0] + times - 1
 
 
@@ -99,10 +93,10 @@ def test_weight_zero_or_a_mask_is_nothing(nothing: dict[str, Any]) -> None:
         twin.advance()
         twin.observe()
     twin.fast.solve()
-    before = twin.fast.state()
+    before = access.save(twin.fast)
     for _ in range(2000):
         twin.fast.observe(np.ones((2, 2)) / 2, 1.0, **nothing)
-    assert same_state(before, twin.fast.state())
+    assert same_state(before, access.save(twin.fast))
 
 
 def test_order_of_arrival_does_not_matter() -> None:
@@ -115,11 +109,7 @@ def test_order_of_arrival_does_not_matter() -> None:
         estimator.advance(30)
         for s in order:
             estimator.observe(x[s], reward[s], age=float(30 - s))
-        estimates.append(
-            np.concatenate(
-                [access.theta_hat(estimator).ravel(), access.V(estimator).ravel(), access.b(estimator).ravel()]
-            )
-        )
+        estimates.append(np.concatenate([estimator.theta_hat.ravel(), estimator.metric().ravel(), estimator.b.ravel()]))
     np.testing.assert_allclose(estimates[1], estimates[0], rtol=0, atol=0.02 * TOLERANCE)
     np.testing.assert_allclose(estimates[2], estimates[0], rtol=0, atol=0.02 * TOLERANCE)
 
@@ -132,14 +122,14 @@ def test_g_is_strongly_monotone_with_jacobian_h(link: str, seed: int, gamma: flo
     twin = Twin(3, link, gamma=gamma, seed=seed)
     twin.run(15)
     a, c = ball(twin.rng, (1,), 3, 3.0), ball(twin.rng, (1,), 3, 3.0)
-    gap = access.moments(twin.fast, a)[0] - access.moments(twin.fast, c)[0]
-    size = np.abs(access.moments(twin.fast, a)[0]).max() + np.abs(access.moments(twin.fast, c)[0]).max()
+    gap = twin.fast.moments(a)[0] - twin.fast.moments(c)[0]
+    size = np.abs(twin.fast.moments(a)[0]).max() + np.abs(twin.fast.moments(c)[0]).max()
     assert np.vdot(gap, a - c) >= twin.fast.ridge * np.vdot(a - c, a - c) - 1e-13 * size
-    H = access.moments(twin.fast, a)[1][0]
+    H = twin.fast.moments(a)[1][0]
     np.testing.assert_array_equal(H, H.T)
     assert np.linalg.eigvalsh(H)[0] >= twin.fast.ridge * (1 - 1e-12)
     h = 1e-5 * np.eye(3)
-    numeric = [(access.moments(twin.fast, a + e)[0] - access.moments(twin.fast, a - e)[0])[0] / 2e-5 for e in h]
+    numeric = [(twin.fast.moments(a + e)[0] - twin.fast.moments(a - e)[0])[0] / 2e-5 for e in h]
     np.testing.assert_allclose(numeric, H, rtol=0, atol=1e-8 * (1 + size))
 
 
@@ -148,6 +138,6 @@ def test_g_is_strongly_monotone_with_jacobian_h(link: str, seed: int, gamma: flo
 def test_v_is_at_least_v_tilde_is_at_least_lam(seed: int, schedule: list[Any], gamma: float) -> None:
     twin = Twin(2, lanes=2, gamma=gamma, lam=0.3, seed=seed)
     play_schedule(twin, schedule)
-    size = np.abs(access.V(twin.fast)).max()
-    assert np.linalg.eigvalsh(access.V(twin.fast) - access.V_tilde(twin.fast)).min() >= -1e-13 * size
-    assert np.linalg.eigvalsh(access.V_tilde(twin.fast) - 0.3 * np.eye(2)).min() >= -1e-13 * size
+    size = np.abs(twin.fast.metric()).max()
+    assert np.linalg.eigvalsh(twin.fast.metric() - twin.fast.V_tilde).min() >= -1e-13 * size
+    assert np.linalg.eigvalsh(twin.fast.V_tilde - 0.3 * np.eye(2)).min() >= -1e-13 * size

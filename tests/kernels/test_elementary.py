@@ -1,4 +1,4 @@
-"""Compiled elementary functions, links and the proximal point against 40 digits, NumPy and SciPy."""
+"""Compiled elementary functions and links against 40 digits, NumPy and SciPy."""
 
 import math
 from decimal import Decimal, localcontext
@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import naive
 from support.numerics import EPS, bend, by_built_in_link, sixty_examples
-from windvane import get_link
-from windvane.kernels import elementary, one_pass
+from windvane.kernels import elementary
 from windvane.links import Link
 
 FAR = [0.0, 1e-300, 1e-16, 1e-8, 0.5, 1.0, 5.0, 20.0, 37.0, 40.0, 300.0, 700.0]
@@ -90,16 +88,3 @@ def test_the_array_forms_equal_the_link_and_write_no_further(link: Link, n: int)
 def test_bend_ratio_bounds(link: Link, z: float) -> None:
     """|mu''| <= ratio mu' for |z| <= largest_z."""
     assert abs(bend(link, np.array([z]))[0]) <= elementary.bend_ratio(link.code, abs(z)) * link.slope(z) * (1 + 4 * EPS)
-
-
-@pytest.mark.parametrize("weight", [1e-12, 1.0, 1e6, 1e12])
-@pytest.mark.parametrize("link", ["logistic", "poisson", "probit", "identity"])
-def test_the_proximal_point(link: str, weight: float) -> None:
-    made, nlink = get_link(link), naive.LINKS[link]
-    for z in (-30.0, -3.0, 0.0, 0.4, 8.0):
-        for reward in (0.0, 1.0, 10.0):
-            y = one_pass.proximal_point(made.code, z, weight, reward)
-            gap = y - z + weight * (float(nlink.mean(np.float64(y))) - reward)
-            slope = 1.0 + weight * float(nlink.slope(np.float64(y)))
-            rounding = 1e-15 * (abs(y) + abs(z) + weight * (abs(float(nlink.mean(np.float64(y)))) + reward))
-            assert abs(gap) <= 4 * rounding + 1e-13 * (1 + abs(y)) * slope

@@ -10,6 +10,9 @@ from scipy.optimize import brentq
 
 from support.numerics import EPS, only_lower, positive_definite
 from windvane.kernels import linalg
+from windvane.kernels.ball import ball_quadratic
+from windvane.kernels.lanes import VECTORS
+from windvane.kernels.scoring import log_det_lanes
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -62,7 +65,8 @@ def test_products_norms_and_determinants(d: int) -> None:
     assert linalg.dot(x, y) == pytest.approx(x @ y, abs=1e-14)
     assert linalg.norm(x) == pytest.approx(np.linalg.norm(x), rel=1e-15 * d)
     V = np.array([A, 2 * A, np.eye(d)])
-    linalg.log_det_lanes(0, 3, V, 0.3, log_det)
+    dense = np.concatenate([np.full((3, VECTORS, d), np.nan), V, np.full((3, d, d), np.nan)], axis=1)
+    log_det_lanes(dense, 0.3, np.full((1, d, d), np.nan), log_det)
     np.testing.assert_allclose(log_det, [np.linalg.slogdet(M / 0.3)[1] for M in V], rtol=0, atol=1e-12)
 
 
@@ -89,7 +93,7 @@ def assert_minimises(
     """The conditions of More and Sorensen, necessary and sufficient for a global minimum; then the oracle's value."""
     d = len(linear)
     y, lower = np.full(d, np.nan), np.full((d, d), np.nan)
-    kappa = linalg.ball_quadratic(only_lower(A), linear, radius, guess, y, lower)
+    kappa = ball_quadratic(only_lower(A), linear, radius, guess, y, lower, np.full(d, np.nan))
     size = np.abs(A).sum(axis=1).max()
     unit = size * radius + np.linalg.norm(linear)  # of a gradient
     assert np.linalg.norm(y) <= radius * (1 + 1e-12)
@@ -196,16 +200,33 @@ def test_ball_quadratic_semi_definite_with_an_interior_minimiser(d: int) -> None
     A = np.diag(np.append(np.ones(d - 1), 0.0))
     linear = np.append(np.full(d - 1, 0.1), 0.0)
     y, lower = np.full(d, np.nan), np.empty((d, d))
-    kappa = linalg.ball_quadratic(A, linear, 1.0, 0.0, y, lower)
+    kappa = ball_quadratic(A, linear, 1.0, 0.0, y, lower, np.empty(d))
     assert kappa == pytest.approx(0.0, abs=1e-12)
     assert 0.5 * y @ A @ y - linear @ y == pytest.approx(-0.005 * (d - 1), rel=1e-9)
 
 
-@pytest.mark.parametrize("values", [[-1.0], [-1.0, 1.0], [-2.0, -1.0, 3.0], [0.0], [0.0, 0.0]])
-def test_without_a_linear_term_the_answer_is_a_point_of_the_ball(values: list[float]) -> None:
-    """The hard case: documented as feasible, not as optimal; it must not be whatever was in ``out``."""
+@pytest.mark.parametrize("values", [[-1.0], [-1.0, 1.0], [-2.0, -1.0, 3.0], [-3.0, -3.0], [0.0], [0.0, 0.0]])
+def test_without_a_linear_term_the_answer_is_the_lowest_eigenvector(values: list[float]) -> None:
+    """The hard case: the linear term vanishes along it."""
     d = len(values)
     y, lower = np.full(d, np.nan), np.empty((d, d))
-    kappa = linalg.ball_quadratic(np.diag(values), np.zeros(d), 1.0, 0.0, y, lower)
+    kappa = ball_quadratic(np.diag(values), np.zeros(d), 1.0, 0.0, y, lower, np.empty(d))
     assert kappa >= 0.0
     assert np.linalg.norm(y) <= 1.0 + 1e-12
+    assert 0.5 * y @ np.diag(values) @ y == pytest.approx(0.5 * min(values), abs=1e-12)
+
+
+@pytest.mark.parametrize("d", [2, 3, 6, 10])
+@settings(deadline=None, max_examples=15)
+@given(seed=seeds)
+def test_ball_quadratic_in_the_hard_case(d: int, seed: int) -> None:
+    """The linear term is orthogonal to the lowest eigenvector: the best point is y(-lowest) plus a multiple of it."""
+    rng = np.random.default_rng(seed)
+    values, components = np.append(-1.0, rng.uniform(0.0, 1.0, d - 1)), np.append(0.0, rng.uniform(-0.1, 0.1, d - 1))
+    y, lower = np.full(d, np.nan), np.empty((d, d))
+    kappa = ball_quadratic(np.diag(values), components, 1.0, 0.0, y, lower, np.empty(d))
+    inner = components[1:] / (values[1:] + 1.0)
+    best = -0.5 * (1 - inner @ inner) + 0.5 * inner @ (values[1:] * inner) - components[1:] @ inner
+    assert kappa == pytest.approx(1.0, rel=1e-6)
+    assert np.linalg.norm(y) == pytest.approx(1.0, rel=1e-12)
+    assert 0.5 * y @ (values * y) - components @ y == pytest.approx(best, abs=1e-10)

@@ -1,17 +1,15 @@
 """Sums over the history: what they stand for, wherever they lie, compiled and interpreted."""
 
-import importlib
-import pkgutil
-from typing import Any
-
 import numpy as np
 import pytest
+from numpy.linalg import norm
 
 from support import access
-from support.numerics import EPS, bend, by_built_in_link
+from support.numerics import EPS, bend, by_built_in_link, third
 from support.worlds import ball
-from windvane import CustomLink, kernels
+from windvane import CustomLink
 from windvane.kernels import sums
+from windvane.kernels.lanes import BUFFERS, RECORD
 from windvane.links import Link
 
 DIMS = [1, 2, 3, 4, 5, 7, 8, 9, 20]
@@ -19,27 +17,23 @@ LENGTHS = sorted({0, 1, sums.BLOCK - 1, sums.BLOCK, sums.BLOCK + 1, 511, 512, 51
 SCALE, RIDGE = 0.37, 0.21
 
 
-def place_in_buffer(x: np.ndarray, w: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
-    """The history inside a longer buffer; everything around it is poison."""
-    n, d = x.shape
-    X, W = np.full((d, start + n + 5), np.nan), np.full(start + n + 5, np.nan)
-    X[:, start : start + n], W[start : start + n] = x.T, w
-    return X, W
-
-
 def compute_sums(
-    link: Link, x: np.ndarray, w: np.ndarray, theta: np.ndarray, u: np.ndarray, start: int, kernel: Any = sums
+    link: Link, x: np.ndarray, w: np.ndarray, theta: np.ndarray, u: np.ndarray, start: int
 ) -> list[np.ndarray]:
-    """g, H, H u and the bend matrix of the kernels (of matrices the lower triangle, which is all they promise)."""
-    n, d = x.shape
-    X, W = place_in_buffer(x, w, start)
-    g, Hu, H, B = np.full(d, np.nan), np.full(d, np.nan), np.full((d, d), np.nan), np.full((d, d), np.nan)
-    buffers = np.full((3, max(1, n)), np.nan)
-    kernel.mean_sums(link.code, X, W, start, start + n, SCALE, RIDGE, theta, buffers, g)
-    kernel.slope_gram(X, W, start, start + n, SCALE, RIDGE, buffers, H)
-    kernel.slope_apply(X, W, start, start + n, SCALE, RIDGE, u, buffers, Hu)
-    kernel.bend_gram(link.code, X, W, start, start + n, SCALE, u, buffers, B)
-    return [g, np.tril(H), Hu, np.tril(B)]
+    """g, H, H u, and the matrices of mu'' and mu''', of a history inside a longer one; all around it is poison."""
+    (n, d), kernel, record = x.shape, access.kernels_for(link), np.zeros(1, RECORD)
+    for name, value in {"link": link.code, "scale": SCALE, "ridge": RIDGE, "start": start, "end": start + n}.items():
+        record[name] = value
+    rows, lane = np.full((d + 3, start + n + 5), np.nan), record[0]
+    rows[:d, start : start + n], rows[d, start : start + n] = x.T, w
+    g, Hu, H, bend_matrix, third_matrix = (np.full(shape, np.nan) for shape in (d, d, (d, d), (d, d), (d, d)))
+    buffers = np.full((BUFFERS, max(1, n)), np.nan)
+    kernel.mean_sums(lane, rows, theta, buffers, g)
+    kernel.slope_gram(lane, rows, buffers, H)
+    kernel.slope_apply(lane, rows, u, buffers, Hu)
+    kernel.bend_gram(lane, rows, u, buffers, bend_matrix)
+    kernel.third_gram(lane, rows, u, buffers, third_matrix)
+    return [g, H, Hu, bend_matrix, third_matrix]
 
 
 def data(d: int, n: int) -> tuple[np.ndarray, ...]:
@@ -57,7 +51,7 @@ def test_the_sums_are_what_they_stand_for(link: Link, d: int, n: int) -> None:
     z, w = x @ theta, SCALE * w
     H = x.T @ ((w * link.slope(z))[:, None] * x) + RIDGE * np.eye(d)
     bend_matrix = x.T @ ((w * bend(link, z) * (x @ u))[:, None] * x)
-    expected = [x.T @ (w * link.mean(z)) + RIDGE * theta, np.tril(H), H @ u, np.tril(bend_matrix)]
+    expected = [x.T @ (w * link.mean(z)) + RIDGE * theta, H, H @ u, bend_matrix]
     size, along = np.abs(x), np.abs(x) @ np.abs(u)
     slope = link.slope(z) * (1 + size @ np.abs(theta)) ** 2  # how the rounding of z shows in mu and mu'
     size_H = size.T @ ((w * slope)[:, None] * size) + RIDGE * np.eye(d)
@@ -68,8 +62,11 @@ def test_the_sums_are_what_they_stand_for(link: Link, d: int, n: int) -> None:
         size.T @ ((w * slope * along)[:, None] * size),
     ]
     rounding = (20 + d + n / 8) * EPS
-    for value, exact, bound in zip(got, expected, bounds, strict=True):
+    for value, exact, bound in zip(got[:4], expected, bounds, strict=True):
         assert (np.abs(value - exact) <= rounding * bound).all()
+    third_matrix = x.T @ ((w * third(link, z) * (x @ u) ** 2)[:, None] * x)
+    terms = w * (link.slope(z) + np.abs(third(link, z))) * along**2  # differences over 1e-4 lose 8 digits of mu'
+    assert (np.abs(got[4] - third_matrix) <= 1e-7 * (size.T @ (terms[:, None] * size))).all()
 
 
 @by_built_in_link
@@ -91,23 +88,9 @@ def test_the_interpreted_kernels_of_a_custom_link_give_the_same_sums(link: Link,
     """The bend there is a central difference, h = 1e-5: off by eps mu' / h and h^2, about 1e-10 a term."""
     copy = CustomLink("copy", link.mean, link.slope)
     x, w, theta, u = data(d, n)
-    own, compiled = (
-        compute_sums(copy, x, w, theta, u, 3, access.kernels_for(copy)),
-        compute_sums(link, x, w, theta, u, 3),
-    )
+    own, compiled = (compute_sums(which, x, w, theta, u, 3) for which in (copy, link))
     for one, other in zip(own[:3], compiled[:3], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     total = np.sum(w * np.linalg.norm(x, axis=1) ** 2 * np.abs(x @ u) * (1 + link.slope(x @ theta)))
     np.testing.assert_allclose(own[3], compiled[3], rtol=0, atol=1e-9 * total)
-
-
-def test_interpreted_kernels_keep_the_constants_of_their_own_modules() -> None:
-    """One namespace holds all modules; a name that means two things there would change what a kernel does."""
-    meanings: dict[str, object] = {}
-    modules = [info.name for info in pkgutil.iter_modules(kernels.__path__) if info.name not in ("_jit", "threads")]
-    assert "root" in modules
-    for module in modules:
-        for name, value in vars(importlib.import_module(f"windvane.kernels.{module}")).items():
-            if not name.startswith("__"):
-                known = meanings.setdefault(name, value)
-                assert known is value or known == value, (module, name)
+    np.testing.assert_allclose(own[4], compiled[4], rtol=0, atol=1e-7 * total * (1 + norm(u)))

@@ -10,7 +10,9 @@ from support import access
 from support.numerics import positive_definite
 from support.refusals import refuses
 from support.worlds import ball
-from windvane.kernels import linalg, threads
+from windvane.kernels import threads
+from windvane.kernels.lanes import VECTORS, dense_rows
+from windvane.kernels.scoring import log_det_lanes
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +23,11 @@ def _same_threads_afterwards() -> Iterator[None]:
 
 
 MUCH = 10.0 * threads.WORTH_SPLITTING
+LANES = (np.arange(9),)
+
+
+def no_workspace(_number: int) -> tuple[()]:
+    return ()
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
@@ -30,19 +37,22 @@ def test_over_lanes_covers_every_lane_once(count: int, lanes: int) -> None:
     assert threads.get_threads() == count
     visits, lock = np.zeros(lanes, dtype=int), threading.Lock()
 
-    def kernel(lo: int, hi: int, step: int) -> None:
+    def kernel(step: int, rows: np.ndarray, scratch: list[int]) -> None:
         with lock:
-            visits[lo:hi] += step
+            rows += step
+            scratch.append(threading.get_ident())
 
-    threads.over_lanes(kernel, lanes, MUCH, 1)
+    scratches: dict[int, list[int]] = {}
+    threads.over_lanes(kernel, MUCH, (1,), (visits,), lambda number: (scratches.setdefault(number, []),))
+    assert all(len(set(users)) <= 1 for users in scratches.values()), "two threads had the same workspace"
     np.testing.assert_array_equal(visits, 1)
 
 
 def test_small_work_stays_on_the_calling_thread() -> None:
     threads.set_threads(3)
     calls = []
-    threads.over_lanes(lambda lo, hi: calls.append((lo, hi, threading.get_ident())), 9, 1.0)
-    assert calls == [(0, 9, threading.get_ident())]
+    threads.over_lanes(lambda rows: calls.append((len(rows), threading.get_ident())), 1.0, (), LANES, no_workspace)
+    assert calls == [(9, threading.get_ident())]
 
 
 def run_estimator(lanes: int) -> list[np.ndarray]:
@@ -53,18 +63,23 @@ def run_estimator(lanes: int) -> list[np.ndarray]:
         estimator.observe(ball(rng, (lanes,), 10), (rng.random(lanes) < 0.5) * 1.0, mask=rng.random(lanes) < 0.8)
         estimator.advance()
     assert estimator.pass_cost > threads.WORTH_SPLITTING
-    return [estimator.solve().copy(), access.V(estimator), estimator.root_error, estimator.root_passes]
+    return [estimator.solve().copy(), estimator.metric(), estimator.root_error, estimator.root_passes]
+
+
+def log_det(dense: np.ndarray, out: np.ndarray, work: np.ndarray) -> None:
+    log_det_lanes(dense, 0.5, work, out)
 
 
 def test_threads_do_not_change_a_result() -> None:
     """Bit for bit with 1, 2 and 3 threads, through the estimator and through a kernel called directly."""
-    V = np.array([positive_definite(np.random.default_rng(lane), 6) for lane in range(31)])
+    dense = np.zeros((31, dense_rows(6, linearised=False), 6))
+    dense[:, VECTORS : VECTORS + 6] = [positive_definite(np.random.default_rng(lane), 6) for lane in range(31)]
     results = []
     for count in (1, 2, 3):
         threads.set_threads(count)
-        log_det = np.full(31, np.nan)
-        threads.over_lanes(linalg.log_det_lanes, 31, MUCH, V, 0.5, log_det)
-        results.append([log_det, *run_estimator(17)])
+        log_dets = np.full(31, np.nan)
+        threads.over_lanes(log_det, MUCH, (), (dense, log_dets), lambda _: (np.empty((1, 6, 6)),))
+        results.append([log_dets, *run_estimator(17)])
     for other in results[1:]:
         for one, two in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(one, two)
@@ -75,14 +90,14 @@ def test_threads_do_not_change_a_result() -> None:
 def test_an_exception_in_any_lane_reaches_the_caller(count: int, bad: int) -> None:
     threads.set_threads(count)
 
-    def kernel(lo: int, hi: int) -> None:
-        if lo <= bad < hi:
+    def kernel(rows: np.ndarray) -> None:
+        if bad in rows:
             raise ArithmeticError("lane trouble")
 
     with pytest.raises(ArithmeticError, match="lane trouble"):
-        threads.over_lanes(kernel, 9, MUCH)
+        threads.over_lanes(kernel, MUCH, (), LANES, no_workspace)
     done = []
-    threads.over_lanes(lambda lo, hi: done.append(hi - lo), 9, MUCH)  # and the pool still works
+    threads.over_lanes(lambda rows: done.append(len(rows)), MUCH, (), LANES, no_workspace)  # and the pool still works
     assert sum(done) == 9
 
 
@@ -92,17 +107,17 @@ def test_no_thread_is_still_at_work_when_an_exception_arrives() -> None:
     caller, started, release = threading.get_ident(), threading.Event(), threading.Event()
     running = []
 
-    def kernel(lo: int, hi: int) -> None:
+    def kernel(rows: np.ndarray) -> None:
         if threading.get_ident() == caller:
             started.wait()
             raise ArithmeticError("the caller's own chunk")
-        running.append(lo)
+        running.append(rows[0])
         started.set()
         release.wait(0.3)
-        running.remove(lo)
+        running.remove(rows[0])
 
     with pytest.raises(ArithmeticError):
-        threads.over_lanes(kernel, 2, MUCH)
+        threads.over_lanes(kernel, MUCH, (), (np.arange(2),), no_workspace)
     still_running = list(running)
     release.set()
     assert still_running == []

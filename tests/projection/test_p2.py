@@ -5,11 +5,9 @@ import pytest
 from numpy.linalg import norm
 
 import naive
-from support import access
 from support.instances import Instance, instance, starts
 from support.refusals import refuses
-from windvane import CustomLink
-from windvane.links import Logistic
+from windvane.projection import p0, p2
 
 DIMS = [1, 2, 5, 10, 20]
 LINK_NAMES = ["logistic", "poisson", "probit"]
@@ -30,14 +28,14 @@ def positive_cases(count: int, seed: int) -> list[tuple[np.random.Generator, Ins
         rng = np.random.default_rng([seed, trial])
         case = instance(rng, DIMS[len(cases) % len(DIMS)], link=LINK_NAMES[len(cases) % 3])
         trial += 1
-        if access.p2(*case).stage == 3:
+        if p2(*case).stage == 3:
             cases.append((rng, case))
     assert trial < 6 * count, "hard instances are meant to be hard"
     return cases
 
 
 def assert_not_beaten(case: Instance, rng: np.random.Generator, tries: int) -> None:
-    found = access.p2(*case)
+    found = p2(*case)
     assert norm(found.theta) <= case.S + 1e-9
     assert norm(found.eta) <= 1 + 1e-9
     assert found.value == pytest.approx(value_of(case, found.theta, found.eta), rel=1e-7, abs=1e-10)
@@ -64,7 +62,7 @@ def test_stage_3_against_a_fine_grid(seed: int) -> None:
     """d = 2: theta on a polar grid, and for each the best eta on a grid of the circle (a positive value lies there)."""
     rng = np.random.default_rng([7, seed])
     case = instance(rng, 2, n=60)
-    while (found := access.p2(*case)).stage != 3:
+    while (found := p2(*case)).stage != 3:
         case = instance(rng, 2, n=60)
     angles = np.linspace(0, 2 * np.pi, 1441)[:-1]
     circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -87,7 +85,7 @@ def test_proposition_1(dim: int, link: str) -> None:
     """theta_p = g^-1(g(theta) + beta V_tilde^1/2 eta) satisfies P1's constraint and has P2's value."""
     for seed in range(3):
         case = instance(np.random.default_rng([11, dim, seed]), dim, link=link)
-        found = access.p2(*case)
+        found = p2(*case)
         nlink = naive.LINKS[link]
         data = (case.features, case.weights, case.ridge, nlink)
         target = naive.g(found.theta, *data) + case.beta * naive.symmetric_root(case.V_tilde) @ found.eta
@@ -103,7 +101,7 @@ def test_proposition_1(dim: int, link: str) -> None:
 @pytest.mark.parametrize("link", LINK_NAMES)
 def test_stage_2_equals_the_oracle(dim: int, link: str) -> None:
     case = instance(np.random.default_rng([12, dim]), dim, link=link, hard=False, S=0.4)
-    found = access.p2(*case)
+    found = p2(*case)
     theta, eta, value, stage = naive.p2(*case.for_naive)
     assert found.stage == stage == 2
     assert found.value == value == 0.0
@@ -119,7 +117,7 @@ def test_p0_equals_the_oracle(dim: int, metric: str) -> None:
     for link in LINK_NAMES:
         case = instance(np.random.default_rng([13, dim]), dim, link=link, hard=False, S=0.4)
         matrix = getattr(case, metric)
-        found = access.p0(case.features, case.weights, case.b, matrix, case.S, case.ridge, link)
+        found = p0(case.features, case.weights, case.b, matrix, case.S, case.ridge, link)
         theta, value = naive.p0(case.features, case.weights, case.b, matrix, case.S, case.ridge, naive.LINKS[link])
         assert found.stage == 2
         assert found.value <= value * (1 + 1e-9)
@@ -131,7 +129,7 @@ def test_p0_has_one_minimum_from_many_starts() -> None:
     for seed in range(20):
         rng = np.random.default_rng([14, seed])
         case = instance(rng, DIMS[seed % 4], link=LINK_NAMES[seed % 3])
-        found = access.p0(case.features, case.weights, case.b, case.V_tilde, case.S, case.ridge, case.link)
+        found = p0(case.features, case.weights, case.b, case.V_tilde, case.S, case.ridge, case.link)
         data = (case.features, case.weights, case.b, case.V_tilde, case.ridge, naive.LINKS[case.link])
         for theta, _ in starts(rng, len(case.b), case.S, 5):
             end = naive.slsqp(lambda th, data=data: naive.p0_objective(th, *data), theta, [case.S])
@@ -156,8 +154,8 @@ def test_steep_poisson_instances_converge() -> None:
     for seed in range(300):
         case = steep_case(seed)
         for found in (
-            access.p2(*case),
-            access.p0(case.features, case.weights, case.b, case.V, case.S, case.ridge, case.link),
+            p2(*case),
+            p0(case.features, case.weights, case.b, case.V, case.S, case.ridge, case.link),
         ):
             assert norm(found.theta) <= case.S + 1e-9
             assert found.residual <= 1e-6 * case.S, (seed, found)
@@ -170,7 +168,7 @@ def test_steep_poisson_instances_are_not_beaten() -> None:
     reached = 0
     for seed in range(12):
         case = steep_case(seed)
-        found = access.p2(*case)
+        found = p2(*case)
         if found.stage == 3:
             reached += 1
             best = naive.p2_full(*case.for_naive, starts=starts(np.random.default_rng(seed), len(case.b), case.S, 5))[2]
@@ -183,7 +181,7 @@ def test_an_instance_whose_model_is_indefinite_off_the_sphere() -> None:
     X = np.array([[0.62, -0.77], [0.59, -0.8], [-0.89, -0.43], [-0.98, -0.11], [-0.25, 0.96], [0.53, -0.83]])
     r, ridge = np.array([60.0, 60, 60, 60, 0, 60]), 0.1 * np.exp(-2.5)
     V = X.T @ X + 0.1 * np.eye(2)
-    found = access.p0(X, np.ones(6), X.T @ r, V, 2.5, ridge, "poisson")
+    found = p0(X, np.ones(6), X.T @ r, V, 2.5, ridge, "poisson")
     theta, value = naive.p0(X, np.ones(6), X.T @ r, V, 2.5, ridge, naive.LINKS["poisson"])
     np.testing.assert_allclose(found.theta, theta, atol=1e-5)
     assert found.value == pytest.approx(value, rel=1e-9)
@@ -192,7 +190,7 @@ def test_an_instance_whose_model_is_indefinite_off_the_sphere() -> None:
 
 def test_inside_the_ball_nothing_is_projected() -> None:
     case = instance(np.random.default_rng(15), 3, hard=False, S=50.0)
-    found = access.p2(*case)
+    found = p2(*case)
     assert (found.stage, found.value) == (1, 0.0)
     assert found.residual <= 1e-9  # the error of theta_hat itself
     assert not found.eta.any()
@@ -201,24 +199,9 @@ def test_inside_the_ball_nothing_is_projected() -> None:
 
 def test_no_observations() -> None:
     eye = np.eye(2)
-    found = access.p2(np.zeros((0, 2)), np.zeros(0), np.zeros(2), eye, eye, 1.0, 1.0, 0.2, "logistic")
+    found = p2(np.zeros((0, 2)), np.zeros(0), np.zeros(2), eye, eye, 1.0, 1.0, 0.2, "logistic")
     assert found.stage == 1
     assert not found.theta.any()
-
-
-def test_custom_link_gives_the_same() -> None:
-    """The interpreted path with NumPy callables against the compiled one, in all three stages."""
-    logistic = Logistic()
-    own = CustomLink("own", logistic.mean, logistic.slope)
-    reached = set()
-    for seed, (hard, S) in enumerate([(True, 1.0), (True, 1.0), (False, 0.4), (False, 50.0)]):
-        case = instance(np.random.default_rng([16, seed]), 3, hard=hard, S=S)
-        compiled, interpreted = access.p2(*case), access.p2(*case[:-1], own)
-        assert compiled.stage == interpreted.stage
-        reached.add(compiled.stage)
-        np.testing.assert_allclose(interpreted.theta, compiled.theta, atol=1e-8)
-        assert interpreted.value == pytest.approx(compiled.value, rel=1e-8, abs=1e-12)
-    assert reached == {1, 2, 3}
 
 
 BAD = {
@@ -226,8 +209,8 @@ BAD = {
     "S": [-1.0],
     "ridge": [0.0],
     "link": ["cloglog"],
-    "b": [[np.nan, 0.0]],
-    "features": [np.zeros((4, 3))],
+    "b": [[np.nan, 0.0], np.ones(0)],
+    "features": [np.zeros((4, 3)), np.full((4, 2), np.nan)],
     "weights": [-np.ones(4), np.ones(3)],
     "V": [-np.eye(2)],
     "V_tilde": [np.array([[1.0, 0.5], [0.0, 1.0]])],
@@ -238,14 +221,18 @@ BAD = {
 def test_bad_arguments_are_named(name: str, value: object) -> None:
     good = {"features": np.eye(4)[:, :2], "weights": np.ones(4), "b": np.zeros(2), "V": np.eye(2), "V_tilde": np.eye(2)}
     good |= {"beta": 1.0, "S": 1.0, "ridge": 0.1, "link": "logistic"}
-    access.p2(**good)
+    p2(**good)
     with refuses(name):
-        access.p2(**(good | {name: value}))
+        p2(**(good | {name: value}))
+    local = {key: entry for key, entry in (good | {name: value}).items() if key not in ("V", "V_tilde", "beta")}
+    if name in local:
+        with refuses(name):
+            p0(**local, metric=None)
 
 
 def test_p2_refuses_what_it_cannot_resolve() -> None:
     eye = np.eye(2)
     with refuses("b"):
-        access.p2(eye, np.ones(2), [1e60, 0], eye, eye, 0.1, 0.5, 0.2, "logistic")
+        p2(eye, np.ones(2), [1e60, 0], eye, eye, 0.1, 0.5, 0.2, "logistic")
     with refuses("weights"):
-        access.p2(eye, [1e300, 1.0], [1, 0], eye, eye, 0.1, 0.5, 0.2, "logistic")
+        p2(eye, [1e300, 1.0], [1, 0], eye, eye, 0.1, 0.5, 0.2, "logistic")

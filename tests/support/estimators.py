@@ -20,7 +20,8 @@ GAMMAS = [0.5, 0.9, 0.99, 0.9999, 1.0]
 KINDS: dict[str, dict[str, Any]] = {
     "gamma": {"gamma": [0.9, 1.0]},
     "window": {"window": 9.0},
-    "linear": {"link": "identity", "gamma": [0.9, 1.0], "remember": False},
+    "linear": {"gamma": [0.9, 1.0]},
+    "linear window": {"window": [9.0, 30.0]},
 }
 
 relaxed = settings(deadline=None, max_examples=40)
@@ -41,9 +42,10 @@ class Twin:
         self.star = ball(self.rng, (), dim)
         S, L, lam = (kwargs.get(name, 1.0) for name in ("S", "L", "lam"))
         self.L, self.ridge = L, lam * naive.constants(self.link, S, L)[1]
+        windows = [None] * lanes if self.fast.window is None else self.fast.window
         self.slow = [
-            naive.NaiveHistory(dim, self.link, gamma, lam, self.ridge, kwargs.get("window"))
-            for gamma in self.fast.gamma
+            naive.NaiveHistory(dim, self.link, gamma, lam, self.ridge, window)
+            for gamma, window in zip(self.fast.gamma, windows, strict=True)
         ]
         self.now = 0.0
 
@@ -75,14 +77,14 @@ class Twin:
     def check_sums(self) -> None:
         """V, V_tilde and b within 1e-10 of their size; g and H too, where nothing was dropped."""
         theta = 2 * ball(self.rng, (self.fast.lanes,), self.fast.dim)
-        g, H = access.moments(self.fast, theta)
+        g, H = self.fast.moments(theta)
         whole = self.fast.truncation_error == 0.0
         for lane, slow in enumerate(self.slow):
             t = self.now + 1
             pairs = [
-                (access.V(self.fast)[lane], slow.V(t)),
-                (access.V_tilde(self.fast)[lane], slow.V_tilde(t)),
-                (access.b(self.fast)[lane], slow.b(t)),
+                (self.fast.metric()[lane], slow.V(t)),
+                (self.fast.V_tilde[lane], slow.V_tilde(t)),
+                (self.fast.b[lane], slow.b(t)),
             ]
             if whole[lane]:
                 pairs += [(g[lane], slow.g(theta[lane], t)), (H[lane], slow.H(theta[lane], t))]
@@ -98,7 +100,7 @@ class Twin:
         if self.link.name in ("logistic", "probit"):  # bounded links: a guarantee
             assert (self.fast.truncation_error <= TOLERANCE).all()
         for lane in range(self.fast.lanes):
-            error = np.linalg.norm(access.theta_hat(self.fast)[lane] - self.root(lane))
+            error = np.linalg.norm(self.fast.theta_hat[lane] - self.root(lane))
             assert error <= bound[lane] + 1e-9
             assert error <= 1e-6 + 1e-8
 
@@ -164,6 +166,7 @@ def no_hanging(seconds: int) -> Iterator[None]:
 
 def make_kind(kind: str, rounds: int = 0) -> Any:
     """An estimator of two lanes of one of :data:`KINDS`, after some rounds."""
-    estimator = access.make_estimator(2, lanes=2, **KINDS[kind])
+    make = access.make_ridge if kind.startswith("linear") else access.make_estimator
+    estimator = make(2, lanes=2, **KINDS[kind])
     feed(estimator, [0, 1], range(rounds), 2, solve_every=3)
     return estimator

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.linalg import norm, solve
 
 import naive
-from support import access
 from support.worlds import ball
 from windvane import BVDGLMUCB, theory
 
@@ -89,7 +88,9 @@ class Moment:
     V: np.ndarray
     V_tilde: np.ndarray
     b: np.ndarray
-    info: dict
+    beta: np.ndarray
+    theta_tilde: np.ndarray
+    value: np.ndarray  # of the projection
 
     @property
     def theta_star(self) -> np.ndarray:
@@ -155,7 +156,7 @@ class Moment:
 
     def errors(self, x: np.ndarray, lane: int) -> np.ndarray:
         """Delta_t(x) = |mu(<x, theta_tilde>) - mu(<x, theta*>)| for rows x."""
-        return np.abs(self.link.mean(x @ self.info["theta_tilde"][lane]) - self.link.mean(x @ self.theta_star))
+        return np.abs(self.link.mean(x @ self.theta_tilde[lane]) - self.link.mean(x @ self.theta_star))
 
 
 def simulate(setting: Setting, rounds: int, lanes: int, seed: int, **kw) -> Iterator[Moment]:
@@ -170,11 +171,13 @@ def simulate(setting: Setting, rounds: int, lanes: int, seed: int, **kw) -> Iter
     played = np.zeros((rounds, lanes, s.dim))
     for t in range(1, rounds + 1):
         arms = s.show(t - 1, lanes, rng, frame)
-        V, V_tilde, b = access.V(policy), access.V_tilde(policy), access.b(policy)
+        V, V_tilde, b = policy.estimator.metric(), policy.estimator.V_tilde.copy(), policy.estimator.b
         index = policy.select(arms)
         x = arms[np.arange(lanes), index]
         played[t - 1] = x
-        yield Moment(s, t, path[:t], arms, x, played[: t - 1], V, V_tilde, b, access.diagnostics(policy))
+        made = policy.info(estimates=False).decision
+        solution = made.beta, made.theta_tilde, made.projection.value
+        yield Moment(s, t, path[:t], arms, x, played[: t - 1], V, V_tilde, b, *solution)
         mean = naive.LINKS[s.link].mean(x @ path[t - 1])
         if s.link == "identity":
             reward = mean + s.sigma * rng.choice([-1.0, 1.0], lanes)

@@ -27,6 +27,13 @@ def bend(link: Link, z: np.ndarray) -> np.ndarray:
     return factor[link.name] * link.slope(z)
 
 
+def third(link: Link, z: np.ndarray) -> np.ndarray:
+    """The third derivative of mu, in closed form."""
+    mean = link.mean(z)
+    factor = {"logistic": 1 - 6 * mean * (1 - mean), "poisson": np.ones_like(z), "probit": z * z - 1}
+    return factor.get(link.name, np.zeros_like(z)) * link.slope(z)
+
+
 def positive_definite(rng: np.random.Generator, d: int) -> np.ndarray:
     """A symmetric matrix with eigenvalues over two decades."""
     Q = np.linalg.qr(rng.normal(size=(d, d)))[0]

@@ -141,7 +141,7 @@ def test_the_self_concordant_radius_without_forgetting() -> None:
     inside, outside = naive.self_concordant_radii(2, 1.0, 7.0, 1.0, 0.1, 0.25, 900, n=900.0)
     assert float(whole.inside(1.0)) == pytest.approx(inside, rel=1e-12)
     assert float(whole.outside(1.0)) == pytest.approx(outside, rel=1e-12)
-    assert SCDGLUCB(2, horizon=900, switches=0).gamma[0] == 1.0
+    assert SCDGLUCB(2, horizon=900, switches=0).estimator.gamma.tolist() == [1.0]
     close = theory.SelfConcordantRadius(**settings, gamma=0.99999)  # (1 - T^-2) / (1 - gamma^2) is beyond T
     assert float(close.rho(1.0)) == float(whole.rho(1.0))
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.linalg import norm, solve
 
-from support import access
 from support.lemma_worlds import CHECK, Moment, Setting, simulate
 from support.worlds import ball
 from windvane import BVDGLMUCB, OFUL, DLinUCB, theory
@@ -75,7 +74,7 @@ def test_lemma_1_learning(setting: Setting) -> None:
     lanes, fixed = 800, 60
     for moment in simulate(setting, fixed, lanes, seed=1):
         last = moment
-    ratio = np.array([last.learning(lane) for lane in last.lanes]) / last.info["beta"]
+    ratio = np.array([last.learning(lane) for lane in last.lanes]) / last.beta
     assert np.mean(ratio <= 1.0) >= 1.0 - setting.delta
     assert ratio.mean() > 0.1
     if setting.dim == 1:
@@ -91,7 +90,7 @@ def test_beta_never_shrinks(setting: Setting) -> None:
         {"confidence": "anytime"},
     ]
     for form in forms:
-        betas = np.array([moment.info["beta"] for moment in simulate(setting, 80, 1, 0, **form)])
+        betas = np.array([moment.beta for moment in simulate(setting, 80, 1, 0, **form)])
         assert (np.diff(betas, axis=0) >= -1e-15 * betas[1:]).all()
         assert betas[-1] > betas[0]
 
@@ -157,8 +156,8 @@ def test_what_the_projection_leaves_is_below_the_tracking_term(setting: Setting)
     values, distances = [], []
     for moment in checkpoints(setting, 0, rounds=320, lanes=4):
         for lane in moment.lanes:
-            if moment.learning(lane) <= moment.info["beta"][lane]:
-                value, distance = moment.info["value"][lane], moment.tracking(lane)
+            if moment.learning(lane) <= moment.beta[lane]:
+                value, distance = moment.value[lane], moment.tracking(lane)
                 assert value <= distance + SOLVER
                 values.append(value)
                 distances.append(distance)
@@ -184,7 +183,7 @@ def test_prediction_error(setting: Setting) -> None:
     for moment in checkpoints(setting, 3):
         _, _, R_mu = moment.constants
         for lane in moment.lanes:
-            beta = moment.info["beta"][lane]
+            beta = moment.beta[lane]
             if moment.learning(lane) > beta:
                 continue
             x = moment.arms[lane]
@@ -207,8 +206,8 @@ def test_prediction_error_with_the_terms_themselves(setting: Setting) -> None:
         _, _, R_mu = moment.constants
         for lane in moment.lanes:
             x = moment.arms[lane]
-            learn = R_mu * moment.width(x, lane) * (moment.info["beta"][lane] + moment.learning(lane))
-            track = R_mu * norm(x, axis=1) * (moment.info["value"][lane] + moment.tracking(lane))
+            learn = R_mu * moment.width(x, lane) * (moment.beta[lane] + moment.learning(lane))
+            track = R_mu * norm(x, axis=1) * (moment.value[lane] + moment.tracking(lane))
             assert (moment.errors(x, lane) <= (learn + track) * (1 + ROUNDING) + SOLVER).all()
 
 
@@ -223,9 +222,9 @@ def test_regret_decomposition(setting: Setting) -> None:
             best, x = moment.arms[lane, np.argmax(means)], moment.x[lane]
             regret = means.max() - moment.link.mean(x @ moment.theta_star)
             widths = moment.width(np.stack([x, best]), lane)
-            side = 2 * R_mu * moment.info["beta"][lane] * (widths[0] - widths[1])
+            side = 2 * R_mu * moment.beta[lane] * (widths[0] - widths[1])
             side += moment.errors(np.stack([x, best]), lane).sum()
-            assert regret <= side + ROUNDING * max(1.0, moment.info["beta"][lane])
+            assert regret <= side + ROUNDING * max(1.0, moment.beta[lane])
             total[lane] += regret
             bound[lane] += side
     assert (total <= bound + rounds * ROUNDING).all()
@@ -245,17 +244,17 @@ def test_elliptical_potential_and_determinant_trace_along_a_run(cls, L: float, l
     for T in range(1, 201):
         arms = ball(rng, (3, 8), dim, L)
         arms *= L / norm(arms, axis=2, keepdims=True)  # the longest possible
-        V = access.V(policy)
+        V = policy.info().metric
         x = arms[np.arange(3), policy.select(arms)]
         potential += np.einsum("li,li->l", x, solve(V, x[..., None])[..., 0])
         policy.update(x, (rng.random(3) < 0.5).astype(float))
         # select has let a round pass: with the reward in, this is V_{T+1}
-        log_det = np.linalg.slogdet(access.V(policy))[1]
+        log_det = np.linalg.slogdet(policy.info().metric)[1]
         size = {"dim": dim, "L": L, "lam": lam}
         allowed = theory.elliptical_potential_bound(log_det - dim * np.log(lam), gamma=gamma, rounds=T, **size)
         assert (potential <= allowed * (1 + ROUNDING)).all()
         assert (log_det <= theory.determinant_trace_bound(T, gamma=gamma, **size) + ROUNDING).all()
         squared = theory.determinant_trace_bound(T, gamma=gamma**2, **size)
-        assert (np.linalg.slogdet(access.V_tilde(policy))[1] <= squared + ROUNDING).all()
+        assert (np.linalg.slogdet(policy.info().squared_metric)[1] <= squared + ROUNDING).all()
     if lam >= L * L:  # then, without forgetting, log(1 + y) >= y / 2 is all the bound gives away
         assert potential[-1] > 0.4 * allowed[-1]

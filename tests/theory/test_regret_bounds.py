@@ -33,21 +33,8 @@ def test_theorem_1_term_by_term(kind: str, confidence: str) -> None:
         C6, C7 = 4 * L**2 / math.sqrt(lam), 4 * L**3 / lam
         truncation = C4 * R * T * g**D / (1 - g) + C5 * k * R * T * g**D / (1 - g) ** 1.5
         tracking = C6 * k * R * math.sqrt(d / (1 - g)) * D * B + C7 * k * R * math.sqrt(d) / (1 - g) * D * B
-    got = theory.regret_bound(
-        horizon=T,
-        drift=B,
-        dim=d,
-        gamma=g,
-        kind=kind,
-        k_mu=k,
-        c_mu=c,
-        S=S,
-        L=L,
-        lam=lam,
-        sigma=sigma,
-        delta=delta,
-        confidence=confidence,
-    )
+    problem = theory.Problem(horizon=T, drift=B, dim=d, k_mu=k, c_mu=c, S=S, L=L, lam=lam, sigma=sigma)
+    got = theory.regret_bound(problem, gamma=g, kind=kind, delta=delta, confidence=confidence)
     assert got.depth == D
     assert got.gamma == g
     assert got.learning == pytest.approx(learning, rel=1e-12)
@@ -57,7 +44,7 @@ def test_theorem_1_term_by_term(kind: str, confidence: str) -> None:
 
 
 def theorem_1(horizon: int, drift: float, **more: Any) -> theory.RegretBound:
-    return theory.regret_bound(horizon=horizon, drift=drift, delta=0.05, **{**PAPER, **LINK, **more})
+    return theory.regret_bound(theory.Problem(horizon=horizon, drift=drift, **PAPER, **LINK), delta=0.05, **more)
 
 
 def test_theorem_1_defaults_and_the_experiment() -> None:
@@ -97,8 +84,9 @@ def test_theorem_1_grows_with_the_drift_at_the_announced_rate(kind: str, rate: f
     assert math.log(high / low) / math.log(1e3) == pytest.approx(rate, abs=0.03)
 
 
-def theorem_2(horizon: int, drift: float, **more: Any) -> theory.UnknownDriftBound:
-    return theory.regret_bound_unknown_drift(horizon=horizon, drift=drift, **{**PAPER, **LINK, **more})
+def theorem_2(horizon: int, drift: float, confidence: str = "pointwise", **changes: Any) -> theory.UnknownDriftBound:
+    problem = theory.Problem(horizon=horizon, drift=drift, **{**PAPER, **LINK, **changes})
+    return theory.regret_bound_unknown_drift(problem, confidence=confidence)
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.3, 40.0])

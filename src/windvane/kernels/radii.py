@@ -1,4 +1,4 @@
-"""The confidence radius of every lane, in one call."""
+"""The confidence radius of all lanes, in one call."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ BIAS, LOG_SQUARE, STRAIGHT, CURVED, WINDOW, SCALE, NOISE, ANYTIME = range(8)  # 
 def radius_lanes(t: float, born: np.ndarray, constants: np.ndarray, out: np.ndarray) -> None:
     """Set out[lane] to the radius at round t of a lane that started in round born[lane].
 
-    bias + sqrt(scale log1p(growth) + noise), where growth = curved expm1(n log_square) + straight n after n rounds, n
-    cut to the window, and noise grows with n if the radius holds at any time.
+    The radius is bias + sqrt(scale log1p(growth) + noise). After n rounds, growth = curved expm1(n log_square) +
+    straight n, where n is limited to the window. The term noise grows with n if the radius holds at all rounds at once.
     """
     for lane in range(out.shape[0]):
         c = constants[lane]
