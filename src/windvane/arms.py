@@ -37,13 +37,7 @@ class Sphere:
 
     Parameters
     ----------
-    radius
-        The norm of every arm.
-
-    Raises
-    ------
-    ArgumentError
-        If ``radius`` is not a positive number.
+    radius : the norm of every arm
 
     Examples
     --------
@@ -64,13 +58,7 @@ class Ball:
 
     Parameters
     ----------
-    radius
-        The largest norm of an arm.
-
-    Raises
-    ------
-    ArgumentError
-        If ``radius`` is not a positive number.
+    radius : the largest norm of an arm
 
     Examples
     --------
@@ -95,23 +83,12 @@ def best_arm(
 
     Parameters
     ----------
-    arm_set
-        A ball or a sphere.
-    theta
-        The parameter, [dim].
-    M
-        The metric of widths, a positive semi-definite matrix.
-    factor
-        What widths are multiplied by.
-    mean
-        The inverse link function, vectorised.
-    coin
-        A number in [0, 1) that chooses between mirror images of equal index.
-
-    Returns
-    -------
-    array
-        The best arm, [dim].
+    arm_set : a ball or a sphere
+    theta : the parameter, [dim]
+    M : the metric of widths, a positive semi-definite matrix
+    factor : what widths are multiplied by
+    mean : the inverse link function, vectorised
+    coin : a number in [0, 1) that chooses between mirror images of equal index
 
     Notes
     -----

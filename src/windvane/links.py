@@ -48,8 +48,7 @@ class LinkConstants:
 
     Parameters
     ----------
-    k_mu, c_mu
-        Supremum and infimum of mu'.
+    k_mu, c_mu : supremum and infimum of mu'
 
     Examples
     --------
@@ -97,18 +96,7 @@ class Link:
 
         Parameters
         ----------
-        S, L
-            Bounds on the norms of parameters and arms.
-
-        Returns
-        -------
-        LinkConstants
-            The constants.
-
-        Raises
-        ------
-        ArgumentError
-            If S or L is not a positive number, or S L is so large that mu' is too flat for double precision.
+        S, L : bounds on the norms of parameters and arms
         """
         product = check_positive("S", S) * check_positive("L", L)
         constants = self._constants(product)
@@ -292,21 +280,12 @@ class CustomLink(Link):
 
     Parameters
     ----------
-    name
-        Name of the link.
-    mean
-        mu, strictly increasing.
-    slope
-        mu', the derivative of ``mean``.
-    primitive
-        b with b' = mu; optional.
+    name : name of the link
+    mean : mu, strictly increasing
+    slope : mu', the derivative of ``mean``
+    primitive : b with b' = mu; optional
     any_reward
         If true, any finite reward is accepted and sigma is a sub-Gaussian scale; else rewards lie in [0, 2 sigma].
-
-    Raises
-    ------
-    ArgumentError
-        If a callable is missing, or ``name`` is not text.
 
     Notes
     -----
@@ -410,18 +389,7 @@ def get_link(link: str | Link) -> Link:
 
     Parameters
     ----------
-    link
-        "identity", "logistic", "poisson", "probit", or a link.
-
-    Returns
-    -------
-    Link
-        The link.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no link of this name, or the link subclasses a built-in one but keeps its ``code``.
+    link : "identity", "logistic", "poisson", "probit", or a link
 
     Examples
     --------

@@ -33,21 +33,10 @@ def warm_up(
     Parameters
     ----------
     policies
-        Registered names, policy classes, or newly built policies (which play a few rounds and are of no further use).
-        A class must not require arguments other than ``dim``, ``horizon``, ``drift``, ``switches`` and ``truth``.
+        Registered names, policy classes, or newly built policies (which play a few rounds and are of no further use). A
+        class must not require arguments other than ``dim``, ``horizon``, ``drift``, ``switches`` and ``truth``.
         Default: all registered policies.
-    environments
-        Simulated worlds. Default: none.
-
-    Returns
-    -------
-    float
-        The seconds it took.
-
-    Raises
-    ------
-    ValueError
-        If no policy is registered under a name.
+    environments : simulated worlds. Default: none.
 
     Notes
     -----

@@ -65,24 +65,10 @@ class ArmLaw:
 
         Parameters
         ----------
-        dim
-            Dimension of arms.
-        L
-            Bound on the norm of arms.
-        lane_ids
-            A number of lanes, or lane ids.
-        seed
-            Seed of the random numbers.
-
-        Returns
-        -------
-        ArmStream
-            The arms as a function of the round.
-
-        Raises
-        ------
-        ArgumentError
-            If an argument is outside its range, or does not fit the fields of the law.
+        dim : dimension of arms
+        L : bound on the norm of arms
+        lane_ids : a number of lanes, or lane ids
+        seed : seed of the random numbers
         """
         return self._bind(
             check_whole("dim", dim, 1),
@@ -116,8 +102,7 @@ class BallArms(_NewArms):
 
     Parameters
     ----------
-    count
-        Number of arms in a round.
+    count : number of arms in a round
 
     Examples
     --------
@@ -134,8 +119,7 @@ class SphereArms(_NewArms):
 
     Parameters
     ----------
-    count
-        Number of arms in a round.
+    count : number of arms in a round
 
     Examples
     --------
@@ -153,8 +137,7 @@ class CubeArms(_NewArms):
 
     Parameters
     ----------
-    count
-        Number of arms in a round.
+    count : number of arms in a round
 
     Examples
     --------
@@ -171,8 +154,7 @@ class OrthogonalArms(_NewArms):
 
     Parameters
     ----------
-    count
-        Number of arms in a round.
+    count : number of arms in a round
 
     Examples
     --------
@@ -191,8 +173,7 @@ class GaussianArms(_NewArms):
 
     Parameters
     ----------
-    count
-        Number of arms in a round.
+    count : number of arms in a round
 
     Examples
     --------
@@ -210,8 +191,7 @@ class SkewedArms(_NewArms):
 
     Parameters
     ----------
-    count
-        Number of arms in a round.
+    count : number of arms in a round
 
     Examples
     --------
@@ -240,13 +220,7 @@ class FixedArms(ArmLaw):
 
     Parameters
     ----------
-    arms
-        The arms, [K, dim], with norms at most L.
-
-    Raises
-    ------
-    ArgumentError
-        If ``arms`` is not a list of finite vectors of one length.
+    arms : the arms, [K, dim], with norms at most L
 
     Examples
     --------
@@ -276,19 +250,10 @@ class ComeAndGo(ArmLaw):
 
     Parameters
     ----------
-    law
-        Kind of the law from which items are drawn: "ball", "sphere" or "cube".
-    count
-        Number of slots.
-    lifetime
-        Rounds that an item stays in its slot; then a new one is drawn.
-    presence
-        Probability that an item is on offer, drawn once for its whole life.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    law : kind of the law from which items are drawn: "ball", "sphere" or "cube"
+    count : number of slots
+    lifetime : rounds that an item stays in its slot; then a new one is drawn
+    presence : probability that an item is on offer, drawn once for its whole life
 
     Notes
     -----

@@ -65,13 +65,7 @@ class FixedDelay(DelayLaw):
 
     Parameters
     ----------
-    rounds
-        The delay.
-
-    Raises
-    ------
-    ArgumentError
-        If ``rounds`` is not a whole number, at least 0.
+    rounds : the delay
 
     Examples
     --------
@@ -102,15 +96,8 @@ class GeometricDelay(DelayLaw):
 
     Parameters
     ----------
-    mean
-        Mean delay before the cut, in [0, 1e9].
-    most
-        Longer delays become this one; None is the longest that a uniform of 53 bits can give.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    mean : mean delay before the cut, in [0, 1e9]
+    most : longer delays become this one; None is the longest that a uniform of 53 bits can give
 
     Examples
     --------
@@ -145,13 +132,7 @@ class UniformDelay(DelayLaw):
 
     Parameters
     ----------
-    least, most
-        The smallest and the largest delay.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range, or ``most`` is below ``least``.
+    least, most : the smallest and the largest delay
 
     Examples
     --------

@@ -61,26 +61,11 @@ class Drift:
 
         Parameters
         ----------
-        horizon
-            Number of rounds T.
-        dim
-            Dimension of the parameter.
-        S
-            Bound on the norm of parameters.
-        lane_ids
-            A number of lanes, or lane ids.
-        seed
-            Seed of the random numbers.
-
-        Returns
-        -------
-        Path
-            The parameters as a function of the round.
-
-        Raises
-        ------
-        ArgumentError
-            If an argument is outside its range, or a parameter would leave the ball of radius S.
+        horizon : number of rounds T
+        dim : dimension of the parameter
+        S : bound on the norm of parameters
+        lane_ids : a number of lanes, or lane ids
+        seed : seed of the random numbers
         """
         return self._path(
             Frame(
@@ -130,13 +115,7 @@ class Static(Drift):
 
     Parameters
     ----------
-    theta
-        The parameter; by default S e_1.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    theta : the parameter; by default S e_1
 
     Examples
     --------
@@ -162,15 +141,8 @@ class Rotation(Drift):
 
     Parameters
     ----------
-    angle
-        The angle of the turn.
-    begin, end
-        When the turn begins and ends, as shares of the horizon.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    angle : the angle of the turn
+    begin, end : when the turn begins and ends, as shares of the horizon
 
     Notes
     -----
@@ -204,15 +176,8 @@ class Arc(Drift):
 
     Parameters
     ----------
-    angle
-        The angle of the whole turn.
-    start
-        The angle before the first round.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    angle : the angle of the whole turn
+    start : the angle before the first round
 
     Notes
     -----
@@ -242,17 +207,9 @@ class Turns(Drift):
 
     Parameters
     ----------
-    count
-        Number of periods.
-    angle
-        The angle of each turn.
-    share
-        The share of a period during which theta* turns, at its end.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    count : number of periods
+    angle : the angle of each turn
+    share : the share of a period during which theta* turns, at its end
 
     Examples
     --------
@@ -284,15 +241,8 @@ class Switches(Drift):
 
     Parameters
     ----------
-    times
-        Strictly increasing rounds, from 2 on.
-    thetas
-        The parameters, one more than ``times``.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    times : strictly increasing rounds, from 2 on
+    thetas : the parameters, one more than ``times``
 
     Examples
     --------
@@ -328,13 +278,7 @@ class RandomSwitches(Drift):
 
     Parameters
     ----------
-    count
-        Number of jumps, at distinct rounds uniform in 2..T.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    count : number of jumps, at distinct rounds uniform in 2..T
 
     Notes
     -----
@@ -370,15 +314,8 @@ class RandomWalk(Drift):
 
     Parameters
     ----------
-    step
-        The root mean square length of a step.
-    start
-        The first parameter; by default S e_1.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    step : the root mean square length of a step
+    start : the first parameter; by default S e_1
 
     Notes
     -----
@@ -413,19 +350,10 @@ class Sinusoid(Drift):
 
     Parameters
     ----------
-    period
-        Number of rounds of one oscillation.
-    amplitude
-        By default S e_1.
-    centre
-        By default 0.
-    phase
-        The phase before the first round.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    period : number of rounds of one oscillation
+    amplitude : by default S e_1
+    centre : by default 0
+    phase : the phase before the first round
 
     Examples
     --------
@@ -465,15 +393,8 @@ class PiecewiseLinear(Drift):
 
     Parameters
     ----------
-    times
-        Strictly increasing rounds; theta* rests before the first and after the last.
-    points
-        The parameters at these rounds.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    times : strictly increasing rounds; theta* rests before the first and after the last
+    points : the parameters at these rounds
 
     Examples
     --------
@@ -504,13 +425,7 @@ class FunctionDrift(Drift):
 
     Parameters
     ----------
-    function
-        ``function(t)`` returns theta*_t, the same at every call; or the name of a function, as ``"module:name"``.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    function : ``function(t)`` returns theta*_t, the same at every call; or the name of a function, as ``"module:name"``
 
     Notes
     -----

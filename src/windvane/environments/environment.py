@@ -45,18 +45,12 @@ class Round(NamedTuple):
 
     Parameters
     ----------
-    t
-        The round.
-    arms
-        Features, [lanes, K, dim].
-    valid
-        Which arms are on offer, [lanes, K]; None if all are.
-    theta
-        theta*_t, [lanes, dim].
-    means
-        mu(<x, theta*_t>), [lanes, K], of absent arms too.
-    best
-        The largest mean among the arms on offer, [lanes].
+    t : the round
+    arms : features, [lanes, K, dim]
+    valid : which arms are on offer, [lanes, K]; None if all are
+    theta : theta*_t, [lanes, dim]
+    means : mu(<x, theta*_t>), [lanes, K], of absent arms too
+    best : the largest mean among the arms on offer, [lanes]
 
     Examples
     --------
@@ -79,34 +73,19 @@ class Environment:
 
     Parameters
     ----------
-    drift
-        How theta* moves.
-    arms
-        Which arms are offered.
-    rewards
-        How rewards are drawn; None is the usual law of the link.
-    dim
-        Dimension of arms and parameters.
-    link
-        The link, or its name.
-    S, L
-        Bounds on the norms of parameters and arms.
+    drift : how theta* moves
+    arms : which arms are offered
+    rewards : how rewards are drawn; None is the usual law of the link
+    dim : dimension of arms and parameters
+    link : the link, or its name
+    S, L : bounds on the norms of parameters and arms
     intercept
-        If given, b: arms get a last feature 1 and theta* a last entry b, so that dim is one more, L becomes
-        sqrt(L^2 + 1) and S becomes sqrt(S^2 + b^2).
-    delay
-        How late rewards arrive; None is at once.
-    horizon
-        Number of rounds T.
-    lanes
-        A number of lanes, or lane ids.
-    seed
-        Seed of the random numbers.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the parts do not fit together.
+        If given, b: arms get a last feature 1 and theta* a last entry b, so that dim is one more, L becomes sqrt(L^2 +
+        1) and S becomes sqrt(S^2 + b^2).
+    delay : how late rewards arrive; None is at once
+    horizon : number of rounds T
+    lanes : a number of lanes, or lane ids
+    seed : seed of the random numbers
 
     Notes
     -----

@@ -39,10 +39,8 @@ class Path:
 
     Parameters
     ----------
-    frame
-        What the drift is bound to.
-    width
-        The number of lanes, or 1 if the path is the same in every lane.
+    frame : what the drift is bound to
+    width : the number of lanes, or 1 if the path is the same in every lane
 
     Notes
     -----
@@ -112,10 +110,8 @@ class Curve(Path):
 
     Parameters
     ----------
-    frame
-        What the drift is bound to.
-    curve
-        ``curve(frame, rounds[n])`` returns the parameters, [n, dim].
+    frame : what the drift is bound to
+    curve : ``curve(frame, rounds[n])`` returns the parameters, [n, dim]
 
     Examples
     --------
@@ -139,10 +135,8 @@ class SwitchingPath(Path):
 
     Parameters
     ----------
-    frame
-        What the drift is bound to.
-    count
-        Number of switches in a lane, at distinct rounds uniform in 2..T.
+    frame : what the drift is bound to
+    count : number of switches in a lane, at distinct rounds uniform in 2..T
 
     Examples
     --------
@@ -182,12 +176,9 @@ class WalkingPath(Path):
 
     Parameters
     ----------
-    frame
-        What the drift is bound to.
-    step
-        The root mean square length of a step.
-    start
-        The parameter of round 1.
+    frame : what the drift is bound to
+    step : the root mean square length of a step
+    start : the parameter of round 1
 
     Examples
     --------

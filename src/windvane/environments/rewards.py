@@ -38,12 +38,9 @@ class BoundRewards:
 
     Parameters
     ----------
-    sigma
-        The sigma that a policy needs: rewards lie in [0, 2 sigma], or the noise has this sub-Gaussian scale.
-    draw
-        ``draw(u, mean)`` makes rewards from uniforms.
-    low, high
-        The means that ``draw`` accepts.
+    sigma : the sigma that a policy needs: rewards lie in [0, 2 sigma], or the noise has this sub-Gaussian scale
+    draw : ``draw(u, mean)`` makes rewards from uniforms
+    low, high : the means that ``draw`` accepts
 
     Examples
     --------
@@ -74,20 +71,8 @@ class RewardLaw:
 
         Parameters
         ----------
-        link
-            The link whose means are the means of rewards.
-        largest_z
-            Bound on ``|z|``, usually S L.
-
-        Returns
-        -------
-        BoundRewards
-            How rewards are drawn.
-
-        Raises
-        ------
-        ArgumentError
-            If some mean is not possible under this law.
+        link : the link whose means are the means of rewards
+        largest_z : bound on ``|z|``, usually S L
         """
         raise NotImplementedError
 
@@ -137,15 +122,8 @@ class GaussianRewards(RewardLaw):
 
     Parameters
     ----------
-    sd
-        Standard deviation of the noise before truncation.
-    sigma
-        Required if the link bounds rewards to [0, 2 sigma], and not allowed otherwise.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    sd : standard deviation of the noise before truncation
+    sigma : required if the link bounds rewards to [0, 2 sigma], and not allowed otherwise
 
     Notes
     -----
@@ -206,13 +184,7 @@ def takes_any_reward(link: Link) -> bool:
 
     Parameters
     ----------
-    link
-        A link.
-
-    Returns
-    -------
-    bool
-        True if the range of rewards has no upper end.
+    link : a link
 
     Examples
     --------
@@ -229,13 +201,7 @@ class BinomialRewards(RewardLaw):
 
     Parameters
     ----------
-    trials
-        Number of trials.
-
-    Raises
-    ------
-    ArgumentError
-        If ``trials`` is not a whole number in [1, 1e6].
+    trials : number of trials
 
     Examples
     --------
@@ -273,11 +239,6 @@ class PoissonRewards(RewardLaw):
     bound
         The largest count. It must be so high that it moves no mean by 1e-6 or more; by default it is the smallest such
         one.
-
-    Raises
-    ------
-    ArgumentError
-        If ``bound`` is not a whole number, at least 1.
 
     Examples
     --------
@@ -341,20 +302,8 @@ def natural_rewards(link: Link, largest_z: float) -> RewardLaw:
 
     Parameters
     ----------
-    link
-        A link.
-    largest_z
-        Bound on ``|z|``, usually S L.
-
-    Returns
-    -------
-    RewardLaw
-        The law.
-
-    Raises
-    ------
-    ArgumentError
-        If the link has no usual law.
+    link : a link
+    largest_z : bound on ``|z|``, usually S L
 
     Examples
     --------

@@ -110,15 +110,8 @@ def remove_unused_folders(current: Path, now: float) -> list[Path]:
 
     Parameters
     ----------
-    current
-        The cache folder of this process. It is never removed.
-    now
-        Seconds since the epoch.
-
-    Returns
-    -------
-    list of Path
-        The removed folders.
+    current : the cache folder of this process. It is never removed.
+    now : seconds since the epoch
     """
     removed = []
     for folder in current.parent.glob("kernels-*"):

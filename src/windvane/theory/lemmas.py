@@ -34,32 +34,14 @@ def tracking_bound(
 
     Parameters
     ----------
-    gamma
-        Discount in (0, 1].
-    depth
-        The number of rounds D that count as recent, at least 1.
-    recent_drift
-        The sum of ||theta*_s - theta*_{s+1}|| over the last D rounds.
-    k_mu
-        Supremum of mu' over ``|z| <= S L``.
-    S, L
-        Bounds on the norms of parameters and arms.
-    lam
-        Regularisation.
-    dim
-        Dimension d of the parameter; not used for orthogonal arms.
-    kind
-        "orthogonal" or "general" arms.
-
-    Returns
-    -------
-    float or array
-        The bound, of the shape that ``gamma``, ``depth`` and ``recent_drift`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    gamma : discount in (0, 1]
+    depth : the number of rounds D that count as recent, at least 1
+    recent_drift : the sum of ||theta*_s - theta*_{s+1}|| over the last D rounds
+    k_mu : supremum of mu' over ``|z| <= S L``
+    S, L : bounds on the norms of parameters and arms
+    lam : regularisation
+    dim : dimension d of the parameter; not used for orthogonal arms
+    kind : "orthogonal" or "general" arms
 
     Notes
     -----
@@ -92,28 +74,12 @@ def elliptical_potential_bound(
 
     Parameters
     ----------
-    log_det_ratio
-        log(det V_{T+1} / lam^d), at least 0.
-    gamma
-        Discount in (0, 1].
-    rounds
-        The number of rounds T.
-    dim
-        Dimension d of the parameter.
-    L
-        Bound on the norm of arms.
-    lam
-        Regularisation.
-
-    Returns
-    -------
-    float or array
-        The bound, of the shape that ``log_det_ratio`` and ``gamma`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    log_det_ratio : log(det V_{T+1} / lam^d), at least 0
+    gamma : discount in (0, 1]
+    rounds : the number of rounds T
+    dim : dimension d of the parameter
+    L : bound on the norm of arms
+    lam : regularisation
 
     Notes
     -----
@@ -137,26 +103,11 @@ def determinant_trace_bound(t: ArrayLike, *, gamma: ArrayLike, dim: int, L: floa
 
     Parameters
     ----------
-    t
-        Round, at least 0.
-    gamma
-        Discount in (0, 1].
-    dim
-        Dimension d of the parameter.
-    L
-        Bound on the norm of arms.
-    lam
-        Regularisation.
-
-    Returns
-    -------
-    float or array
-        The bound, of the shape that ``t`` and ``gamma`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    t : round, at least 0
+    gamma : discount in (0, 1]
+    dim : dimension d of the parameter
+    L : bound on the norm of arms
+    lam : regularisation
 
     Notes
     -----

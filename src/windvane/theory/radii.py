@@ -31,20 +31,8 @@ def discounted_count(gamma: ArrayLike, t: ArrayLike) -> Lanes:
 
     Parameters
     ----------
-    gamma
-        Discount in (0, 1], a number or an array.
-    t
-        Any real number that is at least 0, or an array of them.
-
-    Returns
-    -------
-    float or array
-        The effective number of observations, of the shape that ``gamma`` and ``t`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    gamma : discount in (0, 1], a number or an array
+    t : any real number that is at least 0, or an array of them
 
     Notes
     -----
@@ -71,19 +59,12 @@ class ConfidenceLevel:
 
     Parameters
     ----------
-    delta
-        Confidence parameter in (0, 1], a number or one per lane.
+    delta : confidence parameter in (0, 1], a number or one per lane
     confidence
         "pointwise": delta, as printed in Lemma 1; it covers one fixed round. "horizon": delta / T, a union bound over
         rounds 1..T; rounds after T are not covered. "anytime": delta / (2 t (1 + log t)^2), which sums to at most delta
         over all t >= 1.
-    horizon
-        The number of rounds T; required for "horizon" and ignored otherwise.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    horizon : the number of rounds T; required for "horizon" and ignored otherwise
 
     Examples
     --------
@@ -121,20 +102,8 @@ def confidence_level(
 
     Parameters
     ----------
-    delta, confidence, horizon
-        As for :class:`ConfidenceLevel`.
-    t
-        Round, or an array of rounds: at least 0, and at least 1 with "anytime".
-
-    Returns
-    -------
-    float or array
-        delta_t, of the shape that ``delta`` and ``t`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    delta, confidence, horizon : as for :class:`ConfidenceLevel`
+    t : round, or an array of rounds: at least 0, and at least 1 with "anytime"
 
     Examples
     --------
@@ -156,17 +125,9 @@ class Growth:
 
     Parameters
     ----------
-    ratio
-        Factor, at least 0, such as L^2 / (lam d).
-    gamma
-        Discount in (0, 1], a number or one per lane. The limit at gamma = 1 is ratio t.
-    window
-        If given, t is replaced by min(t, window).
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    ratio : factor, at least 0, such as L^2 / (lam d)
+    gamma : discount in (0, 1], a number or one per lane. The limit at gamma = 1 is ratio t.
+    window : if given, t is replaced by min(t, window)
 
     Notes
     -----
@@ -208,13 +169,7 @@ class Radius:
     ----------
     dim, gamma, S, L, lam, sigma, delta, c_mu, confidence, horizon
         As for :func:`radius`. ``c_mu=1`` gives the radius of D-LinUCB.
-    window
-        Length of a sliding window, a number or one per lane, for ``gamma=1``: the radius of :func:`window_radius`.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    window : length of a sliding window, a number or one per lane, for ``gamma=1``: the radius of :func:`window_radius`
 
     Notes
     -----
@@ -312,32 +267,14 @@ def radius(
 
     Parameters
     ----------
-    t
-        Round, or an array of rounds: at least 0, and at least 1 with "anytime".
-    dim
-        Dimension d of the parameter.
-    gamma
-        Discount in (0, 1], a number or one per lane.
-    S, L
-        Bounds on the norms of parameters and arms.
-    lam
-        Regularisation.
-    sigma
-        Sub-Gaussian scale of the noise.
-    delta, confidence, horizon
-        As for :class:`ConfidenceLevel`.
-    c_mu
-        Infimum of mu' over ``|z| <= S L``.
-
-    Returns
-    -------
-    float or array
-        The radius, of the shape that ``t``, ``gamma`` and ``delta`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    t : round, or an array of rounds: at least 0, and at least 1 with "anytime"
+    dim : dimension d of the parameter
+    gamma : discount in (0, 1], a number or one per lane
+    S, L : bounds on the norms of parameters and arms
+    lam : regularisation
+    sigma : sub-Gaussian scale of the noise
+    delta, confidence, horizon : as for :class:`ConfidenceLevel`
+    c_mu : infimum of mu' over ``|z| <= S L``
 
     Notes
     -----
@@ -382,18 +319,7 @@ def linear_radius(
 
     Parameters
     ----------
-    t, dim, gamma, S, L, lam, sigma, delta, confidence, horizon
-        As for :func:`radius`.
-
-    Returns
-    -------
-    float or array
-        The radius, of the shape that ``t``, ``gamma`` and ``delta`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    t, dim, gamma, S, L, lam, sigma, delta, confidence, horizon : as for :func:`radius`
 
     Notes
     -----
@@ -428,20 +354,8 @@ def window_radius(
 
     Parameters
     ----------
-    t, dim, S, L, lam, sigma, delta, c_mu, confidence, horizon
-        As for :func:`radius`.
-    window
-        Length w of the window, at least 1, a number or one per lane.
-
-    Returns
-    -------
-    float or array
-        The radius, of the shape that ``t``, ``window`` and ``delta`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    t, dim, S, L, lam, sigma, delta, c_mu, confidence, horizon : as for :func:`radius`
+    window : length w of the window, at least 1, a number or one per lane
 
     Notes
     -----
@@ -466,13 +380,7 @@ class OFULRadius:
 
     Parameters
     ----------
-    S, lam, sigma, delta
-        As for :func:`oful_radius`.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    S, lam, sigma, delta : as for :func:`oful_radius`
 
     Notes
     -----
@@ -500,26 +408,11 @@ def oful_radius(log_det_ratio: ArrayLike, *, S: float, lam: float, sigma: float,
 
     Parameters
     ----------
-    log_det_ratio
-        log det(V / lam) of the undiscounted V, at least 0, a number or one per lane.
-    S
-        Bound on the norm of parameters.
-    lam
-        Regularisation.
-    sigma
-        Sub-Gaussian scale of the noise.
-    delta
-        Confidence parameter in (0, 1], a number or one per lane.
-
-    Returns
-    -------
-    float or array
-        The radius, of the shape that ``log_det_ratio`` and ``delta`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    log_det_ratio : log det(V / lam) of the undiscounted V, at least 0, a number or one per lane
+    S : bound on the norm of parameters
+    lam : regularisation
+    sigma : sub-Gaussian scale of the noise
+    delta : confidence parameter in (0, 1], a number or one per lane
 
     Notes
     -----

@@ -17,25 +17,13 @@ class Problem:
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    drift
-        B_T, the sum over t < T of ||theta*_{t+1} - theta*_t||, at least 0.
-    dim
-        Dimension d of the parameter.
-    k_mu, c_mu
-        Supremum and infimum of mu' over ``|z| <= S L``.
-    S, L
-        Bounds on the norms of parameters and arms.
-    lam
-        Regularisation.
-    sigma
-        Rewards lie in [0, 2 sigma].
-
-    Raises
-    ------
-    ArgumentError
-        If a constant is outside its range, or ``k_mu`` is below ``c_mu``.
+    horizon : number of rounds T
+    drift : B_T, the sum over t < T of ||theta*_{t+1} - theta*_t||, at least 0
+    dim : dimension d of the parameter
+    k_mu, c_mu : supremum and infimum of mu' over ``|z| <= S L``
+    S, L : bounds on the norms of parameters and arms
+    lam : regularisation
+    sigma : rewards lie in [0, 2 sigma]
 
     Examples
     --------
@@ -82,14 +70,10 @@ class RegretBound:
 
     Parameters
     ----------
-    total
-        ``learning + truncation + tracking``.
-    learning, truncation, tracking
-        The terms of the bound.
-    depth
-        The number of rounds D that the proof counts as recent.
-    gamma
-        The discount at which the bound is evaluated.
+    total : ``learning + truncation + tracking``
+    learning, truncation, tracking : the terms of the bound
+    depth : the number of rounds D that the proof counts as recent
+    gamma : the discount at which the bound is evaluated
 
     Examples
     --------
@@ -110,20 +94,8 @@ def trivial_bound(horizon: int, sigma: float) -> float:
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    sigma
-        Rewards lie in [0, 2 sigma].
-
-    Returns
-    -------
-    float
-        The bound.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    horizon : number of rounds T
+    sigma : rewards lie in [0, 2 sigma]
 
     Examples
     --------
@@ -145,27 +117,13 @@ def regret_bound(
 
     Parameters
     ----------
-    problem
-        The constants of the problem.
-    delta
-        Confidence parameter in (0, 1].
-    gamma
-        Discount in (0, 1]; None uses that of :func:`discount`.
-    kind
-        "orthogonal" or "general" arms.
+    problem : the constants of the problem
+    delta : confidence parameter in (0, 1]
+    gamma : discount in (0, 1]; None uses that of :func:`discount`
+    kind : "orthogonal" or "general" arms
     confidence
         As for :class:`ConfidenceLevel`. The proof needs a radius that covers all rounds, so the default is "horizon"
         (delta / T), not the printed delta.
-
-    Returns
-    -------
-    RegretBound
-        The terms of the bound.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
 
     Notes
     -----
@@ -225,12 +183,9 @@ class UnknownDriftBound:
 
     Parameters
     ----------
-    total
-        The sum of the five terms.
-    restarts, learning, truncation, tracking, master
-        The terms of the bound.
-    gamma
-        gamma*, the best discount for the drift.
+    total : the sum of the five terms
+    restarts, learning, truncation, tracking, master : the terms of the bound
+    gamma : gamma*, the best discount for the drift
 
     Examples
     --------
@@ -252,21 +207,10 @@ def regret_bound_unknown_drift(problem: Problem, *, confidence: str = "pointwise
 
     Parameters
     ----------
-    problem
-        The constants of the problem; ``drift`` is at most 2 S T, the largest there is.
+    problem : the constants of the problem; ``drift`` is at most 2 S T, the largest there is
     confidence
-        As for :class:`ConfidenceLevel`. The proof needs a radius that covers all rounds: "horizon" puts
-        delta / T = 1/T^2 in beta*; the default keeps the printed 1/T.
-
-    Returns
-    -------
-    UnknownDriftBound
-        The terms of the display that opens the proof.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+        As for :class:`ConfidenceLevel`. The proof needs a radius that covers all rounds: "horizon" puts delta / T =
+        1/T^2 in beta*; the default keeps the printed 1/T.
 
     Notes
     -----

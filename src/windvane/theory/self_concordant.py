@@ -41,26 +41,11 @@ def self_concordant_deviation(
 
     Parameters
     ----------
-    growth
-        k_mu times the weighted count of observations, over d l; at least 0, a number or one per lane.
-    dim
-        Dimension d of the parameter.
-    ridge
-        Regularisation l of H.
-    reward_range
-        Rewards lie in [0, m], with m the ``reward_range``.
-    delta
-        Confidence parameter in (0, 1], a number or one per lane.
-
-    Returns
-    -------
-    float or array
-        The deviation, of the shape that ``growth`` and ``delta`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    growth : k_mu times the weighted count of observations, over d l; at least 0, a number or one per lane
+    dim : dimension d of the parameter
+    ridge : regularisation l of H
+    reward_range : rewards lie in [0, m], with m the ``reward_range``
+    delta : confidence parameter in (0, 1], a number or one per lane
 
     Notes
     -----
@@ -85,29 +70,15 @@ class SelfConcordantRadius:
 
     Parameters
     ----------
-    dim
-        Dimension d of the parameter.
-    S, L
-        Bounds on the norms of parameters and arms.
-    lam
-        Regularisation.
-    sigma
-        Half the range of rewards: they lie in [0, m], with m = 2 sigma.
-    delta
-        Confidence parameter in (0, 1] for the whole run, a number or one per lane.
-    k_mu
-        Supremum of mu' over ``|z| <= S L``.
-    horizon
-        Number of rounds T.
-    gamma
-        Discount in (0, 1], a number or one per lane.
-    window
-        Length tau of a sliding window, a number or one per lane, instead of a discount.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    dim : dimension d of the parameter
+    S, L : bounds on the norms of parameters and arms
+    lam : regularisation
+    sigma : half the range of rewards: they lie in [0, m], with m = 2 sigma
+    delta : confidence parameter in (0, 1] for the whole run, a number or one per lane
+    k_mu : supremum of mu' over ``|z| <= S L``
+    horizon : number of rounds T
+    gamma : discount in (0, 1], a number or one per lane
+    window : length tau of a sliding window, a number or one per lane, instead of a discount
 
     Notes
     -----
@@ -198,25 +169,13 @@ class WeightedSelfConcordantRadius:
 
     Parameters
     ----------
-    dim
-        Dimension d of the parameter.
-    gamma
-        Discount in (0, 1], a number or one per lane.
-    S, L
-        Bounds on the norms of parameters and arms.
-    lam
-        Regularisation.
-    sigma
-        Half the range of rewards: they lie in [0, 2 sigma].
-    delta, confidence, horizon
-        As for :class:`ConfidenceLevel`. "pointwise" is as printed.
-    k_mu, c_mu
-        Supremum and infimum of mu' over ``|z| <= S L``.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    dim : dimension d of the parameter
+    gamma : discount in (0, 1], a number or one per lane
+    S, L : bounds on the norms of parameters and arms
+    lam : regularisation
+    sigma : half the range of rewards: they lie in [0, 2 sigma]
+    delta, confidence, horizon : as for :class:`ConfidenceLevel`. "pointwise" is as printed.
+    k_mu, c_mu : supremum and infimum of mu' over ``|z| <= S L``
 
     Notes
     -----

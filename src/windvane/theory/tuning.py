@@ -19,24 +19,15 @@ def discount(*, horizon: int, drift: float, dim: int, kind: str = "orthogonal") 
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    drift
-        B_T, at least 0.
-    dim
-        Dimension d of the parameter.
-    kind
-        "orthogonal" or "general" arms.
+    horizon : number of rounds T
+    drift : B_T, at least 0
+    dim : dimension d of the parameter
+    kind : "orthogonal" or "general" arms
 
     Returns
     -------
     float
         1 - (B_T / (d T))^(2/3) for "orthogonal", 1 - (B_T / (sqrt(d) T))^(2/5) for "general".
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
 
     Notes
     -----
@@ -58,24 +49,15 @@ def weight_discount(*, horizon: int, drift: float, dim: int, curvature: float = 
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    drift
-        P_T, the paper's name for B_T, at least 0.
-    dim
-        Dimension d of the parameter.
-    curvature
-        1 for LB-WeightUCB, k_mu c_mu for GLB-WeightUCB and k_mu for SCB-WeightUCB.
+    horizon : number of rounds T
+    drift : P_T, the paper's name for B_T, at least 0
+    dim : dimension d of the parameter
+    curvature : 1 for LB-WeightUCB, k_mu c_mu for GLB-WeightUCB and k_mu for SCB-WeightUCB
 
     Returns
     -------
     float
         The discount. The clip is ours.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
 
     Examples
     --------
@@ -91,24 +73,15 @@ def window_length(*, horizon: int, drift: float | None, dim: int, kind: str = "o
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    drift
-        B_T, at least 0; None (unknown) stands for B_T = 1, and 0 gives T.
-    dim
-        Dimension d of the parameter.
-    kind
-        "orthogonal" or "general" arms.
+    horizon : number of rounds T
+    drift : B_T, at least 0; None (unknown) stands for B_T = 1, and 0 gives T
+    dim : dimension d of the parameter
+    kind : "orthogonal" or "general" arms
 
     Returns
     -------
     int
         floor((d T / B_T)^(2/3)) for "orthogonal", floor((sqrt(d) T / B_T)^(2/5)) for "general".
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
 
     Notes
     -----
@@ -134,20 +107,8 @@ def block_length(horizon: int, dim: int) -> int:
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    dim
-        Dimension d of the parameter.
-
-    Returns
-    -------
-    int
-        The number of rounds in a block.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    horizon : number of rounds T
+    dim : dimension d of the parameter
 
     Notes
     -----
@@ -167,23 +128,15 @@ def discount_grid(horizon: int, dim: int, S: float) -> Array:
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    dim
-        Dimension d of the parameter.
-    S
-        Bound on the norm of parameters.
+    horizon : number of rounds T
+    dim : dimension d of the parameter
+    S : bound on the norm of parameters
 
     Returns
     -------
     array
         gamma_j = 1 - (1/2) 2^(j-1) / (d^(2/3) T (2S)^(2/3)) for j = 1..N, clipped into [1/2, 1), with
         N = max(1, ceil((2/3) log2(2 S T^(3/2))) + 1).
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
 
     Notes
     -----
@@ -207,10 +160,8 @@ def window_grid(horizon: int, dim: int) -> tuple[int, Array]:
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    dim
-        Dimension d of the parameter.
+    horizon : number of rounds T
+    dim : dimension d of the parameter
 
     Returns
     -------
@@ -219,11 +170,6 @@ def window_grid(horizon: int, dim: int) -> tuple[int, Array]:
     windows : array
         floor(H^(j/n)) for j = 0..n, with n = ceil(log H). For H = 3 the formula gives the window 1 twice; for H = 1 the
         only window is 1.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
 
     Examples
     --------
@@ -243,20 +189,13 @@ def exp3_rate(arms: int, rounds: int) -> float:
 
     Parameters
     ----------
-    arms
-        Number N of arms.
-    rounds
-        Number n of rounds. The rounds of BOB's master are its blocks, n = ceil(T / H).
+    arms : number N of arms
+    rounds : number n of rounds. The rounds of BOB's master are its blocks, n = ceil(T / H).
 
     Returns
     -------
     float
         The rate; 0 for a single arm, where there is nothing to explore.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
 
     Examples
     --------
