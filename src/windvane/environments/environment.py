@@ -71,6 +71,8 @@ class Round(NamedTuple):
 class Environment:
     """Lanes of one simulated world.
 
+    A policy needs the attributes ``dim``, ``S``, ``L``, ``sigma``, ``link``, ``lane_ids`` and ``seed``.
+
     Parameters
     ----------
     drift : how theta* moves
@@ -86,10 +88,6 @@ class Environment:
     horizon : number of rounds T
     lanes : a number of lanes, or lane ids
     seed : seed of the random numbers
-
-    Notes
-    -----
-    A policy needs the attributes ``dim``, ``S``, ``L``, ``sigma``, ``link``, ``lane_ids`` and ``seed``.
 
     Examples
     --------
@@ -116,17 +114,12 @@ class Environment:
     ) -> None:
         from windvane.environments.simulation import LaneDraws
 
-        for name, value, base, is_optional in (
-            ("drift", drift, Drift, False),
-            ("arms", arms, ArmLaw, False),
-            ("rewards", rewards, RewardLaw, True),
-            ("delay", delay, DelayLaw, True),
-        ):
-            if not isinstance(value, base) and not (is_optional and value is None):
-                raise ArgumentError(name, value, f"a {base.__name__} of windvane.environments")
+        bases = {"drift": Drift, "arms": ArmLaw, "rewards": RewardLaw, "delay": DelayLaw}
+        for (name, base), part in zip(bases.items(), (drift, arms, rewards, delay), strict=True):
+            if not isinstance(part, base) and (part is not None or name in ("drift", "arms")):
+                raise ArgumentError(name, part, f"a {base.__name__} of windvane.environments")
         self.drift, self.arms, self.delay = drift, arms, delay
-        self.link = get_link(link)
-        self.horizon = check_whole("horizon", horizon, 1, LATEST)
+        self.link, self.horizon = get_link(link), check_whole("horizon", horizon, 1, LATEST)
         self.lane_ids = check_lanes(lanes)
         self.lanes = len(self.lane_ids)
         self.seed = check_whole("seed", seed, 0, 2**64 - 1)
@@ -147,7 +140,6 @@ class Environment:
         self._draws = LaneDraws(self.link, self.lane_ids, self.seed)
 
     def __repr__(self) -> str:
-        """Return the parts and the most important numbers."""
         return (
             f"Environment({self.drift!r}, {self.arms!r}, {self.rewards!r}, dim={self.dim}, link={self.link.name!r}, "
             f"horizon={self.horizon}, lanes={self.lanes})"
@@ -190,13 +182,14 @@ class Environment:
         lane = self._draws.find_outside(means, low - slack, high + slack)
         if lane >= 0:
             raise ArgumentError("means", float(means[lane]), f"in [{low:g}, {high:g}]", where=f"lane {lane}")
-        return self._rewards.draw(self._draws.reward_uniforms(check_whole("t", t, 1, self.horizon)), means)
+        t = check_whole("t", t, 1, self.horizon)
+        return self._rewards.draw(self._draws.uniforms(t, self._draws.REWARDS), means)
 
     def delays(self, t: int) -> Delays | None:
         """Return how many rounds late the rewards of round ``t`` arrive, [lanes]; None without a delay law."""
         if self.delay is None:
             return None
-        return self.delay.draw(self._draws.delay_uniforms(check_whole("t", t, 1, self.horizon)))
+        return self.delay.draw(self._draws.uniforms(check_whole("t", t, 1, self.horizon), self._draws.DELAYS))
 
 
 def _append(points: Array, last: float) -> Array:
