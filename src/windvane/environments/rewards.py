@@ -1,6 +1,7 @@
 """Reward laws: the reward of playing an arm of mean mu(<x, theta*>). Each is made from one uniform in [0, 1).
 
-Rewards lie in [0, 2 sigma], or sigma is the scale of the noise. A law can be used with every link whose means over ``|z| <= S L`` it allows.
+Rewards lie in [0, 2 sigma], or sigma is the scale of the noise. A law can be used with every link whose means over
+``|z| <= S L`` it allows.
 """
 
 from __future__ import annotations

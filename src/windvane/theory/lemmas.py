@@ -19,29 +19,16 @@ from windvane.theory.radii import discounted_count
 
 
 def tracking_bound(
-    gamma: ArrayLike,
-    depth: ArrayLike,
-    recent_drift: ArrayLike,
-    *,
-    k_mu: float,
-    S: float,
-    L: float,
-    lam: float,
-    dim: int,
-    kind: str = "orthogonal",
-) -> Lanes:
+    gamma: ArrayLike, depth: ArrayLike, recent_drift: ArrayLike, *, k_mu: float, S: float, L: float, lam: float,
+    dim: int, kind: str = "orthogonal",
+) -> Lanes:  # fmt: skip
     """Return the bound of a tracking lemma of Faury et al. 2021 on ||g_t(theta_bar) - g_t(theta*)|| in V_t^-2.
 
     Parameters
     ----------
-    gamma : discount in (0, 1]
+    gamma, k_mu, S, L, lam, dim, kind : see :mod:`windvane.theory`; ``dim`` is not used for orthogonal arms
     depth : the number of rounds D that count as recent, at least 1
     recent_drift : the sum of ||theta*_s - theta*_{s+1}|| over the last D rounds
-    k_mu : supremum of mu' over ``|z| <= S L``
-    S, L : bounds on the norms of parameters and arms
-    lam : regularisation
-    dim : dimension d of the parameter; not used for orthogonal arms
-    kind : "orthogonal" or "general" arms
 
     Notes
     -----
@@ -75,11 +62,7 @@ def elliptical_potential_bound(
     Parameters
     ----------
     log_det_ratio : log(det V_{T+1} / lam^d), at least 0
-    gamma : discount in (0, 1]
-    rounds : the number of rounds T
-    dim : dimension d of the parameter
-    L : bound on the norm of arms
-    lam : regularisation
+    gamma, rounds, dim, L, lam : see :mod:`windvane.theory`; ``rounds`` is T
 
     Notes
     -----
@@ -103,11 +86,7 @@ def determinant_trace_bound(t: ArrayLike, *, gamma: ArrayLike, dim: int, L: floa
 
     Parameters
     ----------
-    t : round, at least 0
-    gamma : discount in (0, 1]
-    dim : dimension d of the parameter
-    L : bound on the norm of arms
-    lam : regularisation
+    t, gamma, dim, L, lam : see :mod:`windvane.theory`; t is at least 0
 
     Notes
     -----

@@ -17,13 +17,7 @@ class Problem:
 
     Parameters
     ----------
-    horizon : number of rounds T
-    drift : B_T, the sum over t < T of ||theta*_{t+1} - theta*_t||, at least 0
-    dim : dimension d of the parameter
-    k_mu, c_mu : supremum and infimum of mu' over ``|z| <= S L``
-    S, L : bounds on the norms of parameters and arms
-    lam : regularisation
-    sigma : rewards lie in [0, 2 sigma]
+    horizon, drift, dim, k_mu, c_mu, S, L, lam, sigma : see :mod:`windvane.theory`; ``k_mu`` is at least ``c_mu``
 
     Examples
     --------
@@ -43,7 +37,6 @@ class Problem:
     sigma: float
 
     def __post_init__(self) -> None:
-        """Check the constants and store them as plain ints and floats."""
         checked: dict[str, float] = {name: check_whole(name, getattr(self, name), 1) for name in ("horizon", "dim")}
         checked["drift"] = check_not_negative("drift", self.drift)
         for name in ("k_mu", "c_mu", "S", "L", "lam", "sigma"):
@@ -94,8 +87,7 @@ def trivial_bound(horizon: int, sigma: float) -> float:
 
     Parameters
     ----------
-    horizon : number of rounds T
-    sigma : rewards lie in [0, 2 sigma]
+    horizon, sigma : see :mod:`windvane.theory`
 
     Examples
     --------
@@ -106,21 +98,14 @@ def trivial_bound(horizon: int, sigma: float) -> float:
 
 
 def regret_bound(
-    problem: Problem,
-    *,
-    delta: float,
-    gamma: float | None = None,
-    kind: str = "orthogonal",
-    confidence: str = "horizon",
+    problem: Problem, *, delta: float, gamma: float | None = None, kind: str = "orthogonal", confidence: str = "horizon"
 ) -> RegretBound:
     """Evaluate Theorem 1 of Faury et al. 2021 with its constants.
 
     Parameters
     ----------
     problem : the constants of the problem
-    delta : confidence parameter in (0, 1]
-    gamma : discount in (0, 1]; None uses that of :func:`discount`
-    kind : "orthogonal" or "general" arms
+    delta, gamma, kind : see :mod:`windvane.theory`; ``gamma=None`` uses that of :func:`discount`
     confidence
         As for :class:`ConfidenceLevel`. The proof needs a radius that covers all rounds, so the default is "horizon"
         (delta / T), not the printed delta.
@@ -146,8 +131,7 @@ def regret_bound(
     Examples
     --------
     >>> problem = Problem(horizon=3000, drift=1.5708, dim=2, k_mu=0.25, c_mu=0.2, S=1.0, L=1.0, lam=1.0, sigma=0.5)
-    >>> bound = regret_bound(problem, delta=0.05)
-    >>> bound.total > trivial_bound(3000, 0.5)
+    >>> regret_bound(problem, delta=0.05).total > trivial_bound(3000, 0.5)
     True
     """
     p, T, general = problem, problem.horizon, is_general(kind)
