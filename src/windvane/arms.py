@@ -94,7 +94,10 @@ def best_arm(
     if d == 1:
         points = np.linspace(-r, r, _GRID) if isinstance(arm_set, Ball) else np.array([-r, r])
         slope = factor * float(np.sqrt(M[0, 0]))
-        index = lambda x: mean(x * theta[0]) + slope * np.abs(x)  # noqa: E731
+
+        def index(x: Array) -> Array:
+            return mean(x * theta[0]) + slope * np.abs(x)
+
         x = _maximise(index, points) if isinstance(arm_set, Ball) else points[np.argmax(index(points))]
         if index(np.array([sign * abs(x)]))[0] >= index(np.array([x]))[0]:
             x = sign * abs(x)

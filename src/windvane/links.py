@@ -348,7 +348,7 @@ class CustomLink(Link):
             where = z[int(np.argmin(slope))]
             raise self._error("a link whose slope is positive", f"slope({where:g}) = {slope.min():g}")
         h = _DIFFERENCE_STEP * max(1.0, z[-1])
-        pairs = [("slope", "mean", self.mean_function, slope)]
+        pairs: list[tuple[str, str, Callable[[Array], npt.ArrayLike], Array]] = [("slope", "mean", self.mean, slope)]
         if self.primitive_function is not None:
             pairs.append(("mean", "primitive", self.primitive_function, mean))
         for name, of, function, derivative in pairs:
