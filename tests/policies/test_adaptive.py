@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import naive
-from support.policies import admissible_estimates, scores
+from support.policies import admissible_estimates
 from support.refusals import refuses
 from support.worlds import regret, train
 from windvane import AdaptiveGLMUCB, Ball, CustomLink, Greedy, get_link
@@ -57,11 +57,9 @@ def test_the_sums_of_late_and_weighted_rewards() -> None:
             row = lane * len(MEMORIES) + g
             outer = [w * np.outer(x[lane], x[lane]) for x, _, _, w in told]
             pairs = list(zip(outer, ages, strict=True))
+            np.testing.assert_allclose(policy.estimator.V[row], ridge + sum(gamma**a * o for o, a in pairs))
             np.testing.assert_allclose(
-                policy.estimator.V[row], ridge + sum(gamma**a * o for o, a in pairs)
-            )
-            np.testing.assert_allclose(
-                expected_design(policy)[row], ridge + sum(gamma ** (2 * a) * o for o, a in pairs)
+                policy.estimator.V_tilde[row], ridge + sum(gamma ** (2 * a) * o for o, a in pairs)
             )
 
 
@@ -88,9 +86,7 @@ def test_the_loss_is_the_primitive(S) -> None:
         policy.update(np.ones((3, 1)), (rng.random(3) < [0.02, 0.5, 1.0]).astype(float))
     z = admissible_estimates(policy)[:, :, 0]
     expected = np.logaddexp(0, z) - math.log(2) - np.array([[0.0], [1.0], [0.0]]) * z
-    np.testing.assert_allclose(
-        policy.measure_loss(np.ones((3, 1)), np.array([0.0, 1.0, 0.0])), expected, atol=1e-9
-    )
+    np.testing.assert_allclose(policy.measure_loss(np.ones((3, 1)), np.array([0.0, 1.0, 0.0])), expected, atol=1e-9)
 
 
 def test_a_ball_of_arms() -> None:
@@ -130,24 +126,26 @@ def test_constant_memory_and_what_info_shows() -> None:
     size = sum(array.nbytes for array in policy.state().values())
     info = train(policy, env).info()
     assert sum(array.nbytes for array in policy.state().values()) == size
-    assert info["weights"].shape == (2, len(MEMORIES))
-    np.testing.assert_allclose(info["weights"].sum(axis=1), 1.0)
-    assert set(info["acting_memory"]) <= set(info["memories"])
-    for name in ("root_passes", "root_error", "truncation_error", "remembered", "memory"):
-        assert info[name].shape == (2,)
+    assert info.weights.shape == (2, len(MEMORIES))
+    np.testing.assert_allclose(info.weights.sum(axis=1), 1.0)
+    assert set(info.acting_memory) <= set(info.memories)
+    assert info.memory.shape == info.gamma.shape == (2,)
+    assert info.remembered is None
 
 
 def test_one_memory_is_a_policy_with_that_discount() -> None:
     """It acts by the estimate of OnePassEstimator, plus so many standard errors; alone it cannot tell of drift."""
     env = Environment(Arc(), BallArms(), horizon=80, lanes=2)
     policy = train(AdaptiveGLMUCB(2, memories=[50], bonus_scale=[0.0, 2.5], lanes=2), env)
-    assert (policy.gamma == 0.98).all()
+    assert (policy.info().gamma == 0.98).all()
     offer = env.round(80)
     z, inverse = np.einsum("lki,li->lk", offer.arms, policy.info().theta_hat), np.linalg.inv(policy.info().metric)
-    variance = np.einsum("lki,lij,ljm,lmn,lkn->lk", offer.arms, inverse, policy.info().squared_metric, inverse, offer.arms)
+    variance = np.einsum(
+        "lki,lij,ljm,lmn,lkn->lk", offer.arms, inverse, policy.info().squared_metric, inverse, offer.arms
+    )
     index = policy.link.mean(z) + policy.link.slope(z) * np.array([[0.0], [2.5]]) * np.sqrt(variance)
     np.testing.assert_array_equal(policy.select(offer.arms), index.argmax(axis=1))
-    with refuses("two"):
+    with refuses("memories"):
         policy.drift_estimate()
 
 

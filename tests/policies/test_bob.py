@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import naive
-from support.policies import decision, master_uniform
+from support.cases import OverDLinUCB
+from support.policies import decision, master_uniform, same_estimates
 from support.refusals import refuses
 from support.worlds import LaneWorld, ball, play, same_state
-from windvane import BOB, BOBBVDGLMUCB, BVDGLMUCB, EXP3, BanditOverBandits, DLinUCB, PerLane, theory
+from windvane import BOB, BOBBVDGLMUCB, BVDGLMUCB, EXP3, BanditOverBandits, theory
 
 
 @pytest.mark.parametrize("sigma", [0.5, 0.8])
@@ -31,41 +32,38 @@ def test_bob_is_the_papers_algorithm(cls, literal, sigma: float) -> None:
         expected = paper.run(lambda t: alone.arms(t)[0], lambda x, t: float(alone.rewards(x[None], t)[0]))
         assert np.array_equal(choices[:, place], expected)
         n = len(paper.laws)
-        assert np.array_equal(info["history_block"], np.arange(n + 1))
-        assert np.allclose(info["history_probabilities"][:n, place], paper.laws, rtol=0, atol=1e-12)
-        assert np.allclose(info["history_chosen"][:n, place], paper.drawn, rtol=0, atol=1e-15)
-        assert np.allclose(info["probabilities"][place], paper.p(), rtol=0, atol=1e-12)  # a short block counts too
-    assert len(set(info["history_chosen"].ravel())) > 3
+        assert np.array_equal(info.history_block, np.arange(n + 1))
+        assert np.allclose(info.history_probabilities[:n, place], paper.laws, rtol=0, atol=1e-12)
+        assert np.allclose(info.history_chosen[:n, place], paper.drawn, rtol=0, atol=1e-15)
+        assert np.allclose(info.draw_probabilities[place], paper.p(), rtol=0, atol=1e-12)  # a short block counts too
+    assert len(set(info.history_chosen.ravel())) > 3
 
 
 def test_blocks_end_with_the_horizon_and_go_on_after_it() -> None:
     policy = BOBBVDGLMUCB(2, horizon=25, block=10)
-    assert [policy.turn_of(n) for n in range(46)] == [0] * 10 + [1] * 10 + [2] * 5 + [3] * 10 + [4] * 10 + [5]
+    assert [policy.block_of(n) for n in range(46)] == [0] * 10 + [1] * 10 + [2] * 5 + [3] * 10 + [4] * 10 + [5]
     play(policy, LaneWorld([0], 2), range(46))
     assert policy.info().block == 5
-
-
-BLOCKS = {"horizon": 100, "block": 10, "grid": [0.9, 0.99], "dim": 2}
 
 
 @pytest.mark.parametrize(
     ("make", "width"),
     [
         (lambda: BOBBVDGLMUCB(2, horizon=100, sigma=0.2), 0.4),  # 2 sigma where the link bounds rewards
-        (lambda: BanditOverBandits(partial(DLinUCB, sigma=3.0), **BLOCKS), 6.0),
-        (lambda: BanditOverBandits(partial(DLinUCB, sigma=0.1), **BLOCKS), 1.0),  # at least 1: sigma is the noise alone
-        (lambda: BanditOverBandits(partial(DLinUCB, sigma=3.0), reward_range=7.0, **BLOCKS), 7.0),  # as given
+        (lambda: OverDLinUCB(2, horizon=100, sigma=3.0), 6.0),
+        (lambda: OverDLinUCB(2, horizon=100, sigma=0.1), 1.0),  # at least 1: sigma is the noise alone
+        (lambda: OverDLinUCB(2, horizon=100, sigma=3.0, reward_range=7.0), 7.0),  # as given
     ],
 )
 def test_the_range_of_rewards(make: Callable[[], BanditOverBandits], width: float) -> None:
-    assert make().reward_range == width
+    assert make().width_of_rewards == width
 
 
 def test_the_gain_of_a_block_is_its_mean_reward_in_units_of_the_range() -> None:
-    policy = BanditOverBandits(partial(DLinUCB, sigma=0.1), **BLOCKS)
-    assert policy.gain(np.array([5.0])) == 0.5  # ten rewards of mean 1/2
+    policy = OverDLinUCB(2, horizon=100, sigma=0.1)
+    assert policy.compute_gain(np.array([5.0])) == 0.5  # ten rewards of mean 1/2
     with refuses("reward_range"):
-        BanditOverBandits(DLinUCB, reward_range=0.0, **BLOCKS)
+        OverDLinUCB(2, horizon=100, reward_range=0.0)
 
 
 def test_every_value_of_the_grid_is_checked_at_once() -> None:
@@ -73,8 +71,6 @@ def test_every_value_of_the_grid_is_checked_at_once() -> None:
         BOBBVDGLMUCB(2, horizon=100, discounts=[0.9] * 9 + [5.0])
     with refuses("windows"):
         BOB(2, horizon=100, windows=[10, -5])
-    with refuses("factory"):
-        BanditOverBandits(partial(PerLane, DLinUCB), dim=2, horizon=60, block=5, grid=[0.9])
 
 
 def test_masked_garbage_reaches_no_gain() -> None:
@@ -107,9 +103,8 @@ def test_a_block_of_bob_is_a_fresh_worker() -> None:
     for p in (policy, worker):
         p.update(x, [1.0])
     assert np.array_equal(play(policy, world, range(21, 40)), play(worker, world, range(21, 40)))
-    for name in ESTIMATES:
-        assert np.array_equal(read(policy, name), read(worker, name))
-    assert policy.gamma == policy.chosen == decision(policy).chosen
+    assert same_estimates(policy, worker)
+    assert policy.info().gamma == policy.chosen == decision(policy).chosen
 
 
 def test_late_rewards_are_recorded_and_not_learnt() -> None:
@@ -150,15 +145,13 @@ def test_the_history_stays_short() -> None:
 def test_bob_learns_which_discount_is_right() -> None:
     """theta* turns its sign every 20 rounds: a worker that never forgets within a block of 40 earns less."""
     T, lanes = 8000, 10
-    policy = BanditOverBandits(
-        partial(DLinUCB, bonus_scale=0.1), dim=2, horizon=T, block=40, grid=[0.5, 1.0], lanes=lanes
-    )
+    policy = OverDLinUCB(2, horizon=T, block=40, grid_values=(0.5, 1.0), bonus_scale=0.1, lanes=lanes)
     rng = np.random.default_rng(0)
     for t in range(T):
         arms = ball(rng, (lanes, 5), 2)
         x = arms[np.arange(lanes), policy.select(arms)]
         policy.update(x, 0.5 + 0.5 * x[:, 0] * (-1) ** (t // 20))
-    assert policy.info().probabilities[:, 0].mean() > 0.6
+    assert policy.info().draw_probabilities[:, 0].mean() > 0.6
 
 
 def exp3(arms: int, rate: float, lanes: int = 1, seed: int = 0) -> EXP3:

@@ -60,7 +60,7 @@ RESUMED = [(name, 27) for name in CASES] + [(name, n) for name in (*MASTERS, *SH
 
 @pytest.mark.parametrize(("name", "saved_after"), RESUMED)
 def test_a_loaded_copied_or_pickled_policy_goes_on_alike(name: str, saved_after: int) -> None:
-    """Bit for bit: between a decision and its reward, after a pause, at the end of a block, with late rewards and ties."""
+    """Bit for bit: before a reward is in, after a pause, at the end of a block; with late rewards and ties to come."""
     build = partial(CASES[name].factory, dim=3, lanes=[4, 1], seed=2)
     policy = build()
     world = LaneWorld([4, 1], 3, L=policy.L)

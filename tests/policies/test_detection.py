@@ -9,7 +9,7 @@ import naive
 from support.refusals import refuses
 from support.worlds import ball
 from windvane import DetectGLMUCB
-from windvane.policies.detection import SHIFTS, accumulated
+from windvane.policies.detection import SHIFTS, accumulate
 
 
 def test_evidence_is_the_shiryaev_roberts_sum() -> None:
@@ -54,7 +54,7 @@ def test_false_alarms_of_the_test_itself() -> None:
     rng, runs, T, rate = np.random.default_rng(0), 10_000, 500, 0.1
     evidence, alarmed = np.zeros((runs, 2, len(SHIFTS))), np.zeros(runs, dtype=bool)
     for _ in range(T):
-        evidence = accumulated(evidence, rng.normal(size=runs))
+        evidence = accumulate(evidence, rng.normal(size=runs))
         alarmed |= evidence.mean(axis=(1, 2)) >= T / rate
     assert rate / 4 < alarmed.mean() <= rate
 

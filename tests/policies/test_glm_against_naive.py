@@ -7,7 +7,7 @@ import pytest
 
 import naive
 import windvane as wv
-from support.policies import decision, scores
+from support.policies import decision
 from support.worlds import SIGMA, ball, draw_reward, turning_theta
 
 K = 6

@@ -28,58 +28,6 @@ SETTINGS = {cls: settings for cls, settings in GLM_SETTINGS.items() if cls is no
 OPTIMISTIC = [cls for cls in SETTINGS if cls is not wv.DGLMTS]
 
 
-def test_recommended_tuning() -> None:
-    T, d, B, n = 2000, 3, 1.7, 4
-    k, c, _ = naive.constants(naive.LINKS["logistic"], 1.0, 1.0)
-    assert wv.GLBWeightUCB(d, horizon=T, drift=B).gamma[0] == pytest.approx(
-        1 - math.sqrt(k * c * B / (d * T)), rel=1e-12
-    )
-    assert wv.SCBWeightUCB(d, horizon=T, drift=B).gamma[0] == pytest.approx(1 - math.sqrt(k * B / (d * T)), rel=1e-12)
-    assert wv.DGLUCB(d, horizon=T, switches=n).gamma[0] == pytest.approx(1 - (n / (d * T)) ** (2 / 3), rel=1e-12)
-    assert wv.SCDGLUCB(d, horizon=T, switches=n).gamma[0] == pytest.approx(
-        1 - (math.sqrt(c) * n / (d * T)) ** (2 / 3), rel=1e-12
-    )
-    windows = {
-        wv.SWBVDGLMUCB(d, horizon=T, drift=B): (d * T / B) ** (2 / 3),
-        wv.SWGLUCB(d, horizon=T, switches=n): (d * T / n) ** (2 / 3),
-        wv.SCSWGLUCB(d, horizon=T, switches=n): (d * T / (math.sqrt(c) * n)) ** (2 / 3),
-    }
-    for policy, length in windows.items():
-        assert policy.estimator.window[0] == math.floor(length)
-    assert wv.RestartGLB(d, horizon=T, drift=B).restart_every[0] == math.floor((d * T / B) ** (2 / 3))
-
-
-def test_no_drift_at_all() -> None:
-    assert wv.GLBWeightUCB(2, horizon=50, drift=0.0).gamma[0] == 1 - 1 / 50
-    assert wv.DGLUCB(2, horizon=50, switches=0).gamma[0] == 1.0
-    assert wv.SWGLUCB(2, horizon=50, switches=0).estimator.window[0] == 50
-    assert wv.RestartGLB(2, horizon=50, drift=0.0).restart_every[0] == 50
-
-
-def test_tuning_lane_by_lane() -> None:
-    several = wv.SCSWGLUCB(2, horizon=900, switches=[0, 3], lanes=2)
-    assert several.estimator.window.tolist() == [
-        float(wv.SCSWGLUCB(2, horizon=900, switches=s).estimator.window[0]) for s in (0, 3)
-    ]
-
-
-@pytest.mark.parametrize(("cls", "settings"), SETTINGS.items(), ids=[cls.name for cls in SETTINGS])
-def test_how_forgetting_may_be_given(cls, settings) -> None:
-    """Told, or from the horizon and what the world does; not both, and not neither."""
-    name = next(name for name in ("gamma", "window", "restart_every") if name in settings)
-    by = "switches" if cls in (wv.DGLUCB, wv.SWGLUCB, wv.SCDGLUCB, wv.SCSWGLUCB) else "drift"
-    with refuses(name):
-        cls(dim=2, **{**settings, "horizon": 100, by: 1.0})
-    with refuses(name):
-        cls(dim=2, **{k: v for k, v in settings.items() if k != name})
-    with refuses(by):
-        cls(dim=2, horizon=100, **{by: -1.0})
-    bad = {"lanes": 0, "link": "logit", "S": 0.0, "sigma": -1.0, "bonus_scale": -1.0, "lam": 0.0, name: 0.0, "dim": 0}
-    for argument, value in bad.items():
-        with refuses(argument):
-            cls(**{"dim": 2, **settings, argument: value})
-
-
 def test_a_horizon_is_needed_where_the_rule_has_one() -> None:
     with refuses("lam"):
         wv.SCBWeightUCB(2, gamma=0.9)
@@ -119,16 +67,16 @@ def test_infinite_sets(cls, arm_set) -> None:
         x = ball(rng, (2,), 3)
         policy.advance(1.0)
         policy.update(x, draw_reward(rng, "logistic", x @ turning_theta(t, 20, 3, 3.0)), round=policy.t - 1)
-    theta, V, beta = policy.info().theta_tilde, policy.info().metric, policy.radius()
+    before = policy.info()
     played = policy.select_from(arm_set)
+    theta, V, beta = before.theta_tilde, before.metric, decision(policy).beta
     np.testing.assert_array_equal(decision(policy).theta_tilde, theta)
-    np.testing.assert_array_equal(decision(policy).beta, beta)
     others = rng.normal(size=(3000, 3))
     others *= arm_set.radius / norm(others, axis=1, keepdims=True)
     for lane in range(2):
         x = np.vstack([played[lane], others])
         width = np.sqrt(np.einsum("ij,ij->i", x, solve(V[lane], x.T).T))
-        index = naive.LINKS["logistic"].mean(x @ theta[lane]) + policy.factor() * 0.2 * beta[lane] * width
+        index = naive.LINKS["logistic"].mean(x @ theta[lane]) + policy.bonus_factors[lane] * beta[lane] * width
         assert index[0] >= index.max() - 1e-7
 
 
@@ -205,10 +153,11 @@ def test_glm_ucb_is_bvd_glm_ucb_without_forgetting_while_theta_hat_is_inside() -
     for _ in range(150):
         assert (play(glm, world[0], 1) == play(bvd, world[1], 1)).all()
         assert (np.linalg.norm(glm.info().theta_hat, axis=1) < 4.0).all()
-        info, other = glm.info(), bvd.info()
-        assert (info["stage"] == 1).all()
-        for name in ("theta_tilde", "beta", "value"):
-            assert (info[name] == other[name]).all()
+        one, other = decision(glm), decision(bvd)
+        assert (one.projection.stage == 1).all()
+        assert (one.projection.value == other.projection.value).all()
+        assert (one.theta_tilde == other.theta_tilde).all()
+        assert (one.beta == other.beta).all()
     mine, theirs = glm.state(), bvd.state()
     assert mine.pop("config") != theirs.pop("config")
     assert mine.pop("checksum") != theirs.pop("checksum")

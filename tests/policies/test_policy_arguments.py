@@ -6,7 +6,7 @@ import pytest
 from support.cases import PLAIN, every_policy
 from support.refusals import refuses, refuses_unchanged
 from support.worlds import BENT, World, play, same_state
-from windvane import BVDGLMUCB, GLMUCB, OFUL, DLinUCB, set_threads, theory
+from windvane import BVDGLMUCB, GLMUCB, OFUL, DLinUCB, set_threads
 from windvane.links import Logistic
 
 NAN, INF = float("nan"), float("inf")

@@ -12,7 +12,7 @@ from support.cases import every_policy
 from support.policies import decision
 from support.refusals import refuses, refuses_unchanged
 from support.states import BAD_POLICY_STATES
-from support.worlds import World, ball, play, same_state
+from support.worlds import World, play, same_state
 from windvane import BVDGLMUCB, GLMUCB, OFUL, SWBVDGLMUCB, CustomLink
 from windvane.links import Logistic
 

@@ -3,6 +3,7 @@
 Everything else is read through ``policy.info()``. Arrays have a leading axis of lanes.
 """
 
+import copy
 from types import SimpleNamespace
 from typing import Any
 
@@ -33,8 +34,10 @@ def known(record: Any) -> dict[str, Any]:
 
 
 def radius(policy: Any) -> np.ndarray:
-    """The confidence radius of the coming decision."""
-    return policy.radius(policy.rounds_since_restart)
+    """The confidence radius of the coming decision: a copy makes the estimate."""
+    twin = copy.deepcopy(policy)
+    twin.estimate()
+    return twin.decision.beta
 
 
 def same_estimates(policy: Any, other: Any) -> bool:
@@ -50,11 +53,6 @@ def forget_observations(policy: Any) -> None:
     """Drop the remembered observations and keep V and b, as a policy with an incomplete state would."""
     record = policy.estimator.record
     record["end"] = record["start"]
-
-
-def squared_designs(policy: Any) -> np.ndarray:
-    """G of AdaptiveGLMUCB for every lane and memory, [lanes * memories, dim, dim]."""
-    return policy.estimator.V_tilde
 
 
 def admissible_estimates(policy: Any) -> np.ndarray:
@@ -73,8 +71,10 @@ def master_lane(policy: Any, lane: int = 0) -> SimpleNamespace:
         sums=kept.sums,  # of w (f - r) and of w, in the open block
         value=kept.log[(kept.decisions - 1) % len(kept.log), 3],  # f of the last decision, in units of the range
         acting_rewards=kept.rewards[min(kept.copies, default=0)],  # sum of w r during the life of the acting copy
-        bonus=None if chosen is None else chosen.multiplier,  # what ||x|| was multiplied by in the last decision
+        index=None if chosen is None or chosen.scores is None else chosen.scores.max(),  # in the units of rewards
+        multiplier=None if chosen is None else chosen.multiplier,  # of ||x||, in the last decision
         base_beta=acting.base_beta,
+        base_radius=radius(acting)[0],
         rho=kept.rho,
         rho_hat=kept.rho_hat,
     )

@@ -62,11 +62,11 @@ class Skeleton(GLMPolicy, DiscountedPolicy):
         arms, valid = self.check_arms(arms, valid)
         theta_hat, multiplier = self.estimate()
         mean = self.predict(arms, theta_hat)
-        bonus = multiplier[:, None] * self.width(arms)
+        bonus = self.bonus(arms, multiplier)
         return self.play(mean + bonus, valid)
 
     def estimate(self) -> tuple[Array, Array]:
         """Return theta_hat_t, and what ||x||_{V_t^-1} is multiplied by in the bonus."""
         theta_hat = self.estimator.solve()
-        beta = self.radius(self.rounds_since_restart)
+        beta = self.radius.since(self.born, self.t)
         return self.record(theta_hat, beta, self.bonus_scales * beta)  # ``info()`` shows what is recorded

@@ -47,6 +47,7 @@ Cost per round and lane: that of one base policy. The lanes are not batched (:mo
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -173,6 +174,14 @@ class MasterLane(Policy):
 
     def prepare_round(self) -> None:
         """Run the tests, end copies and blocks, and start new copies. Called before each decision."""
+        self.end_copies()
+        for m, probability in self.starting_orders().items():
+            if self.draw_coin(m) < probability:
+                self.copies[m] = self.start_copy()
+                self.starts[m], self.rewards[m], self.weights[m] = self.decisions, 0.0, 0.0
+
+    def end_copies(self) -> None:
+        """Run the tests; end the copies, and the block, whose time is over."""
         order, start = self.block.tolist()
         if self.fails_test():
             self.counts[0] += 1
@@ -182,12 +191,12 @@ class MasterLane(Policy):
         else:
             for m in self.ending_orders():
                 self.drop_copy(m)
+
+    def starting_orders(self) -> dict[int, float]:
+        """Return the orders of which a copy may start now, and with which probability."""
         order, start = self.block.tolist()
         tau = self.decisions - start
-        for m in range(order, -1, -1):
-            if tau % 2**m == 0 and self.draw_coin(m) < self.rho(2**order) / self.rho(2**m):
-                self.copies[m] = self.start_copy()
-                self.starts[m], self.rewards[m], self.weights[m] = self.decisions, 0.0, 0.0
+        return {m: self.rho(2**order) / self.rho(2**m) for m in range(order, -1, -1) if tau % 2**m == 0}
 
     def start_copy(self) -> Base:
         """Return a copy without observations whose clock is that of the policy."""
@@ -253,6 +262,19 @@ class MasterLane(Policy):
         self.record_value(float(score.item()))
         return played
 
+    def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
+        """Return how likely ``select`` is to choose each arm, [1, K]: over the coins that start copies, and ties.
+
+        The acting copy is the one of the smallest order now, or a new one of an even smaller order. All new copies
+        choose alike.
+        """
+        twin = copy.deepcopy(self)
+        twin.end_copies()
+        smallest = min(twin.copies, default=ORDERS)
+        stays = math.prod(1.0 - p for m, p in twin.starting_orders().items() if m < smallest)
+        found = (1.0 - stays) * self.build_copy().probabilities(arms, valid)
+        return found if stays == 0.0 else found + stays * twin.copies[smallest].probabilities(arms, valid)
+
     def record_value(self, score: float) -> None:
         """Store the optimistic value of the decision and count the decision."""
         order = min(self.copies)
@@ -313,7 +335,7 @@ class MasterLane(Policy):
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return the copies by order."""
-        return {f"order{m}": copy for m, copy in self.copies.items()}
+        return {f"order{m}": alive for m, alive in self.copies.items()}
 
     def build_parts(self, fields: State) -> Mapping[str, Stateful]:
         """Return new copies of the orders that were alive."""
@@ -328,7 +350,7 @@ class MasterLane(Policy):
 
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
         """Use the loaded copies."""
-        self.copies = {int(name.removeprefix("order")): copy for name, copy in parts.items()}  # type: ignore[misc]
+        self.copies = {int(name.removeprefix("order")): part for name, part in parts.items()}  # type: ignore[misc]
         self.acting = self.copies[min(self.copies)] if self.copies else self.build_copy()
 
 

@@ -53,6 +53,8 @@ class PerLane(Policy):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.policies = [self.build_lane(place) for place in range(self.lane_count)]
+        first = self.policies[0]  # rewards are checked here, once for all lanes
+        self._reward_range = first.reward_link.reward_range(first.noise_scale)
 
     def pick(self, name: str, place: int) -> float:
         """Return the value of a setting for the lane at index ``place``. The setting is one number, or one per lane."""
@@ -72,6 +74,13 @@ class PerLane(Policy):
         played = [policy.select_from(arm_set) for policy in self.policies]
         self.end_round()
         return np.concatenate(played)
+
+    def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
+        """Return how likely ``select`` is to choose each arm, lane by lane."""
+        arms, present = self.check_arms(arms, valid)
+        return np.concatenate(
+            [policy.probabilities(arms[i, None], present[i, None]) for i, policy in enumerate(self.policies)]
+        )
 
     def end_round(self) -> None:
         """Count the decision. The policies of the lanes have ended the round already."""
