@@ -79,10 +79,10 @@ def _build(cls: type[Policy]) -> Policy:
 
 def _play(policy: Policy) -> None:
     """Decide and learn a few times, once with an estimate that must be projected."""
-    arms = np.full((policy.lanes, 2, policy.dim), 0.5 * policy.L / np.sqrt(policy.dim))
+    arms = np.full((policy.lane_count, 2, policy.dim), 0.5 * policy.L / np.sqrt(policy.dim))
     for weight in (1.0, HEAVY, 1.0):
         choice = policy.select(arms)
-        policy.update(arms[np.arange(policy.lanes), choice], 1.0, weight=weight)
+        policy.update(arms[np.arange(policy.lane_count), choice], 1.0, weight=weight)
     policy.select(arms)
     policy.state()
 
