@@ -61,9 +61,9 @@ def test_a_late_observation_beyond_memory_is_ignored(gamma: float) -> None:
     """Bit for bit; it could have moved theta_hat by (1 - gamma) tolerance at most."""
     twin = Twin(2, gamma=gamma)
     twin.run(20)
-    before, root = twin.fast.state(), twin.root()
+    before, root = access.save(twin.fast), twin.root()
     twin.observe(age=twin.fast.memory[0] + 1)
-    assert same_state(before, twin.fast.state())
+    assert same_state(before, access.save(twin.fast))
     assert np.linalg.norm(twin.root() - root) <= (1 - gamma) * TOLERANCE
 
 
@@ -121,11 +121,11 @@ def test_a_window_takes_late_rewards_within_it_only() -> None:
     for _ in range(20):
         twin.advance()
         twin.observe(age=float(twin.rng.integers(0, 10)))
-    before = twin.fast.state()
+    before = access.save(twin.fast)
     twin.observe(age=5.0)  # at the window's edge: out
-    assert same_state(before, twin.fast.state())
+    assert same_state(before, access.save(twin.fast))
     twin.observe(age=4.875)
-    assert not same_state(before, twin.fast.state())
+    assert not same_state(before, access.save(twin.fast))
     twin.check_sums()
     twin.check_root()
 
@@ -147,7 +147,7 @@ def test_a_heavy_observation_leaves_the_window_without_a_trace(weight: float) ->
     twin.run(6)
     twin.check_sums()
     twin.check_root()
-    access.make_estimator(2, window=4.0).load_state(twin.fast.state())
+    access.load(access.make_estimator(2, window=4.0), access.save(twin.fast))
 
 
 def test_a_huge_reward_leaves_a_window_without_a_trace() -> None:

@@ -11,8 +11,9 @@ import pytest
 from support import access
 from support.estimators import KINDS, feed, make_kind, no_hanging
 from support.refusals import refuses, refuses_unchanged
-from support.states import BAD_ESTIMATOR_STATES
+from support.states import BAD_ESTIMATOR_STATES, spoil
 from support.worlds import same_state
+from windvane.estimation import MaximumLikelihoodEstimator, OnePassEstimator, RidgeEstimator, Window
 
 by_kind = pytest.mark.parametrize("kind", list(KINDS))
 
@@ -23,23 +24,23 @@ def test_a_loaded_state_goes_on_bit_for_bit(kind: str, rounds: int) -> None:
     """Mid-run, stale or solved, through a file, into a fresh estimator and into a used one."""
     original, fresh, used = make_kind(kind, rounds), make_kind(kind), make_kind(kind, 40)
     file = io.BytesIO()
-    np.savez(file, **original.state())
+    np.savez(file, **access.save(original))
     file.seek(0)
     with np.load(file) as saved:
         state = dict(saved)
-    fresh.load_state(state)
-    used.load_state(original.state())
+    access.load(fresh, state)
+    access.load(used, access.save(original))
     for array in state.values():
         array[...] = 0  # the estimator keeps no hold of it
     for estimator in (fresh, used):
-        assert same_state(original.state(), estimator.state())
+        assert same_state(access.save(original), access.save(estimator))
         np.testing.assert_array_equal(original.memory, estimator.memory)
         np.testing.assert_array_equal(access.theta_hat(original), access.theta_hat(estimator))
     for start in range(rounds, rounds + 90, 30):
         for estimator in (original, fresh, used):
             feed(estimator, [0, 1], range(start, start + 30), 2, solve_every=7)
-        assert same_state(original.state(), fresh.state())
-        assert same_state(original.state(), used.state())
+        assert same_state(access.save(original), access.save(fresh))
+        assert same_state(access.save(original), access.save(used))
 
 
 @pytest.mark.parametrize("what", list(BAD_ESTIMATOR_STATES))
@@ -50,29 +51,27 @@ def test_a_bad_state_is_refused_and_changes_nothing(what: str) -> None:
         estimator.advance()
         estimator.observe([[0.5, 0.1 * t], [0.2, -0.3]], 1.0)
     estimator.solve()
-    before = estimator.state()
-    with refuses("state", "gamma"):
-        estimator.load_state(BAD_ESTIMATOR_STATES[what](estimator.state()))
-    assert same_state(before, estimator.state())
-    estimator.load_state(before)  # it was good before
+    before = access.save(estimator)
+    name, change = BAD_ESTIMATOR_STATES[what]
+    with refuses(f"state['{name}']"):
+        access.load(estimator, spoil(name, change)(access.save(estimator)))
+    assert same_state(before, access.save(estimator))
+    access.load(estimator, before)  # it was good before
 
 
 def test_a_window_takes_no_state_with_a_discount() -> None:
-    """Its constructor and its reset refuse a gamma other than 1; so must this door."""
+    """Its constructor and its reset cannot have a gamma other than 1; neither may this door let one in."""
     estimator = make_kind("window", 20)
-    with refuses("gamma"):
-        estimator.load_state(estimator.state() | {"gamma": np.array([0.9, 1.0])})
+    with refuses("state['gamma']"):
+        access.load(estimator, access.save(estimator) | {"gamma": np.array([0.9, 1.0])})
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no alarm to end a hang on this platform")
 def test_an_estimator_without_memory_takes_no_state_with_one() -> None:
-    remembering = access.make_estimator(2, "identity", gamma=[0.9, 1.0], lanes=2)
-    feed(remembering, [0, 1], range(5), 2)
-    forgetful = make_kind("linear")
-    before = forgetful.state()
-    with no_hanging(5), refuses("state"):
-        forgetful.load_state(remembering.state())
-    assert same_state(before, forgetful.state())
+    remembering, forgetful = make_kind("linear window", 5), make_kind("linear")
+    spoilt = access.save(forgetful) | {"history": access.save(remembering)["history"]}
+    with no_hanging(5):
+        refuses_unchanged(forgetful, "state['history']", lambda: access.load(forgetful, spoilt))
 
 
 BAD_SETTINGS: dict[str, list[Any]] = {
@@ -85,7 +84,6 @@ BAD_SETTINGS: dict[str, list[Any]] = {
     "L": [-1.0],
     "lam": [math.nan, 0],
     "tolerance": [0.0],
-    "remember": [False],  # only the identity link needs no history
 }
 
 
@@ -95,11 +93,17 @@ def test_the_constructor_names_what_it_refuses(name: str, value: Any) -> None:
         access.make_estimator(**{"dim": 2, name: value})
 
 
-def test_forgetting_is_a_discount_or_a_window() -> None:
-    with refuses("window"):
-        access.make_estimator(2, window=10, gamma=0.9)
-    with refuses("remember"):
-        access.make_estimator(2, "identity", window=3, remember=False)
+@pytest.mark.parametrize("make", [MaximumLikelihoodEstimator, OnePassEstimator, RidgeEstimator])
+@pytest.mark.parametrize("bad", [0.9, None, "window"])
+def test_forgetting_must_be_a_rule(make: Any, bad: Any) -> None:
+    with refuses("forgetting"):
+        make(2, forgetting=bad)
+
+
+def test_a_one_pass_estimate_cannot_have_a_window() -> None:
+    """It keeps no observations to take out again."""
+    with refuses("forgetting"):
+        OnePassEstimator(2, forgetting=Window(5.0))
 
 
 BAD_OBSERVATIONS: dict[str, list[Any]] = {

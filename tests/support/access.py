@@ -9,49 +9,53 @@ from typing import Any
 
 import numpy as np
 
-from windvane import DiscountedEstimator, kernels, p0, p2
+from windvane import state
+from windvane.estimation import Discount, Estimator, MaximumLikelihoodEstimator, Never, RidgeEstimator, Window
 from windvane.kernels import random, threads
-from windvane.links import Link, get_link
-from windvane.local_projection import _Program, p0_local, project_local
-from windvane.policies._saving import FORMAT_VERSION
+from windvane.links import Link
 from windvane.policies._skeleton import Skeleton
+from windvane.policies.base import FORMAT as FORMAT_VERSION
 
-__all__ = ["FORMAT_VERSION", "Skeleton", "p0", "p0_local", "p2", "project_local"]
+__all__ = ["FORMAT_VERSION", "Skeleton"]
 
 NUMBERS = ("theta_hat", "theta_tilde", "V", "V_tilde", "b")
 
 
 # --- numbers of a policy, or of an estimator --------------------------------------------------------------------------
 
+IN_INFO = {"V": "metric", "V_tilde": "squared_metric"}  # what ``policy.info()`` calls them
+
+
+def read(source: Any, name: str) -> np.ndarray:
+    """One of :data:`NUMBERS`, or ``gamma``, by name, as a copy."""
+    if isinstance(source, Estimator):
+        return np.array(getattr(source, name))
+    return getattr(source.info(), IN_INFO.get(name, name))
+
+
+def has(source: Any, name: str) -> bool:
+    return getattr(source.info(), IN_INFO.get(name, name), None) is not None
+
 
 def theta_hat(source: Any) -> np.ndarray:
-    return source.theta_hat
+    return read(source, "theta_hat")
 
 
 def theta_tilde(policy: Any) -> np.ndarray:
     """The parameter with which the coming decision would be made."""
-    return policy.theta_tilde
+    return read(policy, "theta_tilde")
 
 
 def V(source: Any) -> np.ndarray:
-    return source.V
+    return read(source, "V")
 
 
 def V_tilde(source: Any) -> np.ndarray:
-    return source.V_tilde
+    return read(source, "V_tilde")
 
 
 def b(source: Any) -> np.ndarray:
-    return source.b
-
-
-def has(source: Any, name: str) -> bool:
-    return hasattr(source, name)
-
-
-def read(source: Any, name: str) -> np.ndarray:
-    """One of :data:`NUMBERS`, or ``gamma``, by name."""
-    return getattr(source, name)
+    return read(source, "b")
 
 
 # --- diagnostics ------------------------------------------------------------------------------------------------------
@@ -89,14 +93,34 @@ def bonus_factor(policy: Any) -> float:
 # --- estimators -------------------------------------------------------------------------------------------------------
 
 
-def make_estimator(dim: int, link: str | Link = "logistic", **settings: Any) -> Any:
-    """Build the exact estimator; ``settings`` are gamma or window, S, L, lam, lanes, tolerance, remember."""
-    return DiscountedEstimator(dim, link, **settings)
+def make_estimator(
+    dim: int, link: str | Link = "logistic", *, gamma: Any = None, window: Any = None, **settings: Any
+) -> MaximumLikelihoodEstimator:
+    """Build the exact estimator; ``settings`` are S, L, lam, lanes, tolerance."""
+    return MaximumLikelihoodEstimator(dim, link, forgetting=make_forgetting(gamma, window), **settings)
+
+
+def make_ridge(dim: int, *, gamma: Any = None, window: Any = None, **settings: Any) -> RidgeEstimator:
+    return RidgeEstimator(dim, forgetting=make_forgetting(gamma, window), **settings)
+
+
+def make_forgetting(gamma: Any = None, window: Any = None) -> Discount | Window | Never:
+    return Window(window) if window is not None else Never() if gamma is None else Discount(gamma)
 
 
 def estimator(policy: Any) -> Any:
     """The estimator within a policy."""
     return policy.estimator
+
+
+def save(component: Any) -> state.State:
+    """The state of a policy or of an estimator."""
+    return state.save(component) if isinstance(component, Estimator) else component.state()
+
+
+def load(component: state.Stateful, entries: dict[str, Any]) -> None:
+    """Check a state of an estimator and put it in place."""
+    state.swap(state.check(component, entries))
 
 
 def moments(source: Any, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -105,28 +129,27 @@ def moments(source: Any, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lane_history(source: Any, lane: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features [n, dim], weights [n] and b of what a discounted estimator remembers of a lane."""
-    state = source.state()
-    n = int(state["counts"][lane])
-    now, origin, _ = state["clock"][lane]
-    weights = state["W"][lane, :n] * source.gamma[lane] ** (now - origin)
-    return state["X"][lane, :, :n].T, weights, state["b"][lane]
+    """Features [n, dim], weights [n] and b of what an estimator remembers of a lane."""
+    record, d = source.record[lane], source.dim
+    rows = source.history[lane, :, record["start"] : record["end"]]
+    return rows[:d].T, rows[d] * record["scale"], source.b[lane]
 
 
-def lane_state(state: dict[str, np.ndarray], lane: int) -> dict[str, np.ndarray]:
+def lane_state(source: Any, lane: int = 0) -> dict[str, np.ndarray]:
     """The part of an estimator's state that belongs to a lane, its history cut to length."""
-    n = int(state["counts"][lane])
-    return {k: v[lane, ..., :n] if k in ("X", "W", "R", "decided") else v[lane] for k, v in state.items()}
+    entries = save(source)
+    n = int(entries["count"][lane])
+    return {name: array[lane, :, :n] if name == "history" else array[lane] for name, array in entries.items()}
 
 
 def lane_of_estimator(source: Any, lane: int) -> dict[str, np.ndarray]:
     """The state of an estimator with one lane that knows what ``lane`` of ``source`` does."""
-    return {name: array[lane : lane + 1] for name, array in source.state().items()}
+    return {name: array[lane : lane + 1] for name, array in save(source).items()}
 
 
 def history_size(source: Any) -> int:
     """How many numbers of observations an estimator stores."""
-    return source.state()["X"].size + source.state()["W"].size
+    return save(source)["history"].size
 
 
 def forget_observations(policy: Any) -> None:
@@ -150,22 +173,7 @@ def admissible_estimates(policy: Any) -> np.ndarray:
     return policy._pulled_back(policy.estimator.theta_hat).reshape(policy.lanes, -1, policy.dim)
 
 
-# --- projections ------------------------------------------------------------------------------------------------------
-
-
-def local_program(features: np.ndarray, weights: np.ndarray, ridge: float, link: str) -> Any:
-    """P0 in the metric H(theta)^-1: ``value(theta, b)``, then ``derivatives()`` there."""
-    made = get_link(link)
-    X = np.ascontiguousarray(features.T)
-    return _Program(kernels.load(made), made, X, weights, (0, len(weights)), 1.0, ridge)
-
-
 # --- random numbers and kernels ---------------------------------------------------------------------------------------
-
-
-def kernels_for(link: Link) -> SimpleNamespace:
-    """The kernels for a link: compiled for a built-in one, interpreted for a custom one."""
-    return kernels.load(link)
 
 
 def master_uniform(seed: int, lane: int, turn: int) -> float:

@@ -20,7 +20,8 @@ GAMMAS = [0.5, 0.9, 0.99, 0.9999, 1.0]
 KINDS: dict[str, dict[str, Any]] = {
     "gamma": {"gamma": [0.9, 1.0]},
     "window": {"window": 9.0},
-    "linear": {"link": "identity", "gamma": [0.9, 1.0], "remember": False},
+    "linear": {"gamma": [0.9, 1.0]},
+    "linear window": {"window": [9.0, 30.0]},
 }
 
 relaxed = settings(deadline=None, max_examples=40)
@@ -164,6 +165,7 @@ def no_hanging(seconds: int) -> Iterator[None]:
 
 def make_kind(kind: str, rounds: int = 0) -> Any:
     """An estimator of two lanes of one of :data:`KINDS`, after some rounds."""
-    estimator = access.make_estimator(2, lanes=2, **KINDS[kind])
+    make = access.make_ridge if kind.startswith("linear") else access.make_estimator
+    estimator = make(2, lanes=2, **KINDS[kind])
     feed(estimator, [0, 1], range(rounds), 2, solve_every=3)
     return estimator

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support import access
 from support.worlds import same_state
 
 ANY = object()
@@ -35,7 +36,7 @@ def refuses(*arguments: str, value: Any = ANY, where: str = "") -> Iterator[Any]
 
 def refuses_unchanged(component: Any, argument: str, call: Callable[[], Any]) -> None:
     """Expect ``call`` to be refused because of ``argument`` and to leave the state of ``component`` as it was."""
-    before = component.state()
+    before = access.save(component)
     with refuses(argument):
         call()
-    assert same_state(component.state(), before)
+    assert same_state(access.save(component), before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,8 @@ class Estimator(LaneRows, ABC):
         Bound on what dropping old observations may do to theta_hat.
     """
 
+    allows_window: ClassVar[bool] = True
+
     def __init__(
         self,
         dim: int,
@@ -73,6 +75,9 @@ class Estimator(LaneRows, ABC):
         remembers: bool,
     ) -> None:
         n = check_whole("lanes", lanes, 1)
+        if not isinstance(forgetting, Forgetting) or (isinstance(forgetting, Window) and not self.allows_window):
+            allowed = "Discount, Window or Never" if self.allows_window else "Discount or Never"
+            raise ArgumentError("forgetting", forgetting, f"a {allowed}")
         self.link = get_link(link)
         self.S, self.L, self.lam = check_positive("S", S), check_positive("L", L), check_positive("lam", lam)
         self.tolerance = check_positive("tolerance", tolerance)
@@ -211,8 +216,7 @@ class Estimator(LaneRows, ABC):
         with self.lock:
             lanes = check_mask(mask, self.lanes)
             if forgetting is not None:
-                is_windowed = isinstance(forgetting, Window)
-                if is_windowed != (self.window is not None):
+                if isinstance(forgetting, Window) != (self.window is not None):
                     raise ArgumentError("forgetting", forgetting, "of the same kind as before")
                 self.record["gamma"][lanes] = forgetting.gammas(self.lanes)[lanes]
                 self.record["window"][lanes] = forgetting.windows(self.lanes)[lanes]

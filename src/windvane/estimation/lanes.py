@@ -167,14 +167,17 @@ class LaneRows(Stateful):
             raise refuse(path, "gamma", gamma, "in (0, 1], and 1 with a window")
         if not ((window > 0) & (np.isinf(window) == np.isinf(own["window"]))).all():
             raise refuse(path, "window", window, "above 0, and finite only for an estimator with a window")
-        if (fields["origin"] > fields["now"]).any() or (fields["scale"] <= 0).any() or (fields["scale"] > 1).any():
-            raise refuse(path, "origin", fields["origin"], "at most the time now, with a scale in (0, 1]")
-        if (fields["dropped"] < 0).any() or (fields["strayed"] < 0).any():
-            raise refuse(path, "dropped", fields["dropped"], "at least 0, and so must be the distance strayed")
+        if (fields["origin"] > fields["now"]).any():
+            raise refuse(path, "origin", fields["origin"], "at most the time now")
+        if not ((fields["scale"] > 0) & (fields["scale"] <= 1)).all():
+            raise refuse(path, "scale", fields["scale"], "in (0, 1]")
+        for name in ("dropped", "strayed", "removals"):
+            if (fields[name] < 0).any():
+                raise refuse(path, name, fields[name], "at least 0")
         if not np.isin(fields["status"], range(FRESH, LOST + 1)).all():
             raise refuse(path, "status", fields["status"], "0, 1 or 2")
         count = fields["count"]
-        if (count < 0).any() or (count > longest).any() or (fields["removals"] < 0).any():
+        if (count < 0).any() or (count > longest).any():
             raise refuse(path, "count", count, "between 0 and the length of the history")
         for lane, n in enumerate(count):
             weights, times = history[lane, d, :n], history[lane, d + 2, :n]

@@ -25,6 +25,8 @@ loss kept whole rather than linearised.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from windvane.arguments import Array, Mask
@@ -61,6 +63,8 @@ class OnePassEstimator(QuadraticEstimator):
     >>> estimator.solve().round(3)
     array([[1.203, 0.   ]])
     """
+
+    allows_window: ClassVar[bool] = False  # observations are not kept, so none can be taken out again
 
     def __init__(
         self,

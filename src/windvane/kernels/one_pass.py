@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from windvane.kernels.elementary import mean_slope
@@ -9,35 +11,52 @@ from windvane.kernels.jit import compiled
 from windvane.kernels.lanes import THETA_HAT, V_of
 from windvane.kernels.linalg import dot, factorise, solve_lower
 
-MOST_STEPS = 200  # Newton needs a few; halving the widest bracket of doubles to the last bit about 2,000 at most,
-# which only happens with rewards near 1e100: there the bracket is taken as it is, since any point in it is finite
-CLOSE = 1e-14  # relative step at which the equation is solved to rounding
+MOST_STEPS = 200  # Newton needs a few; halving a bracket takes 65 and alternates with at most two Newton steps each
+CLOSE = 1e-14  # relative width at which a bracket is closed: the equation is solved to rounding
+FURTHEST = 1e300  # a bracket ends here at the latest, so that its width is finite
 
 
 @compiled
 def proximal_point(link: int, z: float, pull: float, reward: float) -> float:
-    """Solve y - z + pull (mu(y) - reward) = 0, pull >= 0, by Newton's method inside a bracket around the root."""
+    """Solve y - z + pull (mu(y) - reward) = 0, pull >= 0, by Newton's method inside a bracket around the root.
+
+    The bracket is first sought near z: its outer end, z + pull (reward - mu(z)), may be as far away as the reward is
+    large, where a link is flat or held and Newton's steps tell nothing. It is halved in the scale of asinh, which
+    needs as many steps as a double has bits, whatever the width.
+    """
     mean, slope = mean_slope(link, z)
-    other = z + pull * (reward - mean)
+    other = min(max(z + pull * (reward - mean), -FURTHEST), FURTHEST)
     low, high = min(z, other), max(z, other)
+    reach = 1.0
+    while reach < high - low:
+        y = z + reach if other > z else z - reach
+        if (y - z + pull * (mean_slope(link, y)[0] - reward) < 0.0) == (other > z):
+            low, high = (y, high) if other > z else (low, y)
+            reach *= 2.0
+        else:
+            low, high = (low, y) if other > z else (y, high)
+            break
     y = z
     before = high - low
     step = before
     for _ in range(MOST_STEPS):
         gap = y - z + pull * (mean - reward)
         if gap < 0.0:
-            low = y
+            low = max(low, y)
         else:
-            high = y
+            high = min(high, y)
+        width = CLOSE * (1.0 + abs(y))
+        if high - low <= 2.0 * width:
+            break
         newton = gap / (1.0 + pull * slope)
+        if abs(newton) < width:  # beyond the root, so that the bracket closes
+            newton = math.copysign(width, gap)
         if low <= y - newton <= high and abs(newton) <= 0.5 * before:
             before, step = step, abs(newton)
             y -= newton
         else:
             before, step = step, 0.5 * (high - low)
-            y = 0.5 * (low + high)
-        if step <= CLOSE * (1.0 + abs(y)):
-            break
+            y = math.sinh(0.5 * (math.asinh(low) + math.asinh(high)))
         mean, slope = mean_slope(link, y)
     return y
 
