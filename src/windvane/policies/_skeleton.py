@@ -4,77 +4,69 @@ Authors, "Title" (venue, year), Algorithm n.
 
 At round t:
 
-    theta_hat_t = ...                                             (the estimate)
-    x_t         = argmax over the arms of mu(<x, theta_hat_t>) + bonus_scale ||x||_{V_t^-1}
+    theta_hat_t = the root of g_t(theta) = b_t                             (the estimate)
+    x_t         = argmax over the arms of mu(<x, theta_hat_t>) + bonus_scale beta_t(delta) ||x||_{V_t^-1}
 
-===========  ================  =========================================================
-symbol       here              meaning
-===========  ================  =========================================================
-gamma        ``gamma``         discount; where not given, the recommended one for T and B_T
-T, B_T       ``horizon``,      rounds; total drift, the sum of ||theta*_t+1 - theta*_t||
-             ``drift``
-===========  ================  =========================================================
+=============  =================  =========================================================================
+symbol         here               meaning
+=============  =================  =========================================================================
+gamma          ``gamma``          discount; from ``horizon`` (T) and ``drift`` (B_T) when not given
+V, b           ``estimator``      see :mod:`windvane.estimation.mle`
+beta_t(delta)  ``radius(t)``      confidence radius, :class:`windvane.theory.Radius`
+=============  =================  =========================================================================
 
-Guarantee: the theorem, under which assumptions; and what it does not cover.
+Guarantee: the theorem and its assumptions; and what it does not cover.
 
 Cost per round and lane: O(...).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy.typing as npt
 
-from windvane.arguments import Array, check_lanes
-from windvane.arms import ArmSet
-from windvane.estimation import DiscountedEstimator
-from windvane.links import Link
-from windvane.policies._tuning import choose_discount
-from windvane.policies.base import Card, Index, Policy
+from windvane.arguments import Array, Index
+from windvane.policies.base import Card
+from windvane.policies.forgetting import DiscountedPolicy
+from windvane.policies.glm import GLMPolicy
 
 
-class Skeleton(Policy):
-    """A discounted estimate and a bonus of fixed size. Give ``gamma``, or ``horizon`` and ``drift``."""
+class Skeleton(GLMPolicy, DiscountedPolicy):
+    """A discounted estimate with a bonus. Give ``gamma``, or ``horizon`` and ``drift`` for the recommended one.
+
+    Parameters
+    ----------
+    confidence
+        Whether the radius holds at any fixed round ("pointwise"), at all rounds up to ``horizon`` ("horizon") or at
+        all rounds ("anytime").
+
+    Examples
+    --------
+    >>> policy = Skeleton(dim=2, gamma=0.99)
+    >>> policy.select([[[1.0, 0.0]]])
+    array([0])
+    >>> policy.update([[1.0, 0.0]], reward=1.0)
+    """
+
+    confidence: str = "pointwise"  # settings are annotated fields; the base classes bring dim, link, gamma, S, ...
 
     name = "skeleton"
     card = Card("generalized linear", "discount", "T, B_T", "none", "Authors year", "O((K + memory) d^2)")
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        gamma: npt.ArrayLike | None = None,
-        horizon: int | None = None,
-        drift: npt.ArrayLike | None = None,
-        discount: str = "orthogonal",
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        sigma: float = 0.5,
-        bonus_scale: npt.ArrayLike = 1.0,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
-        ids = check_lanes(lanes)
-        gamma = choose_discount(gamma, horizon, drift, discount, dim, len(ids))
-        estimator = DiscountedEstimator(dim, link, gamma=gamma, S=S, L=L, lam=lam, lanes=len(ids))
-        self._begin(estimator, ids, seed=seed, sigma=sigma, delta=1.0, bonus_scale=bonus_scale)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.estimator = self.build_estimator(self.choose_discount())
+        self.radius = self.build_radius(self.confidence, self.horizon)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self._checked_arms(arms, valid)
-        theta_hat = self._estimate()
-        bonus = self.bonus_scale[:, None] * self._widths(arms)
-        means = self._means(arms, theta_hat)
-        self.last["means"] = means
-        return self._play(means + bonus, present)
+        """Decide round t among ``arms[lanes, K, dim]``; ``valid[lanes, K]`` marks the arms that are really there."""
+        arms, valid = self.check_arms(arms, valid)
+        theta_hat, multiplier = self.estimate()
+        mean = self.predict(arms, theta_hat)
+        bonus = multiplier[:, None] * self.width(arms)
+        return self.play(mean + bonus, valid)
 
-    def select_from(self, arm_set: ArmSet) -> Array:
-        arm_set = self._checked_set(arm_set)
-        return self._play_from(arm_set, self._estimate(), self.bonus_scale)
-
-    def _estimate(self) -> Array:
+    def estimate(self) -> tuple[Array, Array]:
+        """Return theta_hat_t, and what ||x||_{V_t^-1} is multiplied by in the bonus."""
         theta_hat = self.estimator.solve()
-        self.last = {"theta_hat": theta_hat.copy()}  # info() shows this about the last decision
-        return theta_hat
+        beta = self.radius(self.rounds_since_restart)
+        return self.record(theta_hat, beta, self.bonus_scales * beta)  # ``info()`` shows what is recorded
