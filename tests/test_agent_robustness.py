@@ -115,7 +115,7 @@ def test_a_log_can_be_replayed() -> None:
         assert decision.arm == name
         agent.reward(decision, 1.0)
     weights = 0.9 ** np.arange(len(RED))[::-1]
-    np.testing.assert_allclose(agent.policy.b[0], weights @ np.array(list(RED.values())), rtol=1e-12)
+    np.testing.assert_allclose(agent.policy.info().b[0], weights @ np.array(list(RED.values())), rtol=1e-12)
     before = agent.to_bytes()
     with rejects("played", value=len(RED)):
         agent.replay(len(RED), RED)
@@ -364,7 +364,7 @@ def test_what_the_caller_changes_later_changes_nothing() -> None:
     decision = agent.decide({"a": vector})
     vector[:] = 99.0
     agent.reward(decision, 1.0)
-    np.testing.assert_allclose(agent.policy.b[0], [0.6, 0.1])
+    np.testing.assert_allclose(agent.policy.info().b[0], [0.6, 0.1])
 
 
 class OutOfOrderError(ValueError):

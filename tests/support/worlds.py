@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from support import access
 from windvane import CustomLink
 
 SIGMA = {"logistic": 0.5, "probit": 0.5, "poisson": 5.0, "identity": 0.5}
@@ -90,7 +89,7 @@ def play(policy: Any, world: World | LaneWorld, rounds: int | range) -> np.ndarr
 
 def regret(policy: Any, environment: Any, rounds: int | None = None) -> np.ndarray:
     """Play an environment from its first round; return the regret of each lane."""
-    lanes = np.arange(access.lane_count(policy))
+    lanes = np.arange(policy.lane_count)
     total = np.zeros(len(lanes))
     for t in range(1, (rounds or environment.horizon) + 1):
         offer = environment.round(t)

@@ -142,7 +142,7 @@ def described(
     randomize: float,
 ) -> Decision:
     """The decision with what explains it: the scores of the round that ``policy`` has just decided."""
-    decision, K = policy.info(estimates=False).decision, len(names)
+    decision, K = policy.decision, len(names)  # not info(), which costs a tenth of a decision
     if decision is None or decision.scores is None:
         hint = "end `select` with `play`"
         raise ArgumentError("policy", policy.name, "one that records the scores of its decisions", hint=hint)

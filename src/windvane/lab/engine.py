@@ -22,10 +22,11 @@ from windvane.errors import ArgumentError
 from windvane.lab.cells import Cell, recorded_rounds
 from windvane.lab.diagnostics import Diagnostics, applies
 from windvane.lab.post import Post
+from windvane.policies.base import Policy
+from windvane.policies.info import DecisionInfo
 
 if TYPE_CHECKING:
     from windvane.lab.spec import Spec
-    from windvane.policies.base import Policy
 
 STAGES = 4  # 0: no projection was made; 1: the estimate was admissible; 2 and 3: how it was brought back
 Tick = Callable[[int], None]
@@ -157,8 +158,10 @@ class _Recorder:
     def add(self, t: int, theta: Array, lost: Array, reward: Array, row: dict[str, Array]) -> None:
         self._sum += lost
         self._reward += reward
-        last: dict[str, npt.NDArray[Any]] = getattr(self._policy, "last", None) or {}
-        hat, stage = last.get("theta_hat"), last.get("stage")
+        decision = getattr(self._policy, "decision", None)  # the class need not be a Policy
+        decision = decision if isinstance(decision, DecisionInfo) else DecisionInfo()
+        hat, tilde = decision.theta_hat, decision.theta_tilde
+        stage = None if decision.projection is None else decision.projection.stage
         if hat is not None:
             self._has_estimate = True
             self._outside += np.sqrt(np.einsum("ij,ij->i", hat, hat)) > self._S * (1.0 + 1e-9)
@@ -170,16 +173,16 @@ class _Recorder:
         at = self._next
         self._regret[:, at] = self._sum
         self._thetas[0, :, at] = theta[self._first]
-        for i, name in enumerate(("theta_hat", "theta_tilde"), start=1):
-            if name in last:
-                self._thetas[i, :, at] = last[name][self._first]
+        for i, estimate in enumerate((hat, tilde), start=1):
+            if estimate is not None:
+                self._thetas[i, :, at] = estimate[self._first]
         for name, values in row.items():
             self._diagnostics.setdefault(name, np.full(self._regret.shape, np.nan))[:, at] = values
         self._next = min(at + 1, len(self._rounds) - 1)
 
     def result(self, seconds: float) -> CellResult:
         T, n = self._environment.horizon, len(self._ids)
-        gamma = getattr(self._policy, "gamma", None)
+        gamma = self._policy.info().gamma if isinstance(self._policy, Policy) else None
         star, hat, tilde = self._thetas
         return CellResult(
             lanes=self._ids,
