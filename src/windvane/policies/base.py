@@ -16,6 +16,7 @@ depend on (seed, lane id, decision number) only. Bad input raises ``ArgumentErro
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -382,7 +383,7 @@ class Policy(Configured, Stateful):
         reach = getattr(self, "S", 1.0) * self.L
         return {"policy": self.name, **describe(self.get_params(), reach)}
 
-    @property
+    @functools.cached_property
     def config_hash(self) -> str:
         """A fingerprint of the settings, except the lanes: states move between equals only."""
         return hash_config(self.config())
