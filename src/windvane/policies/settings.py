@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, dataclass_transform
+from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
 
@@ -21,12 +21,17 @@ class Configured:
     """A class whose annotated fields are the keyword arguments of its constructor, as in a dataclass.
 
     ``__post_init__`` checks them and builds what the object is made of. The attributes keep what was given, except
-    that a link's name becomes the link.
+    that a link's name becomes the link. A class may also write its own ``__init__``, which its subclasses inherit.
     """
+
+    has_generated_init: ClassVar[bool] = False
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
+        owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
+        is_generated = owner is object or vars(owner).get("has_generated_init", False)
+        dataclasses.dataclass(init=is_generated, kw_only=True, eq=False, repr=False)(cls)
+        cls.has_generated_init = is_generated
 
     def get_params(self) -> dict[str, Any]:
         """Return the constructor arguments by name, as scikit-learn does: ``type(p)(**p.get_params())`` is like p."""
