@@ -1,4 +1,4 @@
-"""Checks of arguments. Each function returns the value in its canonical form or raises ``ArgumentError``."""
+"""Check arguments. Each function returns the value in its canonical form or raises ``ArgumentError``."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _NOT_NUMBERS = (str, bytes, np.ma.MaskedArray)  # float() or NumPy would convert
 
 
 def check_real_array(name: str, value: Any, expected: str) -> Array:
-    """Return ``value`` as a writable float array, which may be the caller's own.
+    """Return ``value`` as a writable float array, which can be the array of the caller.
 
-    Text, dates, complex and masked values are rejected. Kernels are compiled for writable arrays only.
+    Text, dates, complex numbers and masked arrays are rejected. Read-only arrays are copied, because kernels are
+    compiled for writable arrays only.
     """
     try:
         array = np.asarray(value)
@@ -47,7 +48,7 @@ def _objects(array: npt.NDArray[Any]) -> Iterable[Any]:
 
 
 def check_number(name: str, value: Any, expected: str, accept: Callable[[float], bool]) -> float:
-    """Return ``value`` as a finite float that ``accept`` accepts."""
+    """Return ``value`` as a finite float for which ``accept`` returns True."""
     try:
         if isinstance(value, _NOT_NUMBERS) or getattr(value, "ndim", 0) != 0:
             raise TypeError
@@ -67,7 +68,7 @@ def check_setting(name: str, value: Any, expected: str, accept: Callable[[float]
 
 
 def check_positive(name: str, value: Any) -> float:
-    """Return ``value`` as a float whose square, and the inverse of its square, are far from overflow."""
+    """Return ``value`` as a float in [1e-100, 1e100], so that its square and the inverse of its square are finite."""
     return check_setting(name, value, "above 0 (within [1e-100, 1e100])", lambda v: SMALLEST <= v <= LARGEST)
 
 
@@ -77,7 +78,7 @@ def check_not_negative(name: str, value: Any) -> float:
 
 
 def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """Return ``value`` as an int within [least, most]."""
+    """Return ``value`` as an int in [least, most]."""
     expected = f"a whole number, at least {least}" + ("" if most is None else f" and at most {most}")
     is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_whole or not least <= value <= (LARGEST_WHOLE if most is None else most):
@@ -93,7 +94,7 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def check_per_lane(name: str, value: Any, lanes: int, expected: str, accept: Callable[[Array], Any]) -> Array:
-    """Return a number, or one number per lane, as a new array[lanes] whose entries ``accept`` accepts."""
+    """Return a new array[lanes] from one number or one per lane. ``accept`` must return True for every entry."""
     given = check_real_array(name, value, f"a number {expected}, or one per lane")
     values = broadcast_lanes(name, given, lanes).copy()
     bad = ~(np.isfinite(values) & np.asarray(accept(values), dtype=bool))
@@ -105,7 +106,7 @@ def check_per_lane(name: str, value: Any, lanes: int, expected: str, accept: Cal
 
 
 def broadcast_lanes(name: str, given: Array, lanes: int) -> Array:
-    """Return a scalar or array[lanes] as array[lanes]."""
+    """Return a scalar or an array[lanes] as an array[lanes]."""
     if given.shape not in ((), (lanes,)):
         got = f"an array of shape {given.shape}"
         raise ArgumentError(name, given, f"a single number or have shape ({lanes},)", got=got)
@@ -113,7 +114,7 @@ def broadcast_lanes(name: str, given: Array, lanes: int) -> Array:
 
 
 def fill_masked(name: str, value: Any, mask: Mask, filler: float) -> Any:
-    """Return ``value`` with ``filler`` in the lanes outside ``mask``, where it has one entry per lane."""
+    """Return ``value`` with ``filler`` in the lanes outside ``mask``. Other shapes are returned as they are."""
     given = check_real_array(name, value, "a number, or one per lane")
     return np.where(mask, given, filler) if given.shape in ((), mask.shape) else given
 
@@ -124,14 +125,14 @@ def check_discount(gamma: Any, lanes: int) -> Array:
 
 
 def check_mask(mask: Any, lanes: int) -> Mask:
-    """Return a new boolean array[lanes]; None means every lane."""
+    """Return a new boolean array[lanes]. None selects every lane."""
     if mask is None:
         return np.ones(lanes, dtype=bool)
     return check_booleans("mask", mask, (lanes,)).copy()
 
 
 def check_booleans(name: str, value: Any, shape: tuple[int, ...]) -> Mask:
-    """Return ``value`` as a boolean array of ``shape``, which may be the caller's own."""
+    """Return ``value`` as a boolean array of ``shape``, which can be the array of the caller."""
     expected = f"boolean, of shape {shape}"
     try:
         array = np.ascontiguousarray(value)
@@ -143,7 +144,10 @@ def check_booleans(name: str, value: Any, shape: tuple[int, ...]) -> Mask:
 
 
 def check_array(name: str, value: Any, shape: tuple[int | None, ...], hint: str = "") -> Array:
-    """Return ``value`` as a C-contiguous float array of ``shape`` (None: any length), maybe the caller's own."""
+    """Return ``value`` as a C-contiguous float array of ``shape``, which can be the array of the caller.
+
+    None in ``shape`` matches any length.
+    """
     array = check_real_array(name, value, "an array of real numbers")
     if array.shape != shape and not _fits(array.shape, shape):
         wanted = ", ".join("any" if length is None else str(length) for length in shape)
@@ -157,7 +161,7 @@ def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
 
 
 def check_lanes(lanes: int | Sequence[int]) -> Index:
-    """Return ``lanes`` as ids: a count n stands for 0..n-1; a sequence of ids is used as given (repeats allowed)."""
+    """Return lane ids. A count n means the ids 0 to n - 1. A sequence of ids can contain repeats."""
     if isinstance(lanes, int | np.integer) and not isinstance(lanes, bool):
         return np.arange(check_whole("lanes", lanes, 1), dtype=np.int64)
     try:

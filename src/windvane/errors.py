@@ -1,21 +1,32 @@
-"""The exceptions that windvane raises for its callers.
+"""The exceptions that windvane raises on purpose.
 
-``WindvaneError`` is the root. ``ArgumentError`` says which argument is wrong; code reads its attributes and never
-parses its message.
+``WindvaneError`` is the base class. ``ArgumentError`` reports a bad argument. Code should read the attributes of an
+error and never parse its message.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-LONGEST_VALUE = 80  # characters of a value in a message: it should fit on one line
+LONGEST_VALUE = 80  # characters of a value in a message, so that it fits on one line
 
 
 def format_value(value: Any) -> str:
-    """Return ``repr(value)`` on one line, shortened to :data:`LONGEST_VALUE` characters."""
+    """Return ``repr(value)`` on one line, shortened to :data:`LONGEST_VALUE` characters.
+
+    Parameters
+    ----------
+    value
+        Any object.
+
+    Returns
+    -------
+    str
+        The text.
+    """
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # an integer with more digits than Python prints, or a broken __repr__
+    except Exception:  # an integer with more digits than Python converts, or a broken __repr__
         text = f"<{type(value).__name__}>"
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 
@@ -24,7 +35,7 @@ class WindvaneError(Exception):
     """Base class of the errors that windvane raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by attributes, whatever the constructor takes: worker processes send errors back."""
+        """Pickle by attributes, because constructors differ. Worker processes send errors this way."""
         return _rebuild, (type(self), self.args, vars(self))
 
 
@@ -46,16 +57,16 @@ class ArgumentError(WindvaneError, ValueError):
     expected
         What is allowed, as the end of "must be ...", such as ``"in (0, 1]"``.
     got
-        How the message shows the value; by default its ``repr``.
+        How the message shows the value. Default: its ``repr``.
     where
-        Where in the argument the value is, such as ``"lane 3"``.
+        Position of the value in the argument, such as ``"lane 3"``.
     hint
-        What to do about it, as a clause after a semicolon.
+        Advice, added to the message after a semicolon.
 
     Attributes
     ----------
     problem
-        The message without the name of the argument: "must be in (0, 1], got 1.2".
+        The message without the name of the argument, such as "must be in (0, 1], got 1.2".
 
     Examples
     --------
@@ -76,5 +87,16 @@ class ArgumentError(WindvaneError, ValueError):
         super().__init__(f"`{argument}` {self.problem}")
 
     def rename(self, argument: str) -> ArgumentError:
-        """Return the same error about an argument that the caller knows by another name."""
+        """Return the same error for an argument that the caller knows under another name.
+
+        Parameters
+        ----------
+        argument
+            The name that the caller knows.
+
+        Returns
+        -------
+        ArgumentError
+            The new error.
+        """
         return ArgumentError(argument, self.value, self.expected, got=self.got, where=self.where, hint=self.hint)

@@ -1,8 +1,9 @@
-"""Saving, checking and loading state: the one mechanism of every component that has any.
+"""Save, check and load the state of a component.
 
-A component names the attributes that decide its future in ``stored`` and the components it is made of in ``parts()``.
-Its state is a flat dict of arrays; the entries of a part carry the part's name as a prefix, such as ``estimator.now``.
-Loading checks everything first, down to the last part, and only then changes anything.
+This is the only state mechanism of the package. A component lists the attributes that determine its future in
+``stored`` and the components that it contains in ``parts()``. Its state is a flat dict of arrays. The entries of a part
+have the name of the part as a prefix, for example ``estimator.now``. Loading first checks the whole state, including
+all parts, and changes nothing until every check has passed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ State = dict[str, npt.NDArray[Any]]
 
 
 class Loaded(NamedTuple):
-    """A checked state: the component it is for, the values of its fields and the same of its parts."""
+    """A checked state: its component, the values of the fields, and the checked states of the parts."""
 
     component: Stateful
     fields: State
@@ -30,16 +31,30 @@ class Loaded(NamedTuple):
 class Stateful:
     """A component whose future depends only on its ``stored`` attributes, its parts and its settings.
 
-    A stored attribute is an array or a number. The hooks ``check_fields``, ``build_parts``, ``write_fields`` and
-    ``adopt_parts`` are for what a declaration cannot express.
+    A stored attribute is an array or a number. A subclass overrides ``check_fields``, ``build_parts``, ``write_fields``
+    or ``adopt_parts`` where listing attributes is not enough.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from windvane.state import Stateful, check, save, swap
+    >>> class Counter(Stateful):
+    ...     stored = ("count",)
+    ...     def __init__(self):
+    ...         self.count = 0
+    >>> counter, other = Counter(), Counter()
+    >>> counter.count = 3
+    >>> swap(check(other, save(counter)))
+    >>> other.count
+    3
     """
 
     stored: ClassVar[tuple[str, ...]] = ()
-    flexible: ClassVar[tuple[str, ...]] = ()  # fields whose last axis may have any length
-    unbounded: ClassVar[tuple[str, ...]] = ()  # fields that may be infinite
+    flexible: ClassVar[tuple[str, ...]] = ()  # fields whose last axis can have any length
+    unbounded: ClassVar[tuple[str, ...]] = ()  # fields that can hold infinite values
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return the components that this one is made of, by name."""
+        """Return the components that this component contains, by name."""
         return {}
 
     def read_fields(self) -> State:
@@ -47,24 +62,35 @@ class Stateful:
         return {name: np.array(getattr(self, name)) for name in self.stored}
 
     def check_fields(self, fields: State, path: str) -> None:
-        """Raise ``ArgumentError`` if values of the right shape and type still make no sense."""
+        """Raise ``ArgumentError`` if the values are inconsistent. Their shapes and types have been checked already."""
 
     def build_parts(self, fields: State) -> Mapping[str, Stateful]:
-        """Return the parts that a state with these fields is loaded into; by default the present ones."""
+        """Return the parts into which a state with these fields is loaded. By default, the existing parts."""
         return self.parts()
 
     def write_fields(self, fields: State) -> None:
-        """Set the stored attributes to checked values."""
+        """Set the stored attributes to values that have been checked."""
         for name, value in fields.items():
             is_number = isinstance(getattr(self, name), int | float)
             setattr(self, name, value.item() if is_number else value)
 
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
-        """Take over the parts that ``build_parts`` made, if it made new ones."""
+        """Replace the parts by those from ``build_parts``. Only needed if ``build_parts`` creates new ones."""
 
 
 def save(component: Stateful) -> State:
-    """Return everything that decides the future of ``component``, as copies."""
+    """Return a copy of everything that determines the future of ``component``.
+
+    Parameters
+    ----------
+    component
+        The component.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Its fields and those of its parts.
+    """
     state = component.read_fields()
     for name, part in component.parts().items():
         state |= {f"{name}.{key}": value for key, value in save(part).items()}
@@ -72,12 +98,26 @@ def save(component: Stateful) -> State:
 
 
 def check(component: Stateful, state: Mapping[str, Any], path: str = "") -> Loaded:
-    """Return ``state`` checked for ``component``; nothing changes.
+    """Check ``state`` for ``component`` without changing anything.
+
+    Parameters
+    ----------
+    component
+        The component to load into.
+    state
+        The entries, as :func:`save` returns them.
+    path
+        Prefix of the entries in error messages.
+
+    Returns
+    -------
+    Loaded
+        The checked state, for :func:`swap`.
 
     Raises
     ------
     ArgumentError
-        If an entry is missing, unknown, of another shape or type, not finite, or makes no sense.
+        If an entry is missing, unknown, inconsistent, not finite, or of the wrong shape or type.
     """
     expected = component.read_fields()
     fields = {}
@@ -100,7 +140,13 @@ def check(component: Stateful, state: Mapping[str, Any], path: str = "") -> Load
 
 
 def swap(loaded: Loaded) -> None:
-    """Put a checked state in place."""
+    """Load a checked state.
+
+    Parameters
+    ----------
+    loaded
+        The result of :func:`check`.
+    """
     for part in loaded.parts.values():
         swap(part)
     loaded.component.write_fields(loaded.fields)
@@ -108,7 +154,18 @@ def swap(loaded: Loaded) -> None:
 
 
 def digest(state: Mapping[str, npt.NDArray[Any]]) -> str:
-    """Return the SHA-256 over names, types, shapes and bytes of all entries."""
+    """Return the SHA-256 hash of the names, types, shapes and bytes of all entries.
+
+    Parameters
+    ----------
+    state
+        Arrays by name.
+
+    Returns
+    -------
+    str
+        The hash in hexadecimal.
+    """
     total = hashlib.sha256()
     for name in sorted(state):
         array = np.asarray(state[name], order="C")
@@ -118,7 +175,22 @@ def digest(state: Mapping[str, npt.NDArray[Any]]) -> str:
 
 
 def refuse(path: str, name: str, value: Any, expected: str) -> ArgumentError:
-    """Return the error for an entry of a state, for ``check_fields`` to raise."""
+    """Return the error for a bad entry of a state. ``check_fields`` raises it.
+
+    Parameters
+    ----------
+    path, name
+        Prefix and name of the entry.
+    value
+        The bad value.
+    expected
+        What is allowed, as the end of "must be ...".
+
+    Returns
+    -------
+    ArgumentError
+        The error, with ``argument`` set to ``state['<path><name>']``.
+    """
     return ArgumentError(_entry(path + name), value, expected)
 
 
@@ -127,7 +199,7 @@ def _entry(name: str) -> str:
 
 
 def _check_like(component: Stateful, name: str, value: Any, own: npt.NDArray[Any], path: str) -> npt.NDArray[Any]:
-    """Return a copy of ``value`` if it has the shape and type of ``own`` and is finite."""
+    """Return a copy of ``value`` if it is finite and has the shape and type of ``own``."""
     array = np.array(value, order="C")
     shape = own.shape
     if name in component.flexible and array.ndim == own.ndim:

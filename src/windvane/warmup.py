@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from windvane.policies.base import Policy
 
 HEAVY = 100.0
-"""A weight under which one reward moves the estimate out of the ball ``|theta| <= S``, so that it is projected."""
+"""One reward of this weight moves the estimate out of the ball ``|theta| <= S``, so that it must be projected."""
 EXAMPLE: dict[str, Any] = {
     "dim": 2,
     "horizon": 9,
@@ -22,7 +22,7 @@ EXAMPLE: dict[str, Any] = {
     "switches": 1.0,
     "truth": lambda _t, arms: arms[..., 0],
 }
-"""Arguments that a policy class is built with, as far as it takes them."""
+"""Constructor arguments. A policy class gets those that it accepts."""
 
 
 def warm_up(
@@ -78,7 +78,7 @@ def _build(cls: type[Policy]) -> Policy:
 
 
 def _play(policy: Policy) -> None:
-    """Decide and learn a few times, once with an estimate that must be projected."""
+    """Make some decisions and learn from them. One estimate must be projected."""
     arms = np.full((policy.lane_count, 2, policy.dim), 0.5 * policy.L / np.sqrt(policy.dim))
     for weight in (1.0, HEAVY, 1.0):
         choice = policy.select(arms)
@@ -88,7 +88,7 @@ def _play(policy: Policy) -> None:
 
 
 def _draw(environment: Environment) -> None:
-    """Draw the first round, and measure the drift."""
+    """Draw the first round and compute the drift."""
     offer = environment.round(1)
     environment.reward(1, offer.means[:, 0])
     environment.delays(1)

@@ -1,4 +1,4 @@
-"""Estimators of a drifting parameter, many lanes at a time, and the rules by which they forget."""
+"""Estimators of a drifting parameter for many lanes, and the rules by which they forget."""
 
 from windvane.estimation.base import Estimator
 from windvane.estimation.forgetting import Discount, Forgetting, Never, Restart, Window

@@ -1,4 +1,4 @@
-"""What every estimator offers to a policy."""
+"""The interface between estimators and policies."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from windvane.kernels.root import solve_ridge_lanes
 from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT
 from windvane.links import Link, get_link
 
-TINY = 1e-300  # keeps a division by a bound of zero finite
-ROOT_SHARE = 0.01  # the root is certified to this share of ``tolerance``, so that dropping dominates the error
+TINY = 1e-300  # avoids a division by zero if the bound on the mean is zero
+ROOT_SHARE = 0.01  # share of ``tolerance`` for the error of the root, so that the rest is left for dropped observations
 
 
 class Estimator(LaneRows, ABC):
-    """A discounted estimate of theta for ``lanes`` independent streams.
+    """An estimate of theta in ``lanes`` independent lanes.
 
-    Subclasses implement ``solve``, ``absorb`` and ``theta_hat``. What a policy uses: ``solve()``, ``advance(rounds)``,
-    ``observe(...)``, ``metric()`` and the state.
+    A policy uses ``solve()``, ``advance(rounds)``, ``observe(...)``, ``metric()`` and the state. Subclasses implement
+    ``solve``, ``absorb`` and ``theta_hat``.
 
     Parameters
     ----------
@@ -47,15 +47,19 @@ class Estimator(LaneRows, ABC):
     link
         Name of a link, or a :class:`windvane.Link`.
     forgetting
-        How the past loses weight: ``Discount``, ``Window`` or ``Never``.
+        Forgetting rule: ``Discount``, ``Window`` or ``Never``.
     S, L
         Norm bounds of the parameter and of the arms.
     lam
-        Regularisation: V starts as lam I. The likelihood is penalised by ``ridge`` = lam c_mu.
+        Regularisation: V starts as lam I. The likelihood is penalised by ridge ||theta||^2 / 2 with ridge = lam c_mu.
     lanes
         Number of lanes.
     tolerance
-        Bound on what dropping old observations may do to theta_hat.
+        Bound on the change of theta_hat that is caused by dropping old observations.
+    linearised
+        Whether the linearisation (pull, H) is updated between solves. Newton's method starts from it.
+    remembers
+        Whether observations are stored.
     """
 
     allows_window: ClassVar[bool] = True
@@ -85,7 +89,7 @@ class Estimator(LaneRows, ABC):
         self.ridge = self.lam * self.constants.c_mu
         self.kernels: LinkKernels = link_kernels(self.link.code, self.link)
         bound = self.link.mean_bound(2 * self.S * self.L)
-        if np.isinf(bound):  # a custom link need not be defined that far out
+        if np.isinf(bound):  # a custom link is only required to be finite for |z| <= S L
             bound = self.link.mean_bound(self.S * self.L)
         settings = {
             "link": self.link.code,
@@ -109,26 +113,32 @@ class Estimator(LaneRows, ABC):
         self.kernels = link_kernels(self.link.code, self.link)
 
     def initial_metric(self) -> float:
-        """Return the number that the metric is a multiple of the identity by, before any observation."""
+        """Return the scalar m such that the metric is m I before the first observation."""
         return self.lam
 
     @abstractmethod
     def solve(self) -> Array:
-        """Bring theta_hat up to date, warm-started, and return a copy of it, [lanes, dim]."""
+        """Update theta_hat, starting from its last value, and return a copy.
+
+        Returns
+        -------
+        ndarray
+            theta_hat, [lanes, dim].
+        """
 
     @abstractmethod
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
-        """Take in one observation per lane, for arguments that have been checked."""
+        """Learn one observation per lane. The arguments have been checked."""
 
-    # --- what is known ---------------------------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------------------------
 
     @property
     @abstractmethod
     def theta_hat(self) -> Array:
-        """The estimate now, [lanes, dim]. Reading it changes nothing."""
+        """The current estimate, [lanes, dim]. Reading it does not change the estimator."""
 
     def metric(self) -> Array:
-        """Return the matrices M such that ||x||_{M^-1} measures how little is known along x, [lanes, dim, dim]."""
+        """Return the matrices M such that ||x||_{M^-1} measures the uncertainty along x, [lanes, dim, dim]."""
         return self.V.copy()
 
     @property
@@ -138,32 +148,38 @@ class Estimator(LaneRows, ABC):
 
     @property
     def gamma(self) -> Array:
-        """The discount of each lane (1 without one)."""
+        """The discount of each lane; 1 without a discount."""
         return self.record["gamma"].copy()
 
     @property
     def window(self) -> Array | None:
-        """The window of each lane; None for an estimator without one."""
+        """The window of each lane; None for an estimator without a window."""
         return None if np.isinf(self.record["window"]).all() else self.record["window"].copy()
 
     @property
     def elapsed(self) -> Array:
-        """Rounds since the start or the last reset of each lane."""
+        """Rounds since each lane was started or reset."""
         return self.record["now"].copy()
 
     @property
     def memory(self) -> Array:
-        """The age in rounds beyond which a lane forgets an observation."""
+        """The age in rounds beyond which an observation can be dropped, for each lane."""
         return np.minimum(self.record["memory"], self.record["window"])
 
-    # --- what happens ----------------------------------------------------------------------------------------------
+    # --- time and observations -------------------------------------------------------------------------------------
 
     def advance(self, rounds: float = 1.0) -> None:
-        """Let ``rounds`` pass: at least 0, need not be whole."""
+        """Let time pass.
+
+        Parameters
+        ----------
+        rounds
+            Number of rounds, at least 0. It need not be a whole number.
+        """
         self.age(check_not_negative("rounds", rounds))
 
     def age(self, rounds: float) -> None:
-        """Let ``rounds`` pass, for an argument that has been checked."""
+        """Let ``rounds`` pass. The argument has been checked."""
         with self.lock:
             age_lanes(rounds, self.record, self.dense, self.history)
 
@@ -176,20 +192,20 @@ class Estimator(LaneRows, ABC):
         weight: npt.ArrayLike = 1.0,
         mask: npt.ArrayLike | None = None,
     ) -> None:
-        """Take in one observation per lane.
+        """Learn one observation per lane.
 
         Parameters
         ----------
         x
-            Features of the arms played, [lanes, dim].
+            Features of the arms that were played, [lanes, dim].
         reward
-            Rewards, one per lane or one number.
+            Rewards: one number, or one per lane.
         age
-            Rounds since the decision.
+            Rounds since the decision: one number, or one per lane.
         weight
-            An observation of weight w counts as w equal ones.
+            An observation of weight w counts as w equal observations. One number, or one per lane.
         mask
-            Lanes in which there is an observation; by default all.
+            Lanes that have an observation, [lanes]. Default: all.
         """
         lanes = check_mask(mask, self.lanes)
         x = check_array("x", x, (self.lanes, self.dim))
@@ -206,13 +222,21 @@ class Estimator(LaneRows, ABC):
         )
 
     def _check_lanes(self, name: str, value: npt.ArrayLike, mask: Mask, low: float, high: float) -> Array:
-        """Return one number per lane, within [low, high] in the lanes of ``mask``."""
+        """Return one number per lane, checked to be in [low, high] in the lanes of ``mask``."""
         given = fill_masked(name, value, mask, 0.0)
         expected = f"in [{low:g}, {high:g}]"
         return check_per_lane(name, given, self.lanes, expected, lambda v: (v >= low) & (v <= high))
 
     def reset(self, mask: npt.ArrayLike | None = None, forgetting: Forgetting | None = None) -> None:
-        """Forget everything in the lanes of ``mask`` (by default all) and, if given, change how they forget."""
+        """Forget everything in some lanes.
+
+        Parameters
+        ----------
+        mask
+            The lanes, [lanes]. Default: all.
+        forgetting
+            New forgetting rule of these lanes. A window cannot be replaced by a discount, nor a discount by a window.
+        """
         with self.lock:
             lanes = check_mask(mask, self.lanes)
             if forgetting is not None:
@@ -224,17 +248,17 @@ class Estimator(LaneRows, ABC):
 
 
 class QuadraticEstimator(Estimator):
-    """An estimator whose loss is a quadratic: theta_hat = M^-1 b with the metric M."""
+    """An estimator whose loss is quadratic: theta_hat = M^-1 b with the metric M."""
 
     def solve(self) -> Array:
-        """Bring theta_hat up to date and return a copy of it, [lanes, dim]."""
+        """Update theta_hat and return a copy, [lanes, dim]."""
         with self.lock:
             solve_ridge_lanes(self.record, self.dense, self.work)
             return self.dense[:, THETA_HAT].copy()
 
     @property
     def theta_hat(self) -> Array:
-        """M^-1 b now, [lanes, dim]."""
+        """The current value of M^-1 b, [lanes, dim]."""
         with self.lock:
             dense = self.dense.copy()
             solve_ridge_lanes(self.record.copy(), dense, self.work)

@@ -1,15 +1,15 @@
-"""Forgetting rules: how the weight of an observation depends on the age of its decision.
+"""Forgetting rules: the weight of an observation as a function of the age of its decision.
 
 ==============  =========================================================================================
-rule            weight of an observation decided ``age`` rounds ago
+rule            weight of an observation whose decision is ``age`` rounds old
 ==============  =========================================================================================
 ``Discount``    gamma^age
-``Window``      1 while age < length, then 0
-``Restart``     1 since the last restart, 0 before; a restart every ``every`` decisions
+``Window``      1 if age < length, else 0
+``Restart``     1 since the last restart, else 0; the policy restarts every ``every`` decisions
 ``Never``       1
 ==============  =========================================================================================
 
-A rule holds one number, or one per lane.
+A rule holds one number for all lanes, or one number per lane.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from windvane.theory import discount, window_length
 
 
 def tune_per_lane(rule: Callable[[float], float], name: str, amount: npt.ArrayLike) -> float | Array:
-    """Apply ``rule`` to an amount of drift, or to one per lane."""
+    """Apply ``rule`` to an amount of drift, or to one amount per lane."""
     amounts = check_per_lane(name, amount, np.size(amount), "at least 0", lambda b: b >= 0).tolist()
     values = {b: rule(b) for b in set(amounts)}
     return values[amounts[0]] if np.ndim(amount) == 0 else np.array([values[b] for b in amounts])
@@ -34,12 +34,12 @@ def tune_per_lane(rule: Callable[[float], float], name: str, amount: npt.ArrayLi
 
 @dataclass(frozen=True)
 class Discount:
-    """Exponential weights.
+    """Exponential weights: an observation of age a has weight gamma^a.
 
     Parameters
     ----------
     gamma
-        Discount in (0, 1], one number or one per lane.
+        Discount in (0, 1]: one number, or one per lane.
 
     Examples
     --------
@@ -51,7 +51,23 @@ class Discount:
 
     @classmethod
     def tuned(cls, *, horizon: int, drift: npt.ArrayLike, dim: int, arm_geometry: str = "orthogonal") -> Discount:
-        """Return the discount that theory recommends for ``horizon`` rounds and a total drift (or one per lane).
+        """Return the discount that theory recommends.
+
+        Parameters
+        ----------
+        horizon
+            Number of rounds T.
+        drift
+            Total drift B_T: one number, or one per lane.
+        dim
+            Number of features.
+        arm_geometry
+            "orthogonal" or "general": the arm sets for which the discount is recommended.
+
+        Returns
+        -------
+        Discount
+            The rule. See :func:`windvane.theory.discount` for the formulas.
 
         Examples
         --------
@@ -66,23 +82,23 @@ class Discount:
         return check_discount(self.gamma, lanes)
 
     def windows(self, lanes: int) -> Array:
-        """Return the window of each lane: infinite."""
+        """Return the window of each lane, which is infinite."""
         return np.full(lanes, math.inf)
 
     def memory(self, lanes: int) -> Array:
-        """Return how many rounds effectively count, 1 / (1 - gamma), per lane."""
+        """Return how many past rounds effectively count in each lane, 1 / (1 - gamma)."""
         gammas = self.gammas(lanes)
         return np.where(gammas < 1.0, 1.0 / np.maximum(1.0 - gammas, 1e-300), math.inf)
 
 
 @dataclass(frozen=True)
 class Window:
-    """Equal weights for the decisions of the last ``length`` rounds.
+    """Equal weights for the decisions of the last ``length`` rounds, and none for older ones.
 
     Parameters
     ----------
     length
-        Rounds, above 0; one number or one per lane.
+        Number of rounds, above 0: one number, or one per lane.
 
     Examples
     --------
@@ -94,7 +110,23 @@ class Window:
 
     @classmethod
     def tuned(cls, *, horizon: int, drift: npt.ArrayLike | None, dim: int, arm_geometry: str = "orthogonal") -> Window:
-        """Return the window that theory recommends for ``horizon`` rounds and a total drift, known or not.
+        """Return the window that theory recommends.
+
+        Parameters
+        ----------
+        horizon
+            Number of rounds T.
+        drift
+            Total drift B_T: one number, one per lane, or None if it is unknown.
+        dim
+            Number of features.
+        arm_geometry
+            "orthogonal" or "general": the arm sets for which the window is recommended.
+
+        Returns
+        -------
+        Window
+            The rule. See :func:`windvane.theory.window_length` for the formulas.
 
         Examples
         --------
@@ -107,7 +139,7 @@ class Window:
         return cls(tune_per_lane(rule, "drift", drift))
 
     def gammas(self, lanes: int) -> Array:
-        """Return the discount of each lane: 1."""
+        """Return the discount of each lane, which is 1."""
         return np.ones(lanes)
 
     def windows(self, lanes: int) -> Array:
@@ -116,13 +148,13 @@ class Window:
         return check_per_lane("window", self.length, lanes, expected, lambda w: (w >= SMALLEST) & (w <= LARGEST))
 
     def memory(self, lanes: int) -> Array:
-        """Return the window of each lane."""
+        """Return how many past rounds count in each lane: the window."""
         return self.windows(lanes)
 
 
 @dataclass(frozen=True)
 class Never:
-    """No forgetting.
+    """No forgetting: every observation has weight 1.
 
     Examples
     --------
@@ -131,26 +163,26 @@ class Never:
     """
 
     def gammas(self, lanes: int) -> Array:
-        """Return the discount of each lane: 1."""
+        """Return the discount of each lane, which is 1."""
         return np.ones(lanes)
 
     def windows(self, lanes: int) -> Array:
-        """Return the window of each lane: infinite."""
+        """Return the window of each lane, which is infinite."""
         return np.full(lanes, math.inf)
 
     def memory(self, lanes: int) -> Array:
-        """Return how many rounds count: infinitely many."""
+        """Return how many past rounds count in each lane, which is infinite."""
         return np.full(lanes, math.inf)
 
 
 @dataclass(frozen=True)
 class Restart(Never):
-    """Start again every ``every`` decisions; between two restarts nothing is forgotten.
+    """Restart every ``every`` decisions. Nothing is forgotten between two restarts.
 
     Parameters
     ----------
     every
-        Whole number of decisions, at least 1; one number or one per lane.
+        Number of decisions, a whole number of at least 1: one number, or one per lane.
 
     Examples
     --------
@@ -162,7 +194,21 @@ class Restart(Never):
 
     @classmethod
     def tuned(cls, *, horizon: int, drift: npt.ArrayLike, dim: int) -> Restart:
-        """Return the period that theory recommends for ``horizon`` rounds and a total drift (or one per lane).
+        """Return the period that theory recommends.
+
+        Parameters
+        ----------
+        horizon
+            Number of rounds T.
+        drift
+            Total drift B_T: one number, or one per lane.
+        dim
+            Number of features.
+
+        Returns
+        -------
+        Restart
+            The rule. The period is the window that :func:`windvane.theory.window_length` recommends.
 
         Examples
         --------
@@ -177,7 +223,7 @@ class Restart(Never):
         return check_per_lane("restart_every", self.every, lanes, expected, lambda n: (n >= 1) & (n == np.floor(n)))
 
     def memory(self, lanes: int) -> Array:
-        """Return the number of decisions between two restarts."""
+        """Return the number of decisions between two restarts of each lane."""
         return self.periods(lanes)
 
 

@@ -1,4 +1,4 @@
-"""The rows of an estimator: packed state (see :mod:`windvane.kernels.lanes`), workspaces, growth and checks."""
+"""The packed state of an estimator (see :mod:`windvane.kernels.lanes`), its workspaces, its growth and its checks."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from windvane.arguments import Array, Index, Mask
 from windvane.kernels.lanes import BUFFERS, FRESH, LOST, RECORD, VECTORS, WORK, dense_rows
 from windvane.state import State, Stateful, refuse
 
-FIRST_CAPACITY = 8  # entries of a new history; it doubles as it fills
-SYMMETRY = 1e-9  # relative: larger differences between V and its transpose are not rounding
-DEFINITENESS = 1e-6, 1e-12  # of lam and of the largest eigenvalue: what rounding may take from V >= lam I
+FIRST_CAPACITY = 8  # entries of a new history; the capacity doubles when it is full
+SYMMETRY = 1e-9  # relative difference between V and its transpose that rounding can cause
+DEFINITENESS = 1e-6, 1e-12  # relative to lam and to the largest eigenvalue: how far rounding can push V below lam I
 
 
 class LaneRows(Stateful):
-    """``record``, ``dense`` and ``history`` of an estimator's lanes, with a lock and workspaces for kernels.
+    """The arrays ``record``, ``dense`` and ``history`` of an estimator, with a lock and workspaces for kernels.
 
     Parameters
     ----------
     dim, lanes
-        Features of an arm; number of lanes.
+        Number of features; number of lanes.
     settings
-        Values of the settings in the record (:data:`windvane.kernels.lanes.SETTINGS`), one number or one per lane.
+        Values of the settings in the record (:data:`windvane.kernels.lanes.SETTINGS`): one number, or one per lane.
     linearised
-        Whether (pull, H) is carried along for a Newton method.
+        Whether the linearisation (pull, H) is updated between solves. Newton's method starts from it.
     remembers
-        Whether observations are kept.
+        Whether observations are stored.
     """
 
     stored: ClassVar[tuple[str, ...]] = (
@@ -48,8 +48,8 @@ class LaneRows(Stateful):
             self.record[name] = value
         self.dense = np.zeros((lanes, dense_rows(dim, linearised=linearised), dim))
         self.history = np.zeros((lanes, dim + 3, FIRST_CAPACITY if remembers else 0))
-        self.filled = 0  # no lane's history ends beyond this
-        self.lock = threading.RLock()  # kernels release the interpreter lock: two threads must not share a history
+        self.filled = 0  # upper bound on ``end`` of all lanes
+        self.lock = threading.RLock()  # kernels release the interpreter lock, so two threads could write to one history
         self._allocate_workspace()
         self.clear(np.ones(lanes, dtype=bool))
 
@@ -63,13 +63,13 @@ class LaneRows(Stateful):
         self._allocate_workspace()
 
     def _allocate_workspace(self) -> None:
-        """Set ``work`` and ``buffers``, the scratch arrays of kernels, to the size of the histories."""
+        """Allocate ``work`` and ``buffers``, the scratch arrays of kernels, for the capacity of the histories."""
         self.work = np.zeros((WORK, self.dim, self.dim))
         self.buffers = np.zeros((BUFFERS, max(1, self.history.shape[2])))
         self._workspaces = [(self.work, self.buffers)]
 
     def workspace(self, number: int) -> tuple[Array, Array]:
-        """Return the ``number``-th pair (work, buffers); each thread needs its own."""
+        """Return the ``number``-th pair (work, buffers). Each thread needs its own."""
         while len(self._workspaces) <= number:
             self._workspaces.append((np.zeros_like(self.work), np.zeros_like(self.buffers)))
         return self._workspaces[number]
@@ -89,21 +89,21 @@ class LaneRows(Stateful):
         if self.linearised:
             self.dense[mask, VECTORS + 2 * d :] = ridge[:, None, None] * eye
 
-    # --- what is known ---------------------------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------------------------
 
     @property
     def V(self) -> Array:
-        """V of every lane, a view."""
+        """V of every lane, [lanes, dim, dim], as a view."""
         return self.dense[:, VECTORS : VECTORS + self.dim]
 
     @property
     def V_tilde(self) -> Array:
-        """V_tilde of every lane, a view."""
+        """V_tilde of every lane, [lanes, dim, dim], as a view."""
         return self.dense[:, VECTORS + self.dim : VECTORS + 2 * self.dim]
 
     @property
     def count(self) -> Index:
-        """How many observations each lane holds."""
+        """The number of observations in the history of each lane."""
         return np.asarray(self.record["end"] - self.record["start"])
 
     # --- growth ----------------------------------------------------------------------------------------------------
@@ -111,7 +111,8 @@ class LaneRows(Stateful):
     def make_room(self) -> None:
         """Make room for one more observation in every lane.
 
-        Histories move to the front of their rows; rows double where that would free less than half of them.
+        If the rows are full, every history moves to the front of its row. The capacity doubles if the longest history
+        fills more than half of it.
         """
         if not self.remembers:
             return
@@ -121,13 +122,13 @@ class LaneRows(Stateful):
             record = self.record.copy()
             record["end"], record["start"] = self.count, 0
             moved = self._moved_to_front(capacity if 2 * longest <= capacity else 2 * capacity)
-            # All at once, so that an interrupt finds either the old rows or the new ones.
+            # One statement, so that an interrupt leaves either the old arrays or the new ones.
             self.history, self.record, self.filled = moved, record, longest
             self._allocate_workspace()
         self.filled += 1
 
     def _moved_to_front(self, capacity: int) -> Array:
-        """Return a copy of the histories, each at the beginning of a row of this capacity."""
+        """Return a copy of the histories, each moved to the front of a row of this capacity."""
         moved = np.zeros((*self.history.shape[:2], capacity))
         for lane, (start, end) in enumerate(zip(self.record["start"], self.record["end"], strict=True)):
             moved[lane, :, : end - start] = self.history[lane, :, start:end]
@@ -136,14 +137,14 @@ class LaneRows(Stateful):
     # --- state -----------------------------------------------------------------------------------------------------
 
     def read_fields(self) -> State:
-        """Return copies of what decides the future: fields of the record, dense, and the histories in use."""
+        """Return copies of the record's fields, of ``dense`` and of the used part of the histories."""
         count = self.count
         packed = self._moved_to_front(int(count.max()) if self.remembers else 0)
         own = {"count": count, "dense": self.dense.copy(), "history": packed}
         return {name: own[name] if name in own else self.record[name].copy() for name in self.stored}
 
     def write_fields(self, fields: State) -> None:
-        """Continue from checked fields."""
+        """Continue from fields that have been checked."""
         longest, capacity = fields["history"].shape[2], self.history.shape[2]
         while capacity < longest:
             capacity *= 2
@@ -158,7 +159,7 @@ class LaneRows(Stateful):
         self._allocate_workspace()
 
     def check_fields(self, fields: State, path: str) -> None:
-        """Raise ``ArgumentError`` for a state that no estimator with these settings could have reached."""
+        """Raise ``ArgumentError`` for a state that an estimator with these settings cannot reach."""
         d, history, longest = self.dim, fields["history"], fields["history"].shape[2]
         if longest and not self.remembers:
             raise refuse(path, "history", history.shape, "empty: this estimator keeps no observations")
@@ -186,7 +187,7 @@ class LaneRows(Stateful):
         self._check_matrices(fields["dense"], path)
 
     def _check_matrices(self, dense: Array, path: str) -> None:
-        """V and V_tilde must be symmetric and at least lam I."""
+        """Check that V and V_tilde are symmetric and at least lam I."""
         d, lam = self.dim, self.record["lam"]
         for name, first in (("V", VECTORS), ("V_tilde", VECTORS + d)):
             matrix = dense[:, first : first + d]
@@ -198,7 +199,7 @@ class LaneRows(Stateful):
 
 
 def _memories(record: npt.NDArray[Any]) -> Array:
-    """Return the age at which gamma^age / (1 - gamma) reaches the budget for dropped weight, per lane."""
+    """Return the age at which gamma^age / (1 - gamma) equals the budget for dropped weight, for each lane."""
     gamma = np.minimum(record["gamma"], 1.0)
     forgets = gamma < 1.0
     safe = np.where(forgets, gamma, 0.5)

@@ -1,6 +1,7 @@
 """The weighted quasi-maximum-likelihood estimator.
 
-For each lane, with weights w_s of the observations (x_s, r_s) decided at time s (:mod:`windvane.estimation.forgetting`):
+In each lane, observation (x_s, r_s) of the decision at time s has weight w_s
+(:mod:`windvane.estimation.forgetting`):
 
 ===========  ==================  ==============================================================
 symbol       here                meaning
@@ -13,21 +14,22 @@ H(theta)     ``moments()[1]``    its Jacobian: sum w_s mu'(<x_s, theta>) x_s x_s
 theta hat    ``theta_hat``       the unique root of g(theta) = b
 ===========  ==================  ==============================================================
 
-V, V_tilde and b follow their recursions, V <- gamma V + (1 - gamma) lam I and so on (with gamma^2 for V_tilde); for a
-gap of n rounds, whole or not, gamma^n takes gamma's place. Only g and H need the observations themselves.
+V, V_tilde and b are updated recursively: V <- gamma V + (1 - gamma) lam I, and so on (with gamma^2 for V_tilde). For a
+gap of n rounds, which need not be a whole number, gamma^n replaces gamma. Only g and H need the stored observations.
 
-**Time is the decision's.** An observation carries the age of the decision it belongs to; a late or out-of-order reward
-enters all four sums with the weight of that age. An observation of weight w counts as w equal ones.
+**The clock counts decisions.** An observation has the age of its decision. A late or out-of-order reward enters V,
+V_tilde, b and g with the weight of that age. An observation of weight w counts as w equal observations.
 
 **Bounded memory.** Observations older than ``memory`` rounds are dropped from g and H (V, V_tilde and b keep them).
-Since g is ridge-strongly monotone, a dropped total weight D moves the root by at most
+Because g is ridge-strongly monotone, dropping a total weight D moves the root by at most
 
     ||theta_hat - theta_hat(full)|| <= D sup|mu| L / ridge,        sup over |z| <= L ||theta_hat||,
 
-and only what keeps this within ``tolerance`` is dropped. For links bounded on the whole line (logistic, probit) that is
-a guarantee; for others sup|mu| is taken over |z| <= 2 S L when dropping, and ``truncation_error`` reports the bound at
-the actual theta_hat. A late observation older than the memory is ignored (unless its weight makes up for its age): with
-a reward no larger than sup|mu| it could move theta_hat by at most (1 - gamma) tolerance.
+and observations are dropped only while this bound is at most ``tolerance``. For links that are bounded on the whole
+line (logistic, probit) this is a guarantee. For other links sup|mu| is taken over |z| <= 2 S L when dropping, and
+``truncation_error`` reports the bound at the actual theta_hat. A late observation older than the memory is ignored,
+unless its weight compensates for its age: with a reward of at most sup|mu| it could move theta_hat by at most
+(1 - gamma) tolerance.
 """
 
 from __future__ import annotations
@@ -45,11 +47,11 @@ from windvane.kernels.threads import over_lanes
 from windvane.links import Link
 from windvane.state import State, refuse
 
-ROOT_CHECK = 1e-3  # of 1 + ||theta||: a stored theta_hat further from the root than this is not one
+ROOT_CHECK = 1e-3  # relative to 1 + ||theta||: largest accepted distance of a stored theta_hat from the root
 
 
 class MaximumLikelihoodEstimator(Estimator):
-    """V, V_tilde, b and theta_hat of ``lanes`` independent streams (notation: see the module).
+    """V, V_tilde, b and theta_hat of ``lanes`` independent lanes (notation: see the module).
 
     Parameters
     ----------
@@ -62,11 +64,12 @@ class MaximumLikelihoodEstimator(Estimator):
     S, L
         Norm bounds of the parameter and of the arms.
     lam
-        Regularisation.
+        Regularisation: V starts as lam I.
     lanes
         Number of lanes.
     tolerance
-        Bound on what dropping old observations may do to theta_hat; the root itself is certified to a hundredth of it.
+        Bound on the change of theta_hat that is caused by dropping old observations. The root itself is certified to a
+        hundredth of it.
 
     Examples
     --------
@@ -74,7 +77,7 @@ class MaximumLikelihoodEstimator(Estimator):
     >>> estimator = MaximumLikelihoodEstimator(2, "logistic", forgetting=Discount(0.99))
     >>> estimator.observe([[1.0, 0.0]], 1.0)
     >>> estimator.solve().round(3)
-    array([[1.203, 0.   ]])
+    array([[1.188, 0.   ]])
     """
 
     def __init__(
@@ -104,17 +107,17 @@ class MaximumLikelihoodEstimator(Estimator):
 
     @property
     def pass_cost(self) -> float:
-        """About how many multiply-adds one pass over all histories costs: decides whether threads are worth it."""
+        """Approximate number of multiply-adds of one pass over all histories. It decides whether to use threads."""
         return float(self.lanes * self.filled * (10 + self.dim * self.dim // 2))
 
     def solve(self) -> Array:
-        """Bring theta_hat up to date, warm-started, and return a copy of it, [lanes, dim]."""
+        """Update theta_hat, starting from its last value, and return a copy, [lanes, dim]."""
         with self.lock:
             self._solve(self.record, self.dense)
             return self.dense[:, THETA_HAT].copy()
 
     def _solve(self, record: npt.NDArray[Any], dense: Array) -> None:
-        """Solve the rows, which are the estimator's own or copies of them."""
+        """Solve the rows, which belong to the estimator or are copies."""
         if self.lanes == 1:
             self.kernels.solve_lanes(record, dense, self.history, self.work, self.buffers)
         else:
@@ -123,7 +126,10 @@ class MaximumLikelihoodEstimator(Estimator):
 
     @property
     def theta_hat(self) -> Array:
-        """The root of g(theta) = b now. Reading it changes nothing: a later ``solve`` starts as if it had not."""
+        """The current root of g(theta) = b, [lanes, dim].
+
+        Reading it does not change the starting point of a later ``solve``.
+        """
         with self.lock:
             dense = self.dense.copy()
             self._solve(self.record.copy(), dense)
@@ -131,32 +137,45 @@ class MaximumLikelihoodEstimator(Estimator):
 
     @property
     def remembered(self) -> Index:
-        """How many observations each lane holds."""
+        """The number of observations in the history of each lane."""
         return self.count
 
     @property
     def root_error(self) -> Array:
-        """A bound on the distance of the last solved theta_hat from the root of the remembered history.
+        """A bound on the distance between the last solved theta_hat and the root for the stored history.
 
-        In exact arithmetic: rounding, of order 1e-15 (||b|| + sum w |mu| L) / lambda_min(H), comes on top. It matters
-        only with extreme weights or next to no regularisation.
+        The bound is for exact arithmetic. Rounding adds an error of order 1e-15 (||b|| + sum w |mu| L) / lambda_min(H),
+        which matters only with extreme weights or almost no regularisation.
         """
         return self.record["error"].copy()
 
     @property
     def root_passes(self) -> Index:
-        """How many passes over the history the last solve took."""
+        """The number of passes over the history in the last solve, for each lane."""
         return self.record["passes"].copy()
 
     @property
     def truncation_error(self) -> Array:
-        """A bound on what dropping old observations did to theta_hat: D sup|mu| L / ridge at the actual theta_hat."""
+        """A bound on the effect of dropped observations on theta_hat: D sup|mu| L / ridge at the actual theta_hat."""
         reach = self.L * np.linalg.norm(self.theta_hat, axis=1)
         bound = np.array([self.link.mean_bound(z) for z in reach])
         return np.asarray(self.record["dropped"] * bound * self.L / self.ridge)
 
     def moments(self, theta: npt.ArrayLike) -> tuple[Array, Array]:
-        """Return g(theta) and H(theta), with ``theta`` of shape [lanes, dim]."""
+        """Compute g and H.
+
+        Parameters
+        ----------
+        theta
+            Where to evaluate them, [lanes, dim].
+
+        Returns
+        -------
+        g : ndarray
+            g(theta), [lanes, dim].
+        H : ndarray
+            H(theta), [lanes, dim, dim].
+        """
         theta = check_array("theta", theta, (self.lanes, self.dim))
         g, H = np.empty((self.lanes, self.dim)), np.empty((self.lanes, self.dim, self.dim))
         with self.lock:
@@ -165,13 +184,13 @@ class MaximumLikelihoodEstimator(Estimator):
         return g, H
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
-        """Take in one observation per lane, for arguments that have been checked."""
+        """Learn one observation per lane. The arguments have been checked."""
         with self.lock:
             self.make_room()
             self.kernels.observe_lanes(x, reward, age, weight, mask, self.record, self.dense, self.history)
 
     def check_fields(self, fields: State, path: str) -> None:
-        """Raise ``ArgumentError`` also if a theta_hat that counts as solved is not the root of its history."""
+        """Also raise ``ArgumentError`` if a theta_hat that is marked as solved is not the root for its history."""
         super().check_fields(fields, path)
         for lane in np.flatnonzero(fields["status"] == FRESH):
             theta, b = fields["dense"][lane, THETA_HAT], fields["dense"][lane, B]

@@ -1,26 +1,27 @@
-"""A discounted maximum-likelihood estimate from one look at each observation: constant time and memory.
+"""A discounted estimate that uses each observation once, in constant time and memory.
 
-The losses w_s (b(<x_s, theta>) - r_s <x_s, theta>), b a primitive of mu, plus ridge ||theta||^2 / 2 are what theta_hat
-of :mod:`windvane.estimation.mle` minimises, and that needs all of them. Here each loss is replaced, when it comes in,
-by a quadratic that touches it, so that
+theta_hat of :mod:`windvane.estimation.mle` minimises the sum of the losses w_s (B(<x_s, theta>) - r_s <x_s, theta>),
+with B' = mu, plus ridge ||theta||^2 / 2. This needs all observations. Here each loss is replaced, when its observation
+arrives, by a quadratic that touches it. Then
 
     H = sum w_s s_s x_s x_s' + ridge I,    c = sum w_s s_s y_s x_s,    theta_hat = H^-1 c
 
-are all there is to keep. An observation of weight w first moves theta to the minimiser of its own loss and the
-quadratic so far, theta+ = argmin w loss(theta) + ||theta - theta_t||_H^2 / 2 (an implicit or proximal step; a scalar
-equation in z = <x, theta+>, solved to rounding), and is then held as the quadratic with slope s = mu'(z) at that point,
+is the whole state. An observation of weight w first moves theta to the minimiser of its own loss plus the quadratic so
+far, theta+ = argmin w loss(theta) + ||theta - theta_t||_H^2 / 2. This implicit (proximal) step is a scalar equation in
+z = <x, theta+>, solved to rounding. The loss is then replaced by the quadratic with slope s = mu'(z) at that point,
 
     y = z + (r - mu(z)) / s,
 
-which leaves theta+ where it is. Where mu'(z) is below c_mu, which no admissible parameter allows, s = c_mu.
+which leaves theta+ unchanged. If mu'(z) is below c_mu, which no admissible parameter allows, s = c_mu.
 
-For the identity link s = 1, y = r, and theta_hat is discounted ridge regression exactly. For others it differs from the
-maximum-likelihood estimate by what the losses curve between where they were touched and where theta is now, and it
-depends on the order in which rewards come in. A late reward enters with the weight of its age, but touches its loss at
-the parameter of now; weight two is not quite the same observation twice.
+For the identity link s = 1 and y = r, and theta_hat is exactly discounted ridge regression. For other links theta_hat
+differs from the maximum-likelihood estimate, because each quadratic matches its loss only near the point where it was
+formed, and it depends on the order in which rewards arrive. A late reward enters with the weight of its age, but its
+quadratic is formed at the current parameter. One observation of weight two is not exactly the same as two equal
+observations.
 
-As a mirror descent: with the step size 1, ||theta - theta_t||^2 in the metric of the discounted Hessian, and the new
-loss kept whole rather than linearised.
+In terms of mirror descent: the step size is 1, the metric is the discounted Hessian, and the new loss is used itself
+instead of its linearisation.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ from windvane.links import Link
 
 
 class OnePassEstimator(QuadraticEstimator):
-    """H, its squared-weight companion and theta_hat of ``lanes`` independent streams (notation: see the module).
+    """H, its counterpart with squared weights, and theta_hat of ``lanes`` independent lanes (notation: see the module).
+
+    Here ``V`` and ``metric()`` are H, and ``V_tilde`` is the counterpart with squared weights.
 
     Parameters
     ----------
@@ -51,9 +54,11 @@ class OnePassEstimator(QuadraticEstimator):
     S, L
         Norm bounds of the parameter and of the arms.
     lam
-        Regularisation, as in the other estimators: ``ridge`` = lam c_mu.
+        Regularisation: H starts as ridge I with ridge = lam c_mu.
     lanes
         Number of lanes.
+    tolerance
+        Sets ``memory``, the age beyond which a late observation is ignored (:mod:`windvane.estimation.mle`).
 
     Examples
     --------
@@ -61,7 +66,7 @@ class OnePassEstimator(QuadraticEstimator):
     >>> estimator = OnePassEstimator(2, "logistic", forgetting=Discount(0.99))
     >>> estimator.observe([[1.0, 0.0]], 1.0)
     >>> estimator.solve().round(3)
-    array([[1.203, 0.   ]])
+    array([[1.188, 0.   ]])
     """
 
     allows_window: ClassVar[bool] = False  # observations are not kept, so none can be taken out again
@@ -92,11 +97,11 @@ class OnePassEstimator(QuadraticEstimator):
         )
 
     def initial_metric(self) -> float:
-        """Return ridge: the metric is the curvature H, not V."""
+        """Return ridge, because the metric is the curvature H."""
         return self.ridge
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
-        """Take in one observation per lane, for arguments that have been checked."""
+        """Learn one observation per lane. The arguments have been checked."""
         with self.lock:
             slope, response, work = np.empty(self.lanes), np.empty(self.lanes), self.work
             solve_ridge_lanes(self.record, self.dense, work)

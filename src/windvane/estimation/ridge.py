@@ -1,4 +1,4 @@
-"""Weighted ridge regression: the estimator of linear policies, theta_hat = V^-1 b (notation: :mod:`.mle`)."""
+"""Weighted ridge regression, theta_hat = V^-1 b: the estimator of linear policies (notation: :mod:`.mle`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from windvane.kernels.history import observe_lanes
 
 
 class RidgeEstimator(QuadraticEstimator):
-    """V, V_tilde, b and theta_hat = V^-1 b of ``lanes`` independent streams.
+    """V, V_tilde, b and theta_hat = V^-1 b of ``lanes`` independent lanes.
 
-    Observations are kept only with a window, from which they are subtracted when they leave it.
+    Observations are stored only with a window. They are subtracted from the sums when they leave it.
 
     Parameters
     ----------
@@ -22,9 +22,11 @@ class RidgeEstimator(QuadraticEstimator):
     S, L
         Norm bounds of the parameter and of the arms.
     lam
-        Regularisation.
+        Regularisation: V starts as lam I.
     lanes
         Number of lanes.
+    tolerance
+        Sets ``memory``, the age beyond which a late observation is ignored (:mod:`windvane.estimation.mle`).
 
     Examples
     --------
@@ -60,7 +62,7 @@ class RidgeEstimator(QuadraticEstimator):
         )
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
-        """Take in one observation per lane, for arguments that have been checked."""
+        """Learn one observation per lane. The arguments have been checked."""
         with self.lock:
             self.make_room()
             observe_lanes(x, reward, age, weight, mask, self.record, self.dense, self.history)

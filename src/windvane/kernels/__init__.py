@@ -1,1 +1,4 @@
-"""All compiled code. Modules are imported when the first policy or environment is built: ``import windvane`` is quick."""
+"""All compiled code.
+
+The modules are imported when the first policy or environment is built, so that ``import windvane`` is fast.
+"""

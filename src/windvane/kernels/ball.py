@@ -1,4 +1,4 @@
-"""Quadratics over a ball: the trust-region sub-problem."""
+"""Minimise a quadratic over a ball: the trust-region sub-problem."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from windvane.kernels.jit import compiled
 from windvane.kernels.linalg import ROUNDING, cholesky, dot, norm, solve_cholesky, solve_lower
 
-MOST_STEPS = 60  # Newton on 1/||y|| needs about 5; bisection inside the bracket 52 in the worst case
+MOST_STEPS = 60  # Newton on 1/||y|| needs about 5; bisection of the bracket at most 52
 ON_SPHERE = 1e-13  # relative distance from the sphere at which the multiplier is accepted
-HARD_CASE = 1e-9  # relative distance from the sphere that only the hard case leaves
-NO_MULTIPLIER = 1e-14  # of the matrix: a smaller multiplier is rounding, and the minimiser lies inside
-INVERSE_STEPS = 4  # of the inverse iteration: the shift is within rounding of the eigenvalue
+HARD_CASE = 1e-9  # a larger relative distance from the sphere occurs in the hard case only
+NO_MULTIPLIER = 1e-14  # relative to the matrix: a smaller multiplier is rounding, and the minimiser is inside the ball
+INVERSE_STEPS = 4  # of inverse iteration; few are needed, because the shift equals the eigenvalue up to rounding
 
 
 @compiled
@@ -28,10 +28,10 @@ def ball_quadratic(
 ) -> float:
     """Minimise y' matrix y / 2 - linear' y over ||y|| <= radius and return the multiplier kappa >= 0.
 
-    More and Sorensen (1983): (matrix + kappa I) y = linear with matrix + kappa I positive semi-definite and
-    kappa (radius - ||y||) = 0. The multiplier is found by Newton's method on 1/||y(kappa)|| inside a bracket. The
-    matrix may be indefinite. In the "hard case" (linear orthogonal to the eigenvectors of the smallest eigenvalue)
-    such an eigenvector, found by inverse iteration, is added to reach the sphere.
+    More and Sorensen (1983): (matrix + kappa I) y = linear, where matrix + kappa I is positive semi-definite and kappa
+    (radius - ||y||) = 0. Newton's method on 1/||y(kappa)|| finds the multiplier inside a bracket. The matrix can be
+    indefinite. In the "hard case", linear is orthogonal to the eigenvectors of the smallest eigenvalue. Then such an
+    eigenvector, found by inverse iteration, is added to reach the sphere.
     """
     d = linear.shape[0]
     size = 0.0
@@ -72,7 +72,7 @@ def ball_quadratic(
         step = (length * length / shrink) * (length - radius) / radius if shrink > 0.0 else -kappa
         candidate = kappa + step
         if not (low < candidate < high):
-            # zero itself is a legal multiplier: the minimiser may lie inside the ball
+            # Zero is a valid multiplier: the minimiser can be inside the ball.
             candidate = 0.0 if low == 0.0 and candidate <= 0.0 else 0.5 * (low + high)
         kappa = candidate
     if is_factored and length < radius * (1.0 - HARD_CASE) and kappa > NO_MULTIPLIER * size:
@@ -89,7 +89,7 @@ def _add_eigenvector(lower: np.ndarray, radius: float, out: np.ndarray, directio
     """Move ``out`` to the sphere along the eigenvector of the smallest eigenvalue of lower lower'."""
     d = out.shape[0]
     for i in range(d):
-        direction[i] = 1.0 + 0.1 * i  # any start that is not orthogonal to the eigenvector
+        direction[i] = 1.0 + 0.1 * i  # any starting vector that is not orthogonal to the eigenvector
     for _ in range(INVERSE_STEPS):
         solve_cholesky(lower, direction, direction)
         length = norm(direction)

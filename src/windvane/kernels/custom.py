@@ -1,8 +1,8 @@
-"""Kernels that evaluate a link: compiled for built-in links, interpreted for custom ones.
+"""The kernels that evaluate a link: compiled for built-in links, interpreted for custom links.
 
-A custom link is a pair of Python callables, which compiled code cannot call. For it, the very same kernels run as plain
-Python, with the four functions that evaluate the link replaced by NumPy versions: one source, no second implementation.
-Everything else in :mod:`windvane.kernels` does not depend on the link and is imported by name.
+A custom link consists of Python callables, which compiled code cannot call. For a custom link the same kernels run as
+plain Python, with the four functions that evaluate the link replaced by NumPy versions. So there is one source and no
+second implementation. The other kernels do not depend on the link and are imported by name.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from windvane.kernels import elementary, history, one_pass, projection, root, sc
 
 Array = npt.NDArray[np.float64]
 MODULES = (elementary, sums, history, root, projection, scoring, one_pass)
-STEP = 1e-5  # of the difference that stands in for mu'': its error, of order 1e-10, only steers Newton's steps
+STEP = 1e-5  # of the difference quotient that replaces mu''; its error, of order 1e-10, affects only Newton's steps
 
 
 class LinkFunctions(Protocol):
-    """What the kernels need of a custom link."""
+    """The methods of a custom link that the kernels call."""
 
     def mean(self, z: npt.ArrayLike) -> Array:
         """Return mu(z)."""
@@ -34,7 +34,7 @@ class LinkFunctions(Protocol):
 
 @dataclass(frozen=True)
 class LinkKernels:
-    """The kernels that evaluate a link, under the names they have in their modules."""
+    """The kernels that evaluate a link, with the names that they have in their modules."""
 
     observe_lanes: Callable[..., None] = history.observe_lanes
     solve_lanes: Callable[..., None] = root.solve_lanes
@@ -48,12 +48,25 @@ COMPILED = LinkKernels()
 
 
 def link_kernels(code: int, link: LinkFunctions) -> LinkKernels:
-    """Return the kernels for a link: compiled ones for a built-in link (``code`` >= 0), else interpreted ones."""
+    """Return the kernels for a link.
+
+    Parameters
+    ----------
+    code
+        Code of a built-in link (at least 0), or -1 for a custom link.
+    link
+        The link. Not used for a built-in link.
+
+    Returns
+    -------
+    LinkKernels
+        Compiled kernels for a built-in link, interpreted ones for a custom link.
+    """
     return COMPILED if code >= 0 else _interpret(link)
 
 
 def _interpret(link: LinkFunctions) -> LinkKernels:
-    """Re-bind the kernels that reach the link's functions as plain Python; the others stay compiled."""
+    """Rebind the kernels that call the functions of the link as plain Python. The others stay compiled."""
     namespaces = {module.__name__: dict(vars(module)) for module in MODULES}
     kernels = {k for space in namespaces.values() for k in space.values() if hasattr(k, "py_func")}
     rebound: dict[Any, Any] = {getattr(elementary, name): f for name, f in _evaluate_in_numpy(link).items()}
@@ -69,7 +82,10 @@ def _interpret(link: LinkFunctions) -> LinkKernels:
 
 
 def _must_interpret(kernel: Any, namespaces: dict[str, dict[str, Any]], interpreted: set[Any]) -> bool:
-    """Whether a kernel calls an interpreted one, or takes a lane's record, which only compiled callers pass on."""
+    """Return whether a kernel calls an interpreted one or takes a lane's record.
+
+    Only compiled callers can pass a record on to a compiled kernel.
+    """
     function = kernel.py_func
     space = namespaces.get(function.__module__, {})
     calls = {space[name] for name in function.__code__.co_names if hasattr(space.get(name), "py_func")}
@@ -77,7 +93,7 @@ def _must_interpret(kernel: Any, namespaces: dict[str, dict[str, Any]], interpre
 
 
 def _evaluate_in_numpy(link: LinkFunctions) -> dict[str, Any]:
-    """Return the functions of :mod:`elementary` that depend on the link, for Python callables."""
+    """Return NumPy versions of the functions in :mod:`elementary` that depend on the link."""
 
     def mean_slope(_code: int, z: float) -> tuple[float, float]:
         point = np.array([z])
@@ -91,7 +107,7 @@ def _evaluate_in_numpy(link: LinkFunctions) -> dict[str, Any]:
         bend[:n] = (link.slope(z + STEP) - link.slope(z - STEP)) / (2 * STEP)
 
     def bend_ratio(_code: int, _largest_z: float) -> float:
-        return float("inf")  # unknown: convergence is then judged by the residual alone
+        return float("inf")  # unknown, so only the residual decides about convergence
 
     return {
         "mean_slope": mean_slope,

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from windvane.kernels.jit import compiled
 from windvane.kernels.elementary import mean_slope
+from windvane.kernels.jit import compiled
 from windvane.kernels.linalg import dot
 from windvane.kernels.random import ARMS, DRIFT, PRESENCE, uniform_pair
 

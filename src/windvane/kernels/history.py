@@ -1,4 +1,4 @@
-"""How lanes age, take in observations and forget (layout: :mod:`windvane.kernels.lanes`)."""
+"""Ageing, observations and forgetting of lanes (layout: :mod:`windvane.kernels.lanes`)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.lanes import LOST, MOVED, PULL, THETA_HAT, B, H_of, V_of, V_tilde_of, is_linearised
 from windvane.kernels.linalg import add_outer, copy_matrix, dot
 
-SMALLEST_WEIGHT = 1e-300  # a smaller weight would not stay positive in the history
-MOST_EXPONENT = 300.0  # stored weights grow like gamma^-(time - origin); they are rescaled before they pass e^300
-# Subtracting an observation leaves a rounding error of 1e-16 of what it added to V. The sums of a window are built
-# anew after as many removals as it holds (then the cost per round is constant), but at least REBUILD_AFTER, and at once
-# if what was removed is so heavy that its error would exceed HEAVY * 1e-16 = 1e-12 of lam.
+SMALLEST_WEIGHT = 1e-300  # a smaller weight could underflow to zero in the history
+MOST_EXPONENT = 300.0  # stored weights grow like gamma^-(time - origin) and are rescaled before they exceed e^300
+# Subtracting an observation leaves a rounding error of 1e-16 times its contribution to V. The sums of a window are
+# rebuilt after as many removals as the window holds, so that the cost per round is constant, but after REBUILD_AFTER at
+# the earliest. They are rebuilt at once if a removed observation was so heavy that its error could exceed
+# HEAVY * 1e-16 = 1e-12 times lam.
 REBUILD_AFTER = 1024
 HEAVY = 1e4
 
@@ -32,7 +33,7 @@ def _decay_towards(matrix: np.ndarray, keep: float, diagonal: float) -> None:
 
 @compiled
 def _add_entry(rows: np.ndarray, i: int, factor: float, V: np.ndarray, b: np.ndarray) -> None:
-    """Add entry i of a history, ``factor`` times, to V and b."""
+    """Add ``factor`` times entry i of a history to V and b."""
     d = b.shape[0]
     weight = factor * rows[d, i]
     for j in range(d):
@@ -75,7 +76,7 @@ def _slide_window(lane: np.void, row: np.ndarray, rows: np.ndarray) -> None:
 
 @compiled_inner
 def _discount(lane: np.void, row: np.ndarray, rows: np.ndarray, gap: float) -> None:
-    """Let V, V_tilde, b, the linearisation and the weights decay, and drop what is too old."""
+    """Discount V, V_tilde, b, the linearisation and the weights, and drop observations that are too old."""
     d = row.shape[1]
     gamma, lam, ridge = lane["gamma"], lane["lam"], lane["ridge"]
     lane["status"] = max(lane["status"], MOVED)
@@ -123,7 +124,7 @@ def age_lanes(gap: float, record: np.ndarray, dense: np.ndarray, history: np.nda
 
 @compiled_inner
 def _insert(lane: np.void, rows: np.ndarray, x: np.ndarray, reward: float, time: float, weight: float) -> None:
-    """Put an observation decided at ``time`` into a history at its place."""
+    """Insert an observation into a history, sorted by the time of its decision."""
     d = x.shape[0]
     start, end = lane["start"], lane["end"]
     if start == end:
@@ -153,7 +154,7 @@ def observe_lanes(
     dense: np.ndarray,
     history: np.ndarray,
 ) -> None:
-    """Take in one observation per lane of ``mask``; one older than the memory is ignored."""
+    """Learn one observation per lane of ``mask``. Observations older than the memory are ignored."""
     d = x.shape[1]
     for i in range(len(record)):
         if not mask[i] or weight[i] == 0.0:
@@ -166,7 +167,7 @@ def observe_lanes(
         if age[i] > lane["memory"] and entering <= lane["gamma"] ** lane["memory"]:
             continue
         mean, slope = 0.0, 0.0
-        if is_linearised(row):  # before anything changes: a custom link may raise
+        if is_linearised(row):  # evaluated before any change, because a custom link can raise
             mean, slope = mean_slope(lane["link"], dot(point, row[THETA_HAT]))
         add_outer(V_of(row), entering, point)
         add_outer(V_tilde_of(row), entering * decay, point)

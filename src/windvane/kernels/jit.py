@@ -52,13 +52,13 @@ _config: Any = numba.config
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Sums may be re-ordered so that they vectorise; NaN and infinity keep their meaning (inputs are validated in Python,
-# but a diverging line search must still see its infinities).
+# Sums can be reordered so that they vectorise. NaN and infinity keep their meaning: inputs are checked in Python, but a
+# diverging line search must still see infinite values.
 REORDER_SUMS = {"reassoc", "contract", "nsz"}
 FUSE_ONLY = {"contract"}
 
 LOCK_SECONDS = 300.0  # several times the longest compilation of one kernel on a slow machine
-LOCK_POLL_SECONDS = 0.05  # short beside a compilation, which takes from 0.1 s to 10 s
+LOCK_POLL_SECONDS = 0.05  # short compared with a compilation, which takes from 0.1 s to 10 s
 UNUSED_DAYS = 30.0
 
 
@@ -159,12 +159,12 @@ _lock = filelock.FileLock(CACHE_DIR / ".lock", timeout=LOCK_SECONDS, poll_interv
 
 @contextlib.contextmanager
 def _compiling_alone() -> Iterator[None]:
-    """Hold the lock of the cache folder, as far as there is one to be had; re-entrant within a thread."""
+    """Hold the lock of the cache folder, if it can be acquired. Re-entrant within a thread."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the file system has no locks
+            warnings.simplefilter("ignore")  # a warning if the file system has no locks
             _lock.acquire()
-    except (OSError, RuntimeError):  # the wait was too long, the folder is gone, or there are no locks here
+    except (OSError, RuntimeError):  # timeout, missing folder, or a file system without locks
         yield
         return
     _renew(CACHE_DIR)
@@ -176,7 +176,10 @@ def _compiling_alone() -> Iterator[None]:
 
 
 class _ChecksummedCode(CompileResultCacheImpl):
-    """Compiled code as it is stored: a checksum and a pickle. Damaged machine code could crash the process."""
+    """Compiled code as it is stored: a checksum and a pickle.
+
+    Without the checksum, damaged machine code could crash the process.
+    """
 
     def reduce(self, cres: Any) -> tuple[bytes, bytes]:
         payload: bytes = dumps(super().reduce(cres))
@@ -199,7 +202,7 @@ class KernelCache(FunctionCache):
         self._preloaded: dict[Any, Any] = {}
 
     def preload(self, signature: Any, target_context: Any) -> bool:
-        """Load the code for ``signature`` now, for the next :meth:`load_overload`; return whether there is any."""
+        """Load the code for ``signature`` for the next :meth:`load_overload`. Return whether there is any."""
         code = self._read(signature, target_context)
         if code is not None:
             self._preloaded[signature] = code
@@ -216,7 +219,7 @@ class KernelCache(FunctionCache):
             super().save_overload(sig, data)
         except Exception:  # a damaged index can raise anything, as when reading
             self._discard()
-            with contextlib.suppress(Exception):  # a full disk, say: the code in memory can be used all the same
+            with contextlib.suppress(Exception):  # for example a full disk; the code in memory is still usable
                 super().save_overload(sig, data)
 
     def _read(self, signature: Any, target_context: Any) -> Any:
@@ -237,16 +240,16 @@ class KernelCache(FunctionCache):
 
 
 def _compile_once(dispatcher: Any, cache: KernelCache) -> None:
-    """Make ``dispatcher`` compile under the lock what neither memory nor ``cache`` holds."""
+    """Make ``dispatcher`` compile, under the lock, only what is neither in memory nor in ``cache``."""
     load_or_compile = dispatcher.compile
 
     def load_or_compile_alone(signature: Any) -> Any:
-        # Numba's lock comes first, always, so that two threads cannot wait for each other's second lock.
+        # Numba's lock is always acquired first. Otherwise two threads could deadlock.
         with global_compiler_lock:
             is_known = tuple(normalize_signature(signature)[0]) in dispatcher.overloads
             if is_known or cache.preload(signature, dispatcher.targetctx):
                 return load_or_compile(signature)
-            with _compiling_alone():  # afterwards another process may have stored it: numba looks again
+            with _compiling_alone():  # another process may have stored the code in the meantime; numba checks again
                 return load_or_compile(signature)
 
     dispatcher.compile = load_or_compile_alone
@@ -254,7 +257,7 @@ def _compile_once(dispatcher: Any, cache: KernelCache) -> None:
 
 
 def host_processor() -> str:
-    """Return the processor that code is compiled for: on another kind, the last bit of a result may differ."""
+    """Return the processor that code is compiled for. On another processor the last bit of a result can differ."""
     return f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
 
 
@@ -262,7 +265,7 @@ def _decorate(function: F, fastmath: set[str], *, inline: str = "never") -> F:
     decorated: F = _njit(
         nogil=True,
         fastmath=fastmath,
-        error_model="numpy",  # a division by zero gives inf, and does not keep loops from vectorising
+        error_model="numpy",  # a division by zero gives inf; without the check for it loops vectorise
         no_cfunc_wrapper=True,
         inline=inline,
     )(function)
@@ -278,15 +281,18 @@ def _decorate(function: F, fastmath: set[str], *, inline: str = "never") -> F:
 
 
 def compiled(function: F) -> F:
-    """Compile with IEEE ordering (fused multiply-add allowed): for anything with bit tricks or comparisons."""
+    """Compile with IEEE order of operations, with fused multiply-add: for code with bit tricks or comparisons."""
     return _decorate(function, FUSE_ONLY)
 
 
 def compiled_inner(function: F) -> F:
-    """Compile as :func:`compiled` does, pasted into its one caller: compiling it twice would double the wait."""
+    """Compile like :func:`compiled`, inlined into its only caller.
+
+    Compiling the function separately as well would take twice as long.
+    """
     return _decorate(function, FUSE_ONLY, inline="always")
 
 
 def compiled_sums(function: F) -> F:
-    """Compile with re-ordered sums: for the plain reductions over the history."""
+    """Compile with reordered sums: for plain reductions over the history."""
     return _decorate(function, REORDER_SUMS)

@@ -1,7 +1,7 @@
-"""Small dense linear algebra on symmetric positive definite matrices.
+"""Small dense linear algebra with symmetric positive definite matrices.
 
-Only the lower triangle of a symmetric matrix is read. Sizes are a bandit's feature dimension, where calling LAPACK
-costs more than the arithmetic.
+Only the lower triangle of a symmetric matrix is read. The matrices have the size of the feature dimension, for which a
+call of LAPACK costs more than the arithmetic.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from windvane.kernels.jit import compiled, compiled_sums
 
 ROUNDING = 1e-15  # relative size of rounding errors in sums of doubles
-MOST_SHIFTS = 40  # each is ten times the last: 40 cover the whole range of doubles from ROUNDING up
+MOST_SHIFTS = 40  # each shift is ten times the last, so the last is 1e23 times the diagonal
 
 
 @compiled_sums
@@ -27,7 +27,7 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
 
 @compiled
 def copy(source: np.ndarray, target: np.ndarray) -> None:
-    """Copy a vector (numba compiles a slice assignment far slower)."""
+    """Copy a vector. A slice assignment takes numba much longer to compile."""
     for i in range(source.shape[0]):
         target[i] = source[i]
 
@@ -48,7 +48,7 @@ def norm(a: np.ndarray) -> float:
 
 @compiled
 def large_norm(a: np.ndarray) -> float:
-    """Return the Euclidean norm, also where its square overflows."""
+    """Return the Euclidean norm, even if its square overflows."""
     square = dot(a, a)
     if math.isfinite(square):
         return math.sqrt(square)
@@ -63,7 +63,10 @@ def large_norm(a: np.ndarray) -> float:
 
 @compiled
 def cholesky(matrix: np.ndarray, shift: float, lower: np.ndarray) -> bool:
-    """Factorise lower lower' = matrix + shift I; False if that is not positive definite (lower is then undefined)."""
+    """Factorise lower lower' = matrix + shift I.
+
+    Return False if that is not positive definite; ``lower`` is then undefined.
+    """
     d = matrix.shape[0]
     for j in range(d):
         pivot = matrix[j, j] + shift - dot(lower[j, :j], lower[j, :j])
@@ -79,9 +82,10 @@ def cholesky(matrix: np.ndarray, shift: float, lower: np.ndarray) -> bool:
 
 @compiled
 def factorise(matrix: np.ndarray, lower: np.ndarray) -> bool:
-    """Factorise a matrix that is positive definite up to rounding; False if a shift was needed.
+    """Factorise a matrix that is positive definite up to rounding. Return False if a shift was needed.
 
-    The shift grows from rounding size until it suffices, so the factor is usable either way.
+    The shift starts at the size of rounding errors and grows until the factorisation succeeds, so the factor is usable
+    in either case.
     """
     shift = 0.0
     for attempt in range(MOST_SHIFTS):
@@ -95,14 +99,14 @@ def factorise(matrix: np.ndarray, lower: np.ndarray) -> bool:
 
 @compiled
 def solve_lower(lower: np.ndarray, rhs: np.ndarray, out: np.ndarray) -> None:
-    """Solve lower out = rhs (rhs and out may be one array)."""
+    """Solve lower out = rhs. ``rhs`` and ``out`` can be the same array."""
     for i in range(lower.shape[0]):
         out[i] = (rhs[i] - dot(lower[i, :i], out[:i])) / lower[i, i]
 
 
 @compiled
 def solve_lower_transposed(lower: np.ndarray, rhs: np.ndarray, out: np.ndarray) -> None:
-    """Solve lower' out = rhs (rhs and out may be one array)."""
+    """Solve lower' out = rhs. ``rhs`` and ``out`` can be the same array."""
     d = lower.shape[0]
     for i in range(d):
         out[i] = rhs[i]
@@ -114,14 +118,14 @@ def solve_lower_transposed(lower: np.ndarray, rhs: np.ndarray, out: np.ndarray) 
 
 @compiled
 def solve_cholesky(lower: np.ndarray, rhs: np.ndarray, out: np.ndarray) -> None:
-    """Solve lower lower' out = rhs (rhs and out may be one array)."""
+    """Solve lower lower' out = rhs. ``rhs`` and ``out`` can be the same array."""
     solve_lower(lower, rhs, out)
     solve_lower_transposed(lower, out, out)
 
 
 @compiled
 def trace_of_inverse(lower: np.ndarray, column: np.ndarray) -> float:
-    """Return tr((lower lower')^{-1}), whose inverse bounds the smallest eigenvalue from below."""
+    """Return tr((lower lower')^{-1}). Its inverse is a lower bound on the smallest eigenvalue."""
     d = lower.shape[0]
     total = 0.0
     for j in range(d):

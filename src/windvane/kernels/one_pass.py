@@ -1,4 +1,4 @@
-"""One observation folded into a quadratic, for the estimator that keeps no history."""
+"""Replace the loss of one observation by a quadratic, for the estimator that stores no history."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def linearise_lanes(
     slope: np.ndarray,
     response: np.ndarray,
 ) -> None:
-    """Set the quadratic slope (<x, theta> - response)^2 / 2 that replaces each observation's loss.
+    """Compute the quadratic slope (<x, theta> - response)^2 / 2 that replaces the loss of each observation.
 
-    It touches the loss at z, the prediction <x, theta> after the step that minimises weight * loss plus the quadratic
-    so far. ``slope`` is mu'(z), or ``least_slope`` where that is more.
+    It touches the loss at z, the value of <x, theta> after the step that minimises weight * loss plus the quadratic so
+    far. ``slope`` is the larger of mu'(z) and ``least_slope``.
     """
     lower, half = work[0], work[1, 0]
     for i in range(len(record)):

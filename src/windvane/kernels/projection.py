@@ -1,33 +1,34 @@
-"""Back to the ball ||theta|| <= S: one Newton method over the ball, and the programs that it minimises.
+"""Projection onto the ball ||theta|| <= S: the programs, and one Newton method over the ball that minimises them.
 
-Every program minimises f(theta) = ||rho(theta)||^2 / 2 over the ball, with
+Every program minimises f(theta) = ||rho(theta)||^2 / 2 over the ball:
 
-* P0: rho = M^{-1/2} (g(theta) - b), for the metric M = V or M = V_tilde;
-* P0 in H: the same with M = H(theta), a metric that moves with the point;
+* P0: rho = M^{-1/2} (g(theta) - b), for the metric M = V or M = V_tilde.
+* P0 in H: the same with M = H(theta), a metric that changes with theta.
 * P2: rho = V^{-1} (g(theta) - b) + A eta(theta), A = beta V^{-1} V_tilde^{1/2}, where eta(theta) is the best point of
-  the unit ball: a ball-constrained least squares, closed form up to one scalar equation.
+  the unit ball. It solves a least-squares problem over the ball, in closed form up to one scalar equation.
 
 Gradient and Hessian, with u = M^{-1}(g - b) for P0 and u = V^{-1} rho for P2, Q = sum w mu'' <x, u> x x' and
 C = sum w mu''' <x, u>^2 x x':
 
 ==========  =================  ==========================================  =============================================
-program     gradient           Gauss-Newton part of the Hessian            the rest of the Hessian
+program     gradient           Gauss-Newton part of the Hessian            rest of the Hessian
 ==========  =================  ==========================================  =============================================
 P0          H u                J'J, J = M^{-1/2} H                         Q
 P0 in H     H u - Q u / 2      H - Q + Q H^{-1} Q                          -C / 2
 P2          H u                J' D J, J = V^{-1} H                        Q
 ==========  =================  ==========================================  =============================================
 
-with D = I - A G A' + (A G eta)(A G eta)' / (eta' G eta), G = (A'A + nu I)^{-1}, the derivative of the distance to the
-ellipsoid A Ball (P2's gradient is that by the envelope theorem). The Gauss-Newton parts are positive semi-definite.
+with D = I - A G A' + (A G eta)(A G eta)' / (eta' G eta), G = (A'A + nu I)^{-1}, the derivative of the residual of the
+projection onto the ellipsoid A Ball. (The gradient of P2 follows from the envelope theorem.) The Gauss-Newton parts are
+positive semi-definite.
 
-Newton's model over the ball is itself a ball-constrained quadratic, which is solved globally; the model is damped as
-in Levenberg and Marquardt's method when f does not decrease. On the sphere only the curvature along it counts: where
-the Hessian with the multiplier, B + kappa I, is not positive definite, a multiple of theta theta' is added to B. Along
-the sphere that changes the model in fourth order only, and it keeps the model's minimiser from jumping across the ball.
+Newton's model over the ball is again a quadratic over a ball, which is minimised globally. If f does not decrease, the
+model is damped as in the Levenberg-Marquardt method. On the sphere only the curvature along the sphere matters. If the
+Hessian with the multiplier, B + kappa I, is not positive definite there, a multiple of theta theta' is added to B. This
+changes the model along the sphere in fourth order only, and prevents its minimiser from jumping across the ball.
 
-The programs are not convex. A solve starts from fixed points of the ball and never from an earlier round's answer, so
-that results depend on the history alone.
+The programs are not convex. A solve starts from fixed points of the ball and never from the solution of an earlier
+round, so results depend only on the history.
 """
 
 from __future__ import annotations
@@ -57,24 +58,24 @@ P0_IN_V, P0_IN_V_TILDE, P0_IN_H, P2 = range(4)  # programs
 VALUE, RESIDUAL, STAGE = range(3)  # columns of a report
 REPORT = 3
 
-MOST_STEPS = 60  # Newton needs about 5; damped steps in bad instances a few dozen
-SMALL_STEP = 2e-6  # of S: after a Newton step this short the error is of order SMALL_STEP^2 = 4e-12
-SMALL_RESIDUAL = 1e-12  # of S: a first-order residual that rounding does not let become much smaller
-ON_SPHERE = 1.0 - 1e-12  # of S: a point this far out counts as on the sphere
-SUFFICIENT = 1e-4  # share of the promised decrease that a step must bring (Armijo)
-UNRESOLVED = 1e-13  # of f: a promised decrease that rounding does not let f resolve
-FIRST_DAMPING, NO_DAMPING = 1e-3, 1e-6  # of the Gauss-Newton part: where damping begins, and where it ends
-BETTER = 1.0 - 1e-9  # a start replaces an earlier one only if it is clearly better
-MOST_AXES = 4  # axes whose two ends are tried as starts
+MOST_STEPS = 60  # Newton's method needs about 5; with damping, in difficult cases, some dozens
+SMALL_STEP = 2e-6  # relative to S: after a Newton step this short the error is of order SMALL_STEP^2 = 4e-12
+SMALL_RESIDUAL = 1e-12  # relative to S: rounding prevents a much smaller first-order residual
+ON_SPHERE = 1.0 - 1e-12  # relative to S: a point at this radius or beyond counts as on the sphere
+SUFFICIENT = 1e-4  # share of the predicted decrease that a step must achieve (Armijo)
+UNRESOLVED = 1e-13  # relative to f: a smaller predicted decrease is lost in rounding
+FIRST_DAMPING, NO_DAMPING = 1e-3, 1e-6  # relative to the Gauss-Newton part: first damping, and where damping ends
+BETTER = 1.0 - 1e-9  # a later start replaces an earlier one only if its value is smaller by this factor
+MOST_AXES = 4  # number of axes whose two ends are tried as starts
 
-# Matrices of the workspace; a vector is the first row of one.
+# Matrices of the workspace. A vector uses the first row of its matrix.
 _G, _RHO, _U, _GRADIENT, _LINEAR, _TRIAL, _CURRENT, _ETA, _START, _START_ETA, _SCRATCH, _COLUMN = range(12)
 _LOWER, _LOWER_M, _A, _GRAM, _H, _J, _DJ, _D, _Q, _B, _SPARE, _MODEL = range(12, 24)
 
 
 @compiled_inner
 def _fit_slack(work: np.ndarray) -> float:
-    """Set rho = V^{-1} (g - b) + A eta at the best ||eta|| <= 1 and return eta's multiplier (0: rho is zero)."""
+    """Set rho = V^{-1} (g - b) + A eta at the best ||eta|| <= 1. Return the multiplier of eta; if 0, rho is zero."""
     rho, eta, linear = work[_RHO, 0], work[_ETA, 0], work[_LINEAR, 0]
     A = work[_A]
     d = rho.shape[0]
@@ -93,7 +94,7 @@ def _fit_slack(work: np.ndarray) -> float:
 def _evaluate(
     program: int, lane: np.void, row: np.ndarray, rows: np.ndarray, work: np.ndarray, buffers: np.ndarray
 ) -> tuple[float, float]:
-    """Return f at the trial point, and the multiplier of eta; g - b, u and eta are left in the workspace."""
+    """Return f at the trial point and the multiplier of eta. g - b, u and eta are left in the workspace."""
     g, u, b = work[_G, 0], work[_U, 0], row[B]
     mean_sums(lane, rows, work[_TRIAL, 0], buffers, g)
     for i in range(b.shape[0]):
@@ -115,7 +116,7 @@ def _differentiate_distance(work: np.ndarray, eta: np.ndarray, nu: float) -> Non
     """Set D = I - A G A' + (A G eta)(A G eta)' / (eta' G eta) with G = (A'A + nu I)^{-1}."""
     A, lower, half, D = work[_A], work[_SPARE], work[_Q], work[_D]
     turned = work[_SCRATCH, 0]
-    cholesky(work[_GRAM], nu, lower)  # nu > 0 makes the Gram matrix safely definite
+    cholesky(work[_GRAM], nu, lower)  # positive definite because nu > 0
     for i in range(eta.shape[0]):
         solve_lower(lower, A[i], half[i])  # A G A' = half half'
     solve_lower(lower, eta, turned)
@@ -129,7 +130,7 @@ def _differentiate_distance(work: np.ndarray, eta: np.ndarray, nu: float) -> Non
 
 @compiled_inner
 def _form_gradient(program: int, lane: np.void, rows: np.ndarray, work: np.ndarray, buffers: np.ndarray) -> None:
-    """Set H and the gradient at the current point (and Q, for the moving metric)."""
+    """Set H and the gradient at the current point, and for P0 in H also Q."""
     H, gradient, u = work[_H], work[_GRADIENT, 0], work[_U, 0]
     if program == P0_IN_H:
         copy_matrix(work[_SPARE], H)
@@ -154,7 +155,7 @@ def _form_gauss_newton(program: int, eta: np.ndarray, nu: float, work: np.ndarra
     )
     lower, d = work[_LOWER], H.shape[0]
     source = Q if program == P0_IN_H else H
-    for i in range(d):  # source is symmetric: its rows are its columns; row i of J is the derivative along axis i
+    for i in range(d):  # row i of J is the derivative along axis i; source is symmetric, so its rows are its columns
         if program == P2:
             solve_cholesky(lower, source[i], J[i])
         else:
@@ -197,11 +198,11 @@ def _add_curvature(program: int, lane: np.void, rows: np.ndarray, work: np.ndarr
 
 @compiled_inner
 def _take_step(S: float, kappa: float, damping: float, work: np.ndarray) -> tuple[float, float]:
-    """Minimise the damped model over the ball: set the trial point, return its distance and the promised decrease."""
+    """Minimise the damped model over the ball. Set the trial point; return its distance and the predicted decrease."""
     hessian, model = work[_B], work[_MODEL]
     current, trial, gradient, linear = work[_CURRENT, 0], work[_TRIAL, 0], work[_GRADIENT, 0], work[_LINEAR, 0]
     d = current.shape[0]
-    for i in range(d):  # the model around ``current``, as a quadratic in the new point itself
+    for i in range(d):  # the model around ``current``, as a quadratic in the new point instead of the step
         linear[i] = dot(hessian[i], current) + damping * current[i] - gradient[i]
         for j in range(d):
             model[i, j] = hessian[i, j] + (damping if i == j else 0.0)
@@ -228,11 +229,12 @@ def descend(
     theta: np.ndarray,
     eta: np.ndarray,
 ) -> tuple[float, float]:
-    """Descend from ``theta`` (in the ball) to a stationary point, in place; return its value and residual.
+    """Descend from ``theta`` (in the ball) to a stationary point, in place. Return its value and residual.
 
     The workspace holds the Cholesky factor of the metric M (P0) or of V (P2), and A and A'A (P2). The value is ||rho||,
-    not its square. The residual is ||grad f + kappa theta|| over the size of the last Gauss-Newton part, with the best
-    multiplier kappa >= 0: a length in the units of theta. ``eta`` receives the best slack (P2), or g(theta) - b.
+    not its square. The residual is ||grad f + kappa theta|| divided by the norm of the last Gauss-Newton part, with the
+    best multiplier kappa >= 0. It has the units of theta. ``eta`` is set to the best slack (P2) or to g(theta) - b
+    (P0).
     """
     S, current, gradient = lane["S"], work[_CURRENT, 0], work[_GRADIENT, 0]
     copy(theta, work[_TRIAL, 0])
@@ -240,7 +242,7 @@ def descend(
     is_last = False
     for _ in range(MOST_STEPS):
         f_trial, nu = _evaluate(program, lane, row, rows, work, buffers)
-        if not f_trial <= f - SUFFICIENT * promised:  # written so that NaN is rejected
+        if not f_trial <= f - SUFFICIENT * promised:  # written as `not x <= y` so that NaN is rejected
             if promised <= UNRESOLVED * f:
                 break
             damping = max(4.0 * damping, FIRST_DAMPING * size)
@@ -278,7 +280,7 @@ def descend(
 
 @compiled
 def _set_start(number: int, theta_hat: np.ndarray, S: float, out: np.ndarray) -> None:
-    """Set the ``number``-th start: S theta_hat/||theta_hat||, 0, the first's opposite, then +-S e_i."""
+    """Set the ``number``-th start: S theta_hat/||theta_hat||, 0, the opposite of the first, then +-S e_i."""
     for i in range(out.shape[0]):
         out[i] = 0.0
     if number == 0 or number == 2:
@@ -301,7 +303,7 @@ def _descend_from_starts(
     theta: np.ndarray,
     eta: np.ndarray,
 ) -> tuple[float, float]:
-    """Descend from fixed starts until a value is at most ``bar``, and keep the best; P2 starts from ``theta`` first."""
+    """Descend from fixed starts until a value is at most ``bar``. Keep the best. The first start of P2 is ``theta``."""
     start, start_eta = work[_START, 0], work[_START_ETA, 0]
     value, residual = math.inf, math.inf
     for number in range(3 + 2 * min(theta.shape[0], MOST_AXES)):
@@ -321,9 +323,9 @@ def _descend_from_starts(
 
 @compiled_inner
 def _set_slack_operator(beta: float, work: np.ndarray) -> None:
-    """Set A = beta V^{-1} (Cholesky root of V_tilde) and A'A: the ball of slacks as P2 sees it.
+    """Set A = beta V^{-1} (Cholesky root of V_tilde) and A'A.
 
-    Any root of V_tilde serves: roots differ by a rotation of eta, and the unit ball is round.
+    Any root of V_tilde can be used: two roots differ by a rotation of eta, and a rotation maps the unit ball to itself.
     """
     A, gram, lower_M = work[_A], work[_GRAM], work[_LOWER_M]
     column, d = work[_COLUMN, 0], A.shape[0]
@@ -353,10 +355,10 @@ def project_lane(
     eta: np.ndarray,
     report: np.ndarray,
 ) -> None:
-    """Find the canonical projection of theta_hat; ``eta`` is relative to the Cholesky root of V_tilde.
+    """Find the canonical projection of theta_hat. ``eta`` refers to the Cholesky root of V_tilde.
 
-    P0: stage 1 if theta_hat is admissible, else 2. P2: stage 1, then 2 where the minimiser of P0 in V_tilde lies within
-    beta (it then solves P2 with value 0), then 3.
+    P0: stage 1 if theta_hat is admissible, otherwise stage 2. P2: stage 1 likewise; stage 2 if the minimiser of P0 in
+    V_tilde is within beta, because it then solves P2 with value 0; otherwise stage 3.
     """
     d, theta_hat, S = theta.shape[0], row[THETA_HAT], lane["S"]
     for i in range(d):
@@ -365,7 +367,7 @@ def project_lane(
         copy(theta_hat, theta)
         report[VALUE], report[RESIDUAL], report[STAGE] = 0.0, 0.0, 1.0
         return
-    _set_start(0, theta_hat, S, theta)  # admissible whatever happens below
+    _set_start(0, theta_hat, S, theta)  # so that theta is admissible in any case
     lower, lower_M = work[_LOWER], work[_LOWER_M]
     value, residual = math.inf, math.inf
     tried, bar = program, math.inf
@@ -375,7 +377,7 @@ def project_lane(
         tried, bar = P0_IN_V_TILDE, beta
     elif program != P0_IN_H:
         factorise(V_of(row) if program == P0_IN_V else V_tilde_of(row), lower)
-    for stage in range(2, 4):  # one call in a loop: numba compiles a call where it stands
+    for stage in range(2, 4):  # a loop, because numba would compile a second call separately
         if stage == 3:
             factorise(V_of(row), lower)
             _set_slack_operator(beta, work)

@@ -1,25 +1,26 @@
-"""theta_hat: the root of g(theta) = b, by a trust-region Newton method with a certificate.
+"""theta_hat: the root of g(theta) = b, by a trust-region Newton method with an error certificate.
 
-g - b is the gradient of a strongly convex function, so a step is good if that function's slope along it,
-<g - b, step>, has not turned round by more than half at its end; no value of the function is needed. Where it has, or
-where Newton's step is longer than the model can be trusted, the step is the model's minimiser within a smaller radius:
-in the flat or steep tails of a link, halving Newton's step would take many passes. Bounds on the distance to the root:
+g - b is the gradient of a strongly convex function F. A step is accepted if the slope of F along the step,
+<g - b, step>, is at the end of the step not more negative than half of its initial size. Values of F are not needed. If
+a step is rejected, or if Newton's step is longer than the trust radius, the step is the minimiser of the quadratic
+model within the radius. In the flat or steep tails of a link this takes fewer passes than halving Newton's step. There
+are two bounds on the distance to the root:
 
-* anywhere: ||theta - theta_hat|| <= ||g(theta) - b|| / ridge (strong monotonicity);
-* after a step s = H^-1 (g(theta) - b), where every term of H was evaluated within a distance D of theta. Let q = 1.2
-  ||s||_H / sqrt(lambda_min(H)), |mu''| <= M mu' within D + q of theta, and r = M L (D + q) <= 1/10. Then
-  ||theta - theta_hat|| <= q and ||theta - s - theta_hat|| <= r q. (Within that distance the Hessian is between e^-r H
-  and e^r H, so on the sphere of radius q around theta the gradient points outwards and the root lies inside, at most
-  e^r ||s||_H away; and the step leaves at most (e^r - 1) of that.) D = 0 is Newton's own step.
+* At any theta: ||theta - theta_hat|| <= ||g(theta) - b|| / ridge (strong monotonicity).
+* After a step s = H^-1 (g(theta) - b), if every term of H was evaluated within a distance D of theta. Let q = 1.2
+  ||s||_H / sqrt(lambda_min(H)), let |mu''| <= M mu' within D + q of theta, and let r = M L (D + q) <= 1/10. Then
+  ||theta - theta_hat|| <= q and ||theta - s - theta_hat|| <= r q. Proof: within that distance the Hessian is between
+  e^-r H and e^r H. So on the sphere of radius q around theta the gradient points outwards, and the root lies inside, at
+  most e^r ||s||_H away. The step leaves at most (e^r - 1) of that. D = 0 is Newton's step.
 
-The second bound saves work twice. The pass that would only confirm convergence is not made. And H is carried from round
-to round: it decays with the past and gains the new observations, each evaluated at the theta_hat of its time, so its
-terms lie within ``strayed`` of the present theta_hat. While that certifies a step, a solve needs g alone. (The carried H
-also holds what has been dropped from the history, at most ``drop_budget`` in weight, which is less than 1e-5 of ridge:
-the margin between e^0.1 and 1.2 covers it.)
+The second bound saves work in two ways. First, no pass is needed only to confirm convergence. Second, H is carried from
+round to round: it is discounted, and each new observation is added with its slope at the theta_hat of its time. So all
+terms of H were evaluated within ``strayed`` of the present theta_hat. As long as this certifies a step, a solve needs
+only g. (The carried H also contains observations that were dropped from the history. Their weight is at most
+``drop_budget``, which is less than 1e-5 of ridge. The margin between e^0.1 and 1.2 covers this.)
 
-Both bounds are for exact arithmetic: rounding in g and b, of relative size 1e-15 of the absolute sums behind them, comes
-on top, and the iteration stops when nothing else is left.
+Both bounds are for exact arithmetic. Rounding in g and b adds a relative error of 1e-15 of the sums of absolute values.
+The iteration stops when only this error is left.
 """
 
 from __future__ import annotations
@@ -55,20 +56,20 @@ from windvane.kernels.linalg import (
 )
 from windvane.kernels.sums import mean_sums, slope_gram
 
-MOST_PASSES = 200  # Newton needs 1 to 3; a hundred only in the far tails of a link
-PATIENCE = 30  # passes after which rounding is suspected
-SAFE_RATIO = 0.1  # r of the certificate
-MARGIN = 1.2  # above e^SAFE_RATIO = 1.105
-ACCEPT = 0.5  # a step is taken unless the slope along it has turned round by more than this
-TRUST = 0.25  # the model foretold the slope to this: the radius may grow
+MOST_PASSES = 200  # Newton's method needs 1 to 3; about 100 only in the far tails of a link
+PATIENCE = 30  # passes after which the residual is compared with rounding errors
+SAFE_RATIO = 0.1  # largest r for which the certificate holds
+MARGIN = 1.2  # the factor in q; it must exceed e^SAFE_RATIO = 1.105
+ACCEPT = 0.5  # a step is accepted unless the slope at its end is more negative than this share of the initial slope
+TRUST = 0.25  # the radius grows if the error of the predicted slope is below this share of the initial slope
 
-# Matrices of the workspace; a vector is the first row of one.
+# Matrices of the workspace. A vector uses the first row of its matrix.
 _G, _TRIAL_G, _STEP, _TRIAL, _SCRATCH, _LOWER, _SPARE = range(7)
 
 
 @compiled_inner
 def _rounding(lane: np.void, rows: np.ndarray, b: np.ndarray, buffers: np.ndarray) -> float:
-    """Return what rounding may do to g - b, at the theta of the last means."""
+    """Return a bound on the rounding error of g - b, at the theta of the last means."""
     total = 0.0
     start = lane["start"]
     for i in range(lane["end"] - start):
@@ -90,9 +91,10 @@ def _residual(
 def _search(
     lane: np.void, row: np.ndarray, rows: np.ndarray, radius: float, work: np.ndarray, buffers: np.ndarray
 ) -> float:
-    """Try the step in the workspace, cut to the trust radius while it fails, and return the new radius, or 0.
+    """Find an acceptable step. Return the new trust radius, or 0 if only rounding errors are left.
 
-    The trial point and its g - b are left in the workspace; 0 means that rounding is all that is left.
+    The workspace holds the first step to try. A rejected step is shortened to the trust radius. The accepted point and
+    its g - b are left in the workspace.
     """
     theta, b, H = row[THETA_HAT], row[B], H_of(row)
     g, trial_g, step, trial = work[_G, 0], work[_TRIAL_G, 0], work[_STEP, 0], work[_TRIAL, 0]
@@ -111,10 +113,10 @@ def _search(
         before = dot(g, step)
         after = dot(trial_g, step)
         is_accepted = after >= -ACCEPT * before
-        surprise = abs(after - shift * length * length)  # the model foretells a slope of shift length^2
+        surprise = abs(after - shift * length * length)  # the model predicts the slope shift length^2
         if not is_accepted or surprise > ACCEPT * before:
             radius = 0.25 * length
-            length = math.inf  # a step from here on is cut to the radius
+            length = math.inf  # forces the next step to be shortened to the radius
         elif surprise < TRUST * before and shift > 0.0:
             radius *= 2.0
         if is_accepted:
@@ -126,9 +128,10 @@ def _search(
 def newton(
     lane: np.void, row: np.ndarray, rows: np.ndarray, carried: bool, work: np.ndarray, buffers: np.ndarray
 ) -> None:
-    """Improve theta_hat until it is certified to ``root_tolerance``; sets ``passes`` and ``error``.
+    """Improve theta_hat until it is certified to ``root_tolerance``. Sets ``passes`` and ``error``.
 
-    ``carried``: the workspace holds the Cholesky factor of the carried H, whose terms lie within ``strayed``.
+    If ``carried``, the workspace holds the Cholesky factor of the carried H, whose terms were evaluated within
+    ``strayed``.
     """
     theta, b, H = row[THETA_HAT], row[B], H_of(row)
     d = theta.shape[0]
@@ -138,7 +141,7 @@ def newton(
     lane["passes"] = 1
     is_sound, has_H, is_new = carried, carried, False
     curvature = max(ridge, 1.0 / trace_of_inverse(lower, step)) if carried else ridge
-    radius = 1.0 / L  # no <x, theta> moves by more than 1 before the model has been tried
+    radius = 1.0 / L  # the first step changes no <x, theta> by more than 1
     residual = large_norm(g)
     lane["error"] = residual / ridge
     while residual > tolerance * ridge and lane["passes"] < MOST_PASSES:
@@ -160,7 +163,7 @@ def newton(
                 lane["strayed"] += norm(step)
                 lane["error"] = ratio * size
                 return
-        if not is_new:  # this H has served before: form it here
+        if not is_new:  # H belongs to an earlier point: compute it at this one
             has_H = False
             continue
         if lane["passes"] > PATIENCE and residual <= _rounding(lane, rows, b, buffers):
@@ -182,20 +185,20 @@ def newton(
 
 @compiled_inner
 def solve_lane(lane: np.void, row: np.ndarray, rows: np.ndarray, work: np.ndarray, buffers: np.ndarray) -> None:
-    """Compute theta_hat of one lane, warm-started.
+    """Compute theta_hat of one lane, starting from its last value.
 
-    ``pull`` holds g(theta_hat) - b, carried along while rounds and observations came in, and H its Jacobian: one Newton
-    step from them needs no pass over the history. It is only a prediction; what follows is exact.
+    ``pull`` is g(theta_hat) - b and H its Jacobian, both updated as rounds pass and observations arrive. One Newton
+    step from them needs no pass over the history. It is only a prediction. The steps that follow are exact.
     """
     theta, pull = row[THETA_HAT], row[PULL]
     if lane["status"] == LOST:
-        lane["strayed"] = math.inf  # H holds observations that are gone
+        lane["strayed"] = math.inf  # H contains observations that were removed
     step, lower = work[_STEP, 0], work[_LOWER]
     carried = lane["status"] == MOVED and cholesky(H_of(row), 0.0, lower)
     if carried:
         solve_cholesky(lower, pull, step)
         length = norm(step)
-        carried = lane["L"] * length <= 1.0  # further away the linearisation tells nothing
+        carried = lane["L"] * length <= 1.0  # for longer steps the linearisation is useless
         if carried:
             for j in range(theta.shape[0]):
                 theta[j] -= step[j]
@@ -204,7 +207,7 @@ def solve_lane(lane: np.void, row: np.ndarray, rows: np.ndarray, work: np.ndarra
         newton(lane, row, rows, carried, work, buffers)
         if math.isfinite(lane["error"]) and lane["passes"] < MOST_PASSES:
             break
-        carried = False  # lost in a tail: start again from 0
+        carried = False  # no convergence, in a tail of the link: start again from 0
         for j in range(theta.shape[0]):
             theta[j] = 0.0
     for j in range(theta.shape[0]):
@@ -216,7 +219,7 @@ def solve_lane(lane: np.void, row: np.ndarray, rows: np.ndarray, work: np.ndarra
 def solve_lanes(
     record: np.ndarray, dense: np.ndarray, history: np.ndarray, work: np.ndarray, buffers: np.ndarray
 ) -> None:
-    """Compute theta_hat of every lane where it is out of date."""
+    """Compute theta_hat in every lane where it is out of date."""
     for i in range(len(record)):
         if record[i]["status"] != FRESH:
             solve_lane(record[i], dense[i], history[i], work, buffers)
@@ -224,7 +227,7 @@ def solve_lanes(
 
 @compiled
 def solve_ridge_lanes(record: np.ndarray, dense: np.ndarray, work: np.ndarray) -> None:
-    """Compute theta_hat = V^{-1} b of every lane where it is out of date: the root for the identity link."""
+    """Compute theta_hat = V^{-1} b in every lane where it is out of date. This is the root for the identity link."""
     lower = work[_LOWER]
     for i in range(len(record)):
         if record[i]["status"] != FRESH:

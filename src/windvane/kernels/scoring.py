@@ -1,4 +1,4 @@
-"""From a parameter and a metric to a chosen arm: predictions, widths, the argmax with seeded ties, input checks."""
+"""Predictions, widths, the choice of an arm with seeded ties, and checks of input arrays."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from windvane.kernels.lanes import V_of, V_tilde_of
 from windvane.kernels.linalg import dot, factorise
 from windvane.kernels.random import TIES, uniform
 
-LARGEST_REWARD = 1e100  # where any finite reward is allowed: sums of larger ones could overflow
-LARGEST_WEIGHT = 1e12  # stored weights grow with age; products of larger ones could overflow
-TIE = 1e-12  # scores this close to the best, relative to max(1, |best|), count as equal
+LARGEST_REWARD = 1e100  # if rewards are unbounded: sums of larger rewards could overflow
+LARGEST_WEIGHT = 1e12  # stored weights grow with age, and products of larger weights could overflow
+TIE = 1e-12  # scores within this distance of the best, relative to max(1, |best|), are ties
 
 FINE, NOT_FINITE, TOO_LONG, NO_VALID_ARM, BAD_REWARD, BAD_ROUND, BAD_WEIGHT = range(7)
 
@@ -28,8 +28,10 @@ def predict_lanes(link: int, arms: np.ndarray, theta: np.ndarray, out: np.ndarra
 
 
 @compiled
-def width_lanes(is_sandwich: bool, arms: np.ndarray, dense: np.ndarray, work: np.ndarray, out: np.ndarray) -> None:
-    """Set out[lane, k] = ||arm_k|| in the metric V^{-1}, or V^{-1} V_tilde V^{-1} (``is_sandwich``)."""
+def width_lanes(
+    is_sandwich: bool, arms: np.ndarray, factor: np.ndarray, dense: np.ndarray, work: np.ndarray, out: np.ndarray
+) -> None:
+    """Set out[lane, k] = factor ||arm_k|| in the metric V^{-1}, or V^{-1} V_tilde V^{-1} if ``is_sandwich``."""
     K, d = arms.shape[1], arms.shape[2]
     lower, y = work[0], work[1, 0]
     for lane in range(arms.shape[0]):
@@ -55,12 +57,12 @@ def width_lanes(is_sandwich: bool, arms: np.ndarray, dense: np.ndarray, work: np
             else:
                 for i in range(d):
                     square += y[i] * y[i]
-            out[lane, k] = math.sqrt(max(square, 0.0))
+            out[lane, k] = factor[lane] * math.sqrt(max(square, 0.0))
 
 
 @compiled
 def _count_ties(scores: np.ndarray, valid: np.ndarray) -> tuple[float, int]:
-    """Return the score from which on arms count as best, and how many valid arms reach it."""
+    """Return the smallest score that counts as best, and the number of valid arms that reach it."""
     best = -math.inf
     for k in range(scores.shape[0]):
         if valid[k]:
@@ -77,7 +79,7 @@ def _count_ties(scores: np.ndarray, valid: np.ndarray) -> tuple[float, int]:
 def choose_lanes(
     scores: np.ndarray, valid: np.ndarray, seed: np.uint64, lane_ids: np.ndarray, decision: int, out: np.ndarray
 ) -> None:
-    """Set out[lane] to the valid arm of the best score; a uniform number of the decision picks among ties."""
+    """Set out[lane] to the valid arm with the best score. A uniform number of the decision breaks ties."""
     for lane in range(scores.shape[0]):
         bar, ties = _count_ties(scores[lane], valid[lane])
         out[lane] = 0
@@ -92,7 +94,7 @@ def choose_lanes(
 
 @compiled
 def choice_probabilities(scores: np.ndarray, valid: np.ndarray, out: np.ndarray) -> None:
-    """Set out[lane, k] to the probability that :func:`choose_lanes` picks arm k: the ties share it equally."""
+    """Set out[lane, k] to the probability that :func:`choose_lanes` chooses arm k. Ties have equal probabilities."""
     for lane in range(scores.shape[0]):
         bar, ties = _count_ties(scores[lane], valid[lane])
         for k in range(scores.shape[1]):
@@ -113,7 +115,7 @@ def log_det_lanes(dense: np.ndarray, lam: float, work: np.ndarray, out: np.ndarr
 
 @compiled
 def check_points(points: np.ndarray, valid: np.ndarray, longest: float) -> tuple[int, int, int]:
-    """Return (problem, lane, arm) of the first bad point: not finite, longer than allowed, or no valid arm at all."""
+    """Return (problem, lane, arm) for the first bad point: not finite, too long, or in a lane without a valid arm."""
     for lane in range(points.shape[0]):
         has_valid = False
         for k in range(points.shape[1]):
@@ -145,7 +147,7 @@ def check_feedback(
     latest: float,
     age: np.ndarray,
 ) -> tuple[int, int]:
-    """Return (problem, lane) of the first bad observation of ``mask``, and set their ages."""
+    """Return (problem, lane) for the first bad observation in ``mask``. Set the ages of the observations."""
     for lane in range(x.shape[0]):
         age[lane] = 0.0
         if not mask[lane]:
@@ -155,7 +157,7 @@ def check_feedback(
             return NOT_FINITE, lane
         if square > longest * longest:
             return TOO_LONG, lane
-        if not (low <= reward[lane] <= high and abs(reward[lane]) <= LARGEST_REWARD):  # so that NaN is rejected
+        if not (low <= reward[lane] <= high and abs(reward[lane]) <= LARGEST_REWARD):  # `not` so that NaN is rejected
             return BAD_REWARD, lane
         if not math.isfinite(decided[lane]) or decided[lane] > latest:
             return BAD_ROUND, lane

@@ -1,7 +1,7 @@
 """Sums over the history of one lane: g, H, H u and the derivatives of H u.
 
-``lane`` is the lane's record and ``rows`` its history (see :mod:`windvane.kernels.lanes`): d rows of features, then the
-stored weights. Loops over time are contiguous.
+``lane`` is the record of the lane and ``rows`` its history (see :mod:`windvane.kernels.lanes`): d rows of features,
+then the stored weights. Loops over time are contiguous.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from windvane.kernels.jit import compiled, compiled_sums
 from windvane.kernels.lanes import FACTOR, MEAN, SCALED, SCRATCH, SLOPE, Z
 from windvane.kernels.linalg import mirror
 
-BLOCK = 512  # entries worked on at a time: a block of every feature row stays in the nearest caches
-DIFFERENCE = 1e-4  # step of the second difference of mu': its error, of order 1e-8, only steers Newton's steps
+BLOCK = 512  # entries processed at a time, so that a block of every feature row stays in the L1 and L2 caches
+DIFFERENCE = 1e-4  # step of the second difference of mu'; its error, of order 1e-8, affects only Newton's steps
 
-# Rows are sliced before a loop: indexing [j, first + i] directly keeps numba's negative-index check in the loop, and
-# the loop from vectorising.
+# Rows are sliced before a loop. Indexing [j, first + i] directly would leave a check for negative indices in the loop,
+# which prevents vectorisation.
 
 
 @compiled_sums
 def _project_block(X: np.ndarray, theta: np.ndarray, first: int, n: int, z: np.ndarray) -> None:
-    """z[i] = <X[:, i], theta>, four features a sweep."""
+    """Set z[i] = <X[:, i], theta>, four features per sweep."""
     d = X.shape[0]
     r0, t0 = X[0, first : first + n], theta[0]
     j = 1
@@ -51,7 +51,7 @@ def _project_block(X: np.ndarray, theta: np.ndarray, first: int, n: int, z: np.n
 
 @compiled_sums
 def _weighted_sum(X: np.ndarray, first: int, n: int, factor: np.ndarray, out: np.ndarray) -> None:
-    """out[j] += sum_i factor[i] X[j, i], two features a sweep."""
+    """Add sum_i factor[i] X[j, i] to out[j], two features per sweep."""
     d = X.shape[0]
     for j in range(0, d - 1, 2):
         r0 = X[j, first : first + n]
@@ -70,13 +70,13 @@ def _weighted_sum(X: np.ndarray, first: int, n: int, factor: np.ndarray, out: np
         out[d - 1] += s0
 
 
-# d = 2 is the commonest size, and there most of the time would go into storing and re-reading products: the next two
-# functions form them in registers.
+# d = 2 is the most common size. Storing and re-reading the products would take most of the time there, so the next two
+# functions keep them in registers.
 
 
 @compiled_sums
 def _plane_sum(X: np.ndarray, first: int, n: int, weight: np.ndarray, factor: np.ndarray, out: np.ndarray) -> None:
-    """out += sum_i weight[i] factor[i] X[:, i] for d = 2."""
+    """Add sum_i weight[i] factor[i] X[:, i] to ``out``, for d = 2."""
     r0 = X[0, first : first + n]
     r1 = X[1, first : first + n]
     s0, s1 = 0.0, 0.0
@@ -90,7 +90,7 @@ def _plane_sum(X: np.ndarray, first: int, n: int, weight: np.ndarray, factor: np
 
 @compiled_sums
 def _plane_gram(X: np.ndarray, first: int, n: int, weight: np.ndarray, factor: np.ndarray, out: np.ndarray) -> None:
-    """out += sum_i weight[i] factor[i] X[:, i] X[:, i]' for d = 2, lower triangle."""
+    """Add sum_i weight[i] factor[i] X[:, i] X[:, i]' to the lower triangle of ``out``, for d = 2."""
     r0 = X[0, first : first + n]
     r1 = X[1, first : first + n]
     s00, s10, s11 = 0.0, 0.0, 0.0
@@ -107,10 +107,10 @@ def _plane_gram(X: np.ndarray, first: int, n: int, weight: np.ndarray, factor: n
 
 @compiled_sums
 def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled: np.ndarray, out: np.ndarray) -> None:
-    """out += sum_i factor[i] X[:, i] X[:, i]', lower triangle, in tiles of two rows and four columns.
+    """Add sum_i factor[i] X[:, i] X[:, i]' to the lower triangle of ``out``, in tiles of two rows and four columns.
 
-    Eight sums at a time keep the multiply-add units busy: no slower than BLAS from d = 3 to d = 100, where it was
-    measured, and the same on every lane whatever its neighbours.
+    Eight sums at a time keep the multiply-add units busy. Measured from d = 3 to d = 100, this is no slower than BLAS,
+    and the result of a lane does not depend on the other lanes.
     """
     d = X.shape[0]
     sa = scaled[0, :n]
@@ -254,7 +254,7 @@ def slope_apply(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndar
 
 @compiled
 def bend_gram(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndarray, out: np.ndarray) -> None:
-    """Compute sum w mu''(z) <x, u> x x', the derivative of H(theta) u, at the theta of the last means."""
+    """Compute sum w mu''(z) <x, u> x x', the derivative of H(theta) u, at the theta of the last :func:`mean_sums`."""
     d = u.shape[0]
     X = rows[:d]
     _clear(out)
@@ -281,7 +281,7 @@ def bend_gram(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndarra
 
 @compiled
 def third_gram(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndarray, out: np.ndarray) -> None:
-    """Compute sum w mu'''(z) <x, u>^2 x x', with mu''' by differences, at the theta of the last means."""
+    """Compute sum w mu'''(z) <x, u>^2 x x', with mu''' by differences, at the theta of the last :func:`mean_sums`."""
     d = u.shape[0]
     X = rows[:d]
     _clear(out)

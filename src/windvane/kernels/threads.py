@@ -1,7 +1,7 @@
-"""Lanes over cores: kernels release the interpreter lock, so plain threads split a range of lanes between them.
+"""Spread lanes over threads. Kernels release the interpreter lock, so threads run in parallel.
 
-Lanes never share data, so the split cannot change a result. ``WINDVANE_THREADS`` or :func:`set_threads` sets how many
-threads; a pool of worker processes should use one each.
+Lanes share no data, so the split cannot change a result. ``WINDVANE_THREADS`` or :func:`set_threads` sets the number of
+threads. In a pool of worker processes, use one thread per process.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ import numpy.typing as npt
 from windvane.arguments import check_whole
 from windvane.errors import ArgumentError
 
-# Handing a chunk to another thread costs tens of microseconds: not worth it for less work than this many
-# multiply-adds.
+# Passing a chunk to another thread takes tens of microseconds, which is too long for fewer multiply-adds than this.
 WORTH_SPLITTING = 200_000
 MOST_THREADS = 256
-CHUNKS_PER_THREAD = 3  # lanes differ in cost (some project, some do not), so each thread takes several smaller chunks
+CHUNKS_PER_THREAD = 3  # lanes differ in cost (some project, others do not), so each thread takes several small chunks
 
 _pool: ThreadPoolExecutor | None = None
 _pool_process = 0
 
 
 def available_cores() -> int:
-    """The cores this process may use."""
+    """Return the number of cores that this process can use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on this platform
@@ -48,7 +47,22 @@ _threads = _threads_from_environment()
 
 
 def set_threads(count: int) -> None:
-    """Use ``count`` threads (at least 1) for lanes from now on, in this process."""
+    """Set the number of threads that lanes are spread over, in this process.
+
+    Parameters
+    ----------
+    count
+        Number of threads, from 1 to 256.
+
+    Examples
+    --------
+    >>> import windvane
+    >>> before = windvane.get_threads()
+    >>> windvane.set_threads(1)
+    >>> windvane.get_threads()
+    1
+    >>> windvane.set_threads(before)
+    """
     global _threads, _pool
     count = check_whole("count", count, 1, MOST_THREADS)
     if _pool is not None:
@@ -57,7 +71,7 @@ def set_threads(count: int) -> None:
 
 
 def get_threads() -> int:
-    """How many threads lanes are split over."""
+    """Return the number of threads that lanes are spread over."""
     return _threads
 
 
@@ -76,12 +90,12 @@ def over_lanes(
     rows: tuple[npt.NDArray[Any], ...],
     workspace: Callable[[int], tuple[npt.NDArray[Any], ...]],
 ) -> None:
-    """Run ``kernel(*shared, *rows, *workspace)`` over all lanes, in several threads if it is worth it.
+    """Run ``kernel(*shared, *rows, *workspace)`` over all lanes, in several threads if the work is large enough.
 
     Parameters
     ----------
     kernel
-        A compiled function that works on the lanes of its row arguments.
+        A compiled function that processes the lanes of its row arguments.
     cost
         Estimated number of multiply-adds.
     shared
@@ -89,7 +103,7 @@ def over_lanes(
     rows
         Arrays whose first axis is the lanes.
     workspace
-        Returns the scratch arrays of a thread, given its number.
+        Returns the scratch arrays of a thread, given the number of the thread.
     """
     lanes = len(rows[0])
     if _threads == 1 or lanes == 1 or cost < WORTH_SPLITTING:
@@ -101,13 +115,13 @@ def over_lanes(
     scratch = [workspace(number) for number in range(min(_threads, pieces))]
 
     def drain(number: int) -> None:
-        for first, last in chunks:  # under the interpreter lock, each chunk goes to exactly one thread
+        for first, last in chunks:  # the interpreter lock makes sure that each chunk goes to exactly one thread
             kernel(*shared, *(array[first:last] for array in rows), *scratch[number])
 
     others = [_workers().submit(drain, number) for number in range(1, len(scratch))]
     try:
         drain(0)
     finally:
-        wait(others)  # no thread may still write to the arrays when this returns
+        wait(others)  # no thread must write to the arrays after this function returns
     for other in others:
         other.result()

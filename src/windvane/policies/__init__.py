@@ -1,7 +1,7 @@
-"""Policies: one algorithm a file.
+"""Policies, one algorithm per file.
 
-:mod:`windvane.policies.base` is the contract and :mod:`windvane.policies.registry` the list. The names of this package
-are declared in ``__init__.pyi`` and loaded on first use.
+:mod:`windvane.policies.base` defines the contract and :mod:`windvane.policies.registry` lists the policies. The names
+of this package are declared in ``__init__.pyi`` and loaded on first use.
 
 >>> from windvane.policies import BVDGLMUCB
 >>> BVDGLMUCB.name

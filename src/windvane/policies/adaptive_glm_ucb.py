@@ -1,12 +1,12 @@
-"""AdaptiveGLMUCB: a generalized linear bandit under drift that is told neither the drift nor the horizon (our own).
+"""AdaptiveGLMUCB: a generalized linear bandit for an unknown drift and an unknown horizon. An algorithm of our own.
 
-Several memories m_1 < ... < m_G (32, 80, 200, 500, 1250, 3125 rounds, and no forgetting) look at the one stream of
-rewards, each through the estimator of :mod:`windvane.estimation.one_pass` with discount gamma_g = 1 - 1/m_g. At round t,
+Several memories m_1 < ... < m_G (32, 80, 200, 500, 1250, 3125 rounds, and no forgetting) learn the same rewards. Each
+one is an estimator of :mod:`windvane.estimation.one_pass` with the discount gamma_g = 1 - 1/m_g. At round t,
 
-    loss_g  = sum over rewards (x_s, r_s) of a^(t-1-s) (b(<x_s, theta_g>) - r_s <x_s, theta_g>) / phi,  b' = mu,
-              each with the theta_g from before that reward came in, pulled back to ||theta_g|| <= S
-    p_g     proportional to exp(-2 loss_g)                            (what each memory has earned by predicting)
-    m       = the median memory under p                               (its theta, H and G are what is acted by)
+    loss_g  = sum over rewards (x_s, r_s) of a^(t-1-s) (B(<x_s, theta_g>) - r_s <x_s, theta_g>) / phi,  B' = mu,
+              each with theta_g from before the reward arrived, scaled back to ||theta_g|| <= S
+    p_g     proportional to exp(-2 loss_g)                            (weight of a memory by its predictions)
+    m       = the median memory under p                               (the acting memory: it provides theta, H and G)
     x_t     = argmax over the arms of mu(<x, theta>) + mu'(<x, theta>) sqrt(phi x' H^-1 G H^-1 x)
 
 ===========  ===================================================================================================
@@ -15,36 +15,39 @@ symbol       meaning
 H            sum gamma^(t-1-s) mu' x_s x_s' + ridge I: the discounted information
 G            sum gamma^(2(t-1-s)) mu' x_s x_s' + ridge I; H^-1 G H^-1 is the sandwich variance of theta
 ridge        phi d / S^2: the prior N(0, S^2 I / d), under which ||theta||^2 is S^2 on average
-phi          the dispersion: sigma^2 where any reward goes (identity), else 1, see below
-a            0.998: losses are compared over the last 500 rounds or so
+phi          the dispersion: sigma^2 if rewards are unbounded (identity link), otherwise 1, see below
+a            0.998: losses are compared over the last 500 rounds, approximately
 ===========  ===================================================================================================
 
-**Why so.** A discount is only one's belief about how fast the world moves, and its predictions tell whether it is
-right: unlike a bandit over discounts (BOB), which sees one reward of the one it follows, all of them are scored by
-every reward. 2 loss_g is the deviance. The median under the weights is steadier than the best memory, since neighbours
-do about equally well, and with exp(-2 loss) it follows the best one closer than with exp(-loss).
+**Why.** A discount expresses a belief about the speed of the drift, and its predictions show whether the belief is
+right. Every reward scores every memory. A bandit over discounts (BOB), in contrast, observes only the reward of the
+discount that acts. 2 loss_g is the deviance. The median under the weights varies less than the best memory, because
+neighbouring memories predict about equally well. With exp(-2 loss) it follows the best memory more closely than with
+exp(-loss).
 
-**The bonus** is one standard error of the predicted mean (by the delta method), nothing else: if the estimate is about
-normal, the index is the 84 % quantile of what the arm is worth. In our trials 0.7 or 1.3 of it changed the regret by a
-few percent on average; where the arms are always the same, 0.7 was a tenth worse, and none at all fails.
-In G the prior counts as information: along a direction never played, or forgotten, the standard error is again that of
-the prior, S / sqrt(d), so that an arm that was bad long ago is tried again; without the ridge in G the sandwich would
-know the noise only, and explore next to nothing there.
+**The bonus** is one standard error of the predicted mean (by the delta method). If the estimate is approximately
+normal, the index is the 84 % quantile of the mean reward of the arm. In our trials a factor of 0.7 or 1.3 changed the
+regret by a few percent on average. With arms that never change, 0.7 was 10 % worse, and a policy without a bonus fails.
+G contains the ridge, so the prior counts as information: in a direction that was never played, or is forgotten, the
+standard error is that of the prior, S / sqrt(d), and an arm that was bad long ago is tried again. Without the ridge in
+G the sandwich would contain only the noise, and the policy would hardly explore in such directions.
 
-phi = 1 is the dispersion of Bernoulli rewards with the logistic link and of Poisson counts; among rewards in [0, 1] of
-a given mean Bernoulli ones vary most, so that for others the bonus errs on the wide side. Rewards that vary more than
-that are not allowed for. For probit it is a quasi-likelihood.
+phi = 1 is the dispersion of Bernoulli rewards with the logistic link and of Poisson counts. Among rewards in [0, 1]
+with a given mean, Bernoulli rewards have the largest variance, so for others the bonus is too wide rather than too
+narrow. Rewards with a larger variance are not covered. For probit the likelihood is a quasi-likelihood.
 
-**Guarantee: none.** Nothing is proven about this policy. Its settings (the memories, a, the multiplier) were fixed
+**Guarantee: none.** Nothing is proven about this policy. Its constants (the memories, a, the multiplier) were chosen
 once, after trials in simulated worlds of 3000 rounds with d = 2 and 10, and are the same everywhere.
 
-Over a ball or a sphere of arms the index is taken before mu, <x, theta> + sqrt(phi x' H^-1 G H^-1 x): the same to first
-order, and its best arm is known in closed form up to a search in one dimension.
+For a ball or a sphere the index is taken before mu, <x, theta> + sqrt(phi x' H^-1 G H^-1 x). This is the same to first
+order, and its best arm is known in closed form up to a one-dimensional search.
 
-Late rewards: a loss counts by the age of the decision and is taken with the estimates of now, before they see it.
+Late rewards: a loss enters with the weight of the age of its decision. It is computed with the current estimates,
+before they learn the reward.
 
-Cost per round and lane: G = 7 times that of OnePassGLM for the estimates, O(G d^3); O((K + d) d^2) for the arms. Memory
-O(G d^2), whatever t: no history is kept, and forgetting nothing costs no more.
+Cost per round and lane: O(G d^3) for the estimates, which is G = 7 times that of OnePassGLM; O((K + d) d^2) for the
+arms. The state takes O(G d^2), whatever t. No history is stored, so the memory without forgetting costs no more than
+the others.
 """
 
 from __future__ import annotations
@@ -70,15 +73,15 @@ from windvane.policies.optimism import EstimatingPolicy
 MEMORIES = (*(32.0 * 2.5**i for i in range(6)), math.inf)
 LOSS_DISCOUNT = 0.998
 EVIDENCE = math.log(20.0)  # a likelihood ratio of 20, in nats
-TINY = 1e-300  # keeps divisions by zero finite
-NOTHING = 1e-12  # of the prior: less information than this is rounding, nothing was learned
+TINY = 1e-300  # avoids divisions by zero
+NOTHING = 1e-12  # relative to the prior: less information than this is rounding, so nothing was learned
 DRIFT, NO_DRIFT, UNKNOWN = "drift", "no drift seen", "too little data to tell"
 
-_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)  # for the mean of a function over [-1, 1], times 2
+_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)  # for integrals over [-1, 1]
 
 
 class DriftEstimate(NamedTuple):
-    """What the rewards say about the drift, one entry per lane: see :meth:`AdaptiveGLMUCB.drift_estimate`."""
+    """An estimate of the drift, one entry per lane (see :meth:`AdaptiveGLMUCB.drift_estimate`)."""
 
     verdict: npt.NDArray[np.str_]
     evidence: Array
@@ -93,7 +96,7 @@ class DriftEstimate(NamedTuple):
 
 @dataclass(frozen=True)
 class AdaptiveInfo(PolicyInfo):
-    """Where AdaptiveGLMUCB stands; what :class:`PolicyInfo` holds is that of the acting memory.
+    """The diagnostics of AdaptiveGLMUCB. The fields of :class:`PolicyInfo` are those of the acting memory.
 
     Attributes
     ----------
@@ -109,19 +112,19 @@ class AdaptiveInfo(PolicyInfo):
 
 
 class AdaptiveGLMUCB(EstimatingPolicy):
-    """AdaptiveGLMUCB (ours). Needs to know the world's bounds (S, L, sigma) and its link, not its drift or horizon.
+    """AdaptiveGLMUCB (ours). It needs the bounds (S, L, sigma) and the link, but neither the drift nor the horizon.
 
-    ``memories`` and ``bonus_scale`` are for those who study the policy: nothing needs to be set. One memory alone is a
-    policy with that discount, 1 - 1/m, which can say nothing about the drift.
+    ``memories`` and ``bonus_scale`` are meant for research. The defaults need no tuning. A single memory m gives a
+    policy with the discount 1 - 1/m, which cannot estimate the drift.
 
     Parameters
     ----------
     link
         Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.
     memories
-        Increasing numbers of rounds above 1.
+        Increasing numbers of rounds, each above 1.
     bonus_scale
-        Standard errors in the bonus, one number or one per lane.
+        Number of standard errors in the bonus: one number, or one per lane.
 
     Examples
     --------
@@ -139,8 +142,8 @@ class AdaptiveGLMUCB(EstimatingPolicy):
     name = "AdaptiveGLMUCB"
     card = Card("generalized linear", "adaptive", "nothing", "none", "windvane", "O(G d^3 + K d^2), G = 7")
     is_sandwich: ClassVar[bool] = True
-    # per lane and memory: discounted losses, losses of the whole run;
-    # per lane: weight of all rewards, as the longest memory counts it, and the implied B_t
+    # Per lane and memory: discounted losses, losses of the whole run.
+    # Per lane: total weight of the rewards under the longest memory, and the implied B_t.
     stored: ClassVar[tuple[str, ...]] = (*EstimatingPolicy.stored, "losses", "run_losses", "seen", "variation")
 
     def __post_init__(self) -> None:
@@ -159,23 +162,23 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         scales = check_per_lane(
             "bonus_scale", self.bonus_scale, self.lane_count, "in [0, 1e100]", lambda s: (s >= 0) & (s <= LARGEST)
         )
-        self.standard_errors = math.sqrt(self.dispersion) * scales  # what the root of x' H^-1 G H^-1 x is multiplied by
+        self.standard_errors = math.sqrt(self.dispersion) * scales  # the factor of sqrt(x' H^-1 G H^-1 x)
         self.losses, self.run_losses = np.zeros((2, self.lane_count, len(self.lengths)))
         self.seen, self.variation = np.zeros((2, self.lane_count))
 
-    # --- what can be read ------------------------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------------------------
 
     @property
     def weights(self) -> Array:
-        """p of each memory, [lanes, G]."""
+        """The weights p of the memories, [lanes, G]."""
         return _weigh(self.losses)
 
     def acting_rows(self) -> Index:
-        """Return the row of the estimator that each lane acts by: that of the median memory under the weights."""
+        """Return the row of the estimator that each lane uses: that of the median memory under the weights."""
         return np.asarray(np.arange(self.lane_count) * len(self.lengths) + _quantile(self.weights, 0.5))
 
     def theta_now(self) -> Array:
-        """Return the parameter that a decision made now would use."""
+        """Return the parameter that a decision would use now."""
         return self.pull_back(self.estimator.theta_hat)[self.acting_rows()]
 
     def describe_estimates(self) -> dict[str, Any]:
@@ -193,7 +196,7 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         }
 
     def info(self, *, estimates: bool = True) -> AdaptiveInfo:
-        """Return where the policy stands, and the weights of its memories."""
+        """Return the diagnostics of the acting memory and the weights of all memories."""
         known: dict[str, Any] = vars(super().info(estimates=estimates))
         acting = self.lengths[_quantile(self.weights, 0.5)]
         return AdaptiveInfo(**known, memories=self.lengths.copy(), weights=self.weights, acting_memory=acting)
@@ -201,25 +204,25 @@ class AdaptiveGLMUCB(EstimatingPolicy):
     # --- deciding --------------------------------------------------------------------------------------------------
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t among ``arms[lanes, K, dim]``; ``valid[lanes, K]`` marks the arms that are really there."""
+        """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
         arms, present = self.check_arms(arms, valid)
         theta, decision = self.choose_theta()
         widths = np.empty(arms.shape[:2])
         dense = self.estimator.dense[self.acting_rows()]
-        width_lanes(True, arms, dense, self.estimator.work, widths)
+        width_lanes(True, arms, self.standard_errors, dense, self.estimator.work, widths)
         z = _dot(arms, theta[:, None])
         means = self.reward_link.mean(z)
         decision.means = means
-        return self.play(means + self.reward_link.slope(z) * self.standard_errors[:, None] * widths, present)
+        return self.play(means + self.reward_link.slope(z) * widths, present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere; return the arms played, [lanes, dim]."""
+        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
         arm_set = self.check_arm_set(arm_set)
         (theta, _), rows = self.choose_theta(), self.acting_rows()
         return self.play_best(arm_set, theta, self.standard_errors, mean=np.asarray, rows=rows)
 
     def choose_theta(self) -> tuple[Array, DecisionInfo]:
-        """Return the parameter of the coming decision, and the record of how it is made."""
+        """Return the parameter of the next decision and the record of how the decision is made."""
         rows = self.acting_rows()
         theta = self.pull_back(self.estimator.solve())[rows]
         decision = self.begin_decision()
@@ -227,16 +230,16 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         return theta, decision
 
     def pull_back(self, theta: Array) -> Array:
-        """Return estimates with those outside the ball of radius S moved to its surface."""
+        """Return the estimates. Those outside the ball of radius S are scaled to its surface."""
         length = np.sqrt(_dot(theta, theta))
         return np.asarray(theta * np.minimum(1.0, self.S / np.maximum(length, TINY))[:, None])
 
     # --- learning --------------------------------------------------------------------------------------------------
 
     def learn(self, feedback: Feedback) -> None:
-        """Score every memory by its prediction of the rewards, then let all of them learn."""
+        """Score every memory by its prediction of the rewards. Then let all memories learn them."""
         mask = feedback.mask & (feedback.round >= self.born)
-        x = np.where(mask[:, None], feedback.x, 0.0)  # what is masked must not reach a sum
+        x = np.where(mask[:, None], feedback.x, 0.0)  # masked values must not enter a sum
         reward, weight, age = np.where(mask, [feedback.reward, feedback.weight, feedback.age], 0.0)
         loss = weight[:, None] * self.measure_loss(x, reward)
         self.losses += LOSS_DISCOUNT ** age[:, None] * loss
@@ -246,14 +249,17 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         self.estimator.absorb(*rows)
 
     def measure_loss(self, x: Array, reward: Array) -> Array:
-        """Return (b(z) - r z) / phi at the z each memory predicts; b(z) - b(0) is z times the mean of mu over [0, z]."""
+        """Return (B(z) - r z) / phi for the prediction z of each memory, [lanes, G].
+
+        B(z) - B(0) is z times the mean of mu over [0, z].
+        """
         theta = self.pull_back(self.estimator.solve()).reshape(self.lane_count, len(self.lengths), self.dim)
         z = _dot(x[:, None], theta)
         b = 0.5 * z * (self.reward_link.mean(z[:, :, None] * (0.5 + 0.5 * _NODES)) * _NODE_WEIGHTS).sum(axis=2)
         return np.asarray((b - reward[:, None] * z) / self.dispersion)
 
     def pass_time(self, rounds: float) -> None:
-        """Let the estimates, the losses and the weight of all rewards age; add to the implied drift."""
+        """Discount the estimates, the losses and the total weight of the rewards. Add to the implied drift."""
         super().pass_time(rounds)
         self.losses *= LOSS_DISCOUNT**rounds
         self.seen *= self.gammas[-1] ** rounds
@@ -265,24 +271,34 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         for array in (self.losses, self.run_losses, self.seen, self.variation):
             array[mask] = 0.0
 
-    # --- for a person to read --------------------------------------------------------------------------------------
+    # --- drift estimate --------------------------------------------------------------------------------------------
 
     def drift_estimate(self) -> DriftEstimate:
-        """What the rewards so far say about the drift, per lane. A reading of the weights, rough, without guarantee.
+        """Estimate the drift from the rewards so far. The estimate is rough and has no guarantee.
 
-        ``memory`` is the median memory under the weights, the effective memory of now; ``memory_low`` and
-        ``memory_high`` hold between them the middle 80 % of the weight. ``rate`` (with ``rate_low``, ``rate_high``) is
-        the speed of theta*, per round, at which that memory would be best: v m is how far an estimate of memory m
-        trails, phi d / (2 m i) its variance, i the information a round and coordinate, and v^2 m^2 plus that is least
-        at v = sqrt(phi d / (4 i m^3)). No rate is above 2 S. ``variation`` is the sum of the rates of all rounds so
-        far, the implied B_t; right to a factor of two or three at best, and for jumps it tells less than that.
+        Returns
+        -------
+        DriftEstimate
+            One entry per lane in each field. ``memory`` is the median memory under the weights, the present effective
+            memory. The middle 80 % of the weight are between ``memory_low`` and ``memory_high``. ``rate`` (with
+            ``rate_low`` and ``rate_high``) is the speed of theta* per round for which that memory would be best, at
+            most 2 S. ``variation`` is the sum of the rates of all rounds so far, the implied B_t. It is right up to a
+            factor of two or three at best, and less reliable for jumps.
 
-        ``verdict`` goes by the predictions of the whole run. ``evidence`` is the log likelihood ratio of forgetting
-        (the mean over the finite memories) against not forgetting. "drift": it is at least log 20, which would ever
-        happen in at most one run of 20 if the predictions without forgetting were the truth. Else "no drift seen" where
-        the data could have told, that is where they have refuted the shortest memory by as much; ``rate_high`` says how
-        fast a drift may still be hidden. Else "too little data to tell". (Where other ``memories`` were given, the
-        longest of them is what "not forgetting" means.)
+            ``evidence`` is the log likelihood ratio of forgetting (the mean over the finite memories) against not
+            forgetting, for the predictions of the whole run. ``verdict`` is "drift" if it is at least log 20. If the
+            predictions without forgetting were the truth, this would ever happen in at most one of 20 runs. Otherwise
+            ``verdict`` is "no drift seen" if the data refute the shortest memory by the same margin, so that drift
+            could have been seen; ``rate_high`` is then the speed of a drift that could still be hidden. Otherwise it is
+            "too little data to tell".
+
+        Notes
+        -----
+        An estimate of memory m lags v m behind a theta* of speed v. Its variance is phi d / (2 m i), where i is the
+        information per round and coordinate. The sum v^2 m^2 + phi d / (2 m i) is smallest at v = sqrt(phi d / (4 i
+        m^3)).
+
+        With other ``memories``, "not forgetting" means the longest of them.
         """
         if len(self.lengths) == 1:
             raise ArgumentError("memories", self.memories, "at least two, to be compared, for a drift estimate")
@@ -307,7 +323,7 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         )
 
     def estimate_rates(self, memory: Array) -> Array:
-        """Return the speed at which ``memory`` would be best, given the information that a round brings."""
+        """Return the speed of theta* for which ``memory`` would be best, given the information per round."""
         count, ridge = len(self.lengths), self.estimator.ridge
         H = self.estimator.V[count - 1 :: count]  # of the longest memory
         gathered = np.trace(H, axis1=1, axis2=2) - self.dim * ridge
@@ -327,7 +343,7 @@ def _check_increasing(memories: Sequence[float]) -> Array:
 
 
 def _dot(a: Array, b: Array) -> Array:
-    """Return <a, b> over the last axis, summed in one order however many lanes there are."""
+    """Return <a, b> over the last axis. The order of the sum does not depend on the number of lanes."""
     total = a[..., 0] * b[..., 0]
     for i in range(1, a.shape[-1]):
         total = total + a[..., i] * b[..., i]
@@ -341,5 +357,5 @@ def _weigh(losses: Array) -> Array:
 
 
 def _quantile(weights: Array, q: float) -> npt.NDArray[np.int64]:
-    """Return the first memory at which the weights add up to ``q``, per lane."""
+    """Return the index of the first memory at which the weights add up to ``q``, [lanes]."""
     return np.asarray(np.argmax(np.cumsum(weights, axis=1) >= q * (1.0 - 1e-12), axis=1))

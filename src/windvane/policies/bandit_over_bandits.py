@@ -1,18 +1,21 @@
-"""Bandit over bandits: a drift nobody knows, met by learning which forgetting earns most.
+"""Bandit over bandits: learn how to forget when the drift is unknown.
 
-Time is cut into blocks of H decisions. At the start of each, EXP3 (:mod:`windvane.policies.exp3`) draws one value from
-a grid of discounts or windows, and a *fresh* worker with that value acts until the block is over; its rewards, brought
-to [0, 1], are then the gain of the draw. Registered forms: :mod:`windvane.policies.bob_bvd_glm_ucb` and
+Time is divided into blocks of H decisions. At the start of each block, EXP3 (:mod:`windvane.policies.exp3`) draws a
+value from a grid of discounts or windows, and a *new* worker with this value acts until the block ends. The rewards of
+the block, scaled to [0, 1], are the gain of the draw. Registered forms: :mod:`windvane.policies.bob_bvd_glm_ucb` and
 :mod:`windvane.policies.bob`.
 
-What is ours: blocks count decisions, not time; the last block ends with decision T, divided by H like the others, and
-play may go on after it, in blocks of H. A block's gain waits for the first decision of the next block, so that its last
-reward can be in it. A reward that comes when its block is over is recorded (``info()``) and learned by nobody, neither
-a worker nor EXP3. A reward with weight w counts w times in the gain; gains are clipped to [0, 1], which changes nothing
-with one reward in [0, 2 sigma] a decision (for ``BOB``, with means in [-1, 1], as that paper has them, it binds with
-probability at most 2/T in all).
+Choices that are ours, not the papers':
 
-Cost per round and lane: that of the worker, with a history of at most H; O(N) more a block.
+* Blocks count decisions, not time. The last block ends with decision T, and its gain is divided by H like the others.
+  After T the policy continues in blocks of H.
+* The gain of a block is computed at the first decision of the next block, so that its last reward can count.
+* A reward that arrives after its block has ended is counted in ``info()``. Neither a worker nor EXP3 learns it.
+* A reward of weight w counts w times in the gain. Gains are clipped to [0, 1]. With one reward in [0, 2 sigma] per
+  decision this has no effect. For ``BOB``, with means in [-1, 1] as in its paper, it has an effect with probability at
+  most 2/T in total.
+
+Cost per round and lane: that of the worker with a history of at most H observations, plus O(N) per block.
 """
 
 from __future__ import annotations
@@ -36,23 +39,25 @@ from windvane.policies.wrapping import choose_reward_range, join_clock
 from windvane.state import State, Stateful, refuse
 from windvane.theory import exp3_rate
 
-LONGEST_HISTORY = 256  # blocks of which the history tells at most; beyond, every second is left out
+LONGEST_HISTORY = 256  # largest number of blocks in the history; if it grows longer, every second one is removed
 
 
 @dataclass(frozen=True)
 class BlockInfo(PolicyInfo):
-    """Where a bandit over bandits stands; what :class:`PolicyInfo` holds is that of the acting worker.
+    """The diagnostics of a bandit over bandits. The fields of :class:`PolicyInfo` are those of the acting worker.
 
     Attributes
     ----------
     grid, draw_probabilities, chosen
-        The forgetting parameters, [N]; the law of the open block's draw, [lanes, N]; the parameters drawn, [lanes].
+        The forgetting parameters, [N]; the probabilities of the draw for the current block, [lanes, N]; the parameters
+        that were drawn, [lanes].
     block
-        The open block, numbered from 0.
+        The current block, numbered from 0.
     late, late_sum
-        Number and sum of the rewards that came after their block, [lanes].
+        Number and sum of the rewards that arrived after their block, [lanes].
     history_block, history_probabilities, history_chosen
-        The same over time, for at most 256 blocks since this object was built or loaded: [n], [n, lanes, N], [n, lanes].
+        The same over time, for at most 256 blocks since this object was built or loaded: [n], [n, lanes, N], [n,
+        lanes].
     """
 
     grid: Array | None = None
@@ -67,18 +72,31 @@ class BlockInfo(PolicyInfo):
 
 
 class BanditOverBandits(Policy):
-    """EXP3 over a grid of a worker's forgetting parameter, drawn anew every block of decisions.
+    """EXP3 over a grid of values for the forgetting parameter of a worker, with one draw per block of decisions.
 
     A subclass implements ``build_worker``, ``choose_block`` and ``choose_grid``.
 
     Parameters
     ----------
     horizon
-        Rounds T, which EXP3's rate needs.
+        Number of rounds T, which determines the rate of EXP3.
     block
-        Decisions in a block; by default what theory recommends.
+        Number of decisions in a block. Default: recommended by theory.
     reward_range
-        Width of the range of rewards; by default 2 sigma, and with the identity link at least 1.
+        Width of the range of rewards. Default: 2 sigma, and at least 1 with the identity link.
+
+    Examples
+    --------
+    >>> import windvane
+    >>> class BOBDLinUCB(windvane.BanditOverBandits):
+    ...     def build_worker(self, values):
+    ...         return windvane.DLinUCB(self.dim, gamma=values, L=self.L, lanes=self.lanes, seed=self.seed)
+    ...     def choose_block(self):
+    ...         return 50
+    ...     def choose_grid(self):
+    ...         return [0.9, 0.99, 0.999]
+    >>> BOBDLinUCB(dim=2, horizon=1000).select([[[1.0, 0.0]]])
+    array([0])
     """
 
     horizon: int
@@ -86,15 +104,26 @@ class BanditOverBandits(Policy):
     reward_range: float | None = None
 
     name = "bandit over bandits"
-    grid_name: ClassVar[str] = "grid"  # what the constructor calls the values
+    grid_name: ClassVar[str] = "grid"  # name of the constructor argument that holds the values
     stored: ClassVar[tuple[str, ...]] = (*Policy.stored, "drawn", "earned", "is_cut", "late", "late_sum")
 
     def build_worker(self, values: Array) -> EstimatingPolicy:
-        """Return fresh workers with these forgetting parameters, one per lane."""
+        """Return new workers.
+
+        Parameters
+        ----------
+        values
+            Forgetting parameter of each lane, [lanes].
+
+        Returns
+        -------
+        EstimatingPolicy
+            A policy with the same lanes and seed as this one.
+        """
         raise NotImplementedError
 
     def choose_block(self) -> int:
-        """Return the number of decisions in a block, if none was given."""
+        """Return the default number of decisions in a block."""
         raise NotImplementedError
 
     def choose_grid(self) -> npt.ArrayLike:
@@ -102,7 +131,7 @@ class BanditOverBandits(Policy):
         raise NotImplementedError
 
     def compute_gain(self, earned: Array) -> Array:
-        """Return what EXP3 is told of a block in which the rewards ``earned`` came, one sum per lane."""
+        """Return the gain of a block for EXP3 from ``earned``, the sum of its rewards in each lane."""
         return np.asarray(earned / (self.width_of_rewards * self.length))
 
     def __post_init__(self) -> None:
@@ -115,14 +144,14 @@ class BanditOverBandits(Policy):
         self.drawn = self.exp3.draw(0)
         self.worker = self.build_worker(self.chosen)
         self.earned, self.late, self.late_sum = (np.zeros(self.lane_count) for _ in range(3))
-        self.is_cut = np.zeros(self.lane_count, dtype=bool)  # restarted in the open block, which is then not judged
+        self.is_cut = np.zeros(self.lane_count, dtype=bool)  # restarted in the current block, which then has no gain
         self.open_block = 0
         self.width_of_rewards = choose_reward_range(self.reward_link, self.noise_scale, self.reward_range)
         self.history = DrawHistory()
         self.history.add(0, self.exp3.probabilities(), self.chosen)
 
     def _check_grid(self, given: npt.ArrayLike) -> Array:
-        """Return the values; every one must make a worker, not only those that happen to be drawn."""
+        """Return the values. Each one must be allowed for a worker, not only those that happen to be drawn."""
         grid = check_real_array(self.grid_name, given, "numbers").copy()
         if grid.ndim != 1 or len(grid) == 0:
             raise ArgumentError(self.grid_name, given, "a list of one or more numbers")
@@ -139,18 +168,18 @@ class BanditOverBandits(Policy):
 
     @property
     def chosen(self) -> Array:
-        """The discount or the window that each lane's worker has now."""
+        """The current discount or window of the worker in each lane, [lanes]."""
         return np.asarray(self.grid[self.drawn])
 
     # --- blocks ----------------------------------------------------------------------------------------------------
 
     def block_of(self, decision: int) -> int:
-        """Return the block, numbered from 0, of a decision numbered from 0."""
+        """Return the block of a decision. Both are numbered from 0."""
         whole_blocks, after = math.ceil(self.horizon / self.length), decision - self.horizon
         return decision // self.length if after < 0 else whole_blocks + after // self.length
 
     def begin_block(self, block: int) -> None:
-        """Judge the last block and draw the forgetting parameters of a new one, for which fresh workers act."""
+        """Evaluate the last block, draw new forgetting parameters and build new workers."""
         gain = np.clip(self.compute_gain(self.earned), 0.0, 1.0)
         self.exp3.learn(self.drawn, np.where(self.is_cut, 0.0, gain))  # a gain of 0 changes no weight
         self.drawn = self.exp3.draw(block)
@@ -158,7 +187,7 @@ class BanditOverBandits(Policy):
         self.open(block)
 
     def open(self, block: int) -> None:
-        """Count a new block, in which nothing has been earned yet."""
+        """Start counting a new block."""
         self.open_block = block
         self.earned, self.is_cut = np.zeros(self.lane_count), np.zeros(self.lane_count, dtype=bool)
         self.history.add(block, self.exp3.probabilities(), self.chosen)
@@ -166,7 +195,7 @@ class BanditOverBandits(Policy):
     # --- the contract ----------------------------------------------------------------------------------------------
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t; before the first decision of a block, change workers."""
+        """Decide round t. The first decision of a block replaces the workers."""
         arms, present = self.check_arms(arms, valid)
         block = self.block_of(self.decisions)
         if block != self.open_block:
@@ -176,7 +205,7 @@ class BanditOverBandits(Policy):
         return index
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere; return the arms played, [lanes, dim]."""
+        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
         arm_set = self.check_arm_set(arm_set)
         block = self.block_of(self.decisions)
         if block != self.open_block:
@@ -186,14 +215,14 @@ class BanditOverBandits(Policy):
         return played
 
     def end_round(self) -> None:
-        """Count the decision; the worker has let its round pass."""
+        """Count the decision. The worker has ended the round already."""
         self.count_decision()
         self.decision = self.worker.decision
         if self.decision is not None:
             self.decision.chosen = self.chosen
 
     def learn(self, feedback: Feedback) -> None:
-        """Give checked rewards to the worker that decided them; if its block is over, only record them."""
+        """Pass rewards that have been checked to the worker. Rewards of earlier blocks are only counted."""
         self.worker.learn(feedback)
         amount = np.where(feedback.mask, feedback.weight, 0.0) * np.where(feedback.mask, feedback.reward, 0.0)
         is_late = feedback.round < self.worker.born
@@ -206,17 +235,25 @@ class BanditOverBandits(Policy):
         self.worker.advance(rounds)
 
     def restart(self, mask: npt.ArrayLike | None = None) -> None:
-        """Forget everything, the weights of EXP3 too, where ``mask``; the block goes on, and is not judged."""
+        """Forget everything in some lanes, including the weights of EXP3.
+
+        The current block continues, but EXP3 does not learn its gain.
+
+        Parameters
+        ----------
+        mask
+            The lanes, [lanes]. Default: all.
+        """
         super().restart(mask)
 
     def forget(self, mask: Mask) -> None:
-        """Reset worker and EXP3 in the lanes of ``mask``."""
+        """Reset the worker and EXP3 in the lanes of ``mask``."""
         self.worker.restart(mask)
         self.exp3.log_weights[mask] = 0.0
         self.is_cut |= mask
 
     def info(self, *, estimates: bool = True) -> BlockInfo:
-        """Return where the worker and its master stand."""
+        """Return the diagnostics of the worker and of the draws."""
         known: dict[str, Any] = vars(self.worker.info(estimates=estimates))
         return BlockInfo(
             **{**known, "t": self.t, "decisions": self.decisions, "decision": self.decision},
@@ -236,17 +273,17 @@ class BanditOverBandits(Policy):
         return {"exp3": self.exp3, "worker": self.worker}
 
     def build_parts(self, fields: State) -> Mapping[str, Stateful]:
-        """Return EXP3 and a fresh worker with the forgetting parameters that were drawn."""
+        """Return EXP3 and a new worker with the forgetting parameters that were drawn."""
         return {"exp3": self.exp3, "worker": self.build_worker(self.grid[fields["drawn"]])}
 
     def check_fields(self, fields: State, path: str) -> None:
-        """Raise ``ArgumentError`` also for a draw that is not in the grid."""
+        """Also raise ``ArgumentError`` for a draw that is not in the grid."""
         super().check_fields(fields, path)
         if not ((fields["drawn"] >= 0) & (fields["drawn"] < len(self.grid))).all():
             raise refuse(path, "drawn", fields["drawn"], f"places in a grid of {len(self.grid)}")
 
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
-        """Let the loaded worker act."""
+        """Use the loaded worker."""
         worker = parts["worker"]
         assert isinstance(worker, EstimatingPolicy)
         self.worker, self.open_block, self.history = worker, self.block_of(max(0, self.decisions - 1)), DrawHistory()
@@ -254,7 +291,7 @@ class BanditOverBandits(Policy):
 
 
 class DrawHistory:
-    """The law of the draws over time, thinned so that it stays short however long it runs."""
+    """The probabilities of the draws over time. Entries are removed so that the history stays short."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, Array, Array]] = []
@@ -269,7 +306,7 @@ class DrawHistory:
             self._rows = [row for row in self._rows if row[0] % self._every == 0]
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the fields of :class:`BlockInfo` that tell about the past."""
+        """Return the fields of :class:`BlockInfo` that describe earlier blocks."""
         blocks, probabilities, chosen = zip(*self._rows, strict=True)
         return {
             "history_block": np.array(blocks),

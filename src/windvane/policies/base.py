@@ -1,16 +1,18 @@
-"""The contract every policy keeps: many independent bandits ("lanes") advanced in lockstep.
+"""The contract of all policies: many independent bandits ("lanes") that advance in lockstep.
 
 * ``select(arms[lanes, K, dim], valid[lanes, K]=None) -> index[lanes]`` decides round ``t``, then ``t += 1``.
   ``select_from(Ball(r) | Sphere(r)) -> x[lanes, dim]`` does the same for infinite arm sets.
-* ``probabilities(arms, valid=None) -> p[lanes, K]``: how likely ``select`` is to choose each arm. It changes nothing.
-* ``update(x[lanes, dim], reward[lanes], round=None, weight=1, mask=None)`` feeds back a reward. ``round`` is the
-  deciding round (default: the last one). It never moves ``t`` and may be called any number of times a round.
-* ``advance(n)`` only lets time pass; n need not be whole.
-* ``info()`` tells where the policy stands.
-* ``state()`` is a flat dict of array copies, ``load_state`` checks all of it and then swaps.
+* ``probabilities(arms, valid=None) -> p[lanes, K]`` returns the probability that ``select`` chooses each arm. It
+  changes nothing.
+* ``update(x[lanes, dim], reward[lanes], round=None, weight=1, mask=None)`` learns rewards. ``round`` is the round of
+  the decision (default: the last one). ``update`` never changes ``t`` and can be called any number of times per round.
+* ``advance(n)`` lets time pass without a decision. n need not be a whole number.
+* ``info()`` returns diagnostics.
+* ``state()`` returns a flat dict of arrays. ``load_state`` checks all of it and then replaces the state.
 
-Lanes never influence each other: k lanes together make the decisions of k policies alone, bit for bit. Random numbers
-depend on (seed, lane id, decision number) only. Bad input raises ``ArgumentError`` and changes nothing.
+Lanes never influence each other: k lanes together make the same decisions as k policies alone, bit for bit. Random
+numbers depend only on the seed, the lane id, the number of the decision and the purpose. Bad input raises
+``ArgumentError`` and changes nothing.
 """
 
 from __future__ import annotations
@@ -56,24 +58,24 @@ from windvane.policies.info import DecisionInfo, PolicyInfo
 from windvane.policies.settings import Configured, describe, hash_config
 from windvane.state import State, Stateful, check, digest, refuse, save, swap
 
-FORMAT = 4  # of a saved state
-LATEST = 2.0**52  # beyond this round, t + 1 would be t
+FORMAT = 4  # version of the state format
+LATEST = 2.0**52  # last round; t + 1 is exact up to here
 LARGEST_SEED = 2**64 - 1
 
 
 class Card(NamedTuple):
-    """A policy in a few words: its row in the table of ``windvane policies``."""
+    """A short description of a policy: its row in the table of ``windvane policies``."""
 
     rewards: str  # "linear", "generalized linear" or "any"
     forgetting: str  # "none", "discount", "window", "restarts", "detection" or "adaptive"
-    needs: str  # what it must be told of the world beyond S, L, sigma and the link, such as "T, B_T"
-    guarantee: str  # the order of its regret and for which arms, or "none"
+    needs: str  # what the user must know about the world besides S, L, sigma and the link, such as "T, B_T"
+    guarantee: str  # the proven order of the regret and the arm sets it holds for, or "none"
     reference: str
     cost: str  # per round and lane
 
 
 class Feedback(NamedTuple):
-    """Checked arguments of ``update``, one row per lane; ``age`` counts in rounds."""
+    """The checked arguments of ``update``, one row per lane. ``age`` is in rounds. Valid until the next ``update``."""
 
     x: Array
     reward: Array
@@ -84,10 +86,10 @@ class Feedback(NamedTuple):
 
 
 class Policy(Configured, Stateful):
-    """Time, randomness, input checks and state: what all policies share.
+    """The base class of all policies: clock, randomness, checks of input, and state.
 
     A subclass declares its settings as annotated fields, builds its parts in ``__post_init__`` and implements
-    ``select``, ``select_from``, ``probabilities`` and ``learn`` with the methods of this class.
+    ``select``, ``select_from``, ``learn``, ``pass_time`` and ``forget`` with the methods of this class.
 
     Parameters
     ----------
@@ -96,9 +98,21 @@ class Policy(Configured, Stateful):
     L
         Norm bound of the arms.
     lanes
-        Number of lanes, or their ids.
+        Number of lanes, or a sequence of lane ids.
     seed
         Seed of all random numbers.
+
+    Examples
+    --------
+    >>> import windvane
+    >>> policy = windvane.BVDGLMUCB(dim=2, gamma=0.99)
+    >>> policy.select([[[1.0, 0.0]]])  # [lanes, arms, features]
+    array([0])
+    >>> policy.update([[1.0, 0.0]], reward=1.0)
+    >>> policy.t, policy.decisions
+    (2.0, 1)
+    >>> policy
+    BVDGLMUCB(dim=2, gamma=0.99)
     """
 
     dim: int = field(kw_only=False)
@@ -108,7 +122,7 @@ class Policy(Configured, Stateful):
 
     name: ClassVar[str]
     card: ClassVar[Card]
-    needs_truth: ClassVar[bool] = False  # whether it must be given ``truth``, the mean of every arm (an oracle)
+    needs_truth: ClassVar[bool] = False  # whether the constructor requires ``truth``, the mean of every arm (an oracle)
     stored: ClassVar[tuple[str, ...]] = ("t", "decisions", "last_round", "born")
 
     def __post_init__(self) -> None:
@@ -119,28 +133,28 @@ class Policy(Configured, Stateful):
         self.t = 1.0
         self.decisions = 0
         self.last_round = 0.0  # the round of the last decision; 0 before the first
-        self.born = np.ones(self.lane_count)  # the round in which each lane started, or started again
+        self.born = np.ones(self.lane_count)  # the round in which each lane was started or last restarted
         self.decision: DecisionInfo | None = None  # how the last decision was made
         self.key = np.uint64(self.seed)
-        self.has_restarted = False  # whether any lane did
+        self.has_restarted = False  # whether any lane was restarted
         self._no_mask = np.ones(self.lane_count, dtype=bool)
-        self._last_rounds = np.zeros(self.lane_count)
+        self._last_rounds, self._ages = np.zeros(self.lane_count), np.zeros(self.lane_count)
         self._unit_weights = np.ones(self.lane_count)
         self._no_absent_arm = np.ones((self.lane_count, 1), dtype=bool)
-        low, high = self.reward_link.reward_range(self.noise_scale)
-        self._reward_range = (low, high)
+        self._reward_range = self.reward_link.reward_range(self.noise_scale)
+        self._longest = self.L * NORM_SLACK
 
-    # --- what a subclass may redefine ------------------------------------------------------------------------------
+    # --- methods that a subclass overrides -------------------------------------------------------------------------
 
     @property
     def reward_link(self) -> Link:
-        """The link of the rewards; identity unless the policy has one."""
+        """The link of the rewards: the attribute ``link``, or the identity link for a policy without one."""
         link = getattr(self, "link", None)
         return link if isinstance(link, Link) else Identity()
 
     @property
     def noise_scale(self) -> float:
-        """Sub-Gaussian scale of the noise: rewards lie in [0, 2 sigma] where the link bounds them."""
+        """Sub-Gaussian scale sigma of the noise. If the link bounds the rewards, they are in [0, 2 sigma]."""
         return check_positive("sigma", getattr(self, "sigma", 1.0))
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
@@ -149,26 +163,47 @@ class Policy(Configured, Stateful):
         Parameters
         ----------
         arms
-            Features of the arms on offer, [lanes, K, dim].
+            Features of the arms, [lanes, K, dim].
         valid
-            Which arms are really there, [lanes, K]; by default all.
+            Arms that are on offer, [lanes, K]. Default: all.
 
         Returns
         -------
         ndarray
-            Index of the arm played in each lane, [lanes].
+            Index of the arm that each lane plays, [lanes].
         """
         raise NotImplementedError
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere; return the arms played, [lanes, dim]."""
+        """Decide round t among all arms of a ball or a sphere.
+
+        Parameters
+        ----------
+        arm_set
+            A :class:`windvane.Ball` or a :class:`windvane.Sphere` of radius at most L.
+
+        Returns
+        -------
+        ndarray
+            Features of the arm that each lane plays, [lanes, dim].
+        """
         raise NotImplementedError
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
-        """Return how likely ``select`` is to choose each arm, [lanes, K]; nothing changes.
+        """Return the probability that ``select`` chooses each arm. Nothing changes.
 
-        Exact for policies whose only randomness is among ties, which share the probability; a randomised policy says
-        how it estimates them.
+        The result is exact for policies that are random only among ties, which have equal probabilities. Randomised
+        policies estimate it and document how.
+
+        Parameters
+        ----------
+        arms, valid
+            As for :meth:`select`.
+
+        Returns
+        -------
+        ndarray
+            Probabilities, [lanes, K].
         """
         twin = copy.deepcopy(self)
         twin.select(arms, valid)
@@ -178,25 +213,30 @@ class Policy(Configured, Stateful):
         return out
 
     def learn(self, feedback: Feedback) -> None:
-        """Take in checked rewards."""
+        """Learn rewards that have been checked."""
         raise NotImplementedError
 
     def pass_time(self, rounds: float) -> None:
-        """Let time pass in the policy's parts."""
+        """Let time pass in the parts of the policy."""
         raise NotImplementedError
 
     def forget(self, mask: Mask) -> None:
-        """Reset the policy's parts in the lanes of ``mask``."""
+        """Reset the parts of the policy in the lanes of ``mask``."""
         raise NotImplementedError
 
     def info(self, *, estimates: bool = True) -> PolicyInfo:
-        """Return where the policy stands.
+        """Return diagnostics. This is the only way to read them.
 
         Parameters
         ----------
         estimates
-            Whether to compute the estimates of now, which takes about as long as a decision; without them only the
-            clock and the last decision are told.
+            Whether to compute the current estimates, which takes about as long as a decision. If False, the result
+            contains only the clock and the last decision.
+
+        Returns
+        -------
+        PolicyInfo
+            The diagnostics, or an instance of a subclass with more fields.
         """
         return PolicyInfo(t=self.t, decisions=self.decisions, decision=self.decision)
 
@@ -210,25 +250,32 @@ class Policy(Configured, Stateful):
         weight: npt.ArrayLike = 1.0,
         mask: npt.ArrayLike | None = None,
     ) -> None:
-        """Learn one reward per lane; it enters with the weight of the age of ``round``.
+        """Learn one reward per lane. It enters with the weight of the age of its decision.
 
         Parameters
         ----------
         x
-            Features of the arms played, [lanes, dim].
+            Features of the arms that were played, [lanes, dim].
         reward
-            Rewards, one per lane or one number.
+            Rewards: one number, or one per lane.
         round
-            Rounds of the decisions; by default the last one. Need not be whole.
+            Rounds of the decisions: one number, or one per lane. They need not be whole numbers. Default: the last
+            round.
         weight
-            A reward of weight w counts as w equal ones.
+            A reward of weight w counts as w equal rewards.
         mask
-            Lanes in which there is a reward; by default all.
+            Lanes that have a reward, [lanes]. Default: all.
         """
         self.learn(self.check_feedback(x, reward, round, weight, mask))
 
     def advance(self, n: float = 1.0) -> None:
-        """Let ``n`` rounds pass (at least 0, need not be whole) without a decision."""
+        """Let time pass without a decision.
+
+        Parameters
+        ----------
+        n
+            Number of rounds, at least 0. It need not be a whole number.
+        """
         n = check_not_negative("n", n)
         if self.t + n > LATEST:
             raise ArgumentError("n", n, "small enough that t stays below 2**52")
@@ -236,7 +283,13 @@ class Policy(Configured, Stateful):
         self.t += n
 
     def restart(self, mask: npt.ArrayLike | None = None) -> None:
-        """Forget everything in the lanes of ``mask``; rewards decided before now are not learned there any more."""
+        """Forget everything in some lanes. Rewards of earlier decisions are not learned there any more.
+
+        Parameters
+        ----------
+        mask
+            The lanes, [lanes]. Default: all.
+        """
         lanes = check_mask(mask, self.lane_count)
         self.forget(lanes)
         self.born[lanes] = self.t
@@ -244,13 +297,26 @@ class Policy(Configured, Stateful):
 
     @property
     def rounds_since_restart(self) -> Array:
-        """The number of the round to be decided, counted from the last restart of each lane."""
+        """The number of the round to be decided, counted from the last restart of each lane, [lanes]."""
         return self.t - self.born + 1.0
 
-    # --- for implementing select -----------------------------------------------------------------------------------
+    # --- methods for implementing select ---------------------------------------------------------------------------
 
     def check_arms(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None) -> tuple[Array, Mask]:
-        """Return checked arms and which of them are valid; absent arms are set to 0."""
+        """Check the arguments of ``select``.
+
+        Parameters
+        ----------
+        arms, valid
+            As for :meth:`select`.
+
+        Returns
+        -------
+        arms : ndarray
+            The arms, [lanes, K, dim]. Features of arms that are not valid are set to 0.
+        valid : ndarray
+            The arms that are on offer, [lanes, K].
+        """
         if not _is_ready(arms, 3) or arms.shape[0] != self.lane_count or arms.shape[2] != self.dim:
             hint = "add a leading lanes axis: arms[None]" if np.ndim(arms) == 2 else ""
             arms = check_array("arms", arms, (self.lane_count, None, self.dim), hint)
@@ -258,27 +324,27 @@ class Policy(Configured, Stateful):
         if K == 0:
             raise ArgumentError("arms", arms, "at least one arm in each lane", got="none")
         if valid is None:
-            if self._no_absent_arm.shape[1] != K:
-                self._no_absent_arm = np.ones((self.lane_count, K), dtype=bool)
             present = self._no_absent_arm
+            if present.shape[1] != K:
+                present = self._no_absent_arm = np.ones((self.lane_count, K), dtype=bool)
         else:
             present = check_booleans("valid", valid, (self.lane_count, K))
-        problem, lane, arm = check_points(arms, present, self.L * NORM_SLACK)
+        problem, lane, arm = check_points(arms, present, self._longest)
         if problem == scoring.NO_VALID_ARM:
             raise ArgumentError("valid", valid, "true for at least one arm", got="none", where=f"lane {lane}")
         if problem:
             self._refuse_point("arms", arms[lane, arm], problem, f"lane {lane}, arm {arm}")
         if valid is not None and not present.all():
-            arms = np.where(present[:, :, None], arms, 0.0)  # what an absent arm holds must not reach a computation
+            arms = np.where(present[:, :, None], arms, 0.0)  # features of absent arms can be NaN
         return arms, present
 
     def begin_decision(self) -> DecisionInfo:
-        """Start the record of how the coming decision is made, which ``info()`` shows."""
+        """Start the record of the next decision, which ``info()`` returns."""
         self.decision = DecisionInfo()
         return self.decision
 
     def check_arm_set(self, arm_set: ArmSet) -> ArmSet:
-        """Return a ball or a sphere within the norm bound."""
+        """Check the argument of ``select_from``: a ball or a sphere within the norm bound."""
         if not isinstance(arm_set, Ball | Sphere):
             raise ArgumentError("arm_set", arm_set, "a Ball or a Sphere")
         if arm_set.radius > self.L * NORM_SLACK:
@@ -286,7 +352,20 @@ class Policy(Configured, Stateful):
         return arm_set
 
     def play(self, scores: Array, valid: Mask) -> Index:
-        """Return the valid arm of the best score in each lane, with seeded ties; the round is then over."""
+        """Choose the valid arm with the best score in each lane and end the round. A seeded random number breaks ties.
+
+        Parameters
+        ----------
+        scores
+            The index of every arm, [lanes, K].
+        valid
+            The arms that are on offer, [lanes, K].
+
+        Returns
+        -------
+        ndarray
+            Index of the arm that each lane plays, [lanes].
+        """
         decision = self.decision or self.begin_decision()
         decision.scores = scores
         index = np.empty(self.lane_count, dtype=np.int64)
@@ -295,12 +374,12 @@ class Policy(Configured, Stateful):
         return index
 
     def end_round(self) -> None:
-        """Count the decision and let its round pass."""
+        """Let one round pass and count the decision."""
         self.pass_time(1.0)
         self.count_decision()
 
     def count_decision(self) -> None:
-        """Move the clock on by the round that was decided."""
+        """Count the decision and advance the clock by one round."""
         self.last_round = self.t
         self.decisions += 1
         self.t += 1.0
@@ -311,13 +390,13 @@ class Policy(Configured, Stateful):
         got = f"norm {np.linalg.norm(point):.9g}"
         raise ArgumentError(name, point.tolist(), f"of norm at most L={self.L:g}", got=got, where=where)
 
-    # --- for implementing update -----------------------------------------------------------------------------------
+    # --- methods for implementing update ---------------------------------------------------------------------------
 
     @property
     def latest_round(self) -> float:
-        """The last round whose reward may be learned: t - 1, or the round just decided.
+        """The last round whose reward can be learned: t - 1, or the round of the last decision.
 
-        They are the same, except that (t + 1) - 1 may round below a fractional t.
+        The two are equal, except that (t + 1) - 1 can be rounded to below a fractional t.
         """
         return max(self.t - 1.0, self.last_round)
 
@@ -329,7 +408,13 @@ class Policy(Configured, Stateful):
         weight: npt.ArrayLike,
         mask: npt.ArrayLike | None,
     ) -> Feedback:
-        """Return the checked arguments of ``update``, one row per lane."""
+        """Check the arguments of ``update``.
+
+        Returns
+        -------
+        Feedback
+            The checked arguments, one row per lane.
+        """
         lanes = self._no_mask if mask is None else check_mask(mask, self.lane_count)
         if round is None and self.last_round == 0.0:
             hint = "no round has been decided yet"
@@ -344,12 +429,10 @@ class Policy(Configured, Stateful):
             rounds = self._per_lane("round", round)
         is_unit = isinstance(weight, float) and weight == 1.0
         weights = self._unit_weights if is_unit else self._per_lane("weight", weight)
-        age = np.empty(self.lane_count)
         low, high = self._reward_range
-        problem, lane = check_feedback(
-            x, rewards, rounds, weights, lanes, self.L * NORM_SLACK, low, high, self.latest_round, age
-        )
-        feedback = Feedback(x, rewards, rounds, age, weights, lanes)
+        latest = max(self.t - 1.0, self.last_round)
+        problem, lane = check_feedback(x, rewards, rounds, weights, lanes, self._longest, low, high, latest, self._ages)
+        feedback = Feedback(x, rewards, rounds, self._ages, weights, lanes)
         if problem:
             self._refuse_feedback(problem, lane, feedback)
         return feedback
@@ -385,11 +468,17 @@ class Policy(Configured, Stateful):
 
     @functools.cached_property
     def config_hash(self) -> str:
-        """A fingerprint of the settings, except the lanes: states move between equals only."""
+        """A hash of the settings, without the lanes. A state can only be loaded into a policy with the same hash."""
         return hash_config(self.config())
 
     def state(self) -> State:
-        """Return everything that decides the future, as a flat dict of array copies (no pickle needed to store it)."""
+        """Return everything that determines the future of the policy.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Copies of arrays. They can be stored with ``numpy.savez`` and need no pickle.
+        """
         state = save(self)
         state |= {
             "format": np.array(FORMAT),
@@ -399,7 +488,18 @@ class Policy(Configured, Stateful):
         return state | {"checksum": np.array(digest(state))}
 
     def load_state(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Continue from the ``state()`` of a policy with equal settings. All of it is checked before anything changes."""
+        """Continue from the state of a policy with equal settings. All of it is checked before anything changes.
+
+        Parameters
+        ----------
+        state
+            The result of :meth:`state`.
+
+        Raises
+        ------
+        ArgumentError
+            If the state is damaged or belongs to a policy with other settings or lanes.
+        """
         if not isinstance(state, Mapping):
             raise ArgumentError("state", state, "a dict of arrays, as state() returns")
         entries = dict(state)
@@ -418,13 +518,13 @@ class Policy(Configured, Stateful):
         swap(loaded)
 
     def write_fields(self, fields: State) -> None:
-        """Continue from checked fields; how the last decision was made is not known."""
+        """Continue from fields that have been checked. The record of the last decision is lost."""
         super().write_fields(fields)
         self.has_restarted = bool((self.born > 1.0).any())
         self.decision = None
 
     def check_fields(self, fields: State, path: str) -> None:
-        """Raise ``ArgumentError`` for a clock that no policy could show."""
+        """Raise ``ArgumentError`` for a clock that a policy cannot have."""
         t, last, decisions = fields["t"].item(), fields["last_round"].item(), fields["decisions"].item()
         if not 1.0 <= t <= LATEST:
             raise refuse(path, "t", t, "a number in [1, 2**52]")
@@ -437,7 +537,7 @@ class Policy(Configured, Stateful):
 
 
 def _is_ready(value: Any, ndim: int) -> TypeGuard[Array]:
-    """Whether a kernel can take ``value`` as it is: the usual case, for which no conversion is tried."""
+    """Return whether a kernel can take ``value`` without conversion, which is the usual case."""
     if type(value) is not np.ndarray or value.dtype != np.float64 or value.ndim != ndim:
         return False
     flags = value.flags
@@ -445,6 +545,6 @@ def _is_ready(value: Any, ndim: int) -> TypeGuard[Array]:
 
 
 def _single(value: Any, kind: str) -> Any:
-    """Return the single value of an array whose dtype is of this kind, else None."""
+    """Return the only value of an array whose dtype is of this kind, or None."""
     array = np.asarray(value)
     return array.item() if array.shape == () and array.dtype.kind == kind else None

@@ -1,8 +1,8 @@
-"""BOB: SW-LinUCB for a drift nobody knows.
+"""BOB: SW-LinUCB for an unknown drift.
 
-Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity" (AISTATS 2019), section 6. In each block of H
-decisions a fresh SW-LinUCB acts, with a window that EXP3 draws at the start of the block
-(:mod:`windvane.policies.bandit_over_bandits`).
+Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity" (AISTATS 2019), section 6. Time is divided
+into blocks of H decisions. EXP3 draws a window at the start of each block, and a new SW-LinUCB with this window acts in
+the block (:mod:`windvane.policies.bandit_over_bandits`).
 
 ===================  ==============================================================================================
 symbol               here
@@ -10,14 +10,14 @@ symbol               here
 H                    min(T, floor(d^(2/3) sqrt(T)))
 grid                 n + 1 windows floor(H^(j/n)), j = 0..n, n = ceil(log H)
 gain of a block      1/2 + sum of rewards / (2H + 4 sigma sqrt(H log(T/sqrt(H))))
-EXP3's rate          min(1, sqrt(N log N / ((e - 1) ceil(T/H)))), N the size of the grid
+rate of EXP3         min(1, sqrt(N log N / ((e - 1) ceil(T/H)))), N the size of the grid
 delta                1/T
 ===================  ==============================================================================================
 
 Guarantee: regret of order d^{2/3} T^{2/3} max(B_T, d^{-1/2} T^{1/4})^{1/3} for linear rewards with orthogonal arms,
-without knowing B_T; for general arms it inherits what SW-LinUCB lacks.
+without knowledge of B_T. For general arms it inherits the gap in the analysis of SW-LinUCB.
 
-Cost per round and lane: that of SW-LinUCB; O(N) more a block.
+Cost per round and lane: that of SW-LinUCB, plus O(N) per block.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from windvane.theory import window_grid
 
 
 class BOB(BanditOverBandits):
-    """BOB (Cheung et al. 2019) over SW-LinUCB: needs the horizon T, not the drift.
+    """BOB (Cheung et al. 2019) over SW-LinUCB. It needs the horizon T, but not the drift.
 
     Parameters
     ----------
     windows
-        The grid; by default the paper's.
+        The grid. Default: that of the paper.
     S, lam, sigma, bonus_scale
         As for :class:`windvane.policies.SWLinUCB`.
     delta
-        As for :class:`windvane.policies.SWLinUCB`; by default 1/T.
+        As for :class:`windvane.policies.SWLinUCB`. Default: 1/T.
 
     Examples
     --------
@@ -75,11 +75,11 @@ class BOB(BanditOverBandits):
         return window_grid(self.horizon, self.dim)[0]
 
     def choose_grid(self) -> npt.ArrayLike:
-        """Return the windows that were given, or the paper's."""
+        """Return the given windows, or those of the paper."""
         return window_grid(self.horizon, self.dim)[1] if self.windows is None else self.windows
 
     def build_worker(self, values: Array) -> SWLinUCB:
-        """Return a fresh SW-LinUCB with one window per lane."""
+        """Return a new SW-LinUCB with one window per lane."""
         return SWLinUCB(
             self.dim,
             window=values,
@@ -94,7 +94,10 @@ class BOB(BanditOverBandits):
         )
 
     def compute_gain(self, earned: Array) -> Array:
-        """Return 1/2 + the sum over the width that it leaves with probability at most 2/T, means being in [-1, 1]."""
+        """Return the gain of a block.
+
+        With means in [-1, 1], the gain leaves [0, 1] with probability at most 2/T in total.
+        """
         H, T = self.length, self.horizon
         width = 2.0 * H + 4.0 * self.sigma * math.sqrt(H * max(0.0, math.log(T / math.sqrt(H))))
         return np.asarray(0.5 + earned / width)

@@ -1,8 +1,9 @@
-"""BOB-BVD-GLM-UCB: BVD-GLM-UCB for a drift nobody knows.
+"""BOB-BVD-GLM-UCB: BVD-GLM-UCB for an unknown drift.
 
 Faury, Russac, Abeille and Calauzenes, "Regret bounds for generalized linear bandits under parameter drift" (2021),
-Algorithm 2 as its appendix has it. In each block of H decisions a fresh BVD-GLM-UCB acts, with a discount that EXP3
-draws at the start of the block (:mod:`windvane.policies.bandit_over_bandits`).
+Algorithm 2 in the form of the appendix. Time is divided into blocks of H decisions. EXP3 draws a discount at the start
+of each block, and a new BVD-GLM-UCB with this discount acts in the block
+(:mod:`windvane.policies.bandit_over_bandits`).
 
 ===================  ==============================================================================================
 symbol               here
@@ -10,15 +11,15 @@ symbol               here
 H                    min(T, floor(d sqrt(T)))
 N, grid              N = ceil((2/3) log2(2 S T^(3/2))) + 1 discounts 1 - 2^(j-2) / (d^(2/3) T (2S)^(2/3)), in [1/2, 1)
 gain of a block      sum of rewards / (2 sigma H)
-EXP3's rate          min(1, sqrt(N log N / ((e - 1) ceil(T/H))))
+rate of EXP3         min(1, sqrt(N log N / ((e - 1) ceil(T/H))))
 delta                1/T
 ===================  ==============================================================================================
 
 Guarantee (Theorem 2): expected regret of order R_mu d^{2/3} T^{2/3} max(B_T, d^{-1/2} T^{1/4})^{1/3} for orthogonal arm
-sets, without knowing B_T. At practical T the price is high: with d = 2, T = 3000 there are 28 blocks for 14 discounts
-and the rate is 0.88: almost a uniform draw.
+sets, without knowledge of B_T. The price is high for practical T: with d = 2 and T = 3000 there are 28 blocks for 14
+discounts and the rate is 0.88, so the draws are almost uniform.
 
-Cost per round and lane: that of BVD-GLM-UCB, with a history of at most H; O(N) more a block.
+Cost per round and lane: that of BVD-GLM-UCB with a history of at most H observations, plus O(N) per block.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ from windvane.theory import block_length, discount_grid
 
 
 class BOBBVDGLMUCB(BanditOverBandits):
-    """BOB-BVD-GLM-UCB (Faury et al. 2021, Algorithm 2): needs the horizon T, not the drift.
+    """BOB-BVD-GLM-UCB (Faury et al. 2021, Algorithm 2). It needs the horizon T, but not the drift.
 
     Parameters
     ----------
     link
         Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.
     discounts
-        The grid; by default the paper's.
+        The grid. Default: that of the paper.
     S, lam, sigma, confidence, bonus_scale, tolerance
         As for :class:`windvane.policies.BVDGLMUCB`.
     delta
-        As for :class:`windvane.policies.BVDGLMUCB`; by default 1/T.
+        As for :class:`windvane.policies.BVDGLMUCB`. Default: 1/T.
 
     Examples
     --------
@@ -87,11 +88,11 @@ class BOBBVDGLMUCB(BanditOverBandits):
         return block_length(self.horizon, self.dim)
 
     def choose_grid(self) -> npt.ArrayLike:
-        """Return the discounts that were given, or the paper's."""
+        """Return the given discounts, or those of the paper."""
         return discount_grid(self.horizon, self.dim, self.S) if self.discounts is None else self.discounts
 
     def build_worker(self, values: Array) -> BVDGLMUCB:
-        """Return a fresh BVD-GLM-UCB with one discount per lane."""
+        """Return a new BVD-GLM-UCB with one discount per lane."""
         return BVDGLMUCB(
             self.dim,
             self.link,
@@ -110,15 +111,15 @@ class BOBBVDGLMUCB(BanditOverBandits):
         )
 
     def begin_block(self, block: int) -> None:
-        """Judge the last block and begin a new one: the loop of Algorithm 2."""
+        """Evaluate the last block and start a new one: the loop of Algorithm 2."""
         gain = np.clip(self.earned / (self.width_of_rewards * self.length), 0.0, 1.0)  # sum of rewards / (2 sigma H)
         self.exp3.learn(self.drawn, np.where(self.is_cut, 0.0, gain))  # s_j <- s_j exp(alpha gain / (N p_j))
         self.drawn = self.exp3.draw(block)  # j ~ p
-        self.worker = join_clock(self.build_worker(self.chosen), self)  # a fresh BVD-GLM-UCB with discount gamma_j
+        self.worker = join_clock(self.build_worker(self.chosen), self)  # a new BVD-GLM-UCB with discount gamma_j
         self.open(block)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t among ``arms[lanes, K, dim]``; ``valid[lanes, K]`` marks the arms that are really there."""
+        """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
         arms, valid = self.check_arms(arms, valid)
         block = self.block_of(self.decisions)
         if block != self.open_block:

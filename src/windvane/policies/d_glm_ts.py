@@ -1,25 +1,25 @@
 """D-GLM-TS: Thompson sampling for generalized linear bandits with a discount.
 
-Not from one paper: Thompson sampling on a Laplace approximation (Chapelle and Li 2011) with the past discounted is what
-people use for clicks that drift. At round t, with weights gamma^(t-1-s) on the past,
+This is not the algorithm of a single paper. It combines Thompson sampling on a Laplace approximation (Chapelle and Li
+2011) with a discount, as practitioners do for clicks under drift. At round t, with the weight gamma^(t-1-s) for the
+reward of round s,
 
     theta_hat_t   = the root of g_t(theta) = b_t                         (the mode of the discounted posterior)
     theta_tilde_t ~ N(theta_hat_t, a^2 H_t(theta_hat_t)^-1)              (its Laplace approximation, a = 1)
     x_t           = argmax over the arms of mu(<x, theta_tilde_t>)
 
-The posterior is that of the prior N(0, I / (lam c_mu)) and of the likelihood exp(sum w_s (r_s z_s - b(z_s))), z_s =
-<x_s, theta>, b a primitive of mu: the canonical exponential family with unit dispersion. That is the true likelihood of
-Bernoulli rewards with the logistic link and of Poisson counts; for probit, and for rewards spread otherwise, it is a
-quasi-likelihood. For the identity link it supposes noise of variance 1: a = sigma is then the right scale.
-``posterior_scale`` is a.
+``posterior_scale`` is a. The prior is N(0, I / (lam c_mu)). The likelihood is exp(sum w_s (r_s z_s - B(z_s))) with z_s
+= <x_s, theta> and B' = mu: the canonical exponential family with unit dispersion. This is the true likelihood of
+Bernoulli rewards with the logistic link and of Poisson counts. For probit, and for rewards of another dispersion, it is
+a quasi-likelihood. For the identity link it assumes noise of variance 1, so a = sigma is the right scale there.
 
-gamma, where not given, is that of BVD-GLM-UCB; nothing says that it is best here. :meth:`DGLMTS.probabilities` estimates
-by Monte Carlo how likely each arm is to be chosen, for off-policy evaluation.
+The default of gamma is that of BVD-GLM-UCB. We do not know whether it is the best one here.
+:meth:`DGLMTS.probabilities` estimates the probability of each arm by Monte Carlo, for off-policy evaluation.
 
-Guarantee: none. (For a stationary parameter and a larger a there are analyses of such sampling; not for this.)
+Guarantee: none. (There are analyses for a stationary parameter and a larger a, but not for this policy.)
 
-Cost per round and lane: one or two passes over the remembered history for theta_hat, one for H, O(n d^2); O(K d) for
-the arms.
+Cost per round and lane: one or two passes over the stored history for theta_hat and one for H, O(n d^2); O(K d) for the
+arms.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DGLMTS(SamplingPolicy, DiscountedPolicy):
     link
         Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.
     tolerance
-        Bound on what dropping old observations may do to theta_hat.
+        Bound on the change of theta_hat that is caused by dropping old observations.
 
     Examples
     --------

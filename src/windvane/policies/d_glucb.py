@@ -2,23 +2,23 @@
 
 Russac, Cappe and Garivier, "Algorithms for non-stationary generalized linear bandits" (2020).
 
-    theta_hat_t   = the root of g_t(theta) = b_t                         (discounted, or on the last w rounds)
+    theta_hat_t   = the root of g_t(theta) = b_t                         (discounted, or over the last w rounds)
     theta_tilde_t = argmin over ||theta|| <= S of ||g_t(theta) - b_t|| in the metric V_tilde_t^-1
     x_t           = argmax over the arms of mu(<x, theta_tilde_t>) + 2 R_mu beta_t ||x||_{V_t^-1}
     gamma         = 1 - (Gamma_T / (d T))^{2/3},     w = floor((d T / Gamma_T)^{2/3})
 
-with Gamma_T the number of abrupt changes (``switches``); Gamma_T = 0 gives gamma = 1 and w = T.
+Gamma_T is the number of abrupt changes (``switches``). Gamma_T = 0 gives gamma = 1 and w = T.
 
-What is uncertain: the exact radius. We could not read it in the paper, and use the beta_t of BVD-GLM-UCB
-(:class:`windvane.theory.Radius`, with min(t, w) in a window), which has the form the paper's summary describes. The
-window rule is the discount's 1 / (1 - gamma).
+What is uncertain: the exact radius. We could not read it in the paper and use the beta_t of BVD-GLM-UCB
+(:class:`windvane.theory.Radius`, with min(t, w) for a window), which has the form that the paper's summary describes.
+The rule for w is 1 / (1 - gamma) with the recommended gamma.
 
-Guarantee: the authors prove regret of order d^{2/3} Gamma_T^{1/3} T^{2/3} for abrupt changes and arms of any kind (the
-dependence on k_mu and c_mu we could not read). It does not cover a parameter that drifts, and Faury et al. (2021) show
-that the analysis cannot simply be carried over to one: there theta_hat may leave the ball because of the drift, which
-this projection takes for noise.
+Guarantee: the authors prove regret of order d^{2/3} Gamma_T^{1/3} T^{2/3} for abrupt changes and general arms (we could
+not read the dependence on k_mu and c_mu). The proof does not cover a drifting parameter. Faury et al. (2021) show that
+it does not extend directly: under drift, theta_hat can leave the ball because of the drift, and this projection treats
+that as noise.
 
-Cost per round and lane: as BVD-GLM-UCB; the projection is a little cheaper, having one metric.
+Cost per round and lane: as BVD-GLM-UCB. The projection is slightly cheaper, because it uses one metric.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _GUARANTEE = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes"
 
 
 class DGLUCB(GLMPolicy):
-    """D-GLUCB (Russac et al. 2020). Give ``gamma``, or ``horizon`` and ``switches`` for the recommended one.
+    """D-GLUCB (Russac et al. 2020). Give ``gamma``, or ``horizon`` and ``switches`` for the recommended discount.
 
     Parameters
     ----------
     forgetting
-        ``Discount(gamma)`` or ``Never()``; or one of the shorthands below.
+        ``Discount(gamma)`` or ``Never()``. Instead, give one of the shorthands below.
     gamma
-        Discount in (0, 1], one number or one per lane.
+        Discount in (0, 1]: one number, or one per lane.
     horizon, switches
-        Rounds T and number of abrupt changes Gamma_T, from which the recommended discount follows.
+        Number of rounds T and of abrupt changes Gamma_T. Together they determine the recommended discount.
     confidence
         As for :class:`windvane.policies.BVDGLMUCB`.
 
@@ -70,7 +70,7 @@ class DGLUCB(GLMPolicy):
         rule = choose_discount(self, lambda T, n: discount(horizon=T, drift=n, dim=self.dim), by="switches")
         self.estimator = self.build_estimator(rule)
         self.radius = self.build_radius(self.confidence, self.horizon)
-        self.factor = 2.0 * self.constants.R_mu
+        self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
 
     def project(self, beta: Array) -> LaneProjections:
         """Project by P0 in the metric V_tilde^-1."""
@@ -78,16 +78,16 @@ class DGLUCB(GLMPolicy):
 
 
 class SWGLUCB(GLMPolicy):
-    """SW-GLUCB (Russac et al. 2020). Give ``window``, or ``horizon`` and ``switches`` for the recommended one.
+    """SW-GLUCB (Russac et al. 2020). Give ``window``, or ``horizon`` and ``switches`` for the recommended window.
 
     Parameters
     ----------
     forgetting
-        ``Window(length)``; or one of the shorthands below.
+        ``Window(length)``. Instead, give one of the shorthands below.
     window
-        Rounds, one number or one per lane.
+        Number of rounds: one number, or one per lane.
     horizon, switches
-        Rounds T and number of abrupt changes Gamma_T, from which the recommended window follows.
+        Number of rounds T and of abrupt changes Gamma_T. Together they determine the recommended window.
     confidence
         As for :class:`windvane.policies.BVDGLMUCB`.
 
@@ -111,8 +111,8 @@ class SWGLUCB(GLMPolicy):
         rule = choose_window(self, lambda T, n: window_length(horizon=T, drift=n, dim=self.dim), by="switches")
         self.estimator = self.build_estimator(rule)
         self.radius = self.build_radius(self.confidence, self.horizon)
-        self.factor = 2.0 * self.constants.R_mu
+        self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
 
     def project(self, beta: Array) -> LaneProjections:
-        """Project by P0 in the metric V_tilde^-1, which is V^-1 in a window."""
+        """Project by P0 in the metric V_tilde^-1, which equals V^-1 for a window."""
         return project_p0_in_V_tilde(self.estimator)

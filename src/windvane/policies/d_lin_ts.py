@@ -6,15 +6,17 @@ Kim and Tewari, "Randomized exploration for non-stationary stochastic linear ban
     theta_tilde_t = theta_hat_t + V_t^-1 V_tilde_t^(1/2) Z_t,            Z_t ~ N(0, a^2 I)
     x_t           = argmax over the arms of <x, theta_tilde_t>
 
-``posterior_scale`` is a; 1 is what the authors use in their experiments. Any root of V_tilde gives the same law; here it is
-the Cholesky factor. gamma as in :mod:`windvane.policies.d_lin_ucb`, as in the authors' public code (which, unlike this,
-plays at random in the first d rounds).
+``posterior_scale`` is a. The authors use a = 1 in their experiments. Every root of V_tilde gives the same distribution;
+we use the Cholesky factor. gamma is that of :mod:`windvane.policies.d_lin_ucb`, as in the authors' public code (which,
+unlike this policy, plays at random in the first d rounds).
 
 Guarantee: for linear rewards and an a of the order of a confidence radius, regret with one more logarithm of the number
-of arms than the best possible order. a = 1 is outside the theorem. What is uncertain: the a of the theorem and the
-exact order, which we could not read. None for generalized linear rewards.
+of arms than the best possible order. a = 1 is outside the theorem. There is no guarantee for generalized linear
+rewards.
 
-Cost per round and lane: O((K + d) d^2), less than a bonus costs: one product an arm. No history is kept.
+What is uncertain: the a of the theorem and the exact order, which we could not read.
+
+Cost per round and lane: O(K d + d^3), less than with a bonus. No history is stored.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from windvane.policies.sampling import SamplingPolicy
 
 
 class DLinTS(SamplingPolicy, DiscountedPolicy):
-    """D-LinTS (Kim and Tewari 2020). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended one.
+    """D-LinTS (Kim and Tewari 2020). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount.
 
     Examples
     --------

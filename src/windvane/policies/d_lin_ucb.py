@@ -6,14 +6,14 @@ Russac, Vernade and Cappe, "Weighted linear bandits for non-stationary environme
     x_t         = argmax over the arms of <x, theta_hat_t> + beta_t(delta) ||x||_{V_t^-1 V_tilde_t V_t^-1}
 
 with beta_t(delta) = sqrt(lam) S + sigma sqrt(2 log(1/delta) + d log(1 + L^2 (1-gamma^{2t}) / (lam d (1-gamma^2)))),
-:class:`windvane.theory.Radius` with c_mu = 1. V_tilde follows its own recursion with gamma^2; public code that updates
-it from V instead computes something else.
+:class:`windvane.theory.Radius` with c_mu = 1. V_tilde has its own recursion with gamma^2. Public code that updates it
+from V computes something else.
 
 Guarantee: regret of order d^{2/3} B_T^{1/3} T^{2/3} for linear rewards with orthogonal arms at gamma =
-1 - (B_T/(dT))^{2/3} (for general arms the published proof has a gap; Faury et al. 2021, Touati and Vincent 2020). None
-for generalized linear rewards.
+1 - (B_T/(dT))^{2/3}. For general arms the published proof has a gap (Faury et al. 2021, Touati and Vincent 2020). There
+is no guarantee for generalized linear rewards.
 
-Cost per round and lane: O((K + d) d^2). No history is kept.
+Cost per round and lane: O((K + d) d^2). No history is stored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from windvane.policies.linear import LinearPolicy, build_ridge
 
 
 class DLinUCB(LinearPolicy, DiscountedPolicy):
-    """D-LinUCB (Russac et al. 2019). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended one.
+    """D-LinUCB (Russac et al. 2019). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount.
 
     Parameters
     ----------

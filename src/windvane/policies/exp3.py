@@ -1,29 +1,30 @@
-"""EXP3: which of N ways of acting earns most, when only the reward of the chosen one is seen. Many lanes at a time.
+"""EXP3: learn which of N options earns most, if only the gain of the chosen option is observed.
 
-Auer, Cesa-Bianchi, Freund and Schapire, "The nonstochastic multiarmed bandit problem" (SIAM J. Comput. 2002). With
-weights s_j that begin at 1, turn i draws j with probability
+Auer, Cesa-Bianchi, Freund and Schapire, "The nonstochastic multiarmed bandit problem" (SIAM J. Comput. 2002). The
+weights s_j start at 1. Turn i draws option j with probability
 
     p_j = (1 - alpha) s_j / sum(s) + alpha / N
 
-and, once the gain of that turn (in [0, 1]) is known, changes the weight of the drawn j alone:
+and, once the gain of the turn (in [0, 1]) is known, only the weight of the drawn option changes:
 
     s_j <- s_j exp(alpha gain / (N p_j)).
 
 =======  ====================  =================================================
 symbol   here                  meaning
 =======  ====================  =================================================
-N        ``arms``              how many ways of acting
+N        ``arms``              number of options
 alpha    ``rate``              share of draws that are uniform
-log s_j  ``log_weights``       kept as logarithms, which do not overflow
-p_j      ``probabilities()``   the law of the coming draw
+log s_j  ``log_weights``       stored as logarithms, which do not overflow
+p_j      ``probabilities()``   probabilities of the next draw
 =======  ====================  =================================================
 
-Guarantee: against any sequence of gains fixed beforehand, whose best j gains at most g in all, the expected loss
-against that j is at most 2 sqrt(e - 1) sqrt(g N log N) at alpha = min(1, sqrt(N log N / ((e - 1) g))),
-:func:`windvane.theory.exp3_rate` with g = the number of turns. It is a bound in expectation, and against the best
-*fixed* j.
+Guarantee: for any sequence of gains that is fixed in advance and whose best option gains at most g in total, the
+expected loss compared with that option is at most 2 sqrt(e - 1) sqrt(g N log N) at alpha = min(1, sqrt(N log N / ((e -
+1) g))), which is :func:`windvane.theory.exp3_rate` with g = the number of turns. The bound holds in expectation, and
+compared with the best *fixed* option.
 
-This is not a policy: it knows no arms. :mod:`windvane.policies.bob` puts it above policies. Cost per turn: O(N).
+EXP3 is not a policy, because it has no features. :mod:`windvane.policies.bandit_over_bandits` uses it to choose between
+policies. Cost per turn: O(N).
 """
 
 from __future__ import annotations
@@ -42,19 +43,19 @@ from windvane.state import Stateful
 def compute_probabilities(log_weights: Array, rate: float) -> Array:
     """Return p_j of every lane, from ``log_weights[lanes, N]``."""
     weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
-    total = np.cumsum(weights, axis=1)[:, -1:]  # in one order, however many lanes there are
+    total = np.cumsum(weights, axis=1)[:, -1:]  # the order of the sum does not depend on the number of lanes
     return np.asarray((1.0 - rate) * weights / total + rate / log_weights.shape[1])
 
 
 class EXP3(Stateful):
-    """EXP3 over ``arms`` ways of acting, one independent copy a lane.
+    """EXP3 over ``arms`` options, with one independent copy per lane.
 
-    The draw of a turn depends on (seed, lane id, turn) only; ``log_weights`` is all the state there is.
+    The draw of a turn depends only on the seed, the lane id and the turn. ``log_weights`` is the whole state.
 
     Parameters
     ----------
     arms
-        Number of ways of acting.
+        Number of options.
     rate
         Share of draws that are uniform, in [0, 1].
     lane_ids
@@ -80,11 +81,22 @@ class EXP3(Stateful):
         self.log_weights = np.zeros((len(lane_ids), self.arms))
 
     def probabilities(self) -> Array:
-        """Return the law of the coming draw, [lanes, N]."""
+        """Return the probabilities of the next draw, [lanes, N]."""
         return compute_probabilities(self.log_weights, self.rate)
 
     def draw(self, turn: int) -> Index:
-        """Return which way of acting each lane takes at this turn (numbered from 0)."""
+        """Draw an option for every lane.
+
+        Parameters
+        ----------
+        turn
+            Number of the turn, from 0.
+
+        Returns
+        -------
+        ndarray
+            Index of the option in each lane, [lanes].
+        """
         coins = np.empty(len(self.lane_ids))
         draw_uniforms(np.uint64(self.seed), self.lane_ids, turn, MASTER, coins)
         reached = np.cumsum(self.probabilities(), axis=1)
@@ -92,7 +104,15 @@ class EXP3(Stateful):
         return np.asarray(np.minimum(drawn, self.arms - 1))
 
     def learn(self, drawn: Index, gain: Array) -> None:
-        """Take in what the ways of acting ``drawn`` at this turn have earned, in [0, 1], one per lane."""
+        """Learn the gains of a turn.
+
+        Parameters
+        ----------
+        drawn
+            The options that were drawn, [lanes].
+        gain
+            Their gains in [0, 1], [lanes].
+        """
         if gain.shape != drawn.shape or not ((gain >= 0) & (gain <= 1)).all():
             raise ArgumentError("gain", gain.tolist(), "one number in [0, 1] per lane")
         lanes = np.arange(len(drawn))

@@ -1,4 +1,4 @@
-"""Settings by which policies forget: a rule, a keyword shorthand for it, or what theory recommends."""
+"""Settings for forgetting: a rule, a keyword shorthand for it, or the value that theory recommends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,26 @@ def choose(
     amount: npt.ArrayLike | None,
     by: str = "drift",
 ) -> npt.ArrayLike:
-    """Return the setting ``name`` as given, or ``rule(horizon, amount)`` for the drift (or what ``by`` names)."""
+    """Return the given setting, or the value that theory recommends.
+
+    Parameters
+    ----------
+    name
+        Name of the setting.
+    given
+        Its value, or None.
+    rule
+        Function of the horizon and the amount of drift that returns the recommended value.
+    horizon, amount
+        Number of rounds; amount of drift, one number or one per lane.
+    by
+        Name of the argument that holds the amount, "drift" or "switches".
+
+    Returns
+    -------
+    float or ndarray
+        The setting: one number, or one per lane.
+    """
     if horizon is not None:
         horizon = check_whole("horizon", horizon, 1)
     if given is not None:
@@ -36,7 +55,7 @@ def choose(
 
 
 def check_rule(forgetting: Any, kinds: tuple[type, ...], **shorthands: Any) -> Forgetting | None:
-    """Return a rule of one of these kinds, or None; with a rule the shorthands must be left out."""
+    """Return a forgetting rule of one of these kinds, or None. With a rule, the shorthands must be None."""
     if forgetting is None:
         return None
     for name, value in shorthands.items():
@@ -48,7 +67,7 @@ def check_rule(forgetting: Any, kinds: tuple[type, ...], **shorthands: Any) -> F
 
 
 def choose_discount(policy: Any, rule: Callable[[int, float], float], by: str = "drift") -> Discount | Never:
-    """Return the rule or the discount that ``policy`` was given, or the one recommended for its drift (or switches)."""
+    """Return the rule or discount that ``policy`` was given, or the recommended discount."""
     amount = getattr(policy, by)
     given = check_rule(policy.forgetting, (Discount, Never), **{"gamma": policy.gamma, by: amount})
     if given is not None:
@@ -57,7 +76,7 @@ def choose_discount(policy: Any, rule: Callable[[int, float], float], by: str = 
 
 
 def choose_window(policy: Any, rule: Callable[[int, float], float], by: str = "drift") -> Window:
-    """Return the rule or the window that ``policy`` was given, or the one recommended for its drift (or switches)."""
+    """Return the rule or window that ``policy`` was given, or the recommended window."""
     amount = getattr(policy, by)
     given = check_rule(policy.forgetting, (Window,), **{"window": policy.window, by: amount})
     if given is not None:
@@ -66,18 +85,18 @@ def choose_window(policy: Any, rule: Callable[[int, float], float], by: str = "d
 
 
 class DiscountedPolicy(EstimatingPolicy):
-    """A policy that discounts the past, by the discount of D-LinUCB and BVD-GLM-UCB.
+    """A policy that discounts the past. The recommended discount is that of D-LinUCB and BVD-GLM-UCB.
 
     Parameters
     ----------
     forgetting
-        ``Discount(gamma)`` or ``Never()``; or one of the shorthands below.
+        ``Discount(gamma)`` or ``Never()``. Instead, give one of the shorthands below.
     gamma
-        Discount in (0, 1], one number or one per lane.
+        Discount in (0, 1]: one number, or one per lane.
     horizon, drift
-        Rounds T and total drift B_T, from which the recommended discount follows.
+        Number of rounds T and total drift B_T. Together they determine the recommended discount.
     arm_geometry
-        For which arms it is recommended: "orthogonal" or "general".
+        "orthogonal" or "general": the arm sets for which the discount is recommended.
     """
 
     forgetting: Discount | Never | None = None
@@ -87,22 +106,22 @@ class DiscountedPolicy(EstimatingPolicy):
     arm_geometry: str = "orthogonal"
 
     def choose_discount(self) -> Discount | Never:
-        """Return the rule that was given, or the recommended discount."""
+        """Return the given rule, or the recommended discount."""
         kind = check_choice("arm_geometry", self.arm_geometry, KINDS)
         return choose_discount(self, lambda T, B: discount(horizon=T, drift=B, dim=self.dim, kind=kind))
 
 
 class RestartedPolicy(EstimatingPolicy):
-    """A policy that starts again after a fixed number of decisions.
+    """A policy that restarts after a fixed number of decisions.
 
     Parameters
     ----------
     forgetting
-        ``Restart(every)``; or one of the shorthands below.
+        ``Restart(every)``. Instead, give one of the shorthands below.
     restart_every
-        Whole number of decisions, one number or one per lane.
+        Number of decisions between two restarts, a whole number: one number, or one per lane.
     horizon, drift
-        Rounds T and total drift B_T, from which the recommended period follows.
+        Number of rounds T and total drift B_T. Together they determine the recommended period.
     """
 
     forgetting: Restart | None = None
@@ -115,7 +134,7 @@ class RestartedPolicy(EstimatingPolicy):
         self.periods = self.choose_period().periods(self.lane_count)
 
     def choose_period(self) -> Restart:
-        """Return the rule that was given, or the recommended period."""
+        """Return the given rule, or the recommended period."""
         rule = check_rule(self.forgetting, (Restart,), restart_every=self.restart_every, drift=self.drift)
         if rule is not None:
             return rule  # type: ignore[return-value]
@@ -123,7 +142,7 @@ class RestartedPolicy(EstimatingPolicy):
         return Restart(choose("restart_every", self.restart_every, rule_of, self.horizon, self.drift))
 
     def end_round(self) -> None:
-        """Count the decision; restart the lanes whose period is over."""
+        """End the round and restart the lanes whose period is over."""
         super().end_round()
         if (is_due := self.decisions % self.periods == 0).any():
             self.restart(is_due)

@@ -1,9 +1,9 @@
-"""Generalized linear rewards: what the policies of the family share, and a table of what each puts into the index.
+"""Policies for generalized linear rewards: their common classes, and a table of their parts.
 
-At round t, from rewards of the rounds s < t with weights w_s,
+At round t, the reward of round s < t has weight w_s, and
 
-    theta_hat_t   = the root of g_t(theta) = b_t                       (weighted maximum likelihood)
-    theta_tilde_t = theta_hat_t, or where it leaves the ball ||theta|| <= S its projection        (Step 1)
+    theta_hat_t   = the root of g_t(theta) = b_t                            (weighted maximum likelihood)
+    theta_tilde_t = theta_hat_t, or its projection if it is outside the ball ||theta|| <= S             (Step 1)
     x_t           = argmax over the arms of mu(<x, theta_tilde_t>) + bonus_scale factor beta_t ||x||_{V_t^-1}   (Step 2)
 
 ==============  ======================  =================  ======================  =====================================
@@ -23,14 +23,13 @@ SC-SW-GLUCB     1 in the last w rounds  none               1 / sqrt(c_mu)       
 OnePassGLM      gamma^(t-1-s)           none               k_mu / sqrt(c_mu)       Radius; V and theta_hat by one pass
 ==============  ======================  =================  ======================  =====================================
 
-The radii are those of :mod:`windvane.theory`; V_tilde = V in a window. With ||x||_{V^-1} all of them have the closed
-best arm of a ball or a sphere, see :mod:`windvane.arms`.
+The radii are in :mod:`windvane.theory`. With a window, V_tilde = V. For a ball or a sphere the best arm is known in
+closed form up to a one-dimensional search (:mod:`windvane.arms`).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import field
 
 from windvane.arguments import Array, check_choice
@@ -52,8 +51,8 @@ class LinkPolicy(OptimisticPolicy):
 
     link: str | Link = field(default="logistic", kw_only=False)
 
-    radius: Callable[[Array], Array] = field(init=False)  # beta as a function of the round
-    factor: float = field(init=False)  # of beta ||x|| in the bonus
+    radius: Radius = field(init=False)
+    bonus_factors: Array = field(init=False)  # factor of beta ||x|| in the bonus, [lanes]
 
     def __post_init__(self) -> None:
         self.link = get_link(self.link)
@@ -61,7 +60,7 @@ class LinkPolicy(OptimisticPolicy):
         self.constants = self.link.constants(self.S, self.L)
 
     def build_radius(self, confidence: str = "pointwise", horizon: int | None = None) -> Radius:
-        """Return the radius of BVD-GLM-UCB, or with a window that of its sliding-window form."""
+        """Return the radius of BVD-GLM-UCB, or of its sliding-window form if the estimator has a window."""
         e = self.estimator
         return Radius(
             dim=e.dim,
@@ -78,27 +77,27 @@ class LinkPolicy(OptimisticPolicy):
         )
 
     def compute_beta(self, theta_hat: Array) -> Array:
-        """Return the radius of the coming decision, per lane."""
-        return self.radius(self.rounds_since_restart)
+        """Return the radius of the next decision, [lanes]."""
+        return self.radius.since(self.born, self.t)
 
     def project(self, beta: Array) -> LaneProjections | None:
-        """Return the projection of the estimator's theta_hat; None where the estimate is used as it is."""
+        """Return the projection of theta_hat, or None if theta_hat is used directly."""
         return None
 
     def estimate(self) -> tuple[Array, Array]:
-        """Return theta_tilde and the multiplier of ||x|| in the bonus."""
+        """Return theta_tilde and the factor of ||x|| in the bonus."""
         theta_hat = self.estimator.solve()
         beta = self.compute_beta(theta_hat)
-        return self.record(theta_hat, beta, self.bonus_scales * self.factor * beta, self.project(beta))
+        return self.record(theta_hat, beta, self.bonus_factors * beta, self.project(beta))
 
 
 class GLMPolicy(LinkPolicy):
-    """A policy for generalized linear rewards with a maximum-likelihood estimate.
+    """An optimistic policy for generalized linear rewards with a maximum-likelihood estimate.
 
     Parameters
     ----------
     tolerance
-        Bound on what dropping old observations may do to theta_hat.
+        Bound on the change of theta_hat that is caused by dropping old observations.
     """
 
     tolerance: float = 1e-6
@@ -119,5 +118,5 @@ class GLMPolicy(LinkPolicy):
         )
 
     def theta_now(self) -> Array:
-        """Return the parameter that a decision made now would predict with; nothing changes."""
+        """Return the parameter that a decision would use for predictions now. Nothing changes."""
         return copy.deepcopy(self).estimate()[0]

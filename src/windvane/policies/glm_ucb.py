@@ -1,16 +1,16 @@
 """GLM-UCB: optimism for stationary generalized linear bandits.
 
 Filippi, Cappe, Garivier and Szepesvari, "Parametric bandits: the generalized linear case" (NeurIPS 2010), in the form
-used as a baseline by Faury et al. (2021): the gamma = 1 case of :mod:`windvane.policies.bvd_glm_ucb` with the
-projection P0 in place of P2,
+that Faury et al. (2021) use as a baseline. It is :mod:`windvane.policies.bvd_glm_ucb` with gamma = 1 and with the
+projection P0 instead of P2:
 
     theta_tilde_t = argmin over ||theta|| <= S of ||g_t(theta) - b_t|| in the metric V_t^-1
     x_t           = argmax over the arms of mu(<x, theta_tilde_t>) + 2 R_mu beta_t(delta) ||x||_{V_t^-1}
 
-Guarantee: regret of order R_mu d sqrt(T) up to logarithms when theta* does not move. None under drift: it never
-forgets, and late in a drifting run its confidence is misplaced.
+Guarantee: regret of order R_mu d sqrt(T), up to logarithms, if theta* is constant. There is no guarantee under drift:
+the policy never forgets, so its confidence sets become wrong.
 
-Cost per round and lane: as BVD-GLM-UCB, with a history that grows for ever: O(t d^2).
+Cost per round and lane: as BVD-GLM-UCB, with a history that keeps growing: O(t d^2).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class GLMUCB(GLMPolicy):
     Parameters
     ----------
     horizon
-        Rounds T, needed for ``confidence="horizon"``.
+        Number of rounds T, required for ``confidence="horizon"``.
     confidence
         As for :class:`windvane.policies.BVDGLMUCB`.
 
@@ -55,7 +55,7 @@ class GLMUCB(GLMPolicy):
         super().__post_init__()
         self.estimator = self.build_estimator(Never())
         self.radius = self.build_radius(self.confidence, self.horizon)
-        self.factor = 2.0 * self.constants.R_mu
+        self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
 
     def project(self, beta: Array) -> LaneProjections:
         """Project by P0 in the metric V^-1."""

@@ -1,7 +1,7 @@
-"""GLB-WeightUCB and SCB-WeightUCB: discounted generalized linear bandits with a simpler projection, and a better proof.
+"""GLB-WeightUCB and SCB-WeightUCB: discounted generalized linear bandits with a simpler projection and a better bound.
 
 Wang, Zhao and Zhou, "Revisiting weighted strategy for non-stationary parametric bandits" (AISTATS 2023). theta_hat_t is
-the root of g_t(theta) = b_t, as in BVD-GLM-UCB; theta_tilde_t = theta_hat_t where ||theta_hat_t|| <= S, and else
+the root of g_t(theta) = b_t, as in BVD-GLM-UCB. theta_tilde_t = theta_hat_t if ||theta_hat_t|| <= S, and otherwise
 
     GLB:  argmin over the ball of ||g_t(theta) - b_t|| in the metric V_t^-1                                       (P0)
           bonus 2 R_mu beta_t ||x||_{V_t^-1}, beta_t that of BVD-GLM-UCB; lam = d / c_mu^2
@@ -12,21 +12,21 @@ the root of g_t(theta) = b_t, as in BVD-GLM-UCB; theta_tilde_t = theta_hat_t whe
                    + (d m / sqrt(lam c_mu)) log(1 + L^2 k_mu (1-gamma^{2t}) / (lam c_mu d (1-gamma^2)))
           lam = d log T / c_mu, gamma = 1 - max(1/T, sqrt(k_mu P_T / (d T)))
 
-P_T is B_T (``drift``), and m = 2 sigma the range of rewards. Given ``gamma`` alone, SCB needs ``horizon`` for lam, or
-``lam``.
+P_T is B_T (``drift``) and m = 2 sigma is the range of rewards. If only ``gamma`` is given, SCB needs ``horizon`` or
+``lam``, because the default of lam depends on T.
 
-Guarantee: for GLB regret of order k_mu^{5/4} c_mu^{-3/4} d^{3/4} P_T^{1/4} T^{3/4} for arms of any kind (better than
-the T^{4/5} of BVD-GLM-UCB; not its T^{2/3} for orthogonal ones); for SCB the same order in d, P_T and T, with a
-dependence on c_mu that is meant to be better and that we could not read. As for BVD-GLM-UCB the radius as printed
-covers one fixed round. SCB rests on |mu''| <= mu' (logistic, Poisson, identity; not probit) and on bounded rewards; its
-1 + 2S is right for ||x|| <= 1, and is used as printed for other L.
+Guarantee: for GLB, regret of order k_mu^{5/4} c_mu^{-3/4} d^{3/4} P_T^{1/4} T^{3/4} for general arms. This is better
+than the T^{4/5} of BVD-GLM-UCB, but not as good as its T^{2/3} for orthogonal arms. For SCB, the same order in d, P_T
+and T, with a dependence on c_mu that is claimed to be better and that we could not read. As for BVD-GLM-UCB, the
+printed radius holds at any fixed round. SCB requires |mu''| <= mu' (logistic, Poisson, identity; not probit) and
+bounded rewards. Its factor 1 + 2S is right for ||x|| <= 1 and is used as printed for other L.
 
-What is uncertain: nothing in the rules as given here, but we had them from a summary; the clip of gamma to at least 1/2
-is ours, and so is log T for T < 3, taken as log 3. The projection of SCB is not convex: a stationary point is returned,
-with its value and residual.
+What is uncertain: nothing in the rules as stated here, but we know them from a summary. The lower bound 1/2 on gamma is
+ours, and so is the use of log 3 for T < 3. The projection of SCB is not convex: the result is a stationary point, with
+its value and residual.
 
-Cost per round and lane: as BVD-GLM-UCB for GLB. The projection of SCB needs
-the third derivative of the link, by differences, and two more passes; at its own lam it is rare.
+Cost per round and lane: for GLB, as BVD-GLM-UCB. The projection of SCB uses the third derivative of the link, by
+differences, and two more passes. With its own lam it is rarely needed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from windvane.policies.glm import GLMPolicy
 from windvane.projection import LaneProjections, project_p0, project_p0_in_H
 from windvane.theory import WeightedSelfConcordantRadius, weight_discount
 
-SHORTEST = 3  # a horizon below counts as 3, so that its logarithm is above 1
+SHORTEST = 3  # a smaller horizon counts as 3, so that its logarithm is above 1
 
 
 class GLBWeightUCB(GLMPolicy):
@@ -53,11 +53,11 @@ class GLBWeightUCB(GLMPolicy):
     Parameters
     ----------
     forgetting
-        ``Discount(gamma)`` or ``Never()``; or one of the shorthands below.
+        ``Discount(gamma)`` or ``Never()``. Instead, give one of the shorthands below.
     gamma
-        Discount in (0, 1], one number or one per lane.
+        Discount in (0, 1]: one number, or one per lane.
     horizon, drift
-        Rounds T and total drift B_T, from which the recommended discount follows.
+        Number of rounds T and total drift B_T. Together they determine the recommended discount.
     confidence
         As for :class:`windvane.policies.BVDGLMUCB`.
 
@@ -91,10 +91,10 @@ class GLBWeightUCB(GLMPolicy):
             choose_discount(self, lambda T, P: weight_discount(horizon=T, drift=P, dim=self.dim, curvature=curvature))
         )
         self.radius = self.build_radius(self.confidence, self.horizon)
-        self.factor = 2.0 * self.constants.R_mu
+        self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
 
     def choose_lam(self) -> float:
-        """Return lam as given, or d / c_mu^2."""
+        """Return the given lam, or d / c_mu^2."""
         return self.dim / self.constants.c_mu**2 if self.lam is None else super().choose_lam()
 
     def project(self, beta: Array) -> LaneProjections:
@@ -108,11 +108,11 @@ class SCBWeightUCB(GLMPolicy):
     Parameters
     ----------
     forgetting
-        ``Discount(gamma)`` or ``Never()``; or one of the shorthands below.
+        ``Discount(gamma)`` or ``Never()``. Instead, give one of the shorthands below.
     gamma
-        Discount in (0, 1], one number or one per lane.
+        Discount in (0, 1]: one number, or one per lane.
     horizon, drift
-        Rounds T and total drift B_T, from which the recommended discount follows.
+        Number of rounds T and total drift B_T. Together they determine the recommended discount.
     confidence
         As for :class:`windvane.policies.BVDGLMUCB`.
 
@@ -145,7 +145,7 @@ class SCBWeightUCB(GLMPolicy):
         self.estimator = self.build_estimator(
             choose_discount(self, lambda T, P: weight_discount(horizon=T, drift=P, dim=self.dim, curvature=k_mu))
         )
-        self.radius = WeightedSelfConcordantRadius(
+        self.weighted_radius = WeightedSelfConcordantRadius(
             dim=self.dim,
             gamma=self.estimator.gamma,
             S=self.S,
@@ -158,13 +158,17 @@ class SCBWeightUCB(GLMPolicy):
             confidence=self.confidence,
             horizon=self.horizon,
         )
-        self.factor = 2.0 * math.sqrt(1.0 + 2.0 * self.S) * k_mu / math.sqrt(c_mu)
+        self.bonus_factors = self.bonus_scales * (2.0 * math.sqrt(1.0 + 2.0 * self.S) * k_mu / math.sqrt(c_mu))
 
     def choose_lam(self) -> float:
-        """Return lam as given, or d log T / c_mu."""
+        """Return the given lam, or d log T / c_mu."""
         if self.lam is None:
             return logarithmic_ridge(self.dim, self.horizon) / self.constants.c_mu
         return super().choose_lam()
+
+    def compute_beta(self, theta_hat: Array) -> Array:
+        """Return the radius of the next decision, [lanes]."""
+        return self.weighted_radius(self.rounds_since_restart)
 
     def project(self, beta: Array) -> LaneProjections:
         """Project by P0 in the metric H(theta)^-1."""

@@ -1,4 +1,4 @@
-"""What a policy tells about itself: the typed objects that ``policy.info()`` returns."""
+"""Diagnostics: the typed objects that ``policy.info()`` returns."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from windvane.arguments import Array, Index
 from windvane.projection import LaneProjections
 
 
-@dataclass
+@dataclass(init=False)  # one is created in every round, so policies set only the fields that they use
 class DecisionInfo:
-    """How the last decision was made; arrays have one row per lane. What a policy does not use is None.
+    """How a decision was made. Arrays have one row per lane. Fields that a policy does not use are None.
 
     Attributes
     ----------
     scores
-        Index of every arm; the largest was played. None after ``select_from``.
+        Index of every arm; an arm with the largest index was played. None after ``select_from``.
     means
-        What of the scores is prediction, mu(<x, theta>); the rest is bonus.
+        Predicted part of the scores, mu(<x, theta>). The rest is the bonus.
     theta_hat, theta_tilde
-        The estimate, and the parameter that predictions were made with.
+        The estimate, and the parameter that was used for predictions.
     beta
         Confidence radius.
     projection
-        The projection of theta_hat (:mod:`windvane.projection`), with its stage, value and residual.
+        Projection of theta_hat, with its stage, value and residual (:mod:`windvane.projection`).
     multiplier
         Factor of ||x|| in the bonus.
     draw
-        Random number that multiplied the bonus (D-RandLinUCB).
+        Random factor of the bonus (D-RandLinUCB).
     chosen
-        Forgetting parameter of the acting policy (bandits over bandits), or place of the acting memory.
+        Forgetting parameter of the acting worker (bandits over bandits), or index of the acting memory
+        (AdaptiveGLMUCB).
     """
 
     scores: Array | None = None
@@ -50,30 +51,37 @@ class DecisionInfo:
 
 @dataclass(frozen=True)
 class PolicyInfo:
-    """Where a policy stands; arrays have one row per lane.
+    """The diagnostics of a policy. Arrays have one row per lane. Fields that a policy does not use are None.
 
     Attributes
     ----------
     t, decisions
         Round to be decided next; number of decisions so far.
     decision
-        How the last decision was made; None before the first, and after a state was loaded.
+        How the last decision was made. None before the first decision and after a state was loaded.
     theta_hat, theta_tilde
-        The estimate now, and the parameter that a decision made now would predict with.
+        The current estimate, and the parameter that a decision would use for predictions now.
     metric
-        M such that ||x||_{M^-1} measures how little is known along x: V, or the curvature of a one-pass estimate.
+        M such that ||x||_{M^-1} measures the uncertainty along x: V, or the curvature H of a one-pass estimate.
     squared_metric
-        The same with squared weights: V_tilde.
+        The counterpart with squared weights: V_tilde.
     b
         Weighted sum of rewards times features.
     gamma
-        Discount (1 without one).
+        Discount; 1 without a discount.
     memory
-        Age in rounds beyond which an observation is forgotten.
+        Age in rounds beyond which an observation can be dropped.
     remembered
-        Number of observations kept.
+        Number of observations in the history.
     root_passes, root_error, truncation_error
-        How exact theta_hat is (:class:`windvane.estimation.MaximumLikelihoodEstimator`).
+        Cost and accuracy of theta_hat (:class:`windvane.estimation.MaximumLikelihoodEstimator`).
+
+    Examples
+    --------
+    >>> import windvane
+    >>> policy = windvane.DLinUCB(dim=2, gamma=0.99)
+    >>> policy.info().theta_hat
+    array([[0., 0.]])
     """
 
     t: float
@@ -92,7 +100,7 @@ class PolicyInfo:
     truncation_error: Array | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is known, by name; the fields of the last decision under ``decision``."""
+        """Return the fields that are not None, by name. The field ``decision`` is a dict of the same kind."""
         known = {name: value for name, value in vars(self).items() if value is not None}
         if self.decision is not None:
             known["decision"] = {name: value for name, value in vars(self.decision).items() if value is not None}
@@ -100,7 +108,7 @@ class PolicyInfo:
 
 
 def join_lanes(infos: list[Any]) -> Any:
-    """Return the infos of single lanes as one of all: arrays one after the other, anything else of the first."""
+    """Join the diagnostics of single lanes. Arrays are concatenated; other values are those of the first lane."""
     joined = {}
     for field in dataclasses.fields(infos[0]):
         values = [getattr(info, field.name) for info in infos]
@@ -113,4 +121,6 @@ def join_lanes(infos: list[Any]) -> Any:
             joined[field.name] = join_lanes(values)
         else:
             joined[field.name] = values[0]
-    return type(infos[0])(**joined)
+    result = object.__new__(type(infos[0]))
+    vars(result).update(joined)
+    return result

@@ -1,4 +1,4 @@
-"""LB-WeightUCB: D-LinUCB with a simpler norm, and a better proof.
+"""LB-WeightUCB: D-LinUCB with a simpler norm and a better bound.
 
 Wang, Zhao and Zhou, "Revisiting weighted strategy for non-stationary parametric bandits" (AISTATS 2023).
 
@@ -6,15 +6,15 @@ Wang, Zhao and Zhou, "Revisiting weighted strategy for non-stationary parametric
     x_t         = argmax over the arms of <x, theta_hat_t> + beta_t ||x||_{V_t^-1}
     gamma       = 1 - max(1/T, sqrt(B_T / (d T))),   lam = d
 
-with beta_t the radius of :mod:`windvane.policies.d_lin_ucb`. V_tilde is not needed: ||x|| in V^-1 V_tilde V^-1 is never
-larger than in V^-1, so that at equal settings the bonus here is the wider one.
+with the radius beta_t of :mod:`windvane.policies.d_lin_ucb`. V_tilde is not needed. ||x|| in V^-1 V_tilde V^-1 is never
+larger than in V^-1, so with equal settings this bonus is at least as wide as that of D-LinUCB.
 
-Guarantee: regret of order d^{3/4} B_T^{1/4} T^{3/4} for linear rewards with arms of any kind. The radius as printed
-covers one fixed round, as for D-LinUCB. None for generalized linear rewards.
+Guarantee: regret of order d^{3/4} B_T^{1/4} T^{3/4} for linear rewards with general arms. The printed radius holds at
+any fixed round, as for D-LinUCB. There is no guarantee for generalized linear rewards.
 
-What is uncertain: nothing in the rule. The clip of gamma to at least 1/2 is ours.
+What is uncertain: nothing in the rule. The lower bound 1/2 on gamma is ours.
 
-Cost per round and lane: O((K + d) d^2). No history is kept.
+Cost per round and lane: O((K + d) d^2). No history is stored.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class LBWeightUCB(LinearPolicy):
     Parameters
     ----------
     forgetting
-        ``Discount(gamma)`` or ``Never()``; or one of the shorthands below.
+        ``Discount(gamma)`` or ``Never()``. Instead, give one of the shorthands below.
     gamma
-        Discount in (0, 1], one number or one per lane.
+        Discount in (0, 1]: one number, or one per lane.
     horizon, drift
-        Rounds T and total drift B_T, from which the recommended discount follows.
+        Number of rounds T and total drift B_T. Together they determine the recommended discount.
     confidence
         As for :class:`windvane.policies.BVDGLMUCB`.
 
@@ -65,5 +65,5 @@ class LBWeightUCB(LinearPolicy):
         self.radius = self.build_radius(self.confidence, self.horizon)
 
     def choose_lam(self) -> float:
-        """Return lam as given, or d."""
+        """Return the given lam, or d."""
         return float(self.dim) if self.lam is None else super().choose_lam()

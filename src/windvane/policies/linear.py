@@ -1,6 +1,6 @@
-"""Linear rewards: one class, and a table of what each policy puts into it.
+"""Policies for linear rewards: their common class, and a table of their parts.
 
-At round t, from rewards r_s = <x_s, theta*_s> + noise of the rounds s < t with weights w_s,
+The rewards are r_s = <x_s, theta*_s> + noise. At round t, the reward of round s < t has weight w_s, and
 
     V_t = sum w_s x_s x_s' + lam I,   V_tilde_t = sum w_s^2 x_s x_s' + lam I,   b_t = sum w_s r_s x_s
     theta_hat_t = V_t^-1 b_t
@@ -12,19 +12,18 @@ policy         weight w_s                          beta_t                       
 OFUL           1                                   from log det V_t                              V^-1
 D-LinUCB       gamma^(t-1-s)                       :class:`windvane.theory.Radius`, c_mu = 1     V^-1 V_tilde V^-1
 LB-WeightUCB   gamma^(t-1-s)                       as D-LinUCB                                   V^-1
-SW-LinUCB      1 in the last w rounds              a constant of w, see its file                 V^-1
+SW-LinUCB      1 in the last w rounds              a constant that depends on w, see its file    V^-1
 RestartUCB     1 since the last restart            as D-LinUCB, gamma = 1, t from the restart    V^-1
 D-RandLinUCB   gamma^(t-1-s)                       that of D-LinUCB times a half-normal number   V^-1 V_tilde V^-1
-D-LinTS        gamma^(t-1-s)                       0; theta_hat_t is perturbed instead
+D-LinTS        gamma^(t-1-s)                       0; theta_hat_t is perturbed instead           -
 =============  ==================================  ============================================  =====================
 
-Rewards may be any finite numbers; sigma is the noise's sub-Gaussian scale (1/2 for rewards in [0, 1]). No guarantee of
-any of them covers generalized linear rewards, where the model is misspecified.
+Rewards can be any finite numbers. sigma is the sub-Gaussian scale of the noise (1/2 for rewards in [0, 1]). No
+guarantee of these policies covers generalized linear rewards, because the model is then misspecified.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import field
 
 from windvane.arguments import Array
@@ -34,7 +33,7 @@ from windvane.theory import Radius
 
 
 def build_ridge(policy: EstimatingPolicy, forgetting: Forgetting) -> RidgeEstimator:
-    """Return ridge regression with the settings of a policy."""
+    """Return a ridge-regression estimator with the settings of a policy."""
     return RidgeEstimator(
         policy.dim,
         forgetting=forgetting,
@@ -49,7 +48,7 @@ class LinearPolicy(OptimisticPolicy):
     """Ridge regression with a bonus. A subclass builds its estimator and its radius."""
 
     estimator: RidgeEstimator = field(init=False)
-    radius: Callable[[Array], Array] = field(init=False)  # beta as a function of the round
+    radius: Radius = field(init=False)
 
     def build_radius(self, confidence: str = "pointwise", horizon: int | None = None) -> Radius:
         """Return the radius of D-LinUCB."""
@@ -68,11 +67,11 @@ class LinearPolicy(OptimisticPolicy):
         )
 
     def compute_beta(self) -> Array:
-        """Return the radius of the coming decision, per lane."""
-        return self.radius(self.rounds_since_restart)
+        """Return the radius of the next decision, [lanes]."""
+        return self.radius.since(self.born, self.t)
 
     def estimate(self) -> tuple[Array, Array]:
-        """Return theta_hat and the multiplier of ||x|| in the bonus."""
+        """Return theta_hat and the factor of ||x|| in the bonus."""
         theta_hat = self.estimator.solve()
         beta = self.compute_beta()
         return self.record(theta_hat, beta, self.bonus_scales * beta)

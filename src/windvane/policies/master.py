@@ -1,19 +1,19 @@
-"""MASTER: a stationary policy made to notice changes, knowing neither how many nor how large they are.
+"""MASTER: a stationary policy that detects changes, without knowledge of their number or size.
 
 Wei and Luo, "Non-stationary reinforcement learning without prior knowledge: an optimal black-box approach" (COLT 2021).
-A *base* policy with regret of order t rho(t) in a stationary world is run in many copies. Blocks of 2^n rounds follow
-each other, n = n0, n0 + 1, ... In a block that begins with round t_n:
+A *base* policy, whose regret in a stationary world is of order t rho(t), runs in many copies. Blocks of 2^n rounds
+follow each other, n = n0, n0 + 1, ... In a block that starts at round t_n:
 
-* at its rounds t_n + tau with tau divisible by 2^m, for m = n, ..., 0, a fresh copy "of order m" is started with
-  probability rho(2^n) / rho(2^m), to live for 2^m rounds;
-* of the copies alive, the one of the smallest order acts and learns; the others pause;
-* f_t = the optimistic value (largest index) of the copy that acts, clipped to [0, 1]; U_t = min of f since t_n.
+* At rounds t_n + tau with tau divisible by 2^m, for m = n, ..., 0, a new copy "of order m" starts with probability
+  rho(2^n) / rho(2^m) and lives for 2^m rounds.
+* Of the living copies, the one of the smallest order acts and learns. The others pause.
+* f_t is the optimistic value (largest index) of the acting copy, clipped to [0, 1]; U_t is the minimum of f since t_n.
 
-After round t everything starts again with n = n0 if one of two tests fails, with rho_hat = 6 (log2 T + 1) log(T/delta)
-rho:
+There are two tests, with rho_hat = 6 (log2 T + 1) log(T/delta) rho. If one fails after round t, everything restarts
+with n = n0:
 
-* test 1: a copy of order m ends with round t, and the mean reward over its 2^m rounds >= U_t + 9 rho_hat(2^m);
-* test 2: the mean of f - reward over the rounds since t_n >= 3 rho_hat(t - t_n + 1).
+* Test 1: a copy of order m ends with round t, and the mean reward over its 2^m rounds is >= U_t + 9 rho_hat(2^m).
+* Test 2: the mean of f - reward over the rounds since t_n is >= 3 rho_hat(t - t_n + 1).
 
 ======  ==================================  ===========================================================
 policy  ``MASTER-OFUL``                     ``MASTER-GLM-UCB``
@@ -23,21 +23,26 @@ beta    4 sqrt(d log(T/delta))              4 R_mu (sqrt(d log(c_mu T/(lam delta
 rho(t)  beta sqrt(d log(T/delta) / t)       the same with this beta
 ======  ==================================  ===========================================================
 
-Guarantee (Wei and Luo): regret of order min(sqrt(T N), T^{2/3} B^{1/3}) up to logarithms and powers of d, N the number
-of changes, for a base that meets their conditions. At any practical T these constants switch the tests off: test 2
+Guarantee (Wei and Luo): regret of order min(sqrt(T N), T^{2/3} B^{1/3}) up to logarithms and powers of d, with N the
+number of changes, for a base that satisfies their conditions. For practical T these constants disable the tests: test 2
 cannot fail before 3 rho_hat(t) <= 1, which for d = 2, T = 3000, delta = 0.05 means t > 4e10, and the bonus of a copy is
-37 ||x||_{V^-1}. ``test_scale`` multiplies rho_hat and ``bonus_scale`` the bonus; below 1 both leave the theorem.
+37 ||x||_{V^-1}. ``test_scale`` multiplies rho_hat and ``bonus_scale`` multiplies the bonus. Values below 1 are outside
+the theorem.
 
-What is uncertain, because it could not be read in the source: rho of the GLM base (we take the form it has for OFUL);
-how the GLM base projects (as GLM-UCB does here); that test 1 averages over all rounds of the copy's life, whoever
-acted. What is ours: rewards are divided by the width of their range for the tests, and the bonus is multiplied by it
-(``reward_range``; 2 sigma where rewards lie in [0, 2 sigma]; for MASTER-OFUL, whose sigma is the noise alone, at least
-1); the first order n0 (``first_order``, 0 in the paper; experiments in the literature needed 13); and late rewards. The
-tests of a round wait for the next decision. A late reward goes to the copy that decided it if that is alive and the
-decision is among the last 1024 of its block; test 2 averages over the rounds whose rewards are in. A reward of weight w
-counts as w of them.
+What is uncertain, because we could not read it in the source: rho of the GLM base (we use the form that it has for
+OFUL); how the GLM base projects (here as GLM-UCB does); whether test 1 averages over all rounds of the life of a copy,
+including those in which another copy acted.
 
-Cost per round and lane: that of one base policy. Not batched: one object a lane (:mod:`windvane.policies.per_lane`).
+Choices that are ours, not the paper's:
+
+* The tests use rewards divided by the width of their range, and the bonus is multiplied by it (``reward_range``; 2
+  sigma if rewards are in [0, 2 sigma]; at least 1 for MASTER-OFUL, whose sigma describes only the noise).
+* The first order n0 (``first_order``) is 0 in the paper. Experiments in the literature needed 13.
+* The tests of a round run before the next decision.
+* A late reward goes to the copy that made the decision, if that copy is alive and the decision is among the last 1024
+  of its block. Test 2 averages over the rounds whose rewards have arrived. A reward of weight w counts as w rewards.
+
+Cost per round and lane: that of one base policy. The lanes are not batched (:mod:`windvane.policies.per_lane`).
 """
 
 from __future__ import annotations
@@ -63,24 +68,24 @@ from windvane.policies.wrapping import join_clock
 from windvane.state import State, Stateful, refuse
 
 ORDERS = 53  # no block is longer than 2^52 rounds
-LOG = 1024  # decisions whose rewards find the copy that made them
+LOG = 1024  # number of last decisions whose rewards can be assigned to a copy
 NONE = -1
 
 
 @dataclass(frozen=True)
 class MasterInfo(PolicyInfo):
-    """Where MASTER stands; what :class:`PolicyInfo` holds is that of the acting copy.
+    """The diagnostics of MASTER. The fields of :class:`PolicyInfo` are those of the acting copy.
 
     Attributes
     ----------
     block_order, acting_order
-        n of the open block; m of the copy that acts (-1 before the first decision).
+        n of the current block; m of the acting copy (-1 before the first decision).
     ceiling
         U_t.
     restarts
         Number of failed tests.
     late
-        Number of rewards that came after their block.
+        Number of rewards that arrived after their block.
     """
 
     block_order: Index | None = None
@@ -91,18 +96,18 @@ class MasterInfo(PolicyInfo):
 
 
 class MasterLane(Policy):
-    """MASTER over copies of a base policy; one lane.
+    """MASTER over copies of a base policy, for one lane.
 
     Parameters
     ----------
     base
-        A fresh base policy of one lane; copies are made of its settings.
+        A new base policy with one lane. Copies are built from its settings.
     horizon
-        Rounds T.
+        Number of rounds T.
     first_order
         Order n0 of the first block.
     test_scale
-        Factor before the margin of the tests; below 1 leaves the theorem.
+        Factor of the margin of the tests. Values below 1 are outside the theorem.
     """
 
     base: Base = field(kw_only=True)
@@ -126,12 +131,12 @@ class MasterLane(Policy):
         self.rho_of_1 = self.base.base_beta * math.sqrt(self.base.dim * log_level)
         self.caution = 6.0 * (math.log2(self.horizon) + 1.0) * log_level * self.test_scale
         self.copies: dict[int, Base] = {}  # by order
-        self.spare: list[Base] = []  # copies whose life is over: resetting one is cheaper than building one
-        self.starts = np.full(ORDERS, NONE)  # the decision with which the copy of each order began
+        self.spare: list[Base] = []  # copies that have ended: resetting one is cheaper than building one
+        self.starts = np.full(ORDERS, NONE)  # the first decision of the copy of each order
         self.rewards, self.weights = np.zeros(ORDERS), np.zeros(ORDERS)  # during its life: sum w r, sum w
-        self.counts = np.zeros(2, dtype=np.int64)  # restarts, rewards that came too late
-        self.log = np.zeros((LOG, 4))  # round, order, start of the copy, optimistic value; of the last decisions
-        self.acting = self.build_copy()  # what is read before the first decision
+        self.counts = np.zeros(2, dtype=np.int64)  # restarts, late rewards
+        self.log = np.zeros((LOG, 4))  # of the last decisions: round, order, start of the copy, optimistic value
+        self.acting = self.build_copy()  # for ``info()`` before the first decision
         self.begin_block(self.first_order)
 
     @property
@@ -141,17 +146,17 @@ class MasterLane(Policy):
 
     @property
     def noise_scale(self) -> float:
-        """Sub-Gaussian scale of the noise, of the base."""
+        """Sub-Gaussian scale of the noise, from the base."""
         return self.base.noise_scale
 
     def build_copy(self) -> Base:
-        """Return a fresh copy of the base."""
+        """Return a new copy of the base."""
         return type(self.base)(**self.base.get_params())
 
     # --- the schedule ----------------------------------------------------------------------------------------------
 
     def rho(self, t: float) -> float:
-        """Return the average regret of the base over t stationary rounds, up to what rho_hat adds."""
+        """Return the average regret of the base over t stationary rounds, without the factor that rho_hat adds."""
         return self.rho_of_1 / math.sqrt(t)
 
     def rho_hat(self, t: float) -> float:
@@ -159,7 +164,7 @@ class MasterLane(Policy):
         return self.caution * self.rho(t)
 
     def begin_block(self, order: int) -> None:
-        """Begin a block of 2^order decisions with the coming one; no copy lives on into it."""
+        """Start a block of 2^order decisions and end all copies."""
         for m in list(self.copies):
             self.drop_copy(m)
         self.block = np.array([order, self.decisions])
@@ -167,7 +172,7 @@ class MasterLane(Policy):
         self.ceiling = np.ones(1)  # U_t
 
     def prepare_round(self) -> None:
-        """Before a decision: run the tests, end copies and blocks, start new copies."""
+        """Run the tests, end copies and blocks, and start new copies. Called before each decision."""
         order, start = self.block.tolist()
         if self.fails_test():
             self.counts[0] += 1
@@ -185,13 +190,13 @@ class MasterLane(Policy):
                 self.starts[m], self.rewards[m], self.weights[m] = self.decisions, 0.0, 0.0
 
     def start_copy(self) -> Base:
-        """Return a copy that knows nothing, on the clock of all."""
+        """Return a copy without observations whose clock is that of the policy."""
         started = self.spare.pop() if self.spare else self.build_copy()
         started.restart()
         return join_clock(started, self)
 
     def drop_copy(self, m: int) -> None:
-        """End the life of the copy of order m."""
+        """End the copy of order m."""
         self.spare.append(self.copies.pop(m))
         self.starts[m] = NONE
 
@@ -200,11 +205,11 @@ class MasterLane(Policy):
         return float(uniform_pair(self.key, self.lane_ids[0], self.decisions, MASTER, m)[0])
 
     def ending_orders(self) -> list[int]:
-        """Return the orders of the copies whose life ended with the last decision."""
+        """Return the orders of the copies that ended with the last decision."""
         return [m for m in self.copies if self.decisions - self.starts[m] == 2**m]
 
     def fails_test(self) -> bool:
-        """Run tests 1 and 2 on the rewards that are in."""
+        """Return whether test 1 or 2 fails with the rewards so far."""
         ceiling = self.ceiling.item()
         for m in self.ending_orders():
             if self.rewards[m] / max(2.0**m, self.weights[m]) >= ceiling + 9.0 * self.rho_hat(2**m):
@@ -224,29 +229,32 @@ class MasterLane(Policy):
     # --- the contract ----------------------------------------------------------------------------------------------
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t: the copy of the smallest order acts."""
+        """Decide round t. The copy of the smallest order acts."""
         arms, present = self.check_arms(arms, valid)
         acting = self.choose_acting()
         index = acting.select(arms, present)
         decision = acting.decision
-        assert decision is not None and decision.scores is not None
+        assert decision is not None
+        assert decision.scores is not None
         self.record_value(float(decision.scores[present].max()))
         return index
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere; return the arms played, [1, dim]."""
+        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [1, dim]."""
         arm_set = self.check_arm_set(arm_set)
         acting = self.choose_acting()
         played = acting.select_from(arm_set)
         decision, arms = acting.decision, played[:, None, :]
-        assert decision is not None and decision.theta_tilde is not None and decision.multiplier is not None
-        # Time passes without a trace in a policy that does not forget, so the widths are still those of the decision.
+        assert decision is not None
+        assert decision.theta_tilde is not None
+        assert decision.multiplier is not None
+        # The base does not forget, so the widths have not changed since the decision.
         score = acting.predict(arms, decision.theta_tilde) + decision.multiplier[:, None] * acting.width(arms)
         self.record_value(float(score.item()))
         return played
 
     def record_value(self, score: float) -> None:
-        """Note the optimistic value of the decision, and count it."""
+        """Store the optimistic value of the decision and count the decision."""
         order = min(self.copies)
         value = min(1.0, max(0.0, score / self.base.width_of_rewards))
         self.ceiling = np.minimum(self.ceiling, value)
@@ -255,7 +263,10 @@ class MasterLane(Policy):
         self.decision = self.acting.decision
 
     def learn(self, feedback: Feedback) -> None:
-        """Give a checked reward to the copy that decided its round and to the tests; if its block is over, to neither."""
+        """Pass a reward that has been checked to its copy and to the tests.
+
+        A reward of an earlier block is only counted.
+        """
         if not feedback.mask[0]:
             return
         known = min(self.decisions - int(self.block[1]), LOG)  # decisions of this block in the log
@@ -265,7 +276,7 @@ class MasterLane(Policy):
             self.counts[1] += 1
             return
         decided, order, start, value = self.log[(self.decisions - age) % LOG]
-        if self.starts[int(order)] == start:  # its clock stands at its last decision: later is the same to it
+        if self.starts[int(order)] == start:  # the copy is alive; its clock stands still since its last decision
             self.copies[int(order)].update(feedback.x, feedback.reward, round=decided, weight=feedback.weight)
         decision, r, w = (
             self.decisions - age,
@@ -279,15 +290,15 @@ class MasterLane(Policy):
                 self.weights[m] += w
 
     def pass_time(self, rounds: float) -> None:
-        """Do nothing: stationary policies do not forget, and a copy is put on the clock when it acts."""
+        """Do nothing. Stationary policies do not forget, and the clock of a copy is set when it acts."""
 
     def forget(self, mask: Mask) -> None:
-        """Begin with the first block again."""
+        """Start the first block again."""
         self.begin_block(self.first_order)
         self.acting = self.build_copy()
 
     def info(self, *, estimates: bool = True) -> MasterInfo:
-        """Return where the acting copy and the schedule stand."""
+        """Return the diagnostics of the acting copy and of the schedule."""
         known = {**vars(self.acting.info(estimates=estimates)), "t": self.t, "decisions": self.decisions}
         return MasterInfo(
             **known,
@@ -305,35 +316,35 @@ class MasterLane(Policy):
         return {f"order{m}": copy for m, copy in self.copies.items()}
 
     def build_parts(self, fields: State) -> Mapping[str, Stateful]:
-        """Return fresh copies of the orders that were alive."""
+        """Return new copies of the orders that were alive."""
         return {f"order{m}": self.build_copy() for m in np.flatnonzero(fields["starts"] != NONE)}
 
     def check_fields(self, fields: State, path: str) -> None:
-        """Raise ``ArgumentError`` also for a block that cannot be."""
+        """Also raise ``ArgumentError`` for an impossible block."""
         super().check_fields(fields, path)
         order, start = fields["block"].tolist()
         if not 0 <= order < ORDERS or not 0 <= start <= fields["decisions"].item():
             raise refuse(path, "block", [order, start], "an order and the decision it began with")
 
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
-        """Let the loaded copies live."""
+        """Use the loaded copies."""
         self.copies = {int(name.removeprefix("order")): copy for name, copy in parts.items()}  # type: ignore[misc]
         self.acting = self.copies[min(self.copies)] if self.copies else self.build_copy()
 
 
 class MasterPolicy(PerLane):
-    """What the two registered forms share.
+    """The base class of the two registered forms.
 
     Parameters
     ----------
     horizon
-        Rounds T.
+        Number of rounds T.
     first_order
-        Order of the first block; 0 in the paper.
+        Order n0 of the first block; 0 in the paper.
     test_scale
-        Factor before the margin of the tests; below 1 leaves the theorem.
+        Factor of the margin of the tests. Values below 1 are outside the theorem.
     reward_range
-        Width of the range of rewards; by default 2 sigma, and with the identity link at least 1.
+        Width of the range of rewards. Default: 2 sigma, and at least 1 with the identity link.
     S, lam, sigma, delta, bonus_scale
         As for the base policy.
     """
@@ -349,11 +360,11 @@ class MasterPolicy(PerLane):
     bonus_scale: npt.ArrayLike = 1.0
 
     def build_base(self, place: int) -> Base:
-        """Return the base policy of the lane at this place."""
+        """Return the base policy of the lane at index ``place``."""
         raise NotImplementedError
 
     def build_lane(self, place: int) -> MasterLane:
-        """Return MASTER for the lane at this place."""
+        """Return MASTER for the lane at index ``place``."""
         return MasterLane(
             self.dim,
             base=self.build_base(place),
@@ -367,7 +378,7 @@ class MasterPolicy(PerLane):
 
 
 class MasterOFUL(MasterPolicy):
-    """MASTER-OFUL (Wei and Luo 2021): needs the horizon T, not the drift.
+    """MASTER-OFUL (Wei and Luo 2021). It needs the horizon T, but not the drift.
 
     Examples
     --------
@@ -403,14 +414,14 @@ class MasterOFUL(MasterPolicy):
 
 
 class MasterGLMUCB(MasterPolicy):
-    """MASTER-GLM-UCB: Wei and Luo's master over GLM-UCB; needs the horizon T, not the drift.
+    """MASTER-GLM-UCB: MASTER (Wei and Luo 2021) over GLM-UCB. It needs the horizon T, but not the drift.
 
     Parameters
     ----------
     link
         Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.
     tolerance
-        Bound on what dropping old observations may do to theta_hat.
+        Bound on the change of theta_hat that is caused by dropping old observations.
 
     Examples
     --------

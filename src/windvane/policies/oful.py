@@ -1,4 +1,4 @@
-"""OFUL: optimism in the face of uncertainty for (stationary) linear bandits.
+"""OFUL: optimism in the face of uncertainty for stationary linear bandits.
 
 Abbasi-Yadkori, Pal and Szepesvari, "Improved algorithms for linear stochastic bandits" (NeurIPS 2011).
 
@@ -7,10 +7,10 @@ Abbasi-Yadkori, Pal and Szepesvari, "Improved algorithms for linear stochastic b
 
 with beta_t(delta) = sqrt(lam) S + sigma sqrt(2 log(1/delta) + log det(V_t / lam)).
 
-Guarantee: regret of order d sqrt(T) up to logarithms for linear rewards with a fixed theta*; the radius holds for all
-rounds at once. None under drift or for a generalized linear reward.
+Guarantee: regret of order d sqrt(T), up to logarithms, for linear rewards with a constant theta*. The radius holds at
+all rounds at once. There is no guarantee under drift or for generalized linear rewards.
 
-Cost per round and lane: O((K + d) d^2). No history is kept.
+Cost per round and lane: O((K + d) d^2). No history is stored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from windvane.estimation import Never
 from windvane.kernels.scoring import log_det_lanes
 from windvane.policies.base import Card
 from windvane.policies.linear import LinearPolicy, build_ridge
-from windvane.theory import oful_radius
+from windvane.theory import OFULRadius
 
 
 class OFUL(LinearPolicy):
@@ -40,9 +40,10 @@ class OFUL(LinearPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.estimator = build_ridge(self, Never())
+        self.determinant_radius = OFULRadius(S=self.S, lam=self.estimator.lam, sigma=self.sigma, delta=self.levels)
 
     def compute_beta(self) -> Array:
-        """Return the radius of the coming decision, per lane, from the determinant of V."""
+        """Return the radius of the next decision from the determinant of V, [lanes]."""
         e, log_det_ratio = self.estimator, np.empty(self.lane_count)
         log_det_lanes(e.dense, e.lam, e.work, log_det_ratio)
-        return np.asarray(oful_radius(log_det_ratio, S=e.S, lam=e.lam, sigma=self.sigma, delta=self.levels))
+        return self.determinant_radius(log_det_ratio)

@@ -1,25 +1,25 @@
-"""OnePassGLM: a discounted generalized linear bandit at constant cost (our own).
+"""OnePassGLM: a discounted generalized linear bandit at constant cost. An algorithm of our own.
 
-At round t, with V_t, b_t and theta_t of :mod:`windvane.estimation.one_pass` (a sum of quadratics, one for each observation, each
-made once and never looked at again, discounted by gamma),
+At round t, with H_t and theta_t of :mod:`windvane.estimation.one_pass` (each observation becomes a quadratic once, and
+the quadratics are discounted by gamma),
 
-    x_t = argmax over the arms of mu(<x, theta_t>) + (k_mu / sqrt(c_mu)) beta_t(delta) ||x||_{V_t^-1}
+    x_t = argmax over the arms of mu(<x, theta_t>) + (k_mu / sqrt(c_mu)) beta_t(delta) ||x||_{H_t^-1}
 
-V_t holds curvature, sum gamma^(t-1-s) s_s x_s x_s' + lam c_mu I with s_s at least c_mu, so it is at least c_mu times
-the V_t of BVD-GLM-UCB. With the beta_t of BVD-GLM-UCB the bonus is then at most R_mu beta_t ||x|| in that policy's
-metric, half of its bonus, or less: there is no projection to pay for.
+H_t = sum gamma^(t-1-s) s_s x_s x_s' + lam c_mu I with slopes s_s of at least c_mu, so H_t is at least c_mu V_t with the
+V_t of BVD-GLM-UCB. With the beta_t of BVD-GLM-UCB the bonus is then at most R_mu beta_t ||x||_{V_t^-1}, which is half
+of the bonus of that policy: there is no projection to account for.
 
-Guarantee: none. Nothing is proven about this policy. What it is made of is known: the step is that of ECOLog (Faury et
-al. 2022), GLB-OMD (Zhang et al. 2025) and DOMD-GLB (Lee and Oh 2026, who discount), online mirror descent in the metric
-of the running Hessian, for which regret bounds are proven. It differs from them in the step (ours minimises the new
-loss itself, they a quadratic at theta_t), in the step size (ours is 1), in having no projection, warm-up or set of
-admissible parameters, and in the radius, which is borrowed from BVD-GLM-UCB and does not account for what the one pass
-loses. Of those papers we know the general form only; none of their names is claimed here.
+Guarantee: none. Nothing is proven about this policy. Its ingredients are known: ECOLog (Faury et al. 2022), GLB-OMD
+(Zhang et al. 2025) and DOMD-GLB (Lee and Oh 2026, with a discount) use online mirror descent in the metric of the
+running Hessian, and regret bounds are proven for them. OnePassGLM differs from them: its step minimises the new loss
+itself, not a quadratic at theta_t; its step size is 1; it has no projection, no warm-up and no set of admissible
+parameters; and its radius is that of BVD-GLM-UCB, which does not account for the loss of information in one pass. We
+know only the general form of those papers and claim none of their names.
 
-Late rewards enter with the weight of their age, but are linearised at the parameter of now, so their order matters; for
-the identity link it does not, and theta_t is discounted ridge regression.
+Late rewards enter with the weight of their age, but are linearised at the current parameter, so the order of rewards
+matters. For the identity link it does not, and theta_t is discounted ridge regression.
 
-Cost per round and lane: O((K + d) d^2) time and O(d^2) memory, whatever t and gamma. No history is kept.
+Cost per round and lane: O((K + d) d^2) time and O(d^2) space, whatever t and gamma. No history is stored.
 """
 
 from __future__ import annotations
@@ -66,4 +66,4 @@ class OnePassGLM(LinkPolicy, DiscountedPolicy):
             lanes=self.lane_count,
         )
         self.radius = self.build_radius(self.confidence, self.horizon)
-        self.factor = self.constants.k_mu / math.sqrt(self.constants.c_mu)
+        self.bonus_factors = self.bonus_scales * (self.constants.k_mu / math.sqrt(self.constants.c_mu))

@@ -1,9 +1,9 @@
-"""Optimistic policies: an estimate, and a bonus for what is not known yet.
+"""Optimistic policies: an estimate plus a bonus for uncertainty.
 
     x_t = argmax over the arms of mu(<x, theta_t>) + multiplier_t ||x||_M
 
-A policy is made of parts: an estimator with its forgetting rule, a projection or none, a radius, and the metric M of
-the widths, V^-1 or V^-1 V_tilde V^-1.
+Such a policy is built from parts: an estimator with a forgetting rule, an optional projection, a radius, and the metric
+M of the widths, V^-1 or V^-1 V_tilde V^-1.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from windvane.state import Stateful
 
 
 class EstimatingPolicy(Policy):
-    """A policy with an estimator: what it learns, how it ages, and what it tells about itself.
+    """A policy with an estimator.
 
     Parameters
     ----------
     S
         Norm bound of the parameter.
     lam
-        Regularisation; where a policy recommends one, None stands for it.
+        Regularisation. None selects the value that the policy recommends, if it recommends one.
     sigma
-        Rewards lie in [0, 2 sigma]; with the identity link, sub-Gaussian scale of the noise.
+        Rewards are in [0, 2 sigma]. With the identity link: sub-Gaussian scale of the noise.
     """
 
     S: float = 1.0
     lam: float | None = 1.0
     sigma: float = 0.5
 
-    estimator: Estimator = field(init=False)  # built by ``__post_init__``
+    estimator: Estimator = field(init=False)  # set by ``__post_init__``
     is_sandwich: ClassVar[bool] = False  # widths in the metric V^-1 V_tilde V^-1 instead of V^-1
 
     def choose_lam(self) -> float:
-        """Return the regularisation: as given, or the one that the policy recommends."""
+        """Return the given regularisation, or the one that the policy recommends."""
         return check_positive("lam", self.lam)
 
     def parts(self) -> Mapping[str, Stateful]:
@@ -56,7 +56,7 @@ class EstimatingPolicy(Policy):
         return {"estimator": self.estimator}
 
     def pass_time(self, rounds: float) -> None:
-        """Let the estimator age."""
+        """Let time pass in the estimator."""
         self.estimator.age(rounds)
 
     def forget(self, mask: Mask) -> None:
@@ -64,25 +64,66 @@ class EstimatingPolicy(Policy):
         self.estimator.reset(mask)
 
     def learn(self, feedback: Feedback) -> None:
-        """Take in checked rewards, but none decided before the lane's last restart."""
+        """Learn rewards that have been checked, except those of decisions before the last restart of the lane."""
         mask = feedback.mask
         if self.has_restarted:
             mask = mask & (feedback.round >= self.born)
         self.estimator.absorb(feedback.x, feedback.reward, feedback.age, feedback.weight, mask)
 
     def predict(self, arms: Array, theta: Array) -> Array:
-        """Return mu(<x, theta>) for every arm, [lanes, K]."""
+        """Return the predicted mean reward mu(<x, theta>) of every arm.
+
+        Parameters
+        ----------
+        arms
+            Features of the arms, [lanes, K, dim].
+        theta
+            The parameter, [lanes, dim].
+
+        Returns
+        -------
+        ndarray
+            Means, [lanes, K].
+        """
         means = np.empty(arms.shape[:2])
         self.estimator.kernels.predict_lanes(self.estimator.link.code, arms, theta, means)
         if self.decision is not None:
             self.decision.means = means
         return means
 
-    def width(self, arms: Array) -> Array:
-        """Return ||x|| in the policy's metric for every arm, [lanes, K]."""
+    def bonus(self, arms: Array, multiplier: Array) -> Array:
+        """Return multiplier ||x|| in the metric of the policy for every arm.
+
+        Parameters
+        ----------
+        arms
+            Features of the arms, [lanes, K, dim].
+        multiplier
+            Factor of ||x||, [lanes].
+
+        Returns
+        -------
+        ndarray
+            Bonuses, [lanes, K].
+        """
         widths = np.empty(arms.shape[:2])
-        width_lanes(self.is_sandwich, arms, self.estimator.dense, self.estimator.work, widths)
+        width_lanes(self.is_sandwich, arms, multiplier, self.estimator.dense, self.estimator.work, widths)
         return widths
+
+    def width(self, arms: Array) -> Array:
+        """Return ||x|| in the metric of the policy for every arm.
+
+        Parameters
+        ----------
+        arms
+            Features of the arms, [lanes, K, dim].
+
+        Returns
+        -------
+        ndarray
+            Norms, [lanes, K].
+        """
+        return self.bonus(arms, np.ones(self.lane_count))
 
     def play_best(
         self,
@@ -92,9 +133,25 @@ class EstimatingPolicy(Policy):
         mean: Callable[[Any], Any] | None = None,
         rows: Index | None = None,
     ) -> Array:
-        """Return the arms of an infinite set that maximise mu(<x, theta>) + multiplier ||x||; the round is then over.
+        """Play the arms of an infinite set that maximise mu(<x, theta>) + multiplier ||x||, and end the round.
 
-        ``mean`` takes the place of mu; ``rows`` are the rows of the estimator that lanes act by, if it has several.
+        Parameters
+        ----------
+        arm_set
+            A ball or a sphere.
+        theta
+            The parameter, [lanes, dim].
+        multiplier
+            Factor of ||x||, [lanes].
+        mean
+            Function that replaces mu.
+        rows
+            Row of the estimator that each lane uses, if the estimator has several per lane.
+
+        Returns
+        -------
+        ndarray
+            Features of the arm that each lane plays, [lanes, dim].
         """
         e, played = self.estimator, np.empty((self.lane_count, self.dim))
         for lane in range(self.lane_count):
@@ -108,7 +165,7 @@ class EstimatingPolicy(Policy):
         return played
 
     def info(self, *, estimates: bool = True) -> PolicyInfo:
-        """Return where the policy and its estimator stand."""
+        """Return the diagnostics of the policy and its estimator."""
         known: dict[str, Any] = {"t": self.t, "decisions": self.decisions, "decision": self.decision}
         if estimates:
             known |= self.describe_estimates()
@@ -136,21 +193,22 @@ class EstimatingPolicy(Policy):
         return known
 
     def theta_now(self) -> Array:
-        """Return the parameter that a decision made now would predict with; nothing changes."""
+        """Return the parameter that a decision would use for predictions now. Nothing changes."""
         return self.estimator.theta_hat
 
 
 class OptimisticPolicy(EstimatingPolicy):
     """An estimate with an exploration bonus.
 
-    A subclass implements ``estimate``, which returns the parameter to predict with and what ||x|| is multiplied by.
+    A subclass implements ``estimate``, which returns the parameter for predictions and the factor of ||x|| in the
+    bonus.
 
     Parameters
     ----------
     delta
-        Confidence level: the radius fails with probability at most delta. One number or one per lane.
+        Confidence level: the radius fails with probability at most delta. One number, or one per lane.
     bonus_scale
-        Factor before the bonus; 1 is what theory asks for. One number or one per lane.
+        Factor of the bonus; theory requires 1. One number, or one per lane.
     """
 
     delta: npt.ArrayLike = 0.05
@@ -164,17 +222,25 @@ class OptimisticPolicy(EstimatingPolicy):
         )
 
     def estimate(self) -> tuple[Array, Array]:
-        """Return theta, [lanes, dim], and the multiplier of ||x|| in the bonus, [lanes], of the coming decision."""
+        """Return the parameter and the bonus of the next decision.
+
+        Returns
+        -------
+        theta : ndarray
+            Parameter for predictions, [lanes, dim].
+        multiplier : ndarray
+            Factor of ||x|| in the bonus, [lanes].
+        """
         raise NotImplementedError
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t among ``arms[lanes, K, dim]``; ``valid[lanes, K]`` marks the arms that are really there."""
+        """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
         arms, present = self.check_arms(arms, valid)
         theta, multiplier = self.estimate()
-        return self.play(self.predict(arms, theta) + multiplier[:, None] * self.width(arms), present)
+        return self.play(self.predict(arms, theta) + self.bonus(arms, multiplier), present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere; return the arms played, [lanes, dim]."""
+        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
         arm_set = self.check_arm_set(arm_set)
         theta, multiplier = self.estimate()
         return self.play_best(arm_set, theta, multiplier)
@@ -182,9 +248,9 @@ class OptimisticPolicy(EstimatingPolicy):
     def record(
         self, theta_hat: Array, beta: Array, multiplier: Array, projection: LaneProjections | None = None
     ) -> tuple[Array, Array]:
-        """Remember how the decision is made, for ``info()``; return the parameter to predict with and the multiplier."""
+        """Store how the decision is made, for ``info()``. Return the parameter for predictions and the multiplier."""
         theta_tilde = theta_hat if projection is None else projection.theta
-        self.decision = DecisionInfo(
-            theta_hat=theta_hat, theta_tilde=theta_tilde, beta=beta, projection=projection, multiplier=multiplier
-        )
+        self.decision = decision = DecisionInfo()
+        decision.theta_hat, decision.theta_tilde, decision.beta = theta_hat, theta_tilde, beta
+        decision.projection, decision.multiplier = projection, multiplier
         return theta_tilde, multiplier

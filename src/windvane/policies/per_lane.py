@@ -1,8 +1,8 @@
-"""One policy object a lane, on the lanes contract: for what cannot be batched sensibly.
+"""Policies that cannot be batched: one policy object per lane.
 
-A policy whose lanes take different paths through its program (MASTER starts, pauses and drops whole policies at random)
-is written for a single lane, and ``PerLane`` puts as many of them side by side as there are lanes. By the contract, k
-lanes together are k policies alone, so nothing changes but the speed: a round costs one call of Python a lane.
+Some policies take a different path in every lane: MASTER, for example, starts, pauses and drops whole policies at
+random. Such a policy is written for a single lane, and ``PerLane`` runs one copy per lane. By the contract, k lanes
+together behave like k policies alone, so only the speed differs: a round takes one Python call per lane.
 """
 
 from __future__ import annotations
@@ -21,12 +21,33 @@ from windvane.state import Stateful
 
 
 class PerLane(Policy):
-    """Single-lane policies side by side. A subclass implements ``build_lane``."""
+    """Single-lane policies side by side. A subclass implements ``build_lane``.
+
+    Examples
+    --------
+    >>> import windvane
+    >>> class SideBySide(windvane.PerLane):
+    ...     def build_lane(self, place):
+    ...         return windvane.OFUL(self.dim, lanes=[int(self.lane_ids[place])], seed=self.seed)
+    >>> SideBySide(dim=2, lanes=3).select([[[1.0, 0.0]]] * 3)
+    array([0, 0, 0])
+    """
 
     name = "per lane"
 
     def build_lane(self, place: int) -> Policy:
-        """Return the policy of the lane at this place, with one lane of the id ``self.lane_ids[place]``."""
+        """Return the policy of one lane.
+
+        Parameters
+        ----------
+        place
+            Index of the lane. The policy must have one lane with the id ``self.lane_ids[place]``.
+
+        Returns
+        -------
+        Policy
+            The policy.
+        """
         raise NotImplementedError
 
     def __post_init__(self) -> None:
@@ -34,7 +55,7 @@ class PerLane(Policy):
         self.policies = [self.build_lane(place) for place in range(self.lane_count)]
 
     def pick(self, name: str, place: int) -> float:
-        """Return the value, for the lane at this place, of a setting that is one number or one per lane."""
+        """Return the value of a setting for the lane at index ``place``. The setting is one number, or one per lane."""
         given = check_real_array(name, getattr(self, name), "a number, or one per lane")
         return float(broadcast_lanes(name, given, self.lane_count)[place])
 
@@ -53,12 +74,12 @@ class PerLane(Policy):
         return np.concatenate(played)
 
     def end_round(self) -> None:
-        """Count the decision; the policies have let its round pass."""
+        """Count the decision. The policies of the lanes have ended the round already."""
         self.count_decision()
         self.decision = join_lanes([policy.decision for policy in self.policies])
 
     def learn(self, feedback: Feedback) -> None:
-        """Give checked rewards to the policies of their lanes."""
+        """Pass rewards that have been checked to the policies of their lanes."""
         for i in np.flatnonzero(feedback.mask):
             self.policies[i].learn(Feedback(*(array[i, None] for array in feedback)))
 
@@ -73,10 +94,10 @@ class PerLane(Policy):
             self.policies[i].restart()
 
     def info(self, *, estimates: bool = True) -> PolicyInfo:
-        """Return the infos of all lanes as one; single values are those of the first lane."""
+        """Return the joined diagnostics of all lanes. Values that are not arrays are those of the first lane."""
         joined: Any = join_lanes([policy.info(estimates=estimates) for policy in self.policies])
         return joined  # type: ignore[no-any-return]
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return the policies."""
+        """Return the policies of the lanes."""
         return {f"lane{place}": policy for place, policy in enumerate(self.policies)}

@@ -1,21 +1,21 @@
-"""What to compare a policy with: play at random, play the truth, and play the estimate without exploring.
+"""Reference policies for comparisons: random play, the truth, and the estimate without exploration.
 
 ===============  ====================================================  ================================================
 policy           plays                                                 its regret is
 ===============  ====================================================  ================================================
-UniformRandom    every arm alike                                       what knowing nothing costs
-Oracle           argmax of mu(<x, theta*_t>), which it is told         zero: the best that can be done
-Greedy           argmax of mu(<x, theta_tilde_t>)                      what estimating costs without a bonus
+UniformRandom    every arm with the same probability                   the cost of knowing nothing
+Oracle           argmax of mu(<x, theta*_t>), which it is given        zero, the best possible
+Greedy           argmax of mu(<x, theta_tilde_t>)                      the cost of estimation without a bonus
 ===============  ====================================================  ================================================
 
-Greedy has no bonus: it uses the same discounted estimate theta_hat_t
-and projection theta_tilde_t as BVD-GLM-UCB
-(:mod:`windvane.policies.bvd_glm_ucb`); with the identity link, discounted ridge regression. With arms that are drawn afresh every
-round their variety explores for it and it is hard to beat. With a fixed set of arms it may never again play an arm that
-became the best while it was not being played, and its regret then grows like T.
+Greedy uses the estimate theta_hat_t and the projection theta_tilde_t of BVD-GLM-UCB
+(:mod:`windvane.policies.bvd_glm_ucb`) without the bonus. With the identity link this is discounted ridge regression,
+projected. If the arms are drawn anew in every round, their variety provides exploration, and Greedy is hard to beat.
+With fixed arms it can miss for ever that an arm has become the best while it was not played. Its regret then grows like
+T.
 
-Guarantee: none for UniformRandom and Greedy. Cost per round and lane: O(K), one evaluation of the truth, and that of
-BVD-GLM-UCB less O(K d^2).
+Guarantee: none for UniformRandom and Greedy. Cost per round and lane: O(K) for UniformRandom, one evaluation of the
+truth for Oracle, and that of BVD-GLM-UCB without the O(K d^2) for the bonus for Greedy.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Truth = Callable[[float, Array], npt.ArrayLike]
 
 
 class ReferencePolicy(EstimatingPolicy):
-    """A policy that does not act on what it learns: ridge regression is kept for ``info()`` only."""
+    """A policy that does not use what it learns. It has a ridge regression only for ``info()``."""
 
     S: float = field(default=1.0, init=False)
     lam: float | None = field(default=1.0, init=False)
@@ -56,7 +56,7 @@ class ReferencePolicy(EstimatingPolicy):
 
 
 class UniformRandom(ReferencePolicy):
-    """Plays each arm that is there with the same probability; of a ball or a sphere, a uniform point.
+    """Play each valid arm with the same probability. In a ball or a sphere, play a uniform point.
 
     Examples
     --------
@@ -68,13 +68,13 @@ class UniformRandom(ReferencePolicy):
     card = Card("any", "none", "nothing", "none", "-", "O(K)")
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t: all arms tie."""
+        """Decide round t. All arms have the same score."""
         arms, present = self.check_arms(arms, valid)
         self.begin_decision()
         return self.play(np.zeros(arms.shape[:2]), present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Return a uniform point of a ball or a sphere, [lanes, dim]."""
+        """Decide round t: a uniform point of a ball or a sphere, [lanes, dim]."""
         arm_set = self.check_arm_set(arm_set)
         self.begin_decision()
         law, played = BALL if isinstance(arm_set, Ball) else SPHERE, np.empty((self.lane_count, self.dim))
@@ -84,12 +84,12 @@ class UniformRandom(ReferencePolicy):
 
 
 class Oracle(ReferencePolicy):
-    """Plays the best arm.
+    """Play the best arm.
 
     Parameters
     ----------
     truth
-        ``truth(t, arms)`` returns the mean reward of every arm, [lanes, K], at round t.
+        Function such that ``truth(t, arms)`` is the mean reward of every arm at round t, [lanes, K].
 
     Examples
     --------
@@ -118,12 +118,12 @@ class Oracle(ReferencePolicy):
         return self.play(means, present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Raise ``ArgumentError``: the truth is known for a finite number of arms only."""
+        """Raise ``ArgumentError``, because the truth is only known for a finite number of arms."""
         raise ArgumentError("arm_set", arm_set, "a finite set of arms: the oracle is told the mean of each")
 
 
 class Greedy(GLMPolicy, DiscountedPolicy):
-    """Plays the best arm of the estimate, without a bonus; ``link="identity"`` for a linear model.
+    """Play the arm with the best predicted mean. Use ``link="identity"`` for a linear model.
 
     Examples
     --------
@@ -140,14 +140,14 @@ class Greedy(GLMPolicy, DiscountedPolicy):
         super().__post_init__()
         self.estimator = self.build_estimator(self.choose_discount())
         self.radius = self.build_radius()
-        self.factor = 0.0
+        self.bonus_factors = self.bonus_scales * (0.0)
 
     def project(self, beta: Array) -> LaneProjections:
         """Project by P2, as BVD-GLM-UCB does."""
         return project_p2(self.estimator, beta)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t by predictions alone."""
+        """Decide round t by the predicted means."""
         arms, present = self.check_arms(arms, valid)
         theta_tilde, _ = self.estimate()
         return self.play(self.predict(arms, theta_tilde), present)

@@ -1,8 +1,8 @@
-"""Policies by the name their paper gives them.
+"""The registered policies, by the names that their papers give them.
 
-A new policy is one line in :data:`REGISTERED`. Everything else that lists the policies follows from it: ``make
+A new policy needs one line in :data:`REGISTERED`. Everything else that lists the policies is generated from it: ``make
 generate`` writes the stubs ``windvane/__init__.pyi`` and ``windvane/policies/__init__.pyi`` and the table in
-``docs/policies.md``, and the tests fail if one of them is out of date.
+``docs/policies.md``. A test fails if one of them is out of date.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ REGISTERED = (
     "one_pass_glm.OnePassGLM",
     "adaptive_glm_ucb.AdaptiveGLMUCB",
 )
-"""Module and class of each registered policy, in the order in which tables list them."""
+"""Module and class of each registered policy, in the order of the tables."""
 
 
 def _load(place: str) -> type[Policy]:

@@ -1,4 +1,4 @@
-"""RestartGLB: a stationary generalized linear bandit that starts anew every H rounds.
+"""RestartGLB: a stationary generalized linear bandit that restarts every H decisions.
 
 Zhao, Zhang, Jiang and Zhou, "A simple approach for non-stationary linear bandits" (AISTATS 2020), its generalized
 linear extension.
@@ -8,11 +8,12 @@ linear extension.
     beta_t      = sqrt(lam) c_mu S + sigma sqrt(2 log(1/delta) + d log(1 + (t - t_0) L^2 / (lam d)))
     H           = floor((d T / B_T)^{2/3})
 
-Guarantee: regret of order d^{2/3} B_T^{1/3} T^{2/3} is claimed, but Faury et al. (2021) show the proof flawed: it
-uses theta_hat as if it were admissible, and under drift it need not be. Keep it as the baseline that it is.
+Guarantee: none. The authors claim regret of order d^{2/3} B_T^{1/3} T^{2/3}, but Faury et al. (2021) show that the
+proof is flawed: it uses theta_hat as if it were admissible, which is not always true under drift. The policy serves as
+a baseline.
 
-What is uncertain: that the extension uses the same H as RestartUCB, and the sqrt(lam) c_mu S of the radius, are taken
-from a description of the paper, not from the paper itself.
+What is uncertain: whether the extension uses the same H as RestartUCB, and the term sqrt(lam) c_mu S of the radius.
+Both are from a description of the paper, not from the paper itself.
 
 Cost per round and lane: one or two passes over the rounds since the restart, at most O(H d^2); O(K d^2) for the arms.
 """
@@ -27,7 +28,7 @@ from windvane.policies.glm import GLMPolicy
 
 
 class RestartGLB(GLMPolicy, RestartedPolicy):
-    """RestartGLB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended one.
+    """RestartGLB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended period.
 
     Examples
     --------
@@ -42,8 +43,8 @@ class RestartGLB(GLMPolicy, RestartedPolicy):
         super().__post_init__()
         self.estimator = self.build_estimator(Never())
         self.radius = self.build_radius()
-        self.factor = self.constants.R_mu
+        self.bonus_factors = self.bonus_scales * (self.constants.R_mu)
 
     def compute_beta(self, theta_hat: Array) -> Array:
-        """Return the radius after t - t_0 rounds since the restart."""
+        """Return the radius after t - t_0 rounds since the restart, [lanes]."""
         return self.radius(self.rounds_since_restart - 1.0)

@@ -1,4 +1,4 @@
-"""RestartUCB: OFUL that begins anew every H rounds.
+"""RestartUCB: OFUL that restarts every H decisions.
 
 Zhao, Zhang, Jiang and Zhou, "A simple approach for non-stationary linear bandits" (AISTATS 2020).
 
@@ -7,15 +7,15 @@ Zhao, Zhang, Jiang and Zhou, "A simple approach for non-stationary linear bandit
     beta_t      = sqrt(lam) S + sigma sqrt(2 log(1/delta) + d log(1 + (t - t_0) L^2 / (lam d)))
     H           = floor((d T / B_T)^(2/3))
 
-Guarantee: the paper claims regret of order d^{2/3} B_T^{1/3} T^{2/3} for linear rewards; an error in its analysis
-(Touati and Vincent 2020) leaves d^{7/8} B_T^{1/4} T^{3/4} in general, and the order claimed where arms are orthogonal
-(Faury et al. 2021). beta_t covers all rounds between two restarts at once; to cover a whole run, divide delta by the
-number of restarts. None for generalized linear rewards.
+Guarantee: the paper claims regret of order d^{2/3} B_T^{1/3} T^{2/3} for linear rewards. After an error in the analysis
+was found (Touati and Vincent 2020), d^{7/8} B_T^{1/4} T^{3/4} remains in general, and the claimed order for orthogonal
+arms (Faury et al. 2021). beta_t holds at all rounds between two restarts at once. To cover a whole run, divide delta by
+the number of restarts. There is no guarantee for generalized linear rewards.
 
-What is uncertain: nothing in the rule; H is the one of the claimed order, not tuned anew for the corrected one. A
-reward that arrives after a restart for a decision before it is not learnt from (the paper has no delays).
+What is uncertain: nothing in the rule. H is the one for the claimed order; it was not tuned again for the corrected
+order. A reward of a decision before a restart is not learned after it (the paper has no delays).
 
-Cost per round and lane: O((K + d) d^2). No history is kept.
+Cost per round and lane: O((K + d) d^2). No history is stored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from windvane.policies.linear import LinearPolicy, build_ridge
 
 
 class RestartUCB(LinearPolicy, RestartedPolicy):
-    """RestartUCB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended one.
+    """RestartUCB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended period.
 
     Examples
     --------
@@ -52,5 +52,5 @@ class RestartUCB(LinearPolicy, RestartedPolicy):
         self.radius = self.build_radius()
 
     def compute_beta(self) -> Array:
-        """Return the radius after t - t_0 rounds since the restart."""
+        """Return the radius after t - t_0 rounds since the restart, [lanes]."""
         return self.radius(self.rounds_since_restart - 1.0)

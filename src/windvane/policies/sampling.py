@@ -1,6 +1,8 @@
-"""Thompson sampling: policies that play the best arm of a perturbed parameter.
+"""Thompson sampling: policies that play the best arm for a perturbed parameter.
 
-x_t = argmax over the arms of mu(<x, theta_tilde_t>),    theta_tilde_t = theta_hat_t + posterior_scale * noise_t
+At round t, theta_tilde_t = theta_hat_t + posterior_scale * noise_t, and
+
+    x_t = argmax over the arms of mu(<x, theta_tilde_t>)
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class SamplingPolicy(EstimatingPolicy):
     Parameters
     ----------
     posterior_scale
-        Scale a of the perturbation, one number or one per lane.
+        Scale a of the perturbation: one number, or one per lane.
     """
 
     posterior_scale: npt.ArrayLike = 1.0
@@ -40,24 +42,37 @@ class SamplingPolicy(EstimatingPolicy):
         )
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
-        """Return the perturbations of theta_hat for standard normal columns ``z[lanes, dim, n]``, without the scale."""
+        """Return the unscaled perturbations of theta_hat.
+
+        Parameters
+        ----------
+        theta_hat
+            The estimate, [lanes, dim].
+        z
+            Standard normal numbers, one column per perturbation, [lanes, dim, n].
+
+        Returns
+        -------
+        ndarray
+            Perturbations, [lanes, dim, n].
+        """
         raise NotImplementedError
 
     def perturb(self, theta_hat: Array) -> Array:
-        """Return theta_tilde of the coming decision: the same however often it is asked for."""
+        """Return theta_tilde of the next decision. Repeated calls return the same value."""
         z = np.empty((self.lane_count, self.dim))
         draw_normals(self.key, self.lane_ids, self.decisions, z)
         return theta_hat + self.posterior_scales[:, None] * self.spread(theta_hat, z[:, :, None])[:, :, 0]
 
     def sample(self) -> Array:
-        """Return the perturbed parameter of the coming decision, and remember it for ``info()``."""
+        """Return the perturbed parameter of the next decision, and store it for ``info()``."""
         theta_hat = self.estimator.solve()
         decision = self.begin_decision()
         decision.theta_hat, decision.theta_tilde = theta_hat, self.perturb(theta_hat)
         return decision.theta_tilde
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t among ``arms[lanes, K, dim]``; ``valid[lanes, K]`` marks the arms that are really there."""
+        """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
         arms, present = self.check_arms(arms, valid)
         theta_tilde = self.sample()
         scores = self.predict(arms, theta_tilde)
@@ -66,20 +81,33 @@ class SamplingPolicy(EstimatingPolicy):
         return self.play(scores, present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere; return the arms played, [lanes, dim]."""
+        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
         arm_set = self.check_arm_set(arm_set)
         return self.play_best(arm_set, self.sample(), np.zeros(self.lane_count))
 
     def theta_now(self) -> Array:
-        """Return the perturbed parameter that a decision made now would use."""
+        """Return the perturbed parameter that a decision would use now."""
         return self.perturb(self.estimator.theta_hat)
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None, *, draws: int = 1000) -> Array:
-        """Estimate how likely ``select`` is to choose each arm, [lanes, K]; nothing changes.
+        """Estimate the probability that ``select`` chooses each arm. Nothing changes.
 
-        The share of ``draws`` samples of theta_tilde in which an arm is best, ties shared. Its standard error is
-        sqrt(p (1 - p) / draws), and an arm that is rarely best may get 0. The samples depend on (seed, lane id,
-        decision number) only, and are not the one that the decision itself will use.
+        The estimate is the share of samples of theta_tilde for which an arm is best. Ties are shared. Its standard
+        error is sqrt(p (1 - p) / draws), and the estimate for an arm that is rarely best can be 0. The samples depend
+        only on the seed, the lane id and the number of the decision. They differ from the sample that the decision will
+        use.
+
+        Parameters
+        ----------
+        arms, valid
+            As for :meth:`select`.
+        draws
+            Number of samples.
+
+        Returns
+        -------
+        ndarray
+            Estimated probabilities, [lanes, K].
         """
         arms, present = self.check_arms(arms, valid)
         blocks = (self.dim + 1) // 2
@@ -90,11 +118,11 @@ class SamplingPolicy(EstimatingPolicy):
                 normal_vector(self.key, identity, self.decisions, SAMPLES, blocks * (draw + 1), z[lane, draw])
         theta_hat = self.estimator.theta_hat
         noise = self.posterior_scales[:, None, None] * self.spread(theta_hat, z.transpose(0, 2, 1))
-        return count_best(arms @ (theta_hat[:, :, None] + noise), present)  # mu is increasing: <x, theta> ranks alike
+        return count_best(arms @ (theta_hat[:, :, None] + noise), present)  # mu is increasing, so it is not needed
 
 
 def count_best(scores: Array, valid: Mask) -> Array:
-    """Return the share of the columns of ``scores[lanes, K, n]`` in which each valid arm is best, ties shared."""
+    """Return the share of the columns of ``scores[lanes, K, n]`` in which each valid arm is best. Ties are shared."""
     scores = np.where(valid[:, :, None], scores, -np.inf)
     is_best = scores >= scores.max(axis=1, keepdims=True)
     return np.asarray((is_best / is_best.sum(axis=1, keepdims=True)).mean(axis=2))

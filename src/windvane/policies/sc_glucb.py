@@ -1,4 +1,4 @@
-"""SC-D-GLUCB and SC-SW-GLUCB: self-concordant generalized linear bandits with forgetting, without a projection.
+"""SC-D-GLUCB and SC-SW-GLUCB: self-concordant generalized linear bandits that forget, without a projection.
 
 Russac, Faury, Cappe and Garivier, "Self-concordant analysis of generalized linear bandits with forgetting" (AISTATS
 2021).
@@ -9,23 +9,23 @@ Russac, Faury, Cappe and Garivier, "Self-concordant analysis of generalized line
     gamma       = 1 - (c_mu^{1/2} Gamma_T / (d T))^{2/3},   tau = floor((d T / (c_mu^{1/2} Gamma_T))^{2/3})
     lam         = d log T
 
-with Gamma_T the number of abrupt changes (``switches``; 0 gives gamma = 1, tau = T) and beta_t
-:class:`windvane.theory.SelfConcordantRadius`: a small one where ||theta_hat_t|| <= S, a much larger one elsewhere,
-which is what the missing projection costs. ``lam`` here is the paper's; in the words of :mod:`windvane.estimation` it
-is ``estimator.ridge``, and ``estimator.lam`` is lam / c_mu. Rewards lie in [0, m], m = 2 sigma.
+Gamma_T is the number of abrupt changes (``switches``; 0 gives gamma = 1 and tau = T). beta_t is
+:class:`windvane.theory.SelfConcordantRadius`: a small radius if ||theta_hat_t|| <= S, and a much larger one otherwise,
+which is the price of omitting the projection. ``lam`` here is that of the paper. In :mod:`windvane.estimation` it is
+``estimator.ridge``, and ``estimator.lam`` is lam / c_mu. Rewards are in [0, m], m = 2 sigma.
 
-Guarantee: regret of order d^{2/3} Gamma_T^{1/3} T^{2/3}, as the tuning implies (the theorem itself, and its dependence
-on c_mu, we could not read), with probability 1 - delta for abrupt changes, arms of any kind with norm at most 1, and
-links with |mu''| <= mu' (logistic, Poisson, identity; not probit). None for a drifting parameter. For ||x|| <= L other
-than 1 the same algorithm runs in the units x / L: beta_t is evaluated at S L and lam / L^2, and the default is lam =
-L^2 d log T.
+Guarantee: with probability 1 - delta, regret of order d^{2/3} Gamma_T^{1/3} T^{2/3}, as the tuning implies, for abrupt
+changes, general arms of norm at most 1, and links with |mu''| <= mu' (logistic, Poisson, identity; not probit). (We
+could not read the theorem itself or its dependence on c_mu.) There is no guarantee for a drifting parameter. For
+||x|| <= L with L other than 1 the algorithm uses the units x / L: beta_t is evaluated at S L and lam / L^2, and the
+default is lam = L^2 d log T.
 
-What is uncertain: nothing in the rules as given here, but we had them from a summary of the paper. What happens at
-gamma = 1, where its 1 / (1 - gamma) is not defined, is ours (see the radius), and so are the clip of gamma to at least
-1/2 and log T for T < 3, taken as log 3. The paper's delta is for the whole run, so there is no ``confidence`` to
-choose.
+What is uncertain: nothing in the rules as stated here, but we know them from a summary of the paper. Three choices are
+ours: the behaviour at gamma = 1, where the paper's 1 / (1 - gamma) is undefined (see the radius); the lower bound 1/2
+on gamma; and the use of log 3 for T < 3. The paper's delta covers the whole run, so there is no ``confidence``
+argument.
 
-Cost per round and lane: as BVD-GLM-UCB, but never a projection.
+Cost per round and lane: as BVD-GLM-UCB without the projection.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _GUARANTEE = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes, self-concordant"
 
 
 class SelfConcordantPolicy(GLMPolicy):
-    """What the two share; they differ in how they forget.
+    """The base class of the two policies, which differ in how they forget.
 
     Parameters
     ----------
     horizon
-        Rounds T, which the radius needs.
+        Number of rounds T, which the radius needs.
     switches
         Number of abrupt changes Gamma_T.
     """
@@ -77,33 +77,33 @@ class SelfConcordantPolicy(GLMPolicy):
             gamma=self.estimator.gamma,
             window=self.estimator.window,
         )
-        self.factor = 1.0 / math.sqrt(self.constants.c_mu)
+        self.bonus_factors = self.bonus_scales * (1.0 / math.sqrt(self.constants.c_mu))
 
     def choose_penalty(self) -> float:
-        """Return the paper's lam as given, or L^2 d log T."""
+        """Return the given lam of the paper, or L^2 d log T."""
         if self.lam is None:
             return self.L**2 * logarithmic_ridge(self.dim, self.horizon)
         return check_positive("lam", self.lam)
 
     def choose_lam(self) -> float:
-        """Return what the estimator calls lam: the paper's over c_mu."""
+        """Return lam of the estimator: that of the paper divided by c_mu."""
         return self.choose_penalty() / self.constants.c_mu
 
     def compute_beta(self, theta_hat: Array) -> Array:
-        """Return the small radius where theta_hat is admissible, the large one elsewhere."""
+        """Return the small radius where theta_hat is admissible and the large one elsewhere, [lanes]."""
         t, is_inside = self.rounds_since_restart, np.linalg.norm(theta_hat, axis=1) <= self.S
         return np.where(is_inside, self.radii.inside(t), self.radii.outside(t))
 
 
 class SCDGLUCB(SelfConcordantPolicy):
-    """SC-D-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``gamma``; ``lam=None``: L^2 d log T.
+    """SC-D-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``gamma``; ``lam=None`` is L^2 d log T.
 
     Parameters
     ----------
     forgetting
-        ``Discount(gamma)`` or ``Never()``; or ``gamma``; or ``switches``.
+        ``Discount(gamma)`` or ``Never()``. Instead, give ``gamma`` or ``switches``.
     gamma
-        Discount in (0, 1], one number or one per lane.
+        Discount in (0, 1]: one number, or one per lane.
 
     Examples
     --------
@@ -124,14 +124,14 @@ class SCDGLUCB(SelfConcordantPolicy):
 
 
 class SCSWGLUCB(SelfConcordantPolicy):
-    """SC-SW-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``window``; ``lam=None``: L^2 d log T.
+    """SC-SW-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``window``; ``lam=None`` is L^2 d log T.
 
     Parameters
     ----------
     forgetting
-        ``Window(length)``; or ``window``; or ``switches``.
+        ``Window(length)``. Instead, give ``window`` or ``switches``.
     window
-        Rounds, one number or one per lane.
+        Number of rounds: one number, or one per lane.
 
     Examples
     --------

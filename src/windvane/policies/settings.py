@@ -1,4 +1,4 @@
-"""Settings as data: the constructor arguments of a policy are its annotated fields, and its attributes."""
+"""Settings as data: the constructor arguments of a policy are annotated fields and become attributes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ import numpy as np
 
 from windvane.links import Link
 
-DIGITS = 12  # to which numbers count in a hash: exp and its like differ in the last digits between processors
-NOT_HASHED = ("lanes",)  # a state moves between policies with equal settings, whatever their number of lanes
+DIGITS = 12  # significant digits in a hash, because exp and similar functions can differ in the last digit
+NOT_HASHED = ("lanes",)  # a state stores the lane ids separately
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))
 class Configured:
     """A class whose annotated fields are the keyword arguments of its constructor, as in a dataclass.
 
-    ``__post_init__`` checks them and builds what the object is made of. The attributes keep what was given, except
-    that a link's name becomes the link. A class may also write its own ``__init__``, which its subclasses inherit.
+    ``__post_init__`` checks the arguments and builds the parts of the object. The attributes keep the values as given,
+    except that the name of a link is replaced by the link. A class may also write its own ``__init__``, which its
+    subclasses inherit.
     """
 
     has_generated_init: ClassVar[bool] = False
@@ -34,14 +35,26 @@ class Configured:
         cls.has_generated_init = is_generated
 
     def get_params(self) -> dict[str, Any]:
-        """Return the constructor arguments by name, as scikit-learn does: ``type(p)(**p.get_params())`` is like p."""
+        """Return the constructor arguments by name, as in scikit-learn.
+
+        Returns
+        -------
+        dict of str to object
+            The arguments: ``type(p)(**p.get_params())`` has the same settings as ``p``.
+
+        Examples
+        --------
+        >>> import windvane
+        >>> windvane.DLinUCB(dim=2, gamma=0.99).get_params()["gamma"]
+        0.99
+        """
         return {field.name: getattr(self, field.name) for field in self._settings()}
 
     def _settings(self) -> list[dataclasses.Field[Any]]:
         return [field for field in dataclasses.fields(self) if field.init]  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
-        """Show the arguments that differ from their defaults."""
+        """Return the constructor call with the arguments that differ from their defaults."""
         shown = []
         for field in self._settings():
             value = getattr(self, field.name)
@@ -51,14 +64,17 @@ class Configured:
 
 
 def describe(settings: Mapping[str, Any], reach: float) -> dict[str, Any]:
-    """Return settings as plain data: links by fingerprint over |z| <= ``reach``, numbers to 12 digits, no functions."""
+    """Return settings as plain data.
+
+    Links become fingerprints over |z| <= ``reach``, numbers are rounded to 12 digits, and functions are left out.
+    """
     return {
         name: _plain(value, reach) for name, value in settings.items() if name not in NOT_HASHED and not callable(value)
     }
 
 
 def hash_config(config: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of plain data."""
+    """Return the SHA-256 hash of plain data."""
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,17 +1,19 @@
-"""SW-BVD-GLM-UCB: BVD-GLM-UCB with a sliding window in place of the discount.
+"""SW-BVD-GLM-UCB: BVD-GLM-UCB with a sliding window instead of the discount.
 
-Faury, Russac, Abeille and Calauzenes (2021) say that the sliding-window form of their algorithm follows easily; this is
-it, read off Algorithm 1 (:mod:`windvane.policies.bvd_glm_ucb`) with weight 1 on the last w rounds and 0 before, hence
+Faury, Russac, Abeille and Calauzenes (2021) state that the sliding-window form of their algorithm follows easily. This
+is Algorithm 1 (:mod:`windvane.policies.bvd_glm_ucb`) with weight 1 for the last w rounds and 0 for earlier ones, so
 V_tilde = V, and
 
     beta_t(delta) = sqrt(lam) c_mu S + sigma sqrt(2 log(1/delta) + d log(1 + L^2 min(t, w) / (lam d)))
-    w             = floor((d T / B_T)^{2/3})     (``arm_geometry="orthogonal"``), floor((sqrt(d) T / B_T)^{2/5}) ("general")
+    w             = floor((d T / B_T)^{2/3})              (``arm_geometry="orthogonal"``)
+    w             = floor((sqrt(d) T / B_T)^{2/5})        (``arm_geometry="general"``)
 
-Guarantee: none is printed. By the paper's remark, the orders of Theorem 1 should carry over; we have not proven it.
+Guarantee: none is printed. By the paper's remark the orders of Theorem 1 should hold here too. We have not proven it.
+
 What is uncertain: everything but the weights, which the paper leaves to the reader.
 
-Cost per round and lane: passes over the window, O(w d^2); what leaves it is subtracted, and the warm start is lost with
-it, so a round costs about one pass more than with a discount of equal memory. O(K d^2) for the arms.
+Cost per round and lane: passes over the window, O(w d^2); O(K d^2) for the arms. Removing observations invalidates the
+linearisation of the estimator, so a round takes about one pass more than with a discount of equal memory.
 """
 
 from __future__ import annotations
@@ -28,18 +30,18 @@ from windvane.theory import KINDS, window_length
 
 
 class SWBVDGLMUCB(GLMPolicy):
-    """SW-BVD-GLM-UCB. Give ``window``, or ``horizon`` and ``drift`` for the recommended one.
+    """SW-BVD-GLM-UCB. Give ``window``, or ``horizon`` and ``drift`` for the recommended window.
 
     Parameters
     ----------
     forgetting
-        ``Window(length)``; or one of the shorthands below.
+        ``Window(length)``. Instead, give one of the shorthands below.
     window
-        Rounds, one number or one per lane.
+        Number of rounds: one number, or one per lane.
     horizon, drift
-        Rounds T and total drift B_T, from which the recommended window follows.
+        Number of rounds T and total drift B_T. Together they determine the recommended window.
     arm_geometry
-        For which arms it is recommended: "orthogonal" or "general".
+        "orthogonal" or "general": the arm sets for which the window is recommended.
     confidence
         As for :class:`windvane.policies.BVDGLMUCB`.
 
@@ -65,7 +67,7 @@ class SWBVDGLMUCB(GLMPolicy):
         rule = choose_window(self, lambda T, B: window_length(horizon=T, drift=B, dim=self.dim, kind=kind))
         self.estimator = self.build_estimator(rule)
         self.radius = self.build_radius(self.confidence, self.horizon)
-        self.factor = 2.0 * self.constants.R_mu
+        self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
 
     def project(self, beta: Array) -> LaneProjections:
         """Project by P2."""

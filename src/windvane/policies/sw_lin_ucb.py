@@ -1,20 +1,21 @@
-"""SW-LinUCB: optimism for linear bandits on a sliding window.
+"""SW-LinUCB: optimism for linear bandits with a sliding window.
 
 Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity" (AISTATS 2019).
 
     theta_hat_t = V_t^-1 b_t, over the last w rounds                     (ridge regression)
     x_t         = argmax over the arms of <x, theta_hat_t> + beta ||x||_{V_t^-1}
     beta        = sqrt(lam) S + sigma sqrt(d log((1 + w L^2 / lam) / delta))
-    w           = floor((d T / B_T)^(2/3)), or floor((d T)^(2/3)) where B_T is unknown
+    w           = floor((d T / B_T)^(2/3)), or floor((d T)^(2/3)) if B_T is unknown
 
-Guarantee: the paper claims regret of order d^{2/3} B_T^{1/3} T^{2/3} for linear rewards; an error in its analysis
-(Touati and Vincent 2020) leaves d^{7/8} B_T^{1/4} T^{3/4} in general, and the order claimed where arms are orthogonal
-(Faury et al. 2021). beta covers one fixed round with probability 1 - delta; all rounds at once need
-``confidence="horizon"`` or ``"anytime"``. None for generalized linear rewards.
+Guarantee: the paper claims regret of order d^{2/3} B_T^{1/3} T^{2/3} for linear rewards. After an error in the analysis
+was found (Touati and Vincent 2020), d^{7/8} B_T^{1/4} T^{3/4} remains in general, and the claimed order for orthogonal
+arms (Faury et al. 2021). beta holds at any fixed round with probability 1 - delta. For all rounds at once use
+``confidence="horizon"`` or ``"anytime"``. There is no guarantee for generalized linear rewards.
 
-What is uncertain: nothing in the rule; w is the one of the claimed order, not tuned anew for the corrected one.
+What is uncertain: nothing in the rule. w is the one for the claimed order; it was not tuned again for the corrected
+order.
 
-Cost per round and lane: O((K + d) d^2), and O(w d) memory.
+Cost per round and lane: O((K + d) d^2), and O(w d) space.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from windvane.estimation import Window
 from windvane.policies.base import Card
 from windvane.policies.forgetting import choose_window
 from windvane.policies.linear import LinearPolicy, build_ridge
-from windvane.theory import confidence_level, window_length
+from windvane.theory import ConfidenceLevel, window_length
 
 
 class SWLinUCB(LinearPolicy):
-    """SW-LinUCB (Cheung et al. 2019). Give ``window``, or ``horizon`` and, where it is known, ``drift``.
+    """SW-LinUCB (Cheung et al. 2019). Give ``window``, or ``horizon`` and, if it is known, ``drift``.
 
     Parameters
     ----------
     forgetting
-        ``Window(length)``; or one of the shorthands below.
+        ``Window(length)``. Instead, give one of the shorthands below.
     window
-        Rounds, one number or one per lane.
+        Number of rounds: one number, or one per lane.
     horizon, drift
-        Rounds T and total drift B_T, from which the recommended window follows.
+        Number of rounds T and total drift B_T. They determine the recommended window.
     confidence
         As for :class:`windvane.policies.BVDGLMUCB`.
 
@@ -75,12 +76,10 @@ class SWLinUCB(LinearPolicy):
         else:
             rule = choose_window(self, lambda T, B: window_length(horizon=T, drift=B, dim=self.dim))
         self.estimator = build_ridge(self, rule)
-        self.radius = self._radius
-        self.radius(np.ones(self.lane_count))  # raises for a confidence that cannot be
+        self.level = ConfidenceLevel(self.levels, self.confidence, self.horizon)
 
-    def _radius(self, t: Array) -> Array:
-        """Return beta at round t, per lane."""
+    def compute_beta(self) -> Array:
+        """Return the radius of the next decision, [lanes]."""
         e = self.estimator
-        level = confidence_level(self.levels, t, confidence=self.confidence, horizon=self.horizon)
-        log_term = np.log1p(e.record["window"] * e.L**2 / e.lam) - np.log(level)
+        log_term = np.log1p(e.record["window"] * e.L**2 / e.lam) + self.level.log_inverse(self.rounds_since_restart)
         return np.asarray(math.sqrt(e.lam) * e.S + self.sigma * np.sqrt(e.dim * log_term))

@@ -1,4 +1,4 @@
-"""Policies that are made of other policies."""
+"""Helpers for policies that contain other policies."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ P = TypeVar("P", bound=Policy)
 
 
 def choose_reward_range(link: Link, sigma: float, given: float | None) -> float:
-    """Return the width of the range of rewards, by which masters bring them to [0, 1]: as given, else 2 sigma.
+    """Return the width of the range of rewards, by which masters scale them to [0, 1].
 
-    With the identity link sigma is the noise alone, and the means are assumed to need at least 1.
+    It is the given value, or 2 sigma. With the identity link sigma describes only the noise, so the default is at least
+    1.
     """
     if given is not None:
         return check_positive("reward_range", given)
@@ -23,7 +24,7 @@ def choose_reward_range(link: Link, sigma: float, given: float | None) -> float:
 
 
 def join_clock(worker: P, master: Policy) -> P:
-    """Put a fresh ``worker`` on the clock of ``master``: rounds and random numbers are then the same for both."""
+    """Set the clock of a new ``worker`` to that of ``master``, so that both use the same rounds and random numbers."""
     worker.t, worker.decisions, worker.last_round = master.t, master.decisions, master.last_round
     worker.born.fill(master.t)
     worker.has_restarted = True

@@ -1,4 +1,4 @@
-"""Projections back to the admissible ball."""
+"""Projections of an estimate onto the ball of admissible parameters."""
 
 from windvane.projection.programs import (
     LaneProjections,

@@ -1,26 +1,28 @@
-"""P0 and P2: back to the admissible ball ||theta|| <= S.
+"""The programs P0 and P2, which project theta_hat onto the ball ||theta|| <= S.
 
 With g, b, V, V_tilde, H as in :mod:`windvane.estimation.mle`:
 
-* **P0** (Filippi et al. 2010): argmin over ||theta|| <= S of ||g(theta) - b|| in the metric M^{-1}, with M = V, or
-  M = V_tilde, or M = H(theta) (Wang et al. 2023), a metric that moves with the point.
+* **P0** (Filippi et al. 2010): argmin over ||theta|| <= S of ||g(theta) - b|| in the metric M^{-1}. M is V, or V_tilde,
+  or H(theta) (Wang et al. 2023), which changes with theta.
 * **P2** (Faury et al. 2021, Proposition 1): argmin over ||theta|| <= S, ||eta|| <= 1 of
-  || g(theta) + beta V_tilde^{1/2} eta - b || in the metric V^{-2}, that is the 2-norm of V^{-1}(...). The slack eta
-  absorbs what noise explains (*learning*, measured in V_tilde^{-1}); what is left is *tracking*, measured in V^{-2}.
+  || g(theta) + beta V_tilde^{1/2} eta - b || in the metric V^{-2}, that is, the 2-norm of V^{-1}(...). The slack eta
+  absorbs the part that noise explains (*learning*, measured in V_tilde^{-1}). The rest is *tracking*, measured in
+  V^{-2}.
 
-P2 usually has many minimisers of value 0. The canonical one, so that results do not depend on solver internals:
+P2 usually has many minimisers, all with value 0. The canonical one is defined as follows, so that results do not depend
+on solver internals:
 
-1. ||theta_hat|| <= S: theta_hat itself, eta = 0, value 0.
-2. else theta_1 = argmin over the ball of ||g(theta) - b|| in the metric V_tilde^{-1}; if that norm is at most beta,
-   theta_1 with eta = V_tilde^{-1/2}(b - g(theta_1)) / beta solves P2 with value 0.
-3. else P2 in full. Its value is then positive.
+1. If ||theta_hat|| <= S: theta_hat, with eta = 0 and value 0.
+2. Otherwise let theta_1 = argmin over the ball of ||g(theta) - b|| in the metric V_tilde^{-1}. If that norm is at most
+   beta, theta_1 with eta = V_tilde^{-1/2}(b - g(theta_1)) / beta solves P2 with value 0.
+3. Otherwise solve P2 in full. Its value is then positive.
 
 The programs are not convex in theta. A solve starts from S theta_hat/||theta_hat|| and other fixed points, never from
-an earlier round's answer, and a Newton method runs to a stationary point (:mod:`windvane.kernels.projection`); in stage
-2 further starts are tried only while none has come within beta, in stage 3 all are tried and the best is kept. "Value"
-is the norm, not its square. ``residual`` is the projected gradient of value^2/2 divided by the size of its Gauss-Newton
-Hessian: a length in the units of theta that is zero exactly at a stationary point. In stage 1 it is a bound on the
-error of theta_hat itself.
+the solution of an earlier round, and Newton's method runs to a stationary point (:mod:`windvane.kernels.projection`).
+Stage 2 tries further starting points only until one gives a norm of at most beta. Stage 3 tries all of them and keeps
+the best. "Value" is the norm, not its square. ``residual`` is the projected gradient of value^2/2 divided by the norm
+of its Gauss-Newton Hessian. It has the units of theta and is zero exactly at a stationary point. In stage 1 it is a
+bound on the error of theta_hat.
 """
 
 from __future__ import annotations
@@ -40,26 +42,26 @@ from windvane.kernels.projection import P0_IN_H, P0_IN_V, P0_IN_V_TILDE, P2, REP
 from windvane.kernels.threads import over_lanes
 from windvane.links import Link, get_link
 
-ROOT_TOLERANCE = 1e-10  # of theta_hat in the functions that solve a single program: far below any use of the result
-LARGEST = 1e15  # sums of larger numbers leave no digits to solve with
-PASSES = 4  # passes over the history that a projection takes, about: decides whether threads are worth it
-SYMMETRY = 1e-9  # relative: larger differences between a matrix and its transpose are not rounding
+ROOT_TOLERANCE = 1e-10  # of theta_hat in ``p0`` and ``p2``: far below the accuracy that any use of the result needs
+LARGEST = 1e15  # sums of larger numbers have no correct digits left to solve with
+PASSES = 4  # approximate number of passes over the history per projection; decides whether to use threads
+SYMMETRY = 1e-9  # relative difference between a matrix and its transpose that rounding can cause
 
 
 @dataclass(frozen=True)
 class Projection:
-    """A solution of one program and what shows how good it is.
+    """The solution of one program, with its accuracy.
 
     Attributes
     ----------
     theta, eta
-        The minimiser; eta is zero for P0.
+        The minimiser. For P0, eta is zero.
     value
         The norm that was minimised.
     residual
-        A first-order residual, in the units of theta.
+        First-order residual, in the units of theta.
     stage
-        1 if theta_hat was admissible, 2 or 3 as the module's notes say.
+        1 if theta_hat is admissible, otherwise 2 or 3 (see the module).
     """
 
     theta: Array
@@ -70,44 +72,76 @@ class Projection:
 
 
 class LaneProjections:
-    """The projections of every lane: ``theta[lanes, dim]`` and ``report[lanes, 3]``, read through properties."""
+    """The projections of all lanes.
+
+    Parameters
+    ----------
+    theta
+        The minimisers, [lanes, dim].
+    report
+        Value, residual and stage of each lane, [lanes, 3].
+    """
 
     def __init__(self, theta: Array, report: Array) -> None:
         self.theta, self.report = theta, report
 
     @property
     def value(self) -> Array:
-        """The norm that was minimised, per lane."""
+        """The norm that was minimised, [lanes]."""
         return self.report[:, VALUE].copy()
 
     @property
     def residual(self) -> Array:
-        """The first-order residual, per lane."""
+        """The first-order residual, [lanes]."""
         return self.report[:, RESIDUAL].copy()
 
     @property
     def stage(self) -> npt.NDArray[np.int64]:
-        """1 where theta_hat was admissible, else 2 or 3."""
+        """1 if theta_hat is admissible, otherwise 2 or 3, [lanes]."""
         return self.report[:, STAGE].astype(np.int64)
 
 
 def project_p0(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
-    """Project theta_hat of every lane by P0 in the metric V^{-1}; ``estimator.solve()`` must have been called."""
+    """Project theta_hat of every lane by P0 in the metric V^{-1}.
+
+    Parameters
+    ----------
+    estimator
+        An estimator on which ``solve()`` was called last.
+
+    Returns
+    -------
+    LaneProjections
+        The projections.
+    """
     return _project(estimator, P0_IN_V, estimator.record["S"])
 
 
 def project_p0_in_V_tilde(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
-    """Project theta_hat of every lane by P0 in the metric V_tilde^{-1}; ``solve()`` must have been called."""
+    """Project theta_hat of every lane by P0 in the metric V_tilde^{-1} (arguments: see :func:`project_p0`)."""
     return _project(estimator, P0_IN_V_TILDE, estimator.record["S"])
 
 
 def project_p0_in_H(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
-    """Project theta_hat of every lane by P0 in the metric H(theta)^{-1}; ``solve()`` must have been called."""
+    """Project theta_hat of every lane by P0 in the metric H(theta)^{-1} (arguments: see :func:`project_p0`)."""
     return _project(estimator, P0_IN_H, estimator.record["S"])
 
 
 def project_p2(estimator: MaximumLikelihoodEstimator, beta: Array) -> LaneProjections:
-    """Project theta_hat of every lane by P2; ``estimator.solve()`` must have been called."""
+    """Project theta_hat of every lane by P2.
+
+    Parameters
+    ----------
+    estimator
+        An estimator on which ``solve()`` was called last.
+    beta
+        Confidence radius of each lane, [lanes].
+
+    Returns
+    -------
+    LaneProjections
+        The projections.
+    """
     return _project(estimator, P2, beta)
 
 
@@ -145,21 +179,21 @@ def p0(
     S
         Radius of the ball.
     ridge
-        lam c_mu: g(theta) = sum w_s mu(<x_s, theta>) x_s + ridge theta.
+        lam c_mu, so that g(theta) = sum w_s mu(<x_s, theta>) x_s + ridge theta.
     link
         Name of a link, or a :class:`windvane.Link`.
 
     Returns
     -------
     Projection
-        The stationary point reached from S theta_hat/||theta_hat||.
+        The stationary point that Newton's method reaches from S theta_hat/||theta_hat||.
 
     Examples
     --------
     >>> import numpy as np
     >>> x, eye = np.eye(2), np.eye(2)
     >>> p0(x, [1.0, 1.0], [5.0, 0.0], eye, 1.0, 0.2, "logistic").theta.round(2)
-    array([ 0.9 , -0.43])
+    array([ 0.99, -0.12])
     """
     return _solve(P0_IN_H if metric is None else P0_IN_V, features, weights, b, metric, metric, 1.0, S, ridge, link)
 
@@ -175,7 +209,7 @@ def p2(
     ridge: float,
     link: str | Link,
 ) -> Projection:
-    """Find the canonical solution of P2 (see the module's notes).
+    """Find the canonical solution of P2 (see the module).
 
     Parameters
     ----------
@@ -186,13 +220,18 @@ def p2(
     V, V_tilde
         The two metrics, [d, d].
     beta
-        Confidence radius: how much of the misfit counts as noise.
+        Confidence radius: how much of the misfit can be noise.
     S
         Radius of the ball.
     ridge
-        lam c_mu: g(theta) = sum w_s mu(<x_s, theta>) x_s + ridge theta.
+        lam c_mu, so that g(theta) = sum w_s mu(<x_s, theta>) x_s + ridge theta.
     link
         Name of a link, or a :class:`windvane.Link`.
+
+    Returns
+    -------
+    Projection
+        The canonical solution.
 
     Examples
     --------
@@ -217,7 +256,7 @@ def _solve(
     ridge: float,
     link: str | Link,
 ) -> Projection:
-    """Solve one program on a history that is given as arrays, by the kernels of lanes."""
+    """Solve one program for a history that is given as arrays, with the kernels for lanes."""
     link = get_link(link)
     S, ridge = check_positive("S", S), check_positive("ridge", ridge)
     X, W, b = _check_history(features, weights, b)
@@ -234,7 +273,7 @@ def _solve(
     theta, eta, report = np.empty((1, d)), np.empty((1, d)), np.empty((1, REPORT))
     kernels.project_lanes(program, np.array([beta]), theta, eta, report, record, dense, history, work, buffers)
     stage = int(report[0, STAGE])
-    if program == P2:  # the kernel's eta belongs to the Cholesky root of V_tilde; ours to the symmetric one
+    if program == P2:  # the kernel's eta refers to the Cholesky root of V_tilde, ours to the symmetric root
         M = dense[0, VECTORS + d : VECTORS + 2 * d]
         eigenvalues, Q = np.linalg.eigh(M)
         eta[0] = (Q / np.sqrt(eigenvalues)) @ Q.T @ np.linalg.cholesky(M) @ eta[0]
@@ -252,7 +291,7 @@ def _record(**fields: Any) -> npt.NDArray[Any]:
 
 
 def _check_history(features: npt.ArrayLike, weights: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, Array, Array]:
-    """Return features as [d, n], weights and b, if a program can be solved with them."""
+    """Return features as [d, n], weights and b, checked."""
     b = check_array("b", b, (None,))
     if len(b) == 0:
         raise ArgumentError("b", b, "of at least one entry")

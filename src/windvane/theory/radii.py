@@ -181,24 +181,24 @@ class Growth:
 
     def __init__(self, ratio: float, gamma: ArrayLike, window: ArrayLike | None = None) -> None:
         ratio, discounts = check_not_negative("ratio", ratio), check_proportion("gamma", gamma)
-        self._window = None if window is None else check_entries("window", window, "above 0", lambda w: w > 0).copy()
-        if self._window is not None:
-            check_broadcast(gamma=discounts, window=self._window)
+        self.window = None if window is None else check_entries("window", window, "above 0", lambda w: w > 0).copy()
+        if self.window is not None:
+            check_broadcast(gamma=discounts, window=self.window)
         # The growth is curved * expm1(t log gamma^2) if gamma < 1, and straight * t if gamma is 1.
-        self._log_square = 2.0 * np.log(discounts)
-        is_flat = self._log_square == 0.0
-        self._straight = np.where(is_flat, ratio, 0.0)
-        self._curved = np.where(is_flat, 0.0, ratio / np.expm1(np.where(is_flat, -1.0, self._log_square)))
+        self.log_square = 2.0 * np.log(discounts)
+        is_flat = self.log_square == 0.0
+        self.straight = np.where(is_flat, ratio, 0.0)
+        self.curved = np.where(is_flat, 0.0, ratio / np.expm1(np.where(is_flat, -1.0, self.log_square)))
         self._any_flat, self._all_flat = bool(is_flat.any()), bool(is_flat.all())
 
     def __call__(self, t: float | Array) -> Array:
         """Return the growth at round ``t``, which is not checked."""
-        if self._window is not None:
-            t = np.minimum(t, self._window)
+        if self.window is not None:
+            t = np.minimum(t, self.window)
         if self._all_flat:
-            return np.asarray(t * self._straight)
-        growth: Array = self._curved * np.expm1(t * self._log_square)
-        return growth + t * self._straight if self._any_flat else growth
+            return np.asarray(t * self.straight)
+        growth: Array = self.curved * np.expm1(t * self.log_square)
+        return growth + t * self.straight if self._any_flat else growth
 
 
 class Radius:
@@ -253,6 +253,40 @@ class Radius:
         # sigma is moved under the root. Constants are 0-d arrays: NumPy multiplies by those faster than by floats.
         self._scale, self._noise = np.asarray(dim * sigma**2), np.asarray(2.0 * sigma**2)
         self._fixed_noise = None if self.confidence.is_anytime else self._noise * self.confidence.log_inverse(1.0)
+        self._constants: Array | None = None  # of ``since``
+
+    def since(self, born: Array, t: float) -> Array:
+        """Return beta at round ``t`` of lanes that started in the rounds ``born``, [lanes]: the form that policies use.
+
+        It equals ``self(t - born + 1.0)`` up to rounding and takes a fraction of the time.
+        """
+        if self._constants is None or len(self._constants) != len(born):
+            self._constants = self._pack(len(born))
+        out = np.empty(len(born))
+        self._kernel(t, born, self._constants, out)
+        return out
+
+    def _pack(self, lanes: int) -> Array:
+        """Return the constants of every lane, for the compiled form of the radius."""
+        from windvane.kernels import radii  # on first use: formulas alone do not need compiled code
+
+        self._kernel = radii.radius_lanes
+        growth, noise = self._growth, self._noise if self._fixed_noise is None else 0.0
+        fixed = self._noise * self.confidence.log_inverse(1.0) - noise * math.log(2.0)
+        columns = {
+            radii.BIAS: self._bias,
+            radii.LOG_SQUARE: growth.log_square,
+            radii.STRAIGHT: growth.straight,
+            radii.CURVED: growth.curved,
+            radii.WINDOW: math.inf if growth.window is None else growth.window,
+            radii.SCALE: self._scale,
+            radii.NOISE: fixed,
+            radii.ANYTIME: noise,
+        }
+        constants = np.empty((lanes, len(columns)))
+        for column, value in columns.items():
+            constants[:, column] = value
+        return constants
 
     def __call__(self, t: float | Array) -> Array:
         """Return beta_t, without a check of ``t``."""
