@@ -55,10 +55,9 @@ def memory_of(policy: Policy) -> float:
     if isinstance(policy, BanditOverBandits):
         return min(memory_of(policy.worker), float(policy.length))
     estimator = getattr(policy, "estimator", None)  # a policy of the user's own may have another one, or none
-    is_known = isinstance(estimator, Estimator)
-    if is_known and estimator.window is not None:
+    if isinstance(estimator, Estimator) and estimator.window is not None:
         return float(estimator.window[0])
-    gamma = estimator.gamma if is_known else policy.info().gamma
+    gamma = estimator.gamma if isinstance(estimator, Estimator) else policy.info().gamma
     discounted = math.inf if gamma is None else rounds_of(float(gamma[0]))
     return min(discounted, float(policy.periods[0])) if isinstance(policy, RestartedPolicy) else discounted
 
