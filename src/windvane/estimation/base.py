@@ -164,7 +164,7 @@ class Estimator(LaneRows, ABC):
     @property
     def memory(self) -> Array:
         """The age in rounds beyond which an observation can be dropped, for each lane."""
-        return np.minimum(self.record["memory"], self.record["window"])
+        return np.asarray(np.minimum(self.record["memory"], self.record["window"]))
 
     # --- time and observations -------------------------------------------------------------------------------------
 

@@ -254,7 +254,7 @@ class BanditOverBandits(Policy):
 
     def info(self, *, estimates: bool = True) -> BlockInfo:
         """Return the diagnostics of the worker and of the draws."""
-        known: dict[str, Any] = vars(self.worker.info(estimates=estimates))
+        known: dict[str, Any] = {**vars(self.worker.info(estimates=estimates)), **self.history.to_arrays()}
         return BlockInfo(
             **{**known, "t": self.t, "decisions": self.decisions, "decision": self.decision},
             grid=self.grid.copy(),
@@ -263,7 +263,6 @@ class BanditOverBandits(Policy):
             block=self.open_block,
             late=self.late.copy(),
             late_sum=self.late_sum.copy(),
-            **self.history.to_arrays(),
         )
 
     # --- state -----------------------------------------------------------------------------------------------------

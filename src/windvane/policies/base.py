@@ -207,7 +207,9 @@ class Policy(Configured, Stateful):
         """
         twin = copy.deepcopy(self)
         twin.select(arms, valid)
-        scores = twin.info(estimates=False).decision.scores
+        assert twin.decision is not None
+        scores = twin.decision.scores
+        assert scores is not None  # ``play`` records them
         out = np.empty(scores.shape)
         choice_probabilities(scores, self.check_arms(arms, valid)[1], out)
         return out

@@ -63,7 +63,7 @@ def check_rule(forgetting: Any, kinds: tuple[type, ...], **shorthands: Any) -> F
             raise ArgumentError(name, value, "omitted when `forgetting` is given")
     if not isinstance(forgetting, kinds):
         raise ArgumentError("forgetting", forgetting, f"one of {', '.join(kind.__name__ for kind in kinds)}")
-    return forgetting  # type: ignore[no-any-return]
+    return forgetting  # type: ignore[return-value]
 
 
 def choose_discount(policy: Any, rule: Callable[[int, float], float], by: str = "drift") -> Discount | Never:

@@ -109,7 +109,7 @@ class PolicyInfo:
 
 def join_lanes(infos: list[Any]) -> Any:
     """Join the diagnostics of single lanes. Arrays are concatenated; other values are those of the first lane."""
-    joined = {}
+    joined: dict[str, Any] = {}
     for field in dataclasses.fields(infos[0]):
         values = [getattr(info, field.name) for info in infos]
         if isinstance(values[0], LaneProjections):

@@ -174,7 +174,7 @@ class EstimatingPolicy(Policy):
     def describe_estimates(self) -> dict[str, Any]:
         """Return the fields of ``info()`` that are computed from the estimator."""
         e = self.estimator
-        known = {
+        known: dict[str, Any] = {
             "theta_hat": e.theta_hat,
             "theta_tilde": self.theta_now(),
             "metric": e.metric(),

@@ -81,7 +81,7 @@ class PerLane(Policy):
     def learn(self, feedback: Feedback) -> None:
         """Pass rewards that have been checked to the policies of their lanes."""
         for i in np.flatnonzero(feedback.mask):
-            self.policies[i].learn(Feedback(*(array[i, None] for array in feedback)))
+            self.policies[i].learn(Feedback._make(array[i, None] for array in feedback))
 
     def pass_time(self, rounds: float) -> None:
         """Let time pass in every policy."""
