@@ -20,13 +20,11 @@ from windvane.arguments import Array
 from windvane.environments import Environment, Round
 from windvane.errors import ArgumentError
 from windvane.lab.cells import Cell, recorded_rounds
-from windvane.lab.diagnostics import Diagnostics, applies
 from windvane.lab.post import Post
-from windvane.policies.base import Policy
-from windvane.policies.info import DecisionInfo
 
 if TYPE_CHECKING:
     from windvane.lab.spec import Spec
+    from windvane.policies.base import Policy
 
 STAGES = 4  # 0: no projection was made; 1: the estimate was admissible; 2 and 3: how it was brought back
 Tick = Callable[[int], None]
@@ -65,6 +63,11 @@ class CellResult:
 
 def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
     """Compute one cell; ``tick(t)`` is called after every round."""
+    from windvane.lab.diagnostics import (
+        Diagnostics,
+        applies,
+    )  # here: imports numba, which readers of results do not need
+
     ids, variants = cell.lanes(spec.runs)
     environment = spec.environments[cell.environment].build(
         horizon=spec.horizon, lanes=[int(i) for i in ids], seed=spec.seed
@@ -159,9 +162,8 @@ class _Recorder:
         self._sum += lost
         self._reward += reward
         decision = getattr(self._policy, "decision", None)  # the class need not be a Policy
-        decision = decision if isinstance(decision, DecisionInfo) else DecisionInfo()
-        hat, tilde = decision.theta_hat, decision.theta_tilde
-        stage = None if decision.projection is None else decision.projection.stage
+        hat, tilde, projection = (getattr(decision, name, None) for name in ("theta_hat", "theta_tilde", "projection"))
+        stage = None if projection is None else projection.stage
         if hat is not None:
             self._has_estimate = True
             self._outside += np.sqrt(np.einsum("ij,ij->i", hat, hat)) > self._S * (1.0 + 1e-9)
@@ -181,6 +183,8 @@ class _Recorder:
         self._next = min(at + 1, len(self._rounds) - 1)
 
     def result(self, seconds: float) -> CellResult:
+        from windvane.policies.base import Policy
+
         T, n = self._environment.horizon, len(self._ids)
         gamma = self._policy.info().gamma if isinstance(self._policy, Policy) else None
         star, hat, tilde = self._thetas

@@ -24,12 +24,12 @@ from windvane.lab.errors import (
     with_hint,
 )
 from windvane.lab.objects import Table, frozen, plain_link, reference, resolved_link
-from windvane.policies.base import Policy
 from windvane.policies.registry import POLICIES
 from windvane.policies.signature import Signature
 
 if TYPE_CHECKING:
     from windvane.environments import Environment
+    from windvane.policies.base import Policy
 
 SCALES = ("bonus_scale", "posterior_scale")  # how much a policy explores: it takes one of them, or none
 SWEEPABLE = ("gamma", *SCALES, "delta")  # what policies take lane by lane

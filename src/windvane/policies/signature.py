@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from windvane.policies.base import Policy
+if TYPE_CHECKING:
+    from windvane.policies.base import Policy
 
 
 class Signature:
