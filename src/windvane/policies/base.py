@@ -443,7 +443,7 @@ class Policy(Configured, Stateful):
         if _is_ready(value, 1) and len(value) == self.lane_count:
             return value
         given = check_real_array(name, value, "a number, or one per lane")
-        return np.ascontiguousarray(broadcast_lanes(name, given, self.lane_count))
+        return broadcast_lanes(name, given, self.lane_count).copy()  # kernels are compiled for writable arrays only
 
     def _refuse_feedback(self, problem: int, lane: int, feedback: Feedback) -> None:
         where = f"lane {lane}"
