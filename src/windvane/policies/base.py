@@ -18,6 +18,7 @@ numbers depend only on the seed, the lane id, the number of the decision and the
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -469,7 +470,7 @@ class Policy(Configured, Stateful):
         reach = getattr(self, "S", 1.0) * self.L
         return {"policy": self.name, **describe(self.get_params(), reach)}
 
-    @property
+    @functools.cached_property
     def config_hash(self) -> str:
         """A hash of the settings, without the lanes. A state can only be loaded into a policy with the same hash."""
         return hash_config(self.config())

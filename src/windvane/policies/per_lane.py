@@ -90,8 +90,7 @@ class PerLane(Policy):
     def learn(self, feedback: Feedback) -> None:
         """Pass rewards that have been checked to the policies of their lanes."""
         for i in np.flatnonzero(feedback.mask):
-            rows: Any = (array[i, None] for array in feedback)
-            self.policies[i].learn(Feedback(*rows))
+            self.policies[i].learn(Feedback._make(array[i, None] for array in feedback))
 
     def pass_time(self, rounds: float) -> None:
         """Let time pass in every policy."""
