@@ -36,10 +36,10 @@ def theta_star(t: int, horizon: int, dim: int) -> np.ndarray:
 def drive(policy: Any, horizon: int, K: int, seed: int, first: int = 1, last: int | None = None) -> np.ndarray:
     """Play rounds first..last of a world of length ``horizon``; seconds per round of select and update together."""
     rng = np.random.default_rng([seed, first])
-    lanes = np.arange(getattr(policy,"lane_count",1))
+    lanes = np.arange(policy.lane_count)
     seconds = []
     for t in range(first, (last or horizon) + 1):
-        arms, luck = arms_and_luck(rng, getattr(policy,"lane_count",1), K, policy.dim)
+        arms, luck = arms_and_luck(rng, policy.lane_count, K, policy.dim)
         click = 1 / (1 + np.exp(-arms @ theta_star(t, horizon, policy.dim)))
         began = time.perf_counter()
         choice = policy.select(arms)

@@ -141,9 +141,9 @@ def verify(path: Path) -> dict[str, Any]:
 def find_owners(path: Path) -> dict[int, set[str]]:
     """Return, by page with events, the streams that have an event on it: what damage to the page may cost at most."""
     content, owners = path.read_bytes(), dict[int, set[str]]()
-    rows = query(path, "SELECT id, chain FROM events")
-    for rowid, chain in rows:
-        at = content.index(chain)  # the chain value of an event is in its row, and nowhere else but in a snapshot
+    rows = query(path, "SELECT id, coalesce(request_digest, outcome), chain FROM events")
+    for rowid, before, chain in rows:
+        at = content.index(before + chain) + len(before)  # chain values are in snapshots too, after something else
         owners.setdefault(at // PAGE_BYTES + 1, set()).add(STREAMS[rowid // STREAM_SPAN - 1])
     return owners
 

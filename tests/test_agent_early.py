@@ -183,8 +183,8 @@ def test_a_changed_default_is_no_second_outcome() -> None:
     for i in range(300, 600):
         agent.decide(["b"], id=str(i), now=NOON + i)
     arm = agent.feature_names.index("a: 1")
-    weight = 2.0 * (agent.policy.V[0][arm, arm] - 1.0)  # x has 1/sqrt(2) for its arm; the ridge is 1
-    learned = np.sqrt(2.0) * agent.policy.b[0][arm]
+    weight = 2.0 * (agent.policy.info().metric[0][arm, arm] - 1.0)  # x has 1/sqrt(2) for its arm; the ridge is 1
+    learned = np.sqrt(2.0) * agent.policy.info().b[0][arm]
     assert 250 < weight <= 300 + 1e-6
     assert learned == pytest.approx(150)  # the rewards of 1, and nothing of the new default
 

@@ -119,7 +119,7 @@ def test_scaling_is_fitted_on_the_first_history_and_then_frozen() -> None:
         round_ = by_policy.t
         by_policy.advance(1.0)
         by_policy.update([[*row, 1.0]], reward, round=round_)
-    np.testing.assert_allclose(agent.theta, by_policy.theta_hat[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(agent.theta, by_policy.info().theta_hat[0], rtol=1e-9, atol=1e-12)
     center = agent.scaling.center.copy()
     agent.update_many(X[:10] + 1.0, rewards[:10])
     np.testing.assert_array_equal(agent.scaling.center, center)
@@ -182,7 +182,7 @@ def test_history_in_bulk_is_history_one_by_one(name: str) -> None:
         round_ = policy.t
         policy.advance(1.0)
         policy.update(x[None], reward, round=round_, weight=weight)
-    np.testing.assert_array_equal(bulk.theta, policy.theta_hat[0])
+    np.testing.assert_array_equal(bulk.theta, policy.info().theta_hat[0])
     assert (bulk.decisions, bulk.rewards, bulk.history, bulk.mean_reward) == (0, 0, 40, None)
 
 
@@ -234,8 +234,8 @@ def test_history_by_the_clock_counts_by_its_age() -> None:
     agent.update_many(X, rewards, times=[datetime.fromtimestamp(at, UTC) for at in times])
     agent.decide(X[:1], now=times.max() + 3600)
     V, b = by_hand(X, rewards, 0.5 ** ((times.max() + 3600 - times) / 7200))
-    np.testing.assert_allclose(agent.policy.V[0], V, rtol=1e-5)
-    np.testing.assert_allclose(agent.policy.b[0], b, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(agent.policy.info().metric[0], V, rtol=1e-5)
+    np.testing.assert_allclose(agent.policy.info().b[0], b, rtol=1e-5, atol=1e-6)
     refuses(agent, "times[0]", lambda: agent.update_many(X[:1], rewards[:1], times=times[:1]))
 
 
@@ -306,7 +306,7 @@ def test_history_may_come_between_decisions() -> None:
     first = agent.decide(RED)
     agent.update_many([[0.1, 0.1]] * 4, [0.0] * 4)
     agent.reward(first, 1.0)
-    np.testing.assert_allclose(agent.policy.b[0], 0.9**4 * np.array(RED[first.arm]), rtol=1e-12)
+    np.testing.assert_allclose(agent.policy.info().b[0], 0.9**4 * np.array(RED[first.arm]), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

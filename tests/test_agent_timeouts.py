@@ -75,7 +75,7 @@ def test_what_is_learned_does_not_depend_on_how_fast_rewards_come(policy: str, f
 
 def test_a_reward_is_acknowledged_and_counted_when_it_comes_and_learned_at_the_timeout() -> None:
     agent = Agent(dim=2, wait=2, missing=0.0, policy="D-LinUCB", gamma=0.9)
-    untouched = agent.policy.b
+    untouched = agent.policy.info().b
     agent.decide(RED, id="a", now=NOON)
     agent.decide(RED, id="b", now=NOON)
     assert agent.reward("b", 1.0)
@@ -83,7 +83,7 @@ def test_a_reward_is_acknowledged_and_counted_when_it_comes_and_learned_at_the_t
     assert [decision.id for decision in agent.pending] == ["a"]
     assert agent.reward("b", 1.0) is False
     refuses_decision(agent, "b", lambda: agent.reward("b", 0.5), ConflictingRewardError)
-    np.testing.assert_array_equal(agent.policy.b, untouched)
+    np.testing.assert_array_equal(agent.policy.info().b, untouched)
     agent.decide(RED, id="c", now=NOON)
     agent.decide(RED, id="d", now=NOON)  # the waits of a and b end with the next ones
     assert agent.expire() == [Closing("a", 0.0)]
@@ -91,7 +91,7 @@ def test_a_reward_is_acknowledged_and_counted_when_it_comes_and_learned_at_the_t
     assert agent.expire() == [Closing("b", 1.0, rewarded=True)]
     assert (agent.rewards, agent.defaulted, agent.expired, agent.held, agent.settled) == (1, 1, 1, 0, 2)
     assert agent.mean_reward == 0.5
-    assert agent.policy.b.any()
+    assert agent.policy.info().b.any()
     assert agent.reward("b", 1.0) is False
     refuses_decision(agent, "a", lambda: agent.reward("a", 1.0), ExpiredDecisionError)
 

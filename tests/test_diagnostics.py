@@ -14,13 +14,13 @@ from numpy.linalg import norm, solve
 
 import naive
 from support.rejections import rejects
-from windvane import BVDGLMUCB, GLMUCB, OFUL, CustomLink, DLinUCB, theory
+from windvane import BVDGLMUCB, DGLMTS, GLMUCB, OFUL, CustomLink, DLinUCB, theory
 from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS, Environment, Round
+from windvane.estimation import Discount
 from windvane.lab.cells import Cell
 from windvane.lab.diagnostics import QUANTITIES, Diagnostics
 from windvane.lab.engine import run_cell
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
-from windvane.policies._skeleton import Skeleton
 from windvane.policies.base import Policy
 
 SOLVER = 1e-7  # what the projection, found by iteration, may add to a slack
@@ -175,15 +175,15 @@ class Run:
     thetas: list[np.ndarray] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        lanes, e = range(self.policy.lanes), self.policy.estimator
+        lanes, e = range(self.policy.lane_count), self.policy.estimator
         self.link = naive.LINKS[e.link.name]
-        made = [naive.NaiveHistory(e.dim, self.link, gamma, e.lam, e.ridge) for gamma in self.policy.gamma]
+        made = [naive.NaiveHistory(e.dim, self.link, gamma, e.lam, e.ridge) for gamma in e.gamma]
         self.histories, self.means, self.since = made, [np.zeros(0) for _ in lanes], [0 for _ in lanes]
 
     def rounds(self, every: int) -> Iterator[tuple[Round, np.ndarray, dict[str, np.ndarray]]]:
         probe = Diagnostics(self.policy, self.environment)
         waiting: list[tuple[int, int, np.ndarray, float, float, int]] = []
-        lanes = np.arange(self.policy.lanes)
+        lanes = np.arange(self.policy.lane_count)
         for t in range(1, self.environment.horizon + 1):
             shown = self.environment.round(t)
             self.thetas.append(shown.theta.copy())
@@ -238,20 +238,21 @@ class Run:
     def regret_bound(self, shown: Round, choice: np.ndarray, lane: int) -> float:
         """The right-hand side of the regret decomposition, and the regret taken off."""
         h, e, policy = self.histories[lane], self.policy.estimator, self.policy
+        decision = policy.info(estimates=False).decision
         V, V_tilde = h.V(shown.t), h.V_tilde(shown.t)
         present = np.ones(len(shown.arms[lane]), bool) if shown.valid is None else shown.valid[lane]
         best = max(np.flatnonzero(present), key=lambda arm: shown.means[lane, arm])
         total = 0.0
         for arm, sign in ((choice[lane], 1), (best, -1)):
             x, mean = shown.arms[lane, arm], shown.means[lane, arm]
-            bonus = policy.bonus_scale[lane] * policy.last["beta"][lane]
-            if isinstance(policy, BVDGLMUCB):
+            bonus = policy.bonus_scales[lane] * decision.beta[lane]
+            if isinstance(policy, BVDGLMUCB | GLMUCB):
                 bonus *= 2 * naive.constants(self.link, e.S, e.L)[2] * np.sqrt(x @ solve(V, x))
             elif isinstance(policy, OFUL):
                 bonus *= np.sqrt(x @ solve(V, x))
             else:
                 bonus *= np.sqrt(solve(V, x) @ V_tilde @ solve(V, x))
-            predicted = self.link.mean(x @ policy.last["theta_tilde"][lane])
+            predicted = self.link.mean(x @ decision.theta_tilde[lane])
             total += sign * (bonus + mean) + abs(predicted - mean)
         return total
 
@@ -273,7 +274,7 @@ AGAINST = {
 def test_against_the_definitions(environment: EnvironmentSpec, cls: type[Policy], settings: dict) -> None:
     built = environment.build(horizon=90, lanes=2, seed=3)
     discounts = {"gamma": [0.85, 0.97]} if cls in (BVDGLMUCB, DLinUCB) else {}
-    link = {"link": built.link} if issubclass(cls, BVDGLMUCB) else {}
+    link = {"link": built.link} if issubclass(cls, BVDGLMUCB | GLMUCB) else {}
     policy = cls(built.dim, S=built.S, L=built.L, sigma=built.sigma, lanes=2, **discounts, **link, **settings)
     run = Run(built, policy)
     for shown, choice, row in run.rounds(every=15):
@@ -281,12 +282,12 @@ def test_against_the_definitions(environment: EnvironmentSpec, cls: type[Policy]
             expected = run.expected(shown.t, lane)
             for name, value in expected.items():
                 assert row[name][lane] == pytest.approx(value, rel=1e-7, abs=2e-7), name
-            assert row["beta"][lane] == policy.last["beta"][lane]
+            assert row["beta"][lane] == policy.decision.beta[lane]
             assert row["lemma_2_slack"][lane] == row["tracking_bound"][lane] - row["tracking"][lane]
             slack = run.regret_bound(shown, choice, lane)
             assert row["lemma_3_slack"][lane] == pytest.approx(slack, rel=1e-8, abs=1e-8)
-            if cls is BVDGLMUCB and expected["learning"] < policy.last["beta"][lane]:
-                left = expected["tracking"] - policy.last["value"][lane]
+            if cls is BVDGLMUCB and expected["learning"] < policy.decision.beta[lane]:
+                left = expected["tracking"] - policy.decision.projection.value[lane]
                 assert row["lemma_4_slack"][lane] == pytest.approx(left, rel=1e-7, abs=2e-7)
 
 
@@ -327,7 +328,7 @@ class Restarting(BVDGLMUCB):
 
     def select(self, arms, valid=None):
         if self.t in self.restarts:
-            self.estimator.reset(np.array([True, False]), gamma=0.8)
+            self.estimator.reset(np.array([True, False]), Discount(0.8))
             self.since = self.t
         return super().select(arms, valid)
 
@@ -400,7 +401,7 @@ def test_custom_links_are_told_apart_by_their_means() -> None:
 
 def test_a_policy_without_a_radius_or_a_lemma() -> None:
     built = world("arc", "ball").build(horizon=10, lanes=1, seed=0)
-    for _, _, row in Run(built, Skeleton(2, gamma=0.9)).rounds(every=5):
+    for _, _, row in Run(built, DGLMTS(2, gamma=0.9)).rounds(every=5):
         assert np.isfinite([row["learning"], row["tracking"], row["lemma_2_slack"]]).all()
         assert np.isnan([row["beta"], row["lemma_3_slack"], row["lemma_4_slack"]]).all()
 
@@ -432,7 +433,7 @@ def test_lemma_4_where_the_projection_has_work_to_do() -> None:
             row = probe.row()
             covered = row["learning"] <= row["beta"]
             slacks += row["lemma_4_slack"][covered].tolist()
-            values += policy.last["value"][covered].tolist()
+            values += policy.decision.projection.value[covered].tolist()
             tracking += row["tracking"][covered].tolist()
         policy.update(shown[:, 0], means[:, 0] + 0.02 * rng.choice([-1.0, 1.0], lanes))
         probe.learnt(shown[:, 0], means[:, 0], np.full(lanes, float(t)))

@@ -82,7 +82,7 @@ import windvane
 policy = windvane.OFUL(2)
 choice = policy.select([[[0.5, 0.1], [0.1, 0.5]]])
 policy.update([[0.5, 0.1]], 1.0)
-print(choice.shape, policy.theta_hat[0, 0] > 0)
+print(choice.shape, policy.info().theta_hat[0, 0] > 0)
 """
     (tmp_path / "file").write_text("")
     done = python(code, WINDVANE_CACHE_DIR=str(tmp_path / "file" / "x"), WINDVANE_QUIET="1")

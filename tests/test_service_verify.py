@@ -27,6 +27,7 @@ from stores import (
     verify,
 )
 from windvane import Features
+from windvane.kernels.lanes import THETA_HAT, B
 from windvane.service.database import PAGE_BYTES, STREAM_SPAN
 from windvane.service.recovery import rebuilt
 from windvane.service.store import Store
@@ -188,8 +189,7 @@ def change_theta(stream: Stream) -> None:
     """Change the parameter by rounding alone."""
     estimator = stream.agent.policy.estimator
     before = stream.agent.theta.copy()
-    for array in (estimator._b, estimator._theta):  # theta is the solution of V theta = b
-        array *= 1.0 + 1e-13
+    estimator.dense[:, [THETA_HAT, B]] *= 1.0 + 1e-13  # theta is the solution of H theta = b
     assert not np.array_equal(stream.agent.theta, before)
 
 

@@ -209,9 +209,9 @@ ERRORS = [  # the edit of BASE; the line and the field of the error, and a name 
     ("lam = 1.0", 'lam = "a"', 33, "policies[1].lam", ""),
     ("lam = 1.0", "delta = 2", 33, "policies[1].delta", ""),
     ("lam = 1.0", 'confidence = "x"', 33, "policies[1].confidence", ""),
-    ("bonus_scale = 0.5", 'discount = "x"', 29, "policies[0].discount", ""),
+    ("bonus_scale = 0.5", 'arm_geometry = "x"', 29, "policies[0].arm_geometry", ""),
     ("bonus_scale = 0.5", "horizon = 0", 29, "policies[0].horizon", ""),
-    ("bonus_scale = 0.5", "gamma = 1\ndrift = 2", 29, "policies[0].gamma", ""),
+    ("bonus_scale = 0.5", "gamma = 1\ndrift = 2", 30, "policies[0].drift", ""),
     *(("lam = 1.0", f"{name} = 1", 33, f"policies[1].{name}", "") for name in ("dim", "lanes", "seed")),
     ("lam = 1.0", '"a b" = 1', 31, "policies[1].settings", ""),
     # sweeps
@@ -821,24 +821,23 @@ def test_a_policy_is_given_what_the_environment_knows():
     assert (policy.estimator.S, policy.link.name) == (2.0, "probit")
     expected = [theory.discount(horizon=200, drift=B, dim=2) for B in environment.variation]
     assert len(set(expected)) == 3
-    assert policy.gamma.tolist() == expected
+    assert policy.info().gamma.tolist() == expected
 
 
 def test_the_recommended_discount_follows_the_settings():
     environment = an_environment(intercept=0.5)
-    policy = PolicySpec("D-LinUCB", settings={"discount": "general", "horizon": 1000}).build(environment)
+    policy = PolicySpec("D-LinUCB", settings={"arm_geometry": "general", "horizon": 1000}).build(environment)
     expected = [theory.discount(horizon=1000, drift=B, dim=3, kind="general") for B in environment.variation]
-    assert policy.gamma.tolist() == expected
+    assert policy.info().gamma.tolist() == expected
     guessed = PolicySpec("D-LinUCB", settings={"drift": 2.0}).build(environment)
-    assert guessed.gamma.tolist() == [theory.discount(horizon=200, drift=2.0, dim=3)] * 3
+    assert guessed.info().gamma.tolist() == [theory.discount(horizon=200, drift=2.0, dim=3)] * 3
 
 
 def test_settings_go_before_what_the_environment_knows():
     settings_ = {"S": 3.0, "L": 1.0, "link": "logistic", "sigma": 1.0, "gamma": 0.9, "delta": 0.2}
     policy = PolicySpec("BVD-GLM-UCB", settings=settings_).build(an_environment())
     assert (policy.estimator.S, policy.L, policy.link.name, policy.sigma) == (3.0, 1.0, "logistic", 1.0)
-    assert policy.gamma.tolist() == [0.9] * 3
-    assert policy.delta.tolist() == [0.2] * 3
+    assert (policy.gamma, policy.delta) == (0.9, 0.2)
 
 
 def test_a_sweep_is_the_product_of_its_lists_and_is_built_lane_by_lane():
@@ -855,11 +854,11 @@ def test_a_sweep_is_the_product_of_its_lists_and_is_built_lane_by_lane():
     assert policy.bonus_scale.tolist() == [1.0, 0.5, 1.0]
     without = PolicySpec("D-LinUCB")
     assert without.variants == [{}]
-    assert without.build(an_environment(), variants=[{}] * 3).lanes == 3
+    assert without.build(an_environment(), variants=[{}] * 3).lane_count == 3
     half = PolicySpec("D-LinUCB", sweep={"bonus_scale": [0.5]})
     environment = an_environment()
     built = half.build(environment, variants=half.variants * 3)
-    assert built.gamma.tolist() == without.build(environment).gamma.tolist()
+    assert built.info().gamma.tolist() == without.build(environment).info().gamma.tolist()
     for variants in (None, half.variants, [{}] * 3, [{"gamma": 0.5}] * 3):
         with rejects("variants", value=variants):
             half.build(environment, variants=variants)
@@ -869,7 +868,7 @@ def test_a_policy_of_ones_own_is_given_what_it_takes():
     environment = an_environment()
     mine = PolicySpec("test_spec:Mine", settings={"boldness": 3, "greedy": True}).build(environment)
     assert (mine.boldness, mine.greedy, mine.seed) == (3, True, 7)
-    assert mine.gamma.tolist() == PolicySpec("D-LinUCB").build(environment).gamma.tolist()
+    assert mine.info().gamma.tolist() == PolicySpec("D-LinUCB").build(environment).info().gamma.tolist()
     given_ = PolicySpec(Anything, settings={"own": [1, 2]}).build(environment).given
     assert set(given_) == {"dim", "link", "S", "L", "sigma", "horizon", "lanes", "seed", "gamma", "own"}
     assert (given_["own"], given_["horizon"], given_["link"].name) == ((1, 2), 200, "probit")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
@@ -86,7 +87,7 @@ def test_an_unknown_name_is_refused() -> None:
 class Recording(windvane.OFUL):
     """Remembers with which settings it was built and how often it decided."""
 
-    built: list[float] = []  # noqa: RUF012
+    built: ClassVar[list[float]] = []
     decided = 0
 
     def __init__(self, dim, own, lanes=1, seed=0):

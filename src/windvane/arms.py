@@ -32,18 +32,19 @@ _NO_DIRECTION = 1e-150  # of ||theta|| r: its square is about to underflow, and 
 
 
 @dataclass(frozen=True)
-class Sphere:
+class _Round:
+    radius: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", check_positive("radius", self.radius))
+
+
+class Sphere(_Round):
     """All arms of norm exactly ``radius``.
 
     Parameters
     ----------
-    radius
-        The norm of every arm.
-
-    Raises
-    ------
-    ArgumentError
-        If ``radius`` is not a positive number.
+    radius : the norm of every arm, positive
 
     Examples
     --------
@@ -51,38 +52,19 @@ class Sphere:
     Sphere(radius=0.5)
     """
 
-    radius: float
 
-    def __post_init__(self) -> None:
-        """Check the radius."""
-        object.__setattr__(self, "radius", check_positive("radius", self.radius))
-
-
-@dataclass(frozen=True)
-class Ball:
+class Ball(_Round):
     """All arms of norm at most ``radius``.
 
     Parameters
     ----------
-    radius
-        The largest norm of an arm.
-
-    Raises
-    ------
-    ArgumentError
-        If ``radius`` is not a positive number.
+    radius : the largest norm of an arm, positive
 
     Examples
     --------
     >>> Ball(1)
     Ball(radius=1.0)
     """
-
-    radius: float
-
-    def __post_init__(self) -> None:
-        """Check the radius."""
-        object.__setattr__(self, "radius", check_positive("radius", self.radius))
 
 
 ArmSet = Ball | Sphere
@@ -91,31 +73,16 @@ ArmSet = Ball | Sphere
 def best_arm(
     arm_set: ArmSet, theta: Array, M: Array, factor: float, mean: Callable[[Array], Array], coin: float
 ) -> Array:
-    """Return the arm of the set that maximises mean(<x, theta>) + factor sqrt(x' M x).
+    """Return the arm of the set that maximises mean(<x, theta>) + factor sqrt(x' M x); arguments are not checked.
 
     Parameters
     ----------
-    arm_set
-        A ball or a sphere.
-    theta
-        The parameter, [dim].
-    M
-        The metric of widths, a positive semi-definite matrix.
-    factor
-        What widths are multiplied by.
-    mean
-        The inverse link function, vectorised.
-    coin
-        A number in [0, 1) that chooses between mirror images of equal index.
-
-    Returns
-    -------
-    array
-        The best arm, [dim].
-
-    Notes
-    -----
-    Arguments are not checked: policies call this in every round with arguments that they have checked.
+    arm_set : a ball or a sphere
+    theta : the parameter, [dim]
+    M : the metric of widths, a positive semi-definite matrix
+    factor : what widths are multiplied by
+    mean : the inverse link function, vectorised
+    coin : a number in [0, 1) that chooses between mirror images of equal index
 
     Examples
     --------
@@ -126,7 +93,11 @@ def best_arm(
     sign = 1.0 if coin < 0.5 else -1.0
     if d == 1:
         points = np.linspace(-r, r, _GRID) if isinstance(arm_set, Ball) else np.array([-r, r])
-        index = _Line(theta[0], factor * float(np.sqrt(M[0, 0])), mean)
+        slope = factor * float(np.sqrt(M[0, 0]))
+
+        def index(x: Array) -> Array:
+            return mean(x * theta[0]) + slope * np.abs(x)
+
         x = _maximise(index, points) if isinstance(arm_set, Ball) else points[np.argmax(index(points))]
         if index(np.array([sign * abs(x)]))[0] >= index(np.array([x]))[0]:
             x = sign * abs(x)
@@ -157,16 +128,6 @@ def _maximise(function: Callable[[Array], Array], grid: Array) -> float:
     return best
 
 
-class _Line:
-    """The index along the axis of a one-dimensional problem."""
-
-    def __init__(self, theta: float, slope: float, mean: Callable[[Array], Array]) -> None:
-        self.theta, self.slope, self.mean = theta, slope, mean
-
-    def __call__(self, x: Array) -> Array:
-        return self.mean(x * self.theta) + self.slope * np.abs(x)
-
-
 class _Circle:
     """The index as a function of the angle phi to theta, maximised over the rest of x."""
 
@@ -189,9 +150,7 @@ class _Circle:
         c, s = np.cos(phi)[:, None], np.sin(phi)[:, None]
         pull = c * s * self.cross
         poles = s * s * self.eigenvalues
-        low = np.zeros(len(phi))
-        high = np.linalg.norm(pull, axis=1)
-        tiny = np.finfo(float).tiny
+        low, high, tiny = np.zeros(len(phi)), np.linalg.norm(pull, axis=1), np.finfo(float).tiny
         for _ in range(_BISECTIONS):
             middle = 0.5 * (low + high)
             gaps = np.maximum((poles[:, -1:] - poles) + middle[:, None], tiny)

@@ -50,23 +50,16 @@ class ArgumentError(WindvaneError, ValueError):
 
     Parameters
     ----------
-    argument
-        Name of the argument, such as ``"gamma"`` or ``"state['t']"``.
-    value
-        The value that was given.
-    expected
-        What is allowed, as the end of "must be ...", such as ``"in (0, 1]"``.
-    got
-        How the message shows the value. Default: its ``repr``.
-    where
-        Position of the value in the argument, such as ``"lane 3"``.
-    hint
-        Advice, added to the message after a semicolon.
+    argument : name of the argument, such as ``"gamma"`` or ``"state['t']"``
+    value : the value that was given
+    expected : what is allowed, as the end of "must be ...", such as ``"in (0, 1]"``
+    got : how the message shows the value; by default its ``repr``
+    where : where in the argument the value is, such as ``"lane 3"``
+    hint : what to do about it, as a clause after a semicolon
 
     Attributes
     ----------
-    problem
-        The message without the name of the argument, such as "must be in (0, 1], got 1.2".
+    problem : the message without the name of the argument: "must be in (0, 1], got 1.2"
 
     Examples
     --------

@@ -12,7 +12,8 @@ R_mu         ``constants(S, L).R_mu``      k_mu / c_mu
 ===========  ============================  =====================================================
 
 Policies evaluate built-in links in compiled kernels; the methods here are the NumPy form, equal up to rounding. A
-custom link is any pair of vectorised callables (:class:`CustomLink`).
+custom link is any pair of vectorised callables (:class:`CustomLink`). Arguments outside their range raise
+:class:`windvane.errors.ArgumentError`.
 """
 
 from __future__ import annotations
@@ -48,8 +49,7 @@ class LinkConstants:
 
     Parameters
     ----------
-    k_mu, c_mu
-        Supremum and infimum of mu'.
+    k_mu, c_mu : supremum and infimum of mu'
 
     Examples
     --------
@@ -93,23 +93,7 @@ class Link:
         raise NotImplementedError
 
     def constants(self, S: float, L: float) -> LinkConstants:
-        """Return k_mu, c_mu and R_mu over ``|z| <= S L``.
-
-        Parameters
-        ----------
-        S, L
-            Bounds on the norms of parameters and arms.
-
-        Returns
-        -------
-        LinkConstants
-            The constants.
-
-        Raises
-        ------
-        ArgumentError
-            If S or L is not a positive number, or S L is so large that mu' is too flat for double precision.
-        """
+        """Return k_mu, c_mu and R_mu over ``|z| <= S L``; raise if mu' is too flat there for double precision."""
         product = check_positive("S", S) * check_positive("L", L)
         constants = self._constants(product)
         if not constants.R_mu <= LARGEST_R_MU:  # written as `not x <= y` so that NaN is rejected
@@ -128,9 +112,7 @@ class Link:
         for _ in range(50):  # each step halves the bracket, 53 bits wide at most; three digits are kept
             middle = 0.5 * (accepted + rejected)
             accepted, rejected = (middle, rejected) if self._accepts(middle) else (accepted, middle)
-        if accepted == 0.0:
-            return 0.0
-        step = 10.0 ** (math.floor(math.log10(accepted)) - 2)
+        step = 10.0 ** (math.floor(math.log10(accepted)) - 2) if accepted else 1.0
         return math.floor(accepted / step) * step
 
     def _accepts(self, product: float) -> bool:
@@ -157,7 +139,6 @@ class Link:
         return [self.name, *self.reward_range(1.0), *self.mean(z).tolist()]
 
     def __repr__(self) -> str:
-        """Return an expression that makes the link."""
         return f"{type(self).__name__}()"
 
 
@@ -170,8 +151,7 @@ class Identity(Link):
     0.3
     """
 
-    name = "identity"
-    code = 0
+    name, code = "identity", 0
 
     def mean(self, z: npt.ArrayLike) -> Array:
         """Return z."""
@@ -202,8 +182,7 @@ class Logistic(Link):
     0.25
     """
 
-    name = "logistic"
-    code = 1
+    name, code = "logistic", 1
 
     def mean(self, z: npt.ArrayLike) -> Array:
         """Return 1 / (1 + e^-z)."""
@@ -237,15 +216,13 @@ class Poisson(Link):
     1.0
     """
 
-    name = "poisson"
-    code = 2
+    name, code = "poisson", 2
 
     def mean(self, z: npt.ArrayLike) -> Array:
         """Return e^z."""
         return np.asarray(np.exp(np.clip(np.asarray(z, dtype=float), -_LARGEST_EXPONENT, _LARGEST_EXPONENT)))
 
-    slope = mean
-    primitive = mean
+    slope = primitive = mean
 
     def _constants(self, largest: float) -> LinkConstants:
         return LinkConstants(float(self.slope(largest)), float(self.slope(-largest)))
@@ -260,8 +237,7 @@ class Probit(Link):
     0.5
     """
 
-    name = "probit"
-    code = 3
+    name, code = "probit", 3
 
     def mean(self, z: npt.ArrayLike) -> Array:
         """Return Phi(z)."""
@@ -292,21 +268,11 @@ class CustomLink(Link):
 
     Parameters
     ----------
-    name
-        Name of the link.
-    mean
-        mu, strictly increasing.
-    slope
-        mu', the derivative of ``mean``.
-    primitive
-        b with b' = mu; optional.
+    name : name of the link
+    mean, slope : mu, strictly increasing, and its derivative mu'
+    primitive : b with b' = mu; optional
     any_reward
         If true, any finite reward is accepted and sigma is a sub-Gaussian scale; else rewards lie in [0, 2 sigma].
-
-    Raises
-    ------
-    ArgumentError
-        If a callable is missing, or ``name`` is not text.
 
     Notes
     -----
@@ -319,8 +285,6 @@ class CustomLink(Link):
     >>> round(link.constants(S=1.0, L=1.0).k_mu, 6)
     0.731059
     """
-
-    code = -1
 
     def __init__(
         self,
@@ -341,7 +305,6 @@ class CustomLink(Link):
         self._any_reward = any_reward
 
     def __repr__(self) -> str:
-        """Return the class and the name."""
         return f"CustomLink({self.name!r})"
 
     def mean(self, z: npt.ArrayLike) -> Array:
@@ -371,11 +334,9 @@ class CustomLink(Link):
         self._check(z, slope)
         # A finer grid around each extreme grid point: this needs no smoothness beyond continuity.
         step = z[1] - z[0]
-        refined = []
-        for index in (int(np.argmax(slope)), int(np.argmin(slope))):
-            around = np.clip(np.linspace(z[index] - step, z[index] + step, _FINE_GRID), -largest, largest)
-            refined.append(self.slope(around))
-        return LinkConstants(float(refined[0].max()), float(refined[1].min()))
+        around = [np.linspace(z[i] - step, z[i] + step, _FINE_GRID) for i in (np.argmax(slope), np.argmin(slope))]
+        highest, lowest = (self.slope(np.clip(points, -largest, largest)) for points in around)
+        return LinkConstants(float(highest.max()), float(lowest.min()))
 
     def _check(self, z: Array, slope: Array) -> None:
         mean = self.mean(z)
@@ -387,12 +348,10 @@ class CustomLink(Link):
             where = z[int(np.argmin(slope))]
             raise self._error("a link whose slope is positive", f"slope({where:g}) = {slope.min():g}")
         h = _DIFFERENCE_STEP * max(1.0, z[-1])
-        for name, of, function, derivative in (
-            ("slope", "mean", self.mean, slope),
-            ("mean", "primitive", self.primitive_function, mean),
-        ):
-            if function is None:
-                continue
+        pairs: list[tuple[str, str, Callable[[Array], npt.ArrayLike], Array]] = [("slope", "mean", self.mean, slope)]
+        if self.primitive_function is not None:
+            pairs.append(("mean", "primitive", self.primitive_function, mean))
+        for name, of, function, derivative in pairs:
             with np.errstate(invalid="ignore"):
                 numeric = (np.asarray(function(z + h)) - np.asarray(function(z - h))) / (2 * h)
             size = np.abs(derivative)
@@ -410,18 +369,7 @@ def get_link(link: str | Link) -> Link:
 
     Parameters
     ----------
-    link
-        "identity", "logistic", "poisson", "probit", or a link.
-
-    Returns
-    -------
-    Link
-        The link.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no link of this name, or the link subclasses a built-in one but keeps its ``code``.
+    link : "identity", "logistic", "poisson", "probit", or a link
 
     Examples
     --------

@@ -16,13 +16,9 @@ if TYPE_CHECKING:
 HEAVY = 100.0
 """One reward of this weight moves the estimate out of the ball ``|theta| <= S``, so that it must be projected."""
 EXAMPLE: dict[str, Any] = {
-    "dim": 2,
-    "horizon": 9,
-    "drift": 1.0,
-    "switches": 1.0,
-    "truth": lambda _t, arms: arms[..., 0],
-}
-"""Constructor arguments. A policy class gets those that it accepts."""
+    "dim": 2, "horizon": 9, "drift": 1.0, "switches": 1.0, "truth": lambda _t, arms: arms[..., 0]
+}  # fmt: skip
+"""Arguments that a policy class is built with, as far as it takes them."""
 
 
 def warm_up(
@@ -33,21 +29,10 @@ def warm_up(
     Parameters
     ----------
     policies
-        Registered names, policy classes, or newly built policies (which play a few rounds and are of no further use).
-        A class must not require arguments other than ``dim``, ``horizon``, ``drift``, ``switches`` and ``truth``.
+        Registered names, policy classes, or newly built policies (which play a few rounds and are of no further use). A
+        class must not require arguments other than ``dim``, ``horizon``, ``drift``, ``switches`` and ``truth``.
         Default: all registered policies.
-    environments
-        Simulated worlds. Default: none.
-
-    Returns
-    -------
-    float
-        The seconds it took.
-
-    Raises
-    ------
-    ValueError
-        If no policy is registered under a name.
+    environments : simulated worlds. Default: none.
 
     Notes
     -----
@@ -66,15 +51,16 @@ def warm_up(
     for policy in POLICIES if policies is None else policies:
         if isinstance(policy, str):
             policy = get_policy(policy)
-        _play(_build(policy) if isinstance(policy, type) else policy)
+        if isinstance(policy, type):
+            names = inspect.signature(policy).parameters
+            policy = policy(**{name: value for name, value in EXAMPLE.items() if name in names})
+        _play(policy)
     for environment in environments:
-        _draw(environment)
+        offer = environment.round(1)
+        environment.reward(1, offer.means[:, 0])
+        environment.delays(1)
+        _ = environment.variation
     return time.perf_counter() - began
-
-
-def _build(cls: type[Policy]) -> Policy:
-    names = inspect.signature(cls).parameters
-    return cls(**{name: value for name, value in EXAMPLE.items() if name in names})
 
 
 def _play(policy: Policy) -> None:
@@ -85,11 +71,3 @@ def _play(policy: Policy) -> None:
         policy.update(arms[np.arange(policy.lane_count), choice], 1.0, weight=weight)
     policy.select(arms)
     policy.state()
-
-
-def _draw(environment: Environment) -> None:
-    """Draw the first round and compute the drift."""
-    offer = environment.round(1)
-    environment.reward(1, offer.means[:, 0])
-    environment.delays(1)
-    _ = environment.variation

@@ -67,7 +67,7 @@ def test_radius_is_the_printed_formula(gamma: float, t: int) -> None:
     common: dict[str, Any] = {"dim": dim, "gamma": gamma, "S": S, "L": L, "lam": lam, "sigma": sigma, "delta": delta}
     bias = math.sqrt(lam) * S
     assert theory.radius(t, c_mu=c_mu, **common) == pytest.approx(c_mu * bias + noise, rel=1e-14)
-    assert theory.linear_radius(t, **common) == pytest.approx(bias + noise, rel=1e-14)
+    assert theory.radius(t, c_mu=1.0, **common) == pytest.approx(bias + noise, rel=1e-14)
 
 
 def test_radius_keeps_its_digits_when_gamma_squared_would_round() -> None:
@@ -108,26 +108,24 @@ def test_window_radius_is_the_undiscounted_radius_stopped_at_the_window() -> Non
     common: dict[str, Any] = dict(delta=0.05, c_mu=0.2, **PAPER)
     for t in (1, 49, 50, 51, 4000):
         expected = theory.radius(min(t, 50), gamma=1.0, **common)
-        assert theory.window_radius(t, window=50, **common) == pytest.approx(expected, rel=1e-15)
-    anytime = theory.window_radius(80, window=50, confidence="anytime", **common)
+        assert theory.Radius(gamma=1.0, window=50, **common)(t) == pytest.approx(expected, rel=1e-15)
+    anytime = theory.Radius(gamma=1.0, window=50, confidence="anytime", **common)(80)
     level = theory.confidence_level(0.05, 80, confidence="anytime")
-    explicit = theory.window_radius(80, window=50, **{**common, "delta": level})
+    explicit = theory.Radius(gamma=1.0, window=50, **{**common, "delta": level})(80)
     assert anytime == explicit
 
 
 @pytest.mark.parametrize("confidence", ["horizon", "anytime"])
-def test_linear_radius_passes_its_confidence_on(confidence: str) -> None:
-    common: dict[str, Any] = dict(gamma=0.9, delta=0.05, confidence=confidence, horizon=70, **PAPER)
-    linear = theory.linear_radius(8, **common)
-    assert linear == theory.radius(8, c_mu=1.0, **common)
-    assert linear > theory.linear_radius(8, gamma=0.9, delta=0.05, **PAPER)
+def test_a_radius_for_all_rounds_is_larger(confidence: str) -> None:
+    common: dict[str, Any] = dict(gamma=0.9, delta=0.05, c_mu=1.0, **PAPER)
+    assert theory.radius(8, confidence=confidence, horizon=70, **common) > theory.radius(8, **common)
 
 
 def test_oful_radius() -> None:
     expected = math.sqrt(0.4) * 1.7 + 0.8 * math.sqrt(2 * math.log(1 / 0.03) + 5.5)
-    assert theory.oful_radius(5.5, S=1.7, lam=0.4, sigma=0.8, delta=0.03) == pytest.approx(expected, rel=1e-15)
+    assert theory.OFULRadius(S=1.7, lam=0.4, sigma=0.8, delta=0.03)(5.5) == pytest.approx(expected, rel=1e-15)
     # Round-off in a factorisation of lam I must not stop the first round.
-    assert theory.oful_radius(-1e-15, S=1.0, lam=1.0, sigma=1.0, delta=1.0) == 1.0
+    assert theory.OFULRadius(S=1.0, lam=1.0, sigma=1.0, delta=1.0)(-1e-15) == 1.0
 
 
 def noise_norms(
@@ -200,6 +198,6 @@ def test_oful_radius_covers_all_rounds_at_once() -> None:
     escaped = np.zeros(lanes, dtype=bool)
     run = noise_norms(np.random.default_rng(11), dim=2, gamma=1.0, lam=lam, sigma=sigma, rounds=600, lanes=lanes)
     for norm, log_det_ratio in run:
-        limit = np.asarray(theory.oful_radius(log_det_ratio, S=1.0, lam=lam, sigma=sigma, delta=delta))
+        limit = np.asarray(theory.OFULRadius(S=1.0, lam=lam, sigma=sigma, delta=delta)(log_det_ratio))
         escaped |= norm > limit - math.sqrt(lam)
     assert escaped.mean() <= delta + 4 * math.sqrt(delta * (1 - delta) / lanes)

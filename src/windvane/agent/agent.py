@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from windvane._files import write_atomically
@@ -29,6 +28,8 @@ from windvane.agent.times import Clock, Span, told
 from windvane.agent.waiting import AT_TIMEOUT, EARLY, ON_ARRIVAL, Waiting, too_late
 from windvane.arguments import check_choice, check_number, check_positive, check_whole
 from windvane.errors import ArgumentError
+from windvane.kernels.random import PLAY, uniform_pair
+from windvane.kernels.scoring import LARGEST_REWARD
 from windvane.links import Link
 from windvane.policies.base import Policy
 
@@ -123,9 +124,8 @@ class Agent(Readable):
             half_life=half_life, gamma=gamma, horizon=horizon, drift=drift,
         )  # fmt: skip
         self.policy, self.clock = made.policy, Clock(made.by_clock)
-        low, high = self.policy.link.reward_range(self.policy.sigma)
-        most = self.policy._k.LARGEST_REWARD
-        self.reward_range = max(low, -most), min(high, most)
+        low, high = self.policy.reward_link.reward_range(self.policy.noise_scale)
+        self.reward_range = max(low, -LARGEST_REWARD), min(high, LARGEST_REWARD)
         self.wait: Span | None
         self.missing: float | None
         self.open_decisions = Waiting()
@@ -207,12 +207,11 @@ class Agent(Readable):
             self._expire(at, room=1)
             self._learn_early(at)
             self.clock.pass_to(at, self.policy)
-            policy, round_, number_ = self.policy, self.policy.t, self.policy._decisions
+            policy, round_, number_ = self.policy, self.policy.t, self.policy.decisions
             preferred = index = int(policy.select(rows[None])[0])
             explored = False
             if self.randomize > 0.0:
-                k: Any = policy._k
-                coin, place = k.uniform_pair(np.uint64(policy.seed), policy.lane_ids[0], number_, k.PLAY, 0)
+                coin, place = uniform_pair(policy.key, policy.lane_ids[0], number_, PLAY, 0)
                 if coin < self.randomize:
                     index, explored = int(place * len(names)), True
             index = index if played is None else played

@@ -10,11 +10,14 @@ import numpy as np
 from windvane.agent.times import forgetting
 from windvane.arguments import check_array, check_positive
 from windvane.errors import ArgumentError
+from windvane.kernels.scoring import LARGEST_WEIGHT
 from windvane.links import LINKS, Link, get_link
-from windvane.policies._arguments import Arguments
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
+from windvane.policies.inputs import Feedback
+from windvane.policies.optimism import EstimatingPolicy
 from windvane.policies.registry import POLICIES
+from windvane.policies.signature import Signature
 
 ADAPTIVE_S = 5.0
 """S where nothing is said: log-odds up to 5, rates from 0.7 % to 99.3 %. Policies with a worst-case bonus take 1."""
@@ -46,8 +49,8 @@ def built(
 ) -> Built:
     """``memory``: the arguments of :func:`forgetting`."""
     cls, link_ = _policy_class(policy), get_link(link)
-    arguments = Arguments(cls)
-    taken = arguments.names
+    signature = Signature(cls)
+    taken = signature.names
     if "link" not in taken and link_.name not in (DEFAULT_LINK, "identity"):
         raise ArgumentError("link", link, f"omitted, because {cls.name} is linear and takes no link")
     forget = forgetting(cls, dim, **memory)
@@ -55,7 +58,7 @@ def built(
     S, sigma = check_positive("S", default_S if S is None else S), check_positive("sigma", sigma)
     world = {"link": link_, "S": S, "L": L, "sigma": sigma, "seed": seed}
     given = {**{name: value for name, value in world.items() if name in taken}, **forget.settings}
-    _check_settings(arguments, settings, given)
+    _check_settings(signature, settings, given)
     made = cast(Callable[..., Policy], cls)(dim=dim, **given, **settings)
     registered = cls.name if POLICIES.get(cls.name) is cls else None
     return Built(made, registered, link_.name if type(link_) is LINKS.get(link_.name) else None, S, forget.by_clock)
@@ -73,12 +76,12 @@ def learn_prior(policy: Policy, prior: Any, weight: float, S: float, reward_rang
     length = float(np.linalg.norm(theta))
     if not length <= S:  # written this way so that NaN is rejected
         raise ArgumentError("prior", theta.tolist(), f"finite, of norm at most S = {S:g}", hint="or give a larger `S`")
-    if not weight <= policy._k.LARGEST_WEIGHT:
-        raise ArgumentError("prior_weight", weight, f"at most {policy._k.LARGEST_WEIGHT:g}")
-    if not hasattr(policy, "estimator"):
+    if not weight <= LARGEST_WEIGHT:
+        raise ArgumentError("prior_weight", weight, f"at most {LARGEST_WEIGHT:g}")
+    if not isinstance(policy, EstimatingPolicy):
         expected = f"omitted, because {policy.name} restarts by itself and would forget it"
         raise ArgumentError("prior", theta.tolist(), expected)
-    means = np.asarray(policy.link.mean(policy.L * theta))
+    means = np.asarray(policy.reward_link.mean(policy.L * theta))
     low, high = reward_range
     if not ((means >= low) & (means <= high)).all():
         mean = float(means[np.argmax(~((means >= low) & (means <= high)))])
@@ -90,10 +93,10 @@ def learn_prior(policy: Policy, prior: Any, weight: float, S: float, reward_rang
             hint="or give a larger `sigma`",
         )
     rewards = means + policy.estimator.ridge * theta / (weight * policy.L)
-    round_ = np.array([policy.t])
+    decided, age, weights, mask = np.array([policy.t]), np.zeros(1), np.array([weight]), np.array([True])
     policy.advance(1.0)  # a round of its own: policies that may restart take no reward from before the first
-    for x, reward in zip(np.eye(policy.dim) * policy.L, rewards, strict=True):
-        policy._absorb(x[None], np.array([reward]), round_, np.array([weight]), np.array([True]))
+    for x, reward in zip(np.eye(policy.dim) * policy.L, rewards, strict=True):  # may be outside the range of rewards
+        policy.learn(Feedback(x[None], np.array([reward]), decided, age, weights, mask))
 
 
 def plain(value: Any) -> Any:
@@ -105,16 +108,16 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _check_settings(arguments: Arguments, settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _check_settings(signature: Signature, settings: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """``settings`` must be among what the constructor takes, not said already, and all it needs must be there."""
-    policy = arguments.cls.name
+    policy = signature.cls.name
     for name in settings:
-        if name in _OWN or not arguments.takes(name):
+        if name in _OWN or not signature.accepts(name):
             raise ArgumentError(name, settings[name], f"omitted, because neither Agent nor {policy} takes it")
         if name in given:
             expected = "omitted when `half_life`, `gamma` or `drift` is given"
             raise ArgumentError(name, settings[name], expected)
-    for name in arguments.required:
+    for name in signature.required:
         if name not in {"dim", *settings, *given}:
             raise ArgumentError(name, None, f"given, because {policy} needs it", got="nothing")
 

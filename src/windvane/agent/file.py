@@ -1,6 +1,6 @@
 """The file an agent is saved to: a ZIP archive, nothing compressed, of one JSON document and NumPy arrays.
 
-``agent.json``       {"format": "windvane agent", "version": 3, "digest": ..., and what the agent wrote}
+``agent.json``       {"format": "windvane agent", "version": 4, "digest": ..., and what the agent wrote}
 ``NAME.npy``         its arrays, each in NumPy's own format (no objects, so nothing in it can run code)
 
 ``digest`` is the SHA-256 of all entries in the order of their names: name, a zero byte, length as 8 bytes
@@ -9,7 +9,7 @@ against someone who can compute a SHA-256.
 
 The keys of ``agent.json`` stand in the order in which the agent wrote them: the order of declared fields is the order
 of the model's coefficients. Versions 1 and 2 sorted the keys and so gave coefficients to other features than they were
-learned for; their files are refused.
+learned for; their files are refused. So are those of version 3, whose policies had other state.
 
 There is one file for every content: archive entries are sorted by name and follow each other without gaps, dates are
 those of 1980, arrays are little-endian. So equal agents give equal bytes, and a file with any other byte in it is
@@ -33,7 +33,7 @@ import numpy.typing as npt
 
 from windvane.errors import WindvaneError, format_value
 
-FORMAT, VERSION = "windvane agent", 3
+FORMAT, VERSION = "windvane agent", 4
 SORTED = (1, 2)  # versions whose keys were sorted
 HEADER = "agent.json"
 _LARGEST = 2**32 - 1  # bytes, as the plain ZIP format has it

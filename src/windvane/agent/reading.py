@@ -16,9 +16,14 @@ from windvane.agent.scaling import Scaling
 from windvane.agent.times import TICK, TICKS, Clock, Span, rounds_of
 from windvane.agent.waiting import AT_TIMEOUT, ON_ARRIVAL, Waiting
 from windvane.arguments import Array
-from windvane.estimation import ROUNDING
+from windvane.estimation import Estimator
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.policies.bandit_over_bandits import BanditOverBandits
 from windvane.policies.base import Policy
+from windvane.policies.forgetting import RestartedPolicy
+from windvane.policies.optimism import EstimatingPolicy
+
+ROUNDING = 1.0 + 1e-9  # a memory computed from a discount may be off by this factor
 
 
 class Drift(NamedTuple):
@@ -44,19 +49,24 @@ def drift_of(policy: Policy) -> Drift | None:
 
 def memory_of(policy: Policy) -> float:
     """How many rounds back the past counts: 1/(1 - gamma), a window, or the time between two restarts."""
-    window = getattr(getattr(policy, "estimator", None), "window", None)
-    if window is not None:
-        return float(window[0])
-    restarts = getattr(policy, "restart_every", None)
-    gamma = np.atleast_1d(getattr(policy, "gamma", 1.0))  # a policy of the user's own may have none
-    lengths = [rounds_of(float(gamma[0])), getattr(policy, "block", math.inf)]
-    return min(*lengths, math.inf if restarts is None else float(restarts[0]))
+    if isinstance(policy, AdaptiveGLMUCB):
+        acting = policy.info(estimates=False).acting_memory
+        return math.inf if acting is None else float(acting[0])
+    if isinstance(policy, BanditOverBandits):
+        return min(memory_of(policy.worker), float(policy.length))
+    estimator = getattr(policy, "estimator", None)  # a policy of the user's own may have another one, or none
+    if isinstance(estimator, Estimator) and estimator.window is not None:
+        return float(estimator.window[0])
+    gamma = estimator.gamma if isinstance(estimator, Estimator) else policy.info().gamma
+    discounted = math.inf if gamma is None else rounds_of(float(gamma[0]))
+    return min(discounted, float(policy.periods[0])) if isinstance(policy, RestartedPolicy) else discounted
 
 
 class Readable:
     """The part of :class:`windvane.Agent` that changes nothing."""
 
     policy: Policy
+    config: dict[str, Any]
     features: Features | None
     decisions: int
     rewards: int
@@ -123,9 +133,10 @@ class Readable:
 
     @property
     def theta(self) -> Array:
-        """The parameter as it is estimated now, in the coordinates of :attr:`feature_names`."""
+        """The parameter as it is estimated now, in the coordinates of :attr:`feature_names`; 0 without an estimate."""
         with self.lock:
-            return np.array(self.policy.theta_hat[0])
+            theta = self.policy.info().theta_hat
+            return np.zeros(self.policy.dim) if theta is None else np.array(theta[0])
 
     @property
     def feature_names(self) -> list[str]:
@@ -153,8 +164,8 @@ class Readable:
         with self.lock:
             raised = []
             if self.recently_projected.is_high:
-                largest = self.policy.link.largest_product / self.policy.L
-                raised.append(alerts.norm_bound_active(self.recently_projected, self.policy.S, largest))
+                largest = self.policy.reward_link.largest_product / self.policy.L
+                raised.append(alerts.norm_bound_active(self.recently_projected, self.config["S"], largest))
             lag, memory = self._lag(), memory_of(self.policy)
             if lag > memory * ROUNDING:
                 raised.append(alerts.timeout_exceeds_memory(self._length(lag), self._length(memory)))
@@ -195,7 +206,7 @@ class Readable:
                 "expired": self.expired,
                 "dropped": self.dropped,
                 "theta": dict(zip(self.feature_names, self.theta.tolist(), strict=True)),
-                "S": self.policy.S if hasattr(self.policy, "estimator") else None,
+                "S": self.policy.S if isinstance(self.policy, EstimatingPolicy) else None,
                 "projected_share": self.projected_share,
                 "recent_projected_share": self.recent_projected_share,
                 "memory": self.memory,

@@ -42,9 +42,8 @@ from windvane.agent.alerts import RECENT, RecentShare
 from windvane.agent.decisions import Decision, Pending
 from windvane.agent.early import LOOKS, DelayModel, EarlyLearning
 from windvane.agent.features import Name, named, plain_name
-from windvane.arguments import check_array, check_number, check_whole
+from windvane.arguments import NORM_SLACK, check_array, check_number, check_whole
 from windvane.errors import ArgumentError
-from windvane.estimation import ROUNDING
 from windvane.links import Link
 from windvane.policies.base import Policy
 
@@ -196,9 +195,9 @@ def _pending(
     n = len(names["id"])
     points = check_array("pending", arrays["pending/x"], (n, policy.dim))
     reals, wholes = check_array("pending", arrays["pending/reals"], (n, _REALS)), arrays["pending/wholes"]
-    if not (np.linalg.norm(points, axis=1) <= policy.L * ROUNDING).all():
+    if not (np.linalg.norm(points, axis=1) <= policy.L * NORM_SLACK).all():
         raise _pending_error(f"vectors of norm at most {policy.L:g}", "a longer one, or one that is not finite")
-    if not np.isfinite(reals[:, :2]).all() or not (reals[:, 0] <= policy._latest_round()).all():
+    if not np.isfinite(reals[:, :2]).all() or not (reals[:, 0] <= policy.latest_round).all():
         raise _pending_error("decisions of the past", "one in the future, or without a time")
     if (
         wholes.dtype.kind != "i"

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from windvane.agent.features import CONSTANT, Name, flag
-from windvane.arguments import Array, check_array
+from windvane.arguments import NORM_SLACK, Array, check_array
 from windvane.errors import ArgumentError
-from windvane.estimation import ROUNDING
 
 FIT_MARGIN = 1.25  # how much longer than any of the history a vector may be
 REMEDY = 'give a larger L, scaling="fit" with history, or clip=True'
@@ -74,14 +73,14 @@ class Scaling:
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = (rows - self.center) / self.spread
             norms = np.sqrt(np.square(scaled).sum(axis=1))
-        if not (norms <= self.L * ROUNDING).all():
+        if not (norms <= self.L * NORM_SLACK).all():
             scaled = self._shortened(scaled, norms, argument, names)
         return np.column_stack((scaled, np.ones(len(scaled)))) if self.intercept else scaled
 
     def _shortened(self, scaled: Array, norms: Array, argument: str, names: Sequence[Name] | None) -> Array:
         finite = np.isfinite(norms)
         if not self.clip or not finite.all():
-            row = int(np.argmax(~finite if not finite.all() else norms > self.L * ROUNDING))
+            row = int(np.argmax(~finite if not finite.all() else norms > self.L * NORM_SLACK))
             where = f"{argument}[{row if names is None else names[row]!r}]"
             if not finite[row]:
                 raise ArgumentError(where, scaled[row].tolist(), "a vector whose features and norm are finite")

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from windvane import theory
 from windvane.arguments import check_number
 from windvane.errors import ArgumentError
-from windvane.policies._arguments import Arguments
 from windvane.policies.base import Policy
+from windvane.policies.signature import Signature
 
 TICKS = 100_000.0  # a second
 TICK = 1.0 / TICKS
@@ -122,7 +122,7 @@ def forgetting(
     given = [name for name, value in rates.items() if value is not None]
     if len(given) > 1:
         raise ArgumentError(given[1], rates[given[1]], f"omitted when `{given[0]}` is given")
-    taken = Arguments(policy).names
+    taken = Signature(policy).names
     settings: dict[str, Any] = {}
     if horizon is not None and "horizon" in taken:
         settings["horizon"] = horizon
@@ -156,7 +156,7 @@ def rounds_of(gamma: float) -> float:
 
 def _discounted(policy: type[Policy], name: str, value: Any, gamma: float, memory: float) -> dict[str, Any]:
     """The setting that makes ``policy`` forget with the discount ``gamma``, which is a memory of so many rounds."""
-    taken = Arguments(policy).names
+    taken = Signature(policy).names
     if "memories" in taken:
         return {"memories": [max(memory, 1.0 + 1e-9)]}
     if "gamma" in taken:

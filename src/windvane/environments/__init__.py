@@ -1,4 +1,8 @@
-"""Simulated worlds: drifts, arm laws, reward laws and delay laws, combined freely by :class:`Environment`."""
+"""Simulated worlds: drifts, arm laws, reward laws and delay laws, combined freely by :class:`Environment`.
+
+A drift or law is a small frozen record. Fields and arguments outside their range, and parts that do not fit together,
+raise :class:`windvane.errors.ArgumentError`.
+"""
 
 from __future__ import annotations
 
@@ -43,43 +47,9 @@ from windvane.environments.rewards import (
 )
 
 __all__ = [
-    "ARM_LAWS",
-    "DELAYS",
-    "DRIFTS",
-    "REWARD_LAWS",
-    "Arc",
-    "ArmLaw",
-    "ArmStream",
-    "BallArms",
-    "BernoulliRewards",
-    "BinomialRewards",
-    "BoundRewards",
-    "ComeAndGo",
-    "CubeArms",
-    "DelayLaw",
-    "Drift",
-    "Environment",
-    "FixedArms",
-    "FixedDelay",
-    "FunctionDrift",
-    "GaussianArms",
-    "GaussianRewards",
-    "GeometricDelay",
-    "NoDelay",
-    "OrthogonalArms",
-    "Path",
-    "PiecewiseLinear",
-    "PoissonRewards",
-    "RandomSwitches",
-    "RandomWalk",
-    "RewardLaw",
-    "Rotation",
-    "Round",
-    "Sinusoid",
-    "SkewedArms",
-    "SphereArms",
-    "Static",
-    "Switches",
-    "Turns",
-    "UniformDelay",
-]
+    "ARM_LAWS", "DELAYS", "DRIFTS", "REWARD_LAWS", "Arc", "ArmLaw", "ArmStream", "BallArms", "BernoulliRewards",
+    "BinomialRewards", "BoundRewards", "ComeAndGo", "CubeArms", "DelayLaw", "Drift", "Environment", "FixedArms",
+    "FixedDelay", "FunctionDrift", "GaussianArms", "GaussianRewards", "GeometricDelay", "NoDelay", "OrthogonalArms",
+    "Path", "PiecewiseLinear", "PoissonRewards", "RandomSwitches", "RandomWalk", "RewardLaw", "Rotation", "Round",
+    "Sinusoid", "SkewedArms", "SphereArms", "Static", "Switches", "Turns", "UniformDelay",
+]  # fmt: skip

@@ -1,30 +1,16 @@
-"""Arm laws: which arms are offered each round, with all norms at most L. Each is a small frozen record.
-
-============  ==========================================================================================================
-kind          arms of a round
-============  ==========================================================================================================
-ball          uniform in the ball of radius L
-sphere        uniform on the sphere of radius L
-cube          uniform in [-L, L]^dim, those longer than L scaled to norm L
-orthogonal    alpha e_i, i uniform among the axes, alpha uniform in [-L, L] (the paper's Assumption 4)
-gaussian      standard normal, the whole set then scaled so that its longest arm has norm L
-skewed        coordinates standard exponential (never negative), the whole set then scaled as for gaussian
-fixed         always the given ones
-come-and-go   slots whose items live ``lifetime`` rounds and are offered with probability ``presence``
-============  ==========================================================================================================
-"""
+"""Arm laws: which arms are offered each round, with all norms at most L."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array, check_choice, check_lanes, check_number, check_positive, check_whole
-from windvane.environments.fields import LATEST, Vector, check_norms, check_vectors, set_fields
+from windvane.arguments import Array, check_choice, check_lanes, check_positive, check_whole
+from windvane.environments.fields import LATEST, Record, Vector, check_norms, check_vectors, number, whole
 
 Ids = npt.NDArray[np.int64]
 Offer = tuple[Array, npt.NDArray[np.bool_] | None]
@@ -33,7 +19,16 @@ _MOST_ARMS = 10**5  # of one round and lane; more would take seconds to score
 
 
 class ArmStream(Protocol):
-    """An arm law bound to lanes.
+    """An arm law bound to lanes."""
+
+    def at(self, t: int) -> Offer:
+        """Return ``arms[lanes, K, dim]`` of round t, and ``valid[lanes, K]`` or None if all arms are on offer."""
+
+
+class ArmLaw(Record):
+    """Base class of arm laws: frozen dataclasses with a ``kind`` and a ``count`` of arms.
+
+    A subclass implements ``_bind``. ``orthogonal`` says whether all arms are multiples of axes.
 
     Examples
     --------
@@ -41,55 +36,13 @@ class ArmStream(Protocol):
     (4, 3, 2)
     """
 
-    def at(self, t: int) -> Offer:
-        """Return ``arms[lanes, K, dim]`` of round t, and ``valid[lanes, K]`` or None if all arms are on offer."""
-
-
-class ArmLaw:
-    """Base class of arm laws: frozen dataclasses with a ``kind`` and a ``count`` of arms.
-
-    A subclass implements ``_bind``. ``orthogonal`` says whether all arms are multiples of axes.
-
-    Examples
-    --------
-    >>> [law.kind for law in ARM_LAWS.values() if law.orthogonal]
-    ['orthogonal']
-    """
-
-    kind: ClassVar[str]
     orthogonal: ClassVar[bool] = False
     count: int
 
     def bind(self, *, dim: int, L: float, lane_ids: int | Sequence[int] | Ids, seed: int = 0) -> ArmStream:
-        """Return the arms of every round in every lane.
-
-        Parameters
-        ----------
-        dim
-            Dimension of arms.
-        L
-            Bound on the norm of arms.
-        lane_ids
-            A number of lanes, or lane ids.
-        seed
-            Seed of the random numbers.
-
-        Returns
-        -------
-        ArmStream
-            The arms as a function of the round.
-
-        Raises
-        ------
-        ArgumentError
-            If an argument is outside its range, or does not fit the fields of the law.
-        """
-        return self._bind(
-            check_whole("dim", dim, 1),
-            check_positive("L", L),
-            check_lanes(lane_ids),  # type: ignore[arg-type]
-            check_whole("seed", seed, 0, 2**64 - 1),
-        )
+        """Return the arms of every round in every lane, of dimension ``dim`` and norm at most ``L``."""
+        dim, L, ids = check_whole("dim", dim, 1), check_positive("L", L), check_lanes(lane_ids)  # type: ignore[arg-type]
+        return self._bind(dim, L, ids, check_whole("seed", seed, 0, 2**64 - 1))
 
     def _bind(self, dim: int, L: float, lane_ids: Ids, seed: int) -> ArmStream:
         raise NotImplementedError
@@ -99,10 +52,8 @@ class ArmLaw:
 class _NewArms(ArmLaw):
     """``count`` arms that are drawn again every round."""
 
+    checks: ClassVar = {"count": whole(1, _MOST_ARMS)}
     count: int = 10
-
-    def __post_init__(self) -> None:
-        set_fields(self, count=check_whole("count", self.count, 1, _MOST_ARMS))
 
     def _bind(self, dim: int, L: float, lane_ids: Ids, seed: int) -> ArmStream:
         from windvane.environments.simulation import NewArms
@@ -116,8 +67,7 @@ class BallArms(_NewArms):
 
     Parameters
     ----------
-    count
-        Number of arms in a round.
+    count : number of arms in a round
 
     Examples
     --------
@@ -134,8 +84,7 @@ class SphereArms(_NewArms):
 
     Parameters
     ----------
-    count
-        Number of arms in a round.
+    count : number of arms in a round
 
     Examples
     --------
@@ -153,8 +102,7 @@ class CubeArms(_NewArms):
 
     Parameters
     ----------
-    count
-        Number of arms in a round.
+    count : number of arms in a round
 
     Examples
     --------
@@ -167,12 +115,11 @@ class CubeArms(_NewArms):
 
 @dataclass(frozen=True)
 class OrthogonalArms(_NewArms):
-    """Arms alpha e_i, with i uniform among the axes and alpha uniform in [-L, L].
+    """Arms alpha e_i, i uniform among the axes and alpha uniform in [-L, L]: the paper's Assumption 4.
 
     Parameters
     ----------
-    count
-        Number of arms in a round.
+    count : number of arms in a round
 
     Examples
     --------
@@ -191,8 +138,7 @@ class GaussianArms(_NewArms):
 
     Parameters
     ----------
-    count
-        Number of arms in a round.
+    count : number of arms in a round
 
     Examples
     --------
@@ -210,8 +156,7 @@ class SkewedArms(_NewArms):
 
     Parameters
     ----------
-    count
-        Number of arms in a round.
+    count : number of arms in a round
 
     Examples
     --------
@@ -223,10 +168,7 @@ class SkewedArms(_NewArms):
     kind: ClassVar[str] = "skewed"
 
 
-@dataclass(frozen=True)
-class _RepeatedArms:
-    """The same arms in every round and lane."""
-
+class _RepeatedArms(NamedTuple):
     arms: Array
     lanes: int
 
@@ -240,13 +182,7 @@ class FixedArms(ArmLaw):
 
     Parameters
     ----------
-    arms
-        The arms, [K, dim], with norms at most L.
-
-    Raises
-    ------
-    ArgumentError
-        If ``arms`` is not a list of finite vectors of one length.
+    arms : the arms, [K, dim], with norms at most L
 
     Examples
     --------
@@ -255,11 +191,8 @@ class FixedArms(ArmLaw):
     """
 
     kind: ClassVar[str] = "fixed"
+    checks: ClassVar = {"arms": check_vectors}
     arms: tuple[Vector, ...]
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        set_fields(self, arms=check_vectors("arms", self.arms))
 
     @property
     def count(self) -> int:  # type: ignore[override]
@@ -274,27 +207,16 @@ class FixedArms(ArmLaw):
 class ComeAndGo(ArmLaw):
     """Slots whose items live for a number of rounds, and may be absent all their life.
 
-    Parameters
-    ----------
-    law
-        Kind of the law from which items are drawn: "ball", "sphere" or "cube".
-    count
-        Number of slots.
-    lifetime
-        Rounds that an item stays in its slot; then a new one is drawn.
-    presence
-        Probability that an item is on offer, drawn once for its whole life.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
-
-    Notes
-    -----
     Slots change at different rounds: each is shifted by a random phase. If no item of a lane is on offer, the one that
     came nearest to it is, so that there is always one. A slot is thus on offer a share
     presence + (1 - presence)^count / count of the time.
+
+    Parameters
+    ----------
+    law : kind of the law from which items are drawn: "ball", "sphere" or "cube"
+    count : number of slots
+    lifetime : rounds that an item stays in its slot; then a new one is drawn
+    presence : probability that an item is on offer, drawn once for its whole life
 
     Examples
     --------
@@ -304,20 +226,16 @@ class ComeAndGo(ArmLaw):
     """
 
     kind: ClassVar[str] = "come-and-go"
+    checks: ClassVar = {
+        "law": lambda name, law: check_choice(name, law, (BallArms.kind, SphereArms.kind, CubeArms.kind)),
+        "count": whole(1, _MOST_ARMS),
+        "lifetime": whole(1, LATEST),
+        "presence": number("in [0, 1]", lambda v: 0 <= v <= 1),
+    }
     law: str = "ball"
     count: int = 10
     lifetime: int = 100
     presence: float = 0.7
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        set_fields(
-            self,
-            law=check_choice("law", self.law, (BallArms.kind, SphereArms.kind, CubeArms.kind)),
-            count=check_whole("count", self.count, 1, _MOST_ARMS),
-            lifetime=check_whole("lifetime", self.lifetime, 1, LATEST),
-            presence=check_number("presence", self.presence, "in [0, 1]", lambda v: 0 <= v <= 1),
-        )
 
     def _bind(self, dim: int, L: float, lane_ids: Ids, seed: int) -> ArmStream:
         from windvane.environments.simulation import PassingArms
@@ -325,7 +243,5 @@ class ComeAndGo(ArmLaw):
         return PassingArms(self.law, self.count, self.lifetime, self.presence, dim, L, lane_ids, seed)
 
 
-ARM_LAWS: dict[str, type[ArmLaw]] = {
-    law.kind: law
-    for law in (BallArms, SphereArms, CubeArms, OrthogonalArms, GaussianArms, SkewedArms, FixedArms, ComeAndGo)
-}
+_ALL = (BallArms, SphereArms, CubeArms, OrthogonalArms, GaussianArms, SkewedArms, FixedArms, ComeAndGo)
+ARM_LAWS: dict[str, type[ArmLaw]] = {law.kind: law for law in _ALL}

@@ -12,15 +12,15 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array, check_number, check_whole
-from windvane.environments.fields import LATEST, set_fields
+from windvane.arguments import Array, check_whole
+from windvane.environments.fields import LATEST, Record, number, whole
 
 Delays = npt.NDArray[np.int64]
 
 _LARGEST_UNIFORM = 1.0 - 2.0**-53
 
 
-class DelayLaw:
+class DelayLaw(Record):
     """Base class of delay laws: frozen dataclasses with a ``kind``; ``most`` is the largest delay.
 
     Examples
@@ -29,7 +29,6 @@ class DelayLaw:
     ['fixed', 'geometric', 'none', 'uniform']
     """
 
-    kind: ClassVar[str]
     most: int
 
     def draw(self, u: Array) -> Delays:
@@ -39,7 +38,7 @@ class DelayLaw:
 
 @dataclass(frozen=True)
 class NoDelay(DelayLaw):
-    """Every reward arrives at once.
+    """Every reward arrives at once, with delay 0.
 
     Examples
     --------
@@ -48,11 +47,7 @@ class NoDelay(DelayLaw):
     """
 
     kind: ClassVar[str] = "none"
-
-    @property
-    def most(self) -> int:  # type: ignore[override]
-        """0."""
-        return 0
+    most: ClassVar[int] = 0  # type: ignore[misc]
 
     def draw(self, u: Array) -> Delays:
         """Return zeros."""
@@ -65,13 +60,7 @@ class FixedDelay(DelayLaw):
 
     Parameters
     ----------
-    rounds
-        The delay.
-
-    Raises
-    ------
-    ArgumentError
-        If ``rounds`` is not a whole number, at least 0.
+    rounds : the delay
 
     Examples
     --------
@@ -80,11 +69,8 @@ class FixedDelay(DelayLaw):
     """
 
     kind: ClassVar[str] = "fixed"
+    checks: ClassVar = {"rounds": whole(0, LATEST)}
     rounds: int
-
-    def __post_init__(self) -> None:
-        """Check the field."""
-        set_fields(self, rounds=check_whole("rounds", self.rounds, 0, LATEST))
 
     @property
     def most(self) -> int:  # type: ignore[override]
@@ -102,15 +88,8 @@ class GeometricDelay(DelayLaw):
 
     Parameters
     ----------
-    mean
-        Mean delay before the cut, in [0, 1e9].
-    most
-        Longer delays become this one; None is the longest that a uniform of 53 bits can give.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    mean : mean delay before the cut, in [0, 1e9]
+    most : longer delays become this one; None is the longest that a uniform of 53 bits can give
 
     Examples
     --------
@@ -119,14 +98,14 @@ class GeometricDelay(DelayLaw):
     """
 
     kind: ClassVar[str] = "geometric"
+    checks: ClassVar = {"mean": number("in [0, 1e9]", lambda v: 0 <= v <= 1e9)}
     mean: float
     most: int = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        """Check the fields."""
-        set_fields(self, mean=check_number("mean", self.mean, "in [0, 1e9]", lambda v: 0 <= v <= 1e9))
+        super().__post_init__()
         longest = int(self._invert(np.array(_LARGEST_UNIFORM)))
-        set_fields(self, most=longest if self.most is None else check_whole("most", self.most, 0, LATEST))
+        self.set_fields(most=longest if self.most is None else check_whole("most", self.most, 0, LATEST))
 
     def _invert(self, u: Array) -> Array:
         """Return the least k with 1 - (1 - p)^{k+1} > u."""
@@ -145,13 +124,7 @@ class UniformDelay(DelayLaw):
 
     Parameters
     ----------
-    least, most
-        The smallest and the largest delay.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range, or ``most`` is below ``least``.
+    least, most : the smallest and the largest delay
 
     Examples
     --------
@@ -164,9 +137,8 @@ class UniformDelay(DelayLaw):
     most: int
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         least = check_whole("least", self.least, 0, LATEST)
-        set_fields(self, least=least, most=check_whole("most", self.most, least, LATEST))
+        self.set_fields(least=least, most=check_whole("most", self.most, least, LATEST))
 
     def draw(self, u: Array) -> Delays:
         """Return the inverse distribution function at ``u``."""

@@ -1,19 +1,4 @@
-"""Drifts: how theta* moves. Each is a small frozen record; ``path`` binds it to a horizon, a dimension and lanes.
-
-==================  ====================================================================================================
-kind                theta*_t, for a norm bound S and a horizon T
-==================  ====================================================================================================
-static              one parameter (by default S e_1)
-rotation            rests at S e_1 until ``begin`` T, turns by ``angle`` at constant speed until ``end`` T, rests
-arc                 turns at constant speed over the whole horizon, by ``angle`` in all
-turns               ``count`` equal periods; in each it rests, then turns by ``angle`` in the last ``share`` of it
-switches            ``thetas[i]`` from round ``times[i-1]`` on
-random-switches     ``count`` switches at random times, each lane its own, between parameters uniform on the sphere
-random-walk         theta + ``step`` z / sqrt(d), z standard normal, projected onto the ball; each lane its own
-sinusoid            ``centre`` + ``amplitude`` sin(2 pi t / ``period`` + ``phase``)
-piecewise-linear    straight lines through ``points`` at rounds ``times``; rests before the first and after the last
-function            ``function(t)``
-==================  ====================================================================================================
+"""Drifts: how theta* moves. ``path`` binds a drift to a horizon T, a dimension and lanes.
 
 Turns are in the plane of the first two axes, on the circle of radius S; angles are in radians.
 """
@@ -30,20 +15,16 @@ import numpy.typing as npt
 
 from windvane._importing import imported
 from windvane.arguments import Array, check_array, check_lanes, check_number, check_positive, check_whole
-from windvane.environments.fields import (
-    LATEST,
-    Vector,
-    check_norms,
-    check_optional_vector,
-    check_rounds,
-    check_vectors,
-    set_fields,
-)
+from windvane.environments import fields
+from windvane.environments.fields import LATEST, Record, Vector, check_norms, check_rounds, check_vectors, number, whole
 from windvane.environments.paths import Curve, Frame, Path, Rounds, SwitchingPath, WalkingPath
 from windvane.errors import ArgumentError
 
+_angle = number("within [-1e6, 1e6]", lambda v: abs(v) <= 1e6)
+_optional_vector = fields.optional(fields.check_vector)
 
-class Drift:
+
+class Drift(Record):
     """Base class of drifts: frozen dataclasses with a ``kind``.
 
     A subclass implements ``_thetas`` if all lanes share the path, and overrides ``_path`` otherwise.
@@ -54,43 +35,11 @@ class Drift:
     array([1.5708])
     """
 
-    kind: ClassVar[str]
-
     def path(self, *, horizon: int, dim: int, S: float, lane_ids: int | Sequence[int] | Rounds, seed: int = 0) -> Path:
-        """Return theta*_t for rounds 1..horizon in every lane.
-
-        Parameters
-        ----------
-        horizon
-            Number of rounds T.
-        dim
-            Dimension of the parameter.
-        S
-            Bound on the norm of parameters.
-        lane_ids
-            A number of lanes, or lane ids.
-        seed
-            Seed of the random numbers.
-
-        Returns
-        -------
-        Path
-            The parameters as a function of the round.
-
-        Raises
-        ------
-        ArgumentError
-            If an argument is outside its range, or a parameter would leave the ball of radius S.
-        """
-        return self._path(
-            Frame(
-                check_whole("horizon", horizon, 1, LATEST),
-                check_whole("dim", dim, 1),
-                check_positive("S", S),
-                check_lanes(lane_ids),  # type: ignore[arg-type]
-                check_whole("seed", seed, 0, 2**64 - 1),
-            )
-        )
+        """Return theta*_t for rounds 1..horizon in every lane: of dimension ``dim``, in the ball of radius S."""
+        horizon, dim = check_whole("horizon", horizon, 1, LATEST), check_whole("dim", dim, 1)
+        S, ids = check_positive("S", S), check_lanes(lane_ids)  # type: ignore[arg-type]
+        return self._path(Frame(horizon, dim, S, ids, check_whole("seed", seed, 0, 2**64 - 1)))
 
     def _path(self, frame: Frame) -> Path:
         path = Curve(frame, self._thetas)
@@ -102,12 +51,10 @@ class Drift:
         raise NotImplementedError
 
 
-def _first_axis(frame: Frame) -> Array:
-    """Return S e_1."""
-    return np.asarray(frame.S * np.eye(frame.dim)[0])
-
-
-def _check_parameters(frame: Frame, name: str, points: Any) -> Array:
+def _parameters(frame: Frame, name: str, points: Any) -> Array:
+    """Return one parameter or several, checked; S e_1 for None."""
+    if points is None:
+        return np.asarray(frame.S * np.eye(frame.dim)[0])
     return check_norms(name, points, frame.dim, frame.S, "S")
 
 
@@ -120,23 +67,13 @@ def _turn(frame: Frame, kind: str, angle: Array) -> Array:
     return theta
 
 
-def _check_angle(name: str, value: Any) -> float:
-    return check_number(name, value, "within [-1e6, 1e6]", lambda v: abs(v) <= 1e6)
-
-
 @dataclass(frozen=True)
 class Static(Drift):
     """theta* does not move.
 
     Parameters
     ----------
-    theta
-        The parameter; by default S e_1.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    theta : the parameter; by default S e_1
 
     Examples
     --------
@@ -145,36 +82,23 @@ class Static(Drift):
     """
 
     kind: ClassVar[str] = "static"
+    checks: ClassVar = {"theta": _optional_vector}
     theta: Vector | None = None
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        set_fields(self, theta=check_optional_vector("theta", self.theta))
-
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
-        theta = _first_axis(frame) if self.theta is None else _check_parameters(frame, "theta", self.theta)
-        return np.tile(theta, (len(t), 1))
+        return np.tile(_parameters(frame, "theta", self.theta), (len(t), 1))
 
 
 @dataclass(frozen=True)
 class Rotation(Drift):
     """theta* rests, turns, rests: at angle ``angle`` clip((t/T - begin)/(end - begin), 0, 1) from the first axis.
 
+    The defaults are the paper's experiment, with B_T = (2T/3) sin(3 pi/(4T)) S for T divisible by 3.
+
     Parameters
     ----------
-    angle
-        The angle of the turn.
-    begin, end
-        When the turn begins and ends, as shares of the horizon.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
-
-    Notes
-    -----
-    The defaults are the paper's experiment, with B_T = (2T/3) sin(3 pi/(4T)) S for T divisible by 3.
+    angle : the angle of the turn
+    begin, end : when the turn begins and ends, as shares of the horizon
 
     Examples
     --------
@@ -188,10 +112,9 @@ class Rotation(Drift):
     end: float = 2 / 3
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         begin = check_number("begin", self.begin, "in [0, 1)", lambda v: 0 <= v < 1)
         end = check_number("end", self.end, f"above begin={begin:g} and at most 1", lambda v: begin < v <= 1)
-        set_fields(self, angle=_check_angle("angle", self.angle), begin=begin, end=end)
+        self.set_fields(angle=_angle("angle", self.angle), begin=begin, end=end)
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
         turned = np.clip((t / frame.horizon - self.begin) / (self.end - self.begin), 0.0, 1.0)
@@ -202,21 +125,12 @@ class Rotation(Drift):
 class Arc(Drift):
     """theta* turns at constant speed: at angle ``start`` + ``angle`` t/T from the first axis.
 
+    B_T = 2 (T-1) S |sin(angle/(2T))|.
+
     Parameters
     ----------
-    angle
-        The angle of the whole turn.
-    start
-        The angle before the first round.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
-
-    Notes
-    -----
-    B_T = 2 (T-1) S |sin(angle/(2T))|.
+    angle : the angle of the whole turn
+    start : the angle before the first round
 
     Examples
     --------
@@ -225,12 +139,9 @@ class Arc(Drift):
     """
 
     kind: ClassVar[str] = "arc"
+    checks: ClassVar = {"angle": _angle, "start": _angle}
     angle: float = 2 * math.pi
     start: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        set_fields(self, angle=_check_angle("angle", self.angle), start=_check_angle("start", self.start))
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
         return _turn(frame, self.kind, self.start + self.angle * (t / frame.horizon))
@@ -242,17 +153,9 @@ class Turns(Drift):
 
     Parameters
     ----------
-    count
-        Number of periods.
-    angle
-        The angle of each turn.
-    share
-        The share of a period during which theta* turns, at its end.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    count : number of periods
+    angle : the angle of each turn
+    share : the share of a period during which theta* turns, at its end
 
     Examples
     --------
@@ -261,16 +164,12 @@ class Turns(Drift):
     """
 
     kind: ClassVar[str] = "turns"
+    checks: ClassVar = {
+        "count": whole(1, 10**6), "angle": _angle, "share": number("in (0, 1]", lambda v: 0 < v <= 1)
+    }  # fmt: skip
     count: int = 3
     angle: float = math.pi / 2
     share: float = 0.5
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        share = check_number("share", self.share, "in (0, 1]", lambda v: 0 < v <= 1)
-        set_fields(
-            self, count=check_whole("count", self.count, 1, 10**6), angle=_check_angle("angle", self.angle), share=share
-        )
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
         done, into = np.divmod(t * self.count, frame.horizon)  # whole numbers, so that theta* does not move at rest
@@ -284,15 +183,8 @@ class Switches(Drift):
 
     Parameters
     ----------
-    times
-        Strictly increasing rounds, from 2 on.
-    thetas
-        The parameters, one more than ``times``.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    times : strictly increasing rounds, from 2 on
+    thetas : the parameters, one more than ``times``
 
     Examples
     --------
@@ -305,16 +197,13 @@ class Switches(Drift):
     thetas: tuple[Vector, ...]
 
     def __post_init__(self) -> None:
-        """Check the fields."""
-        set_fields(self, times=check_rounds("times", self.times, 2), thetas=check_vectors("thetas", self.thetas))
-        if len(self.thetas) != len(self.times) + 1:
-            wanted = f"a list of {len(self.times) + 1} vectors, one more than times"
-            raise ArgumentError("thetas", self.thetas, wanted, got=f"{len(self.thetas)}")
+        self.set_fields(times=check_rounds("times", self.times, 2), thetas=check_vectors("thetas", self.thetas))
+        _check_length("thetas", self.thetas, len(self.times) + 1, "one more than times")
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
         _check_times(frame, self.times)
         segment = np.searchsorted(np.array(self.times, dtype=np.int64), t, side="right")
-        return np.asarray(_check_parameters(frame, "thetas", self.thetas)[segment])
+        return np.asarray(_parameters(frame, "thetas", self.thetas)[segment])
 
 
 def _check_times(frame: Frame, times: tuple[int, ...]) -> None:
@@ -322,23 +211,20 @@ def _check_times(frame: Frame, times: tuple[int, ...]) -> None:
         raise ArgumentError("times", times, f"at most the horizon, {frame.horizon}")
 
 
+def _check_length(name: str, vectors: tuple[Vector, ...], length: int, why: str) -> None:
+    if len(vectors) != length:
+        raise ArgumentError(name, vectors, f"a list of {length} vectors, {why}", got=f"{len(vectors)}")
+
+
 @dataclass(frozen=True)
 class RandomSwitches(Drift):
     """theta* jumps at random rounds between parameters uniform on the sphere of radius S; each lane has its own path.
 
+    In one dimension the sphere has two points, so that some jumps do not change the parameter.
+
     Parameters
     ----------
-    count
-        Number of jumps, at distinct rounds uniform in 2..T.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
-
-    Notes
-    -----
-    In one dimension the sphere has two points, so that some jumps do not change the parameter.
+    count : number of jumps, at distinct rounds uniform in 2..T
 
     Examples
     --------
@@ -347,11 +233,8 @@ class RandomSwitches(Drift):
     """
 
     kind: ClassVar[str] = "random-switches"
+    checks: ClassVar = {"count": whole(0, 10**6)}
     count: int
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        set_fields(self, count=check_whole("count", self.count, 0, 10**6))
 
     def _path(self, frame: Frame) -> Path:
         if self.count > frame.horizon - 1:
@@ -368,21 +251,12 @@ class RandomSwitches(Drift):
 class RandomWalk(Drift):
     """theta* is a random walk in the ball of radius S; each lane has its own path.
 
+    theta*_{t+1} is the projection onto the ball of theta*_t + ``step`` z / sqrt(d), z standard normal.
+
     Parameters
     ----------
-    step
-        The root mean square length of a step.
-    start
-        The first parameter; by default S e_1.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
-
-    Notes
-    -----
-    theta*_{t+1} is the projection onto the ball of theta*_t + ``step`` z / sqrt(d), z standard normal.
+    step : the root mean square length of a step
+    start : the first parameter; by default S e_1
 
     Examples
     --------
@@ -391,20 +265,12 @@ class RandomWalk(Drift):
     """
 
     kind: ClassVar[str] = "random-walk"
+    checks: ClassVar = {"step": check_positive, "start": _optional_vector}
     step: float
     start: Vector | None = None
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        set_fields(
-            self,
-            step=check_positive("step", self.step),
-            start=check_optional_vector("start", self.start),
-        )
-
     def _path(self, frame: Frame) -> Path:
-        start = _first_axis(frame) if self.start is None else _check_parameters(frame, "start", self.start)
-        return WalkingPath(frame, self.step, start)
+        return WalkingPath(frame, self.step, _parameters(frame, "start", self.start))
 
 
 @dataclass(frozen=True)
@@ -413,19 +279,10 @@ class Sinusoid(Drift):
 
     Parameters
     ----------
-    period
-        Number of rounds of one oscillation.
-    amplitude
-        By default S e_1.
-    centre
-        By default 0.
-    phase
-        The phase before the first round.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    period : number of rounds of one oscillation
+    amplitude : by default S e_1
+    centre : by default 0
+    phase : the phase before the first round
 
     Examples
     --------
@@ -434,28 +291,19 @@ class Sinusoid(Drift):
     """
 
     kind: ClassVar[str] = "sinusoid"
+    checks: ClassVar = {
+        "period": check_positive, "amplitude": _optional_vector, "centre": _optional_vector, "phase": _angle
+    }  # fmt: skip
     period: float
     amplitude: Vector | None = None
     centre: Vector | None = None
     phase: float = 0.0
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        set_fields(
-            self,
-            period=check_positive("period", self.period),
-            amplitude=check_optional_vector("amplitude", self.amplitude),
-            centre=check_optional_vector("centre", self.centre),
-            phase=_check_angle("phase", self.phase),
-        )
-
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
-        amplitude = (
-            _first_axis(frame) if self.amplitude is None else _check_parameters(frame, "amplitude", self.amplitude)
-        )
-        centre = np.zeros(frame.dim) if self.centre is None else _check_parameters(frame, "centre", self.centre)
-        _check_parameters(frame, "centre + amplitude", (centre + amplitude).tolist())
-        _check_parameters(frame, "centre - amplitude", (centre - amplitude).tolist())
+        amplitude = _parameters(frame, "amplitude", self.amplitude)
+        centre = np.zeros(frame.dim) if self.centre is None else _parameters(frame, "centre", self.centre)
+        _parameters(frame, "centre + amplitude", (centre + amplitude).tolist())
+        _parameters(frame, "centre - amplitude", (centre - amplitude).tolist())
         return np.asarray(centre + amplitude * np.sin(2 * math.pi * t / self.period + self.phase)[:, None])
 
 
@@ -465,15 +313,8 @@ class PiecewiseLinear(Drift):
 
     Parameters
     ----------
-    times
-        Strictly increasing rounds; theta* rests before the first and after the last.
-    points
-        The parameters at these rounds.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
+    times : strictly increasing rounds; theta* rests before the first and after the last
+    points : the parameters at these rounds
 
     Examples
     --------
@@ -486,15 +327,12 @@ class PiecewiseLinear(Drift):
     points: tuple[Vector, ...]
 
     def __post_init__(self) -> None:
-        """Check the fields."""
-        set_fields(self, times=check_rounds("times", self.times, 1), points=check_vectors("points", self.points))
-        if len(self.points) != len(self.times):
-            wanted = f"a list of {len(self.times)} vectors, as many as times"
-            raise ArgumentError("points", self.points, wanted, got=f"{len(self.points)}")
+        self.set_fields(times=check_rounds("times", self.times, 1), points=check_vectors("points", self.points))
+        _check_length("points", self.points, len(self.times), "as many as times")
 
     def _thetas(self, frame: Frame, t: Rounds) -> Array:
         _check_times(frame, self.times)
-        points = _check_parameters(frame, "points", self.points)
+        points = _parameters(frame, "points", self.points)
         return np.stack([np.interp(t, self.times, axis) for axis in points.T], axis=1)
 
 
@@ -502,20 +340,12 @@ class PiecewiseLinear(Drift):
 class FunctionDrift(Drift):
     """theta* is given by a function.
 
-    Parameters
-    ----------
-    function
-        ``function(t)`` returns theta*_t, the same at every call; or the name of a function, as ``"module:name"``.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
-
-    Notes
-    -----
     The function is called for every round when the path is made, so that a parameter outside the ball raises an error
     before a run.
+
+    Parameters
+    ----------
+    function : ``function(t)`` returns theta*_t, the same at every call; or the name of a function, as ``"module:name"``
 
     Examples
     --------
@@ -527,7 +357,6 @@ class FunctionDrift(Drift):
     function: Callable[[int], npt.ArrayLike] | str
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         is_name = isinstance(self.function, str) and all(self.function.partition(":"))
         if not (is_name or callable(self.function)):
             raise ArgumentError("function", self.function, 'callable, or text like "module:name"')
@@ -550,22 +379,9 @@ class FunctionDrift(Drift):
         points = np.empty((len(t), frame.dim))
         for i, now in enumerate(t.tolist()):
             theta = check_array(f"function({now})", function(now), (frame.dim,))
-            points[i] = _check_parameters(frame, f"function({now})", theta.tolist())
+            points[i] = _parameters(frame, f"function({now})", theta.tolist())
         return points
 
 
-DRIFTS: dict[str, type[Drift]] = {
-    drift.kind: drift
-    for drift in (
-        Static,
-        Rotation,
-        Arc,
-        Turns,
-        Switches,
-        RandomSwitches,
-        RandomWalk,
-        Sinusoid,
-        PiecewiseLinear,
-        FunctionDrift,
-    )
-}
+_ALL = (Static, Rotation, Arc, Turns, Switches, RandomSwitches, RandomWalk, Sinusoid, PiecewiseLinear, FunctionDrift)
+DRIFTS: dict[str, type[Drift]] = {drift.kind: drift for drift in _ALL}

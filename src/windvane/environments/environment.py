@@ -45,18 +45,12 @@ class Round(NamedTuple):
 
     Parameters
     ----------
-    t
-        The round.
-    arms
-        Features, [lanes, K, dim].
-    valid
-        Which arms are on offer, [lanes, K]; None if all are.
-    theta
-        theta*_t, [lanes, dim].
-    means
-        mu(<x, theta*_t>), [lanes, K], of absent arms too.
-    best
-        The largest mean among the arms on offer, [lanes].
+    t : the round
+    arms : features, [lanes, K, dim]
+    valid : which arms are on offer, [lanes, K]; None if all are
+    theta : theta*_t, [lanes, dim]
+    means : mu(<x, theta*_t>), [lanes, K], of absent arms too
+    best : the largest mean among the arms on offer, [lanes]
 
     Examples
     --------
@@ -77,40 +71,23 @@ class Round(NamedTuple):
 class Environment:
     """Lanes of one simulated world.
 
+    A policy needs the attributes ``dim``, ``S``, ``L``, ``sigma``, ``link``, ``lane_ids`` and ``seed``.
+
     Parameters
     ----------
-    drift
-        How theta* moves.
-    arms
-        Which arms are offered.
-    rewards
-        How rewards are drawn; None is the usual law of the link.
-    dim
-        Dimension of arms and parameters.
-    link
-        The link, or its name.
-    S, L
-        Bounds on the norms of parameters and arms.
+    drift : how theta* moves
+    arms : which arms are offered
+    rewards : how rewards are drawn; None is the usual law of the link
+    dim : dimension of arms and parameters
+    link : the link, or its name
+    S, L : bounds on the norms of parameters and arms
     intercept
-        If given, b: arms get a last feature 1 and theta* a last entry b, so that dim is one more, L becomes
-        sqrt(L^2 + 1) and S becomes sqrt(S^2 + b^2).
-    delay
-        How late rewards arrive; None is at once.
-    horizon
-        Number of rounds T.
-    lanes
-        A number of lanes, or lane ids.
-    seed
-        Seed of the random numbers.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the parts do not fit together.
-
-    Notes
-    -----
-    A policy needs the attributes ``dim``, ``S``, ``L``, ``sigma``, ``link``, ``lane_ids`` and ``seed``.
+        If given, b: arms get a last feature 1 and theta* a last entry b, so that dim is one more, L becomes sqrt(L^2 +
+        1) and S becomes sqrt(S^2 + b^2).
+    delay : how late rewards arrive; None is at once
+    horizon : number of rounds T
+    lanes : a number of lanes, or lane ids
+    seed : seed of the random numbers
 
     Examples
     --------
@@ -137,17 +114,12 @@ class Environment:
     ) -> None:
         from windvane.environments.simulation import LaneDraws
 
-        for name, value, base, is_optional in (
-            ("drift", drift, Drift, False),
-            ("arms", arms, ArmLaw, False),
-            ("rewards", rewards, RewardLaw, True),
-            ("delay", delay, DelayLaw, True),
-        ):
-            if not isinstance(value, base) and not (is_optional and value is None):
-                raise ArgumentError(name, value, f"a {base.__name__} of windvane.environments")
+        bases = {"drift": Drift, "arms": ArmLaw, "rewards": RewardLaw, "delay": DelayLaw}
+        for (name, base), part in zip(bases.items(), (drift, arms, rewards, delay), strict=True):
+            if not isinstance(part, base) and (part is not None or name in ("drift", "arms")):
+                raise ArgumentError(name, part, f"a {base.__name__} of windvane.environments")
         self.drift, self.arms, self.delay = drift, arms, delay
-        self.link = get_link(link)
-        self.horizon = check_whole("horizon", horizon, 1, LATEST)
+        self.link, self.horizon = get_link(link), check_whole("horizon", horizon, 1, LATEST)
         self.lane_ids = check_lanes(lanes)
         self.lanes = len(self.lane_ids)
         self.seed = check_whole("seed", seed, 0, 2**64 - 1)
@@ -168,7 +140,6 @@ class Environment:
         self._draws = LaneDraws(self.link, self.lane_ids, self.seed)
 
     def __repr__(self) -> str:
-        """Return the parts and the most important numbers."""
         return (
             f"Environment({self.drift!r}, {self.arms!r}, {self.rewards!r}, dim={self.dim}, link={self.link.name!r}, "
             f"horizon={self.horizon}, lanes={self.lanes})"
@@ -211,13 +182,14 @@ class Environment:
         lane = self._draws.find_outside(means, low - slack, high + slack)
         if lane >= 0:
             raise ArgumentError("means", float(means[lane]), f"in [{low:g}, {high:g}]", where=f"lane {lane}")
-        return self._rewards.draw(self._draws.reward_uniforms(check_whole("t", t, 1, self.horizon)), means)
+        t = check_whole("t", t, 1, self.horizon)
+        return self._rewards.draw(self._draws.uniforms(t, self._draws.REWARDS), means)
 
     def delays(self, t: int) -> Delays | None:
         """Return how many rounds late the rewards of round ``t`` arrive, [lanes]; None without a delay law."""
         if self.delay is None:
             return None
-        return self.delay.draw(self._draws.delay_uniforms(check_whole("t", t, 1, self.horizon)))
+        return self.delay.draw(self._draws.uniforms(check_whole("t", t, 1, self.horizon), self._draws.DELAYS))
 
 
 def _append(points: Array, last: float) -> Array:

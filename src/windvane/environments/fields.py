@@ -1,4 +1,4 @@
-"""Checks of the fields of drifts and laws.
+"""Fields of drifts and laws, and their checks.
 
 Fields are stored as tuples of floats, not arrays, so that two laws are equal if their fields are, and can be written to
 a file.
@@ -6,32 +6,53 @@ a file.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from windvane.arguments import NORM_SLACK, Array, check_real_array, check_whole
+from windvane.arguments import NORM_SLACK, Array, check_number, check_real_array, check_whole
 from windvane.errors import ArgumentError
 
 Vector = tuple[float, ...]
+Check = Callable[[str, Any], Any]  # takes the name of a field and its value, and returns the value in canonical form
 LATEST = 2**40  # rounds: multiplied by a count of up to a million they still fit in 64 bits
 
 
-def set_fields(law: object, /, **fields: Any) -> None:
-    """Store checked values in the fields of a frozen dataclass."""
-    for name, value in fields.items():
-        object.__setattr__(law, name, value)
+class Record:
+    """Base class of drifts and laws: frozen dataclasses with a ``kind``, whose fields are checked by ``checks``."""
+
+    kind: ClassVar[str]
+    checks: ClassVar[Mapping[str, Check]] = {}
+
+    def __post_init__(self) -> None:
+        self.set_fields(**{name: check(name, getattr(self, name)) for name, check in self.checks.items()})
+
+    def set_fields(self, **fields: Any) -> None:
+        """Store checked values, although the record is frozen."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+
+def whole(least: int, most: int | None = None) -> Check:
+    """Return the check of a whole number within [least, most]."""
+    return lambda name, value: check_whole(name, value, least, most)
+
+
+def number(expected: str, accept: Callable[[float], bool]) -> Check:
+    """Return the check of a finite number that ``accept`` accepts."""
+    return lambda name, value: check_number(name, value, expected, accept)
+
+
+def optional(check: Check) -> Check:
+    """Return the check that lets None pass."""
+    return lambda name, value: None if value is None else check(name, value)
 
 
 def check_vector(name: str, value: Any) -> Vector:
     """Return ``value`` as a tuple of finite numbers, at least one."""
     return tuple(_check_finite(name, value, 1, "a vector of finite numbers").tolist())
-
-
-def check_optional_vector(name: str, value: Any) -> Vector | None:
-    """Return None, or ``value`` as a tuple of finite numbers."""
-    return None if value is None else check_vector(name, value)
 
 
 def check_vectors(name: str, value: Any) -> tuple[Vector, ...]:

@@ -37,16 +37,12 @@ class Frame(NamedTuple):
 class Path:
     """theta*_t of every lane.
 
+    A subclass implements ``_points``: the parameters of rounds [first, stop), as [rounds, width, dim].
+
     Parameters
     ----------
-    frame
-        What the drift is bound to.
-    width
-        The number of lanes, or 1 if the path is the same in every lane.
-
-    Notes
-    -----
-    A subclass implements ``_points``: the parameters of rounds [first, stop), as [rounds, width, dim].
+    frame : what the drift is bound to
+    width : the number of lanes, or 1 if the path is the same in every lane
 
     Examples
     --------
@@ -108,48 +104,18 @@ class Path:
 
 
 class Curve(Path):
-    """A path that is the same in every lane.
-
-    Parameters
-    ----------
-    frame
-        What the drift is bound to.
-    curve
-        ``curve(frame, rounds[n])`` returns the parameters, [n, dim].
-
-    Examples
-    --------
-    >>> frame = Frame(horizon=9, dim=1, S=1.0, lane_ids=np.arange(2), seed=0)
-    >>> Curve(frame, lambda frame, t: t[:, None] / 9).at(3).round(3)
-    array([[0.333],
-           [0.333]])
-    """
+    """A path that is the same in every lane: ``curve(frame, rounds[n])`` returns the parameters, [n, dim]."""
 
     def __init__(self, frame: Frame, curve: Callable[[Frame, Rounds], Array]) -> None:
         super().__init__(frame, width=1)
         self._curve = curve
 
     def _points(self, first: int, stop: int) -> Array:
-        points = self._curve(self._frame, np.arange(first, stop))
-        return np.ascontiguousarray(points[:, None, :])
+        return np.ascontiguousarray(self._curve(self._frame, np.arange(first, stop))[:, None, :])
 
 
 class SwitchingPath(Path):
-    """Random switches between parameters uniform on the sphere.
-
-    Parameters
-    ----------
-    frame
-        What the drift is bound to.
-    count
-        Number of switches in a lane, at distinct rounds uniform in 2..T.
-
-    Examples
-    --------
-    >>> frame = Frame(horizon=9, dim=2, S=1.0, lane_ids=np.arange(2), seed=0)
-    >>> SwitchingPath(frame, 3).switches
-    array([3, 3])
-    """
+    """``count`` switches per lane, at distinct rounds uniform in 2..T, between parameters uniform on the sphere."""
 
     def __init__(self, frame: Frame, count: int) -> None:
         from windvane.kernels.drawing import draw_switches
@@ -178,24 +144,7 @@ def _choose_distinct(coins: Array, n: int) -> list[int]:
 
 
 class WalkingPath(Path):
-    """A random walk, which is continued from where it is and started again to go back.
-
-    Parameters
-    ----------
-    frame
-        What the drift is bound to.
-    step
-        The root mean square length of a step.
-    start
-        The parameter of round 1.
-
-    Examples
-    --------
-    >>> frame = Frame(horizon=9, dim=2, S=1.0, lane_ids=np.arange(2), seed=0)
-    >>> WalkingPath(frame, 0.1, np.array([1.0, 0.0])).at(1)
-    array([[1., 0.],
-           [1., 0.]])
-    """
+    """A random walk from ``start``, which is continued from where it is and started again to go back."""
 
     def __init__(self, frame: Frame, step: float, start: Array) -> None:
         super().__init__(frame, width=len(frame.lane_ids))

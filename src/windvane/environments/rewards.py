@@ -1,15 +1,7 @@
 """Reward laws: the reward of playing an arm of mean mu(<x, theta*>). Each is made from one uniform in [0, 1).
 
-=========  =====================================================  ======================================================
-kind       reward                                                 sigma (rewards in [0, 2 sigma], or scale of the noise)
-=========  =====================================================  ======================================================
-bernoulli  1 with probability mu, else 0                          1/2
-gaussian   mu + ``sd`` times a standard normal number             ``sd``; if rewards are bounded, the given ``sigma``
-binomial   the share of successes in ``trials`` trials            1/2
-poisson    min(N, ``bound``), N Poisson of mean mu                ``bound``/2
-=========  =====================================================  ======================================================
-
-A law can be used with every link whose means over ``|z| <= S L`` it allows.
+Rewards lie in [0, 2 sigma], or sigma is the scale of the noise. A law can be used with every link whose means over
+``|z| <= S L`` it allows.
 """
 
 from __future__ import annotations
@@ -17,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from windvane.arguments import Array, check_positive, check_whole
-from windvane.environments.fields import set_fields
+from windvane.arguments import Array, check_positive
+from windvane.environments.fields import Record, optional, whole
 from windvane.errors import ArgumentError
 from windvane.links import Link
 
@@ -38,12 +31,9 @@ class BoundRewards:
 
     Parameters
     ----------
-    sigma
-        The sigma that a policy needs: rewards lie in [0, 2 sigma], or the noise has this sub-Gaussian scale.
-    draw
-        ``draw(u, mean)`` makes rewards from uniforms.
-    low, high
-        The means that ``draw`` accepts.
+    sigma : the sigma that a policy needs: rewards lie in [0, 2 sigma], or the noise has this sub-Gaussian scale
+    draw : ``draw(u, mean)`` makes rewards from uniforms
+    low, high : the means that ``draw`` accepts
 
     Examples
     --------
@@ -58,7 +48,7 @@ class BoundRewards:
     high: float
 
 
-class RewardLaw:
+class RewardLaw(Record):
     """Base class of reward laws: frozen dataclasses with a ``kind``.
 
     Examples
@@ -67,28 +57,8 @@ class RewardLaw:
     ['bernoulli', 'binomial', 'gaussian', 'poisson']
     """
 
-    kind: ClassVar[str]
-
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """Return the rewards of ``link`` over ``|z| <= largest_z``.
-
-        Parameters
-        ----------
-        link
-            The link whose means are the means of rewards.
-        largest_z
-            Bound on ``|z|``, usually S L.
-
-        Returns
-        -------
-        BoundRewards
-            How rewards are drawn.
-
-        Raises
-        ------
-        ArgumentError
-            If some mean is not possible under this law.
-        """
+        """Return the rewards of ``link`` over ``|z| <= largest_z``, usually S L; raise if a mean is not possible."""
         raise NotImplementedError
 
 
@@ -111,7 +81,7 @@ def _check_means(law: RewardLaw, link: Link, largest_z: float, low: float, high:
 
 @dataclass(frozen=True)
 class BernoulliRewards(RewardLaw):
-    """1 with probability mu, else 0: 1 if u < mu.
+    """1 with probability mu, else 0: 1 if u < mu; sigma is 1/2.
 
     Examples
     --------
@@ -122,35 +92,26 @@ class BernoulliRewards(RewardLaw):
     kind: ClassVar[str] = "bernoulli"
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """Return the rewards of ``link`` over ``|z| <= largest_z``; see :meth:`RewardLaw.bind`."""
+        """Return the rewards; see :meth:`RewardLaw.bind`."""
         _check_means(self, link, largest_z, 0.0, 1.0)
-        return BoundRewards(0.5, _bernoulli, 0.0, 1.0)
+        return BoundRewards(0.5, _draw_bernoulli, 0.0, 1.0)
 
 
-def _bernoulli(u: Array, mean: Array) -> Array:
+def _draw_bernoulli(u: Array, mean: Array) -> Array:
     return (u < mean).astype(float)
 
 
 @dataclass(frozen=True)
 class GaussianRewards(RewardLaw):
-    """mu + ``sd`` z, z standard normal.
+    """mu + ``sd`` z, z standard normal; sigma is ``sd``, or as given if rewards are bounded.
+
+    Bounded noise is truncated symmetrically at the distance of mu from the nearer bound, so that the mean is exactly
+    mu.
 
     Parameters
     ----------
-    sd
-        Standard deviation of the noise before truncation.
-    sigma
-        Required if the link bounds rewards to [0, 2 sigma], and not allowed otherwise.
-
-    Raises
-    ------
-    ArgumentError
-        If a field is outside its range.
-
-    Notes
-    -----
-    Bounded noise is truncated symmetrically at the distance of mu from the nearer bound, so that the mean is exactly
-    mu.
+    sd : standard deviation of the noise before truncation
+    sigma : required if the link bounds rewards to [0, 2 sigma], and not allowed otherwise
 
     Examples
     --------
@@ -160,82 +121,49 @@ class GaussianRewards(RewardLaw):
     """
 
     kind: ClassVar[str] = "gaussian"
+    checks: ClassVar = {"sd": check_positive, "sigma": optional(check_positive)}
     sd: float = 0.5
     sigma: float | None = None
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        sigma = None if self.sigma is None else check_positive("sigma", self.sigma)
-        set_fields(self, sd=check_positive("sd", self.sd), sigma=sigma)
-
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """Return the rewards of ``link`` over ``|z| <= largest_z``; see :meth:`RewardLaw.bind`."""
+        """Return the rewards; see :meth:`RewardLaw.bind`."""
         if takes_any_reward(link):
             if self.sigma is not None:
                 raise ArgumentError("sigma", self.sigma, f"omitted with the {link.name} link, where sigma is sd")
-            return BoundRewards(self.sd, _Normal(self.sd, math.inf), -_LARGEST_MEAN, _LARGEST_MEAN)
+            return BoundRewards(self.sd, partial(_draw_normal, self.sd, math.inf), -_LARGEST_MEAN, _LARGEST_MEAN)
         if self.sigma is None:
             raise ArgumentError("sigma", None, f"given with the {link.name} link, whose rewards lie in [0, 2 sigma]")
         _check_means(self, link, largest_z, 0.0, 2.0 * self.sigma)
-        return BoundRewards(self.sigma, _Normal(self.sd, 2.0 * self.sigma), 0.0, 2.0 * self.sigma)
+        most = 2.0 * self.sigma
+        return BoundRewards(self.sigma, partial(_draw_normal, self.sd, most), 0.0, most)
 
 
-@dataclass(frozen=True)
-class _Normal:
-    """mean + sd z, z standard normal given |sd z| <= h, with h the distance to the nearer end of [0, most].
+def _draw_normal(sd: float, most: float, u: Array, mean: Array) -> Array:
+    """Return mean + sd z, z standard normal given |sd z| <= h, with h the distance to the nearer end of [0, most].
 
     z = sqrt(2) erfinv((2u - 1) erf(h/(sd sqrt(2)))); without an upper end, h is infinite.
     """
+    from scipy.special import erf, erfinv
 
-    sd: float
-    most: float
-
-    def __call__(self, u: Array, mean: Array) -> Array:
-        from scipy.special import erf, erfinv
-
-        scale = self.sd * math.sqrt(2.0)
-        side = 2.0 * np.maximum(u, _LEAST_UNIFORM) - 1.0
-        if math.isinf(self.most):
-            return np.asarray(mean + scale * erfinv(side))
-        reach = np.minimum(mean, self.most - mean)
-        return np.asarray(np.clip(mean + scale * erfinv(side * erf(reach / scale)), 0.0, self.most))
+    scale, side = sd * math.sqrt(2.0), 2.0 * np.maximum(u, _LEAST_UNIFORM) - 1.0
+    if math.isinf(most):
+        return np.asarray(mean + scale * erfinv(side))
+    reach = np.minimum(mean, most - mean)
+    return np.asarray(np.clip(mean + scale * erfinv(side * erf(reach / scale)), 0.0, most))
 
 
 def takes_any_reward(link: Link) -> bool:
-    """Return whether ``link`` accepts rewards of any size.
-
-    Parameters
-    ----------
-    link
-        A link.
-
-    Returns
-    -------
-    bool
-        True if the range of rewards has no upper end.
-
-    Examples
-    --------
-    >>> from windvane.links import Identity, Logistic
-    >>> takes_any_reward(Identity()), takes_any_reward(Logistic())
-    (True, False)
-    """
+    """Return whether ``link`` accepts rewards of any size: their range has no upper end."""
     return math.isinf(link.reward_range(1.0)[1])
 
 
 @dataclass(frozen=True)
 class BinomialRewards(RewardLaw):
-    """The share of successes in independent trials that succeed with probability mu.
+    """The share of successes in independent trials that succeed with probability mu; sigma is 1/2.
 
     Parameters
     ----------
-    trials
-        Number of trials.
-
-    Raises
-    ------
-    ArgumentError
-        If ``trials`` is not a whole number in [1, 1e6].
+    trials : number of trials
 
     Examples
     --------
@@ -245,39 +173,32 @@ class BinomialRewards(RewardLaw):
     """
 
     kind: ClassVar[str] = "binomial"
+    checks: ClassVar = {"trials": whole(1, int(LARGEST_COUNT))}
     trials: int = 10
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        set_fields(self, trials=check_whole("trials", self.trials, 1, int(LARGEST_COUNT)))
-
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """Return the rewards of ``link`` over ``|z| <= largest_z``; see :meth:`RewardLaw.bind`."""
+        """Return the rewards; see :meth:`RewardLaw.bind`."""
         _check_means(self, link, largest_z, 0.0, 1.0)
-        return BoundRewards(0.5, self._draw, 0.0, 1.0)
+        return BoundRewards(0.5, partial(_draw_counts, self.kind, self.trials), 0.0, 1.0)
 
-    def _draw(self, u: Array, mean: Array) -> Array:
-        from windvane.kernels.drawing import draw_binomial
 
-        rewards = np.empty(len(u))
-        draw_binomial(u, mean, self.trials, rewards)
-        return rewards
+def _draw_counts(kind: str, most: int, u: Array, mean: Array) -> Array:
+    """Return the share of successes in ``most`` trials, or min(N, ``most``) with N Poisson."""
+    from windvane.kernels import drawing
+
+    draw = drawing.draw_binomial if kind == BinomialRewards.kind else drawing.draw_poisson
+    rewards = np.empty(len(u))
+    draw(u, mean, most, rewards)
+    return rewards
 
 
 @dataclass(frozen=True)
 class PoissonRewards(RewardLaw):
-    """min(N, ``bound``), N Poisson of mean mu.
+    """min(N, ``bound``), N Poisson of mean mu; sigma is ``bound``/2.
 
     Parameters
     ----------
-    bound
-        The largest count. It must be so high that it moves no mean by 1e-6 or more; by default it is the smallest such
-        one.
-
-    Raises
-    ------
-    ArgumentError
-        If ``bound`` is not a whole number, at least 1.
+    bound : the largest count, by default the smallest one that moves no mean by 1e-6 or more; no smaller one is allowed
 
     Examples
     --------
@@ -287,35 +208,18 @@ class PoissonRewards(RewardLaw):
     """
 
     kind: ClassVar[str] = "poisson"
+    checks: ClassVar = {"bound": optional(whole(1))}
     bound: int | None = None
 
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        set_fields(self, bound=None if self.bound is None else check_whole("bound", self.bound, 1))
-
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """Return the rewards of ``link`` over ``|z| <= largest_z``; see :meth:`RewardLaw.bind`."""
+        """Return the rewards; see :meth:`RewardLaw.bind`."""
         most = _check_means(self, link, largest_z, 0.0, LARGEST_COUNT)
         least_bound = _find_least_bound(most)
         if self.bound is not None and self.bound < least_bound:
             why = f"a smaller bound moves the largest mean, {most:.6g}, by {LARGEST_SHIFT:g} or more"
             raise ArgumentError("bound", self.bound, f"at least {least_bound}", hint=why)
         bound = least_bound if self.bound is None else self.bound
-        return BoundRewards(0.5 * bound, _Counts(bound), 0.0, LARGEST_COUNT)
-
-
-@dataclass(frozen=True)
-class _Counts:
-    """min(N, bound), N Poisson, by its inverse distribution function."""
-
-    bound: int
-
-    def __call__(self, u: Array, mean: Array) -> Array:
-        from windvane.kernels.drawing import draw_poisson
-
-        rewards = np.empty(len(u))
-        draw_poisson(u, mean, self.bound, rewards)
-        return rewards
+        return BoundRewards(0.5 * bound, partial(_draw_counts, self.kind, bound), 0.0, LARGEST_COUNT)
 
 
 def _find_least_bound(mean: float) -> int:
@@ -331,37 +235,12 @@ def _find_least_bound(mean: float) -> int:
     return int(counts[np.argmax(shift < LARGEST_SHIFT)])
 
 
-REWARD_LAWS: dict[str, type[RewardLaw]] = {
-    law.kind: law for law in (BernoulliRewards, GaussianRewards, BinomialRewards, PoissonRewards)
-}
+_ALL = (BernoulliRewards, GaussianRewards, BinomialRewards, PoissonRewards)
+REWARD_LAWS: dict[str, type[RewardLaw]] = {law.kind: law for law in _ALL}
 
 
 def natural_rewards(link: Link, largest_z: float) -> RewardLaw:
-    """Return the usual law of a link: Gaussian if any reward is allowed, Bernoulli if means are chances, Poisson.
-
-    Parameters
-    ----------
-    link
-        A link.
-    largest_z
-        Bound on ``|z|``, usually S L.
-
-    Returns
-    -------
-    RewardLaw
-        The law.
-
-    Raises
-    ------
-    ArgumentError
-        If the link has no usual law.
-
-    Examples
-    --------
-    >>> from windvane.links import Logistic
-    >>> natural_rewards(Logistic(), 1.0)
-    BernoulliRewards()
-    """
+    """Return the usual law of a link: Gaussian if any reward is allowed, Bernoulli if means are chances, Poisson."""
     if takes_any_reward(link):
         return GaussianRewards()
     low, high = _mean_range(link, largest_z)

@@ -12,35 +12,19 @@ from windvane.arguments import Array, check_whole
 from windvane.environments.fields import LATEST
 from windvane.errors import ArgumentError
 from windvane.kernels import drawing
-from windvane.kernels.drawing import (
-    SLOT,
-    best_means,
-    blocks_of,
-    draw_arms,
-    draw_items,
-    draw_phases,
-    draw_uniforms,
-    first_outside,
-    predict_arms,
-)
 from windvane.kernels.random import DELAYS, LARGEST_BLOCK, REWARDS
 from windvane.links import Link
 
 Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-LAWS = {
-    "ball": drawing.BALL,
-    "sphere": drawing.SPHERE,
-    "cube": drawing.CUBE,
-    "orthogonal": drawing.ORTHOGONAL,
-    "gaussian": drawing.GAUSSIAN,
-    "skewed": drawing.SKEWED,
-}
+LAWS = {kind: getattr(drawing, kind.upper()) for kind in ("ball", "sphere", "cube", "orthogonal", "gaussian", "skewed")}
 
 
 class LaneDraws:
     """Means and uniforms of all lanes."""
+
+    REWARDS, DELAYS = REWARDS, DELAYS  # purposes
 
     def __init__(self, link: Link, lane_ids: Ids, seed: int) -> None:
         self._link, self._lane_ids, self._seed = link, lane_ids, np.uint64(seed)
@@ -48,7 +32,7 @@ class LaneDraws:
     def predict(self, arms: Array, theta: Array) -> Array:
         """Return mu(<x, theta>) of ``arms[lanes, K, dim]``."""
         means = np.empty(arms.shape[:2])
-        predict_arms(self._link.code, arms, theta, means)
+        drawing.predict_arms(self._link.code, arms, theta, means)
         if self._link.code >= 0:
             return means
         return self._link.mean(means.ravel()).reshape(means.shape)  # not compiled: these were the inner products
@@ -56,24 +40,15 @@ class LaneDraws:
     def find_best(self, means: Array, valid: Mask) -> Array:
         """Return the largest mean among the valid arms, [lanes]."""
         best = np.empty(len(means))
-        best_means(means, valid, best)
+        drawing.best_means(means, valid, best)
         return best
 
-    def find_outside(self, values: Array, low: float, high: float) -> int:
-        """Return the first lane whose value is outside [low, high] or NaN; -1 if there is none."""
-        return first_outside(values, low, high)
+    find_outside = staticmethod(drawing.first_outside)
 
-    def reward_uniforms(self, t: int) -> Array:
-        """Return the uniform of each lane from which the reward of round t is made."""
-        return self._uniforms(t, REWARDS)
-
-    def delay_uniforms(self, t: int) -> Array:
-        """Return the uniform of each lane from which the delay of round t is made."""
-        return self._uniforms(t, DELAYS)
-
-    def _uniforms(self, t: int, purpose: int) -> Array:
+    def uniforms(self, t: int, purpose: int) -> Array:
+        """Return the uniform of each lane from which the reward or the delay of round t is made."""
         uniforms = np.empty(len(self._lane_ids))
-        draw_uniforms(self._seed, self._lane_ids, t, purpose, uniforms)
+        drawing.draw_uniforms(self._seed, self._lane_ids, t, purpose, uniforms)
         return uniforms
 
 
@@ -81,15 +56,15 @@ class NewArms:
     """Arms that are drawn again every round."""
 
     def __init__(self, kind: str, count: int, dim: int, L: float, lane_ids: Ids, seed: int) -> None:
-        if count * blocks_of(dim) > LARGEST_BLOCK:  # the counter of the generator has no room for more
-            raise ArgumentError("count", count, f"at most {LARGEST_BLOCK // blocks_of(dim)} with dim={dim}")
+        if count * drawing.blocks_of(dim) > LARGEST_BLOCK:  # the counter of the generator has no room for more
+            raise ArgumentError("count", count, f"at most {LARGEST_BLOCK // drawing.blocks_of(dim)} with dim={dim}")
         self._law, self._L, self._lane_ids, self._seed = LAWS[kind], L, lane_ids, np.uint64(seed)
         self._shape = (len(lane_ids), count, dim)
 
     def at(self, t: int) -> tuple[Array, Mask | None]:
         """Return the arms of round t; all of them are on offer."""
         arms = np.empty(self._shape)
-        draw_arms(self._law, self._L, self._seed, self._lane_ids, check_whole("t", t, 1, LATEST), arms)
+        drawing.draw_arms(self._law, self._L, self._seed, self._lane_ids, check_whole("t", t, 1, LATEST), arms)
         return arms, None
 
 
@@ -101,13 +76,13 @@ class PassingArms(NewArms):
     ) -> None:
         super().__init__(kind, count, dim, L, lane_ids, seed)
         self._lifetime, self._presence = lifetime, presence
-        self._arms, self._slots = np.empty(self._shape), np.zeros(self._shape[:2], dtype=SLOT)
-        draw_phases(self._seed, lane_ids, lifetime, self._slots)
+        self._arms, self._slots = np.empty(self._shape), np.zeros(self._shape[:2], dtype=drawing.SLOT)
+        drawing.draw_phases(self._seed, lane_ids, lifetime, self._slots)
 
     def at(self, t: int) -> tuple[Array, Mask | None]:
         """Return the arms in the slots at round t, and which are on offer."""
         t, valid = check_whole("t", t, 1, LATEST), np.empty(self._shape[:2], dtype=bool)
-        draw_items(
+        drawing.draw_items(
             self._law, self._L, self._seed, self._lane_ids, t, self._lifetime, self._presence, self._slots, self._arms,
             valid,
         )  # fmt: skip

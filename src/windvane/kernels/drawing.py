@@ -22,12 +22,9 @@ SLOT = np.dtype([("phase", np.int64), ("item", np.int64), ("coin", np.float64)])
 
 _BELOW_ONE = 1.0 - 2.0**-53  # keeps a logarithm away from 0, so that no normal vector is exactly 0
 _QUARTER = 0.5 * math.pi
-_SIN_3, _SIN_5, _SIN_7, _SIN_9, _SIN_11, _SIN_13, _SIN_15 = [
-    (-1.0) ** (n // 2) / math.factorial(n) for n in range(3, 17, 2)
-]
-_COS_2, _COS_4, _COS_6, _COS_8, _COS_10, _COS_12, _COS_14, _COS_16 = [
-    (-1.0) ** (n // 2) / math.factorial(n) for n in range(2, 17, 2)
-]
+_TERMS = [(-1.0) ** (n // 2) / math.factorial(n) for n in range(17)]  # of the Taylor series of sine and cosine
+_SIN_3, _SIN_5, _SIN_7, _SIN_9, _SIN_11, _SIN_13, _SIN_15 = _TERMS[3::2]
+_COS_2, _COS_4, _COS_6, _COS_8, _COS_10, _COS_12, _COS_14, _COS_16 = _TERMS[2::2]
 _NEGLIGIBLE = 2.0**-70  # relative to the largest term: all terms beyond it add up to less than the rounding of the sum
 
 
@@ -47,14 +44,9 @@ def circle_point(turn: float) -> tuple[float, float]:
     quarters = math.floor(4.0 * turn + 0.5)
     a = (4.0 * turn - quarters) * _QUARTER
     a2 = a * a
-    s = a + a * a2 * (
-        _SIN_3 + a2 * (_SIN_5 + a2 * (_SIN_7 + a2 * (_SIN_9 + a2 * (_SIN_11 + a2 * (_SIN_13 + a2 * _SIN_15)))))
-    )
-    c = 1.0 + a2 * (
-        _COS_2
-        + a2
-        * (_COS_4 + a2 * (_COS_6 + a2 * (_COS_8 + a2 * (_COS_10 + a2 * (_COS_12 + a2 * (_COS_14 + a2 * _COS_16))))))
-    )
+    s = _SIN_3 + a2 * (_SIN_5 + a2 * (_SIN_7 + a2 * (_SIN_9 + a2 * (_SIN_11 + a2 * (_SIN_13 + a2 * _SIN_15)))))
+    c = _COS_8 + a2 * (_COS_10 + a2 * (_COS_12 + a2 * (_COS_14 + a2 * _COS_16)))
+    s, c = a + a * a2 * s, 1.0 + a2 * (_COS_2 + a2 * (_COS_4 + a2 * (_COS_6 + a2 * c)))
     side = int(quarters) & 3
     if side & 1:
         c, s = -s, c
@@ -115,8 +107,7 @@ def round_point(
         u, turn = uniform_pair(seed, lane, number, purpose, first_block)
         r = radius * math.sqrt(u) if law == BALL else radius
         c, s = circle_point(turn)
-        out[0] = r * c
-        out[1] = r * s
+        out[0], out[1] = r * c, r * s
     elif d == 1 and law == SPHERE:
         u, _ = uniform_pair(seed, lane, number, purpose, first_block)
         out[0] = radius if u < 0.5 else -radius
@@ -129,33 +120,17 @@ def round_point(
 
 
 @compiled
-def cube_point(radius: float, seed: np.uint64, lane: int, number: int, first_block: int, out: np.ndarray) -> None:
-    """Write to ``out`` a point uniform in [-radius, radius]^d, scaled to norm ``radius`` if longer."""
+def independent_point(
+    law: int, radius: float, seed: np.uint64, lane: int, number: int, first_block: int, out: np.ndarray
+) -> float:
+    """Write coordinates to ``out`` that are standard exponential (SKEWED) or uniform; return the squared norm."""
     d = out.shape[0]
     square = 0.0
     for i in range(0, d, 2):
-        first, second = uniform_pair(seed, lane, number, ARMS, first_block + i // 2)
-        out[i] = radius * (2.0 * first - 1.0)
-        square += out[i] * out[i]
-        if i + 1 < d:
-            out[i + 1] = radius * (2.0 * second - 1.0)
-            square += out[i + 1] * out[i + 1]
-    if square > radius * radius:
-        scale_vector(radius / math.sqrt(square), out)
-
-
-@compiled
-def skewed_point(seed: np.uint64, lane: int, number: int, first_block: int, out: np.ndarray) -> float:
-    """Write independent standard exponential coordinates to ``out`` and return the squared norm."""
-    d = out.shape[0]
-    square = 0.0
-    for i in range(0, d, 2):
-        first, second = uniform_pair(seed, lane, number, ARMS, first_block + i // 2)
-        out[i] = exponential_variate(first)
-        square += out[i] * out[i]
-        if i + 1 < d:
-            out[i + 1] = exponential_variate(second)
-            square += out[i + 1] * out[i + 1]
+        pair = uniform_pair(seed, lane, number, ARMS, first_block + i // 2)
+        for j in range(i, min(i + 2, d)):
+            out[j] = exponential_variate(pair[j - i]) if law == SKEWED else radius * (2.0 * pair[j - i] - 1.0)
+            square += out[j] * out[j]
     return square
 
 
@@ -164,8 +139,10 @@ def draw_arm(law: int, radius: float, seed: np.uint64, lane: int, number: int, s
     """Write the arm of a slot to ``out``; return its squared norm for laws that scale the set later, else 0."""
     d = out.shape[0]
     first_block = slot * blocks_of(d)
-    if law == CUBE:
-        cube_point(radius, seed, lane, number, first_block, out)
+    if law == CUBE:  # scaled to norm ``radius`` if longer
+        square = independent_point(law, radius, seed, lane, number, first_block, out)
+        if square > radius * radius:
+            scale_vector(radius / math.sqrt(square), out)
     elif law == ORTHOGONAL:
         u, v = uniform_pair(seed, lane, number, ARMS, first_block)
         for i in range(d):
@@ -174,7 +151,7 @@ def draw_arm(law: int, radius: float, seed: np.uint64, lane: int, number: int, s
     elif law == GAUSSIAN:
         return normal_vector(seed, lane, number, ARMS, first_block, out)
     elif law == SKEWED:
-        return skewed_point(seed, lane, number, first_block, out)
+        return independent_point(law, radius, seed, lane, number, first_block, out)
     else:
         round_point(law, radius, seed, lane, number, ARMS, first_block, out)
     return 0.0
@@ -204,17 +181,9 @@ def draw_phases(seed: np.uint64, lane_ids: np.ndarray, lifetime: int, slots: np.
 
 @compiled
 def draw_items(
-    law: int,
-    radius: float,
-    seed: np.uint64,
-    lane_ids: np.ndarray,
-    t: int,
-    lifetime: int,
-    presence: float,
-    slots: np.ndarray,
-    out: np.ndarray,
-    valid: np.ndarray,
-) -> None:
+    law: int, radius: float, seed: np.uint64, lane_ids: np.ndarray, t: int, lifetime: int, presence: float,
+    slots: np.ndarray, out: np.ndarray, valid: np.ndarray,
+) -> None:  # fmt: skip
     """Write the item in slot k at round t to out[lane, k], and whether it is on offer to valid[lane, k].
 
     The items of a slot follow each other every ``lifetime`` rounds, shifted by the phase of the slot. They are numbered

@@ -39,7 +39,7 @@ def _add_entry(rows: np.ndarray, i: int, factor: float, V: np.ndarray, b: np.nda
     for j in range(d):
         b[j] += weight * rows[d + 1, i] * rows[j, i]
         for k in range(d):
-            V[j, k] += weight * rows[j, i] * rows[k, i]
+            V[j, k] += weight * (rows[j, i] * rows[k, i])  # symmetric to the bit, as in add_outer
 
 
 @compiled_inner

@@ -4,20 +4,15 @@ Notes
 -----
 **Where.** The cache folder is ``kernels-<hash>`` in ``$WINDVANE_CACHE_DIR``, ``$XDG_CACHE_HOME/windvane`` or
 ``~/.cache/windvane``, the first that is set. The hash covers all kernel sources and the versions of Python, NumPy and
-numba. Numba's own cache notices an edit of the file that a function is in, but not of the files that it calls into, so
-without the hash a stale binary could survive an edit. If the folder cannot be written, nothing is cached: numba would
-fall back to ``__pycache__``, which has the same problem.
+numba: numba's own cache does not notice an edit of the files that a function calls into. If the folder cannot be
+written, nothing is cached.
 
 **Several processes.** A kernel that is not in the cache is compiled under a file lock. A second process waits for the
-first one and then loads the result. The operating system releases the lock when a process dies. A process that cannot
-lock, or has waited :data:`LOCK_SECONDS`, compiles for itself.
+first one and then loads the result. A process that cannot lock, or has waited :data:`LOCK_SECONDS`, compiles itself.
 
-**Damaged files.** Every cached kernel is stored with a checksum. A file that is damaged or cannot be read is removed,
-and the kernel is compiled again.
-
-**Old folders.** Each start renews the modification time of its cache folder and removes sibling ``kernels-<hash>``
-folders that were not used for :data:`UNUSED_DAYS` days. A process that has been running for longer than that is not
-disturbed: its code is in memory, and what it compiles later is written to the folder again.
+**Damaged and old files.** Every cached kernel has a checksum; a damaged file is removed and compiled again. Each start
+renews the modification time of its cache folder and removes sibling folders not used for :data:`UNUSED_DAYS` days. A
+process that runs for longer is not disturbed: its code is in memory.
 """
 
 from __future__ import annotations
@@ -65,10 +60,9 @@ UNUSED_DAYS = 30.0
 def _source_hash() -> str:
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    for version in (platform.python_version(), np.__version__, numba.__version__, platform.machine()):
-        digest.update(version.encode())
+        digest.update(path.name.encode() + path.read_bytes())
+    versions = (platform.python_version(), np.__version__, numba.__version__, platform.machine())
+    digest.update("".join(versions).encode())
     return digest.hexdigest()[:16]
 
 
@@ -106,20 +100,7 @@ def _announce() -> None:
 
 
 def remove_unused_folders(current: Path, now: float) -> list[Path]:
-    """Remove the cache folders beside ``current`` that were last used :data:`UNUSED_DAYS` days before ``now``.
-
-    Parameters
-    ----------
-    current
-        The cache folder of this process. It is never removed.
-    now
-        Seconds since the epoch.
-
-    Returns
-    -------
-    list of Path
-        The removed folders.
-    """
+    """Remove the cache folders beside ``current`` last used :data:`UNUSED_DAYS` days before ``now``; return them."""
     removed = []
     for folder in current.parent.glob("kernels-*"):
         is_cache = re.fullmatch(r"kernels-[0-9a-f]{16}", folder.name) and folder.is_dir() and not folder.is_symlink()
@@ -130,14 +111,10 @@ def remove_unused_folders(current: Path, now: float) -> list[Path]:
 
 
 def _was_used_since(folder: Path, time_: float) -> bool:
-    """Return whether ``folder`` was used after ``time_``, in seconds since the epoch.
-
-    Versions before 0.2 did not renew the folder's time, so the times at which its files were read count as well.
-    """
+    """Return whether ``folder`` was used after ``time_``: its time, before version 0.2 the time its files were read."""
     with contextlib.suppress(OSError):  # another process removes it
-        if folder.stat().st_mtime > time_:
-            return True
-        return any(max(file.stat().st_mtime, file.stat().st_atime) > time_ for file in folder.glob("**/*.nb?"))
+        times = (time for file in folder.glob("**/*.nb?") for time in (file.stat().st_mtime, file.stat().st_atime))
+        return folder.stat().st_mtime > time_ or any(time > time_ for time in times)
     return False
 
 
@@ -287,12 +264,10 @@ def compiled(function: F) -> F:
 
 
 def compiled_inner(function: F) -> F:
-    """Compile like :func:`compiled`, inlined by numba into the kernel that calls it.
+    """Compile as :func:`compiled` does, pasted by numba into its callers: for one caller, or to return a view.
 
-    Use it for a function that has one caller or returns a view. If such a function were compiled separately, it would
-    be optimised twice. Also, a process that has just compiled it could run another copy than a process that loads its
-    caller from the cache, and their results could differ in the last bit. The cost of inlining grows with the square of
-    the size, so large functions should not be nested.
+    By itself it would be optimised twice, and a process that has just compiled it could run another copy, with other
+    last bits, than one that loads its caller from the cache. Large functions should not be nested: pasting is slow.
     """
     return _decorate(function, FUSE_ONLY, inline="always")
 

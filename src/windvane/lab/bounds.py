@@ -17,11 +17,13 @@ from windvane import theory
 from windvane.arguments import check_positive, check_whole
 from windvane.lab.summary import Row, row_of
 from windvane.links import Link, get_link
-from windvane.policies.bvd_glm_ucb import BVDGLMUCB
+from windvane.policies.registry import POLICIES
 
 if TYPE_CHECKING:
     from windvane.lab.results import Results
     from windvane.lab.spec import Spec
+
+THEOREM_1 = "BVD-GLM-UCB"  # the policy that the theorem is about
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,6 @@ def _setting(spec: Spec, name: str) -> float:
     """A setting of the experiment's first BVD-GLM-UCB, or that policy's default."""
     for policy in spec.policies:
         value = policy.settings.get(name)
-        if policy.policy == BVDGLMUCB.name and isinstance(value, int | float):
+        if policy.policy == THEOREM_1 and isinstance(value, int | float):
             return float(value)
-    return float(inspect.signature(BVDGLMUCB).parameters[name].default)
+    return float(inspect.signature(POLICIES[THEOREM_1]).parameters[name].default)

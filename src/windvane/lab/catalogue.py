@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from windvane.environments import Environment
 from windvane.environments.environment import Round
 from windvane.lab.paper import HORIZON, paper_spec
 from windvane.lab.spec import PolicySpec
-from windvane.policies.base import Card
 from windvane.policies.registry import POLICIES
+
+if TYPE_CHECKING:
+    from windvane.policies.base import Card
 
 ROUNDS = 200  # of the paper's world, from its first: what grows with t is still cheap then
 UNCOUNTED = 3  # the first rounds pay for what is done once

@@ -32,20 +32,22 @@ was told an S or an L smaller than the environment's.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array
+from windvane.arguments import NORM_SLACK, Array
 from windvane.errors import ArgumentError
-from windvane.estimation import ROUNDING, DiscountedEstimator
-from windvane.one_pass import OnePassEstimator
+from windvane.estimation import MaximumLikelihoodEstimator, RidgeEstimator
 from windvane.policies.base import Policy
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
-from windvane.policies.d_lin_ts import DLinTS
 from windvane.policies.d_rand_lin_ucb import DRandLinUCB
-from windvane.policies.linear import LinearUCB
+from windvane.policies.glm_ucb import GLMUCB
+from windvane.policies.info import DecisionInfo
+from windvane.policies.linear import LinearPolicy
+from windvane.policies.optimism import OptimisticPolicy
+from windvane.policies.references import Greedy
 from windvane.theory import tracking_bound
 
 if TYPE_CHECKING:
@@ -58,10 +60,10 @@ QUANTITIES = (
 
 def applies(policy: Policy) -> bool:
     """Whether the policy forgets by a discount (or not at all), which is what the analysis is about."""
-    estimator: Any = getattr(policy, "estimator", None)
-    card = getattr(policy, "card", None)
-    kept = isinstance(estimator, DiscountedEstimator) and not isinstance(estimator, OnePassEstimator)
-    return kept and not estimator.windowed and (card is None or card.forgetting in ("none", "discount"))
+    estimator, card = getattr(policy, "estimator", None), getattr(policy, "card", None)
+    if not isinstance(estimator, MaximumLikelihoodEstimator | RidgeEstimator) or estimator.window is not None:
+        return False
+    return card is None or card.forgetting in ("none", "discount")
 
 
 class Diagnostics:
@@ -75,14 +77,14 @@ class Diagnostics:
         if not applies(policy):
             got = type(policy).__name__
             raise ArgumentError("policy", policy, "a policy with a discounted estimator", got=got)
-        estimator = policy.estimator
+        estimator: MaximumLikelihoodEstimator | RidgeEstimator = getattr(policy, "estimator")  # noqa: B009
         self._policy, self._estimator = policy, estimator
         self._kind = "orthogonal" if environment.orthogonal else "general"
         reach = estimator.S * estimator.L
         self._specified = (
             estimator.link.fingerprint(reach) == environment.link.fingerprint(reach)
-            and environment.S <= estimator.S * ROUNDING
-            and environment.L <= estimator.L * ROUNDING
+            and environment.S <= estimator.S * NORM_SLACK
+            and environment.L <= estimator.L * NORM_SLACK
         )
         self._everyone = np.arange(estimator.lanes)
         self._b_bar = np.zeros((estimator.lanes, estimator.dim))
@@ -108,11 +110,11 @@ class Diagnostics:
             return
         e = self._estimator
         self._age()
-        self._V, self._V_tilde = e.V, e.V_tilde
+        self._V, self._V_tilde = e.V.copy(), e.V_tilde.copy()
         g_bar = self._b_bar + e.ridge * self._theta
         self._noise = g_bar - e.b
         if self._specified:
-            self._lag = g_bar - e.moments(self._theta)[0]
+            self._lag = g_bar - _g(e, self._theta)
             self._bound = self._lemma_2(round.t)
         else:
             self._lag, self._bound = np.full_like(g_bar, np.nan), np.full(e.lanes, np.nan)
@@ -121,19 +123,19 @@ class Diagnostics:
         """Round t has been decided: makes the row of a recorded one."""
         if not self._recorded:
             return
-        last, nothing = self._policy.last, np.full(self._estimator.lanes, np.nan)
-        beta = np.array(last.get("beta", nothing))
+        decision, nothing = self._policy.decision or DecisionInfo(), np.full(self._estimator.lanes, np.nan)
+        beta = nothing if decision.beta is None else decision.beta
         learning = np.sqrt(_square(self._noise, self._V_tilde))
         tracking = np.linalg.norm(_solve(self._V, self._lag), axis=1)
-        has_p2 = isinstance(self._policy, BVDGLMUCB) and self._policy.program == "P2"
-        left = last["value"] if has_p2 else nothing
+        p2 = decision.projection if isinstance(self._policy, BVDGLMUCB | Greedy) else None
+        left = nothing if p2 is None else p2.value
         self._row = {
             "learning": learning,
             "beta": beta,
             "tracking": tracking,
             "tracking_bound": self._bound,
             "lemma_2_slack": self._bound - tracking,
-            "lemma_3_slack": self._lemma_3(round, choice, beta),
+            "lemma_3_slack": self._lemma_3(round, choice, decision),
             "lemma_4_slack": np.where(learning <= beta, tracking - left, np.nan),
         }
         # a lane that started afresh within the decision has no history that its radius belongs to
@@ -182,26 +184,35 @@ class Diagnostics:
             )
         )
 
-    def _lemma_3(self, round: Round, choice: npt.NDArray[np.int64], beta: Array) -> Array:
-        policy = self._policy
-        if isinstance(policy, BVDGLMUCB):
-            factor, sandwich = policy._step_2(beta), False
-        elif isinstance(policy, LinearUCB) and not isinstance(policy, DLinTS | DRandLinUCB):  # those draw their index
-            factor, sandwich = policy.bonus_scale * beta, policy.sandwich
-        else:
-            return np.full(len(beta), np.nan)
+    def _lemma_3(self, round: Round, choice: npt.NDArray[np.int64], decision: DecisionInfo) -> Array:
+        policy, theta, multiplier = self._policy, decision.theta_tilde, decision.multiplier
+        if not _is_covered_by_lemma_3(policy) or theta is None or multiplier is None:
+            return np.full(self._estimator.lanes, np.nan)
         means = round.means if round.valid is None else np.where(round.valid, round.means, -np.inf)
-        slack = np.zeros(len(beta))
+        slack = np.zeros(len(multiplier))
         for pick, sign in ((choice, 1.0), (np.argmax(means, axis=1), -1.0)):
             x, mean = round.arms[self._everyone, pick], means[self._everyone, pick]
-            if sandwich:
+            if policy.is_sandwich:
                 dual = _solve(self._V, x)
                 width = np.sqrt(np.einsum("ld,lde,le->l", dual, self._V_tilde, dual))
             else:
                 width = np.sqrt(_square(x, self._V))
-            predicted = policy.link.mean(np.einsum("ld,ld->l", x, policy.last["theta_tilde"]))
-            slack += sign * (factor * width + mean) + np.abs(predicted - mean)
+            predicted = policy.reward_link.mean(np.einsum("ld,ld->l", x, theta))
+            slack += sign * (multiplier * width + mean) + np.abs(predicted - mean)
         return slack
+
+
+def _is_covered_by_lemma_3(policy: Policy) -> TypeGuard[OptimisticPolicy]:
+    """Whether the policy maximises prediction plus bonus, with a bonus that it does not draw."""
+    is_linear = isinstance(policy, LinearPolicy) and not isinstance(policy, DRandLinUCB)
+    return is_linear or isinstance(policy, BVDGLMUCB | GLMUCB | Greedy)
+
+
+def _g(estimator: MaximumLikelihoodEstimator | RidgeEstimator, theta: Array) -> Array:
+    """Return g(theta), lane by lane; of ridge regression it is V theta."""
+    if isinstance(estimator, MaximumLikelihoodEstimator):
+        return estimator.moments(theta)[0]
+    return np.asarray(np.einsum("lde,le->ld", estimator.V, theta))
 
 
 def _depths(gamma: Array, horizon: int) -> Array:

@@ -79,13 +79,16 @@ def _self_test() -> list[Check]:
     X, r = played[:, lane], rewards[:, lane]
     V = (X * weights[:, None]).T @ X + np.eye(2)
     b = X.T @ (weights * r)
-    theta = policy.theta_hat[lane]
+    info, single = policy.info(), alone.info()
+    found = (info.theta_hat, info.theta_tilde, info.metric, info.b, single.theta_hat)
+    theta_hat, theta_tilde, metric, sums, single_theta = (np.asarray(array) for array in found)
+    theta = theta_hat[lane]
     g = X.T @ (weights / (1.0 + np.exp(-X @ theta))) + policy.estimator.ridge * theta
     errors = {
-        "V and b follow their sums": max(_gap(policy.V[lane], V), _gap(policy.b[lane], b)),
+        "V and b follow their sums": max(_gap(metric[lane], V), _gap(sums[lane], b)),
         "theta_hat solves g(theta) = b": _gap(g, b),
-        "a lane alone gives the same bits": _gap(alone.theta_hat[0], theta) and np.inf,
-        "theta_tilde is admissible": max(0.0, float(np.linalg.norm(policy.theta_tilde, axis=1).max()) - 1.0),
+        "a lane alone gives the same bits": _gap(single_theta[0], theta) and np.inf,
+        "theta_tilde is admissible": max(0.0, float(np.linalg.norm(theta_tilde, axis=1).max()) - 1.0),
     }
     limit = 1e-6
     return [Check(name, error <= limit, f"off by {error:.1e} (at most {limit:g})") for name, error in errors.items()]

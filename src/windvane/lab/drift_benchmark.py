@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -65,7 +64,7 @@ QUICK_HORIZON, QUICK_RUNS = 500, 5
 SHORTEST = 11  # rounds: ten switches need as many
 LANES = 30  # that a worker takes at once
 RECORD = 100  # rounds kept of a run: enough for a curve
-SCALES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of the bonus, tried by --tuned
+SCALES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of the bonus, or of the spread of what is sampled, tried by --tuned
 HELD_BACK = 1_000_003  # added to the seed for the runs that the tuning sees
 HELD_BACK_FOLDER = "held-back"
 REFERENCES = ("Oracle", "UniformRandom")  # run, but not ranked
@@ -178,11 +177,11 @@ def benchmark_spec(
 
 
 def held_back_spec(base: Spec) -> Spec:
-    """Every policy with a bonus, swept over :data:`SCALES`, in a third as many runs, which are none of ``base``'s."""
-    if not any(_scaled(policy) for policy in base.policies):
+    """Every policy that explores, swept over :data:`SCALES`, in a third as many runs, which are none of ``base``'s."""
+    swept = [dataclasses.replace(policy, sweep={policy.scale: SCALES}) for policy in base.policies if policy.scale]
+    if not swept:
         names = [policy.name for policy in base.policies]
         raise ArgumentError("policies", names, "at least one with a bonus that can be tuned")
-    swept = [dataclasses.replace(policy, sweep={"bonus_scale": SCALES}) for policy in base.policies if _scaled(policy)]
     return dataclasses.replace(
         base,
         title="The drift benchmark: bonus scales on runs held back",
@@ -194,30 +193,27 @@ def held_back_spec(base: Spec) -> Spec:
 
 
 def best_scales(held_back: Results) -> Scales:
-    """The bonus scale with the least mean regret: {environment: {policy: scale}}."""
+    """The scale with the least mean regret: {environment: {policy: scale}}."""
     found: Scales = {}
     for name, entries in by_environment(held_back.entries).items():
         ordered = sorted(entries, key=lambda entry: float(entry.final.mean()), reverse=True)
-        found[name] = {entry.policy: entry.variant["bonus_scale"] for entry in ordered}  # the last, the least, stays
+        # the last, the least, stays; one value is swept
+        found[name] = {entry.policy: next(iter(entry.variant.values())) for entry in ordered}
     return found
 
 
 def tuned_spec(base: Spec, environment: EnvironmentSpec, scales: dict[str, float]) -> Spec:
     """One environment of ``base``, on its own runs, with the policies at these scales."""
     policies = [
-        dataclasses.replace(policy, label=tuned_label(policy.name), settings={"bonus_scale": scales[policy.name]})
+        dataclasses.replace(policy, label=tuned_label(policy.name), settings={policy.scale: scales[policy.name]})
         for policy in base.policies
-        if policy.name in scales
+        if policy.scale and policy.name in scales
     ]
     return dataclasses.replace(base, environments=[environment], policies=policies)
 
 
 def tuned_label(name: str) -> str:
     return f"{name} tuned"
-
-
-def _scaled(policy: PolicySpec) -> bool:
-    return "bonus_scale" in inspect.signature(policy.resolve()).parameters
 
 
 Conduct = Callable[[Spec, Path, str], Results]

@@ -20,7 +20,6 @@ from windvane.arguments import Array
 from windvane.environments import Environment, Round
 from windvane.errors import ArgumentError
 from windvane.lab.cells import Cell, recorded_rounds
-from windvane.lab.diagnostics import Diagnostics, applies
 from windvane.lab.post import Post
 
 if TYPE_CHECKING:
@@ -64,6 +63,11 @@ class CellResult:
 
 def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
     """Compute one cell; ``tick(t)`` is called after every round."""
+    from windvane.lab.diagnostics import (
+        Diagnostics,
+        applies,
+    )  # here: imports numba, which readers of results do not need
+
     ids, variants = cell.lanes(spec.runs)
     environment = spec.environments[cell.environment].build(
         horizon=spec.horizon, lanes=[int(i) for i in ids], seed=spec.seed
@@ -157,8 +161,9 @@ class _Recorder:
     def add(self, t: int, theta: Array, lost: Array, reward: Array, row: dict[str, Array]) -> None:
         self._sum += lost
         self._reward += reward
-        last: dict[str, npt.NDArray[Any]] = getattr(self._policy, "last", None) or {}
-        hat, stage = last.get("theta_hat"), last.get("stage")
+        decision = getattr(self._policy, "decision", None)  # the class need not be a Policy
+        hat, tilde, projection = (getattr(decision, name, None) for name in ("theta_hat", "theta_tilde", "projection"))
+        stage = None if projection is None else projection.stage
         if hat is not None:
             self._has_estimate = True
             self._outside += np.sqrt(np.einsum("ij,ij->i", hat, hat)) > self._S * (1.0 + 1e-9)
@@ -170,16 +175,18 @@ class _Recorder:
         at = self._next
         self._regret[:, at] = self._sum
         self._thetas[0, :, at] = theta[self._first]
-        for i, name in enumerate(("theta_hat", "theta_tilde"), start=1):
-            if name in last:
-                self._thetas[i, :, at] = last[name][self._first]
+        for i, estimate in enumerate((hat, tilde), start=1):
+            if estimate is not None:
+                self._thetas[i, :, at] = estimate[self._first]
         for name, values in row.items():
             self._diagnostics.setdefault(name, np.full(self._regret.shape, np.nan))[:, at] = values
         self._next = min(at + 1, len(self._rounds) - 1)
 
     def result(self, seconds: float) -> CellResult:
+        from windvane.policies.base import Policy
+
         T, n = self._environment.horizon, len(self._ids)
-        gamma = getattr(self._policy, "gamma", None)
+        gamma = self._policy.info().gamma if isinstance(self._policy, Policy) else None
         star, hat, tilde = self._thetas
         return CellResult(
             lanes=self._ids,

@@ -118,13 +118,13 @@ policy = "BVD-GLM-UCB"
 #label = "BVD"           # what results call it; needed if a policy stands here twice
 #gamma = 0.995           # the discount
 #drift = 2.0             # or a guess of the total drift, from which it follows
-#discount = "general"    # the recommended discount for arms in general, not for orthogonal ones
+#arm_geometry = "general" # the recommended discount for arms in general, not for orthogonal ones
 #lam = 0.5               # regularisation
 #confidence = "anytime"  # or "horizon", "pointwise": where the confidence bounds are to hold
 #sigma = 1.0             # told to the policy in place of the environment's
 #tolerance = 1e-4        # precision of the estimate
 
-# Lists of values for gamma, bonus_scale or delta: every combination is run.
+# Lists of values for gamma, bonus_scale, posterior_scale or delta: every combination is run.
 [[policies]]
 policy = "D-LinUCB"
 sweep = { gamma = [0.99, 0.995, 0.999] }

@@ -24,14 +24,15 @@ from windvane.lab.errors import (
     with_hint,
 )
 from windvane.lab.objects import Table, frozen, plain_link, reference, resolved_link
-from windvane.policies._arguments import Arguments
-from windvane.policies.base import Policy
 from windvane.policies.registry import POLICIES
+from windvane.policies.signature import Signature
 
 if TYPE_CHECKING:
     from windvane.environments import Environment
+    from windvane.policies.base import Policy
 
-SWEEPABLE = ("gamma", "bonus_scale", "delta")  # what policies take lane by lane
+SCALES = ("bonus_scale", "posterior_scale")  # how much a policy explores: it takes one of them, or none
+SWEEPABLE = ("gamma", *SCALES, "delta")  # what policies take lane by lane
 RESERVED = ("policy", "label", "sweep")  # keys of a policy's table that are no settings
 _SHORT = {"gamma": "γ", "delta": "δ"}  # in labels
 _FILLED_ONLY = ("dim", "lanes", "seed")  # the experiment's alone; S, L, link, sigma, horizon, gamma may be set
@@ -45,15 +46,15 @@ class PolicySpec:
     the module and so runs its code (not before the policy is checked or built). A class that can be imported by name is
     kept by name. ``label``: what the policy is called in results; by default its registered name, or the class's own
     (``__name__``). ``settings``: arguments of the constructor. ``sweep``: lists of values for ``gamma``,
-    ``bonus_scale`` or ``delta``; every combination is a variant, run in lanes of its own.
+    ``bonus_scale``, ``posterior_scale`` or ``delta``; every combination is a variant, run in lanes of its own.
 
     The experiment fills in what the environment knows, as far as the class takes it: ``dim``, ``lanes`` and ``seed``
     always; ``link``, ``S``, ``L``, ``sigma`` and ``horizon`` unless set; and, unless it is told how to forget
     (``gamma``, ``window``, ``restart_every``, ``drift`` or ``switches`` set or swept), the environment's exact B_T as
     ``drift`` and its number of changes as ``switches``, lane by lane. A class that takes ``gamma`` but neither of
-    these by name gets the discount recommended for B_T (:func:`windvane.theory.discount`, of the kind that the setting
-    ``discount`` names). A class that takes ``**settings`` is given all but ``drift`` and ``switches``. One whose
-    ``needs_truth`` is true gets ``truth``, the environment's own mean rewards (:meth:`Environment.means`).
+    these by name gets the discount recommended for B_T (:func:`windvane.theory.discount`, for the arms that the
+    setting ``arm_geometry`` names). A class that takes ``**settings`` is given all but ``drift`` and ``switches``. One
+    whose ``needs_truth`` is true gets ``truth``, the environment's own mean rewards (:meth:`Environment.means`).
     """
 
     policy: str | type[Policy]
@@ -89,6 +90,15 @@ class PolicySpec:
         return self.policy if self.policy in POLICIES else self.policy.rpartition(":")[2].rpartition(".")[2]
 
     @property
+    def scale(self) -> str | None:
+        """The setting that says how much the policy explores, one of :data:`SCALES`; None if it has none.
+
+        A class that is not imported yet is taken to have a bonus.
+        """
+        known_class = _known_class(self.policy)
+        return next((name for name in SCALES if known_class is None or name in Signature(known_class).names), None)
+
+    @property
     def variants(self) -> list[dict[str, float]]:
         """All combinations of the swept values; ``[{}]`` without a sweep."""
         return [dict(zip(self.sweep, point, strict=True)) for point in itertools.product(*self.sweep.values())]
@@ -105,7 +115,7 @@ class PolicySpec:
 
     def build(self, environment: Environment, *, variants: Sequence[Mapping[str, float]] | None = None) -> Policy:
         """The policy for ``environment``; ``variants`` says which point of the sweep each of its lanes is."""
-        arguments = Arguments(self.resolve())
+        signature = Signature(self.resolve())
         lanes = environment.lanes
         points = [{}] * lanes if variants is None else list(variants)
         if len(points) != lanes or any(set(point) != set(self.sweep) for point in points):
@@ -130,14 +140,14 @@ class PolicySpec:
         with field_errors(known=(*given, *self.sweep), foreign=True):
             untold = not _TUNING & filled.keys()
             for name, truth in (("drift", environment.variation), ("switches", environment.switches)):
-                if untold and name in arguments.names:
+                if untold and name in signature.names:
                     filled[name] = truth
-            if untold and arguments.takes("gamma") and not {"drift", "switches"} & filled.keys():
-                kind = filled.get("discount", arguments.default("discount", theory.KINDS[0]))
+            if untold and signature.accepts("gamma") and not {"drift", "switches"} & filled.keys():
+                kind = filled.get("arm_geometry", signature.default("arm_geometry", theory.KINDS[0]))
                 filled["gamma"] = _recommended(environment, filled["horizon"], kind)
-            if getattr(arguments.cls, "needs_truth", False):
+            if getattr(signature.cls, "needs_truth", False):
                 filled["truth"] = environment.means
-            return arguments.cls(**{name: value for name, value in filled.items() if arguments.takes(name)})
+            return signature.cls(**{name: value for name, value in filled.items() if signature.accepts(name)})
 
     def check(self, environment: Environment) -> None:
         """Build every variant in a lane of its own; an error names the setting, or the value of the sweep."""
@@ -152,15 +162,15 @@ class PolicySpec:
                 raise
 
     def _check_arguments(self, cls: type[Policy]) -> None:
-        arguments = Arguments(cls)
+        signature = Signature(cls)
         for name, value in self.settings.items():
-            _check_taken(arguments, name, (name,))
-            if isinstance(value, bool) and arguments.wants_number(name):
+            _check_taken(signature, name, (name,))
+            if isinstance(value, bool) and signature.is_number(name):
                 with field_errors(known=(name,)):
                     not_a_flag(name, value)
         for name in self.sweep:
-            _check_taken(arguments, name, ("sweep", name))
-        for name in arguments.required:
+            _check_taken(signature, name, ("sweep", name))
+        for name in signature.required:
             filled = name == "truth" and getattr(cls, "needs_truth", False)
             if not filled and name not in {*self.settings, *self.sweep, *_FILLED}:
                 raise SpecError((name,), f"missing; {cls.__name__} needs it")
@@ -181,10 +191,10 @@ def variant_label(policy: str, variant: Mapping[str, float]) -> str:
     return " ".join([policy, *(f"{_SHORT.get(name, name)}={value:.12g}" for name, value in variant.items())])
 
 
-def _check_taken(arguments: Arguments, name: str, path: tuple[str, ...]) -> None:
-    if not arguments.takes(name):
-        allowed = [other for other in arguments.names if other not in _FILLED_ONLY]
-        problem = f"{arguments.cls.__name__} has no such setting"
+def _check_taken(signature: Signature, name: str, path: tuple[str, ...]) -> None:
+    if not signature.accepts(name):
+        allowed = [other for other in signature.names if other not in _FILLED_ONLY]
+        problem = f"{signature.cls.__name__} has no such setting"
         raise SpecError(path, with_hint(problem, suggestion(name, allowed)))
 
 
@@ -208,7 +218,7 @@ def _known_class(policy: Any) -> type[Policy] | None:
 def _check_class(found: Any) -> type[Policy]:
     """``found`` if it looks like a policy on the lanes contract."""
     methods = isinstance(found, type) and all(callable(getattr(found, name, None)) for name in ("select", "update"))
-    if not methods or not all(Arguments(found).takes(name) for name in _FILLED_ONLY):
+    if not methods or not all(Signature(found).accepts(name) for name in _FILLED_ONLY):
         expected = "a class with select and update whose constructor takes dim, lanes and seed"
         raise SpecError.of(("policy",), found, expected)
     return found  # type: ignore[no-any-return]
@@ -258,7 +268,7 @@ def _checked_values(name: str, values: Sequence[Any]) -> tuple[float, ...]:
 
 def _recommended(environment: Environment, horizon: int, kind: str) -> Array:
     """gamma for the exact B_T of each lane."""
-    check_choice("discount", kind, theory.KINDS)
+    check_choice("arm_geometry", kind, theory.KINDS)
     drifts = environment.variation.tolist()
     known = {
         drift: theory.discount(horizon=horizon, drift=drift, dim=environment.dim, kind=kind) for drift in set(drifts)

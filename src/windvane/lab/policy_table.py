@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from windvane.policies.base import Card
+from typing import TYPE_CHECKING
+
 from windvane.policies.registry import POLICIES
+
+if TYPE_CHECKING:
+    from windvane.policies.base import Card
 
 COLUMNS: dict[str, str] = {
     "rewards": "rewards",

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from windvane.arguments import Array, check_number, check_whole
 from windvane.errors import ArgumentError
 from windvane.lab.folder import FolderError
-from windvane.lab.policy_spec import PolicySpec
+from windvane.lab.policy_spec import SCALES, PolicySpec
 from windvane.lab.summary import difference, spread
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from windvane.lab.spec import Spec
     from windvane.policies.base import Policy
 
-AXES = ("gamma", "bonus_scale")
+AXES = ("gamma", *SCALES)  # what a sweep can be drawn over
 _SHORTEST = 10.0  # rounds of memory that the smallest default discount keeps, where the horizon is long enough
 
 
@@ -81,12 +81,12 @@ def tune_spec(
 
     ``policy`` may be the name that one of the policies of ``base`` goes by, whose other settings are then kept.
     """
-    given = {"gamma": gammas, "bonus_scale": scales}
+    if not isinstance(policy, PolicySpec):
+        policy = next((known for known in base.policies if known.name == policy), None) or PolicySpec(policy)
+    given = {"gamma": gammas, policy.scale or SCALES[0]: scales}
     sweep = {name: [float(v) for v in values] for name, values in given.items() if values is not None}
     if not sweep:
         raise ArgumentError("gammas", None, "given unless `scales` is")
-    if not isinstance(policy, PolicySpec):
-        policy = next((known for known in base.policies if known.name == policy), None) or PolicySpec(policy)
     replaced = {*sweep, "drift"} if gammas is not None else {*sweep}  # drift chooses a gamma
     settings = {name: value for name, value in policy.settings.items() if name not in replaced}
     return replace(base, policies=(replace(policy, settings=settings, sweep=sweep),))
@@ -97,15 +97,15 @@ def tuned(results: Results, environment: str | None = None, confidence: float = 
 
     Points with fewer runs than the others count as not finished.
     """
-    entries = _points(results, environment)
+    entries, names = _points(results, environment)
     runs = max(len(entry.lanes) for entry in entries)
     finished = [entry for entry in entries if len(entry.lanes) == runs]
-    axes = [np.unique([entry.variant.get(name, math.nan) for entry in entries]) for name in AXES]
+    axes = [np.unique([entry.variant.get(name, math.nan) for entry in entries]) for name in names]
     shape = len(axes[0]), len(axes[1])
     mean, se, close = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, dtype=bool)
     best = min(finished, key=lambda entry: float(entry.final.mean()))
     for entry in finished:
-        at = _place(entry, axes)
+        at = _place(entry, names, axes)
         mean[at], (se[at], _) = float(entry.final.mean()), spread(entry.final)
         close[at] = entry is best or not difference(entry, best, confidence).low > 0.0  # one run tells nothing apart
     first = entries[0]
@@ -117,13 +117,13 @@ def tuned(results: Results, environment: str | None = None, confidence: float = 
         scales=axes[1],
         mean=mean,
         se=se,
-        best=_place(best, axes),
+        best=_place(best, names, axes),
         close=close,
     )
 
 
-def _points(results: Results, environment: str | None) -> list[Entry]:
-    """The entries of the sweep in one environment."""
+def _points(results: Results, environment: str | None) -> tuple[list[Entry], tuple[str, str]]:
+    """Return the entries of the sweep in one environment, and the settings that are its two axes."""
     names = list(dict.fromkeys(entry.environment for entry in results.entries))
     if not names:
         raise FolderError(results.folder, "unfinished", "holds no finished results")
@@ -135,16 +135,17 @@ def _points(results: Results, environment: str | None) -> list[Entry]:
         problem = f"must hold a sweep of one policy, not of {', '.join(policies)}"
         raise FolderError(results.folder, "not_a_sweep", problem)
     swept = {name for entry in entries for name in entry.variant}
-    if not swept or not swept <= set(AXES):
-        problem = f"must sweep gamma, bonus_scale or both, not {sorted(swept) or 'nothing'}"
+    axes = "gamma", next((name for name in SCALES if name in swept), SCALES[0])
+    if not swept or not swept <= {*axes}:
+        problem = f"must sweep gamma, {' or '.join(SCALES)}, or both, not {sorted(swept) or 'nothing'}"
         raise FolderError(results.folder, "not_a_sweep", problem)
-    return entries
+    return entries, axes
 
 
-def _place(entry: Entry, axes: Sequence[Array]) -> tuple[int, int]:
+def _place(entry: Entry, names: tuple[str, str], axes: Sequence[Array]) -> tuple[int, int]:
     """Row and column of the entry; an axis that was not swept has one."""
     row, column = (
         int(np.searchsorted(axis, entry.variant[name])) if name in entry.variant else 0
-        for name, axis in zip(AXES, axes, strict=True)
+        for name, axis in zip(names, axes, strict=True)
     )
     return row, column

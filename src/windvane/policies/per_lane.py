@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, broadcast_lanes, check_real_array
 from windvane.arms import ArmSet
-from windvane.policies.base import Feedback, Policy
+from windvane.policies.base import Policy
 from windvane.policies.info import PolicyInfo, join_lanes
+from windvane.policies.inputs import Feedback
 from windvane.state import Stateful
 
 
@@ -90,8 +91,7 @@ class PerLane(Policy):
     def learn(self, feedback: Feedback) -> None:
         """Pass rewards that have been checked to the policies of their lanes."""
         for i in np.flatnonzero(feedback.mask):
-            rows: Any = (array[i, None] for array in feedback)
-            self.policies[i].learn(Feedback(*rows))
+            self.policies[i].learn(Feedback._make(array[i, None] for array in feedback))
 
     def pass_time(self, rounds: float) -> None:
         """Let time pass in every policy."""

@@ -7,10 +7,15 @@ generate`` writes the stubs ``windvane/__init__.pyi`` and ``windvane/policies/__
 
 from __future__ import annotations
 
+import functools
 import importlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from windvane.errors import ArgumentError
-from windvane.policies.base import Policy
+
+if TYPE_CHECKING:
+    from windvane.policies.base import Policy
 
 REGISTERED = (
     "oful.OFUL",
@@ -51,7 +56,24 @@ def _load(place: str) -> type[Policy]:
     return policy
 
 
-POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in map(_load, REGISTERED)}
+class Registry(Mapping[str, "type[Policy]"]):
+    """The registered policies by name. Their modules, and numba with them, are imported on first use."""
+
+    @functools.cached_property
+    def _classes(self) -> dict[str, type[Policy]]:
+        return {policy.name: policy for policy in map(_load, REGISTERED)}
+
+    def __getitem__(self, name: str) -> type[Policy]:
+        return self._classes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+
+POLICIES = Registry()
 """The registered policies by name."""
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, dataclass_transform
+from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
 
@@ -22,12 +22,18 @@ class Configured:
     """A class whose annotated fields are the keyword arguments of its constructor, as in a dataclass.
 
     ``__post_init__`` checks the arguments and builds the parts of the object. The attributes keep the values as given,
-    except that the name of a link is replaced by the link.
+    except that the name of a link is replaced by the link. A class may also write its own ``__init__``, which its
+    subclasses inherit.
     """
+
+    has_generated_init: ClassVar[bool] = False
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        dataclasses.dataclass(kw_only=True, eq=False, repr=False)(cls)
+        owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
+        is_generated = owner is object or vars(owner).get("has_generated_init", False)
+        dataclasses.dataclass(init=is_generated, kw_only=True, eq=False, repr=False)(cls)
+        cls.has_generated_init = is_generated
 
     def get_params(self) -> dict[str, Any]:
         """Return the constructor arguments by name, as in scikit-learn.

@@ -114,17 +114,17 @@ def project_p0(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
     LaneProjections
         The projections.
     """
-    return _project(estimator, P0_IN_V, estimator.record["S"])
+    return _project(estimator, P0_IN_V, estimator.record["S"].copy())
 
 
 def project_p0_in_V_tilde(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
     """Project theta_hat of every lane by P0 in the metric V_tilde^{-1} (arguments: see :func:`project_p0`)."""
-    return _project(estimator, P0_IN_V_TILDE, estimator.record["S"])
+    return _project(estimator, P0_IN_V_TILDE, estimator.record["S"].copy())
 
 
 def project_p0_in_H(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
     """Project theta_hat of every lane by P0 in the metric H(theta)^{-1} (arguments: see :func:`project_p0`)."""
-    return _project(estimator, P0_IN_H, estimator.record["S"])
+    return _project(estimator, P0_IN_H, estimator.record["S"].copy())
 
 
 def project_p2(estimator: MaximumLikelihoodEstimator, beta: Array) -> LaneProjections:

@@ -24,7 +24,7 @@ _COMPUTED = (*_SCORES, "propensity")  # numbers of an outcome that the model com
 _COMPUTED_STATISTICS = frozenset({"prediction", "total", "model"})
 _COMPUTED_ENTRIES = frozenset({"features", "reward_total"})  # of the document of an agent: ranges may have been fitted
 _GIVEN_REALS = (0, 1, 6, 7)  # columns of ``pending/reals``: round, time, reward and delay; see windvane.agent.saving
-_SOLVER_STATE = ("checksum", "passes", "stale")
+_SOLVER_STATE = ("checksum", "passes", "status")
 """Last parts of the names of arrays of a policy that rounding changes altogether: the checksum of the others, and how
 far an iterative solution has come."""
 

@@ -17,6 +17,9 @@ MIGRATED = "migrated"
 give other numbers than were recorded, which `verify` reports as a note, not as a problem."""
 
 
+SAMPLING = ("D-LinTS", "D-GLM-TS")
+"""Policies whose ``posterior_scale`` version 0.1 called ``bonus_scale``."""
+
 NEVER = 1e12
 """Decisions: a wait that does not end, the largest number that a request may hold."""
 
@@ -27,8 +30,16 @@ def upgrade_stream_config(config: dict[str, Any], last: int) -> dict[str, Any]:
     Version 0.1 learned every reward on arrival. The stream goes on so until it is changed (``PATCH`` with
     ``"learn": null``), so that a replay comes to what was recorded.
     """
-    agent = {**config["agent"], "learn": "on_arrival"}
+    agent = {**_rename_settings(config["agent"]), "learn": "on_arrival"}
     return {**config, "agent": upgrade_changes(agent, agent), MIGRATED: last}
+
+
+def _rename_settings(agent: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an agent of version 0.1 under the names that they have now."""
+    renamed = {"discount": "arm_geometry"}
+    if agent.get("policy") in SAMPLING:
+        renamed["bonus_scale"] = "posterior_scale"
+    return {renamed.get(name, name): value for name, value in agent.items()}
 
 
 def upgrade_changes(changes: dict[str, Any], current: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def describe_stream(stream: Stream) -> dict[str, Any]:
         "created": stream.created,
         "archived": stream.archived,
         "policy": agent.policy.name,
-        "link": agent.policy.link.name,
+        "link": agent.policy.reward_link.name,
         "dim": agent.policy.dim,
         "learn": agent.learn,
         "decisions": agent.decisions,

@@ -164,12 +164,12 @@ class _StreamCheck:
         agreement, name = compare_outcomes(recorded, replayed)
         if agreement is Agreement.EQUAL:
             return
-        if event.number <= self._migrated:
+        if agreement is Agreement.ROUNDED and not has_other_arm:
+            self._rounded += 1
+        elif event.number <= self._migrated:
             self._before_upgrade += 1
         elif has_other_arm:
             self._other_arms += 1
-        elif agreement is Agreement.ROUNDED:
-            self._rounded += 1
         else:
             values = f"{recorded.get(name)!r} was recorded, and the replay gives {replayed.get(name)!r}"
             self._different.append(f"event {event.number}: as {name!r}, {values}")

@@ -1,7 +1,8 @@
 """Closed-form quantities of Faury, Russac, Abeille and Calauzenes (2021): radii, discounts, lemmas, theorems.
 
 Everything here is a formula: no state, no randomness, no optimisation. ``gamma``, ``delta`` and ``t`` may be floats or
-NumPy arrays (lanes) that broadcast; a function returns a Python float if all of them are scalars.
+NumPy arrays (lanes) that broadcast; a function returns a Python float if all of them are scalars. Arguments outside
+their range, and shapes that do not broadcast, raise :class:`windvane.errors.ArgumentError`.
 
 ===================  ===================  ====================================================================
 symbol in the paper  argument             meaning
@@ -15,6 +16,7 @@ theta*, Theta        ``S``                every parameter has 2-norm at most S
 x, X_t               ``L``                every arm has 2-norm at most L
 d, T                 ``dim, horizon``     dimension, number of rounds
 B_T, B_{T,*}         ``drift``            sum over t < T of ||theta*_{t+1} - theta*_t||
+kind                 ``kind``             action sets: "orthogonal" (every arm a multiple of an axis) or "general"
 D                    ``depth``            rounds that the tracking lemmas count as recent
 V_t, Vtilde_t        (through log det)    sum of gamma^(t-1-s) x_s x_s' + lam I; the same with gamma^2
 H, N, alpha          (returned)           block length, number of discounts, EXP3 rate of the meta-algorithm
@@ -38,10 +40,7 @@ from windvane.theory.radii import (
     Radius,
     confidence_level,
     discounted_count,
-    linear_radius,
-    oful_radius,
     radius,
-    window_radius,
 )
 from windvane.theory.regret import (
     Problem,
@@ -51,11 +50,7 @@ from windvane.theory.regret import (
     regret_bound_unknown_drift,
     trivial_bound,
 )
-from windvane.theory.self_concordant import (
-    SelfConcordantRadius,
-    WeightedSelfConcordantRadius,
-    self_concordant_deviation,
-)
+from windvane.theory.self_concordant import SelfConcordantRadius, WeightedSelfConcordantRadius
 from windvane.theory.tuning import (
     block_length,
     discount,
@@ -67,36 +62,9 @@ from windvane.theory.tuning import (
 )
 
 __all__ = [
-    "CONFIDENCES",
-    "KINDS",
-    "ConfidenceLevel",
-    "Growth",
-    "Lanes",
-    "OFULRadius",
-    "Problem",
-    "Radius",
-    "RegretBound",
-    "SelfConcordantRadius",
-    "UnknownDriftBound",
-    "WeightedSelfConcordantRadius",
-    "block_length",
-    "confidence_level",
-    "determinant_trace_bound",
-    "discount",
-    "discount_grid",
-    "discounted_count",
-    "elliptical_potential_bound",
-    "exp3_rate",
-    "linear_radius",
-    "oful_radius",
-    "radius",
-    "regret_bound",
-    "regret_bound_unknown_drift",
-    "self_concordant_deviation",
-    "tracking_bound",
-    "trivial_bound",
-    "weight_discount",
-    "window_grid",
-    "window_length",
-    "window_radius",
-]
+    "CONFIDENCES", "KINDS", "ConfidenceLevel", "Growth", "Lanes", "OFULRadius", "Problem", "Radius", "RegretBound",
+    "SelfConcordantRadius", "UnknownDriftBound", "WeightedSelfConcordantRadius", "block_length", "confidence_level",
+    "determinant_trace_bound", "discount", "discount_grid", "discounted_count", "elliptical_potential_bound",
+    "exp3_rate", "radius", "regret_bound", "regret_bound_unknown_drift", "tracking_bound", "trivial_bound",
+    "weight_discount", "window_grid", "window_length",
+]  # fmt: skip

@@ -19,47 +19,16 @@ from windvane.theory.radii import discounted_count
 
 
 def tracking_bound(
-    gamma: ArrayLike,
-    depth: ArrayLike,
-    recent_drift: ArrayLike,
-    *,
-    k_mu: float,
-    S: float,
-    L: float,
-    lam: float,
-    dim: int,
-    kind: str = "orthogonal",
-) -> Lanes:
+    gamma: ArrayLike, depth: ArrayLike, recent_drift: ArrayLike, *, k_mu: float, S: float, L: float, lam: float,
+    dim: int, kind: str = "orthogonal",
+) -> Lanes:  # fmt: skip
     """Return the bound of a tracking lemma of Faury et al. 2021 on ||g_t(theta_bar) - g_t(theta*)|| in V_t^-2.
 
     Parameters
     ----------
-    gamma
-        Discount in (0, 1].
-    depth
-        The number of rounds D that count as recent, at least 1.
-    recent_drift
-        The sum of ||theta*_s - theta*_{s+1}|| over the last D rounds.
-    k_mu
-        Supremum of mu' over ``|z| <= S L``.
-    S, L
-        Bounds on the norms of parameters and arms.
-    lam
-        Regularisation.
-    dim
-        Dimension d of the parameter; not used for orthogonal arms.
-    kind
-        "orthogonal" or "general" arms.
-
-    Returns
-    -------
-    float or array
-        The bound, of the shape that ``gamma``, ``depth`` and ``recent_drift`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    gamma, k_mu, S, L, lam, dim, kind : see :mod:`windvane.theory`; ``dim`` is not used for orthogonal arms
+    depth : the number of rounds D that count as recent, at least 1
+    recent_drift : the sum of ||theta*_s - theta*_{s+1}|| over the last D rounds
 
     Notes
     -----
@@ -92,28 +61,8 @@ def elliptical_potential_bound(
 
     Parameters
     ----------
-    log_det_ratio
-        log(det V_{T+1} / lam^d), at least 0.
-    gamma
-        Discount in (0, 1].
-    rounds
-        The number of rounds T.
-    dim
-        Dimension d of the parameter.
-    L
-        Bound on the norm of arms.
-    lam
-        Regularisation.
-
-    Returns
-    -------
-    float or array
-        The bound, of the shape that ``log_det_ratio`` and ``gamma`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    log_det_ratio : log(det V_{T+1} / lam^d), at least 0
+    gamma, rounds, dim, L, lam : see :mod:`windvane.theory`; ``rounds`` is T
 
     Notes
     -----
@@ -137,26 +86,7 @@ def determinant_trace_bound(t: ArrayLike, *, gamma: ArrayLike, dim: int, L: floa
 
     Parameters
     ----------
-    t
-        Round, at least 0.
-    gamma
-        Discount in (0, 1].
-    dim
-        Dimension d of the parameter.
-    L
-        Bound on the norm of arms.
-    lam
-        Regularisation.
-
-    Returns
-    -------
-    float or array
-        The bound, of the shape that ``t`` and ``gamma`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    t, gamma, dim, L, lam : see :mod:`windvane.theory`; t is at least 0
 
     Notes
     -----

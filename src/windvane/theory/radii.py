@@ -1,7 +1,7 @@
 """Confidence radii: how far an estimate may be from the parameter it tracks.
 
 A radius is a class whose constructor checks the arguments and precomputes whatever does not depend on the round, so
-that a policy can evaluate it every round; its functional form (:func:`radius`, ...) checks the round too.
+that a policy can evaluate it every round; the functional forms check the round too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from windvane.theory.array_arguments import (
     check_at_least,
     check_broadcast,
     check_entries,
-    check_log_det,
     check_proportion,
     to_lanes,
 )
@@ -31,32 +30,16 @@ def discounted_count(gamma: ArrayLike, t: ArrayLike) -> Lanes:
 
     Parameters
     ----------
-    gamma
-        Discount in (0, 1], a number or an array.
-    t
-        Any real number that is at least 0, or an array of them.
-
-    Returns
-    -------
-    float or array
-        The effective number of observations, of the shape that ``gamma`` and ``t`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    gamma, t : discount in (0, 1], and a real number that is at least 0; numbers or arrays
 
     Notes
     -----
-    The count in the radius, (1 - gamma^(2t)) / (1 - gamma^2), is that of gamma^2. Prefer :func:`radius`, which works
-    from log gamma, to squaring ``gamma`` here: near 1 the square loses digits.
+    The radius counts with gamma^2; it works from log gamma, because near 1 the square of ``gamma`` loses digits.
 
     Examples
     --------
     >>> discounted_count(0.5, 3)
     1.75
-    >>> discounted_count(1.0, 3)
-    3.0
     """
     discounts, rounds = check_proportion("gamma", gamma), check_at_least("t", t, 0)
     check_broadcast(gamma=discounts, t=rounds)
@@ -71,19 +54,12 @@ class ConfidenceLevel:
 
     Parameters
     ----------
-    delta
-        Confidence parameter in (0, 1], a number or one per lane.
+    delta : confidence parameter in (0, 1], a number or one per lane
     confidence
         "pointwise": delta, as printed in Lemma 1; it covers one fixed round. "horizon": delta / T, a union bound over
         rounds 1..T; rounds after T are not covered. "anytime": delta / (2 t (1 + log t)^2), which sums to at most delta
         over all t >= 1.
-    horizon
-        The number of rounds T; required for "horizon" and ignored otherwise.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    horizon : the number of rounds T; required for "horizon" and ignored otherwise
 
     Examples
     --------
@@ -121,25 +97,11 @@ def confidence_level(
 
     Parameters
     ----------
-    delta, confidence, horizon
-        As for :class:`ConfidenceLevel`.
-    t
-        Round, or an array of rounds: at least 0, and at least 1 with "anytime".
-
-    Returns
-    -------
-    float or array
-        delta_t, of the shape that ``delta`` and ``t`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    delta, confidence, horizon : as for :class:`ConfidenceLevel`
+    t : round, or an array of rounds: at least 0, and at least 1 with "anytime"
 
     Examples
     --------
-    >>> confidence_level(0.05, 7)
-    0.05
     >>> confidence_level(0.05, 1, confidence="anytime")
     0.025
     """
@@ -156,26 +118,13 @@ class Growth:
 
     Parameters
     ----------
-    ratio
-        Factor, at least 0, such as L^2 / (lam d).
-    gamma
-        Discount in (0, 1], a number or one per lane. The limit at gamma = 1 is ratio t.
-    window
-        If given, t is replaced by min(t, window).
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
-
-    Notes
-    -----
-    log gamma^2 is evaluated as 2 log gamma, so that gamma^2 is never rounded near 1.
+    ratio : factor, at least 0, such as L^2 / (lam d)
+    gamma : discount in (0, 1], a number or one per lane; the limit at gamma = 1 is ratio t
+    window : if given, t is replaced by min(t, window)
 
     Examples
     --------
-    >>> growth = Growth(0.5, 1.0)
-    >>> float(growth(6.0))
+    >>> float(Growth(0.5, gamma=1.0)(6.0))
     3.0
     """
 
@@ -184,7 +133,8 @@ class Growth:
         self.window = None if window is None else check_entries("window", window, "above 0", lambda w: w > 0).copy()
         if self.window is not None:
             check_broadcast(gamma=discounts, window=self.window)
-        # The growth is curved * expm1(t log gamma^2) if gamma < 1, and straight * t if gamma is 1.
+        # The growth is curved * expm1(t log gamma^2) if gamma < 1, and straight * t if gamma is 1. The logarithm is
+        # 2 log gamma, so that gamma^2 is never rounded near 1.
         self.log_square = 2.0 * np.log(discounts)
         is_flat = self.log_square == 0.0
         self.straight = np.where(is_flat, ratio, 0.0)
@@ -202,25 +152,27 @@ class Growth:
 
 
 class Radius:
-    """beta_t(delta) of BVD-GLM-UCB as a function of t, with everything else fixed; see :func:`radius`.
+    """beta_t(delta) of BVD-GLM-UCB (Faury et al. 2021, Lemma 1 and Algorithm 1), with everything but t fixed.
 
     Parameters
     ----------
-    dim, gamma, S, L, lam, sigma, delta, c_mu, confidence, horizon
-        As for :func:`radius`. ``c_mu=1`` gives the radius of D-LinUCB.
-    window
-        Length of a sliding window, a number or one per lane, for ``gamma=1``: the radius of :func:`window_radius`.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    dim, gamma, S, L, lam, sigma, delta, c_mu : see :mod:`windvane.theory`; gamma and delta may have one entry per lane
+    confidence, horizon : as for :class:`ConfidenceLevel`
+    window : length w of a sliding window, a number or one per lane, for ``gamma=1``
 
     Notes
     -----
-    Arguments are checked once, here. A call takes t, a float or an array of real numbers that are at least 0 (at least
-    1 with "anytime"), checks nothing, and returns an array of the shape that t, ``gamma`` and ``delta`` broadcast to.
-    An entry depends on its own t, gamma and delta only, bit for bit, whatever the number of lanes.
+    sqrt(lam) c_mu S + sigma sqrt(2 log(1/delta_t) + d log(1 + L^2 (1 - gamma^(2t)) / (lam d (1 - gamma^2)))), with
+    delta_t of :func:`confidence_level`. The exponent is 2t as printed, although the sum at round t has t - 1 terms.
+    With "pointwise" it does not cover all rounds at once. It never covers the tracking error of a drift.
+
+    ``c_mu=1`` gives the radius of D-LinUCB (Russac et al. 2019), used with the norm of V^-1 Vtilde V^-1. In a window
+    the count is min(t, w) and Vtilde = V; the paper only says that this form follows easily, and its linear
+    counterpart is not the radius printed for SW-LinUCB by Cheung et al. 2019.
+
+    A call takes t, a float or an array of real numbers that are at least 0 (at least 1 with "anytime"), checks nothing,
+    and returns an array of the shape that t, ``gamma`` and ``delta`` broadcast to. An entry depends on its own t, gamma
+    and delta only, bit for bit, whatever the number of lanes.
 
     Examples
     --------
@@ -230,20 +182,9 @@ class Radius:
     """
 
     def __init__(
-        self,
-        *,
-        dim: int,
-        gamma: ArrayLike,
-        S: float,
-        L: float,
-        lam: float,
-        sigma: float,
-        delta: ArrayLike,
-        c_mu: float,
-        confidence: str = "pointwise",
-        horizon: int | None = None,
-        window: ArrayLike | None = None,
-    ) -> None:
+        self, *, dim: int, gamma: ArrayLike, S: float, L: float, lam: float, sigma: float, delta: ArrayLike,
+        c_mu: float, confidence: str = "pointwise", horizon: int | None = None, window: ArrayLike | None = None,
+    ) -> None:  # fmt: skip
         dim, lam, sigma = check_whole("dim", dim, 1), check_positive("lam", lam), check_positive("sigma", sigma)
         self._bias = np.asarray(math.sqrt(lam) * check_positive("c_mu", c_mu) * check_positive("S", S))
         self._growth = Growth(check_positive("L", L) ** 2 / (lam * dim), gamma, window)
@@ -295,55 +236,15 @@ class Radius:
 
 
 def radius(
-    t: ArrayLike,
-    *,
-    dim: int,
-    gamma: ArrayLike,
-    S: float,
-    L: float,
-    lam: float,
-    sigma: float,
-    delta: ArrayLike,
-    c_mu: float,
-    confidence: str = "pointwise",
-    horizon: int | None = None,
-) -> Lanes:
-    """Return beta_t(delta) of BVD-GLM-UCB (Faury et al. 2021, Lemma 1 and Algorithm 1).
+    t: ArrayLike, *, dim: int, gamma: ArrayLike, S: float, L: float, lam: float, sigma: float, delta: ArrayLike,
+    c_mu: float, confidence: str = "pointwise", horizon: int | None = None,
+) -> Lanes:  # fmt: skip
+    """Return beta_t(delta) of BVD-GLM-UCB; see :class:`Radius`.
 
     Parameters
     ----------
-    t
-        Round, or an array of rounds: at least 0, and at least 1 with "anytime".
-    dim
-        Dimension d of the parameter.
-    gamma
-        Discount in (0, 1], a number or one per lane.
-    S, L
-        Bounds on the norms of parameters and arms.
-    lam
-        Regularisation.
-    sigma
-        Sub-Gaussian scale of the noise.
-    delta, confidence, horizon
-        As for :class:`ConfidenceLevel`.
-    c_mu
-        Infimum of mu' over ``|z| <= S L``.
-
-    Returns
-    -------
-    float or array
-        The radius, of the shape that ``t``, ``gamma`` and ``delta`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
-
-    Notes
-    -----
-    sqrt(lam) c_mu S + sigma sqrt(2 log(1/delta_t) + d log(1 + L^2 (1 - gamma^(2t)) / (lam d (1 - gamma^2)))), with
-    delta_t of :func:`confidence_level`. The exponent is 2t as printed, although the sum at round t has t - 1 terms.
-    With "pointwise" it does not cover all rounds at once. It never covers the tracking error of a drift.
+    t : round, or an array of rounds: at least 0, and at least 1 with "anytime"
+    dim, gamma, S, L, lam, sigma, delta, c_mu, confidence, horizon : as for :class:`Radius`
 
     Examples
     --------
@@ -354,129 +255,23 @@ def radius(
         dim=dim, gamma=gamma, S=S, L=L, lam=lam, sigma=sigma, delta=delta, c_mu=c_mu, confidence=confidence,
         horizon=horizon,
     )  # fmt: skip
-    return _evaluate(fixed, t, gamma=gamma)
-
-
-def _evaluate(fixed: Radius, t: ArrayLike, **per_lane: ArrayLike) -> Lanes:
-    """Return the radius at the checked rounds ``t``; ``per_lane`` was checked by the radius, except for its shape."""
     rounds = fixed.confidence.check_rounds(t)
-    lanes = {name: np.asarray(value) for name, value in per_lane.items()}
-    check_broadcast(**lanes, delta=fixed.confidence.level, t=rounds)
+    check_broadcast(gamma=np.asarray(gamma), delta=fixed.confidence.level, t=rounds)
     return to_lanes(fixed(rounds))
 
 
-def linear_radius(
-    t: ArrayLike,
-    *,
-    dim: int,
-    gamma: ArrayLike,
-    S: float,
-    L: float,
-    lam: float,
-    sigma: float,
-    delta: ArrayLike,
-    confidence: str = "pointwise",
-    horizon: int | None = None,
-) -> Lanes:
-    """Return the radius of D-LinUCB (Russac et al. 2019): :func:`radius` with bias sqrt(lam) S, that is c_mu = 1.
-
-    Parameters
-    ----------
-    t, dim, gamma, S, L, lam, sigma, delta, confidence, horizon
-        As for :func:`radius`.
-
-    Returns
-    -------
-    float or array
-        The radius, of the shape that ``t``, ``gamma`` and ``delta`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
-
-    Notes
-    -----
-    It is used with the norm of V^-1 Vtilde V^-1. Its "pointwise" form covers one fixed round, as for :func:`radius`.
-
-    Examples
-    --------
-    >>> round(linear_radius(100, dim=2, gamma=0.99, S=1.0, L=1.0, lam=1.0, sigma=0.5, delta=0.05), 3)
-    2.749
-    """
-    return radius(
-        t, dim=dim, gamma=gamma, S=S, L=L, lam=lam, sigma=sigma, delta=delta, c_mu=1.0, confidence=confidence,
-        horizon=horizon,
-    )  # fmt: skip
-
-
-def window_radius(
-    t: ArrayLike,
-    *,
-    dim: int,
-    window: ArrayLike,
-    S: float,
-    L: float,
-    lam: float,
-    sigma: float,
-    delta: ArrayLike,
-    c_mu: float,
-    confidence: str = "pointwise",
-    horizon: int | None = None,
-) -> Lanes:
-    """Return the sliding-window form of beta_t: weight 1 on the last w rounds, hence Vtilde = V.
-
-    Parameters
-    ----------
-    t, dim, S, L, lam, sigma, delta, c_mu, confidence, horizon
-        As for :func:`radius`.
-    window
-        Length w of the window, at least 1, a number or one per lane.
-
-    Returns
-    -------
-    float or array
-        The radius, of the shape that ``t``, ``window`` and ``delta`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
-
-    Notes
-    -----
-    sqrt(lam) c_mu S + sigma sqrt(2 log(1/delta_t) + d log(1 + L^2 min(t, w) / (lam d))). The paper only says that this
-    form follows easily; c_mu = 1 gives its linear counterpart, which is not the radius printed for SW-LinUCB by Cheung
-    et al. 2019.
-
-    Examples
-    --------
-    >>> round(window_radius(100, dim=2, window=20, S=1.0, L=1.0, lam=1.0, sigma=0.5, delta=0.05, c_mu=0.2), 3)
-    1.842
-    """
-    fixed = Radius(
-        dim=dim, gamma=1.0, S=S, L=L, lam=lam, sigma=sigma, delta=delta, c_mu=c_mu, confidence=confidence,
-        horizon=horizon, window=check_at_least("window", window, 1),
-    )  # fmt: skip
-    return _evaluate(fixed, t, window=window)
-
-
 class OFULRadius:
-    """The radius of OFUL as a function of log det(V / lam), with everything else fixed; see :func:`oful_radius`.
+    """The radius of OFUL (Abbasi-Yadkori et al. 2011) as a function of log det(V / lam), of the undiscounted V.
 
     Parameters
     ----------
-    S, lam, sigma, delta
-        As for :func:`oful_radius`.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    S, lam, sigma, delta : see :mod:`windvane.theory`; delta may have one entry per lane
 
     Notes
     -----
-    A call checks nothing. A logarithm that is negative by rounding counts as 0.
+    sqrt(lam) S + sigma sqrt(2 log(1/delta) + log det(V / lam)). It covers all rounds at once with the plain delta, so
+    there is no ``confidence`` to choose. It is not valid for a discounted or a windowed V. A call checks nothing; a
+    logarithm that is negative by rounding counts as 0.
 
     Examples
     --------
@@ -493,44 +288,3 @@ class OFULRadius:
     def __call__(self, log_det_ratio: float | Array) -> Array:
         """Return the radius, without a check of ``log_det_ratio``."""
         return np.asarray(self._bias + self._sigma * np.sqrt(np.maximum(log_det_ratio, 0.0) - self._noise))
-
-
-def oful_radius(log_det_ratio: ArrayLike, *, S: float, lam: float, sigma: float, delta: ArrayLike) -> Lanes:
-    """Return the radius of OFUL (Abbasi-Yadkori et al. 2011).
-
-    Parameters
-    ----------
-    log_det_ratio
-        log det(V / lam) of the undiscounted V, at least 0, a number or one per lane.
-    S
-        Bound on the norm of parameters.
-    lam
-        Regularisation.
-    sigma
-        Sub-Gaussian scale of the noise.
-    delta
-        Confidence parameter in (0, 1], a number or one per lane.
-
-    Returns
-    -------
-    float or array
-        The radius, of the shape that ``log_det_ratio`` and ``delta`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
-
-    Notes
-    -----
-    sqrt(lam) S + sigma sqrt(2 log(1/delta) + log det(V / lam)). It covers all rounds at once with the plain delta, so
-    there is no ``confidence`` to choose. It is not valid for a discounted or a windowed V.
-
-    Examples
-    --------
-    >>> oful_radius(9.0, S=1.0, lam=4.0, sigma=1.0, delta=1.0)
-    5.0
-    """
-    fixed, logs = OFULRadius(S=S, lam=lam, sigma=sigma, delta=delta), check_log_det("log_det_ratio", log_det_ratio)
-    check_broadcast(log_det_ratio=logs, delta=fixed.level)
-    return to_lanes(fixed(logs))

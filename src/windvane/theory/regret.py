@@ -17,25 +17,7 @@ class Problem:
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    drift
-        B_T, the sum over t < T of ||theta*_{t+1} - theta*_t||, at least 0.
-    dim
-        Dimension d of the parameter.
-    k_mu, c_mu
-        Supremum and infimum of mu' over ``|z| <= S L``.
-    S, L
-        Bounds on the norms of parameters and arms.
-    lam
-        Regularisation.
-    sigma
-        Rewards lie in [0, 2 sigma].
-
-    Raises
-    ------
-    ArgumentError
-        If a constant is outside its range, or ``k_mu`` is below ``c_mu``.
+    horizon, drift, dim, k_mu, c_mu, S, L, lam, sigma : see :mod:`windvane.theory`; ``k_mu`` is at least ``c_mu``
 
     Examples
     --------
@@ -55,7 +37,6 @@ class Problem:
     sigma: float
 
     def __post_init__(self) -> None:
-        """Check the constants and store them as plain ints and floats."""
         checked: dict[str, float] = {name: check_whole(name, getattr(self, name), 1) for name in ("horizon", "dim")}
         checked["drift"] = check_not_negative("drift", self.drift)
         for name in ("k_mu", "c_mu", "S", "L", "lam", "sigma"):
@@ -82,14 +63,10 @@ class RegretBound:
 
     Parameters
     ----------
-    total
-        ``learning + truncation + tracking``.
-    learning, truncation, tracking
-        The terms of the bound.
-    depth
-        The number of rounds D that the proof counts as recent.
-    gamma
-        The discount at which the bound is evaluated.
+    total : ``learning + truncation + tracking``
+    learning, truncation, tracking : the terms of the bound
+    depth : the number of rounds D that the proof counts as recent
+    gamma : the discount at which the bound is evaluated
 
     Examples
     --------
@@ -110,20 +87,7 @@ def trivial_bound(horizon: int, sigma: float) -> float:
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    sigma
-        Rewards lie in [0, 2 sigma].
-
-    Returns
-    -------
-    float
-        The bound.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    horizon, sigma : see :mod:`windvane.theory`
 
     Examples
     --------
@@ -134,38 +98,17 @@ def trivial_bound(horizon: int, sigma: float) -> float:
 
 
 def regret_bound(
-    problem: Problem,
-    *,
-    delta: float,
-    gamma: float | None = None,
-    kind: str = "orthogonal",
-    confidence: str = "horizon",
+    problem: Problem, *, delta: float, gamma: float | None = None, kind: str = "orthogonal", confidence: str = "horizon"
 ) -> RegretBound:
     """Evaluate Theorem 1 of Faury et al. 2021 with its constants.
 
     Parameters
     ----------
-    problem
-        The constants of the problem.
-    delta
-        Confidence parameter in (0, 1].
-    gamma
-        Discount in (0, 1]; None uses that of :func:`discount`.
-    kind
-        "orthogonal" or "general" arms.
+    problem : the constants of the problem
+    delta, gamma, kind : see :mod:`windvane.theory`; ``gamma=None`` uses that of :func:`discount`
     confidence
         As for :class:`ConfidenceLevel`. The proof needs a radius that covers all rounds, so the default is "horizon"
         (delta / T), not the printed delta.
-
-    Returns
-    -------
-    RegretBound
-        The terms of the bound.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
 
     Notes
     -----
@@ -188,8 +131,7 @@ def regret_bound(
     Examples
     --------
     >>> problem = Problem(horizon=3000, drift=1.5708, dim=2, k_mu=0.25, c_mu=0.2, S=1.0, L=1.0, lam=1.0, sigma=0.5)
-    >>> bound = regret_bound(problem, delta=0.05)
-    >>> bound.total > trivial_bound(3000, 0.5)
+    >>> regret_bound(problem, delta=0.05).total > trivial_bound(3000, 0.5)
     True
     """
     p, T, general = problem, problem.horizon, is_general(kind)
@@ -225,12 +167,9 @@ class UnknownDriftBound:
 
     Parameters
     ----------
-    total
-        The sum of the five terms.
-    restarts, learning, truncation, tracking, master
-        The terms of the bound.
-    gamma
-        gamma*, the best discount for the drift.
+    total : the sum of the five terms
+    restarts, learning, truncation, tracking, master : the terms of the bound
+    gamma : gamma*, the best discount for the drift
 
     Examples
     --------
@@ -252,21 +191,10 @@ def regret_bound_unknown_drift(problem: Problem, *, confidence: str = "pointwise
 
     Parameters
     ----------
-    problem
-        The constants of the problem; ``drift`` is at most 2 S T, the largest there is.
+    problem : the constants of the problem; ``drift`` is at most 2 S T, the largest there is
     confidence
-        As for :class:`ConfidenceLevel`. The proof needs a radius that covers all rounds: "horizon" puts
-        delta / T = 1/T^2 in beta*; the default keeps the printed 1/T.
-
-    Returns
-    -------
-    UnknownDriftBound
-        The terms of the display that opens the proof.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+        As for :class:`ConfidenceLevel`. The proof needs a radius that covers all rounds: "horizon" puts delta / T =
+        1/T^2 in beta*; the default keeps the printed 1/T.
 
     Notes
     -----

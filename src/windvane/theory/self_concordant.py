@@ -11,19 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from windvane.arguments import Array, check_positive, check_whole
-from windvane.theory.array_arguments import (
-    Lanes,
-    check_at_least,
-    check_broadcast,
-    check_entries,
-    check_proportion,
-    to_lanes,
-)
+from windvane.theory.array_arguments import check_broadcast, check_entries, check_proportion
 from windvane.theory.radii import ConfidenceLevel, Growth
 
 
 class _Deviation:
-    """The terms of :func:`self_concordant_deviation`: constant + per_log log(1/delta) + per_growth log(1 + growth)."""
+    """The self-concordant bound on the noise in the metric H^-1, with rewards in [0, m] and regularisation l of H.
+
+    sqrt(l)/(2m) + (2m/sqrt(l)) (log(1/delta) + d log 2) + (d m/sqrt(l)) log(1 + growth), where the growth is k_mu times
+    the weighted count of observations, over d l. Faury et al. (2020, Theorem 1) prove it for logistic bandits; Russac
+    et al. (2021) carry it over to forgetting.
+    """
 
     def __init__(self, dim: int, ridge: float, reward_range: float) -> None:
         root = math.sqrt(ridge)
@@ -34,86 +32,20 @@ class _Deviation:
         return np.asarray(self._constant + self._per_log * (log_inverse + self._log_room))
 
 
-def self_concordant_deviation(
-    growth: ArrayLike, *, dim: int, ridge: float, reward_range: float, delta: ArrayLike
-) -> Lanes:
-    """Return the self-concordant bound on the noise in the metric H^-1.
-
-    Parameters
-    ----------
-    growth
-        k_mu times the weighted count of observations, over d l; at least 0, a number or one per lane.
-    dim
-        Dimension d of the parameter.
-    ridge
-        Regularisation l of H.
-    reward_range
-        Rewards lie in [0, m], with m the ``reward_range``.
-    delta
-        Confidence parameter in (0, 1], a number or one per lane.
-
-    Returns
-    -------
-    float or array
-        The deviation, of the shape that ``growth`` and ``delta`` broadcast to.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
-
-    Notes
-    -----
-    sqrt(l)/(2m) + (2m/sqrt(l)) (log(1/delta) + d log 2) + (d m/sqrt(l)) log(1 + growth). Faury et al. (2020, Theorem 1)
-    prove it for logistic bandits; Russac et al. (2021) carry it over to forgetting.
-
-    Examples
-    --------
-    >>> round(self_concordant_deviation(0.0, dim=1, ridge=1.0, reward_range=1.0, delta=0.5), 4)
-    3.2726
-    """
-    terms = _Deviation(
-        check_whole("dim", dim, 1), check_positive("ridge", ridge), check_positive("reward_range", reward_range)
-    )
-    grown, level = check_at_least("growth", growth, 0), check_proportion("delta", delta)
-    check_broadcast(growth=grown, delta=level)
-    return to_lanes(np.asarray(terms.without_growth(-np.log(level)) + terms.per_growth * np.log1p(grown)))
-
-
 class SelfConcordantRadius:
     """beta_t of SC-D-GLUCB and SC-SW-GLUCB (Russac, Faury, Cappe and Garivier 2021), with everything but t fixed.
 
     Parameters
     ----------
-    dim
-        Dimension d of the parameter.
-    S, L
-        Bounds on the norms of parameters and arms.
-    lam
-        Regularisation.
-    sigma
-        Half the range of rewards: they lie in [0, m], with m = 2 sigma.
-    delta
-        Confidence parameter in (0, 1] for the whole run, a number or one per lane.
-    k_mu
-        Supremum of mu' over ``|z| <= S L``.
-    horizon
-        Number of rounds T.
-    gamma
-        Discount in (0, 1], a number or one per lane.
-    window
-        Length tau of a sliding window, a number or one per lane, instead of a discount.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    dim, S, L, lam, sigma, k_mu, horizon, gamma : see :mod:`windvane.theory`; rewards lie in [0, m], with m = 2 sigma
+    delta : confidence parameter in (0, 1] for the whole run, a number or one per lane
+    window : length tau of a sliding window, a number or one per lane, instead of a discount
 
     Notes
     -----
     ::
 
-        rho     = self_concordant_deviation at delta / T with growth k_mu n / (d lam)
+        rho     = sqrt(l)/(2m) + (2m/sqrt(l)) (log(T/delta) + d log 2) + (d m/sqrt(l)) log(1 + k_mu n / (d l)), l = lam
         inside  = k_mu sqrt(1 + 2 S) (sqrt(lam) S + rho)                            if ||theta_hat|| <= S
         outside = k_mu sqrt(lam) (1 + Sb + sqrt((1 + Sb) / lam) rho + rho^2 / lam)^(3/2)        otherwise
 
@@ -127,27 +59,15 @@ class SelfConcordantRadius:
 
     Examples
     --------
-    >>> beta = SelfConcordantRadius(
-    ...     dim=2, S=1.0, L=1.0, lam=1.0, sigma=0.5, delta=0.05, k_mu=0.25, horizon=100, window=10
-    ... )
+    >>> beta = SelfConcordantRadius(dim=2, S=1, L=1, lam=1, sigma=0.5, delta=0.05, k_mu=0.25, horizon=100, window=10)
     >>> float(beta.inside(5.0).round(3)), float(beta.outside(5.0).round(3))
     (8.853, 2057.451)
     """
 
     def __init__(
-        self,
-        *,
-        dim: int,
-        S: float,
-        L: float,
-        lam: float,
-        sigma: float,
-        delta: ArrayLike,
-        k_mu: float,
-        horizon: int,
-        gamma: ArrayLike = 1.0,
-        window: ArrayLike | None = None,
-    ) -> None:
+        self, *, dim: int, S: float, L: float, lam: float, sigma: float, delta: ArrayLike, k_mu: float, horizon: int,
+        gamma: ArrayLike = 1.0, window: ArrayLike | None = None,
+    ) -> None:  # fmt: skip
         T, d = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1)
         S = check_positive("S", S) * check_positive("L", L)
         lam = check_positive("lam / L**2", check_positive("lam", lam) / L**2)
@@ -198,55 +118,26 @@ class WeightedSelfConcordantRadius:
 
     Parameters
     ----------
-    dim
-        Dimension d of the parameter.
-    gamma
-        Discount in (0, 1], a number or one per lane.
-    S, L
-        Bounds on the norms of parameters and arms.
-    lam
-        Regularisation.
-    sigma
-        Half the range of rewards: they lie in [0, 2 sigma].
-    delta, confidence, horizon
-        As for :class:`ConfidenceLevel`. "pointwise" is as printed.
-    k_mu, c_mu
-        Supremum and infimum of mu' over ``|z| <= S L``.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the shapes do not broadcast.
+    dim, gamma, S, L, lam, sigma, k_mu, c_mu : see :mod:`windvane.theory`
+    delta, confidence, horizon : as for :class:`ConfidenceLevel`; "pointwise" is as printed
 
     Notes
     -----
-    sqrt(lam c_mu) S + :func:`self_concordant_deviation` with ridge lam c_mu and growth
+    sqrt(lam c_mu) S + the deviation of :class:`SelfConcordantRadius` with regularisation lam c_mu and growth
     L^2 k_mu (1 - gamma^(2t)) / (lam c_mu d (1 - gamma^2)).
 
     Examples
     --------
-    >>> beta = WeightedSelfConcordantRadius(
-    ...     dim=2, gamma=0.99, S=1.0, L=1.0, lam=1.0, sigma=0.5, delta=0.05, k_mu=0.25, c_mu=0.2
-    ... )
+    >>> world = dict(dim=2, S=1, L=1, lam=1, sigma=0.5, k_mu=0.25, c_mu=0.2)
+    >>> beta = WeightedSelfConcordantRadius(**world, gamma=0.99, delta=0.05)
     >>> float(beta(100.0).round(3))
     35.202
     """
 
     def __init__(
-        self,
-        *,
-        dim: int,
-        gamma: ArrayLike,
-        S: float,
-        L: float,
-        lam: float,
-        sigma: float,
-        delta: ArrayLike,
-        k_mu: float,
-        c_mu: float,
-        confidence: str = "pointwise",
-        horizon: int | None = None,
-    ) -> None:
+        self, *, dim: int, gamma: ArrayLike, S: float, L: float, lam: float, sigma: float, delta: ArrayLike,
+        k_mu: float, c_mu: float, confidence: str = "pointwise", horizon: int | None = None,
+    ) -> None:  # fmt: skip
         d = check_whole("dim", dim, 1)
         ridge = check_positive("lam * c_mu", check_positive("lam", lam) * check_positive("c_mu", c_mu))
         k_mu, L = check_positive("k_mu", k_mu), check_positive("L", L)

@@ -19,27 +19,11 @@ def discount(*, horizon: int, drift: float, dim: int, kind: str = "orthogonal") 
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    drift
-        B_T, at least 0.
-    dim
-        Dimension d of the parameter.
-    kind
-        "orthogonal" or "general" arms.
-
-    Returns
-    -------
-    float
-        1 - (B_T / (d T))^(2/3) for "orthogonal", 1 - (B_T / (sqrt(d) T))^(2/5) for "general".
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    horizon, drift, dim, kind : see :mod:`windvane.theory`
 
     Notes
     -----
+    1 - (B_T / (d T))^(2/3) for "orthogonal", 1 - (B_T / (sqrt(d) T))^(2/5) for "general".
     The clip is ours: the paper takes B_T sub-linear. This is not the gamma* of its appendix on an unknown drift, for
     which see :func:`discount_grid`.
 
@@ -54,28 +38,12 @@ def discount(*, horizon: int, drift: float, dim: int, kind: str = "orthogonal") 
 
 
 def weight_discount(*, horizon: int, drift: float, dim: int, curvature: float = 1.0) -> float:
-    """Return 1 - max(1/T, sqrt(curvature P_T / (d T))), clipped to at least 1/2 (Wang, Zhao and Zhou 2023).
+    """Return 1 - max(1/T, sqrt(curvature P_T / (d T))), clipped (by us) to at least 1/2 (Wang, Zhao and Zhou 2023).
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    drift
-        P_T, the paper's name for B_T, at least 0.
-    dim
-        Dimension d of the parameter.
-    curvature
-        1 for LB-WeightUCB, k_mu c_mu for GLB-WeightUCB and k_mu for SCB-WeightUCB.
-
-    Returns
-    -------
-    float
-        The discount. The clip is ours.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    horizon, drift, dim : see :mod:`windvane.theory`; P_T is the paper's name for B_T
+    curvature : 1 for LB-WeightUCB, k_mu c_mu for GLB-WeightUCB and k_mu for SCB-WeightUCB
 
     Examples
     --------
@@ -91,27 +59,11 @@ def window_length(*, horizon: int, drift: float | None, dim: int, kind: str = "o
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    drift
-        B_T, at least 0; None (unknown) stands for B_T = 1, and 0 gives T.
-    dim
-        Dimension d of the parameter.
-    kind
-        "orthogonal" or "general" arms.
-
-    Returns
-    -------
-    int
-        floor((d T / B_T)^(2/3)) for "orthogonal", floor((sqrt(d) T / B_T)^(2/5)) for "general".
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    horizon, drift, dim, kind : see :mod:`windvane.theory`; the drift None (unknown) stands for B_T = 1, and 0 gives T
 
     Notes
     -----
+    floor((d T / B_T)^(2/3)) for "orthogonal", floor((sqrt(d) T / B_T)^(2/5)) for "general".
     "orthogonal" is also the window of SW-LinUCB (Cheung et al. 2019). "general" is our analogue, for which no rate is
     proven.
 
@@ -134,20 +86,7 @@ def block_length(horizon: int, dim: int) -> int:
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    dim
-        Dimension d of the parameter.
-
-    Returns
-    -------
-    int
-        The number of rounds in a block.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    horizon, dim : see :mod:`windvane.theory`
 
     Notes
     -----
@@ -167,26 +106,12 @@ def discount_grid(horizon: int, dim: int, S: float) -> Array:
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    dim
-        Dimension d of the parameter.
-    S
-        Bound on the norm of parameters.
-
-    Returns
-    -------
-    array
-        gamma_j = 1 - (1/2) 2^(j-1) / (d^(2/3) T (2S)^(2/3)) for j = 1..N, clipped into [1/2, 1), with
-        N = max(1, ceil((2/3) log2(2 S T^(3/2))) + 1).
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    horizon, dim, S : see :mod:`windvane.theory`
 
     Notes
     -----
+    gamma_j = 1 - (1/2) 2^(j-1) / (d^(2/3) T (2S)^(2/3)) for j = 1..N, clipped into [1/2, 1), with
+    N = max(1, ceil((2/3) log2(2 S T^(3/2))) + 1).
     The grid covers gamma* for every drift in [T^(-1/2), 2 S T], none below. The main text's
     N = ceil(2 log2(2 S T^(3/2))) is not used: it gives negative discounts.
 
@@ -207,23 +132,12 @@ def window_grid(horizon: int, dim: int) -> tuple[int, Array]:
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
-    dim
-        Dimension d of the parameter.
+    horizon, dim : see :mod:`windvane.theory`
 
-    Returns
-    -------
-    block : int
-        H = min(T, floor(d^(2/3) sqrt(T))). The minimum with T is ours.
-    windows : array
-        floor(H^(j/n)) for j = 0..n, with n = ceil(log H). For H = 3 the formula gives the window 1 twice; for H = 1 the
-        only window is 1.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    Notes
+    -----
+    H = min(T, floor(d^(2/3) sqrt(T))). The minimum with T is ours. The windows are floor(H^(j/n)) for
+    j = 0..n, with n = ceil(log H). For H = 3 the formula gives 1 twice; for H = 1 the only window is 1.
 
     Examples
     --------
@@ -243,20 +157,8 @@ def exp3_rate(arms: int, rounds: int) -> float:
 
     Parameters
     ----------
-    arms
-        Number N of arms.
-    rounds
-        Number n of rounds. The rounds of BOB's master are its blocks, n = ceil(T / H).
-
-    Returns
-    -------
-    float
-        The rate; 0 for a single arm, where there is nothing to explore.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    arms : number N of arms; the rate is 0 for a single one, where there is nothing to explore
+    rounds : number n of rounds. The rounds of BOB's master are its blocks, n = ceil(T / H).
 
     Examples
     --------
