@@ -247,7 +247,7 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path: Path) -> None:
 def test_settings_of_the_surroundings(tmp_path: Path) -> None:
     found = windvane(["doctor"], tmp_path, WINDVANE_THREADS="x")
     assert found.returncode == 2
-    assert found.stderr.startswith("windvane: error: WINDVANE_THREADS='x': must be a whole number")
+    assert found.stderr.startswith("windvane: error: `WINDVANE_THREADS` must be a whole number")
     gone = tmp_path / "gone"
     gone.mkdir()
     command = f"cd {gone}; rmdir {gone}; {Path(sys.executable).with_name('windvane')} --version"

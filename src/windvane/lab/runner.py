@@ -111,7 +111,7 @@ def compile_kernels(spec: Spec, cells: Iterable[Cell]) -> None:
         with suppress(Exception):
             warm_up([], [spec.environments[number].build(horizon=spec.horizon, lanes=[0], seed=spec.seed)])
     for number, place in pairs.items():
-        with suppress(Exception):
+        with suppress(Exception, SystemExit):
             policy = spec.policies[number]
             if issubclass(policy.resolve(), Policy):
                 world = spec.environments[place].build(horizon=spec.horizon, lanes=[0], seed=spec.seed)
