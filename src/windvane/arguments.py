@@ -140,7 +140,7 @@ def check_booleans(name: str, value: Any, shape: tuple[int, ...]) -> Mask:
         raise ArgumentError(name, value, expected) from None
     if array.dtype != bool or array.shape != shape:
         raise ArgumentError(name, value, expected, got=f"shape {array.shape} and type {array.dtype}")
-    return array
+    return array if array.flags.writeable else array.copy()  # kernels are compiled for writable arrays only
 
 
 def check_array(name: str, value: Any, shape: tuple[int | None, ...], hint: str = "") -> Array:

@@ -27,12 +27,15 @@ def cholesky(A: Array) -> Array:
 
 def solve(A: Array, b: Array) -> Array:
     """Return A^-1 b."""
+    if A.ndim > 2:  # each by itself: a singular matrix must not change the results of others
+        return np.stack([solve(M, c) for M, c in zip(A, b, strict=True)])
     return _factor(lambda M: np.asarray(np.linalg.solve(M, b), dtype=float), A)
 
 
 def _factor(factorise: Callable[[Array], Array], A: Array) -> Array:
+    if A.ndim > 2:
+        return np.stack([_factor(factorise, M) for M in A])
     try:
         return factorise(A)
     except np.linalg.LinAlgError:
-        trace = np.trace(A, axis1=-2, axis2=-1)[..., None, None]
-        return factorise(A + _RIDGE * trace * np.eye(A.shape[-1]))
+        return factorise(A + _RIDGE * np.trace(A) * np.eye(len(A)))

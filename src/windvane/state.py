@@ -200,7 +200,10 @@ def _entry(name: str) -> str:
 
 def _check_like(component: Stateful, name: str, value: Any, own: npt.NDArray[Any], path: str) -> npt.NDArray[Any]:
     """Return a copy of ``value`` if it is finite and has the shape and type of ``own``."""
-    array = np.array(value, order="C")
+    try:
+        array = np.array(value, order="C")
+    except (ValueError, TypeError):  # ragged
+        raise ArgumentError(_entry(path + name), value, f"of shape {own.shape} and type {own.dtype}") from None
     shape = own.shape
     if name in component.flexible and array.ndim == own.ndim:
         shape = (*own.shape[:-1], array.shape[-1])

@@ -21,7 +21,7 @@ from windvane.arguments import (
     fill_masked,
 )
 from windvane.errors import ArgumentError
-from windvane.estimation.forgetting import Forgetting, Window
+from windvane.estimation.forgetting import Discount, Forgetting, Never, Window
 from windvane.estimation.lanes import LaneRows
 from windvane.kernels.custom import LinkKernels, link_kernels
 from windvane.kernels.history import age_lanes
@@ -79,7 +79,9 @@ class Estimator(LaneRows, ABC):
         remembers: bool,
     ) -> None:
         n = check_whole("lanes", lanes, 1)
-        if not isinstance(forgetting, Forgetting) or (isinstance(forgetting, Window) and not self.allows_window):
+        if not isinstance(forgetting, Discount | Window | Never) or (
+            isinstance(forgetting, Window) and not self.allows_window
+        ):
             allowed = "Discount, Window or Never" if self.allows_window else "Discount or Never"
             raise ArgumentError("forgetting", forgetting, f"a {allowed}")
         self.link = get_link(link)
@@ -95,7 +97,7 @@ class Estimator(LaneRows, ABC):
             "link": self.link.code,
             "S": self.S,
             "L": self.L,
-            "lam": self.initial_metric(),
+            "floor": self.initial_metric(),
             "ridge": self.ridge,
             "least_slope": self.constants.c_mu,
             "root_tolerance": ROOT_SHARE * self.tolerance,

@@ -176,7 +176,7 @@ class Never:
 
 
 @dataclass(frozen=True)
-class Restart(Never):
+class Restart:
     """Restart every ``every`` decisions. Nothing is forgotten between two restarts.
 
     Parameters
@@ -216,6 +216,14 @@ class Restart(Never):
         Restart(every=208.0)
         """
         return cls(Window.tuned(horizon=horizon, drift=drift, dim=dim).length)
+
+    def gammas(self, lanes: int) -> Array:
+        """Return the discount of each lane, which is 1."""
+        return np.ones(lanes)
+
+    def windows(self, lanes: int) -> Array:
+        """Return the window of each lane, which is infinite."""
+        return np.full(lanes, math.inf)
 
     def periods(self, lanes: int) -> Array:
         """Return the number of decisions between two restarts of each lane."""

@@ -82,7 +82,7 @@ class LaneRows(Stateful):
         self.record["scale"][mask] = 1.0
         self.record["memory"][mask] = _memories(self.record[mask])
         self.dense[mask, :VECTORS] = 0.0
-        lam, ridge = self.record["lam"][mask], self.record["ridge"][mask]
+        lam, ridge = self.record["floor"][mask], self.record["ridge"][mask]
         self.dense[mask, VECTORS : VECTORS + d] = self.dense[mask, VECTORS + d : VECTORS + 2 * d] = (
             lam[:, None, None] * eye
         )
@@ -122,9 +122,12 @@ class LaneRows(Stateful):
             record = self.record.copy()
             record["end"], record["start"] = self.count, 0
             moved = self._moved_to_front(capacity if 2 * longest <= capacity else 2 * capacity)
+            buffers = np.zeros((BUFFERS, moved.shape[2]))
+            workspaces = [(self.work, buffers)]
             # One statement, so that an interrupt leaves either the old arrays or the new ones.
-            self.history, self.record, self.filled = moved, record, longest
-            self._allocate_workspace()
+            self.history, self.record, self.filled, self.buffers, self._workspaces = (
+                moved, record, longest, buffers, workspaces,
+            )  # fmt: skip
         self.filled += 1
 
     def _moved_to_front(self, capacity: int) -> Array:
@@ -188,7 +191,7 @@ class LaneRows(Stateful):
 
     def _check_matrices(self, dense: Array, path: str) -> None:
         """Check that V and V_tilde are symmetric and at least lam I."""
-        d, lam = self.dim, self.record["lam"]
+        d, lam = self.dim, self.record["floor"]
         for name, first in (("V", VECTORS), ("V_tilde", VECTORS + d)):
             matrix = dense[:, first : first + d]
             is_symmetric = np.allclose(matrix, matrix.transpose(0, 2, 1), rtol=SYMMETRY, atol=0.0)

@@ -186,6 +186,9 @@ class MaximumLikelihoodEstimator(Estimator):
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
         """Learn one observation per lane. The arguments have been checked."""
         with self.lock:
+            if self.link.code < 0:  # a custom link may raise: before any lane has learned
+                z = np.einsum("ld,ld->l", x, self.dense[:, THETA_HAT])[mask]
+                self.link.mean(z), self.link.slope(z)
             self.make_room()
             self.kernels.observe_lanes(x, reward, age, weight, mask, self.record, self.dense, self.history)
 

@@ -63,11 +63,11 @@ def _slide_window(lane: np.void, row: np.ndarray, rows: np.ndarray) -> None:
     lane["status"] = LOST
     lane["start"] = start
     lane["removals"] += start - first
-    if lane["removals"] >= max(REBUILD_AFTER, end - start) or heaviest > HEAVY * lane["lam"]:
+    if lane["removals"] >= max(REBUILD_AFTER, end - start) or heaviest > HEAVY * lane["floor"]:
         for j in range(d):
             b[j] = 0.0
             for k in range(d):
-                V[j, k] = lane["lam"] if j == k else 0.0
+                V[j, k] = lane["floor"] if j == k else 0.0
         for i in range(start, end):
             _add_entry(rows, i, 1.0, V, b)
         lane["removals"] = 0
@@ -78,7 +78,7 @@ def _slide_window(lane: np.void, row: np.ndarray, rows: np.ndarray) -> None:
 def _discount(lane: np.void, row: np.ndarray, rows: np.ndarray, gap: float) -> None:
     """Discount V, V_tilde, b, the linearisation and the weights, and drop observations that are too old."""
     d = row.shape[1]
-    gamma, lam, ridge = lane["gamma"], lane["lam"], lane["ridge"]
+    gamma, lam, ridge = lane["gamma"], lane["floor"], lane["ridge"]
     lane["status"] = max(lane["status"], MOVED)
     keep = gamma if gap == 1.0 else gamma**gap
     _decay_towards(V_of(row), keep, lam)

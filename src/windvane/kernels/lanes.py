@@ -25,7 +25,10 @@ RECORD = np.dtype(
         ("link", np.int64),  # code of the compiled link, -1 for a custom link
         ("S", np.float64),  # norm bound of the parameter
         ("L", np.float64),  # norm bound of the arms
-        ("lam", np.float64),  # V and V_tilde start as lam I and decay towards it
+        (
+            "floor",
+            np.float64,
+        ),  # metrics start as floor I and decay towards it: lam, or ridge in one pass
         ("ridge", np.float64),  # coefficient of theta in g; H starts as ridge I and decays towards it
         ("least_slope", np.float64),  # smallest curvature that a one-pass update uses (c_mu)
         ("root_tolerance", np.float64),  # largest certified distance between theta_hat and the root

@@ -63,12 +63,21 @@ def _count_ties(scores: np.ndarray, valid: np.ndarray) -> tuple[float, int]:
     for k in range(scores.shape[0]):
         if valid[k]:
             best = max(best, scores[k])
-    bar = best - TIE * max(1.0, abs(best))
+    bar = best if math.isinf(best) else best - TIE * max(1.0, abs(best))
     ties = 0
     for k in range(scores.shape[0]):
         if valid[k] and scores[k] >= bar:
             ties += 1
     return bar, ties
+
+
+@compiled
+def _first_valid(valid: np.ndarray) -> int:
+    """Return the first valid arm."""
+    for k in range(valid.shape[0]):
+        if valid[k]:
+            return k
+    return 0
 
 
 @compiled
@@ -78,7 +87,7 @@ def choose_lanes(
     """Set out[lane] to the valid arm with the best score. A uniform number of the decision breaks ties."""
     for lane in range(scores.shape[0]):
         bar, ties = _count_ties(scores[lane], valid[lane])
-        out[lane] = 0
+        out[lane] = _first_valid(valid[lane])  # if all scores are NaN
         pick = int(uniform(seed, lane_ids[lane], decision, TIES) * ties)
         for k in range(scores.shape[1]):
             if valid[lane, k] and scores[lane, k] >= bar:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from typing import Any
 
@@ -118,8 +118,10 @@ def over_lanes(
         for first, last in chunks:  # the interpreter lock makes sure that each chunk goes to exactly one thread
             kernel(*shared, *(array[first:last] for array in rows), *scratch[number])
 
-    others = [_workers().submit(drain, number) for number in range(1, len(scratch))]
+    others: list[Future[None]] = []
     try:
+        for number in range(1, len(scratch)):
+            others.append(_workers().submit(drain, number))
         drain(0)
     finally:
         wait(others)  # no thread must write to the arrays after this function returns

@@ -63,7 +63,7 @@ class Skeleton(GLMPolicy, DiscountedPolicy):
         theta_hat, multiplier = self.estimate()
         mean = self.predict(arms, theta_hat)
         bonus = self.bonus(arms, multiplier)
-        return self.play(mean + bonus, valid)
+        return self.play(mean + bonus, valid, mean)
 
     def estimate(self) -> tuple[Array, Array]:
         """Return theta_hat_t, and what ||x||_{V_t^-1} is multiplied by in the bonus."""

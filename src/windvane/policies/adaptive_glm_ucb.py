@@ -214,7 +214,7 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         z = _dot(arms, theta[:, None])
         means = self.reward_link.mean(z)
         decision.means = means
-        return self.play(means + self.reward_link.slope(z) * widths, present)
+        return self.play(means + self.reward_link.slope(z) * widths, present, means)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
@@ -239,15 +239,15 @@ class AdaptiveGLMUCB(EstimatingPolicy):
 
     def learn(self, feedback: Feedback) -> None:
         """Score every memory by its prediction of the rewards. Then let all memories learn them."""
-        mask = feedback.mask & (feedback.round >= self.born)
+        mask = self.mask_restarted(feedback)
         x = np.where(mask[:, None], feedback.x, 0.0)  # masked values must not enter a sum
         reward, weight, age = np.where(mask, [feedback.reward, feedback.weight, feedback.age], 0.0)
         loss = weight[:, None] * self.measure_loss(x, reward)
+        rows = (np.repeat(array, len(self.lengths), axis=0) for array in (x, reward, age, weight, mask))
+        self.estimator.absorb(*rows)  # before the losses change: a custom link may raise
         self.losses += LOSS_DISCOUNT ** age[:, None] * loss
         self.run_losses += loss
         self.seen += self.gammas[-1] ** age * weight
-        rows = (np.repeat(array, len(self.lengths), axis=0) for array in (x, reward, age, weight, mask))
-        self.estimator.absorb(*rows)
 
     def measure_loss(self, x: Array, reward: Array) -> Array:
         """Return (B(z) - r z) / phi for the prediction z of each memory, [lanes, G].

@@ -164,7 +164,7 @@ class BanditOverBandits(Policy):
                     self.grid_name, value, f"allowed for the workers ({error})", where=f"place {place}"
                 ) from None
             if not isinstance(worker, EstimatingPolicy):
-                raise ArgumentError("factory", worker, "a policy with an estimator of its own")
+                raise ArgumentError("build_worker", worker, "a method that returns policies with an estimator")
         return grid
 
     @property

@@ -168,8 +168,7 @@ class Policy(InputChecks, Configured, Stateful):
         """Return the probability that ``select`` chooses each arm. Nothing changes.
 
         The result is exact for policies that are random only among ties, which have equal probabilities. Randomised
-        policies estimate it and document how. For policies that contain policies (BOB, MASTER) it is the probability
-        given the seeded draw of the acting policy.
+        policies estimate it and document how. For BOB it is the probability given the seeded draw of the block.
 
         Parameters
         ----------
@@ -271,7 +270,7 @@ class Policy(InputChecks, Configured, Stateful):
         lanes = check_mask(mask, self.lane_count)
         self.forget(lanes)
         self.born[lanes] = self.t
-        self.has_restarted = True
+        self.has_restarted = bool((self.born > 1.0).any())
 
     @property
     def rounds_since_restart(self) -> Array:
@@ -285,7 +284,7 @@ class Policy(InputChecks, Configured, Stateful):
         self.decision = DecisionInfo()
         return self.decision
 
-    def play(self, scores: Array, valid: Mask) -> Index:
+    def play(self, scores: Array, valid: Mask, means: Array | None = None) -> Index:
         """Choose the valid arm with the best score in each lane and end the round. A seeded random number breaks ties.
 
         Parameters
@@ -294,14 +293,20 @@ class Policy(InputChecks, Configured, Stateful):
             The index of every arm, [lanes, K].
         valid
             The arms that are on offer, [lanes, K].
+        means
+            The part of the scores that is prediction, for ``info()``.
 
         Returns
         -------
         ndarray
             Index of the arm that each lane plays, [lanes].
         """
-        decision = self.decision or self.begin_decision()
-        decision.scores = scores
+        if scores.shape != valid.shape:
+            raise ArgumentError("scores", scores, f"of shape {valid.shape}", got=f"shape {scores.shape}")
+        decision = self.decision
+        if decision is None or decision.scores is not None:  # that of an earlier decision
+            decision = self.begin_decision()
+        decision.scores, decision.means = scores, means
         index = np.empty(self.lane_count, dtype=np.int64)
         choose_lanes(scores, valid, self.key, self.lane_ids, self.decisions, index)
         self.end_round()

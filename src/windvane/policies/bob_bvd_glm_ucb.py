@@ -112,7 +112,7 @@ class BOBBVDGLMUCB(BanditOverBandits):
 
     def begin_block(self, block: int) -> None:
         """Evaluate the last block and start a new one: the loop of Algorithm 2."""
-        gain = np.clip(self.earned / (self.width_of_rewards * self.length), 0.0, 1.0)  # sum of rewards / (2 sigma H)
+        gain = np.clip(self.compute_gain(self.earned), 0.0, 1.0)  # sum of rewards / (2 sigma H)
         self.exp3.learn(self.drawn, np.where(self.is_cut, 0.0, gain))  # s_j <- s_j exp(alpha gain / (N p_j))
         self.drawn = self.exp3.draw(block)  # j ~ p
         self.worker = join_clock(self.build_worker(self.chosen), self)  # a new BVD-GLM-UCB with discount gamma_j

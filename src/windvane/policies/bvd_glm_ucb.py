@@ -96,7 +96,7 @@ class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
         theta_tilde, multiplier = self.estimate()
         mean = self.predict(arms, theta_tilde)
         bonus = self.bonus(arms, multiplier)  # Step 2
-        return self.play(mean + bonus, valid)
+        return self.play(mean + bonus, valid, mean)
 
     def estimate(self) -> tuple[Array, Array]:
         """Return theta_tilde_t and 2 R_mu beta_t, the factor of ||x||_{V_t^-1} in the bonus."""

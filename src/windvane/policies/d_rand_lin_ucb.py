@@ -58,9 +58,9 @@ class DRandLinUCB(DLinUCB):
         normal = np.empty((self.lane_count, 1))
         draw_normals(self.key, self.lane_ids, self.decisions, normal)
         draw = self.spread * np.abs(normal[:, 0])
-        decision = self.begin_decision() if self.decision is None else self.decision
-        decision.draw, decision.multiplier = draw, draw * multiplier
-        return theta_hat, decision.multiplier
+        assert self.decision is not None  # made by the estimate of D-LinUCB
+        self.decision.draw, self.decision.multiplier = draw, draw * multiplier
+        return theta_hat, self.decision.multiplier
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None, *, draws: int = 1000) -> Array:
         """Estimate the probability that ``select`` chooses each arm. Nothing changes.

@@ -108,12 +108,12 @@ class DetectGLMUCB(GLMUCB):
 
     def learn(self, feedback: Feedback) -> None:
         """Update the evidence, learn rewards that have been checked, and restart lanes with an alarm."""
-        mask = feedback.mask & (feedback.round >= self.born)
+        mask = self.mask_restarted(feedback)
         x = np.where(mask[:, None], feedback.x, 0.0)
         reward, weight = np.where(mask, [feedback.reward, feedback.weight], 0.0)
         z = self.measure_surprise(x, reward, weight)
-        self.sums = np.where(mask[:, None, None], accumulate(self.sums, z), self.sums)
         super().learn(feedback._replace(mask=mask))
+        self.sums = np.where(mask[:, None, None], accumulate(self.sums, z), self.sums)
         if (is_alarmed := self.evidence >= self.alarm_level).any():
             self.alarms += is_alarmed
             self.restart(is_alarmed)

@@ -68,8 +68,9 @@ class InputChecks:
             The arms that are on offer, [lanes, K].
         """
         if not _is_ready(arms, 3) or arms.shape[0] != self.lane_count or arms.shape[2] != self.dim:
-            hint = "add a leading lanes axis: arms[None]" if np.ndim(arms) == 2 else ""
-            arms = check_array("arms", arms, (self.lane_count, None, self.dim), hint)
+            given = check_real_array("arms", arms, "an array of real numbers")
+            hint = "add a leading lanes axis: arms[None]" if given.ndim == 2 else ""
+            arms = check_array("arms", given, (self.lane_count, None, self.dim), hint)
         K = arms.shape[1]
         if K == 0:
             raise ArgumentError("arms", arms, "at least one arm in each lane", got="none")

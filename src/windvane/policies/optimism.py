@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from windvane.arguments import LARGEST, Array, Index, Mask, check_per_lane, check_positive
 from windvane.arms import ArmSet, best_arm
+from windvane.errors import ArgumentError
 from windvane.estimation import Estimator, MaximumLikelihoodEstimator
 from windvane.kernels.random import TIES, uniform
 from windvane.kernels.scoring import width_lanes
@@ -66,10 +67,12 @@ class EstimatingPolicy(Policy):
 
     def learn(self, feedback: Feedback) -> None:
         """Learn rewards that have been checked, except those of decisions before the last restart of the lane."""
-        mask = feedback.mask
-        if self.has_restarted:
-            mask = mask & (feedback.round >= self.born)
+        mask = self.mask_restarted(feedback)
         self.estimator.absorb(feedback.x, feedback.reward, feedback.age, feedback.weight, mask)
+
+    def mask_restarted(self, feedback: Feedback) -> Mask:
+        """Return the lanes whose reward belongs to a decision since their last restart."""
+        return feedback.mask & (feedback.round >= self.born) if self.has_restarted else feedback.mask
 
     def predict(self, arms: Array, theta: Array) -> Array:
         """Return the predicted mean reward mu(<x, theta>) of every arm.
@@ -87,9 +90,10 @@ class EstimatingPolicy(Policy):
             Means, [lanes, K].
         """
         means = np.empty(arms.shape[:2])
+        if theta.shape != (self.lane_count, self.dim):
+            expected = f"of shape ({self.lane_count}, {self.dim})"
+            raise ArgumentError("theta", theta, expected, got=f"shape {theta.shape}")
         self.estimator.kernels.predict_lanes(self.estimator.link.code, arms, theta, means)
-        if self.decision is not None:
-            self.decision.means = means
         return means
 
     def bonus(self, arms: Array, multiplier: Array) -> Array:
@@ -108,7 +112,11 @@ class EstimatingPolicy(Policy):
             Bonuses, [lanes, K].
         """
         widths = np.empty(arms.shape[:2])
-        width_lanes(self.is_sandwich, arms, multiplier, self.estimator.dense, self.estimator.work, widths)
+        if multiplier.shape != (self.lane_count,):
+            expected = f"of shape ({self.lane_count},)"
+            raise ArgumentError("multiplier", multiplier, expected, got=f"shape {multiplier.shape}")
+        with self.estimator.lock:  # other threads may use the workspace
+            width_lanes(self.is_sandwich, arms, multiplier, self.estimator.dense, self.estimator.work, widths)
         return widths
 
     def width(self, arms: Array) -> Array:
@@ -238,7 +246,8 @@ class OptimisticPolicy(EstimatingPolicy):
         """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
         arms, present = self.check_arms(arms, valid)
         theta, multiplier = self.estimate()
-        return self.play(self.predict(arms, theta) + self.bonus(arms, multiplier), present)
+        means = self.predict(arms, theta)
+        return self.play(means + self.bonus(arms, multiplier), present, means)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""

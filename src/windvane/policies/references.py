@@ -115,7 +115,7 @@ class Oracle(ReferencePolicy):
         if not np.isfinite(means[present]).all():
             raise ArgumentError("truth(t, arms)", means, "finite", where=f"round {self.t:g}")
         self.begin_decision().means = means
-        return self.play(means, present)
+        return self.play(means, present, means)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         """Raise ``ArgumentError``, because the truth is only known for a finite number of arms."""
@@ -150,4 +150,5 @@ class Greedy(GLMPolicy, DiscountedPolicy):
         """Decide round t by the predicted means."""
         arms, present = self.check_arms(arms, valid)
         theta_tilde, _ = self.estimate()
-        return self.play(self.predict(arms, theta_tilde), present)
+        means = self.predict(arms, theta_tilde)
+        return self.play(means, present, means)

@@ -75,10 +75,7 @@ class SamplingPolicy(EstimatingPolicy):
         """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
         arms, present = self.check_arms(arms, valid)
         theta_tilde = self.sample()
-        scores = self.predict(arms, theta_tilde)
-        if self.decision is not None:
-            self.decision.means = None  # the scores are drawn; the prediction is the mean at theta_hat
-        return self.play(scores, present)
+        return self.play(self.predict(arms, theta_tilde), present)  # drawn scores: no part of them is a prediction
 
     def select_from(self, arm_set: ArmSet) -> Array:
         """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""

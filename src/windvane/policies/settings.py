@@ -13,6 +13,7 @@ import numpy as np
 
 from windvane.links import Link
 
+MOST_EXACT = 1e11  # whole numbers beyond it, such as seeds, count to the last digit
 DIGITS = 12  # significant digits in a hash, because exp and similar functions can differ in the last digit
 NOT_HASHED = ("lanes",)  # a state stores the lane ids separately
 
@@ -90,6 +91,8 @@ def hash_config(config: Mapping[str, Any]) -> str:
 def _plain(value: Any, reach: float) -> Any:
     if isinstance(value, Link):
         return _plain(value.fingerprint(reach), reach)
+    if isinstance(value, Configured):
+        return {"kind": type(value).__name__, **describe(value.get_params(), reach)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return {"kind": type(value).__name__, **_plain(fields, reach)}
@@ -99,7 +102,9 @@ def _plain(value: Any, reach: float) -> Any:
         return [_plain(entry, reach) for entry in value]
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist(), reach)
-    return float(f"{value:.{DIGITS - 1}e}") if isinstance(value, float) else value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(f"{float(value):.{DIGITS - 1}e}") if abs(value) < MOST_EXACT else value
+    return value
 
 
 def _is_default(value: Any, default: Any) -> bool:

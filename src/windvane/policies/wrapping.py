@@ -27,5 +27,5 @@ def join_clock(worker: P, master: Policy) -> P:
     """Set the clock of a new ``worker`` to that of ``master``, so that both use the same rounds and random numbers."""
     worker.t, worker.decisions, worker.last_round = master.t, master.decisions, master.last_round
     worker.born.fill(master.t)
-    worker.has_restarted = True
+    worker.has_restarted = master.t > 1.0
     return worker

@@ -158,6 +158,8 @@ def project_p2(estimator: MaximumLikelihoodEstimator, beta: Array) -> LaneProjec
 
 def _project(estimator: MaximumLikelihoodEstimator, program: int, beta: Array) -> LaneProjections:
     e, n = estimator, estimator.lanes
+    if beta.shape != (n,):
+        raise ArgumentError("beta", beta, f"of shape ({n},)", got=f"shape {beta.shape}")
     theta, eta, report = np.empty((n, e.dim)), np.empty((n, e.dim)), np.empty((n, REPORT))
     with e.lock:
         rows = (beta, theta, eta, report, e.record, e.dense, e.history)

@@ -7,6 +7,7 @@ that a policy can evaluate it every round; the functional forms check the round 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -206,6 +207,10 @@ class Radius:
         out = np.empty(len(born))
         self._kernel(t, born, self._constants, out)
         return out
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the compiled form, which the copy makes again."""
+        return {**vars(self), "_constants": None, "_kernel": None}
 
     def _pack(self, lanes: int) -> Array:
         """Return the constants of every lane, for the compiled form of the radius."""
