@@ -79,11 +79,7 @@ class Estimator(LaneRows, ABC):
         remembers: bool,
     ) -> None:
         n = check_whole("lanes", lanes, 1)
-        if not isinstance(forgetting, Discount | Window | Never) or (
-            isinstance(forgetting, Window) and not self.allows_window
-        ):
-            allowed = "Discount, Window or Never" if self.allows_window else "Discount or Never"
-            raise ArgumentError("forgetting", forgetting, f"a {allowed}")
+        self._check_rule(forgetting)
         self.link = get_link(link)
         self.S, self.L, self.lam = check_positive("S", S), check_positive("L", L), check_positive("lam", lam)
         self.tolerance = check_positive("tolerance", tolerance)
@@ -229,6 +225,12 @@ class Estimator(LaneRows, ABC):
         expected = f"in [{low:g}, {high:g}]"
         return check_per_lane(name, given, self.lanes, expected, lambda v: (v >= low) & (v <= high))
 
+    def _check_rule(self, forgetting: Forgetting) -> None:
+        kinds = (Discount, Window, Never) if self.allows_window else (Discount, Never)
+        if not isinstance(forgetting, kinds):
+            allowed = "Discount, Window or Never" if self.allows_window else "Discount or Never"
+            raise ArgumentError("forgetting", forgetting, f"a {allowed}")
+
     def reset(self, mask: npt.ArrayLike | None = None, forgetting: Forgetting | None = None) -> None:
         """Forget everything in some lanes.
 
@@ -242,11 +244,18 @@ class Estimator(LaneRows, ABC):
         with self.lock:
             lanes = check_mask(mask, self.lanes)
             if forgetting is not None:
+                self._check_rule(forgetting)
                 if isinstance(forgetting, Window) != (self.window is not None):
                     raise ArgumentError("forgetting", forgetting, "of the same kind as before")
                 self.record["gamma"][lanes] = forgetting.gammas(self.lanes)[lanes]
                 self.record["window"][lanes] = forgetting.windows(self.lanes)[lanes]
             self.clear(lanes)
+
+
+def check_finite(link: Link, *values: Array) -> None:
+    """Raise ``ArgumentError`` for a custom link that returned NaN or infinity."""
+    if not all(np.isfinite(array).all() for array in values):
+        raise ArgumentError("link", link, "finite, and so must its derivative, wherever it is evaluated")
 
 
 class QuadraticEstimator(Estimator):

@@ -141,10 +141,11 @@ class LaneRows(Stateful):
 
     def read_fields(self) -> State:
         """Return copies of the record's fields, of ``dense`` and of the used part of the histories."""
-        count = self.count
-        packed = self._moved_to_front(int(count.max()) if self.remembers else 0)
-        own = {"count": count, "dense": self.dense.copy(), "history": packed}
-        return {name: own[name] if name in own else self.record[name].copy() for name in self.stored}
+        with self.lock:
+            count = self.count
+            packed = self._moved_to_front(int(count.max()) if self.remembers else 0)
+            own = {"count": count, "dense": self.dense.copy(), "history": packed}
+            return {name: own[name] if name in own else self.record[name].copy() for name in self.stored}
 
     def write_fields(self, fields: State) -> None:
         """Continue from fields that have been checked."""
@@ -158,8 +159,10 @@ class LaneRows(Stateful):
         record["start"], record["end"] = 0, fields["count"]
         record["memory"] = _memories(record)
         history[:, :, :longest] = fields["history"]
-        self.record, self.dense, self.history, self.filled = record, fields["dense"], history, longest
-        self._allocate_workspace()
+        buffers = np.zeros((BUFFERS, max(1, capacity)))
+        with self.lock:
+            self.record, self.dense, self.history, self.filled = record, fields["dense"], history, longest
+            self.buffers, self._workspaces = buffers, [(self.work, buffers)]
 
     def check_fields(self, fields: State, path: str) -> None:
         """Raise ``ArgumentError`` for a state that an estimator with these settings cannot reach."""

@@ -40,7 +40,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, check_array
-from windvane.estimation.base import Estimator
+from windvane.estimation.base import Estimator, check_finite
 from windvane.estimation.forgetting import Forgetting, Never
 from windvane.kernels.lanes import FRESH, THETA_HAT, B
 from windvane.kernels.threads import over_lanes
@@ -188,7 +188,7 @@ class MaximumLikelihoodEstimator(Estimator):
         with self.lock:
             if self.link.code < 0:  # a custom link may raise: before any lane has learned
                 z = np.einsum("ld,ld->l", x, self.dense[:, THETA_HAT])[mask]
-                self.link.mean(z), self.link.slope(z)
+                check_finite(self.link, self.link.mean(z), self.link.slope(z))
             self.make_room()
             self.kernels.observe_lanes(x, reward, age, weight, mask, self.record, self.dense, self.history)
 

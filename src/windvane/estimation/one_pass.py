@@ -31,7 +31,7 @@ from typing import ClassVar
 import numpy as np
 
 from windvane.arguments import Array, Mask
-from windvane.estimation.base import QuadraticEstimator
+from windvane.estimation.base import QuadraticEstimator, check_finite
 from windvane.estimation.forgetting import Discount, Never
 from windvane.kernels.history import observe_lanes
 from windvane.kernels.root import solve_ridge_lanes
@@ -106,4 +106,6 @@ class OnePassEstimator(QuadraticEstimator):
             slope, response, work = np.empty(self.lanes), np.empty(self.lanes), self.work
             solve_ridge_lanes(self.record, self.dense, work)
             self.kernels.linearise_lanes(x, reward, age, weight, mask, self.record, self.dense, work, slope, response)
+            if self.link.code < 0:
+                check_finite(self.link, slope[mask], response[mask])
             observe_lanes(x, response, age, weight * slope, mask, self.record, self.dense, self.history)

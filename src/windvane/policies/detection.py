@@ -108,7 +108,7 @@ class DetectGLMUCB(GLMUCB):
 
     def learn(self, feedback: Feedback) -> None:
         """Update the evidence, learn rewards that have been checked, and restart lanes with an alarm."""
-        mask = self.mask_restarted(feedback)
+        mask = self.mask_restarted(feedback) & (feedback.weight > 0.0)
         x = np.where(mask[:, None], feedback.x, 0.0)
         reward, weight = np.where(mask, [feedback.reward, feedback.weight], 0.0)
         z = self.measure_surprise(x, reward, weight)

@@ -232,7 +232,7 @@ class MasterLane(Policy):
         """Return the copy that decides this round, on the clock of all."""
         self.prepare_round()
         self.acting = self.copies[min(self.copies)]
-        self.acting.advance(self.t - self.acting.t)
+        self.acting.advance(max(0.0, self.t - self.acting.t))  # not before it, even if a decision of it failed
         self.acting.t, self.acting.decisions = self.t, self.decisions
         return self.acting
 
