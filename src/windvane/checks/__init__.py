@@ -12,19 +12,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array
 from windvane.checks.world import (
-    ESTIMATES,
     ROUNDS,
+    TIES_EVERY,
     Factory,
     LanesPolicy,
-    State,
-    World,
     build_world,
     is_same,
     read_estimates,

@@ -22,9 +22,13 @@ class LanesPolicy(Protocol):
 
     L: float
 
-    def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> npt.NDArray[np.int64]: ...
+    def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> npt.NDArray[np.int64]:
+        """See :class:`windvane.Policy`."""
+        ...
 
-    def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array: ...
+    def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
+        """See :class:`windvane.Policy`."""
+        ...
 
     def update(
         self,
@@ -33,17 +37,29 @@ class LanesPolicy(Protocol):
         round: npt.ArrayLike | None = None,
         weight: npt.ArrayLike = 1.0,
         mask: npt.ArrayLike | None = None,
-    ) -> None: ...
+    ) -> None:
+        """See :class:`windvane.Policy`."""
+        ...
 
-    def advance(self, n: float = 1.0) -> None: ...
+    def advance(self, n: float = 1.0) -> None:
+        """See :class:`windvane.Policy`."""
+        ...
 
-    def info(self) -> Any: ...
+    def info(self) -> Any:
+        """See :class:`windvane.Policy`."""
+        ...
 
-    def get_params(self) -> dict[str, Any]: ...
+    def get_params(self) -> dict[str, Any]:
+        """See :class:`windvane.Policy`."""
+        ...
 
-    def state(self) -> State: ...
+    def state(self) -> State:
+        """See :class:`windvane.Policy`."""
+        ...
 
-    def load_state(self, state: State) -> None: ...
+    def load_state(self, state: State) -> None:
+        """See :class:`windvane.Policy`."""
+        ...
 
 
 Factory = Callable[..., LanesPolicy]
@@ -56,6 +72,7 @@ class World:
         self.ids, self.dim, self.K, self.L, self.repeated = ids, dim, K, L, repeated
 
     def arms(self, t: int) -> Array:
+        """Return the arms of round t, [lanes, K, dim]."""
         return np.stack([self._draw_arms(lane, t) for lane in self.ids])
 
     def _draw_arms(self, lane: int, t: int) -> Array:
@@ -66,11 +83,13 @@ class World:
         return np.asarray(np.repeat(arms[:1], self.K, axis=0) if is_tied else arms)
 
     def rewards(self, x: Array, t: int) -> Array:
+        """Return the rewards of the arms played in round t, [lanes]."""
         draws = np.array([np.random.default_rng([2, lane, t]).random() for lane in self.ids])
         return (draws < 1.0 / (1.0 + np.exp(-2.0 * x[:, 0] / self.L))).astype(float)
 
 
 def build_world(factory: Factory, ids: list[int], dim: int = 3, K: int = 5, **kw: Any) -> World:
+    """Return the world of some lanes, with arms as long as the policy allows."""
     return World(ids, dim, K, factory(dim=dim, lanes=1, seed=0).L, **kw)
 
 
@@ -94,6 +113,7 @@ def read_estimates(policy: LanesPolicy) -> dict[str, Array]:
 
 
 def is_same(state: State, other: State) -> bool:
+    """Return whether two states are equal, bit for bit."""
     return set(state) == set(other) and all(
         np.array_equal(state[name], other[name], equal_nan=state[name].dtype.kind == "f") for name in state
     )
