@@ -223,7 +223,11 @@ def test_scales_are_chosen_on_other_runs() -> None:
     names = [policy.name for policy in held_back.policies]
     assert {"Oracle", "UniformRandom", "Greedy"}.isdisjoint(names)
     assert {"OFUL", "BVD-GLM-UCB", "MASTER-OFUL", "BOB"} <= set(names)
-    assert all(policy.sweep == {"bonus_scale": drift_benchmark.SCALES} for policy in held_back.policies)
+    scales = {policy.name: "bonus_scale" for policy in held_back.policies}
+    scales |= {"D-LinTS": "posterior_scale", "D-GLM-TS": "posterior_scale"}
+    assert {policy.name: policy.sweep for policy in held_back.policies} == {
+        name: {scale: drift_benchmark.SCALES} for name, scale in scales.items()
+    }
     regrets = {"one": {"OFUL": {0.1: 5.0, 1.0: 4.0, 3.0: 6.0}}, "two": {"OFUL": {0.1: 1.0, 1.0: 4.0, 3.0: 6.0}}}
     entries = [
         entry(policy, [final - 1, final + 1], environment=world, variant={"bonus_scale": scale})

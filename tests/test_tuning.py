@@ -86,6 +86,8 @@ def test_a_policy_of_the_base_keeps_its_other_settings() -> None:
 def test_a_policy_by_class_or_a_name_that_the_base_lacks() -> None:
     assert tune_spec(BASE, BVDGLMUCB, [0.9]).policies == (PolicySpec("BVD-GLM-UCB", sweep={"gamma": [0.9]}),)
     assert tune_spec(BASE, "OFUL", None, [1, 2]).policies == (PolicySpec("OFUL", sweep={"bonus_scale": [1.0, 2.0]}),)
+    sampled = tune_spec(BASE, "D-LinTS", None, [1, 2]).policies
+    assert sampled == (PolicySpec("D-LinTS", sweep={"posterior_scale": [1.0, 2.0]}),)
 
 
 def test_a_sweep_that_cannot_be_is_refused() -> None:
@@ -148,7 +150,7 @@ def test_one_run_tells_nothing_apart() -> None:
     assert np.isnan(found.se).all()
 
 
-@pytest.mark.parametrize("name", ["gamma", "bonus_scale"])
+@pytest.mark.parametrize("name", ["gamma", "bonus_scale", "posterior_scale"])
 def test_an_axis_that_was_not_swept(name: str) -> None:
     made = [entry("A", [value, value], variant={name: value}) for value in (0.7, 0.5, 0.6)]
     found = tuned(results(made))
