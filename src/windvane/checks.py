@@ -165,6 +165,7 @@ def check_settings_round_trip(factory: Factory) -> None:
     same = np.array_equal(_run(again, world, range(ROUNDS)), _run(policy, world, range(ROUNDS)))
     assert same, "a policy built from get_params() decides differently"
     assert _is_same(again.state(), policy.state()), "a policy built from get_params() ends in a different state"
+    assert repr(policy) == text, "playing changed the settings"
 
 
 def check_info_changes_nothing(factory: Factory) -> None:

@@ -88,9 +88,8 @@ def test_the_refusal_of_one_lane_names_it() -> None:
         (Discount([0.5, 1.0]), lambda age: [0.5**age, 1.0]),
         (Window([2.0, 5.0]), lambda age: [1.0 * (age < 2), 1.0 * (age < 5)]),
         (Never(), lambda _: [1.0, 1.0]),
-        (Restart(3), lambda _: [1.0, 1.0]),  # the policy counts decisions and resets; between resets all count
     ],
-    ids=repr,
+    ids=["discount", "window", "never"],
 )
 def test_the_weight_of_an_observation_of_any_age(make: Any, rule: Any, weights: Any) -> None:
     """b of a single observation is its weight: as it ages, and where it arrives late."""

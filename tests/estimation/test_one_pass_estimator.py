@@ -24,19 +24,20 @@ def test_for_the_identity_link_it_is_ridge_regression() -> None:
 
 
 @by_link
-def test_each_observation_is_a_proximal_step_and_a_quadratic(link: str) -> None:
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_each_observation_is_a_proximal_step_and_a_quadratic(link: str, dim: int) -> None:
     """theta+ minimises the new loss plus the quadratic so far; H gains w mu'(<x, theta+>) x x'."""
     rng, gamma = np.random.default_rng(4), 0.95
-    made, estimator = get_link(link), OnePassEstimator(3, link, forgetting=Discount(gamma), S=1.5, lam=0.7)
-    H = estimator.ridge * np.eye(3)
-    theta = np.zeros(3)
+    made, estimator = get_link(link), OnePassEstimator(dim, link, forgetting=Discount(gamma), S=1.5, lam=0.7)
+    H = estimator.ridge * np.eye(dim)
+    theta = np.zeros(dim)
     for _ in range(60):
         estimator.advance()
-        H = gamma * H + (1 - gamma) * estimator.ridge * np.eye(3)
+        H = gamma * H + (1 - gamma) * estimator.ridge * np.eye(dim)
         np.testing.assert_allclose(estimator.metric()[0], H, rtol=1e-10)
         theta = estimator.theta_hat[0]
-        x, weight, age = ball(rng, (1,), 3), float(rng.choice([0.5, 1.0, 4.0])), float(rng.integers(0, 3))
-        reward = draw_reward(rng, link, x @ np.array([0.9, -0.3, 0.1]))
+        x, weight, age = ball(rng, (1,), dim), float(rng.choice([0.5, 1.0, 4.0])), float(rng.integers(0, 3))
+        reward = draw_reward(rng, link, 0.9 * x[:, 0] - 0.3 * x[:, -1])
         estimator.observe(x, reward, weight=weight, age=age)
         new, w = estimator.theta_hat[0], weight * gamma**age
         gradient = w * (made.mean(x[0] @ new) - reward) * x[0] + H @ (new - theta)

@@ -9,7 +9,7 @@ import naive
 from support.policies import admissible_estimates
 from support.refusals import refuses
 from support.worlds import regret, train
-from windvane import AdaptiveGLMUCB, Ball, CustomLink, Greedy, get_link
+from windvane import AdaptiveGLMUCB, Ball, Greedy
 from windvane.environments import Arc, BallArms, Environment, FixedArms, Static, Switches
 from windvane.policies.adaptive_glm_ucb import DRIFT, MEMORIES, NO_DRIFT, UNKNOWN
 
@@ -61,21 +61,6 @@ def test_the_sums_of_late_and_weighted_rewards() -> None:
             np.testing.assert_allclose(
                 policy.estimator.V_tilde[row], ridge + sum(gamma ** (2 * a) * o for o, a in pairs)
             )
-
-
-def test_a_custom_link_needs_no_primitive() -> None:
-    own = get_link("logistic")
-    custom = CustomLink("mine", own.mean, own.slope)
-    one, other = AdaptiveGLMUCB(2, lanes=2), AdaptiveGLMUCB(2, link=custom, lanes=2)
-    rng = np.random.default_rng(0)
-    for _ in range(25):
-        arms = rng.uniform(-0.7, 0.7, (2, 4, 2))
-        chosen = one.select(arms)
-        assert np.array_equal(chosen, other.select(arms))
-        x, reward = arms[[0, 1], chosen], rng.integers(0, 2, 2).astype(float)
-        one.update(x, reward)
-        other.update(x, reward)
-    np.testing.assert_allclose(one.weights, other.weights, atol=1e-9)
 
 
 @pytest.mark.parametrize("S", [1.0, 12.0])

@@ -41,18 +41,22 @@ def test_one_pass_depends_on_the_order_of_rewards() -> None:
         wv.check_policy(lambda **kw: wv.OnePassGLM(gamma=0.95, **kw))
 
 
-@pytest.mark.parametrize("cls", [wv.SCBWeightUCB, wv.OnePassGLM, wv.DGLMTS, wv.SCSWGLUCB], ids=lambda cls: cls.name)
+CUSTOM = [wv.SCBWeightUCB, wv.OnePassGLM, wv.DGLMTS, wv.SCSWGLUCB, wv.AdaptiveGLMUCB]
+
+
+@pytest.mark.parametrize("cls", CUSTOM, ids=lambda cls: cls.name)
 def test_a_custom_link(cls) -> None:
     """A custom copy of a built-in link gives the same run, to rounding."""
     copy = wv.CustomLink("copy", lambda z: 1 / (1 + np.exp(-z)), lambda z: 1 / (2 + np.exp(z) + np.exp(-z)))
     rng, runs = np.random.default_rng(3), []
     arms, coins = ball(rng, (25, 1, 4), 2), rng.random(25)
     for link in ("logistic", copy):
-        policy, seen = cls(dim=2, link=link, S=0.3, **SETTINGS[cls]), []
+        policy, seen = cls(dim=2, link=link, S=0.3, **GLM_SETTINGS[cls]), []
         for x, coin in zip(arms, coins, strict=True):
             choice = policy.select(x)
             policy.update(x[:, choice[0]], float(coin < 0.8))
-            seen.append(np.concatenate([policy.info().theta_hat[0], policy.info().theta_tilde[0]]))
+            info = policy.info()
+            seen.append(np.concatenate([choice, info.theta_hat[0], info.theta_tilde[0]]))
         runs.append(np.array(seen))
     np.testing.assert_allclose(runs[0], runs[1], atol=1e-7)
 

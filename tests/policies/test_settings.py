@@ -15,8 +15,8 @@ import windvane as wv
 from support.cases import CASES, every_policy
 from support.policies import Skeleton
 from support.refusals import refuses
-from support.worlds import BENT, LaneWorld, World, ball, play, same_state
-from windvane import BVDGLMUCB, Discount, Policy, UniformRandom
+from support.worlds import BENT, ball
+from windvane import BVDGLMUCB, Discount, UniformRandom
 from windvane.links import Link
 
 
@@ -159,24 +159,3 @@ def test_one_decision_of_bvd_glm_ucb_passes_few_python_frames() -> None:
         stages |= set(policy.info(estimates=False).decision.projection.stage.tolist())
         policy.update(arms[:, 0], float(arms[0, 0, 0] > 0))
     assert {1, 2} <= stages
-
-
-@pytest.mark.parametrize("cls", [wv.BVDGLMUCB, wv.DLinUCB])
-def test_per_lane_settings_act_lane_by_lane(cls) -> None:
-    """A policy with one value per lane is the policies with these values, side by side."""
-    tables = {"gamma": [0.8, 0.99, 1.0], "delta": [0.01, 0.1, 1.0], "bonus_scale": [0.1, 1.0, 0.5]}
-    together = cls(2, lanes=[0, 1, 2], **tables)
-    choices = play(together, LaneWorld([0, 1, 2], 2), 40)
-    for lane in range(3):
-        alone = cls(2, lanes=[lane], **{name: values[lane] for name, values in tables.items()})
-        assert np.array_equal(play(alone, LaneWorld([lane], 2), 40)[:, 0], choices[:, lane])
-
-
-def test_get_params_of_a_used_policy_is_that_of_a_fresh_one() -> None:
-    """Settings are not touched by playing, so a policy can be built again at any time."""
-    policy: Policy = BVDGLMUCB(2, gamma=[0.9, 1.0], lanes=[2, 7], seed=3)
-    before = policy.config_hash
-    fresh = policy.state()
-    play(policy, World(2, 2), 20)
-    assert policy.config_hash == before
-    assert same_state(type(policy)(**policy.get_params()).state(), fresh)

@@ -13,7 +13,8 @@ from windvane.errors import ArgumentError
 from windvane.kernels.scoring import LARGEST_WEIGHT
 from windvane.links import LINKS, Link, get_link
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
-from windvane.policies.base import Feedback, Policy
+from windvane.policies.base import Policy
+from windvane.policies.inputs import Feedback
 from windvane.policies.optimism import EstimatingPolicy
 from windvane.policies.registry import POLICIES
 from windvane.policies.signature import Signature

@@ -66,8 +66,9 @@ from windvane.errors import ArgumentError
 from windvane.estimation import Discount, OnePassEstimator
 from windvane.kernels.scoring import width_lanes
 from windvane.links import Link, get_link
-from windvane.policies.base import Card, Feedback
+from windvane.policies.base import Card
 from windvane.policies.info import DecisionInfo, PolicyInfo
+from windvane.policies.inputs import Feedback
 from windvane.policies.optimism import EstimatingPolicy
 
 MEMORIES = (*(32.0 * 2.5**i for i in range(6)), math.inf)

@@ -31,9 +31,10 @@ import numpy.typing as npt
 from windvane.arguments import Array, Index, Mask, check_real_array, check_whole
 from windvane.arms import ArmSet
 from windvane.errors import ArgumentError
-from windvane.policies.base import Feedback, Policy
+from windvane.policies.base import Policy
 from windvane.policies.exp3 import EXP3
 from windvane.policies.info import PolicyInfo
+from windvane.policies.inputs import Feedback
 from windvane.policies.optimism import EstimatingPolicy
 from windvane.policies.wrapping import choose_reward_range, join_clock
 from windvane.state import State, Stateful, refuse

@@ -19,42 +19,32 @@ from __future__ import annotations
 
 import copy
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, ClassVar, NamedTuple, TypeGuard
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import (
-    NORM_SLACK,
     Array,
     Index,
     Mask,
-    broadcast_lanes,
-    check_array,
-    check_booleans,
     check_lanes,
     check_mask,
     check_not_negative,
     check_positive,
-    check_real_array,
     check_whole,
 )
-from windvane.arms import ArmSet, Ball, Sphere
+from windvane.arms import ArmSet
 from windvane.errors import ArgumentError
-from windvane.kernels import scoring
 from windvane.kernels.scoring import (
-    LARGEST_REWARD,
-    LARGEST_WEIGHT,
-    check_feedback,
-    check_points,
     choice_probabilities,
     choose_lanes,
 )
 from windvane.links import Identity, Link
 from windvane.policies.info import DecisionInfo, PolicyInfo
+from windvane.policies.inputs import Feedback, InputChecks
 from windvane.policies.settings import Configured, describe, hash_config
 from windvane.state import State, Stateful, check, digest, refuse, save, swap
 
@@ -74,18 +64,7 @@ class Card(NamedTuple):
     cost: str  # per round and lane
 
 
-class Feedback(NamedTuple):
-    """The checked arguments of ``update``, one row per lane. ``age`` is in rounds. Valid until the next ``update``."""
-
-    x: Array
-    reward: Array
-    round: Array
-    age: Array
-    weight: Array
-    mask: Mask
-
-
-class Policy(Configured, Stateful):
+class Policy(InputChecks, Configured, Stateful):
     """The base class of all policies: clock, randomness, checks of input, and state.
 
     A subclass declares its settings as annotated fields, builds its parts in ``__post_init__`` and implements
@@ -138,12 +117,7 @@ class Policy(Configured, Stateful):
         self.decision: DecisionInfo | None = None  # how the last decision was made
         self.key = np.uint64(self.seed)
         self.has_restarted = False  # whether any lane was restarted
-        self._no_mask = np.ones(self.lane_count, dtype=bool)
-        self._last_rounds, self._ages = np.zeros(self.lane_count), np.zeros(self.lane_count)
-        self._unit_weights = np.ones(self.lane_count)
-        self._no_absent_arm = np.ones((self.lane_count, 1), dtype=bool)
-        self._reward_range = self.reward_link.reward_range(self.noise_scale)
-        self._longest = self.L * NORM_SLACK
+        self.prepare_checks(self.reward_link.reward_range(self.noise_scale))
 
     # --- methods that a subclass overrides -------------------------------------------------------------------------
 
@@ -306,54 +280,10 @@ class Policy(Configured, Stateful):
 
     # --- methods for implementing select ---------------------------------------------------------------------------
 
-    def check_arms(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None) -> tuple[Array, Mask]:
-        """Check the arguments of ``select``.
-
-        Parameters
-        ----------
-        arms, valid
-            As for :meth:`select`.
-
-        Returns
-        -------
-        arms : ndarray
-            The arms, [lanes, K, dim]. Features of arms that are not valid are set to 0.
-        valid : ndarray
-            The arms that are on offer, [lanes, K].
-        """
-        if not _is_ready(arms, 3) or arms.shape[0] != self.lane_count or arms.shape[2] != self.dim:
-            hint = "add a leading lanes axis: arms[None]" if np.ndim(arms) == 2 else ""
-            arms = check_array("arms", arms, (self.lane_count, None, self.dim), hint)
-        K = arms.shape[1]
-        if K == 0:
-            raise ArgumentError("arms", arms, "at least one arm in each lane", got="none")
-        if valid is None:
-            present = self._no_absent_arm
-            if present.shape[1] != K:
-                present = self._no_absent_arm = np.ones((self.lane_count, K), dtype=bool)
-        else:
-            present = check_booleans("valid", valid, (self.lane_count, K))
-        problem, lane, arm = check_points(arms, present, self._longest)
-        if problem == scoring.NO_VALID_ARM:
-            raise ArgumentError("valid", valid, "true for at least one arm", got="none", where=f"lane {lane}")
-        if problem:
-            self._refuse_point("arms", arms[lane, arm], problem, f"lane {lane}, arm {arm}")
-        if valid is not None and not present.all():
-            arms = np.where(present[:, :, None], arms, 0.0)  # features of absent arms can be NaN
-        return arms, present
-
     def begin_decision(self) -> DecisionInfo:
         """Start the record of the next decision, which ``info()`` returns."""
         self.decision = DecisionInfo()
         return self.decision
-
-    def check_arm_set(self, arm_set: ArmSet) -> ArmSet:
-        """Check the argument of ``select_from``: a ball or a sphere within the norm bound."""
-        if not isinstance(arm_set, Ball | Sphere):
-            raise ArgumentError("arm_set", arm_set, "a Ball or a Sphere")
-        if arm_set.radius > self.L * NORM_SLACK:
-            raise ArgumentError("arm_set", arm_set, f"of radius at most L={self.L:g}")
-        return arm_set
 
     def play(self, scores: Array, valid: Mask) -> Index:
         """Choose the valid arm with the best score in each lane and end the round. A seeded random number breaks ties.
@@ -387,81 +317,6 @@ class Policy(Configured, Stateful):
         self.last_round = self.t
         self.decisions += 1
         self.t += 1.0
-
-    def _refuse_point(self, name: str, point: Array, problem: int, where: str) -> None:
-        if problem == scoring.NOT_FINITE:
-            raise ArgumentError(name, point.tolist(), "finite, and so must its norm", where=where)
-        got = f"norm {np.linalg.norm(point):.9g}"
-        raise ArgumentError(name, point.tolist(), f"of norm at most L={self.L:g}", got=got, where=where)
-
-    # --- methods for implementing update ---------------------------------------------------------------------------
-
-    @property
-    def latest_round(self) -> float:
-        """The last round whose reward can be learned: t - 1, or the round of the last decision.
-
-        The two are equal, except that (t + 1) - 1 can be rounded to below a fractional t.
-        """
-        return max(self.t - 1.0, self.last_round)
-
-    def check_feedback(
-        self,
-        x: npt.ArrayLike,
-        reward: npt.ArrayLike,
-        round: npt.ArrayLike | None,
-        weight: npt.ArrayLike,
-        mask: npt.ArrayLike | None,
-    ) -> Feedback:
-        """Check the arguments of ``update``.
-
-        Returns
-        -------
-        Feedback
-            The checked arguments, one row per lane.
-        """
-        lanes = self._no_mask if mask is None else check_mask(mask, self.lane_count)
-        if round is None and self.last_round == 0.0:
-            hint = "no round has been decided yet"
-            raise ArgumentError("round", round, "the round that the reward belongs to", hint=hint)
-        if not _is_ready(x, 2) or x.shape != (self.lane_count, self.dim):
-            x = check_array("x", x, (self.lane_count, self.dim))
-        rewards = self._per_lane("reward", reward)
-        if round is None:
-            rounds = self._last_rounds
-            rounds.fill(self.last_round)
-        else:
-            rounds = self._per_lane("round", round)
-        is_unit = isinstance(weight, float) and weight == 1.0
-        weights = self._unit_weights if is_unit else self._per_lane("weight", weight)
-        low, high = self._reward_range
-        latest = max(self.t - 1.0, self.last_round)
-        problem, lane = check_feedback(x, rewards, rounds, weights, lanes, self._longest, low, high, latest, self._ages)
-        feedback = Feedback(x, rewards, rounds, self._ages, weights, lanes)
-        if problem:
-            self._refuse_feedback(problem, lane, feedback)
-        return feedback
-
-    def _per_lane(self, name: str, value: npt.ArrayLike) -> Array:
-        if _is_ready(value, 1) and len(value) == self.lane_count:
-            return value
-        given = check_real_array(name, value, "a number, or one per lane")
-        return np.array(broadcast_lanes(name, given, self.lane_count))  # a copy: kernels take no read-only arrays
-
-    def _refuse_feedback(self, problem: int, lane: int, feedback: Feedback) -> None:
-        where = f"lane {lane}"
-        if problem in (scoring.NOT_FINITE, scoring.TOO_LONG):
-            self._refuse_point("x", feedback.x[lane], problem, where)
-        if problem == scoring.BAD_REWARD:
-            low, high = self._reward_range
-            expected = f"in [{low:g}, {high:g}], that is [0, 2 sigma]"
-            if math.isinf(high):
-                expected = f"finite, at most {LARGEST_REWARD:g} in size"
-            raise ArgumentError("reward", float(feedback.reward[lane]), expected, where=where)
-        if problem == scoring.BAD_ROUND:
-            expected = f"at most {self.latest_round:g}"
-            raise ArgumentError("round", float(feedback.round[lane]), expected, where=where)
-        expected = f"a number in [0, {LARGEST_WEIGHT:g}]"
-        raise ArgumentError("weight", float(feedback.weight[lane]), expected, where=where)
 
     # --- state -----------------------------------------------------------------------------------------------------
 
@@ -538,14 +393,6 @@ class Policy(Configured, Stateful):
             raise refuse(path, "decisions", decisions, "a whole number in [0, 2**52]")
         if not (1.0 <= last < t if decisions else last == 0.0):
             raise refuse(path, "last_round", last, f"a round before t={t:g}")
-
-
-def _is_ready(value: Any, ndim: int) -> TypeGuard[Array]:
-    """Return whether a kernel can take ``value`` without conversion, which is the usual case."""
-    if type(value) is not np.ndarray or value.dtype != np.float64 or value.ndim != ndim:
-        return False
-    flags = value.flags
-    return bool(flags.c_contiguous and flags.writeable)
 
 
 def _single(value: Any, kind: str) -> Any:

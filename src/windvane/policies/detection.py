@@ -46,9 +46,10 @@ import numpy as np
 
 from windvane.arguments import Array, Index, Mask, check_number, check_whole
 from windvane.errors import ArgumentError
-from windvane.policies.base import Card, Feedback
+from windvane.policies.base import Card
 from windvane.policies.glm_ucb import GLMUCB
 from windvane.policies.info import PolicyInfo
+from windvane.policies.inputs import Feedback
 
 SHIFTS = np.array([0.125, 0.25, 0.5, 1.0])  # shifts of the mean reward to test for, in units of sigma
 STEEPEST = 100.0  # largest exponent: e^100 exceeds every run_length, and its product with one is finite

@@ -61,8 +61,9 @@ from windvane.arms import ArmSet
 from windvane.errors import ArgumentError
 from windvane.kernels.random import MASTER, uniform_pair
 from windvane.links import Link, get_link
-from windvane.policies.base import Card, Feedback, Policy
+from windvane.policies.base import Card, Policy
 from windvane.policies.info import PolicyInfo
+from windvane.policies.inputs import Feedback
 from windvane.policies.master_bases import Base, BaseGLMUCB, BaseOFUL, log_quotient
 from windvane.policies.per_lane import PerLane
 from windvane.policies.wrapping import join_clock

@@ -21,8 +21,9 @@ from windvane.estimation import Estimator, MaximumLikelihoodEstimator
 from windvane.kernels.random import TIES, uniform
 from windvane.kernels.scoring import width_lanes
 from windvane.linalg import inverse
-from windvane.policies.base import Feedback, Policy
+from windvane.policies.base import Policy
 from windvane.policies.info import DecisionInfo, PolicyInfo
+from windvane.policies.inputs import Feedback
 from windvane.projection import LaneProjections
 from windvane.state import Stateful
 

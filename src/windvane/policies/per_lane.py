@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, broadcast_lanes, check_real_array
 from windvane.arms import ArmSet
-from windvane.policies.base import Feedback, Policy
+from windvane.policies.base import Policy
 from windvane.policies.info import PolicyInfo, join_lanes
+from windvane.policies.inputs import Feedback
 from windvane.state import Stateful
 
 

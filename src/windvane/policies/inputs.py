@@ -1,0 +1,178 @@
+"""Checks of what policies are given every round: arms, arm sets and rewards."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane.arguments import (
+    NORM_SLACK,
+    Array,
+    Mask,
+    broadcast_lanes,
+    check_array,
+    check_booleans,
+    check_mask,
+    check_real_array,
+)
+from windvane.arms import ArmSet, Ball, Sphere
+from windvane.errors import ArgumentError
+from windvane.kernels import scoring
+from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT, check_feedback, check_points
+
+
+class Feedback(NamedTuple):
+    """The checked arguments of ``update``, one row per lane. ``age`` is in rounds. Valid until the next ``update``."""
+
+    x: Array
+    reward: Array
+    round: Array
+    age: Array
+    weight: Array
+    mask: Mask
+
+
+class InputChecks:
+    """The part of a policy that checks its input. It needs ``prepare_checks`` once the settings are known."""
+
+    dim: int
+    L: float
+    lane_count: int
+    t: float
+    last_round: float
+
+    def prepare_checks(self, reward_range: tuple[float, float]) -> None:
+        """Allocate what the checks of a round reuse."""
+        self._reward_range, self._longest = reward_range, self.L * NORM_SLACK
+        self._no_mask = np.ones(self.lane_count, dtype=bool)
+        self._unit_weights = np.ones(self.lane_count)
+        self._no_absent_arm = np.ones((self.lane_count, 1), dtype=bool)
+        self._last_rounds, self._ages = np.zeros(self.lane_count), np.zeros(self.lane_count)
+
+    def check_arms(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None) -> tuple[Array, Mask]:
+        """Check the arguments of ``select``.
+
+        Parameters
+        ----------
+        arms, valid
+            As for :meth:`select`.
+
+        Returns
+        -------
+        arms : ndarray
+            The arms, [lanes, K, dim]. Features of arms that are not valid are set to 0.
+        valid : ndarray
+            The arms that are on offer, [lanes, K].
+        """
+        if not _is_ready(arms, 3) or arms.shape[0] != self.lane_count or arms.shape[2] != self.dim:
+            hint = "add a leading lanes axis: arms[None]" if np.ndim(arms) == 2 else ""
+            arms = check_array("arms", arms, (self.lane_count, None, self.dim), hint)
+        K = arms.shape[1]
+        if K == 0:
+            raise ArgumentError("arms", arms, "at least one arm in each lane", got="none")
+        if valid is None:
+            present = self._no_absent_arm
+            if present.shape[1] != K:
+                present = self._no_absent_arm = np.ones((self.lane_count, K), dtype=bool)
+        else:
+            present = check_booleans("valid", valid, (self.lane_count, K))
+        problem, lane, arm = check_points(arms, present, self._longest)
+        if problem == scoring.NO_VALID_ARM:
+            raise ArgumentError("valid", valid, "true for at least one arm", got="none", where=f"lane {lane}")
+        if problem:
+            self._refuse_point("arms", arms[lane, arm], problem, f"lane {lane}, arm {arm}")
+        if valid is not None and not present.all():
+            arms = np.where(present[:, :, None], arms, 0.0)  # features of absent arms can be NaN
+        return arms, present
+
+    def check_arm_set(self, arm_set: ArmSet) -> ArmSet:
+        """Check the argument of ``select_from``: a ball or a sphere within the norm bound."""
+        if not isinstance(arm_set, Ball | Sphere):
+            raise ArgumentError("arm_set", arm_set, "a Ball or a Sphere")
+        if arm_set.radius > self.L * NORM_SLACK:
+            raise ArgumentError("arm_set", arm_set, f"of radius at most L={self.L:g}")
+        return arm_set
+
+    def _refuse_point(self, name: str, point: Array, problem: int, where: str) -> None:
+        if problem == scoring.NOT_FINITE:
+            raise ArgumentError(name, point.tolist(), "finite, and so must its norm", where=where)
+        got = f"norm {np.linalg.norm(point):.9g}"
+        raise ArgumentError(name, point.tolist(), f"of norm at most L={self.L:g}", got=got, where=where)
+
+    @property
+    def latest_round(self) -> float:
+        """The last round whose reward can be learned: t - 1, or the round of the last decision.
+
+        The two are equal, except that (t + 1) - 1 can be rounded to below a fractional t.
+        """
+        return max(self.t - 1.0, self.last_round)
+
+    def check_feedback(
+        self,
+        x: npt.ArrayLike,
+        reward: npt.ArrayLike,
+        round: npt.ArrayLike | None,
+        weight: npt.ArrayLike,
+        mask: npt.ArrayLike | None,
+    ) -> Feedback:
+        """Check the arguments of ``update``.
+
+        Returns
+        -------
+        Feedback
+            The checked arguments, one row per lane.
+        """
+        lanes = self._no_mask if mask is None else check_mask(mask, self.lane_count)
+        if round is None and self.last_round == 0.0:
+            hint = "no round has been decided yet"
+            raise ArgumentError("round", round, "the round that the reward belongs to", hint=hint)
+        if not _is_ready(x, 2) or x.shape != (self.lane_count, self.dim):
+            x = check_array("x", x, (self.lane_count, self.dim))
+        rewards = self._per_lane("reward", reward)
+        if round is None:
+            rounds = self._last_rounds
+            rounds.fill(self.last_round)
+        else:
+            rounds = self._per_lane("round", round)
+        is_unit = isinstance(weight, float) and weight == 1.0
+        weights = self._unit_weights if is_unit else self._per_lane("weight", weight)
+        low, high = self._reward_range
+        latest = max(self.t - 1.0, self.last_round)
+        problem, lane = check_feedback(x, rewards, rounds, weights, lanes, self._longest, low, high, latest, self._ages)
+        feedback = Feedback(x, rewards, rounds, self._ages, weights, lanes)
+        if problem:
+            self._refuse_feedback(problem, lane, feedback)
+        return feedback
+
+    def _per_lane(self, name: str, value: npt.ArrayLike) -> Array:
+        if _is_ready(value, 1) and len(value) == self.lane_count:
+            return value
+        given = check_real_array(name, value, "a number, or one per lane")
+        return np.array(broadcast_lanes(name, given, self.lane_count))  # a copy: kernels take no read-only arrays
+
+    def _refuse_feedback(self, problem: int, lane: int, feedback: Feedback) -> None:
+        where = f"lane {lane}"
+        if problem in (scoring.NOT_FINITE, scoring.TOO_LONG):
+            self._refuse_point("x", feedback.x[lane], problem, where)
+        if problem == scoring.BAD_REWARD:
+            low, high = self._reward_range
+            expected = f"in [{low:g}, {high:g}], that is [0, 2 sigma]"
+            if math.isinf(high):
+                expected = f"finite, at most {LARGEST_REWARD:g} in size"
+            raise ArgumentError("reward", float(feedback.reward[lane]), expected, where=where)
+        if problem == scoring.BAD_ROUND:
+            expected = f"at most {self.latest_round:g}"
+            raise ArgumentError("round", float(feedback.round[lane]), expected, where=where)
+        expected = f"a number in [0, {LARGEST_WEIGHT:g}]"
+        raise ArgumentError("weight", float(feedback.weight[lane]), expected, where=where)
+
+
+def _is_ready(value: Any, ndim: int) -> TypeGuard[Array]:
+    """Return whether a kernel can take ``value`` without conversion, which is the usual case."""
+    if type(value) is not np.ndarray or value.dtype != np.float64 or value.ndim != ndim:
+        return False
+    flags = value.flags
+    return bool(flags.c_contiguous and flags.writeable)
