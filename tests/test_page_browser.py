@@ -448,7 +448,7 @@ def test_a_stream_that_is_not_served_is_told(own, visit):
     own.start()
     page = visit(own.url + "/")
     until(page, "!document.querySelector('#broken').hidden")
-    assert page.inner_text("#broken").startswith("broken is not served: stream 'broken': cannot be made again")
+    assert page.inner_text("#broken").startswith("broken is not served: stream 'broken': its name and configuration")
     assert page.locator("#streams li").count() == 1
 
 
