@@ -393,7 +393,7 @@ def test_an_explanation_is_the_arithmetic_of_the_policy() -> None:
     agent = Agent(dim=2, policy="D-LinUCB", gamma=0.95)
     for arms in arm_sets(4, 30):
         V, G, theta = agent.policy.info().metric[0], agent.policy.info().squared_metric[0], agent.theta
-        beta = float(agent.policy.compute_beta()[0])
+        beta = float(agent.policy.compute_beta(agent.policy.info().theta_hat)[0])
         A = np.linalg.inv(V) @ G @ np.linalg.inv(V)
         means, bonus = arms @ theta, beta * np.sqrt(np.einsum("ki,ij,kj->k", arms, A, arms))
         decision = agent.decide(arms)

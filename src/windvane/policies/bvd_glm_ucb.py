@@ -42,7 +42,7 @@ from windvane.arguments import Array, Index
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
 from windvane.policies.glm import GLMPolicy
-from windvane.projection import project_p2
+from windvane.projection import LaneProjections, project_p2
 
 
 class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
@@ -101,6 +101,10 @@ class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
     def estimate(self) -> tuple[Array, Array]:
         """Return theta_tilde_t and 2 R_mu beta_t, the factor of ||x||_{V_t^-1} in the bonus."""
         theta_hat = self.estimator.solve()  # the root of g_t(theta) = b_t
-        beta = self.radius.since(self.born, self.t)  # beta_t(delta), eq. (8)
-        projection = project_p2(self.estimator, beta)  # Step 1: theta_hat_t -> theta_tilde_t
+        beta = self.compute_beta(theta_hat)  # beta_t(delta), eq. (8)
+        projection = self.project(beta)  # Step 1: theta_hat_t -> theta_tilde_t
         return self.record(theta_hat, beta, self.bonus_factors * beta, projection)
+
+    def project(self, beta: Array) -> LaneProjections:
+        """Return the solution of P2."""
+        return project_p2(self.estimator, beta)

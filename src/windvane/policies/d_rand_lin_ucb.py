@@ -82,7 +82,8 @@ class DRandLinUCB(DLinUCB):
         """
         arms, present = self.check_arms(arms, valid)
         draws = check_whole("draws", draws, 1, 10**6)
-        theta_hat, beta = self.estimator.theta_hat, self.bonus_scales * self.compute_beta()
+        theta_hat = self.estimator.theta_hat
+        beta = self.bonus_scales * self.compute_beta(theta_hat)
         from scipy.special import ndtri
 
         z = self.spread * ndtri(0.5 + (np.arange(draws) + 0.5) / (2 * draws))  # half-normal quantiles

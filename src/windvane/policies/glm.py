@@ -32,12 +32,10 @@ from __future__ import annotations
 import copy
 from dataclasses import field
 
-from windvane.arguments import Array, check_choice
+from windvane.arguments import Array
 from windvane.estimation import Forgetting, MaximumLikelihoodEstimator
 from windvane.links import Link, get_link
 from windvane.policies.optimism import OptimisticPolicy
-from windvane.projection import LaneProjections
-from windvane.theory import CONFIDENCES, Radius
 
 
 class LinkPolicy(OptimisticPolicy):
@@ -51,44 +49,10 @@ class LinkPolicy(OptimisticPolicy):
 
     link: str | Link = field(default="logistic", kw_only=False)
 
-    radius: Radius = field(init=False)
-    bonus_factors: Array = field(init=False)  # factor of beta ||x|| in the bonus, [lanes]
-
     def __post_init__(self) -> None:
         self.link = get_link(self.link)
         super().__post_init__()
         self.constants = self.link.constants(self.S, self.L)
-
-    def build_radius(self, confidence: str = "pointwise", horizon: int | None = None) -> Radius:
-        """Return the radius of BVD-GLM-UCB, or of its sliding-window form if the estimator has a window."""
-        e = self.estimator
-        return Radius(
-            dim=e.dim,
-            gamma=e.gamma,
-            S=e.S,
-            L=e.L,
-            lam=e.lam,
-            sigma=self.noise_scale,
-            delta=self.levels,
-            c_mu=self.constants.c_mu,
-            confidence=check_choice("confidence", confidence, CONFIDENCES),
-            horizon=horizon,
-            window=e.window,
-        )
-
-    def compute_beta(self, theta_hat: Array) -> Array:
-        """Return the radius of the next decision, [lanes]."""
-        return self.radius.since(self.born, self.t)
-
-    def project(self, beta: Array) -> LaneProjections | None:
-        """Return the projection of theta_hat, or None if theta_hat is used directly."""
-        return None
-
-    def estimate(self) -> tuple[Array, Array]:
-        """Return theta_tilde and the factor of ||x|| in the bonus."""
-        theta_hat = self.estimator.solve()
-        beta = self.compute_beta(theta_hat)
-        return self.record(theta_hat, beta, self.bonus_factors * beta, self.project(beta))
 
 
 class GLMPolicy(LinkPolicy):

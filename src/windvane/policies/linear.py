@@ -26,10 +26,8 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from windvane.arguments import Array
 from windvane.estimation import Forgetting, RidgeEstimator
 from windvane.policies.optimism import EstimatingPolicy, OptimisticPolicy
-from windvane.theory import Radius
 
 
 def build_ridge(policy: EstimatingPolicy, forgetting: Forgetting) -> RidgeEstimator:
@@ -48,30 +46,3 @@ class LinearPolicy(OptimisticPolicy):
     """Ridge regression with a bonus. A subclass builds its estimator and its radius."""
 
     estimator: RidgeEstimator = field(init=False)
-    radius: Radius = field(init=False)
-
-    def build_radius(self, confidence: str = "pointwise", horizon: int | None = None) -> Radius:
-        """Return the radius of D-LinUCB."""
-        e = self.estimator
-        return Radius(
-            dim=e.dim,
-            gamma=e.gamma,
-            S=e.S,
-            L=e.L,
-            lam=e.lam,
-            sigma=self.noise_scale,
-            delta=self.levels,
-            c_mu=1.0,
-            confidence=confidence,
-            horizon=horizon,
-        )
-
-    def compute_beta(self) -> Array:
-        """Return the radius of the next decision, [lanes]."""
-        return self.radius.since(self.born, self.t)
-
-    def estimate(self) -> tuple[Array, Array]:
-        """Return theta_hat and the factor of ||x|| in the bonus."""
-        theta_hat = self.estimator.solve()
-        beta = self.compute_beta()
-        return self.record(theta_hat, beta, self.bonus_scales * beta)

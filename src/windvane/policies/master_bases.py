@@ -46,7 +46,7 @@ class BaseOFUL(OFUL):
         self.width_of_rewards = choose_reward_range(self.reward_link, self.noise_scale, self.reward_range)
         self.base_beta = 4.0 * math.sqrt(self.dim * log_quotient(self.horizon, self.levels.item()))
 
-    def compute_beta(self) -> Array:
+    def compute_beta(self, theta_hat: Array) -> Array:
         """Return 2 beta times the width of the range of rewards."""
         return np.full(self.lane_count, 2.0 * self.width_of_rewards * self.base_beta)
 

@@ -42,7 +42,7 @@ class OFUL(LinearPolicy):
         self.estimator = build_ridge(self, Never())
         self.determinant_radius = OFULRadius(S=self.S, lam=self.estimator.lam, sigma=self.sigma, delta=self.levels)
 
-    def compute_beta(self) -> Array:
+    def compute_beta(self, theta_hat: Array) -> Array:
         """Return the radius of the next decision from the determinant of V, [lanes]."""
         e, log_det_ratio = self.estimator, np.empty(self.lane_count)
         log_det_lanes(e.dense, e.lam, e.work, log_det_ratio)

@@ -27,6 +27,7 @@ from windvane.policies.info import DecisionInfo, PolicyInfo
 from windvane.policies.inputs import Feedback
 from windvane.projection import LaneProjections
 from windvane.state import Stateful
+from windvane.theory import Radius
 
 
 class EstimatingPolicy(Policy):
@@ -209,8 +210,8 @@ class EstimatingPolicy(Policy):
 class OptimisticPolicy(EstimatingPolicy):
     """An estimate with an exploration bonus.
 
-    A subclass implements ``estimate``, which returns the parameter for predictions and the factor of ||x|| in the
-    bonus.
+    A subclass builds its estimator and its radius. It may override ``compute_beta``, ``project`` and
+    ``bonus_factors``, the factor of beta ||x|| in the bonus.
 
     Parameters
     ----------
@@ -223,12 +224,40 @@ class OptimisticPolicy(EstimatingPolicy):
     delta: npt.ArrayLike = 0.05
     bonus_scale: npt.ArrayLike = 1.0
 
+    radius: Radius = field(init=False)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.levels = check_per_lane("delta", self.delta, self.lane_count, "in (0, 1]", lambda d: (d > 0) & (d <= 1))
         self.bonus_scales = check_per_lane(
             "bonus_scale", self.bonus_scale, self.lane_count, "in [0, 1e100]", lambda s: (s >= 0) & (s <= LARGEST)
         )
+        self.bonus_factors = self.bonus_scales
+
+    def build_radius(self, confidence: str = "pointwise", horizon: int | None = None) -> Radius:
+        """Return the radius of BVD-GLM-UCB (of D-LinUCB if rewards are linear), or of its sliding-window form."""
+        e = self.estimator
+        return Radius(
+            dim=e.dim,
+            gamma=e.gamma,
+            S=e.S,
+            L=e.L,
+            lam=e.lam,
+            sigma=self.noise_scale,
+            delta=self.levels,
+            c_mu=e.constants.c_mu,
+            confidence=confidence,
+            horizon=horizon,
+            window=e.window,
+        )
+
+    def compute_beta(self, theta_hat: Array) -> Array:
+        """Return the radius of the next decision, [lanes]."""
+        return self.radius.since(self.born, self.t)
+
+    def project(self, beta: Array) -> LaneProjections | None:
+        """Return the projection of theta_hat, or None if theta_hat is used directly."""
+        return None
 
     def estimate(self) -> tuple[Array, Array]:
         """Return the parameter and the bonus of the next decision.
@@ -240,7 +269,9 @@ class OptimisticPolicy(EstimatingPolicy):
         multiplier : ndarray
             Factor of ||x|| in the bonus, [lanes].
         """
-        raise NotImplementedError
+        theta_hat = self.estimator.solve()
+        beta = self.compute_beta(theta_hat)
+        return self.record(theta_hat, beta, self.bonus_factors * beta, self.project(beta))
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""

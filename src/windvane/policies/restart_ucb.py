@@ -51,6 +51,6 @@ class RestartUCB(LinearPolicy, RestartedPolicy):
         self.estimator = build_ridge(self, Never())
         self.radius = self.build_radius()
 
-    def compute_beta(self) -> Array:
+    def compute_beta(self, theta_hat: Array) -> Array:
         """Return the radius after t - t_0 rounds since the restart, [lanes]."""
         return self.radius(self.rounds_since_restart - 1.0)

@@ -78,7 +78,7 @@ class SWLinUCB(LinearPolicy):
         self.estimator = build_ridge(self, rule)
         self.level = ConfidenceLevel(self.levels, self.confidence, self.horizon)
 
-    def compute_beta(self) -> Array:
+    def compute_beta(self, theta_hat: Array) -> Array:
         """Return the radius of the next decision, [lanes]."""
         e = self.estimator
         log_term = np.log1p(e.record["window"] * e.L**2 / e.lam) + self.level.log_inverse(self.rounds_since_restart)
