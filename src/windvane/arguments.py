@@ -124,6 +124,11 @@ def check_discount(gamma: Any, lanes: int) -> Array:
     return check_per_lane("gamma", gamma, lanes, "in (0, 1]", lambda g: (g > 0) & (g <= 1))
 
 
+def check_scale(name: str, value: Any, lanes: int) -> Array:
+    """Return the scale of a bonus or a posterior in each lane."""
+    return check_per_lane(name, value, lanes, "in [0, 1e100]", lambda s: (s >= 0) & (s <= LARGEST))
+
+
 def check_mask(mask: Any, lanes: int) -> Mask:
     """Return a new boolean array[lanes]. None selects every lane."""
     if mask is None:

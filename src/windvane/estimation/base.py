@@ -56,27 +56,22 @@ class Estimator(LaneRows, ABC):
         Number of lanes.
     tolerance
         Bound on the change of theta_hat that is caused by dropping old observations.
-    linearised
-        Whether the linearisation (pull, H) is updated between solves. Newton's method starts from it.
-    remembers
-        Whether observations are stored.
     """
 
     allows_window: ClassVar[bool] = True
+    is_linearised: ClassVar[bool] = False  # whether (pull, H) is updated between solves: Newton's method starts from it
 
     def __init__(
         self,
         dim: int,
-        link: str | Link,
+        link: str | Link = "logistic",
         *,
-        forgetting: Forgetting,
-        S: float,
-        L: float,
-        lam: float,
-        lanes: int,
-        tolerance: float,
-        linearised: bool,
-        remembers: bool,
+        forgetting: Forgetting = Never(),  # noqa: B008  (frozen)
+        S: float = 1.0,
+        L: float = 1.0,
+        lam: float = 1.0,
+        lanes: int = 1,
+        tolerance: float = 1e-6,
     ) -> None:
         n = check_whole("lanes", lanes, 1)
         self._check_rule(forgetting)
@@ -101,7 +96,9 @@ class Estimator(LaneRows, ABC):
             "gamma": forgetting.gammas(n),
             "window": forgetting.windows(n),
         }
-        super().__init__(check_whole("dim", dim, 1), n, settings, linearised=linearised, remembers=remembers)
+        # A likelihood needs every observation, a window only those that it will take out again.
+        remembers = self.is_linearised or isinstance(forgetting, Window)
+        super().__init__(check_whole("dim", dim, 1), n, settings, linearised=self.is_linearised, remembers=remembers)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "kernels"}

@@ -34,17 +34,15 @@ unless its weight compensates for its age: with a reward of at most sup|mu| it c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, check_array
 from windvane.estimation.base import Estimator, check_finite
-from windvane.estimation.forgetting import Forgetting, Never
 from windvane.kernels.lanes import FRESH, THETA_HAT, B
 from windvane.kernels.threads import over_lanes
-from windvane.links import Link
 from windvane.state import State, refuse
 
 ROOT_CHECK = 1e-3  # relative to 1 + ||theta||: largest accepted distance of a stored theta_hat from the root
@@ -80,30 +78,7 @@ class MaximumLikelihoodEstimator(Estimator):
     array([[1.188, 0.   ]])
     """
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        forgetting: Forgetting = Never(),  # noqa: B008  (frozen)
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        lanes: int = 1,
-        tolerance: float = 1e-6,
-    ) -> None:
-        super().__init__(
-            dim,
-            link,
-            forgetting=forgetting,
-            S=S,
-            L=L,
-            lam=lam,
-            lanes=lanes,
-            tolerance=tolerance,
-            linearised=True,
-            remembers=True,
-        )
+    is_linearised: ClassVar[bool] = True
 
     @property
     def pass_cost(self) -> float:

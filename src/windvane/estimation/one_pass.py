@@ -32,10 +32,8 @@ import numpy as np
 
 from windvane.arguments import Array, Mask
 from windvane.estimation.base import QuadraticEstimator, check_finite
-from windvane.estimation.forgetting import Discount, Never
 from windvane.kernels.history import observe_lanes
 from windvane.kernels.root import solve_ridge_lanes
-from windvane.links import Link
 
 
 class OnePassEstimator(QuadraticEstimator):
@@ -70,31 +68,6 @@ class OnePassEstimator(QuadraticEstimator):
     """
 
     allows_window: ClassVar[bool] = False  # observations are not kept, so none can be taken out again
-
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        forgetting: Discount | Never = Never(),  # noqa: B008  (frozen)
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        lanes: int = 1,
-        tolerance: float = 1e-6,
-    ) -> None:
-        super().__init__(
-            dim,
-            link,
-            forgetting=forgetting,
-            S=S,
-            L=L,
-            lam=lam,
-            lanes=lanes,
-            tolerance=tolerance,
-            linearised=False,
-            remembers=False,
-        )
 
     def initial_metric(self) -> float:
         """Return ridge, because the metric is the curvature H."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from windvane.arguments import Array, Mask
 from windvane.estimation.base import QuadraticEstimator
-from windvane.estimation.forgetting import Forgetting, Never, Window
+from windvane.estimation.forgetting import Forgetting, Never
 from windvane.kernels.history import observe_lanes
 
 
@@ -57,8 +57,6 @@ class RidgeEstimator(QuadraticEstimator):
             lam=lam,
             lanes=lanes,
             tolerance=tolerance,
-            linearised=False,
-            remembers=isinstance(forgetting, Window),
         )
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:

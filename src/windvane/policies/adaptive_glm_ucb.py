@@ -60,7 +60,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import LARGEST, Array, Index, Mask, check_per_lane, check_positive, check_real_array
+from windvane.arguments import Array, Index, Mask, check_positive, check_real_array, check_scale
 from windvane.arms import ArmSet
 from windvane.errors import ArgumentError
 from windvane.estimation import Discount, OnePassEstimator
@@ -160,9 +160,7 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         self.estimator = OnePassEstimator(
             self.dim, link, forgetting=Discount(rows), S=self.S, L=self.L, lam=lam, lanes=len(rows)
         )
-        scales = check_per_lane(
-            "bonus_scale", self.bonus_scale, self.lane_count, "in [0, 1e100]", lambda s: (s >= 0) & (s <= LARGEST)
-        )
+        scales = check_scale("bonus_scale", self.bonus_scale, self.lane_count)
         self.standard_errors = math.sqrt(self.dispersion) * scales  # the factor of sqrt(x' H^-1 G H^-1 x)
         self.losses, self.run_losses = np.zeros((2, self.lane_count, len(self.lengths)))
         self.seen, self.variation = np.zeros((2, self.lane_count))

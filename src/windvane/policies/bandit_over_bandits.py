@@ -179,16 +179,18 @@ class BanditOverBandits(Policy):
         whole_blocks, after = math.ceil(self.horizon / self.length), decision - self.horizon
         return decision // self.length if after < 0 else whole_blocks + after // self.length
 
-    def begin_block(self, block: int) -> None:
-        """Evaluate the last block, draw new forgetting parameters and build new workers."""
-        gain = np.clip(self.compute_gain(self.earned), 0.0, 1.0)
-        self.exp3.learn(self.drawn, np.where(self.is_cut, 0.0, gain))  # a gain of 0 changes no weight
-        self.drawn = self.exp3.draw(block)
-        self.worker = join_clock(self.build_worker(self.chosen), self)
-        self.open(block)
+    def enter_block(self) -> None:
+        """Before a decision: if it is the first of block i, evaluate the last block and begin the new one.
 
-    def open(self, block: int) -> None:
-        """Start counting a new block."""
+        This is the loop of Algorithm 2. A gain of 0, in lanes that were restarted, changes no weight.
+        """
+        block = self.block_of(self.decisions)
+        if block == self.open_block:
+            return
+        gain = np.clip(self.compute_gain(self.earned), 0.0, 1.0)  # sum of rewards / (2 sigma H)
+        self.exp3.learn(self.drawn, np.where(self.is_cut, 0.0, gain))  # s_j <- s_j exp(alpha gain / (N p_j))
+        self.drawn = self.exp3.draw(block)  # j ~ p
+        self.worker = join_clock(self.build_worker(self.chosen), self)  # a new worker with gamma_j, or window w_j
         self.open_block = block
         self.earned, self.is_cut = np.zeros(self.lane_count), np.zeros(self.lane_count, dtype=bool)
         self.history.add(block, self.exp3.probabilities(), self.chosen)
@@ -198,9 +200,7 @@ class BanditOverBandits(Policy):
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         """Decide round t. The first decision of a block replaces the workers."""
         arms, present = self.check_arms(arms, valid)
-        block = self.block_of(self.decisions)
-        if block != self.open_block:
-            self.begin_block(block)
+        self.enter_block()
         index = self.worker.select(arms, present)
         self.end_round()
         return index
@@ -208,9 +208,7 @@ class BanditOverBandits(Policy):
     def select_from(self, arm_set: ArmSet) -> Array:
         """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
         arm_set = self.check_arm_set(arm_set)
-        block = self.block_of(self.decisions)
-        if block != self.open_block:
-            self.begin_block(block)
+        self.enter_block()
         played = self.worker.select_from(arm_set)
         self.end_round()
         return played
@@ -235,20 +233,8 @@ class BanditOverBandits(Policy):
         """Let time pass in the worker."""
         self.worker.advance(rounds)
 
-    def restart(self, mask: npt.ArrayLike | None = None) -> None:
-        """Forget everything in some lanes, including the weights of EXP3.
-
-        The current block continues, but EXP3 does not learn its gain.
-
-        Parameters
-        ----------
-        mask
-            The lanes, [lanes]. Default: all.
-        """
-        super().restart(mask)
-
     def forget(self, mask: Mask) -> None:
-        """Reset the worker and EXP3 in the lanes of ``mask``."""
+        """Reset worker and EXP3 in the lanes of ``mask``. Their block continues, but EXP3 does not learn its gain."""
         self.worker.restart(mask)
         self.exp3.log_weights[mask] = 0.0
         self.is_cut |= mask

@@ -26,15 +26,13 @@ from __future__ import annotations
 
 from dataclasses import field
 
-import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array, Index
+from windvane.arguments import Array
 from windvane.links import Link, get_link
 from windvane.policies.bandit_over_bandits import BanditOverBandits
 from windvane.policies.base import Card
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
-from windvane.policies.wrapping import join_clock
 from windvane.theory import block_length, discount_grid
 
 
@@ -109,21 +107,3 @@ class BOBBVDGLMUCB(BanditOverBandits):
             lanes=self.lanes,
             seed=self.seed,
         )
-
-    def begin_block(self, block: int) -> None:
-        """Evaluate the last block and start a new one: the loop of Algorithm 2."""
-        gain = np.clip(self.compute_gain(self.earned), 0.0, 1.0)  # sum of rewards / (2 sigma H)
-        self.exp3.learn(self.drawn, np.where(self.is_cut, 0.0, gain))  # s_j <- s_j exp(alpha gain / (N p_j))
-        self.drawn = self.exp3.draw(block)  # j ~ p
-        self.worker = join_clock(self.build_worker(self.chosen), self)  # a new BVD-GLM-UCB with discount gamma_j
-        self.open(block)
-
-    def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
-        arms, valid = self.check_arms(arms, valid)
-        block = self.block_of(self.decisions)
-        if block != self.open_block:
-            self.begin_block(block)
-        index = self.worker.select(arms, valid)  # Algorithm 1 decides within the block
-        self.end_round()
-        return index

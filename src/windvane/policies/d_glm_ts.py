@@ -32,6 +32,7 @@ from windvane.linalg import cholesky, solve
 from windvane.links import Link, get_link
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
+from windvane.policies.glm import build_likelihood
 from windvane.policies.sampling import SamplingPolicy
 
 
@@ -62,16 +63,7 @@ class DGLMTS(SamplingPolicy, DiscountedPolicy):
     def __post_init__(self) -> None:
         self.link = get_link(self.link)
         super().__post_init__()
-        self.estimator = MaximumLikelihoodEstimator(
-            self.dim,
-            self.link,
-            forgetting=self.choose_discount(),
-            S=self.S,
-            L=self.L,
-            lam=self.choose_lam(),
-            lanes=self.lane_count,
-            tolerance=self.tolerance,
-        )
+        self.estimator = build_likelihood(self, self.link, self.choose_discount(), self.tolerance)
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
         """Return C'^-1 z with C C' = H(theta_hat)."""

@@ -23,12 +23,9 @@ Cost per round and lane: as BVD-GLM-UCB. The projection is slightly cheaper, bec
 
 from __future__ import annotations
 
-import numpy.typing as npt
-
 from windvane.arguments import Array
-from windvane.estimation import Discount, Never, Window
 from windvane.policies.base import Card
-from windvane.policies.forgetting import choose_discount, choose_window
+from windvane.policies.forgetting import DiscountSettings, SwitchSettings, WindowSettings
 from windvane.policies.glm import GLMPolicy
 from windvane.projection import LaneProjections, project_p0_in_V_tilde
 from windvane.theory import discount, window_length
@@ -36,17 +33,11 @@ from windvane.theory import discount, window_length
 _GUARANTEE = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes"
 
 
-class DGLUCB(GLMPolicy):
+class DGLUCB(GLMPolicy, DiscountSettings, SwitchSettings):
     """D-GLUCB (Russac et al. 2020). Give ``gamma``, or ``horizon`` and ``switches`` for the recommended discount.
 
     Parameters
     ----------
-    forgetting
-        ``Discount(gamma)`` or ``Never()``. Instead, give one of the shorthands below.
-    gamma
-        Discount in (0, 1]: one number, or one per lane.
-    horizon, switches
-        Number of rounds T and of abrupt changes Gamma_T. Together they determine the recommended discount.
     confidence
         As for :class:`windvane.policies.BVDGLMUCB`.
 
@@ -56,10 +47,6 @@ class DGLUCB(GLMPolicy):
     array([0])
     """
 
-    forgetting: Discount | Never | None = None
-    gamma: npt.ArrayLike | None = None
-    horizon: int | None = None
-    switches: npt.ArrayLike | None = None
     confidence: str = "pointwise"
 
     name = "D-GLUCB"
@@ -67,7 +54,7 @@ class DGLUCB(GLMPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rule = choose_discount(self, lambda T, n: discount(horizon=T, drift=n, dim=self.dim), by="switches")
+        rule = self.tune_discount(lambda T, n: discount(horizon=T, drift=n, dim=self.dim), by="switches")
         self.estimator = self.build_estimator(rule)
         self.radius = self.build_radius(self.confidence, self.horizon)
         self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
@@ -77,17 +64,11 @@ class DGLUCB(GLMPolicy):
         return project_p0_in_V_tilde(self.estimator)
 
 
-class SWGLUCB(GLMPolicy):
+class SWGLUCB(GLMPolicy, WindowSettings, SwitchSettings):
     """SW-GLUCB (Russac et al. 2020). Give ``window``, or ``horizon`` and ``switches`` for the recommended window.
 
     Parameters
     ----------
-    forgetting
-        ``Window(length)``. Instead, give one of the shorthands below.
-    window
-        Number of rounds: one number, or one per lane.
-    horizon, switches
-        Number of rounds T and of abrupt changes Gamma_T. Together they determine the recommended window.
     confidence
         As for :class:`windvane.policies.BVDGLMUCB`.
 
@@ -97,10 +78,6 @@ class SWGLUCB(GLMPolicy):
     array([0])
     """
 
-    forgetting: Window | None = None
-    window: npt.ArrayLike | None = None
-    horizon: int | None = None
-    switches: npt.ArrayLike | None = None
     confidence: str = "pointwise"
 
     name = "SW-GLUCB"
@@ -108,7 +85,7 @@ class SWGLUCB(GLMPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rule = choose_window(self, lambda T, n: window_length(horizon=T, drift=n, dim=self.dim), by="switches")
+        rule = self.tune_window(lambda T, n: window_length(horizon=T, drift=n, dim=self.dim), by="switches")
         self.estimator = self.build_estimator(rule)
         self.radius = self.build_radius(self.confidence, self.horizon)
         self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)

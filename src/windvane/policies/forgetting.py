@@ -66,52 +66,100 @@ def check_rule(forgetting: Any, kinds: tuple[type, ...], **shorthands: Any) -> F
     return forgetting  # type: ignore[return-value]
 
 
-def choose_discount(policy: Any, rule: Callable[[int, float], float], by: str = "drift") -> Discount | Never:
-    """Return the rule or discount that ``policy`` was given, or the recommended discount."""
-    amount = getattr(policy, by)
-    given = check_rule(policy.forgetting, (Discount, Never), **{"gamma": policy.gamma, by: amount})
-    if given is not None:
-        return given  # type: ignore[return-value]
-    return Discount(choose("gamma", policy.gamma, rule, policy.horizon, amount, by))
-
-
-def choose_window(policy: Any, rule: Callable[[int, float], float], by: str = "drift") -> Window:
-    """Return the rule or window that ``policy`` was given, or the recommended window."""
-    amount = getattr(policy, by)
-    given = check_rule(policy.forgetting, (Window,), **{"window": policy.window, by: amount})
-    if given is not None:
-        return given  # type: ignore[return-value]
-    return Window(choose("window", policy.window, rule, policy.horizon, amount, by))
-
-
-class DiscountedPolicy(EstimatingPolicy):
-    """A policy that discounts the past. The recommended discount is that of D-LinUCB and BVD-GLM-UCB.
+class DiscountSettings(EstimatingPolicy):
+    """The settings of a policy that discounts the past.
 
     Parameters
     ----------
     forgetting
-        ``Discount(gamma)`` or ``Never()``. Instead, give one of the shorthands below.
+        ``Discount(gamma)`` or ``Never()``. Instead, give ``gamma``, or the horizon and the amount of drift.
     gamma
         Discount in (0, 1]: one number, or one per lane.
-    horizon, drift
-        Number of rounds T and total drift B_T. Together they determine the recommended discount.
-    arm_geometry
-        "orthogonal" or "general": the arm sets for which the discount is recommended.
+    horizon
+        Number of rounds T, for which a discount is recommended.
     """
 
     forgetting: Discount | Never | None = None
     gamma: npt.ArrayLike | None = None
     horizon: int | None = None
+
+    def tune_discount(self, rule: Callable[[int, float], float], by: str = "drift") -> Discount | Never:
+        """Return the given rule or discount, or ``rule`` of the horizon and of the amount that ``by`` names."""
+        amount = getattr(self, by)
+        given = check_rule(self.forgetting, (Discount, Never), **{"gamma": self.gamma, by: amount})
+        if given is not None:
+            return given  # type: ignore[return-value]
+        return Discount(choose("gamma", self.gamma, rule, self.horizon, amount, by))
+
+
+class WindowSettings(EstimatingPolicy):
+    """The settings of a policy with a sliding window.
+
+    Parameters
+    ----------
+    forgetting
+        ``Window(length)``. Instead, give ``window``, or the horizon and the amount of drift.
+    window
+        Number of rounds: one number, or one per lane.
+    horizon
+        Number of rounds T, for which a window is recommended.
+    """
+
+    forgetting: Window | None = None
+    window: npt.ArrayLike | None = None
+    horizon: int | None = None
+
+    def tune_window(self, rule: Callable[[int, float], float], by: str = "drift") -> Window:
+        """Return the given rule or window, or ``rule`` of the horizon and of the amount that ``by`` names."""
+        amount = getattr(self, by)
+        given = check_rule(self.forgetting, (Window,), **{"window": self.window, by: amount})
+        if given is not None:
+            return given  # type: ignore[return-value]
+        return Window(choose("window", self.window, rule, self.horizon, amount, by))
+
+
+class DriftSettings(EstimatingPolicy):
+    """The amount of drift, by which forgetting is tuned.
+
+    Parameters
+    ----------
+    drift
+        Total drift B_T: one number, or one per lane.
+    """
+
     drift: npt.ArrayLike | None = None
+
+
+class SwitchSettings(EstimatingPolicy):
+    """The number of abrupt changes, by which forgetting is tuned.
+
+    Parameters
+    ----------
+    switches
+        Number of abrupt changes Gamma_T: one number, or one per lane.
+    """
+
+    switches: npt.ArrayLike | None = None
+
+
+class DiscountedPolicy(DiscountSettings, DriftSettings):
+    """A policy that discounts the past. The recommended discount is that of D-LinUCB and BVD-GLM-UCB.
+
+    Parameters
+    ----------
+    arm_geometry
+        "orthogonal" or "general": the arm sets for which the discount is recommended.
+    """
+
     arm_geometry: str = "orthogonal"
 
     def choose_discount(self) -> Discount | Never:
         """Return the given rule, or the recommended discount."""
         kind = check_choice("arm_geometry", self.arm_geometry, KINDS)
-        return choose_discount(self, lambda T, B: discount(horizon=T, drift=B, dim=self.dim, kind=kind))
+        return self.tune_discount(lambda T, B: discount(horizon=T, drift=B, dim=self.dim, kind=kind))
 
 
-class RestartedPolicy(EstimatingPolicy):
+class RestartedPolicy(DriftSettings):
     """A policy that restarts after a fixed number of decisions.
 
     Parameters
@@ -120,14 +168,13 @@ class RestartedPolicy(EstimatingPolicy):
         ``Restart(every)``. Instead, give one of the shorthands below.
     restart_every
         Number of decisions between two restarts, a whole number: one number, or one per lane.
-    horizon, drift
-        Number of rounds T and total drift B_T. Together they determine the recommended period.
+    horizon
+        Number of rounds T, for which a period is recommended.
     """
 
     forgetting: Restart | None = None
     restart_every: npt.ArrayLike | None = None
     horizon: int | None = None
-    drift: npt.ArrayLike | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -35,7 +35,23 @@ from dataclasses import field
 from windvane.arguments import Array
 from windvane.estimation import Forgetting, MaximumLikelihoodEstimator
 from windvane.links import Link, get_link
-from windvane.policies.optimism import OptimisticPolicy
+from windvane.policies.optimism import EstimatingPolicy, OptimisticPolicy
+
+
+def build_likelihood(
+    policy: EstimatingPolicy, link: str | Link, forgetting: Forgetting, tolerance: float
+) -> MaximumLikelihoodEstimator:
+    """Return a maximum-likelihood estimator with the settings of a policy."""
+    return MaximumLikelihoodEstimator(
+        policy.dim,
+        link,
+        forgetting=forgetting,
+        S=policy.S,
+        L=policy.L,
+        lam=policy.choose_lam(),
+        lanes=policy.lane_count,
+        tolerance=tolerance,
+    )
 
 
 class LinkPolicy(OptimisticPolicy):
@@ -70,16 +86,7 @@ class GLMPolicy(LinkPolicy):
 
     def build_estimator(self, forgetting: Forgetting) -> MaximumLikelihoodEstimator:
         """Return a maximum-likelihood estimator with the settings of this policy."""
-        return MaximumLikelihoodEstimator(
-            self.dim,
-            self.link,
-            forgetting=forgetting,
-            S=self.S,
-            L=self.L,
-            lam=self.choose_lam(),
-            lanes=self.lane_count,
-            tolerance=self.tolerance,
-        )
+        return build_likelihood(self, self.link, forgetting, self.tolerance)
 
     def theta_now(self) -> Array:
         """Return the parameter that a decision would use for predictions now. Nothing changes."""

@@ -33,13 +33,10 @@ from __future__ import annotations
 
 import math
 
-import numpy.typing as npt
-
 from windvane.arguments import Array, check_whole
 from windvane.errors import ArgumentError
-from windvane.estimation import Discount, Never
 from windvane.policies.base import Card
-from windvane.policies.forgetting import choose_discount
+from windvane.policies.forgetting import DiscountSettings, DriftSettings
 from windvane.policies.glm import GLMPolicy
 from windvane.projection import LaneProjections, project_p0, project_p0_in_H
 from windvane.theory import WeightedSelfConcordantRadius, weight_discount
@@ -47,17 +44,11 @@ from windvane.theory import WeightedSelfConcordantRadius, weight_discount
 SHORTEST = 3  # a smaller horizon counts as 3, so that its logarithm is above 1
 
 
-class GLBWeightUCB(GLMPolicy):
+class GLBWeightUCB(GLMPolicy, DiscountSettings, DriftSettings):
     """GLB-WeightUCB (Wang et al. 2023). Give ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is d / c_mu^2.
 
     Parameters
     ----------
-    forgetting
-        ``Discount(gamma)`` or ``Never()``. Instead, give one of the shorthands below.
-    gamma
-        Discount in (0, 1]: one number, or one per lane.
-    horizon, drift
-        Number of rounds T and total drift B_T. Together they determine the recommended discount.
     confidence
         As for :class:`windvane.policies.BVDGLMUCB`.
 
@@ -68,10 +59,6 @@ class GLBWeightUCB(GLMPolicy):
     """
 
     lam: float | None = None
-    forgetting: Discount | Never | None = None
-    gamma: npt.ArrayLike | None = None
-    horizon: int | None = None
-    drift: npt.ArrayLike | None = None
     confidence: str = "pointwise"
 
     name = "GLB-WeightUCB"
@@ -88,7 +75,7 @@ class GLBWeightUCB(GLMPolicy):
         super().__post_init__()
         curvature = self.constants.k_mu * self.constants.c_mu
         self.estimator = self.build_estimator(
-            choose_discount(self, lambda T, P: weight_discount(horizon=T, drift=P, dim=self.dim, curvature=curvature))
+            self.tune_discount(lambda T, P: weight_discount(horizon=T, drift=P, dim=self.dim, curvature=curvature))
         )
         self.radius = self.build_radius(self.confidence, self.horizon)
         self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
@@ -102,17 +89,11 @@ class GLBWeightUCB(GLMPolicy):
         return project_p0(self.estimator)
 
 
-class SCBWeightUCB(GLMPolicy):
+class SCBWeightUCB(GLMPolicy, DiscountSettings, DriftSettings):
     """SCB-WeightUCB (Wang et al. 2023). Give ``horizon`` and ``drift``; or ``gamma`` and ``horizon`` or ``lam``.
 
     Parameters
     ----------
-    forgetting
-        ``Discount(gamma)`` or ``Never()``. Instead, give one of the shorthands below.
-    gamma
-        Discount in (0, 1]: one number, or one per lane.
-    horizon, drift
-        Number of rounds T and total drift B_T. Together they determine the recommended discount.
     confidence
         As for :class:`windvane.policies.BVDGLMUCB`.
 
@@ -123,10 +104,6 @@ class SCBWeightUCB(GLMPolicy):
     """
 
     lam: float | None = None
-    forgetting: Discount | Never | None = None
-    gamma: npt.ArrayLike | None = None
-    horizon: int | None = None
-    drift: npt.ArrayLike | None = None
     confidence: str = "pointwise"
 
     name = "SCB-WeightUCB"
@@ -143,7 +120,7 @@ class SCBWeightUCB(GLMPolicy):
         super().__post_init__()
         k_mu, c_mu = self.constants.k_mu, self.constants.c_mu
         self.estimator = self.build_estimator(
-            choose_discount(self, lambda T, P: weight_discount(horizon=T, drift=P, dim=self.dim, curvature=k_mu))
+            self.tune_discount(lambda T, P: weight_discount(horizon=T, drift=P, dim=self.dim, curvature=k_mu))
         )
         self.weighted_radius = WeightedSelfConcordantRadius(
             dim=self.dim,

@@ -141,8 +141,9 @@ class InputChecks:
         is_unit = isinstance(weight, float) and weight == 1.0
         weights = self._unit_weights if is_unit else self._per_lane("weight", weight)
         low, high = self._reward_range
-        latest = max(self.t - 1.0, self.last_round)
-        problem, lane = check_feedback(x, rewards, rounds, weights, lanes, self._longest, low, high, latest, self._ages)
+        problem, lane = check_feedback(
+            x, rewards, rounds, weights, lanes, self._longest, low, high, self.latest_round, self._ages
+        )
         feedback = Feedback(x, rewards, rounds, self._ages, weights, lanes)
         if problem:
             self._refuse_feedback(problem, lane, feedback)

@@ -19,26 +19,17 @@ Cost per round and lane: O((K + d) d^2). No history is stored.
 
 from __future__ import annotations
 
-import numpy.typing as npt
-
-from windvane.estimation import Discount, Never
 from windvane.policies.base import Card
-from windvane.policies.forgetting import choose_discount
+from windvane.policies.forgetting import DiscountSettings, DriftSettings
 from windvane.policies.linear import LinearPolicy, build_ridge
 from windvane.theory import weight_discount
 
 
-class LBWeightUCB(LinearPolicy):
+class LBWeightUCB(LinearPolicy, DiscountSettings, DriftSettings):
     """LB-WeightUCB (Wang et al. 2023). Give ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is the paper's d.
 
     Parameters
     ----------
-    forgetting
-        ``Discount(gamma)`` or ``Never()``. Instead, give one of the shorthands below.
-    gamma
-        Discount in (0, 1]: one number, or one per lane.
-    horizon, drift
-        Number of rounds T and total drift B_T. Together they determine the recommended discount.
     confidence
         As for :class:`windvane.policies.BVDGLMUCB`.
 
@@ -49,10 +40,6 @@ class LBWeightUCB(LinearPolicy):
     """
 
     lam: float | None = None
-    forgetting: Discount | Never | None = None
-    gamma: npt.ArrayLike | None = None
-    horizon: int | None = None
-    drift: npt.ArrayLike | None = None
     confidence: str = "pointwise"
 
     name = "LB-WeightUCB"
@@ -60,7 +47,7 @@ class LBWeightUCB(LinearPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rule = choose_discount(self, lambda T, B: weight_discount(horizon=T, drift=B, dim=self.dim))
+        rule = self.tune_discount(lambda T, B: weight_discount(horizon=T, drift=B, dim=self.dim))
         self.estimator = build_ridge(self, rule)
         self.radius = self.build_radius(self.confidence, self.horizon)
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import LARGEST, Array, Index, Mask, check_per_lane, check_positive
+from windvane.arguments import Array, Index, Mask, check_per_lane, check_positive, check_scale
 from windvane.arms import ArmSet, best_arm
 from windvane.errors import ArgumentError
 from windvane.estimation import Estimator, MaximumLikelihoodEstimator
@@ -229,9 +229,7 @@ class OptimisticPolicy(EstimatingPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.levels = check_per_lane("delta", self.delta, self.lane_count, "in (0, 1]", lambda d: (d > 0) & (d <= 1))
-        self.bonus_scales = check_per_lane(
-            "bonus_scale", self.bonus_scale, self.lane_count, "in [0, 1e100]", lambda s: (s >= 0) & (s <= LARGEST)
-        )
+        self.bonus_scales = check_scale("bonus_scale", self.bonus_scale, self.lane_count)
         self.bonus_factors = self.bonus_scales
 
     def build_radius(self, confidence: str = "pointwise", horizon: int | None = None) -> Radius:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import LARGEST, Array, Index, Mask, check_per_lane, check_whole
+from windvane.arguments import Array, Index, Mask, check_scale, check_whole
 from windvane.arms import ArmSet
 from windvane.kernels.drawing import normal_vector
 from windvane.kernels.random import LARGEST_BLOCK, SAMPLES
@@ -33,13 +33,7 @@ class SamplingPolicy(EstimatingPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.posterior_scales = check_per_lane(
-            "posterior_scale",
-            self.posterior_scale,
-            self.lane_count,
-            "in [0, 1e100]",
-            lambda s: (s >= 0) & (s <= LARGEST),
-        )
+        self.posterior_scales = check_scale("posterior_scale", self.posterior_scale, self.lane_count)
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
         """Return the unscaled perturbations of theta_hat.

@@ -33,12 +33,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from windvane.arguments import Array, check_positive, check_whole
-from windvane.estimation import Discount, Forgetting, Never, Window
+from windvane.estimation import Forgetting
 from windvane.policies.base import Card
-from windvane.policies.forgetting import choose_discount, choose_window
+from windvane.policies.forgetting import DiscountSettings, SwitchSettings, WindowSettings
 from windvane.policies.glm import GLMPolicy
 from windvane.policies.glm_weight_ucb import logarithmic_ridge
 from windvane.theory import SelfConcordantRadius, discount, window_length
@@ -46,19 +45,10 @@ from windvane.theory import SelfConcordantRadius, discount, window_length
 _GUARANTEE = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes, self-concordant"
 
 
-class SelfConcordantPolicy(GLMPolicy):
-    """The base class of the two policies, which differ in how they forget.
-
-    Parameters
-    ----------
-    horizon
-        Number of rounds T, which the radius needs.
-    switches
-        Number of abrupt changes Gamma_T.
-    """
+class SelfConcordantPolicy(GLMPolicy, SwitchSettings):
+    """The base class of the two policies, which differ in how they forget. The radius needs the horizon."""
 
     horizon: int | None = None
-    switches: npt.ArrayLike | None = None
     lam: float | None = None
 
     def build(self, forgetting: Forgetting) -> None:
@@ -95,15 +85,8 @@ class SelfConcordantPolicy(GLMPolicy):
         return np.where(is_inside, self.radii.inside(t), self.radii.outside(t))
 
 
-class SCDGLUCB(SelfConcordantPolicy):
+class SCDGLUCB(SelfConcordantPolicy, DiscountSettings):
     """SC-D-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``gamma``; ``lam=None`` is L^2 d log T.
-
-    Parameters
-    ----------
-    forgetting
-        ``Discount(gamma)`` or ``Never()``. Instead, give ``gamma`` or ``switches``.
-    gamma
-        Discount in (0, 1]: one number, or one per lane.
 
     Examples
     --------
@@ -111,27 +94,17 @@ class SCDGLUCB(SelfConcordantPolicy):
     array([0])
     """
 
-    forgetting: Discount | Never | None = None
-    gamma: npt.ArrayLike | None = None
-
     name = "SC-D-GLUCB"
     card = Card("generalized linear", "discount", "T, Gamma_T", _GUARANTEE, "Russac et al. 2021", "O((K + memory) d^2)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         root = math.sqrt(self.constants.c_mu)
-        self.build(choose_discount(self, lambda T, n: discount(horizon=T, drift=root * n, dim=self.dim), by="switches"))
+        self.build(self.tune_discount(lambda T, n: discount(horizon=T, drift=root * n, dim=self.dim), by="switches"))
 
 
-class SCSWGLUCB(SelfConcordantPolicy):
+class SCSWGLUCB(SelfConcordantPolicy, WindowSettings):
     """SC-SW-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``window``; ``lam=None`` is L^2 d log T.
-
-    Parameters
-    ----------
-    forgetting
-        ``Window(length)``. Instead, give ``window`` or ``switches``.
-    window
-        Number of rounds: one number, or one per lane.
 
     Examples
     --------
@@ -139,15 +112,10 @@ class SCSWGLUCB(SelfConcordantPolicy):
     array([0])
     """
 
-    forgetting: Window | None = None
-    window: npt.ArrayLike | None = None
-
     name = "SC-SW-GLUCB"
     card = Card("generalized linear", "window", "T, Gamma_T", _GUARANTEE, "Russac et al. 2021", "O((K + window) d^2)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         root = math.sqrt(self.constants.c_mu)
-        self.build(
-            choose_window(self, lambda T, n: window_length(horizon=T, drift=root * n, dim=self.dim), by="switches")
-        )
+        self.build(self.tune_window(lambda T, n: window_length(horizon=T, drift=root * n, dim=self.dim), by="switches"))

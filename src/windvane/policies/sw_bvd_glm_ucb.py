@@ -18,28 +18,19 @@ linearisation of the estimator, so a round takes about one pass more than with a
 
 from __future__ import annotations
 
-import numpy.typing as npt
-
 from windvane.arguments import Array, check_choice
-from windvane.estimation import Window
 from windvane.policies.base import Card
-from windvane.policies.forgetting import choose_window
+from windvane.policies.forgetting import DriftSettings, WindowSettings
 from windvane.policies.glm import GLMPolicy
 from windvane.projection import LaneProjections, project_p2
 from windvane.theory import KINDS, window_length
 
 
-class SWBVDGLMUCB(GLMPolicy):
+class SWBVDGLMUCB(GLMPolicy, WindowSettings, DriftSettings):
     """SW-BVD-GLM-UCB. Give ``window``, or ``horizon`` and ``drift`` for the recommended window.
 
     Parameters
     ----------
-    forgetting
-        ``Window(length)``. Instead, give one of the shorthands below.
-    window
-        Number of rounds: one number, or one per lane.
-    horizon, drift
-        Number of rounds T and total drift B_T. Together they determine the recommended window.
     arm_geometry
         "orthogonal" or "general": the arm sets for which the window is recommended.
     confidence
@@ -51,10 +42,6 @@ class SWBVDGLMUCB(GLMPolicy):
     array([0])
     """
 
-    forgetting: Window | None = None
-    window: npt.ArrayLike | None = None
-    horizon: int | None = None
-    drift: npt.ArrayLike | None = None
     arm_geometry: str = "orthogonal"
     confidence: str = "pointwise"
 
@@ -64,7 +51,7 @@ class SWBVDGLMUCB(GLMPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         kind = check_choice("arm_geometry", self.arm_geometry, KINDS)
-        rule = choose_window(self, lambda T, B: window_length(horizon=T, drift=B, dim=self.dim, kind=kind))
+        rule = self.tune_window(lambda T, B: window_length(horizon=T, drift=B, dim=self.dim, kind=kind))
         self.estimator = self.build_estimator(rule)
         self.radius = self.build_radius(self.confidence, self.horizon)
         self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)

@@ -23,27 +23,20 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from windvane.arguments import Array
 from windvane.estimation import Window
 from windvane.policies.base import Card
-from windvane.policies.forgetting import choose_window
+from windvane.policies.forgetting import DriftSettings, WindowSettings
 from windvane.policies.linear import LinearPolicy, build_ridge
 from windvane.theory import ConfidenceLevel, window_length
 
 
-class SWLinUCB(LinearPolicy):
+class SWLinUCB(LinearPolicy, WindowSettings, DriftSettings):
     """SW-LinUCB (Cheung et al. 2019). Give ``window``, or ``horizon`` and, if it is known, ``drift``.
 
     Parameters
     ----------
-    forgetting
-        ``Window(length)``. Instead, give one of the shorthands below.
-    window
-        Number of rounds: one number, or one per lane.
-    horizon, drift
-        Number of rounds T and total drift B_T. They determine the recommended window.
     confidence
         As for :class:`windvane.policies.BVDGLMUCB`.
 
@@ -53,10 +46,6 @@ class SWLinUCB(LinearPolicy):
     array([0])
     """
 
-    forgetting: Window | None = None
-    window: npt.ArrayLike | None = None
-    horizon: int | None = None
-    drift: npt.ArrayLike | None = None
     confidence: str = "pointwise"
 
     name = "SW-LinUCB"
@@ -74,12 +63,13 @@ class SWLinUCB(LinearPolicy):
         if self.forgetting is None and self.window is None and self.drift is None and self.horizon is not None:
             rule = Window.tuned(horizon=self.horizon, drift=None, dim=self.dim)
         else:
-            rule = choose_window(self, lambda T, B: window_length(horizon=T, drift=B, dim=self.dim))
+            rule = self.tune_window(lambda T, B: window_length(horizon=T, drift=B, dim=self.dim))
         self.estimator = build_ridge(self, rule)
-        self.level = ConfidenceLevel(self.levels, self.confidence, self.horizon)
+        e, self.level = self.estimator, ConfidenceLevel(self.levels, self.confidence, self.horizon)
+        self.log_growth = np.log1p(rule.windows(self.lane_count) * e.L**2 / e.lam)
 
     def compute_beta(self, theta_hat: Array) -> Array:
         """Return the radius of the next decision, [lanes]."""
         e = self.estimator
-        log_term = np.log1p(e.record["window"] * e.L**2 / e.lam) + self.level.log_inverse(self.rounds_since_restart)
+        log_term = self.log_growth + self.level.log_inverse(self.rounds_since_restart)
         return np.asarray(math.sqrt(e.lam) * e.S + self.sigma * np.sqrt(e.dim * log_term))
