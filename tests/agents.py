@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from support.rejections import rejects
+from support.refusals import rejects
 from support.worlds import ball
 from windvane import (
     POLICIES,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agents import LIVE, NOON, RED, arm_sets, as_policy, by_hand, needed, refuses, refuses_decision
-from support.rejections import rejects
+from support.refusals import rejects
 from support.worlds import ball
 from windvane import (
     Agent,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents import refuses
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane import Agent, Features
 from windvane.errors import ArgumentError
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.rejections import rejects
+from support.refusals import rejects
 from support.worlds import ball
 from windvane import POLICIES, Agent, CustomLink, ExpiredDecisionError, Logistic
 from windvane.agent import FileError, file

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agents import ANEW, INF, LIVE, NAN, NOON, RED, as_policy, by_hand, needed, refuses
-from support.rejections import rejects
+from support.refusals import rejects
 from support.worlds import ball
 from windvane import (
     Agent,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agents import NOON
 from declarations import contexts_of, declarations, live
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane import Agent, Features
 from windvane.agent import FileError
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import windvane
 from agents import INF, NAN, NOON, RED, refuses
-from support.rejections import rejects
+from support.refusals import rejects
 from support.worlds import ball
 from windvane import (
     Agent,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from late_clicks import AT_TIMEOUT, BY_HAND, Rates, drifting, simulate, static
 
 from agents import LIVE, NOON, RED, arm_sets, needed, refuses, refuses_decision
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane import Agent, ConflictingRewardError, ExpiredDecisionError
 from windvane.agent import Closing
 

@@ -13,7 +13,7 @@ import scipy.stats
 
 import made_up
 from entries import entry
-from support.rejections import rejects
+from support.refusals import rejects
 from test_cli import fails, files, windvane_command
 from windvane import theory
 from windvane.environments import Environment

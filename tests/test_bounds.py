@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from entries import entry, results
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane import CustomLink, theory
 from windvane.environments import ARM_LAWS, DRIFTS, REWARD_LAWS
 from windvane.lab.bounds import evaluate, evaluate_results

@@ -19,7 +19,7 @@ import pytest
 
 import windvane
 from stores import reseal
-from support.rejections import rejects
+from support.refusals import rejects
 from test_cli import SCRIPT, fails, files, windvane_command
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import windvane
 from network import Fake, Lossy, answer, served
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane import BatchError, Client, ClientError
 from windvane.client import connection
 from windvane.client.messages import MOST_ITEMS, Decided

@@ -13,7 +13,7 @@ import pytest
 from numpy.linalg import norm, solve
 
 import naive
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane import BVDGLMUCB, DGLMTS, GLMUCB, OFUL, CustomLink, DLinUCB, theory
 from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS, Environment, Round
 from windvane.estimation import Discount

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane import OFUL
 from windvane.environments import BallArms, ComeAndGo, Rotation, Static
 from windvane.lab.folder import FolderError

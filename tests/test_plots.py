@@ -19,7 +19,7 @@ from matplotlib.patches import Circle, Rectangle
 from PIL import Image
 
 import made_up
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane.lab import curves, plots
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from gated import GATE, waiting
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane import BVDGLMUCB
 from windvane.environments import BallArms, Environment, GeometricDelay, RandomWalk, Rotation
 from windvane.lab.cells import cells_of, recorded_rounds

@@ -15,7 +15,7 @@ import windvane
 from serving import ARMS, local, served, until
 from serving import windvane as command
 from stores import build, copy_store, edit, query, verify
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane.service import access
 from windvane.service.chain import (
     UnreadableEventError,

@@ -14,7 +14,7 @@ import pytest
 
 from serving import ARMS, local, until, windvane
 from stores import STREAMS, Facts, build, copy_store, edit, find_owners, flip, query, raw_request, serve_copy, verify
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane.agent import Agent
 from windvane.service import access, inspection, repair, salvage, store_file
 from windvane.service import engine as engines

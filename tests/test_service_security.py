@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from serving import ARMS, Local, clean, local, parsed, served, until, windvane
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane.service import access, gate
 from windvane.service.access import Access, new_token
 from windvane.service.errors import ServiceError

@@ -20,7 +20,7 @@ import pytest
 
 from serving import ARMS, command, local, served, until, whole, windvane
 from stores import edit, reseal
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane import Agent
 from windvane.service import engine as engines
 from windvane.service import snapshots

@@ -28,7 +28,7 @@ from schemathesis.checks import (
 )
 
 from serving import ARMS, TELLTALE, Local, Server, clean, local, parsed, served, until, windvane
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane.service import gate
 from windvane.service import server as servers
 from windvane.service.schemas import Decide, decide_request

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane import theory
 from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS, BallArms, Rotation, SphereArms
 from windvane.lab.errors import rendered

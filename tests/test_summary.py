@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from entries import entry, results
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane.environments import ARM_LAWS, DRIFTS
 from windvane.lab.runner import run
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec

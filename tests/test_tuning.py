@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entries import entry, results
-from support.rejections import rejects
+from support.refusals import rejects
 from windvane import BVDGLMUCB
 from windvane.environments import ARM_LAWS, DRIFTS
 from windvane.lab.folder import FolderError
