@@ -54,15 +54,6 @@ class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
         Where the radius holds: at any fixed round ("pointwise", as printed), at all rounds up to ``horizon`` at once
         ("horizon"), or at all rounds at once ("anytime").
 
-    Notes
-    -----
-    Other parameters: ``link`` (:class:`~windvane.policies.glm.LinkPolicy`), ``tolerance``
-    (:class:`~windvane.policies.glm.GLMPolicy`), ``forgetting``, ``gamma``, ``horizon``, ``drift``, ``arm_geometry``
-    (:class:`~windvane.policies.forgetting.DiscountedPolicy`), ``delta``, ``bonus_scale``
-    (:class:`~windvane.policies.optimism.OptimisticPolicy`), ``S``, ``lam``, ``sigma``
-    (:class:`~windvane.policies.optimism.EstimatingPolicy`), ``dim``, ``L``, ``lanes``, ``seed``
-    (:class:`~windvane.policies.base.Policy`).
-
     Examples
     --------
     >>> import numpy as np

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
 
+from windvane.documentation import documented
 from windvane.links import Link
 
 MOST_EXACT = 1e11  # whole numbers beyond it, such as seeds, count to the last digit
@@ -31,10 +32,13 @@ class Configured:
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        has_docstring = bool(vars(cls).get("__doc__"))
         owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
         is_generated = owner is object or vars(owner).get("has_generated_init", False)
         dataclasses.dataclass(init=is_generated, kw_only=True, eq=False, repr=False)(cls)
         cls.has_generated_init = is_generated
+        if has_docstring:
+            documented(cls)
 
     def get_params(self) -> dict[str, Any]:
         """Return the constructor arguments by name, as in scikit-learn.

@@ -1,0 +1,92 @@
+"""Complete docstrings without repetition.
+
+An argument that means the same everywhere is described once: in ``MEANINGS``, or on the base class that declares it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Documented = TypeVar("Documented", bound=Callable[..., Any])
+
+HEADING = "Parameters\n----------\n"
+LATER_HEADING = re.compile(r"^(?:Attributes|Returns|Yields|Raises|See Also|Notes|References|Examples)\n-{3,}$", re.M)
+
+MEANINGS = {
+    "L": "Norm bound of the arms.",
+    "S": "Norm bound of the parameter.",
+    "arm_geometry": '"orthogonal" or "general": the arm sets for which the value is recommended.',
+    "arm_set": "A :class:`windvane.Ball` or a :class:`windvane.Sphere` of radius at most L.",
+    "arms": "Features of the arms, [lanes, K, dim].",
+    "delta": "Probability that the confidence set misses the parameter.",
+    "dim": "Number of features of an arm.",
+    "drift": "Total drift B_T: one number, or one per lane.",
+    "forgetting": "``Discount(gamma)``, ``Window(length)`` or ``Never()``.",
+    "gamma": "Discount in (0, 1]: one number, or one per lane.",
+    "horizon": "Number of rounds T.",
+    "lam": "Regularisation: V starts as lam I.",
+    "lanes": "Number of lanes, or a sequence of lane ids.",
+    "link": 'Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.',
+    "mask": "Lanes that are meant, [lanes]. Default: all.",
+    "seed": "Seed of all random numbers.",
+    "sigma": "Sub-Gaussian scale of the noise. If the link bounds the rewards, they are in [0, 2 sigma].",
+    "switches": "Number of abrupt changes Gamma_T: one number, or one per lane.",
+    "tolerance": "Bound on the change of theta_hat that is caused by dropping old observations.",
+    "valid": "Arms that are on offer, [lanes, K]. Default: all.",
+    "window": "Number of rounds in a sliding window: one number, or one per lane.",
+}
+
+
+def documented(target: Documented) -> Documented:
+    """Complete the ``Parameters`` section of a class or a function. Use it as a decorator.
+
+    An entry that the docstring has is kept. For other arguments it is that of a base class, or the text in
+    ``MEANINGS``.
+
+    Parameters
+    ----------
+    target
+        The class or function. Without a docstring it stays as it is.
+
+    Examples
+    --------
+    >>> @documented
+    ... def area(dim, S):
+    ...     '''Return the surface of the ball of parameters.'''
+    >>> area.__doc__.splitlines()[-2:]
+    ['S', '    Norm bound of the parameter.']
+    """
+    if not target.__doc__:
+        return target
+    before, own, after = _split(target.__doc__)
+    sources = [own, *(_split(base.__doc__ or "")[1] for base in getattr(target, "__mro__", ())[1:])]
+    section = []
+    for name in inspect.signature(target).parameters:
+        entry = next((entries[name] for entries in sources if name in entries), None)
+        if entry is None and name in MEANINGS:
+            entry = f"{name}\n    {MEANINGS[name]}"
+        if entry is not None and entry not in section:
+            section.append(entry)
+    if section:
+        target.__doc__ = "\n\n".join(filter(None, [before, HEADING + "\n".join(section), after]))
+    return target
+
+
+@functools.cache
+def _split(docstring: str) -> tuple[str, dict[str, str], str]:
+    """Return what is before the parameters, the entry of each parameter, and what is after them."""
+    text = inspect.cleandoc(docstring)
+    before, _, rest = text.partition(HEADING)
+    start = LATER_HEADING.search(rest or before)
+    if not rest:
+        return (before[: start.start()].strip(), {}, before[start.start() :]) if start else (before, {}, "")
+    block, after = (rest[: start.start()], rest[start.start() :]) if start else (rest, "")
+    entries = {}
+    for entry in re.split(r"\n(?=\S)", block.strip()):
+        names = entry.partition("\n")[0].partition(" : ")[0]
+        entries.update(dict.fromkeys((name.strip(" *") for name in names.split(",")), entry))
+    return before.strip(), entries, after
