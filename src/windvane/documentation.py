@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 Documented = TypeVar("Documented", bound=Callable[..., Any])
@@ -41,16 +41,18 @@ MEANINGS = {
 }
 
 
-def documented(target: Documented) -> Documented:
+def documented(target: Documented, meanings: Mapping[str, str] | None = None) -> Documented:
     """Complete the ``Parameters`` section of a class or a function. Use it as a decorator.
 
     An entry that the docstring has is kept. For other arguments it is that of a base class, or the text in
-    ``MEANINGS``.
+    ``meanings`` or ``MEANINGS``.
 
     Parameters
     ----------
     target
         The class or function. Without a docstring it stays as it is.
+    meanings
+        What arguments mean in one part of the package.
 
     Examples
     --------
@@ -64,11 +66,11 @@ def documented(target: Documented) -> Documented:
         return target
     before, own, after = _split(target.__doc__)
     sources = [own, *(_split(base.__doc__ or "")[1] for base in getattr(target, "__mro__", ())[1:])]
-    section = []
+    meanings, section = {**MEANINGS, **(meanings or {})}, []
     for name in inspect.signature(target).parameters:
         entry = next((entries[name] for entries in sources if name in entries), None)
-        if entry is None and name in MEANINGS:
-            entry = f"{name}\n    {MEANINGS[name]}"
+        if entry is None and name in meanings:
+            entry = f"{name}\n    {meanings[name]}"
         if entry is not None and entry not in section:
             section.append(entry)
     if section:
