@@ -45,7 +45,7 @@ def documented(target: Documented, meanings: Mapping[str, str] | None = None) ->
     """Complete the ``Parameters`` section of a class or a function. Use it as a decorator.
 
     An entry that the docstring has is kept. For other arguments it is that of a base class, or the text in
-    ``meanings`` or ``MEANINGS``.
+    ``meanings`` or ``MEANINGS``. An example without a heading gets its heading.
 
     Parameters
     ----------
@@ -82,6 +82,8 @@ def documented(target: Documented, meanings: Mapping[str, str] | None = None) ->
 def _split(docstring: str) -> tuple[str, dict[str, str], str]:
     """Return what is before the parameters, the entry of each parameter, and what is after them."""
     text = inspect.cleandoc(docstring)
+    if "Examples\n---" not in text:
+        text = re.sub(r"^(?=>>> )", "Examples\n--------\n", text, count=1, flags=re.M)
     before, _, rest = text.partition(HEADING)
     start = LATER_HEADING.search(rest or before)
     if not rest:

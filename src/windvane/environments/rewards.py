@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
-from windvane.arguments import Array, check_positive
-from windvane.environments.fields import Record, optional, whole
+from windvane.arguments import Array, check_positive, check_whole
+from windvane.documentation import documented
+from windvane.environments.fields import Record, record, setting
 from windvane.errors import ArgumentError
 from windvane.links import Link
 
@@ -25,18 +25,20 @@ _LARGEST_MEAN = 1e100  # if any reward is allowed
 _LEAST_UNIFORM = 2.0**-54  # replaces u = 0, where the inverse normal distribution is infinite; half the least other u
 
 
+@documented
 @dataclass(frozen=True)
 class BoundRewards:
     """A reward law bound to a link.
 
     Parameters
     ----------
-    sigma : the sigma that a policy needs: rewards lie in [0, 2 sigma], or the noise has this sub-Gaussian scale
-    draw : ``draw(u, mean)`` makes rewards from uniforms
-    low, high : the means that ``draw`` accepts
+    sigma
+        The sigma that a policy needs: rewards lie in [0, 2 sigma], or the noise has this sub-Gaussian scale.
+    draw
+        ``draw(u, mean)`` makes rewards from uniforms.
+    low, high
+        The means that ``draw`` accepts.
 
-    Examples
-    --------
     >>> from windvane.links import Logistic
     >>> BernoulliRewards().bind(Logistic(), 1.0).draw(np.array([0.3, 0.7]), np.array([0.5, 0.5]))
     array([1., 0.])
@@ -49,10 +51,8 @@ class BoundRewards:
 
 
 class RewardLaw(Record):
-    """Base class of reward laws: frozen dataclasses with a ``kind``.
+    """Base class of reward laws.
 
-    Examples
-    --------
     >>> sorted(REWARD_LAWS)
     ['bernoulli', 'binomial', 'gaussian', 'poisson']
     """
@@ -72,24 +72,19 @@ def _check_means(law: RewardLaw, link: Link, largest_z: float, low: float, high:
     """Return the largest mean after a check that all lie in [low, high]."""
     least, most = _mean_range(link, largest_z)
     if not low <= least <= most <= high:  # written as `not x <= y` so that NaN is rejected
+        expected = f"a law whose means, in [{low:g}, {high:g}], include the link's"
         means = f"the {link.name} link has means in [{least:.6g}, {most:.6g}] for |z| <= {largest_z:g}"
-        raise ArgumentError(
-            "rewards", law, f"a law whose means, in [{low:g}, {high:g}], include the link's", hint=means
-        )
+        raise ArgumentError("rewards", law, expected, hint=means)
     return most
 
 
-@dataclass(frozen=True)
+@record("bernoulli")
 class BernoulliRewards(RewardLaw):
     """1 with probability mu, else 0: 1 if u < mu; sigma is 1/2.
 
-    Examples
-    --------
     >>> BernoulliRewards()
     BernoulliRewards()
     """
-
-    kind: ClassVar[str] = "bernoulli"
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         """Return the rewards; see :meth:`RewardLaw.bind`."""
@@ -101,40 +96,33 @@ def _draw_bernoulli(u: Array, mean: Array) -> Array:
     return (u < mean).astype(float)
 
 
-@dataclass(frozen=True)
+@record("gaussian")
 class GaussianRewards(RewardLaw):
     """mu + ``sd`` z, z standard normal; sigma is ``sd``, or as given if rewards are bounded.
 
     Bounded noise is truncated symmetrically at the distance of mu from the nearer bound, so that the mean is exactly
     mu.
 
-    Parameters
-    ----------
-    sd : standard deviation of the noise before truncation
-    sigma : required if the link bounds rewards to [0, 2 sigma], and not allowed otherwise
-
-    Examples
-    --------
     >>> from windvane.links import Identity
     >>> GaussianRewards(sd=0.1).bind(Identity(), 1.0).draw(np.array([0.5]), np.array([0.7]))
     array([0.7])
     """
 
-    kind: ClassVar[str] = "gaussian"
-    checks: ClassVar = {"sd": check_positive, "sigma": optional(check_positive)}
-    sd: float = 0.5
-    sigma: float | None = None
+    sd: float = setting("Standard deviation of the noise before truncation.", check_positive, default=0.5)
+    sigma: float | None = setting(
+        "Required if the link bounds rewards to [0, 2 sigma], and not allowed otherwise.", check_positive, default=None
+    )
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         """Return the rewards; see :meth:`RewardLaw.bind`."""
-        if takes_any_reward(link):
+        if link.any_reward:
             if self.sigma is not None:
                 raise ArgumentError("sigma", self.sigma, f"omitted with the {link.name} link, where sigma is sd")
             return BoundRewards(self.sd, partial(_draw_normal, self.sd, math.inf), -_LARGEST_MEAN, _LARGEST_MEAN)
         if self.sigma is None:
             raise ArgumentError("sigma", None, f"given with the {link.name} link, whose rewards lie in [0, 2 sigma]")
-        _check_means(self, link, largest_z, 0.0, 2.0 * self.sigma)
         most = 2.0 * self.sigma
+        _check_means(self, link, largest_z, 0.0, most)
         return BoundRewards(self.sigma, partial(_draw_normal, self.sd, most), 0.0, most)
 
 
@@ -152,29 +140,16 @@ def _draw_normal(sd: float, most: float, u: Array, mean: Array) -> Array:
     return np.asarray(np.clip(mean + scale * erfinv(side * erf(reach / scale)), 0.0, most))
 
 
-def takes_any_reward(link: Link) -> bool:
-    """Return whether ``link`` accepts rewards of any size: their range has no upper end."""
-    return math.isinf(link.reward_range(1.0)[1])
-
-
-@dataclass(frozen=True)
+@record("binomial")
 class BinomialRewards(RewardLaw):
     """The share of successes in independent trials that succeed with probability mu; sigma is 1/2.
 
-    Parameters
-    ----------
-    trials : number of trials
-
-    Examples
-    --------
     >>> from windvane.links import Logistic
     >>> BinomialRewards(trials=4).bind(Logistic(), 1.0).draw(np.array([0.5]), np.array([0.5]))
     array([0.5])
     """
 
-    kind: ClassVar[str] = "binomial"
-    checks: ClassVar = {"trials": whole(1, int(LARGEST_COUNT))}
-    trials: int = 10
+    trials: int = setting("Number of trials.", check_whole, 1, int(LARGEST_COUNT), default=10)
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         """Return the rewards; see :meth:`RewardLaw.bind`."""
@@ -192,24 +167,19 @@ def _draw_counts(kind: str, most: int, u: Array, mean: Array) -> Array:
     return rewards
 
 
-@dataclass(frozen=True)
+@record("poisson")
 class PoissonRewards(RewardLaw):
     """min(N, ``bound``), N Poisson of mean mu; sigma is ``bound``/2.
 
-    Parameters
-    ----------
-    bound : the largest count, by default the smallest one that moves no mean by 1e-6 or more; no smaller one is allowed
-
-    Examples
-    --------
     >>> from windvane.links import Poisson
     >>> PoissonRewards().bind(Poisson(), 1.0).sigma
     7.0
     """
 
-    kind: ClassVar[str] = "poisson"
-    checks: ClassVar = {"bound": optional(whole(1))}
-    bound: int | None = None
+    bound: int | None = setting(
+        "The largest count. Default: the smallest one that moves no mean by 1e-6 or more; no smaller one is allowed.",
+        check_whole, 1, default=None,
+    )  # fmt: skip
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         """Return the rewards; see :meth:`RewardLaw.bind`."""
@@ -241,7 +211,7 @@ REWARD_LAWS: dict[str, type[RewardLaw]] = {law.kind: law for law in _ALL}
 
 def natural_rewards(link: Link, largest_z: float) -> RewardLaw:
     """Return the usual law of a link: Gaussian if any reward is allowed, Bernoulli if means are chances, Poisson."""
-    if takes_any_reward(link):
+    if link.any_reward:
         return GaussianRewards()
     low, high = _mean_range(link, largest_z)
     if 0.0 <= low <= high <= 1.0:

@@ -28,8 +28,6 @@ def tracking_bound(
     dim
         Number of features of an arm; not used for orthogonal arms.
 
-    Examples
-    --------
     >>> tracking_bound(0.5, 1, 0.25, k_mu=1.0, S=1.0, L=1.0, lam=1.0, dim=1)
     2.25
     """
@@ -54,8 +52,6 @@ def elliptical_potential_bound(
     log_det_ratio
         log(det V_{T+1} / lam^d), at least 0; values that are negative by rounding count as 0.
 
-    Examples
-    --------
     >>> elliptical_potential_bound(1.5, gamma=1.0, rounds=10, dim=2, L=1.0, lam=1.0)
     3.0
     """
@@ -70,8 +66,6 @@ def determinant_trace_bound(t: ArrayLike, *, gamma: ArrayLike, dim: int, L: floa
     d log(lam + L^2 (1 - gamma^t) / (d (1 - gamma))) ("Useful lemmas"), in logarithms so that a large d does not
     overflow.
 
-    Examples
-    --------
     >>> determinant_trace_bound(0, gamma=0.9, dim=3, L=1.0, lam=1.0)
     0.0
     """

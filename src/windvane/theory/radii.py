@@ -21,8 +21,6 @@ from windvane.theory.formula import Lanes, check_at_least, check_broadcast, form
 def discounted_count(gamma: ArrayLike, t: ArrayLike) -> Lanes:
     """Return (1 - gamma^t) / (1 - gamma), the sum of gamma^i for i = 0..t-1; t itself at gamma = 1.
 
-    Examples
-    --------
     >>> discounted_count(0.5, 3)
     1.75
     """
@@ -47,8 +45,6 @@ class ConfidenceLevel:
     horizon
         Number of rounds T; required for "horizon" and not used otherwise.
 
-    Examples
-    --------
     >>> float(ConfidenceLevel(0.05, "horizon", horizon=100).log_inverse(1.0)) == math.log(100 / 0.05)
     True
     """
@@ -81,8 +77,6 @@ def confidence_level(
 ) -> Lanes:
     """Return the confidence parameter that enters the radius at round t; see :class:`ConfidenceLevel`.
 
-    Examples
-    --------
     >>> confidence_level(0.05, 1, confidence="anytime")
     0.025
     """
@@ -104,8 +98,6 @@ class Growth:
     ratio
         Factor, at least 0, such as L^2 / (lam d).
 
-    Examples
-    --------
     >>> float(Growth(0.5, gamma=1.0)(6.0))
     3.0
     """
@@ -146,8 +138,6 @@ class Radius:
     array of the shape that t, ``gamma`` and ``delta`` broadcast to. An entry depends on its own t, gamma and delta
     only, bit for bit, whatever the number of lanes.
 
-    Examples
-    --------
     >>> beta = Radius(dim=2, gamma=[0.9, 0.99], S=1.0, L=1.0, lam=1.0, sigma=0.5, delta=0.05, c_mu=0.2)
     >>> beta(100.0).round(3)
     array([1.664, 1.949])
@@ -209,8 +199,6 @@ def radius(
 ) -> Lanes:  # fmt: skip
     """Return beta_t(delta) of BVD-GLM-UCB; see :class:`Radius`.
 
-    Examples
-    --------
     >>> round(radius(100, dim=2, gamma=0.99, S=1.0, L=1.0, lam=1.0, sigma=0.5, delta=0.05, c_mu=0.2), 3)
     1.949
     """
@@ -229,8 +217,6 @@ class OFULRadius:
     there is no ``confidence`` to choose. It is not valid for a discounted or a windowed V. A logarithm that is negative
     by rounding counts as 0.
 
-    Examples
-    --------
     >>> float(OFULRadius(S=1.0, lam=4.0, sigma=1.0, delta=1.0)(9.0))
     5.0
     """

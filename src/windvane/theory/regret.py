@@ -17,8 +17,6 @@ from windvane.theory.tuning import block_length, discount, discount_grid
 class Problem:
     """The constants of a bandit problem and of its regularised estimator that the theorems depend on.
 
-    Examples
-    --------
     >>> problem = Problem(horizon=100, drift=1.0, dim=2, k_mu=0.25, c_mu=0.2, S=1.0, L=1.0, lam=1.0, sigma=0.5)
     >>> problem.R_mu
     1.25
@@ -62,8 +60,6 @@ class RegretBound:
     gamma
         Discount at which the bound is evaluated.
 
-    Examples
-    --------
     >>> RegretBound(total=6.0, learning=1.0, truncation=2.0, tracking=3.0, depth=10, gamma=0.9).total
     6.0
     """
@@ -80,8 +76,6 @@ class RegretBound:
 def trivial_bound(horizon: int, sigma: float) -> float:
     """Return 2 sigma T: rewards lie in [0, 2 sigma], so no policy can lose more. Not in the paper's theorems.
 
-    Examples
-    --------
     >>> trivial_bound(3000, 0.5)
     3000.0
     """
@@ -116,8 +110,6 @@ def regret_bound(
     gamma
         Discount in (0, 1]. Default: that of :func:`discount`.
 
-    Examples
-    --------
     >>> problem = Problem(horizon=3000, drift=1.5708, dim=2, k_mu=0.25, c_mu=0.2, S=1.0, L=1.0, lam=1.0, sigma=0.5)
     >>> regret_bound(problem, delta=0.05).total > trivial_bound(3000, 0.5)
     True
@@ -157,8 +149,6 @@ class UnknownDriftBound:
     gamma
         gamma*, the best discount for the drift.
 
-    Examples
-    --------
     >>> UnknownDriftBound(15.0, 1.0, 2.0, 3.0, 4.0, 5.0, gamma=0.99).master
     5.0
     """
@@ -196,8 +186,6 @@ def regret_bound_unknown_drift(problem: Problem, *, confidence: str = "pointwise
     problem
         The constants of the problem; its drift is at most 2 S T, the largest there is.
 
-    Examples
-    --------
     >>> problem = Problem(horizon=3000, drift=1.5708, dim=2, k_mu=0.25, c_mu=0.2, S=1.0, L=1.0, lam=1.0, sigma=0.5)
     >>> regret_bound_unknown_drift(problem).restarts
     28.0

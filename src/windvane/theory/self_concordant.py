@@ -56,8 +56,6 @@ class SelfConcordantRadius:
     delta
         Probability, for the whole run, that the confidence set misses the parameter: one number, or one per lane.
 
-    Examples
-    --------
     >>> beta = SelfConcordantRadius(dim=2, S=1, L=1, lam=1, sigma=0.5, delta=0.05, k_mu=0.25, horizon=100, window=10)
     >>> float(beta.inside(5.0).round(3)), float(beta.outside(5.0).round(3))
     (8.853, 2057.451)
@@ -109,8 +107,6 @@ class WeightedSelfConcordantRadius:
     sqrt(lam c_mu) S + the deviation of :class:`SelfConcordantRadius` with regularisation lam c_mu and growth
     L^2 k_mu (1 - gamma^(2t)) / (lam c_mu d (1 - gamma^2)). ``confidence="pointwise"`` is as printed.
 
-    Examples
-    --------
     >>> world = dict(dim=2, S=1, L=1, lam=1, sigma=0.5, k_mu=0.25, c_mu=0.2)
     >>> beta = WeightedSelfConcordantRadius(**world, gamma=0.99, delta=0.05)
     >>> float(beta(100.0).round(3))

@@ -22,8 +22,6 @@ def discount(*, horizon: int, drift: float, dim: int, kind: str = "orthogonal") 
     takes B_T sub-linear. This is not the gamma* of its appendix on an unknown drift, for which see
     :func:`discount_grid`.
 
-    Examples
-    --------
     >>> discount(horizon=4000, drift=1.0, dim=2)
     0.9975
     """
@@ -41,8 +39,6 @@ def weight_discount(*, horizon: int, drift: float, dim: int, curvature: float = 
     curvature
         1 for LB-WeightUCB, k_mu c_mu for GLB-WeightUCB and k_mu for SCB-WeightUCB.
 
-    Examples
-    --------
     >>> weight_discount(horizon=5000, drift=1.0, dim=2)
     0.99
     """
@@ -61,8 +57,6 @@ def window_length(*, horizon: int, drift: float | None, dim: int, kind: str = "o
     drift
         Total drift B_T: 0 gives T, and None (unknown) stands for 1.
 
-    Examples
-    --------
     >>> window_length(horizon=1000, drift=1.0, dim=1)
     100
     """
@@ -79,8 +73,6 @@ def block_length(horizon: int, dim: int) -> int:
 
     The minimum with T is ours, for d > sqrt(T). The paper's T/H = O(sqrt(T/d)) is a slip for sqrt(T)/d.
 
-    Examples
-    --------
     >>> block_length(3000, 2)
     109
     """
@@ -95,8 +87,6 @@ def discount_grid(horizon: int, dim: int, S: float) -> Array:
     N = max(1, ceil((2/3) log2(2 S T^(3/2))) + 1). The grid covers gamma* for every drift in [T^(-1/2), 2 S T], none
     below. The main text's N = ceil(2 log2(2 S T^(3/2))) is not used: it gives negative discounts.
 
-    Examples
-    --------
     >>> len(discount_grid(3000, 2, 1.0))
     14
     """
@@ -113,8 +103,6 @@ def window_grid(horizon: int, dim: int) -> tuple[int, Array]:
     H = min(T, floor(d^(2/3) sqrt(T))). The minimum with T is ours. The windows are floor(H^(j/n)) for j = 0..n, with
     n = ceil(log H). For H = 3 the formula gives 1 twice; for H = 1 the only window is 1.
 
-    Examples
-    --------
     >>> block, windows = window_grid(100, 1)
     >>> block, windows.tolist()
     (10, [1.0, 2.0, 4.0, 10.0])
@@ -136,8 +124,6 @@ def exp3_rate(arms: int, rounds: int) -> float:
     rounds
         Number n of rounds. The rounds of BOB's master are its blocks, n = ceil(T / H).
 
-    Examples
-    --------
     >>> exp3_rate(1, 5), exp3_rate(14, 1)
     (0.0, 1.0)
     """
