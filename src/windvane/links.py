@@ -1,15 +1,7 @@
 """Inverse link functions: the mean mu of a reward as a function of z = <x, theta>.
 
-===========  ============================  =====================================================
-symbol       here                          meaning
-===========  ============================  =====================================================
-mu(z)        ``link.mean(z)``              expected reward
-mu'(z)       ``link.slope(z)``             its derivative, positive
-b(z)         ``link.primitive(z)``         a primitive of mu: the log-partition function
-k_mu         ``constants(S, L).k_mu``      sup of mu' over ``|z| <= S L``
-c_mu         ``constants(S, L).c_mu``      inf of mu' over ``|z| <= S L``
-R_mu         ``constants(S, L).R_mu``      k_mu / c_mu
-===========  ============================  =====================================================
+b, a primitive of mu, is the log-partition function. k_mu and c_mu are the supremum and the infimum of mu' over
+``|z| <= S L``, and R_mu = k_mu / c_mu.
 
 Policies evaluate built-in links in compiled kernels; the methods here are the NumPy form, equal up to rounding. A
 custom link is any pair of vectorised callables (:class:`CustomLink`). Arguments outside their range raise

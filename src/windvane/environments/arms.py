@@ -155,15 +155,13 @@ class ComeAndGo(ArmLaw):
     """
 
     law: str = setting(
-        'Kind of the law from which items are drawn: "ball", "sphere" or "cube".',
-        check_choice, (BallArms.kind, SphereArms.kind, CubeArms.kind), default="ball",
-    )  # fmt: skip
+        'Law of items: "ball", "sphere" or "cube".', check_choice, ("ball", "sphere", "cube"), default="ball"
+    )
     count: int = setting("Number of slots.", check_whole, 1, _MOST_ARMS, default=10)
     lifetime: int = setting("Rounds that an item stays in its slot.", check_whole, 1, LATEST, default=100)
     presence: float = setting(
-        "Probability that an item is on offer, drawn once for its whole life.",
-        check_number, "in [0, 1]", lambda v: 0 <= v <= 1, default=0.7,
-    )  # fmt: skip
+        "Chance that an item is on offer all its life.", check_number, "in [0, 1]", lambda v: 0 <= v <= 1, default=0.7
+    )
 
     def _bind(self, frame: Frame) -> ArmStream:
         from windvane.environments.simulation import PassingArms

@@ -76,10 +76,7 @@ class GeometricDelay(DelayLaw):
     mean: float = setting(
         "Mean delay before the cut, in [0, 1e9].", check_number, "in [0, 1e9]", lambda v: 0 <= v <= 1e9
     )
-    most: int = setting(
-        "Longer delays become this one. Default: the longest that a uniform of 53 bits can give.",
-        check_whole, 0, LATEST, default=None,
-    )  # fmt: skip
+    most: int = setting("The cut. Default: the longest delay from a uniform.", check_whole, 0, LATEST, default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,4 +114,4 @@ class UniformDelay(DelayLaw):
         return self.least + np.floor(u * (self.most - self.least + 1)).astype(np.int64)
 
 
-DELAYS: dict[str, type[DelayLaw]] = {law.kind: law for law in (NoDelay, FixedDelay, GeometricDelay, UniformDelay)}
+DELAYS: dict[str, type[DelayLaw]] = {law.kind: law for law in DelayLaw.__subclasses__()}

@@ -14,16 +14,7 @@ import numpy.typing as npt
 
 from windvane._importing import imported
 from windvane.arguments import Array, Index, check_array, check_number, check_positive, check_whole
-from windvane.environments.fields import (
-    Frame,
-    Record,
-    Vector,
-    check_rounds,
-    check_vector,
-    check_vectors,
-    record,
-    setting,
-)
+from windvane.environments.fields import Frame, Record, Vector, check_rounds, check_vectors, record, setting
 from windvane.environments.paths import Curve, Path, SwitchingPath, WalkingPath
 from windvane.errors import ArgumentError
 
@@ -71,7 +62,7 @@ class Static(Drift):
     array([[0.6, 0.8]])
     """
 
-    theta: Vector | None = setting("The parameter. Default: S e_1.", check_vector, default=None)
+    theta: Vector | None = setting("The parameter. Default: S e_1.", check_vectors, 1, default=None)
 
     def _thetas(self, frame: Frame, t: Index) -> Array:
         return np.tile(frame.check_points("theta", self.theta), (len(t), 1))
@@ -88,11 +79,8 @@ class Rotation(Drift):
     """
 
     angle: float = setting("The angle of the turn.", _check_angle, default=math.pi / 2)
-    begin: float = setting(
-        "When the turn begins, as a share of the horizon.",
-        check_number, "in [0, 1)", lambda v: 0 <= v < 1, default=1 / 3,
-    )  # fmt: skip
-    end: float = setting("When the turn ends, as a share of the horizon.", default=2 / 3)
+    begin: float = setting("Begin of the turn, over T.", check_number, "in [0, 1)", lambda v: 0 <= v < 1, default=1 / 3)
+    end: float = setting("End of the turn, over T.", default=2 / 3)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,9 +120,8 @@ class Turns(Drift):
     count: int = setting("Number of periods.", check_whole, 1, 10**6, default=3)
     angle: float = setting("The angle of each turn.", _check_angle, default=math.pi / 2)
     share: float = setting(
-        "The share of a period during which theta* turns, at its end.",
-        check_number, "in (0, 1]", lambda v: 0 < v <= 1, default=0.5,
-    )  # fmt: skip
+        "Share of a period, at its end, that is the turn.", check_number, "in (0, 1]", lambda v: 0 < v <= 1, default=0.5
+    )
 
     def _thetas(self, frame: Frame, t: Index) -> Array:
         done, into = np.divmod(t * self.count, frame.horizon)  # whole numbers, so that theta* does not move at rest
@@ -186,13 +173,6 @@ class RandomSwitches(Drift):
     count: int = setting("Number of jumps, at distinct rounds uniform in 2..T.", check_whole, 0, 10**6)
 
     def _path(self, frame: Frame) -> Path:
-        if self.count > frame.horizon - 1:
-            raise ArgumentError("count", self.count, f"at most horizon - 1 = {frame.horizon - 1}")
-        from windvane.kernels.random import LARGEST_BLOCK
-
-        most = LARGEST_BLOCK + 1  # the counter of the generator has no room for more numbers in one round of a lane
-        if (self.count + 1) * frame.dim > most:
-            raise ArgumentError("count", self.count, f"at most {most // frame.dim - 1} with dim={frame.dim}")
         return SwitchingPath(frame, self.count)
 
 
@@ -207,7 +187,7 @@ class RandomWalk(Drift):
     """
 
     step: float = setting("The root mean square length of a step.", check_positive)
-    start: Vector | None = setting("The first parameter. Default: S e_1.", check_vector, default=None)
+    start: Vector | None = setting("The first parameter. Default: S e_1.", check_vectors, 1, default=None)
 
     def _path(self, frame: Frame) -> Path:
         return WalkingPath(frame, self.step, frame.check_points("start", self.start))
@@ -222,8 +202,8 @@ class Sinusoid(Drift):
     """
 
     period: float = setting("Number of rounds of one oscillation.", check_positive)
-    amplitude: Vector | None = setting("Half the way. Default: S e_1.", check_vector, default=None)
-    centre: Vector | None = setting("The middle of the way. Default: 0.", check_vector, default=None)
+    amplitude: Vector | None = setting("Half the way. Default: S e_1.", check_vectors, 1, default=None)
+    centre: Vector | None = setting("The middle of the way. Default: 0.", check_vectors, 1, default=None)
     phase: float = setting("The phase before the first round.", _check_angle, default=0.0)
 
     def _thetas(self, frame: Frame, t: Index) -> Array:
@@ -236,15 +216,13 @@ class Sinusoid(Drift):
 
 @record("piecewise-linear")
 class PiecewiseLinear(Drift):
-    """theta* moves on straight lines through ``points[i]`` at round ``times[i]``.
+    """theta* moves on straight lines through ``points[i]`` at round ``times[i]``; it rests before and after them.
 
     >>> PiecewiseLinear([1, 5], [[1, 0], [0, 1]]).path(horizon=9, dim=2, S=1.0, lane_ids=1).at(3)
     array([[0.5, 0.5]])
     """
 
-    times: tuple[int, ...] = setting(
-        "Strictly increasing rounds; theta* rests before the first and after the last.", check_rounds, 1
-    )
+    times: tuple[int, ...] = setting("Strictly increasing rounds.", check_rounds, 1)
     points: tuple[Vector, ...] = setting("The parameters at these rounds.", check_vectors)
 
     def __post_init__(self) -> None:
@@ -261,16 +239,13 @@ class PiecewiseLinear(Drift):
 class FunctionDrift(Drift):
     """theta* is given by a function.
 
-    The function is called for every round when the path is made, so that a parameter outside the ball raises an error
-    before a run.
+    It is called for every round when the path is made: a parameter outside the ball raises an error before a run.
 
     >>> FunctionDrift(lambda t: [1 / t, 0.0]).path(horizon=4, dim=2, S=1.0, lane_ids=1).at(4)
     array([[0.25, 0.  ]])
     """
 
-    function: Callable[[int], npt.ArrayLike] | str = setting(
-        '``function(t)`` returns theta*_t, the same at every call; or the name of a function, as ``"module:name"``.'
-    )
+    function: Callable[[int], npt.ArrayLike] | str = setting('Returns theta*_t, given t; or its name, "module:name".')
 
     def __post_init__(self) -> None:
         is_name = isinstance(self.function, str) and all(self.function.partition(":"))
@@ -288,10 +263,9 @@ class FunctionDrift(Drift):
             raise ArgumentError("function", self.function, "the name of a callable")
         points = np.empty((len(t), frame.dim))
         for i, now in enumerate(t.tolist()):
-            theta = check_array(f"function({now})", function(now), (frame.dim,))
-            points[i] = frame.check_points(f"function({now})", theta.tolist())
+            name = f"function({now})"
+            points[i] = frame.check_points(name, check_array(name, function(now), (frame.dim,)).tolist())
         return points
 
 
-_ALL = (Static, Rotation, Arc, Turns, Switches, RandomSwitches, RandomWalk, Sinusoid, PiecewiseLinear, FunctionDrift)
-DRIFTS: dict[str, type[Drift]] = {drift.kind: drift for drift in _ALL}
+DRIFTS: dict[str, type[Drift]] = {drift.kind: drift for drift in Drift.__subclasses__()}

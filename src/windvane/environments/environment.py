@@ -1,13 +1,5 @@
 """A simulated world on lanes: a drift, an arm law and a reward law, combined freely.
 
->>> from windvane.environments import BallArms, Environment, Rotation
->>> world = Environment(Rotation(), BallArms(count=10), horizon=3000, lanes=2)
->>> offer = world.round(1)
->>> offer.arms.shape
-(2, 10, 2)
->>> reward = world.reward(1, offer.means[:, 0])          # of playing arm 0 in both lanes
->>> regret = offer.best - offer.means[:, 0]
-
 Random numbers depend on (seed, lane id, round, purpose) only, never on which lanes are simulated together or in which
 order rounds are evaluated. All policies that run on one environment see the same arms and the same noise.
 """
@@ -21,17 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import (
-    LARGEST,
-    NORM_SLACK,
-    Array,
-    Index,
-    Mask,
-    check_array,
-    check_lanes,
-    check_number,
-    check_whole,
-)
+from windvane.arguments import LARGEST, NORM_SLACK, Array, Index, Mask, check_array, check_number, check_whole
 from windvane.documentation import documented
 from windvane.environments.arms import ArmLaw
 from windvane.environments.delays import DelayLaw
@@ -58,7 +40,7 @@ class Round(NamedTuple):
     best
         The largest mean among the arms on offer, [lanes].
 
-    >>> from windvane.environments import BallArms, Environment, Static
+    >>> from windvane.environments import BallArms, Static
     >>> offer = Environment(Static(), BallArms(count=3), horizon=5).round(1)
     >>> bool(offer.best[0] == offer.means[0].max())
     True
@@ -92,9 +74,12 @@ class Environment:
     delay
         How late rewards arrive. Default: at once.
 
-    >>> from windvane.environments import OrthogonalArms, Environment, Rotation
-    >>> Environment(Rotation(), OrthogonalArms(), horizon=3000).variation.round(4)
-    array([1.5708])
+    >>> from windvane.environments import BallArms, Rotation
+    >>> world = Environment(Rotation(), BallArms(count=10), horizon=3000, lanes=2)
+    >>> offer = world.round(1)
+    >>> reward, regret = world.reward(1, offer.means[:, 0]), offer.best - offer.means[:, 0]  # of arm 0 in both lanes
+    >>> world.variation.round(4)
+    array([1.5708, 1.5708])
     """
 
     def __init__(
@@ -109,9 +94,9 @@ class Environment:
             if not isinstance(part, base) and (part is not None or name in ("drift", "arms")):
                 raise ArgumentError(name, part, f"a {base.__name__} of windvane.environments")
         self.drift, self.arms, self.delay, self.link = drift, arms, delay, get_link(link)
-        self.lane_ids = check_lanes(lanes)
-        self.path = drift.path(horizon=horizon, dim=dim, S=S, lane_ids=self.lane_ids, seed=seed)
-        self._stream = arms.bind(dim=dim, L=L, lane_ids=self.lane_ids, seed=seed)
+        self.path = drift.path(horizon=horizon, dim=dim, S=S, lane_ids=lanes, seed=seed)
+        self._stream = arms.bind(dim=dim, L=L, lane_ids=lanes, seed=seed)
+        self.lane_ids = self.path.lane_ids
         self.horizon, self.lanes, self.seed = self.path.horizon, len(self.lane_ids), int(seed)
         self.dim, self.S, self.L, self.orthogonal, self.intercept = (
             self.path.dim,

@@ -92,22 +92,13 @@ class Frame(NamedTuple):
         return array
 
 
-def check_vector(name: str, value: Any) -> Vector:
-    """Return ``value`` as a tuple of finite numbers, at least one."""
-    return tuple(_check_finite(name, value, 1, "a vector of finite numbers").tolist())
-
-
-def check_vectors(name: str, value: Any) -> tuple[Vector, ...]:
-    """Return ``value`` as a tuple of finite vectors of one length, at least one."""
-    rows = _check_finite(name, value, 2, "a list of vectors of finite numbers, all of one length").tolist()
-    return tuple(tuple(row) for row in rows)
-
-
-def _check_finite(name: str, value: Any, ndim: int, expected: str) -> Array:
+def check_vectors(name: str, value: Any, ndim: int = 2) -> tuple[Any, ...]:
+    """Return ``value`` as a tuple of finite vectors of one length, at least one, or as one vector if ``ndim`` is 1."""
+    expected = "a vector of finite numbers" if ndim == 1 else "a list of vectors of finite numbers, all of one length"
     array = check_real_array(name, value, expected)
     if array.ndim != ndim or array.size == 0 or not np.isfinite(array).all():
         raise ArgumentError(name, value, expected)
-    return array
+    return tuple(array.tolist() if ndim == 1 else map(tuple, array.tolist()))
 
 
 def check_rounds(name: str, value: Any, least: int) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 from windvane.arguments import Array, Index, check_whole
 from windvane.documentation import documented
 from windvane.environments.fields import Frame
+from windvane.errors import ArgumentError
 
 # A block has at most this many rounds, and at most this many numbers (1 MiB): long enough that the cost of making a
 # block is spread over many rounds, small enough for the cache of a core.
@@ -42,7 +43,12 @@ class Path:
     """
 
     def __init__(self, frame: Frame, width: int) -> None:
-        self.lanes, self.dim, self.horizon = len(frame.lane_ids), frame.dim, frame.horizon
+        self.lane_ids, self.lanes, self.dim, self.horizon = (
+            frame.lane_ids,
+            len(frame.lane_ids),
+            frame.dim,
+            frame.horizon,
+        )
         self._frame, self._width = frame, width
         self._length = max(1, min(LONGEST_BLOCK, LARGEST_BLOCK // (width * frame.dim)))
         self._first, self._block = 1, np.empty((0, width, frame.dim))
@@ -103,8 +109,14 @@ class SwitchingPath(Path):
     """``count`` switches per lane, at distinct rounds uniform in 2..T, between parameters uniform on the sphere."""
 
     def __init__(self, frame: Frame, count: int) -> None:
+        from windvane.kernels import random
         from windvane.kernels.drawing import draw_switches
 
+        if count > frame.horizon - 1:
+            raise ArgumentError("count", count, f"at most horizon - 1 = {frame.horizon - 1}")
+        most = (random.LARGEST_BLOCK + 1) // frame.dim - 1  # the counter of the generator has no room for more numbers
+        if count > most:
+            raise ArgumentError("count", count, f"at most {most} with dim={frame.dim}")
         super().__init__(frame, width=len(frame.lane_ids))
         coins = np.empty((self.lanes, count))
         self._thetas = np.empty((self.lanes, count + 1, self.dim))

@@ -98,10 +98,9 @@ def _draw_bernoulli(u: Array, mean: Array) -> Array:
 
 @record("gaussian")
 class GaussianRewards(RewardLaw):
-    """mu + ``sd`` z, z standard normal; sigma is ``sd``, or as given if rewards are bounded.
+    """mu + ``sd`` z, z standard normal; sigma is ``sd``, or as given if the link bounds rewards to [0, 2 sigma].
 
-    Bounded noise is truncated symmetrically at the distance of mu from the nearer bound, so that the mean is exactly
-    mu.
+    Bounded noise is truncated symmetrically at the distance of mu from the nearer bound: the mean is exactly mu.
 
     >>> from windvane.links import Identity
     >>> GaussianRewards(sd=0.1).bind(Identity(), 1.0).draw(np.array([0.5]), np.array([0.7]))
@@ -109,9 +108,7 @@ class GaussianRewards(RewardLaw):
     """
 
     sd: float = setting("Standard deviation of the noise before truncation.", check_positive, default=0.5)
-    sigma: float | None = setting(
-        "Required if the link bounds rewards to [0, 2 sigma], and not allowed otherwise.", check_positive, default=None
-    )
+    sigma: float | None = setting("Given if, and only if, the link bounds rewards.", check_positive, default=None)
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         """Return the rewards; see :meth:`RewardLaw.bind`."""
@@ -169,17 +166,14 @@ def _draw_counts(kind: str, most: int, u: Array, mean: Array) -> Array:
 
 @record("poisson")
 class PoissonRewards(RewardLaw):
-    """min(N, ``bound``), N Poisson of mean mu; sigma is ``bound``/2.
+    """min(N, ``bound``), N Poisson of mean mu; sigma is ``bound``/2. The bound may move no mean by 1e-6 or more.
 
     >>> from windvane.links import Poisson
     >>> PoissonRewards().bind(Poisson(), 1.0).sigma
     7.0
     """
 
-    bound: int | None = setting(
-        "The largest count. Default: the smallest one that moves no mean by 1e-6 or more; no smaller one is allowed.",
-        check_whole, 1, default=None,
-    )  # fmt: skip
+    bound: int | None = setting("The largest count. Default: the smallest allowed one.", check_whole, 1, default=None)
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         """Return the rewards; see :meth:`RewardLaw.bind`."""
@@ -205,8 +199,7 @@ def _find_least_bound(mean: float) -> int:
     return int(counts[np.argmax(shift < LARGEST_SHIFT)])
 
 
-_ALL = (BernoulliRewards, GaussianRewards, BinomialRewards, PoissonRewards)
-REWARD_LAWS: dict[str, type[RewardLaw]] = {law.kind: law for law in _ALL}
+REWARD_LAWS: dict[str, type[RewardLaw]] = {law.kind: law for law in RewardLaw.__subclasses__()}
 
 
 def natural_rewards(link: Link, largest_z: float) -> RewardLaw:
