@@ -20,14 +20,14 @@ from __future__ import annotations
 # isort: off
 # fmt: off
 from windvane.theory.formula import CONFIDENCES, KINDS, Lanes
-from windvane.theory.lemmas import determinant_trace_bound, elliptical_potential_bound, tracking_bound
 from windvane.theory.radii import (
     ConfidenceLevel, Growth, OFULRadius, Radius, confidence_level, discounted_count, radius,
 )
-from windvane.theory.regret import (
-    Problem, RegretBound, UnknownDriftBound, regret_bound, regret_bound_unknown_drift, trivial_bound,
-)
 from windvane.theory.self_concordant import SelfConcordantRadius, WeightedSelfConcordantRadius
+from windvane.theory.theorems import (
+    Problem, RegretBound, UnknownDriftBound, determinant_trace_bound, elliptical_potential_bound, regret_bound,
+    regret_bound_unknown_drift, tracking_bound, trivial_bound,
+)
 from windvane.theory.tuning import (
     block_length, discount, discount_grid, exp3_rate, weight_discount, window_grid, window_length,
 )
