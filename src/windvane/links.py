@@ -36,6 +36,9 @@ _LARGEST_DIFFERENCE = 1e-4  # between the slope and the difference quotient, rel
 _LEAST_SHARE = 1e-3  # this share of the largest slope
 
 
+Function = Callable[[Array], npt.ArrayLike]
+
+
 @documented
 @dataclass(frozen=True)
 class LinkConstants:
@@ -75,6 +78,9 @@ class Link:
     code: int = -1
     largest_mean: float = math.inf
     any_reward: bool = False
+    _mean: Function
+    _slope: Function
+    _primitive: Function
 
     def __init_subclass__(cls) -> None:
         documented(cls)
@@ -90,15 +96,6 @@ class Link:
     def primitive(self, z: npt.ArrayLike) -> Array:
         """Return b(z) with b' = mu."""
         return np.asarray(self._primitive(np.array(z, dtype=float)), dtype=float)
-
-    def _mean(self, z: Array) -> npt.ArrayLike:
-        raise NotImplementedError
-
-    def _slope(self, z: Array) -> npt.ArrayLike:
-        raise NotImplementedError
-
-    def _primitive(self, z: Array) -> npt.ArrayLike:
-        raise NotImplementedError
 
     def constants(self, S: float, L: float) -> LinkConstants:
         """Return k_mu, c_mu and R_mu over ``|z| <= S L``; raise if mu' is too flat there for double precision."""
@@ -229,9 +226,6 @@ class Probit(Link):
         return z * self.mean(z) + self._slope(z)
 
 
-Function = Callable[[Array], npt.ArrayLike]
-
-
 class CustomLink(Link):
     """A link made from vectorised callables and evaluated in NumPy: correct, but far slower than a built-in one.
 
@@ -263,21 +257,19 @@ class CustomLink(Link):
         if not isinstance(name, str):
             raise ArgumentError("name", name, "text")
         self.name, self.any_reward = name, any_reward
-        self.mean_function, self.slope_function, self.primitive_function = mean, slope, primitive
+        self.mean_function, self._mean, self._slope = mean, mean, slope
+        self.has_primitive = primitive is not None
+        if primitive is not None:
+            self._primitive = primitive
 
     def __repr__(self) -> str:
         return f"CustomLink({self.name!r})"
 
-    def _mean(self, z: Array) -> npt.ArrayLike:
-        return self.mean_function(z)
-
-    def _slope(self, z: Array) -> npt.ArrayLike:
-        return self.slope_function(z)
-
-    def _primitive(self, z: Array) -> npt.ArrayLike:
-        if self.primitive_function is None:
+    def primitive(self, z: npt.ArrayLike) -> Array:
+        """Return b(z) with b' = mu; raise if there is no primitive."""
+        if not self.has_primitive:
             raise self._error("a link with a primitive")
-        return self.primitive_function(z)
+        return super().primitive(z)
 
     def _error(self, expected: str, got: str | None = None) -> ArgumentError:
         return ArgumentError("link", self, expected, got=f"{self!r}" + (f", where {got}" if got else ""))
@@ -303,7 +295,7 @@ class CustomLink(Link):
             raise self._error("a link whose slope is positive", f"slope({where:g}) = {slope.min():g}")
         h = _DIFFERENCE_STEP * max(1.0, z[-1])
         pairs = [("slope", "mean", self.mean, slope), ("mean", "primitive", self.primitive, mean)]
-        for name, of, function, derivative in pairs[: 1 if self.primitive_function is None else 2]:
+        for name, of, function, derivative in pairs[: 1 + self.has_primitive]:
             with np.errstate(invalid="ignore"):
                 numeric = (function(z + h) - function(z - h)) / (2 * h)
             size = np.abs(derivative)

@@ -33,12 +33,8 @@ class Round(NamedTuple):
         The round.
     valid
         Arms that are on offer, [lanes, K]; None if all are.
-    theta
-        theta*_t, [lanes, dim].
-    means
-        mu(<x, theta*_t>), [lanes, K], of absent arms too.
-    best
-        The largest mean among the arms on offer, [lanes].
+    theta, means, best
+        theta*_t, [lanes, dim]; mu(<x, theta*_t>), [lanes, K], of absent arms too; the largest one on offer, [lanes].
 
     >>> from windvane.environments import BallArms, Static
     >>> offer = Environment(Static(), BallArms(count=3), horizon=5).round(1)
@@ -62,17 +58,13 @@ class Environment:
 
     Parameters
     ----------
-    drift
-        How theta* moves.
-    arms
-        Which arms are offered.
-    rewards
-        How rewards are drawn. Default: the usual law of the link.
+    drift, arms
+        How theta* moves, and which arms are offered.
+    rewards, delay
+        How rewards are drawn (default: the usual law of the link), and how late they arrive (default: at once).
     intercept
         If given, b: arms get a last feature 1 and theta* a last entry b, so that dim is one more, L becomes sqrt(L^2 +
         1) and S becomes sqrt(S^2 + b^2).
-    delay
-        How late rewards arrive. Default: at once.
 
     >>> from windvane.environments import BallArms, Rotation
     >>> world = Environment(Rotation(), BallArms(count=10), horizon=3000, lanes=2)
@@ -96,15 +88,9 @@ class Environment:
         self.drift, self.arms, self.delay, self.link = drift, arms, delay, get_link(link)
         self.path = drift.path(horizon=horizon, dim=dim, S=S, lane_ids=lanes, seed=seed)
         self._stream = arms.bind(dim=dim, L=L, lane_ids=lanes, seed=seed)
-        self.lane_ids = self.path.lane_ids
-        self.horizon, self.lanes, self.seed = self.path.horizon, len(self.lane_ids), int(seed)
-        self.dim, self.S, self.L, self.orthogonal, self.intercept = (
-            self.path.dim,
-            float(S),
-            float(L),
-            arms.orthogonal,
-            None,
-        )
+        self.lane_ids, self.lanes, self.horizon = self.path.lane_ids, self.path.lanes, self.path.horizon
+        self.dim, self.S, self.L, self.seed = self.path.dim, float(S), float(L), int(seed)
+        self.orthogonal, self.intercept = arms.orthogonal, None
         if intercept is not None:
             self.intercept = check_number("intercept", intercept, "within [-1e100, 1e100]", lambda v: abs(v) <= LARGEST)
             self.dim, self.orthogonal = self.dim + 1, False

@@ -33,7 +33,7 @@ class Record:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value, (check, *limits) = getattr(self, field.name), field.metadata.get("check", [None])
-            if check is not None and not value is field.default is None:
+            if check is not None and (value is not None or field.default is not None):
                 self.set_field(field.name, check(field.name, value, *limits))
 
     def set_field(self, name: str, value: Any) -> None:
