@@ -73,8 +73,8 @@ def documented(target: Documented, meanings: Mapping[str, str] | None = None) ->
             entry = f"{name}\n    {meanings[name]}"
         if entry is not None and entry not in section:
             section.append(entry)
-    if section:
-        target.__doc__ = "\n\n".join(filter(None, [before, HEADING + "\n".join(section), after]))
+    parameters = HEADING + "\n".join(section) if section else ""
+    target.__doc__ = "\n\n".join(filter(None, [before, parameters, after]))
     return target
 
 

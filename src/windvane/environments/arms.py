@@ -56,62 +56,34 @@ class _NewArms(ArmLaw):
 
 @record("ball")
 class BallArms(_NewArms):
-    """Arms uniform in the ball of radius L.
-
-    >>> BallArms(count=5)
-    BallArms(count=5)
-    """
+    """Arms uniform in the ball of radius L."""
 
 
 @record("sphere")
 class SphereArms(_NewArms):
-    """Arms uniform on the sphere of radius L.
-
-    >>> arms, _ = SphereArms(count=1).bind(dim=3, L=2.0, lane_ids=1).at(1)
-    >>> float(np.linalg.norm(arms).round(12))
-    2.0
-    """
+    """Arms uniform on the sphere of radius L."""
 
 
 @record("cube")
 class CubeArms(_NewArms):
-    """Arms uniform in [-L, L]^dim; those longer than L are scaled to norm L.
-
-    >>> CubeArms().count
-    10
-    """
+    """Arms uniform in [-L, L]^dim; those longer than L are scaled to norm L."""
 
 
 @record("orthogonal")
 class OrthogonalArms(_NewArms):
-    """Arms alpha e_i, i uniform among the axes and alpha uniform in [-L, L]: the paper's Assumption 4.
-
-    >>> arms, _ = OrthogonalArms(count=4).bind(dim=3, L=1.0, lane_ids=1).at(1)
-    >>> (arms != 0).sum(axis=-1).tolist()
-    [[1, 1, 1, 1]]
-    """
+    """Arms alpha e_i, i uniform among the axes and alpha uniform in [-L, L]: the paper's Assumption 4."""
 
     orthogonal: ClassVar[bool] = True
 
 
 @record("gaussian")
 class GaussianArms(_NewArms):
-    """Standard normal arms; the set of a round is scaled so that its longest arm has norm L.
-
-    >>> arms, _ = GaussianArms(count=4).bind(dim=3, L=2.0, lane_ids=1).at(1)
-    >>> float(np.linalg.norm(arms, axis=-1).max().round(12))
-    2.0
-    """
+    """Standard normal arms; the set of a round is scaled so that its longest arm has norm L."""
 
 
 @record("skewed")
 class SkewedArms(_NewArms):
-    """Arms with standard exponential coordinates; the set of a round is scaled so that its longest arm has norm L.
-
-    >>> arms, _ = SkewedArms(count=4).bind(dim=3, L=2.0, lane_ids=1).at(1)
-    >>> bool((arms > 0).all())
-    True
-    """
+    """Arms with standard exponential coordinates; the set of a round is scaled so that its longest arm has norm L."""
 
 
 class _RepeatedArms(NamedTuple):

@@ -6,7 +6,6 @@ A delay of 0 means that the reward arrives before the next decision, as without 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import numpy as np
 
@@ -17,17 +16,18 @@ _LARGEST_UNIFORM = 1.0 - 2.0**-53
 
 
 class DelayLaw(Record):
-    """Base class of delay laws; ``most`` is the largest delay.
+    """Base class of delay laws; every delay in [``least``, ``most``] is equally likely unless a law overrides ``draw``.
 
     >>> sorted(DELAYS)
     ['fixed', 'geometric', 'none', 'uniform']
     """
 
-    most: int
+    least: int = 0
+    most: int = 0
 
     def draw(self, u: Array) -> Index:
-        """Return delays in rounds, made from uniforms ``u`` in [0, 1)."""
-        raise NotImplementedError
+        """Return delays in rounds: the inverse distribution function at uniforms ``u`` in [0, 1)."""
+        return self.least + np.floor(u * (self.most - self.least + 1)).astype(np.int64)
 
 
 @record("none")
@@ -37,12 +37,6 @@ class NoDelay(DelayLaw):
     >>> NoDelay().draw(np.array([0.3, 0.9])).tolist()
     [0, 0]
     """
-
-    most: ClassVar[int] = 0  # type: ignore[misc]
-
-    def draw(self, u: Array) -> Index:
-        """Return zeros."""
-        return np.zeros(len(u), dtype=np.int64)
 
 
 @record("fixed")
@@ -55,14 +49,10 @@ class FixedDelay(DelayLaw):
 
     rounds: int = setting("The delay.", check_whole, 0, LATEST)
 
-    @property
-    def most(self) -> int:  # type: ignore[override]
-        """The delay."""
-        return self.rounds
-
-    def draw(self, u: Array) -> Index:
-        """Return the delay, as often as there are uniforms."""
-        return np.full(len(u), self.rounds, dtype=np.int64)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.set_field("least", self.rounds)
+        self.set_field("most", self.rounds)
 
 
 @record("geometric")
@@ -108,10 +98,6 @@ class UniformDelay(DelayLaw):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.set_field("most", check_whole("most", self.most, self.least, LATEST))
-
-    def draw(self, u: Array) -> Index:
-        """Return the inverse distribution function at ``u``."""
-        return self.least + np.floor(u * (self.most - self.least + 1)).astype(np.int64)
 
 
 DELAYS: dict[str, type[DelayLaw]] = {law.kind: law for law in DelayLaw.__subclasses__()}

@@ -7,6 +7,7 @@ a file.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
@@ -51,11 +52,16 @@ def setting(meaning: str, check: Callable[..., Any] | None = None, *limits: Any,
 
 @dataclass_transform(frozen_default=True, field_specifiers=(setting,))
 def record(kind: str) -> Callable[[Law], Law]:
-    """Return the decorator of a drift or law: a frozen dataclass whose docstring describes its fields."""
+    """Return the decorator of a drift or law: a frozen dataclass whose docstring describes its fields.
+
+    A docstring without an example gets the law with its defaults as an example.
+    """
 
     def decorate(law: Law) -> Law:
         law.kind = kind
         fields = dataclasses.fields(dataclasses.dataclass(frozen=True)(law))  # type: ignore[arg-type]
+        if law.__doc__ and ">>>" not in law.__doc__:
+            law.__doc__ = f"{inspect.cleandoc(law.__doc__)}\n\n>>> {law.__name__}()\n{law()!r}"
         return documented(law, {field.name: field.metadata["meaning"] for field in fields})
 
     return decorate

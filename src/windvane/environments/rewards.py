@@ -80,11 +80,7 @@ def _check_means(law: RewardLaw, link: Link, largest_z: float, low: float, high:
 
 @record("bernoulli")
 class BernoulliRewards(RewardLaw):
-    """1 with probability mu, else 0: 1 if u < mu; sigma is 1/2.
-
-    >>> BernoulliRewards()
-    BernoulliRewards()
-    """
+    """1 with probability mu, else 0: 1 if u < mu; sigma is 1/2."""
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         """Return the rewards; see :meth:`RewardLaw.bind`."""

@@ -75,12 +75,16 @@ _ARRAYS: dict[str, Callable[[str, Any], Array]] = {
 }
 _MEANINGS = {
     "c_mu": "Infimum of mu' over ``|z| <= S L``.",
+    "curvature": "1 for LB-WeightUCB, k_mu c_mu for GLB-WeightUCB and k_mu for SCB-WeightUCB.",
     "confidence": 'Which rounds are covered: "pointwise", "horizon" or "anytime" (see :class:`ConfidenceLevel`).',
     "depth": "Number of rounds D that count as recent, at least 1.",
     "drift": "Total drift B_T, at least 0.",
     "k_mu": "Supremum of mu' over ``|z| <= S L``.",
     "kind": 'Action sets: "orthogonal" (every arm is a multiple of an axis) or "general".',
+    "log_det_ratio": "log(det V_{T+1} / lam^d), at least 0; values that are negative by rounding count as 0.",
     "problem": "The constants of the problem.",
+    "ratio": "Factor, at least 0, such as L^2 / (lam d).",
+    "recent_drift": "The sum of ||theta*_s - theta*_{s+1}|| over the last D rounds.",
     "rounds": "Number of rounds, at least 1.",
     "t": "Round, or an array of rounds: real numbers that are at least 0.",
     "window": "Length of a sliding window: one number, or one per lane. Default: none.",

@@ -93,11 +93,6 @@ class Growth:
 
     Its limit at gamma = 1 is ratio t. In a window, t is replaced by min(t, window).
 
-    Parameters
-    ----------
-    ratio
-        Factor, at least 0, such as L^2 / (lam d).
-
     >>> float(Growth(0.5, gamma=1.0)(6.0))
     3.0
     """

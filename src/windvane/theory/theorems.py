@@ -25,14 +25,7 @@ def tracking_bound(
     2 k_mu L^2 S gamma^D / (lam (1 - gamma)) + factor * recent_drift. "Tracking with orthogonal action sets" has
     factor = k_mu, "Tracking with general action sets" k_mu L sqrt(d / (lam (1 - gamma))). The latter is printed without
     the L, which its proof drops between two lines; for L > 1 the printed form is false. The bound is infinite at
-    gamma = 1, where neither lemma applies.
-
-    Parameters
-    ----------
-    recent_drift
-        The sum of ||theta*_s - theta*_{s+1}|| over the last D rounds.
-    dim
-        Number of features of an arm; not used for orthogonal arms.
+    gamma = 1, where neither lemma applies. ``dim`` is not used for orthogonal arms.
 
     >>> tracking_bound(0.5, 1, 0.25, k_mu=1.0, S=1.0, L=1.0, lam=1.0, dim=1)
     2.25
@@ -52,11 +45,6 @@ def elliptical_potential_bound(
 
     2 max(1, L^2/lam) (d T log(1/gamma) + log(det V_{T+1} / lam^d)) ("Useful lemmas"). It needs lam > 0 (the paper says
     non-negative) and says nothing about norms in Vtilde.
-
-    Parameters
-    ----------
-    log_det_ratio
-        log(det V_{T+1} / lam^d), at least 0; values that are negative by rounding count as 0.
 
     >>> elliptical_potential_bound(1.5, gamma=1.0, rounds=10, dim=2, L=1.0, lam=1.0)
     3.0
@@ -245,12 +233,8 @@ def regret_bound_unknown_drift(problem: Problem, *, confidence: str = "pointwise
 
     Departures from the printed display: c_mu in beta* (missing there), n for T / H (the last block may be short) and B
     no smaller than the grid covers. Orthogonal arms only. The proof needs a radius that covers all rounds:
-    ``confidence="horizon"`` puts delta / T = 1/T^2 in beta*; the default keeps the printed 1/T.
-
-    Parameters
-    ----------
-    problem
-        The constants of the problem; its drift is at most 2 S T, the largest there is.
+    ``confidence="horizon"`` puts delta / T = 1/T^2 in beta*; the default keeps the printed 1/T. A drift above 2 S T,
+    the largest there is, raises an error.
 
     >>> problem = Problem(horizon=3000, drift=1.5708, dim=2, k_mu=0.25, c_mu=0.2, S=1.0, L=1.0, lam=1.0, sigma=0.5)
     >>> regret_bound_unknown_drift(problem).restarts

@@ -34,11 +34,6 @@ def discount(*, horizon: int, drift: float, dim: int, kind: str = "orthogonal") 
 def weight_discount(*, horizon: int, drift: float, dim: int, curvature: float = 1.0) -> float:
     """Return 1 - max(1/T, sqrt(curvature B_T / (d T))), clipped (by us) to at least 1/2 (Wang, Zhao and Zhou 2023).
 
-    Parameters
-    ----------
-    curvature
-        1 for LB-WeightUCB, k_mu c_mu for GLB-WeightUCB and k_mu for SCB-WeightUCB.
-
     >>> weight_discount(horizon=5000, drift=1.0, dim=2)
     0.99
     """
