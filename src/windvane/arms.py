@@ -34,14 +34,6 @@ _NO_DIRECTION = 1e-150  # of ||theta|| r: its square is about to underflow, and 
 
 @dataclass(frozen=True)
 class _Round:
-    """A round set of arms.
-
-    Parameters
-    ----------
-    radius
-        The largest norm of an arm, positive.
-    """
-
     radius: float
 
     def __post_init__(self) -> None:

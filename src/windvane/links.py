@@ -44,11 +44,6 @@ Function = Callable[[Array], npt.ArrayLike]
 class LinkConstants:
     """k_mu, c_mu and R_mu = k_mu / c_mu of a link over ``|z| <= S L``.
 
-    Parameters
-    ----------
-    k_mu, c_mu
-        Supremum and infimum of mu'.
-
     >>> LinkConstants(k_mu=0.25, c_mu=0.2).R_mu
     1.25
     """

@@ -31,10 +31,8 @@ class Path:
 
     Parameters
     ----------
-    frame
-        What the drift is bound to.
-    width
-        Number of lanes, or 1 if the path is the same in every lane.
+    frame, width
+        What the drift is bound to; the number of lanes, or 1 if the path is the same in every lane.
 
     >>> from windvane.environments import Arc
     >>> path = Arc().path(horizon=8, dim=2, S=1.0, lane_ids=3)
@@ -43,13 +41,8 @@ class Path:
     """
 
     def __init__(self, frame: Frame, width: int) -> None:
-        self.lane_ids, self.lanes, self.dim, self.horizon = (
-            frame.lane_ids,
-            len(frame.lane_ids),
-            frame.dim,
-            frame.horizon,
-        )
-        self._frame, self._width = frame, width
+        self.lane_ids, self.lanes = frame.lane_ids, len(frame.lane_ids)
+        self.dim, self.horizon, self._frame, self._width = frame.dim, frame.horizon, frame, width
         self._length = max(1, min(LONGEST_BLOCK, LARGEST_BLOCK // (width * frame.dim)))
         self._first, self._block = 1, np.empty((0, width, frame.dim))
         self._followed: tuple[Array, Index] | None = None

@@ -62,20 +62,14 @@ class RewardLaw(Record):
         raise NotImplementedError
 
 
-def _mean_range(link: Link, largest_z: float) -> tuple[float, float]:
-    """Return the smallest and the largest mean: a link is increasing."""
-    low, high = link.mean(np.array([-largest_z, largest_z])).tolist()
-    return low, high
-
-
 def _check_means(law: RewardLaw, link: Link, largest_z: float, low: float, high: float) -> float:
     """Return the largest mean after a check that all lie in [low, high]."""
-    least, most = _mean_range(link, largest_z)
+    least, most = link.mean([-largest_z, largest_z]).tolist()  # a link is increasing
     if not low <= least <= most <= high:  # written as `not x <= y` so that NaN is rejected
         expected = f"a law whose means, in [{low:g}, {high:g}], include the link's"
         means = f"the {link.name} link has means in [{least:.6g}, {most:.6g}] for |z| <= {largest_z:g}"
         raise ArgumentError("rewards", law, expected, hint=means)
-    return most
+    return float(most)
 
 
 @record("bernoulli")
@@ -175,10 +169,10 @@ class PoissonRewards(RewardLaw):
         """Return the rewards; see :meth:`RewardLaw.bind`."""
         most = _check_means(self, link, largest_z, 0.0, LARGEST_COUNT)
         least_bound = _find_least_bound(most)
-        if self.bound is not None and self.bound < least_bound:
-            why = f"a smaller bound moves the largest mean, {most:.6g}, by {LARGEST_SHIFT:g} or more"
-            raise ArgumentError("bound", self.bound, f"at least {least_bound}", hint=why)
         bound = least_bound if self.bound is None else self.bound
+        if bound < least_bound:
+            why = f"a smaller bound moves the largest mean, {most:.6g}, by {LARGEST_SHIFT:g} or more"
+            raise ArgumentError("bound", bound, f"at least {least_bound}", hint=why)
         return BoundRewards(0.5 * bound, partial(_draw_counts, self.kind, bound), 0.0, LARGEST_COUNT)
 
 
@@ -202,7 +196,7 @@ def natural_rewards(link: Link, largest_z: float) -> RewardLaw:
     """Return the usual law of a link: Gaussian if any reward is allowed, Bernoulli if means are chances, Poisson."""
     if link.any_reward:
         return GaussianRewards()
-    low, high = _mean_range(link, largest_z)
+    low, high = link.mean([-largest_z, largest_z]).tolist()
     if 0.0 <= low <= high <= 1.0:
         return BernoulliRewards()
     if link.name == PoissonRewards.kind:

@@ -74,12 +74,10 @@ _ARRAYS: dict[str, Callable[[str, Any], Array]] = {
     "log_det_ratio": partial(check_entries, expected="at least 0", accept=lambda v: v >= -_LOG_DET_SLACK),
 }
 _MEANINGS = {
-    "c_mu": "Infimum of mu' over ``|z| <= S L``.",
     "curvature": "1 for LB-WeightUCB, k_mu c_mu for GLB-WeightUCB and k_mu for SCB-WeightUCB.",
     "confidence": 'Which rounds are covered: "pointwise", "horizon" or "anytime" (see :class:`ConfidenceLevel`).',
     "depth": "Number of rounds D that count as recent, at least 1.",
     "drift": "Total drift B_T, at least 0.",
-    "k_mu": "Supremum of mu' over ``|z| <= S L``.",
     "kind": 'Action sets: "orthogonal" (every arm is a multiple of an axis) or "general".',
     "log_det_ratio": "log(det V_{T+1} / lam^d), at least 0; values that are negative by rounding count as 0.",
     "problem": "The constants of the problem.",
