@@ -12,7 +12,6 @@ from windvane.environments.arms import (
     ARM_LAWS, ArmLaw, ArmStream, BallArms, ComeAndGo, CubeArms, FixedArms, GaussianArms, OrthogonalArms, SkewedArms,
     SphereArms,
 )
-from windvane.environments.delays import DELAYS, DelayLaw, FixedDelay, GeometricDelay, NoDelay, UniformDelay
 from windvane.environments.drift import (
     DRIFTS, Arc, Drift, FunctionDrift, PiecewiseLinear, RandomSwitches, RandomWalk, Rotation, Sinusoid, Static,
     Switches, Turns,
@@ -20,7 +19,8 @@ from windvane.environments.drift import (
 from windvane.environments.environment import Environment, Round
 from windvane.environments.paths import Path
 from windvane.environments.rewards import (
-    REWARD_LAWS, BernoulliRewards, BinomialRewards, BoundRewards, GaussianRewards, PoissonRewards, RewardLaw,
+    DELAYS, REWARD_LAWS, BernoulliRewards, BinomialRewards, BoundRewards, DelayLaw, FixedDelay, GaussianRewards,
+    GeometricDelay, NoDelay, PoissonRewards, RewardLaw, UniformDelay,
 )
 
 __all__ = [

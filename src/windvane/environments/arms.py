@@ -115,7 +115,7 @@ class FixedArms(ArmLaw):
 
 @record("come-and-go")
 class ComeAndGo(ArmLaw):
-    """Slots whose items live for a number of rounds, and may be absent all their life.
+    """Slots whose items, drawn from ``law``, live for a number of rounds and may be absent all their life.
 
     Slots change at different rounds: each is shifted by a random phase. If no item of a lane is on offer, the one that
     came nearest to it is, so that there is always one. A slot is thus on offer a share
@@ -126,13 +126,11 @@ class ComeAndGo(ArmLaw):
     True
     """
 
-    law: str = setting(
-        'Law of items: "ball", "sphere" or "cube".', check_choice, ("ball", "sphere", "cube"), default="ball"
-    )
+    law: str = setting('"ball", "sphere" or "cube".', check_choice, ("ball", "sphere", "cube"), default="ball")
     count: int = setting("Number of slots.", check_whole, 1, _MOST_ARMS, default=10)
     lifetime: int = setting("Rounds that an item stays in its slot.", check_whole, 1, LATEST, default=100)
     presence: float = setting(
-        "Chance that an item is on offer all its life.", check_number, "in [0, 1]", lambda v: 0 <= v <= 1, default=0.7
+        "Chance that an item is on offer, drawn once.", check_number, "in [0, 1]", lambda v: 0 <= v <= 1, default=0.7
     )
 
     def _bind(self, frame: Frame) -> ArmStream:

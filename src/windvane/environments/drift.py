@@ -79,8 +79,8 @@ class Rotation(Drift):
     """
 
     angle: float = setting("The angle of the turn.", _check_angle, default=math.pi / 2)
-    begin: float = setting("Begin of the turn, over T.", check_number, "in [0, 1)", lambda v: 0 <= v < 1, default=1 / 3)
-    end: float = setting("End of the turn, over T.", default=2 / 3)
+    begin: float = setting("Start of the turn, as t/T.", check_number, "in [0, 1)", lambda v: 0 <= v < 1, default=1 / 3)
+    end: float = setting("End of the turn, as t/T.", default=2 / 3)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -202,8 +202,8 @@ class Sinusoid(Drift):
     """
 
     period: float = setting("Number of rounds of one oscillation.", check_positive)
-    amplitude: Vector | None = setting("Half the way. Default: S e_1.", check_vectors, 1, default=None)
-    centre: Vector | None = setting("The middle of the way. Default: 0.", check_vectors, 1, default=None)
+    amplitude: Vector | None = setting("Largest displacement. Default: S e_1.", check_vectors, 1, default=None)
+    centre: Vector | None = setting("Middle of the oscillation. Default: 0.", check_vectors, 1, default=None)
     phase: float = setting("The phase before the first round.", _check_angle, default=0.0)
 
     def _thetas(self, frame: Frame, t: Index) -> Array:
@@ -239,13 +239,14 @@ class PiecewiseLinear(Drift):
 class FunctionDrift(Drift):
     """theta* is given by a function.
 
-    It is called for every round when the path is made: a parameter outside the ball raises an error before a run.
+    It must return the same at every call. It is called for every round when the path is made, so that a parameter
+    outside the ball raises an error before a run.
 
     >>> FunctionDrift(lambda t: [1 / t, 0.0]).path(horizon=4, dim=2, S=1.0, lane_ids=1).at(4)
     array([[0.25, 0.  ]])
     """
 
-    function: Callable[[int], npt.ArrayLike] | str = setting('Returns theta*_t, given t; or its name, "module:name".')
+    function: Callable[[int], npt.ArrayLike] | str = setting('Function of t, or its name "module:name".')
 
     def __post_init__(self) -> None:
         is_name = isinstance(self.function, str) and all(self.function.partition(":"))

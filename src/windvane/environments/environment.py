@@ -16,9 +16,8 @@ import numpy.typing as npt
 from windvane.arguments import LARGEST, NORM_SLACK, Array, Index, Mask, check_array, check_number, check_whole
 from windvane.documentation import documented
 from windvane.environments.arms import ArmLaw
-from windvane.environments.delays import DelayLaw
 from windvane.environments.drift import Drift
-from windvane.environments.rewards import RewardLaw, natural_rewards
+from windvane.environments.rewards import DelayLaw, RewardLaw, natural_rewards
 from windvane.errors import ArgumentError
 from windvane.links import Link, get_link
 

@@ -1,7 +1,8 @@
-"""Reward laws: the reward of playing an arm of mean mu(<x, theta*>). Each is made from one uniform in [0, 1).
+"""Laws of rewards and of their delays. Each reward and each delay is made from one uniform in [0, 1).
 
-Rewards lie in [0, 2 sigma], or sigma is the scale of the noise. A law can be used with every link whose means over
-``|z| <= S L`` it allows.
+The reward of an arm has mean mu(<x, theta*>). Rewards lie in [0, 2 sigma], or sigma is the scale of the noise. A law
+can be used with every link whose means over ``|z| <= S L`` it allows. A delay of 0 means that the reward arrives before
+the next decision, as without a delay law.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from functools import partial
 
 import numpy as np
 
-from windvane.arguments import Array, check_positive, check_whole
+from windvane.arguments import Array, Index, check_number, check_positive, check_whole
 from windvane.documentation import documented
-from windvane.environments.fields import Record, record, setting
+from windvane.environments.fields import LATEST, Record, record, setting
 from windvane.errors import ArgumentError
 from windvane.links import Link
 
@@ -23,6 +24,7 @@ LARGEST_SHIFT = 1e-6  # how far the truncation of counts may move a mean
 LARGEST_COUNT = 1e6  # mean of a count: the number of steps to draw it grows like the square root
 _LARGEST_MEAN = 1e100  # if any reward is allowed
 _LEAST_UNIFORM = 2.0**-54  # replaces u = 0, where the inverse normal distribution is infinite; half the least other u
+_LARGEST_UNIFORM = 1.0 - 2.0**-53
 
 
 @documented
@@ -98,7 +100,7 @@ class GaussianRewards(RewardLaw):
     """
 
     sd: float = setting("Standard deviation of the noise before truncation.", check_positive, default=0.5)
-    sigma: float | None = setting("Given if, and only if, the link bounds rewards.", check_positive, default=None)
+    sigma: float | None = setting("Required if (and only if) the link bounds rewards.", check_positive, default=None)
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         """Return the rewards; see :meth:`RewardLaw.bind`."""
@@ -202,3 +204,89 @@ def natural_rewards(link: Link, largest_z: float) -> RewardLaw:
     if link.name == PoissonRewards.kind:
         return PoissonRewards()
     raise ArgumentError("rewards", None, f"given: the link {link.name!r} has no usual law of rewards")
+
+
+class DelayLaw(Record):
+    """Base class of delay laws; every delay in [``least``, ``most``] is equally likely unless a law overrides ``draw``.
+
+    >>> sorted(DELAYS)
+    ['fixed', 'geometric', 'none', 'uniform']
+    """
+
+    least: int = 0
+    most: int = 0
+
+    def draw(self, u: Array) -> Index:
+        """Return delays in rounds: the inverse distribution function at uniforms ``u`` in [0, 1)."""
+        return self.least + np.floor(u * (self.most - self.least + 1)).astype(np.int64)
+
+
+@record("none")
+class NoDelay(DelayLaw):
+    """Every reward arrives at once, with delay 0.
+
+    >>> NoDelay().draw(np.array([0.3, 0.9])).tolist()
+    [0, 0]
+    """
+
+
+@record("fixed")
+class FixedDelay(DelayLaw):
+    """Every reward arrives the same number of rounds late.
+
+    >>> FixedDelay(4).draw(np.array([0.3, 0.9])).tolist()
+    [4, 4]
+    """
+
+    rounds: int = setting("The delay.", check_whole, 0, LATEST)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.set_field("least", self.rounds)
+        self.set_field("most", self.rounds)
+
+
+@record("geometric")
+class GeometricDelay(DelayLaw):
+    """P(delay = k) = p (1 - p)^k for k = 0, 1, ..., with p = 1/(1 + mean), cut off at ``most``.
+
+    >>> GeometricDelay(1.0).draw(np.array([0.3, 0.6, 0.8])).tolist()
+    [0, 1, 2]
+    """
+
+    mean: float = setting("Mean delay before the cut.", check_number, "in [0, 1e9]", lambda v: 0 <= v <= 1e9)
+    most: int = setting("Largest delay. Default: the longest from a uniform.", check_whole, 0, LATEST, default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.most is None:
+            self.set_field("most", int(self._invert(np.array(_LARGEST_UNIFORM))))
+
+    def _invert(self, u: Array) -> Array:
+        """Return the least k with 1 - (1 - p)^{k+1} > u."""
+        if self.mean == 0.0:
+            return np.zeros_like(u)
+        return np.asarray(np.floor(np.log1p(-u) / -math.log1p(1.0 / self.mean)))  # log(1 - p) = -log(1 + 1/mean)
+
+    def draw(self, u: Array) -> Index:
+        """Return the inverse distribution function at ``u``."""
+        return np.minimum(self._invert(u), self.most).astype(np.int64)
+
+
+@record("uniform")
+class UniformDelay(DelayLaw):
+    """Every whole number of rounds in [``least``, ``most``] is equally likely.
+
+    >>> UniformDelay(2, 5).draw(np.array([0.0, 0.5, 0.99])).tolist()
+    [2, 4, 5]
+    """
+
+    least: int = setting("The smallest delay.", check_whole, 0, LATEST)
+    most: int = setting("The largest delay.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.set_field("most", check_whole("most", self.most, self.least, LATEST))
+
+
+DELAYS: dict[str, type[DelayLaw]] = {law.kind: law for law in DelayLaw.__subclasses__()}
