@@ -104,20 +104,21 @@ def formula(target: Formula) -> Formula:
 
 def _checked(function: Formula) -> Formula:
     """Return ``function`` with checks of its arguments."""
-    signature = inspect.signature(function)
-    annotations = {name: str(parameter.annotation) for name, parameter in signature.parameters.items()}
+    parameters = inspect.signature(function).parameters
+    annotations = {name: str(parameter.annotation) for name, parameter in parameters.items()}
     arrays = [name for name in _ARRAYS if "ArrayLike" in annotations.get(name, "")]
     checks = {**{name: _NUMBERS[name] for name in annotations if name in _NUMBERS}, **{a: _ARRAYS[a] for a in arrays}}
 
     @wraps(function)
     def call(*args: Any, **settings: Any) -> Any:
-        bound = signature.bind(*args, **settings)
-        given = bound.arguments
+        given = {**dict(zip(parameters, args, strict=False)), **settings}
+        if len(given) < len(args) + len(settings):
+            return function(*args, **settings)  # raises TypeError: too many arguments, or one of them twice
         for name, value in given.items():
             if name in checks and (value is not None or "None" not in annotations[name]):
                 given[name] = checks[name](name, value)
         check_broadcast(**{name: given[name] for name in arrays if given.get(name) is not None})
-        result = function(*bound.args, **bound.kwargs)
+        result = function(**given)
         return float(result) if isinstance(result, np.ndarray | np.generic) and result.ndim == 0 else result
 
     return call  # type: ignore[return-value]

@@ -147,6 +147,7 @@ class Radius:
         # sigma is moved under the root. Constants are 0-d arrays: NumPy multiplies by those faster than by floats.
         self._bias, self._scale = np.asarray(math.sqrt(lam) * c_mu * S), np.asarray(dim * sigma**2)
         self._noise = np.asarray(2.0 * sigma**2)
+        self._fixed_noise = None if confidence == "anytime" else self._noise * self.confidence.log_inverse(1.0)
         self._constants: Array | None = None  # of ``since``
 
     def since(self, born: Array, t: float) -> Array:
@@ -183,7 +184,7 @@ class Radius:
 
     def __call__(self, t: float | Array) -> Array:
         """Return beta_t, without a check of ``t``."""
-        noise = self._noise * self.confidence.log_inverse(t)
+        noise = self._noise * self.confidence.log_inverse(t) if self._fixed_noise is None else self._fixed_noise
         return np.asarray(self._bias + np.sqrt(self._scale * np.log1p(self._growth(t)) + noise))
 
 
