@@ -105,13 +105,14 @@ def formula(target: Formula) -> Formula:
 def _checked(function: Formula) -> Formula:
     """Return ``function`` with checks of its arguments."""
     parameters = inspect.signature(function).parameters
+    positional = [name for name, parameter in parameters.items() if parameter.kind is not parameter.KEYWORD_ONLY]
     annotations = {name: str(parameter.annotation) for name, parameter in parameters.items()}
     arrays = [name for name in _ARRAYS if "ArrayLike" in annotations.get(name, "")]
     checks = {**{name: _NUMBERS[name] for name in annotations if name in _NUMBERS}, **{a: _ARRAYS[a] for a in arrays}}
 
     @wraps(function)
     def call(*args: Any, **settings: Any) -> Any:
-        given = {**dict(zip(parameters, args, strict=False)), **settings}
+        given = {**dict(zip(positional, args, strict=False)), **settings}
         if len(given) < len(args) + len(settings):
             return function(*args, **settings)  # raises TypeError: too many arguments, or one of them twice
         for name, value in given.items():
