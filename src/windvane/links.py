@@ -35,7 +35,6 @@ _DIFFERENCE_STEP = 1e-5  # central differences: truncation of order 1e-10, round
 _LARGEST_DIFFERENCE = 1e-4  # between the slope and the difference quotient, relative to the larger of the slope and
 _LEAST_SHARE = 1e-3  # this share of the largest slope
 
-
 Function = Callable[[Array], npt.ArrayLike]
 
 
@@ -122,14 +121,13 @@ class Link:
             return False
 
     def _constants(self, largest: float) -> LinkConstants:
-        slopes = self.slope([-largest, 0.0, largest])  # the extremes of every built-in slope are at 0 or at an end
-        return LinkConstants(float(slopes.max()), float(slopes.min()))
+        raise NotImplementedError
 
     def mean_bound(self, largest: float) -> float:
         """Return sup of |mu| over ``|z| <= largest``; for a link bounded on the whole line, its global bound."""
         if self.largest_mean < math.inf:
             return self.largest_mean
-        ends = np.abs(self.mean(np.array([-largest, largest])))
+        ends = np.abs(self.mean([-largest, largest]))
         return float(ends.max()) if np.isfinite(ends).all() else math.inf
 
     def reward_range(self, sigma: float) -> tuple[float, float]:
@@ -145,7 +143,13 @@ class Link:
         return f"{type(self).__name__}()"
 
 
-class Identity(Link):
+class _BuiltInLink(Link):
+    def _constants(self, largest: float) -> LinkConstants:
+        slopes = self.slope([-largest, 0.0, largest])  # the extremes of every built-in slope are at 0 or at an end
+        return LinkConstants(float(slopes.max()), float(slopes.min()))
+
+
+class Identity(_BuiltInLink):
     """mu(z) = z: linear rewards, of which any is accepted.
 
     >>> float(Identity().mean(0.3))
@@ -164,7 +168,7 @@ class Identity(Link):
         return 0.5 * np.square(z)
 
 
-class Logistic(Link):
+class Logistic(_BuiltInLink):
     """mu(z) = 1 / (1 + e^-z): clicks and conversions.
 
     >>> Logistic().constants(S=1.0, L=1.0).k_mu
@@ -185,7 +189,7 @@ class Logistic(Link):
         return np.logaddexp(0.0, z)
 
 
-class Poisson(Link):
+class Poisson(_BuiltInLink):
     """mu(z) = e^z: counts. The mean is e^708 beyond z = 708.
 
     >>> float(Poisson().mean(0.0))
@@ -200,7 +204,7 @@ class Poisson(Link):
     _slope = _primitive = _mean
 
 
-class Probit(Link):
+class Probit(_BuiltInLink):
     """mu(z) = Phi(z), the standard normal distribution function: a binary reward with a Gaussian latent score.
 
     >>> float(Probit().mean(0.0))
@@ -300,7 +304,7 @@ class CustomLink(Link):
                 raise self._error(f"a link whose {name} is the derivative of {of}", difference)
 
 
-LINKS: dict[str, type[Link]] = {link.name: link for link in (Identity, Logistic, Poisson, Probit)}
+LINKS: dict[str, type[Link]] = {link.name: link for link in _BuiltInLink.__subclasses__()}
 
 
 @documented
