@@ -21,9 +21,6 @@ from .d_lin_ucb import DLinUCB as DLinUCB
 from .d_rand_lin_ucb import DRandLinUCB as DRandLinUCB
 from .detection import DetectGLMUCB as DetectGLMUCB
 from .glm_ucb import GLMUCB as GLMUCB
-from .glm_weight_ucb import GLBWeightUCB as GLBWeightUCB
-from .glm_weight_ucb import SCBWeightUCB as SCBWeightUCB
-from .lb_weight_ucb import LBWeightUCB as LBWeightUCB
 from .master import MasterGLMUCB as MasterGLMUCB
 from .master import MasterOFUL as MasterOFUL
 from .oful import OFUL as OFUL
@@ -31,10 +28,13 @@ from .one_pass_glm import OnePassGLM as OnePassGLM
 from .references import Greedy as Greedy
 from .references import Oracle as Oracle
 from .references import UniformRandom as UniformRandom
-from .restart_glb import RestartGLB as RestartGLB
-from .restart_ucb import RestartUCB as RestartUCB
+from .restart import RestartGLB as RestartGLB
+from .restart import RestartUCB as RestartUCB
 from .sc_glucb import SCDGLUCB as SCDGLUCB
 from .sc_glucb import SCSWGLUCB as SCSWGLUCB
 from .sw_bvd_glm_ucb import SWBVDGLMUCB as SWBVDGLMUCB
 from .sw_lin_ucb import SWLinUCB as SWLinUCB
+from .weight_ucb import GLBWeightUCB as GLBWeightUCB
+from .weight_ucb import LBWeightUCB as LBWeightUCB
+from .weight_ucb import SCBWeightUCB as SCBWeightUCB
 # policies:end

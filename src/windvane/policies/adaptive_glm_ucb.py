@@ -65,7 +65,7 @@ from windvane.arms import ArmSet
 from windvane.errors import ArgumentError
 from windvane.estimation import Discount, OnePassEstimator
 from windvane.kernels.scoring import width_lanes
-from windvane.links import Link, get_link
+from windvane.links import Link
 from windvane.policies.base import Card
 from windvane.policies.info import DecisionInfo, PolicyInfo
 from windvane.policies.inputs import Feedback
@@ -148,8 +148,8 @@ class AdaptiveGLMUCB(EstimatingPolicy):
     stored: ClassVar[tuple[str, ...]] = (*EstimatingPolicy.stored, "losses", "run_losses", "seen", "variation")
 
     def __post_init__(self) -> None:
-        self.link = link = get_link(self.link)
         super().__post_init__()
+        link = self.reward_link
         is_unbounded = math.isinf(link.reward_range(1.0)[1])
         self.dispersion = self.noise_scale**2 if is_unbounded else 1.0
         ridge = self.dispersion * self.dim / check_positive("S", self.S) ** 2

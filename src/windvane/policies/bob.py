@@ -33,6 +33,8 @@ from windvane.policies.base import Card
 from windvane.policies.sw_lin_ucb import SWLinUCB
 from windvane.theory import window_grid
 
+GUARANTEE = "d^(2/3) max(B, d^(-1/2) T^(1/4))^(1/3) T^(2/3), orthogonal arms"
+
 
 class BOB(BanditOverBandits):
     """BOB (Cheung et al. 2019) over SW-LinUCB. It needs the horizon T, but not the drift.
@@ -41,8 +43,6 @@ class BOB(BanditOverBandits):
     ----------
     windows
         The grid. Default: that of the paper.
-    S, lam, sigma, bonus_scale
-        As for :class:`windvane.policies.SWLinUCB`.
     delta
         As for :class:`windvane.policies.SWLinUCB`. Default: 1/T.
 
@@ -61,14 +61,7 @@ class BOB(BanditOverBandits):
 
     name = "BOB"
     grid_name = "windows"
-    card = Card(
-        "linear",
-        "adaptive",
-        "T",
-        "d^(2/3) max(B, d^(-1/2) T^(1/4))^(1/3) T^(2/3), orthogonal arms",
-        "Cheung et al. 2019",
-        "O((K + d) d^2)",
-    )
+    card = Card("linear", "adaptive", "T", GUARANTEE, "Cheung et al. 2019", "O((K + d) d^2)")
 
     def choose_block(self) -> int:
         """Return H."""
@@ -80,18 +73,7 @@ class BOB(BanditOverBandits):
 
     def build_worker(self, values: Array) -> SWLinUCB:
         """Return a new SW-LinUCB with one window per lane."""
-        return SWLinUCB(
-            self.dim,
-            window=values,
-            S=self.S,
-            L=self.L,
-            lam=self.lam,
-            sigma=self.sigma,
-            delta=1.0 / self.horizon if self.delta is None else self.delta,
-            bonus_scale=self.bonus_scale,
-            lanes=self.lanes,
-            seed=self.seed,
-        )
+        return self.derive(SWLinUCB, window=values, delta=1.0 / self.horizon if self.delta is None else self.delta)
 
     def compute_gain(self, earned: Array) -> Array:
         """Return the gain of a block.

@@ -24,27 +24,16 @@ arms.
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from windvane.arguments import Array
-from windvane.estimation import MaximumLikelihoodEstimator
 from windvane.linalg import cholesky, solve
-from windvane.links import Link, get_link
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
-from windvane.policies.glm import build_likelihood
+from windvane.policies.glm import LikelihoodPolicy
 from windvane.policies.sampling import SamplingPolicy
 
 
-class DGLMTS(SamplingPolicy, DiscountedPolicy):
+class DGLMTS(LikelihoodPolicy, SamplingPolicy, DiscountedPolicy):
     """D-GLM-TS. Give ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB.
-
-    Parameters
-    ----------
-    link
-        Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.
-    tolerance
-        Bound on the change of theta_hat that is caused by dropping old observations.
 
     Examples
     --------
@@ -52,20 +41,10 @@ class DGLMTS(SamplingPolicy, DiscountedPolicy):
     array([0])
     """
 
-    link: str | Link = field(default="logistic", kw_only=False)
-    tolerance: float = 1e-6
-
-    estimator: MaximumLikelihoodEstimator = field(init=False)
-
     name = "D-GLM-TS"
     card = Card("generalized linear", "discount", "T, B_T", "none", "Chapelle and Li 2011", "O(K d + memory d^2)")
-
-    def __post_init__(self) -> None:
-        self.link = get_link(self.link)
-        super().__post_init__()
-        self.estimator = build_likelihood(self, self.link, self.choose_discount(), self.tolerance)
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
         """Return C'^-1 z with C C' = H(theta_hat)."""
         C = cholesky(self.estimator.moments(theta_hat)[1])
-        return solve(C.transpose(0, 2, 1), z)
+        return solve(C.transpose(0, 2, 1), z.transpose(0, 2, 1)).transpose(0, 2, 1)

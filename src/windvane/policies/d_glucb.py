@@ -23,23 +23,30 @@ Cost per round and lane: as BVD-GLM-UCB. The projection is slightly cheaper, bec
 
 from __future__ import annotations
 
+import numpy.typing as npt
+
 from windvane.arguments import Array
 from windvane.policies.base import Card
-from windvane.policies.forgetting import DiscountSettings, SwitchSettings, WindowSettings
+from windvane.policies.forgetting import DiscountSettings, WindowSettings
 from windvane.policies.glm import GLMPolicy
 from windvane.projection import LaneProjections, project_p0_in_V_tilde
-from windvane.theory import discount, window_length
 
-_GUARANTEE = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes"
+GUARANTEE = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes"
 
 
-class DGLUCB(GLMPolicy, DiscountSettings, SwitchSettings):
+class AbruptGLMPolicy(GLMPolicy):
+    """The base class of the two policies, which differ in how they forget."""
+
+    switches: npt.ArrayLike | None = None
+    confidence: str = "pointwise"
+
+    def project(self, beta: Array) -> LaneProjections:
+        """Project by P0 in the metric V_tilde^-1, which equals V^-1 for a window."""
+        return project_p0_in_V_tilde(self.estimator)
+
+
+class DGLUCB(AbruptGLMPolicy, DiscountSettings):
     """D-GLUCB (Russac et al. 2020). Give ``gamma``, or ``horizon`` and ``switches`` for the recommended discount.
-
-    Parameters
-    ----------
-    confidence
-        As for :class:`windvane.policies.BVDGLMUCB`.
 
     Examples
     --------
@@ -47,30 +54,12 @@ class DGLUCB(GLMPolicy, DiscountSettings, SwitchSettings):
     array([0])
     """
 
-    confidence: str = "pointwise"
-
     name = "D-GLUCB"
-    card = Card("generalized linear", "discount", "T, Gamma_T", _GUARANTEE, "Russac et al. 2020", "O((K + memory) d^2)")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        rule = self.tune_discount(lambda T, n: discount(horizon=T, drift=n, dim=self.dim), by="switches")
-        self.estimator = self.build_estimator(rule)
-        self.radius = self.build_radius(self.confidence, self.horizon)
-        self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
-
-    def project(self, beta: Array) -> LaneProjections:
-        """Project by P0 in the metric V_tilde^-1."""
-        return project_p0_in_V_tilde(self.estimator)
+    card = Card("generalized linear", "discount", "T, Gamma_T", GUARANTEE, "Russac et al. 2020", "O((K + memory) d^2)")
 
 
-class SWGLUCB(GLMPolicy, WindowSettings, SwitchSettings):
+class SWGLUCB(AbruptGLMPolicy, WindowSettings):
     """SW-GLUCB (Russac et al. 2020). Give ``window``, or ``horizon`` and ``switches`` for the recommended window.
-
-    Parameters
-    ----------
-    confidence
-        As for :class:`windvane.policies.BVDGLMUCB`.
 
     Examples
     --------
@@ -78,18 +67,5 @@ class SWGLUCB(GLMPolicy, WindowSettings, SwitchSettings):
     array([0])
     """
 
-    confidence: str = "pointwise"
-
     name = "SW-GLUCB"
-    card = Card("generalized linear", "window", "T, Gamma_T", _GUARANTEE, "Russac et al. 2020", "O((K + window) d^2)")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        rule = self.tune_window(lambda T, n: window_length(horizon=T, drift=n, dim=self.dim), by="switches")
-        self.estimator = self.build_estimator(rule)
-        self.radius = self.build_radius(self.confidence, self.horizon)
-        self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
-
-    def project(self, beta: Array) -> LaneProjections:
-        """Project by P0 in the metric V_tilde^-1, which equals V^-1 for a window."""
-        return project_p0_in_V_tilde(self.estimator)
+    card = Card("generalized linear", "window", "T, Gamma_T", GUARANTEE, "Russac et al. 2020", "O((K + window) d^2)")

@@ -27,7 +27,6 @@ from windvane.arguments import Array
 from windvane.kernels.sampling import spread_lanes
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
-from windvane.policies.linear import build_ridge
 from windvane.policies.sampling import SamplingPolicy
 
 
@@ -43,15 +42,8 @@ class DLinTS(SamplingPolicy, DiscountedPolicy):
     name = "D-LinTS"
     card = Card("linear", "discount", "T, B_T", "none at a = 1", "Kim and Tewari 2020", "O(K d + d^3)")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.estimator = build_ridge(self, self.choose_discount())
-
     def spread(self, theta_hat: Array, z: Array) -> Array:
         """Return V^-1 V_tilde^(1/2) z."""
-        steps, V, V_tilde = np.empty(z.shape), self.estimator.V.copy(), self.estimator.V_tilde.copy()
-        for column in range(z.shape[2]):
-            step = np.empty(z.shape[:2])
-            spread_lanes(V, V_tilde, np.ascontiguousarray(z[:, :, column]), step)
-            steps[:, :, column] = step
+        steps = np.empty(z.shape)
+        spread_lanes(self.estimator.V.copy(), self.estimator.V_tilde.copy(), z, steps)
         return steps

@@ -22,16 +22,13 @@ from typing import ClassVar
 
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
-from windvane.policies.linear import LinearPolicy, build_ridge
+from windvane.policies.linear import LinearPolicy
+
+GUARANTEE = "d^(2/3) B^(1/3) T^(2/3), orthogonal arms"
 
 
 class DLinUCB(LinearPolicy, DiscountedPolicy):
     """D-LinUCB (Russac et al. 2019). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount.
-
-    Parameters
-    ----------
-    confidence
-        As for :class:`windvane.policies.BVDGLMUCB`.
 
     Examples
     --------
@@ -42,17 +39,5 @@ class DLinUCB(LinearPolicy, DiscountedPolicy):
     confidence: str = "pointwise"
 
     name = "D-LinUCB"
-    card = Card(
-        "linear",
-        "discount",
-        "T, B_T",
-        "d^(2/3) B^(1/3) T^(2/3), orthogonal arms",
-        "Russac et al. 2019",
-        "O((K + d) d^2)",
-    )
+    card = Card("linear", "discount", "T, B_T", GUARANTEE, "Russac et al. 2019", "O((K + d) d^2)")
     is_sandwich: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.estimator = build_ridge(self, self.choose_discount())
-        self.radius = self.build_radius(self.confidence, self.horizon)

@@ -31,6 +31,8 @@ from windvane.policies.base import Card
 from windvane.policies.d_lin_ucb import DLinUCB
 from windvane.policies.sampling import count_best
 
+GUARANTEE = "d^(7/8) B^(1/4) T^(3/4), unknown if for the 2/5 law"
+
 
 class DRandLinUCB(DLinUCB):
     """D-RandLinUCB (Kim and Tewari 2020). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount.
@@ -42,14 +44,7 @@ class DRandLinUCB(DLinUCB):
     """
 
     name = "D-RandLinUCB"
-    card = Card(
-        "linear",
-        "discount",
-        "T, B_T",
-        "d^(7/8) B^(1/4) T^(3/4), unknown if for the 2/5 law",
-        "Kim and Tewari 2020",
-        "O((K + d) d^2)",
-    )
+    card = Card("linear", "discount", "T, B_T", GUARANTEE, "Kim and Tewari 2020", "O((K + d) d^2)")
     spread: ClassVar[float] = 0.4  # Z_t is this factor times |N(0, 1)|
 
     def estimate(self) -> tuple[Array, Array]:
@@ -63,30 +58,16 @@ class DRandLinUCB(DLinUCB):
         return theta_hat, self.decision.multiplier
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None, *, draws: int = 1000) -> Array:
-        """Estimate the probability that ``select`` chooses each arm. Nothing changes.
+        """Estimate the probability that ``select`` chooses each arm, [lanes, K]. Nothing changes.
 
         The distribution of Z_t is replaced by equally likely values, the midpoints of its quantiles. The estimate is
         the share of these values for which an arm is best. Its error is of order 1 / draws.
-
-        Parameters
-        ----------
-        arms, valid
-            As for :meth:`select`.
-        draws
-            Number of values.
-
-        Returns
-        -------
-        ndarray
-            Estimated probabilities, [lanes, K].
         """
+        from scipy.special import ndtri
+
         arms, present = self.check_arms(arms, valid)
         draws = check_whole("draws", draws, 1, 10**6)
         theta_hat = self.estimator.theta_hat
-        beta = self.bonus_scales * self.compute_beta(theta_hat)
-        from scipy.special import ndtri
-
+        bonus = self.bonus(arms, self.bonus_scales * self.compute_beta(theta_hat))
         z = self.spread * ndtri(0.5 + (np.arange(draws) + 0.5) / (2 * draws))  # half-normal quantiles
-        means = np.einsum("lkd,ld->lk", arms, theta_hat)
-        widths = self.width(arms)
-        return count_best(means[:, :, None] + (beta[:, None] * widths)[:, :, None] * z, present)
+        return count_best(self.predict(arms, theta_hat)[:, :, None] + bonus[:, :, None] * z, present)

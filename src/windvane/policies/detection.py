@@ -98,9 +98,9 @@ class DetectGLMUCB(GLMUCB):
         super().__post_init__()
         rate = check_number("false_alarm", self.false_alarm, "in (0, 1)", lambda a: 0 < a < 1)
         run_length = self.run_length
+        if run_length is None and self.horizon is None:
+            raise ArgumentError("run_length", None, "given, or `horizon`")
         if run_length is None:
-            if self.horizon is None:
-                raise ArgumentError("run_length", None, "given, or `horizon`")
             run_length = check_whole("horizon", self.horizon, 1) / rate
         self.alarm_level = check_number("run_length", run_length, "in [1, 1e15]", lambda n: 1 <= n <= 1e15)
         self.sums = np.zeros((self.lane_count, 2, len(SHIFTS)))  # R for both signs
@@ -121,10 +121,9 @@ class DetectGLMUCB(GLMUCB):
     def measure_surprise(self, x: Array, reward: Array, weight: Array) -> Array:
         """Return z of each lane, which is approximately standard normal while nothing changes."""
         arms = x[:, None, :]
-        means = np.empty(arms.shape[:2])
-        self.estimator.kernels.predict_lanes(self.estimator.link.code, arms, self.estimator.theta_hat, means)
+        mean = self.predict(arms, self.estimator.theta_hat)[:, 0]
         spread = 1.0 + weight * (self.constants.R_mu * self.width(arms)[:, 0]) ** 2
-        return np.asarray(np.sqrt(weight) * (reward - means[:, 0]) / (self.sigma * np.sqrt(spread)))
+        return np.asarray(np.sqrt(weight) * (reward - mean) / (self.sigma * np.sqrt(spread)))
 
     def forget(self, mask: Mask) -> None:
         """Reset the estimator and the evidence in the lanes of ``mask``."""

@@ -34,23 +34,16 @@ from typing import ClassVar
 import numpy as np
 
 from windvane.arguments import Array, Index, check_number, check_whole
+from windvane.documentation import documented
 from windvane.errors import ArgumentError
 from windvane.kernels.drawing import draw_uniforms
 from windvane.kernels.random import MASTER
 from windvane.state import Stateful
 
 
-def compute_probabilities(log_weights: Array, rate: float) -> Array:
-    """Return p_j of every lane, from ``log_weights[lanes, N]``."""
-    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
-    total = np.cumsum(weights, axis=1)[:, -1:]  # the order of the sum does not depend on the number of lanes
-    return np.asarray((1.0 - rate) * weights / total + rate / log_weights.shape[1])
-
-
+@documented
 class EXP3(Stateful):
-    """EXP3 over ``arms`` options, with one independent copy per lane.
-
-    The draw of a turn depends only on the seed, the lane id and the turn. ``log_weights`` is the whole state.
+    """EXP3 over ``arms`` options, with one independent copy per lane. Each draw depends on seed, lane id and turn only.
 
     Parameters
     ----------
@@ -60,8 +53,6 @@ class EXP3(Stateful):
         Share of draws that are uniform, in [0, 1].
     lane_ids
         Ids of the lanes.
-    seed
-        Seed of the draws.
 
     Examples
     --------
@@ -82,21 +73,12 @@ class EXP3(Stateful):
 
     def probabilities(self) -> Array:
         """Return the probabilities of the next draw, [lanes, N]."""
-        return compute_probabilities(self.log_weights, self.rate)
+        weights = np.exp(self.log_weights - self.log_weights.max(axis=1, keepdims=True))
+        total = np.cumsum(weights, axis=1)[:, -1:]  # the order of the sum does not depend on the number of lanes
+        return np.asarray((1.0 - self.rate) * weights / total + self.rate / self.arms)
 
     def draw(self, turn: int) -> Index:
-        """Draw an option for every lane.
-
-        Parameters
-        ----------
-        turn
-            Number of the turn, from 0.
-
-        Returns
-        -------
-        ndarray
-            Index of the option in each lane, [lanes].
-        """
+        """Return the option that each lane draws in a turn, [lanes]. Turns are numbered from 0."""
         coins = np.empty(len(self.lane_ids))
         draw_uniforms(np.uint64(self.seed), self.lane_ids, turn, MASTER, coins)
         reached = np.cumsum(self.probabilities(), axis=1)

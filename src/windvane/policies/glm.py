@@ -29,65 +29,32 @@ closed form up to a one-dimensional search (:mod:`windvane.arms`).
 
 from __future__ import annotations
 
-import copy
 from dataclasses import field
+from typing import ClassVar
 
-from windvane.arguments import Array
-from windvane.estimation import Forgetting, MaximumLikelihoodEstimator
-from windvane.links import Link, get_link
+from windvane.estimation import Estimator, MaximumLikelihoodEstimator
+from windvane.links import Link
 from windvane.policies.optimism import EstimatingPolicy, OptimisticPolicy
 
 
-def build_likelihood(
-    policy: EstimatingPolicy, link: str | Link, forgetting: Forgetting, tolerance: float
-) -> MaximumLikelihoodEstimator:
-    """Return a maximum-likelihood estimator with the settings of a policy."""
-    return MaximumLikelihoodEstimator(
-        policy.dim,
-        link,
-        forgetting=forgetting,
-        S=policy.S,
-        L=policy.L,
-        lam=policy.choose_lam(),
-        lanes=policy.lane_count,
-        tolerance=tolerance,
-    )
-
-
-class LinkPolicy(OptimisticPolicy):
-    """An optimistic policy for generalized linear rewards.
-
-    Parameters
-    ----------
-    link
-        Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.
-    """
+class LinkPolicy(EstimatingPolicy):
+    """A policy for generalized linear rewards."""
 
     link: str | Link = field(default="logistic", kw_only=False)
 
-    def __post_init__(self) -> None:
-        self.link = get_link(self.link)
-        super().__post_init__()
-        self.constants = self.link.constants(self.S, self.L)
 
-
-class GLMPolicy(LinkPolicy):
-    """An optimistic policy for generalized linear rewards with a maximum-likelihood estimate.
-
-    Parameters
-    ----------
-    tolerance
-        Bound on the change of theta_hat that is caused by dropping old observations.
-    """
+class LikelihoodPolicy(LinkPolicy):
+    """A policy for generalized linear rewards with a maximum-likelihood estimate."""
 
     tolerance: float = 1e-6
 
     estimator: MaximumLikelihoodEstimator = field(init=False)
+    estimator_type: ClassVar[type[Estimator]] = MaximumLikelihoodEstimator
 
-    def build_estimator(self, forgetting: Forgetting) -> MaximumLikelihoodEstimator:
-        """Return a maximum-likelihood estimator with the settings of this policy."""
-        return build_likelihood(self, self.link, forgetting, self.tolerance)
 
-    def theta_now(self) -> Array:
-        """Return the parameter that a decision would use for predictions now. Nothing changes."""
-        return copy.deepcopy(self).estimate()[0]
+class GLMPolicy(LikelihoodPolicy, OptimisticPolicy):
+    """An optimistic policy for generalized linear rewards with a maximum-likelihood estimate."""
+
+    def choose_factor(self) -> float:
+        """Return 2 R_mu, the factor of beta ||x|| in the bonus."""
+        return 2.0 * self.constants.R_mu

@@ -16,10 +16,11 @@ Cost per round and lane: as BVD-GLM-UCB, with a history that keeps growing: O(t 
 from __future__ import annotations
 
 from windvane.arguments import Array
-from windvane.estimation import Never
 from windvane.policies.base import Card
 from windvane.policies.glm import GLMPolicy
 from windvane.projection import LaneProjections, project_p0
+
+GUARANTEE = "R_mu d T^(1/2), theta* fixed"
 
 
 class GLMUCB(GLMPolicy):
@@ -29,8 +30,6 @@ class GLMUCB(GLMPolicy):
     ----------
     horizon
         Number of rounds T, required for ``confidence="horizon"``.
-    confidence
-        As for :class:`windvane.policies.BVDGLMUCB`.
 
     Examples
     --------
@@ -42,20 +41,7 @@ class GLMUCB(GLMPolicy):
     confidence: str = "pointwise"
 
     name = "GLM-UCB"
-    card = Card(
-        "generalized linear",
-        "none",
-        "nothing",
-        "R_mu d T^(1/2), theta* fixed",
-        "Filippi et al. 2010",
-        "O((K + t) d^2)",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.estimator = self.build_estimator(Never())
-        self.radius = self.build_radius(self.confidence, self.horizon)
-        self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
+    card = Card("generalized linear", "none", "nothing", GUARANTEE, "Filippi et al. 2010", "O((K + t) d^2)")
 
     def project(self, beta: Array) -> LaneProjections:
         """Project by P0 in the metric V^-1."""

@@ -109,18 +109,12 @@ class PolicyInfo:
 
 def join_lanes(infos: list[Any]) -> Any:
     """Join the diagnostics of single lanes. Arrays are concatenated; other values are those of the first lane."""
-    joined: dict[str, Any] = {}
-    for field in dataclasses.fields(infos[0]):
-        values = [getattr(info, field.name) for info in infos]
-        if isinstance(values[0], LaneProjections):
-            theta, report = (np.concatenate([getattr(v, part) for v in values]) for part in ("theta", "report"))
-            joined[field.name] = LaneProjections(theta, report)
-        elif isinstance(values[0], np.ndarray):
-            joined[field.name] = np.concatenate(values)
-        elif dataclasses.is_dataclass(values[0]):
-            joined[field.name] = join_lanes(values)
-        else:
-            joined[field.name] = values[0]
     result = object.__new__(type(infos[0]))
-    vars(result).update(joined)
+    for name, first in vars(infos[0]).items():
+        values = [getattr(info, name) for info in infos]
+        if isinstance(first, np.ndarray):
+            first = np.concatenate(values)
+        elif dataclasses.is_dataclass(first) or isinstance(first, LaneProjections):
+            first = join_lanes(values)
+        vars(result)[name] = first
     return result

@@ -24,25 +24,8 @@ guarantee of these policies covers generalized linear rewards, because the model
 
 from __future__ import annotations
 
-from dataclasses import field
-
-from windvane.estimation import Forgetting, RidgeEstimator
-from windvane.policies.optimism import EstimatingPolicy, OptimisticPolicy
-
-
-def build_ridge(policy: EstimatingPolicy, forgetting: Forgetting) -> RidgeEstimator:
-    """Return a ridge-regression estimator with the settings of a policy."""
-    return RidgeEstimator(
-        policy.dim,
-        forgetting=forgetting,
-        S=policy.S,
-        L=policy.L,
-        lam=policy.choose_lam(),
-        lanes=policy.lane_count,
-    )
+from windvane.policies.optimism import OptimisticPolicy
 
 
 class LinearPolicy(OptimisticPolicy):
-    """Ridge regression with a bonus. A subclass builds its estimator and its radius."""
-
-    estimator: RidgeEstimator = field(init=False)
+    """Ridge regression with a bonus."""

@@ -51,7 +51,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -60,18 +60,18 @@ from windvane.arguments import Array, Index, Mask, check_not_negative, check_who
 from windvane.arms import ArmSet
 from windvane.errors import ArgumentError
 from windvane.kernels.random import MASTER, uniform_pair
-from windvane.links import Link, get_link
+from windvane.links import Link
 from windvane.policies.base import Card, Policy
 from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
-from windvane.policies.master_bases import Base, BaseGLMUCB, BaseOFUL, log_quotient
+from windvane.policies.master_bases import BaseGLMUCB, BaseOFUL, MasterBase, log_quotient
 from windvane.policies.per_lane import PerLane
-from windvane.policies.wrapping import join_clock
 from windvane.state import State, Stateful, refuse
 
 ORDERS = 53  # no block is longer than 2^52 rounds
 LOG = 1024  # number of last decisions whose rewards can be assigned to a copy
 NONE = -1
+GUARANTEE = "min(sqrt(T changes), T^(2/3) B^(1/3))"
 
 
 @dataclass(frozen=True)
@@ -104,15 +104,13 @@ class MasterLane(Policy):
     ----------
     base
         A new base policy with one lane. Copies are built from its settings.
-    horizon
-        Number of rounds T.
     first_order
-        Order n0 of the first block.
+        Order n0 of the first block; 0 in the paper.
     test_scale
         Factor of the margin of the tests. Values below 1 are outside the theorem.
     """
 
-    base: Base = field(kw_only=True)
+    base: MasterBase = field(kw_only=True)
     horizon: int
     first_order: int = 0
     test_scale: float = 1.0
@@ -132,8 +130,8 @@ class MasterLane(Policy):
             raise ArgumentError("delta", level, f"below 1 where `horizon` is {self.horizon}")
         self.rho_of_1 = self.base.base_beta * math.sqrt(self.base.dim * log_level)
         self.caution = 6.0 * (math.log2(self.horizon) + 1.0) * log_level * self.test_scale
-        self.copies: dict[int, Base] = {}  # by order
-        self.spare: list[Base] = []  # copies that have ended: resetting one is cheaper than building one
+        self.copies: dict[int, MasterBase] = {}  # by order
+        self.spare: list[MasterBase] = []  # copies that have ended: resetting one is cheaper than building one
         self.starts = np.full(ORDERS, NONE)  # the first decision of the copy of each order
         self.rewards, self.weights = np.zeros(ORDERS), np.zeros(ORDERS)  # during its life: sum w r, sum w
         self.counts = np.zeros(2, dtype=np.int64)  # restarts, late rewards
@@ -151,7 +149,7 @@ class MasterLane(Policy):
         """Sub-Gaussian scale of the noise, from the base."""
         return self.base.noise_scale
 
-    def build_copy(self) -> Base:
+    def build_copy(self) -> MasterBase:
         """Return a new copy of the base."""
         return type(self.base)(**self.base.get_params())
 
@@ -173,14 +171,6 @@ class MasterLane(Policy):
         self.sums = np.zeros(2)  # sum of w (f - r), sum of w
         self.ceiling = np.ones(1)  # U_t
 
-    def prepare_round(self) -> None:
-        """Run the tests, end copies and blocks, and start new copies. Called before each decision."""
-        self.end_copies()
-        for m, probability in self.starting_orders().items():
-            if self.draw_coin(m) < probability:
-                self.copies[m] = self.start_copy()
-                self.starts[m], self.rewards[m], self.weights[m] = self.decisions, 0.0, 0.0
-
     def end_copies(self) -> None:
         """Run the tests; end the copies, and the block, whose time is over."""
         order, start = self.block.tolist()
@@ -199,11 +189,12 @@ class MasterLane(Policy):
         tau = self.decisions - start
         return {m: self.rho(2**order) / self.rho(2**m) for m in range(order, -1, -1) if tau % 2**m == 0}
 
-    def start_copy(self) -> Base:
-        """Return a copy without observations whose clock is that of the policy."""
-        started = self.spare.pop() if self.spare else self.build_copy()
+    def start_copy(self, m: int) -> None:
+        """Start a copy of order m without observations, whose clock is that of the policy."""
+        self.copies[m] = started = self.spare.pop() if self.spare else self.build_copy()
         started.restart()
-        return join_clock(started, self)
+        started.join_clock(self)
+        self.starts[m], self.rewards[m], self.weights[m] = self.decisions, 0.0, 0.0
 
     def drop_copy(self, m: int) -> None:
         """End the copy of order m."""
@@ -228,9 +219,12 @@ class MasterLane(Policy):
         rounds = min(weight, float(self.decisions - self.block[1]))
         return bool(weight > 0.0 and gap / weight >= 3.0 * self.rho_hat(rounds))
 
-    def choose_acting(self) -> Base:
-        """Return the copy that decides this round, on the clock of all."""
-        self.prepare_round()
+    def choose_acting(self) -> MasterBase:
+        """Run the tests, end and start copies, and return the copy that decides this round, on the clock of all."""
+        self.end_copies()
+        for m, probability in self.starting_orders().items():
+            if self.draw_coin(m) < probability:
+                self.start_copy(m)
         self.acting = self.copies[min(self.copies)]
         self.acting.advance(max(0.0, self.t - self.acting.t))  # not before it, even if a decision of it failed
         self.acting.t, self.acting.decisions = self.t, self.decisions
@@ -301,14 +295,10 @@ class MasterLane(Policy):
         decided, order, start, value = self.log[(self.decisions - age) % LOG]
         if self.starts[int(order)] == start:  # the copy is alive; its clock stands still since its last decision
             self.copies[int(order)].update(feedback.x, feedback.reward, round=decided, weight=feedback.weight)
-        decision, r, w = (
-            self.decisions - age,
-            float(feedback.reward[0]) / self.base.width_of_rewards,
-            float(feedback.weight[0]),
-        )
+        r, w = float(feedback.reward[0]) / self.base.width_of_rewards, float(feedback.weight[0])
         self.sums += w * (value - r), w
         for m in self.copies:
-            if self.starts[m] <= decision:
+            if self.starts[m] <= self.decisions - age:
                 self.rewards[m] += w * r
                 self.weights[m] += w
 
@@ -322,15 +312,10 @@ class MasterLane(Policy):
 
     def info(self, *, estimates: bool = True) -> MasterInfo:
         """Return the diagnostics of the acting copy and of the schedule."""
-        known = {**vars(self.acting.info(estimates=estimates)), "t": self.t, "decisions": self.decisions}
-        return MasterInfo(
-            **known,
-            block_order=self.block[:1].copy(),
-            acting_order=np.array([min(self.copies, default=NONE)]),
-            ceiling=self.ceiling.copy(),
-            restarts=self.counts[:1].copy(),
-            late=self.counts[1:].copy(),
-        )
+        known: dict[str, Any] = vars(self.acting.info(estimates=estimates)) | {"t": self.t, "decisions": self.decisions}
+        known |= {"block_order": self.block[:1].copy(), "acting_order": np.array([min(self.copies, default=NONE)])}
+        restarts, late = self.counts.copy()[:, None]
+        return MasterInfo(**known, ceiling=self.ceiling.copy(), restarts=restarts, late=late)
 
     # --- state -----------------------------------------------------------------------------------------------------
 
@@ -360,16 +345,10 @@ class MasterPolicy(PerLane):
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
     first_order
         Order n0 of the first block; 0 in the paper.
     test_scale
         Factor of the margin of the tests. Values below 1 are outside the theorem.
-    reward_range
-        Width of the range of rewards. Default: 2 sigma, and at least 1 with the identity link.
-    S, lam, sigma, delta, bonus_scale
-        As for the base policy.
     """
 
     horizon: int
@@ -382,22 +361,13 @@ class MasterPolicy(PerLane):
     delta: npt.ArrayLike = 0.05
     bonus_scale: npt.ArrayLike = 1.0
 
-    def build_base(self, place: int) -> Base:
-        """Return the base policy of the lane at index ``place``."""
-        raise NotImplementedError
+    base_type: ClassVar[type[MasterBase]]
 
     def build_lane(self, place: int) -> MasterLane:
-        """Return MASTER for the lane at index ``place``."""
-        return MasterLane(
-            self.dim,
-            base=self.build_base(place),
-            L=self.L,
-            horizon=check_whole("horizon", self.horizon, 1),
-            first_order=self.first_order,
-            test_scale=self.test_scale,
-            lanes=[int(self.lane_ids[place])],
-            seed=self.seed,
-        )
+        """Return MASTER for one lane."""
+        own = {name: self.pick(name, place) for name in ("delta", "bonus_scale")}
+        lanes = [int(self.lane_ids[place])]
+        return self.derive(MasterLane, base=self.derive(self.base_type, lanes=lanes, **own), lanes=lanes)
 
 
 class MasterOFUL(MasterPolicy):
@@ -410,41 +380,12 @@ class MasterOFUL(MasterPolicy):
     """
 
     name = "MASTER-OFUL"
-    card = Card(
-        "linear",
-        "adaptive",
-        "T",
-        "min(sqrt(T changes), T^(2/3) B^(1/3))",
-        "Wei and Luo 2021",
-        "O((K + d) d^2), per lane",
-    )
-
-    def build_base(self, place: int) -> BaseOFUL:
-        """Return OFUL with the radius of MASTER."""
-        return BaseOFUL(
-            self.dim,
-            horizon=check_whole("horizon", self.horizon, 1),
-            reward_range=self.reward_range,
-            S=self.S,
-            L=self.L,
-            lam=self.lam,
-            sigma=self.sigma,
-            delta=self.pick("delta", place),
-            bonus_scale=self.pick("bonus_scale", place),
-            lanes=[int(self.lane_ids[place])],
-            seed=self.seed,
-        )
+    card = Card("linear", "adaptive", "T", GUARANTEE, "Wei and Luo 2021", "O((K + d) d^2), per lane")
+    base_type = BaseOFUL
 
 
 class MasterGLMUCB(MasterPolicy):
     """MASTER-GLM-UCB: MASTER (Wei and Luo 2021) over GLM-UCB. It needs the horizon T, but not the drift.
-
-    Parameters
-    ----------
-    link
-        Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.
-    tolerance
-        Bound on the change of theta_hat that is caused by dropping old observations.
 
     Examples
     --------
@@ -456,33 +397,7 @@ class MasterGLMUCB(MasterPolicy):
     tolerance: float = 1e-6
 
     name = "MASTER-GLM-UCB"
-    card = Card(
-        "generalized linear",
-        "adaptive",
-        "T",
-        "min(sqrt(T changes), T^(2/3) B^(1/3)), if rho is right",
-        "Wei and Luo 2021",
-        "O((K + t) d^2), per lane",
+    card = MasterOFUL.card._replace(
+        rewards="generalized linear", guarantee=f"{GUARANTEE}, if rho is right", cost="O((K + t) d^2), per lane"
     )
-
-    def __post_init__(self) -> None:
-        self.link = get_link(self.link)
-        super().__post_init__()
-
-    def build_base(self, place: int) -> BaseGLMUCB:
-        """Return GLM-UCB with the radius of MASTER."""
-        return BaseGLMUCB(
-            self.dim,
-            self.link,
-            horizon=check_whole("horizon", self.horizon, 1),
-            reward_range=self.reward_range,
-            S=self.S,
-            L=self.L,
-            lam=self.lam,
-            sigma=self.sigma,
-            delta=self.pick("delta", place),
-            bonus_scale=self.pick("bonus_scale", place),
-            tolerance=self.tolerance,
-            lanes=[int(self.lane_ids[place])],
-            seed=self.seed,
-        )
+    base_type = BaseGLMUCB

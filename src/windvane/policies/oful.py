@@ -18,10 +18,9 @@ from __future__ import annotations
 import numpy as np
 
 from windvane.arguments import Array
-from windvane.estimation import Never
 from windvane.kernels.scoring import log_det_lanes
 from windvane.policies.base import Card
-from windvane.policies.linear import LinearPolicy, build_ridge
+from windvane.policies.linear import LinearPolicy
 from windvane.theory import OFULRadius
 
 
@@ -37,13 +36,13 @@ class OFUL(LinearPolicy):
     name = "OFUL"
     card = Card("linear", "none", "nothing", "d T^(1/2), theta* fixed", "Abbasi-Yadkori et al. 2011", "O((K + d) d^2)")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.estimator = build_ridge(self, Never())
-        self.determinant_radius = OFULRadius(S=self.S, lam=self.estimator.lam, sigma=self.sigma, delta=self.levels)
+    def build_radius(self) -> OFULRadius:
+        """Return the radius as a function of log det(V / lam)."""
+        return OFULRadius(S=self.S, lam=self.estimator.lam, sigma=self.sigma, delta=self.levels)
 
     def compute_beta(self, theta_hat: Array) -> Array:
         """Return the radius of the next decision from the determinant of V, [lanes]."""
         e, log_det_ratio = self.estimator, np.empty(self.lane_count)
         log_det_lanes(e.dense, e.lam, e.work, log_det_ratio)
-        return self.determinant_radius(log_det_ratio)
+        beta: Array = self.radius(log_det_ratio)
+        return beta

@@ -26,20 +26,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import field
+from typing import ClassVar
 
-from windvane.estimation import OnePassEstimator
+from windvane.estimation import Estimator, OnePassEstimator
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
 from windvane.policies.glm import LinkPolicy
+from windvane.policies.optimism import OptimisticPolicy
 
 
-class OnePassGLM(LinkPolicy, DiscountedPolicy):
+class OnePassGLM(LinkPolicy, OptimisticPolicy, DiscountedPolicy):
     """OnePassGLM (ours). Give ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB.
-
-    Parameters
-    ----------
-    confidence
-        As for :class:`windvane.policies.BVDGLMUCB`.
 
     Examples
     --------
@@ -50,20 +47,10 @@ class OnePassGLM(LinkPolicy, DiscountedPolicy):
     confidence: str = "pointwise"
 
     estimator: OnePassEstimator = field(init=False)
-
+    estimator_type: ClassVar[type[Estimator]] = OnePassEstimator
     name = "OnePassGLM"
     card = Card("generalized linear", "discount", "T, B_T", "none", "windvane", "O((K + d) d^2)")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.estimator = OnePassEstimator(
-            self.dim,
-            self.link,
-            forgetting=self.choose_discount(),
-            S=self.S,
-            L=self.L,
-            lam=self.choose_lam(),
-            lanes=self.lane_count,
-        )
-        self.radius = self.build_radius(self.confidence, self.horizon)
-        self.bonus_factors = self.bonus_scales * (self.constants.k_mu / math.sqrt(self.constants.c_mu))
+    def choose_factor(self) -> float:
+        """Return k_mu / sqrt(c_mu)."""
+        return self.constants.k_mu / math.sqrt(self.constants.c_mu)

@@ -30,17 +30,13 @@ import numpy.typing as npt
 from windvane.arguments import Array, Index, check_array
 from windvane.arms import ArmSet, Ball
 from windvane.errors import ArgumentError
-from windvane.estimation import Never
 from windvane.kernels.drawing import BALL, SPHERE
 from windvane.kernels.sampling import draw_points
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
 from windvane.policies.glm import GLMPolicy
-from windvane.policies.linear import build_ridge
 from windvane.policies.optimism import EstimatingPolicy
 from windvane.projection import LaneProjections, project_p2
-
-Truth = Callable[[float, Array], npt.ArrayLike]
 
 
 class ReferencePolicy(EstimatingPolicy):
@@ -52,7 +48,7 @@ class ReferencePolicy(EstimatingPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.estimator = build_ridge(self, Never())
+        self.estimator = self.build_estimator()
 
 
 class UniformRandom(ReferencePolicy):
@@ -97,7 +93,7 @@ class Oracle(ReferencePolicy):
     array([1])
     """
 
-    truth: Truth = field(kw_only=False)
+    truth: Callable[[float, Array], npt.ArrayLike] = field(kw_only=False)
 
     name = "Oracle"
     card = Card("any", "none", "the truth", "0", "-", "O(K d)")
@@ -114,7 +110,6 @@ class Oracle(ReferencePolicy):
         means = check_array("truth(t, arms)", self.truth(self.t, arms), arms.shape[:2])
         if not np.isfinite(means[present]).all():
             raise ArgumentError("truth(t, arms)", means, "finite", where=f"round {self.t:g}")
-        self.begin_decision().means = means
         return self.play(means, present, means)
 
     def select_from(self, arm_set: ArmSet) -> Array:
@@ -136,12 +131,6 @@ class Greedy(GLMPolicy, DiscountedPolicy):
     name = "Greedy"
     card = Card("generalized linear", "discount", "T, B_T", "none", "-", "O(K d + memory d^2)")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.estimator = self.build_estimator(self.choose_discount())
-        self.radius = self.build_radius()
-        self.bonus_factors = self.bonus_scales * (0.0)
-
     def project(self, beta: Array) -> LaneProjections:
         """Project by P2, as BVD-GLM-UCB does."""
         return project_p2(self.estimator, beta)
@@ -149,6 +138,5 @@ class Greedy(GLMPolicy, DiscountedPolicy):
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         """Decide round t by the predicted means."""
         arms, present = self.check_arms(arms, valid)
-        theta_tilde, _ = self.estimate()
-        means = self.predict(arms, theta_tilde)
+        means = self.predict(arms, self.estimate()[0])
         return self.play(means, present, means)

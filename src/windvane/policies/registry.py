@@ -26,8 +26,8 @@ REGISTERED = (
     "references.Oracle",
     "references.Greedy",
     "sw_lin_ucb.SWLinUCB",
-    "restart_ucb.RestartUCB",
-    "lb_weight_ucb.LBWeightUCB",
+    "restart.RestartUCB",
+    "weight_ucb.LBWeightUCB",
     "d_lin_ts.DLinTS",
     "d_rand_lin_ucb.DRandLinUCB",
     "bob_bvd_glm_ucb.BOBBVDGLMUCB",
@@ -38,9 +38,9 @@ REGISTERED = (
     "sw_bvd_glm_ucb.SWBVDGLMUCB",
     "d_glucb.DGLUCB",
     "d_glucb.SWGLUCB",
-    "restart_glb.RestartGLB",
-    "glm_weight_ucb.GLBWeightUCB",
-    "glm_weight_ucb.SCBWeightUCB",
+    "restart.RestartGLB",
+    "weight_ucb.GLBWeightUCB",
+    "weight_ucb.SCBWeightUCB",
     "sc_glucb.SCDGLUCB",
     "sc_glucb.SCSWGLUCB",
     "d_glm_ts.DGLMTS",
@@ -84,16 +84,6 @@ def get_policy(name: str) -> type[Policy]:
     ----------
     name
         The name of the algorithm, such as ``"BVD-GLM-UCB"``.
-
-    Returns
-    -------
-    type of Policy
-        The class.
-
-    Raises
-    ------
-    ArgumentError
-        If no policy is registered under this name.
 
     Examples
     --------

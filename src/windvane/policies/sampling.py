@@ -19,9 +19,7 @@ from windvane.policies.optimism import EstimatingPolicy
 
 
 class SamplingPolicy(EstimatingPolicy):
-    """A policy that perturbs its estimate.
-
-    A subclass builds its estimator and implements ``spread``.
+    """A policy that perturbs its estimate. A subclass implements ``spread``.
 
     Parameters
     ----------
@@ -34,71 +32,49 @@ class SamplingPolicy(EstimatingPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.posterior_scales = check_scale("posterior_scale", self.posterior_scale, self.lane_count)
+        self.estimator = self.build_estimator()
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
-        """Return the unscaled perturbations of theta_hat.
+        """Return the unscaled perturbations of theta_hat, [lanes, n, dim].
 
         Parameters
         ----------
-        theta_hat
-            The estimate, [lanes, dim].
         z
-            Standard normal numbers, one column per perturbation, [lanes, dim, n].
-
-        Returns
-        -------
-        ndarray
-            Perturbations, [lanes, dim, n].
+            Standard normal numbers, one row per perturbation, [lanes, n, dim]. They may be overwritten.
         """
         raise NotImplementedError
 
     def perturb(self, theta_hat: Array) -> Array:
         """Return theta_tilde of the next decision. Repeated calls return the same value."""
-        z = np.empty((self.lane_count, self.dim))
-        draw_normals(self.key, self.lane_ids, self.decisions, z)
-        return theta_hat + self.posterior_scales[:, None] * self.spread(theta_hat, z[:, :, None])[:, :, 0]
+        z = np.empty((self.lane_count, 1, self.dim))
+        draw_normals(self.key, self.lane_ids, self.decisions, z[:, 0])
+        return theta_hat + self.posterior_scales[:, None] * self.spread(theta_hat, z)[:, 0]
 
-    def sample(self) -> Array:
-        """Return the perturbed parameter of the next decision, and store it for ``info()``."""
+    def theta_now(self) -> Array:
+        """Solve, and return the perturbed parameter that a decision would use now. Store it for ``info()``."""
         theta_hat = self.estimator.solve()
         decision = self.begin_decision()
         decision.theta_hat, decision.theta_tilde = theta_hat, self.perturb(theta_hat)
         return decision.theta_tilde
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
+        """Decide round t: play the best arm for the perturbed parameter."""
         arms, present = self.check_arms(arms, valid)
-        theta_tilde = self.sample()
+        theta_tilde = self.theta_now()
         return self.play(self.predict(arms, theta_tilde), present)  # drawn scores: no part of them is a prediction
 
     def select_from(self, arm_set: ArmSet) -> Array:
         """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
         arm_set = self.check_arm_set(arm_set)
-        return self.play_best(arm_set, self.sample(), np.zeros(self.lane_count))
-
-    def theta_now(self) -> Array:
-        """Return the perturbed parameter that a decision would use now."""
-        return self.perturb(self.estimator.theta_hat)
+        return self.play_best(arm_set, self.theta_now(), np.zeros(self.lane_count))
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None, *, draws: int = 1000) -> Array:
-        """Estimate the probability that ``select`` chooses each arm. Nothing changes.
+        """Estimate the probability that ``select`` chooses each arm, [lanes, K]. Nothing changes.
 
         The estimate is the share of samples of theta_tilde for which an arm is best. Ties are shared. Its standard
         error is sqrt(p (1 - p) / draws), and the estimate for an arm that is rarely best can be 0. The samples depend
         only on the seed, the lane id and the number of the decision. They differ from the sample that the decision will
         use.
-
-        Parameters
-        ----------
-        arms, valid
-            As for :meth:`select`.
-        draws
-            Number of samples.
-
-        Returns
-        -------
-        ndarray
-            Estimated probabilities, [lanes, K].
         """
         arms, present = self.check_arms(arms, valid)
         blocks = (self.dim + 1) // 2
@@ -108,8 +84,8 @@ class SamplingPolicy(EstimatingPolicy):
             for draw in range(draws):
                 normal_vector(self.key, identity, self.decisions, SAMPLES, blocks * (draw + 1), z[lane, draw])
         theta_hat = self.estimator.theta_hat
-        noise = self.posterior_scales[:, None, None] * self.spread(theta_hat, z.transpose(0, 2, 1))
-        return count_best(arms @ (theta_hat[:, :, None] + noise), present)  # mu is increasing, so it is not needed
+        theta_tilde = theta_hat[:, None] + self.posterior_scales[:, None, None] * self.spread(theta_hat, z)
+        return count_best(arms @ theta_tilde.transpose(0, 2, 1), present)  # mu is increasing, so it is not needed
 
 
 def count_best(scores: Array, valid: Mask) -> Array:

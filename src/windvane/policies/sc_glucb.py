@@ -33,41 +33,27 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from windvane.arguments import Array, check_positive, check_whole
-from windvane.estimation import Forgetting
 from windvane.policies.base import Card
-from windvane.policies.forgetting import DiscountSettings, SwitchSettings, WindowSettings
+from windvane.policies.forgetting import DiscountSettings, ForgettingPolicy, WindowSettings
 from windvane.policies.glm import GLMPolicy
-from windvane.policies.glm_weight_ucb import logarithmic_ridge
-from windvane.theory import SelfConcordantRadius, discount, window_length
+from windvane.policies.weight_ucb import logarithmic_ridge
+from windvane.theory import SelfConcordantRadius
 
-_GUARANTEE = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes, self-concordant"
+GUARANTEE = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes, self-concordant"
 
 
-class SelfConcordantPolicy(GLMPolicy, SwitchSettings):
+class SelfConcordantPolicy(GLMPolicy, ForgettingPolicy):
     """The base class of the two policies, which differ in how they forget. The radius needs the horizon."""
 
-    horizon: int | None = None
+    switches: npt.ArrayLike | None = None
     lam: float | None = None
 
-    def build(self, forgetting: Forgetting) -> None:
-        """Set the estimator, the radii and the factor."""
-        horizon = check_whole("horizon", self.horizon, 1)
-        self.estimator = self.build_estimator(forgetting)
-        self.radii = SelfConcordantRadius(
-            dim=self.dim,
-            S=self.S,
-            L=self.L,
-            lam=self.choose_penalty(),
-            sigma=self.sigma,
-            delta=self.levels,
-            k_mu=self.constants.k_mu,
-            horizon=horizon,
-            gamma=self.estimator.gamma,
-            window=self.estimator.window,
-        )
-        self.bonus_factors = self.bonus_scales * (1.0 / math.sqrt(self.constants.c_mu))
+    def recommend(self, horizon: int, amount: float) -> float:
+        """Return the recommended discount or window."""
+        return super().recommend(horizon, math.sqrt(self.constants.c_mu) * amount)
 
     def choose_penalty(self) -> float:
         """Return the given lam of the paper, or L^2 d log T."""
@@ -77,12 +63,23 @@ class SelfConcordantPolicy(GLMPolicy, SwitchSettings):
 
     def choose_lam(self) -> float:
         """Return lam of the estimator: that of the paper divided by c_mu."""
+        check_whole("horizon", self.horizon, 1)
         return self.choose_penalty() / self.constants.c_mu
+
+    def choose_factor(self) -> float:
+        """Return 1 / sqrt(c_mu)."""
+        return 1.0 / math.sqrt(self.constants.c_mu)
+
+    def build_radius(self) -> SelfConcordantRadius:
+        """Return the small and the large radius."""
+        e, settings = self.estimator, self.pick_settings("dim", "S", "L", "sigma", "horizon")
+        settings |= {"lam": self.choose_penalty(), "k_mu": self.constants.k_mu, "delta": self.levels}
+        return SelfConcordantRadius(gamma=e.gamma, window=e.window, **settings)
 
     def compute_beta(self, theta_hat: Array) -> Array:
         """Return the small radius where theta_hat is admissible and the large one elsewhere, [lanes]."""
         t, is_inside = self.rounds_since_restart, np.linalg.norm(theta_hat, axis=1) <= self.S
-        return np.where(is_inside, self.radii.inside(t), self.radii.outside(t))
+        return np.asarray(np.where(is_inside, self.radius.inside(t), self.radius.outside(t)))
 
 
 class SCDGLUCB(SelfConcordantPolicy, DiscountSettings):
@@ -95,12 +92,7 @@ class SCDGLUCB(SelfConcordantPolicy, DiscountSettings):
     """
 
     name = "SC-D-GLUCB"
-    card = Card("generalized linear", "discount", "T, Gamma_T", _GUARANTEE, "Russac et al. 2021", "O((K + memory) d^2)")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        root = math.sqrt(self.constants.c_mu)
-        self.build(self.tune_discount(lambda T, n: discount(horizon=T, drift=root * n, dim=self.dim), by="switches"))
+    card = Card("generalized linear", "discount", "T, Gamma_T", GUARANTEE, "Russac et al. 2021", "O((K + memory) d^2)")
 
 
 class SCSWGLUCB(SelfConcordantPolicy, WindowSettings):
@@ -113,9 +105,4 @@ class SCSWGLUCB(SelfConcordantPolicy, WindowSettings):
     """
 
     name = "SC-SW-GLUCB"
-    card = Card("generalized linear", "window", "T, Gamma_T", _GUARANTEE, "Russac et al. 2021", "O((K + window) d^2)")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        root = math.sqrt(self.constants.c_mu)
-        self.build(self.tune_window(lambda T, n: window_length(horizon=T, drift=root * n, dim=self.dim), by="switches"))
+    card = Card("generalized linear", "window", "T, Gamma_T", GUARANTEE, "Russac et al. 2021", "O((K + window) d^2)")

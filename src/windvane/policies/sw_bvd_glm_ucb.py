@@ -18,23 +18,17 @@ linearisation of the estimator, so a round takes about one pass more than with a
 
 from __future__ import annotations
 
-from windvane.arguments import Array, check_choice
+import numpy.typing as npt
+
+from windvane.arguments import Array
 from windvane.policies.base import Card
-from windvane.policies.forgetting import DriftSettings, WindowSettings
+from windvane.policies.forgetting import WindowSettings
 from windvane.policies.glm import GLMPolicy
 from windvane.projection import LaneProjections, project_p2
-from windvane.theory import KINDS, window_length
 
 
-class SWBVDGLMUCB(GLMPolicy, WindowSettings, DriftSettings):
+class SWBVDGLMUCB(GLMPolicy, WindowSettings):
     """SW-BVD-GLM-UCB. Give ``window``, or ``horizon`` and ``drift`` for the recommended window.
-
-    Parameters
-    ----------
-    arm_geometry
-        "orthogonal" or "general": the arm sets for which the window is recommended.
-    confidence
-        As for :class:`windvane.policies.BVDGLMUCB`.
 
     Examples
     --------
@@ -42,20 +36,13 @@ class SWBVDGLMUCB(GLMPolicy, WindowSettings, DriftSettings):
     array([0])
     """
 
+    drift: npt.ArrayLike | None = None
     arm_geometry: str = "orthogonal"
     confidence: str = "pointwise"
 
     name = "SW-BVD-GLM-UCB"
     card = Card("generalized linear", "window", "T, B_T", "none printed", "Faury et al. 2021", "O((K + window) d^2)")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        kind = check_choice("arm_geometry", self.arm_geometry, KINDS)
-        rule = self.tune_window(lambda T, B: window_length(horizon=T, drift=B, dim=self.dim, kind=kind))
-        self.estimator = self.build_estimator(rule)
-        self.radius = self.build_radius(self.confidence, self.horizon)
-        self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
-
     def project(self, beta: Array) -> LaneProjections:
-        """Project by P2."""
+        """Return the solution of P2."""
         return project_p2(self.estimator, beta)

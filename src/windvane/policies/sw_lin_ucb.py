@@ -23,22 +23,20 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from windvane.arguments import Array
-from windvane.estimation import Window
+from windvane.estimation import Forgetting, Window
 from windvane.policies.base import Card
-from windvane.policies.forgetting import DriftSettings, WindowSettings
-from windvane.policies.linear import LinearPolicy, build_ridge
-from windvane.theory import ConfidenceLevel, window_length
+from windvane.policies.forgetting import WindowSettings
+from windvane.policies.linear import LinearPolicy
+from windvane.theory import ConfidenceLevel
+
+GUARANTEE = "d^(2/3) B^(1/3) T^(2/3), orthogonal arms"
 
 
-class SWLinUCB(LinearPolicy, WindowSettings, DriftSettings):
+class SWLinUCB(LinearPolicy, WindowSettings):
     """SW-LinUCB (Cheung et al. 2019). Give ``window``, or ``horizon`` and, if it is known, ``drift``.
-
-    Parameters
-    ----------
-    confidence
-        As for :class:`windvane.policies.BVDGLMUCB`.
 
     Examples
     --------
@@ -46,30 +44,25 @@ class SWLinUCB(LinearPolicy, WindowSettings, DriftSettings):
     array([0])
     """
 
+    drift: npt.ArrayLike | None = None
     confidence: str = "pointwise"
 
     name = "SW-LinUCB"
-    card = Card(
-        "linear",
-        "window",
-        "T, B_T",
-        "d^(2/3) B^(1/3) T^(2/3), orthogonal arms",
-        "Cheung et al. 2019",
-        "O((K + d) d^2)",
-    )
+    card = Card("linear", "window", "T, B_T", GUARANTEE, "Cheung et al. 2019", "O((K + d) d^2)")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def choose_forgetting(self) -> Forgetting:
+        """Return the given rule, the one of the given window, or the recommended one."""
         if self.forgetting is None and self.window is None and self.drift is None and self.horizon is not None:
-            rule = Window.tuned(horizon=self.horizon, drift=None, dim=self.dim)
-        else:
-            rule = self.tune_window(lambda T, B: window_length(horizon=T, drift=B, dim=self.dim))
-        self.estimator = build_ridge(self, rule)
-        e, self.level = self.estimator, ConfidenceLevel(self.levels, self.confidence, self.horizon)
-        self.log_growth = np.log1p(rule.windows(self.lane_count) * e.L**2 / e.lam)
+            return Window.tuned(horizon=self.horizon, drift=None, dim=self.dim)
+        return super().choose_forgetting()
+
+    def build_radius(self) -> ConfidenceLevel:
+        """Return the part of the radius that can depend on the round."""
+        self.log_growth = np.log1p(self.estimator.record["window"] * self.estimator.L**2 / self.estimator.lam)
+        return ConfidenceLevel(self.levels, self.confidence, self.horizon)
 
     def compute_beta(self, theta_hat: Array) -> Array:
         """Return the radius of the next decision, [lanes]."""
         e = self.estimator
-        log_term = self.log_growth + self.level.log_inverse(self.rounds_since_restart)
+        log_term = self.log_growth + self.radius.log_inverse(self.rounds_since_restart)
         return np.asarray(math.sqrt(e.lam) * e.S + self.sigma * np.sqrt(e.dim * log_term))
