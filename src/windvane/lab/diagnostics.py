@@ -45,8 +45,7 @@ from windvane.policies.bvd_glm_ucb import BVDGLMUCB
 from windvane.policies.d_rand_lin_ucb import DRandLinUCB
 from windvane.policies.glm_ucb import GLMUCB
 from windvane.policies.info import DecisionInfo
-from windvane.policies.linear import LinearPolicy
-from windvane.policies.optimism import OptimisticPolicy
+from windvane.policies.optimism import LinearPolicy, OptimisticPolicy
 from windvane.policies.references import Greedy
 from windvane.theory import tracking_bound
 

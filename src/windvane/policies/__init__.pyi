@@ -13,28 +13,19 @@ from .adaptive_glm_ucb import AdaptiveGLMUCB as AdaptiveGLMUCB
 from .bob import BOB as BOB
 from .bob_bvd_glm_ucb import BOBBVDGLMUCB as BOBBVDGLMUCB
 from .bvd_glm_ucb import BVDGLMUCB as BVDGLMUCB
-from .d_glm_ts import DGLMTS as DGLMTS
-from .d_glucb import DGLUCB as DGLUCB
-from .d_glucb import SWGLUCB as SWGLUCB
-from .d_lin_ts import DLinTS as DLinTS
+from .d_glucb import DGLUCB as DGLUCB, SWGLUCB as SWGLUCB
 from .d_lin_ucb import DLinUCB as DLinUCB
 from .d_rand_lin_ucb import DRandLinUCB as DRandLinUCB
 from .detection import DetectGLMUCB as DetectGLMUCB
 from .glm_ucb import GLMUCB as GLMUCB
-from .master import MasterGLMUCB as MasterGLMUCB
-from .master import MasterOFUL as MasterOFUL
+from .master import MasterGLMUCB as MasterGLMUCB, MasterOFUL as MasterOFUL
 from .oful import OFUL as OFUL
 from .one_pass_glm import OnePassGLM as OnePassGLM
-from .references import Greedy as Greedy
-from .references import Oracle as Oracle
-from .references import UniformRandom as UniformRandom
-from .restart import RestartGLB as RestartGLB
-from .restart import RestartUCB as RestartUCB
-from .sc_glucb import SCDGLUCB as SCDGLUCB
-from .sc_glucb import SCSWGLUCB as SCSWGLUCB
+from .references import Greedy as Greedy, Oracle as Oracle, UniformRandom as UniformRandom
+from .restart import RestartGLB as RestartGLB, RestartUCB as RestartUCB
+from .sampling import DGLMTS as DGLMTS, DLinTS as DLinTS
+from .sc_glucb import SCDGLUCB as SCDGLUCB, SCSWGLUCB as SCSWGLUCB
 from .sw_bvd_glm_ucb import SWBVDGLMUCB as SWBVDGLMUCB
 from .sw_lin_ucb import SWLinUCB as SWLinUCB
-from .weight_ucb import GLBWeightUCB as GLBWeightUCB
-from .weight_ucb import LBWeightUCB as LBWeightUCB
-from .weight_ucb import SCBWeightUCB as SCBWeightUCB
+from .weight_ucb import GLBWeightUCB as GLBWeightUCB, LBWeightUCB as LBWeightUCB, SCBWeightUCB as SCBWeightUCB
 # policies:end

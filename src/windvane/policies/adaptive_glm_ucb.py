@@ -99,12 +99,7 @@ class DriftEstimate(NamedTuple):
 class AdaptiveInfo(PolicyInfo):
     """The diagnostics of AdaptiveGLMUCB. The fields of :class:`PolicyInfo` are those of the acting memory.
 
-    Attributes
-    ----------
-    memories, weights
-        The memories, [G], and their weights, [lanes, G].
-    acting_memory
-        The median memory under the weights, [lanes].
+    ``memories``, [G], have the ``weights``, [lanes, G], under which ``acting_memory``, [lanes], is the median.
     """
 
     memories: Array | None = None
@@ -120,24 +115,16 @@ class AdaptiveGLMUCB(EstimatingPolicy):
 
     Parameters
     ----------
-    link
-        Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.
     memories
         Increasing numbers of rounds, each above 1.
     bonus_scale
         Number of standard errors in the bonus: one number, or one per lane.
-
-    Examples
-    --------
-    >>> AdaptiveGLMUCB(dim=2).select([[[1.0, 0.0]]])
-    array([0])
     """
 
     link: str | Link = field(default="logistic", kw_only=False)
     lam: float | None = field(default=None, init=False)
     memories: Sequence[float] = MEMORIES
     bonus_scale: npt.ArrayLike = 1.0
-
     estimator: OnePassEstimator = field(init=False)
 
     name = "AdaptiveGLMUCB"

@@ -14,8 +14,6 @@ Choices that are ours, not the papers':
 * A reward of weight w counts w times in the gain. Gains are clipped to [0, 1]. With one reward in [0, 2 sigma] per
   decision this has no effect. For ``BOB``, with means in [-1, 1] as in its paper, it has an effect with probability at
   most 2/T in total.
-
-Cost per round and lane: that of the worker with a history of at most H observations, plus O(N) per block.
 """
 
 from __future__ import annotations
@@ -46,18 +44,10 @@ LONGEST_HISTORY = 256  # largest number of blocks in the history; if it grows lo
 class BlockInfo(PolicyInfo):
     """The diagnostics of a bandit over bandits. The fields of :class:`PolicyInfo` are those of the acting worker.
 
-    Attributes
-    ----------
-    grid, draw_probabilities, chosen
-        The forgetting parameters, [N]; the probabilities of the draw for the current block, [lanes, N]; the parameters
-        that were drawn, [lanes].
-    block
-        The current block, numbered from 0.
-    late, late_sum
-        Number and sum of the rewards that arrived after their block, [lanes].
-    history_block, history_probabilities, history_chosen
-        The same over time, for at most 256 blocks since this object was built or loaded: [n], [n, lanes, N], [n,
-        lanes].
+    ``grid`` has the forgetting parameters, [N]. ``draw_probabilities`` and ``chosen`` are the probabilities of the draw
+    for the current ``block`` (numbered from 0), [lanes, N], and what was drawn, [lanes]. ``late`` and ``late_sum`` are
+    number and sum of the rewards that arrived after their block, [lanes]. ``history_block``, ``history_probabilities``
+    and ``history_chosen`` are the same over time, for at most 256 blocks since this object was built or loaded.
     """
 
     grid: Array | None = None
@@ -100,8 +90,8 @@ class BanditOverBandits(Policy):
     horizon: int
     block: int | None = None
     reward_range: float | None = None
-
     name = "bandit over bandits"
+    example = "dim=2, horizon=1000"
     grid_name: ClassVar[str] = "grid"  # name of the constructor argument that holds the values
     stored: ClassVar[tuple[str, ...]] = (*Policy.stored, "drawn", "earned", "is_cut", "late", "late_sum")
 
@@ -162,8 +152,6 @@ class BanditOverBandits(Policy):
         """The current discount or window of the worker in each lane, [lanes]."""
         return np.asarray(self.grid[self.drawn])
 
-    # --- blocks ----------------------------------------------------------------------------------------------------
-
     def block_of(self, decision: int) -> int:
         """Return the block of a decision. Both are numbered from 0."""
         whole_blocks, after = math.ceil(self.horizon / self.length), decision - self.horizon
@@ -193,8 +181,6 @@ class BanditOverBandits(Policy):
         if len(self.history) > LONGEST_HISTORY:
             self.history_step *= 2
             self.history = [row for row in self.history if row[0] % self.history_step == 0]
-
-    # --- the contract ----------------------------------------------------------------------------------------------
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         """Decide round t. The first decision of a block replaces the worker."""
@@ -248,8 +234,6 @@ class BanditOverBandits(Policy):
             block=self.open_block, late=self.late.copy(), late_sum=self.late_sum.copy(),
             history_block=blocks, history_probabilities=probabilities, history_chosen=chosen,
         )  # fmt: skip
-
-    # --- state -----------------------------------------------------------------------------------------------------
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return EXP3 and the worker."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -58,7 +59,8 @@ class Policy(InputChecks, Configured, Stateful):
     """The base class of all policies: clock, randomness, checks of input, and state.
 
     A subclass declares its settings as annotated fields, builds its parts in ``__post_init__`` and implements
-    ``select``, ``select_from``, ``learn``, ``pass_time`` and ``forget`` with the methods of this class.
+    ``select``, ``select_from``, ``learn``, ``pass_time`` and ``forget`` with the methods of this class. A docstring
+    without an example gets one if the subclass has a ``card``.
 
     Examples
     --------
@@ -78,8 +80,15 @@ class Policy(InputChecks, Configured, Stateful):
 
     name: ClassVar[str]
     card: ClassVar[Card]
+    example: ClassVar[str] = "dim=2"  # arguments of the constructor in the generated example
     needs_truth: ClassVar[bool] = False  # whether the constructor requires ``truth``, the mean of every arm (an oracle)
     stored: ClassVar[tuple[str, ...]] = ("t", "decisions", "last_round", "born")
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        if "card" in vars(cls) and cls.__doc__ and "Examples\n" not in cls.__doc__:
+            call = f">>> {cls.__name__}({cls.example}).select([[[1.0, 0.0]]])\narray([0])"
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\nExamples\n--------\n{call}\n"
+        super().__init_subclass__(**keywords)
 
     def __post_init__(self) -> None:
         self.prepare_settings()

@@ -16,8 +16,6 @@ delta                1/T
 
 Guarantee: regret of order d^{2/3} T^{2/3} max(B_T, d^{-1/2} T^{1/4})^{1/3} for linear rewards with orthogonal arms,
 without knowledge of B_T. For general arms it inherits the gap in the analysis of SW-LinUCB.
-
-Cost per round and lane: that of SW-LinUCB, plus O(N) per block.
 """
 
 from __future__ import annotations
@@ -45,11 +43,6 @@ class BOB(BanditOverBandits):
         The grid. Default: that of the paper.
     delta
         As for :class:`windvane.policies.SWLinUCB`. Default: 1/T.
-
-    Examples
-    --------
-    >>> BOB(dim=2, horizon=1000).select([[[1.0, 0.0]]])
-    array([0])
     """
 
     windows: npt.ArrayLike | None = None
@@ -58,7 +51,6 @@ class BOB(BanditOverBandits):
     sigma: float = 0.5
     delta: npt.ArrayLike | None = None
     bonus_scale: npt.ArrayLike = 1.0
-
     name = "BOB"
     grid_name = "windows"
     card = Card("linear", "adaptive", "T", GUARANTEE, "Cheung et al. 2019", "O((K + d) d^2)")

@@ -18,8 +18,6 @@ delta                1/T
 Guarantee (Theorem 2): expected regret of order R_mu d^{2/3} T^{2/3} max(B_T, d^{-1/2} T^{1/4})^{1/3} for orthogonal arm
 sets, without knowledge of B_T. The price is high for practical T: with d = 2 and T = 3000 there are 28 blocks for 14
 discounts and the rate is 0.88, so the draws are almost uniform.
-
-Cost per round and lane: that of BVD-GLM-UCB with a history of at most H observations, plus O(N) per block.
 """
 
 from __future__ import annotations
@@ -48,11 +46,6 @@ class BOBBVDGLMUCB(BanditOverBandits):
         The grid. Default: that of the paper.
     delta
         As for :class:`windvane.policies.BVDGLMUCB`. Default: 1/T.
-
-    Examples
-    --------
-    >>> BOBBVDGLMUCB(dim=2, horizon=1000).select([[[1.0, 0.0]]])
-    array([0])
     """
 
     link: str | Link = field(default="logistic", kw_only=False)
@@ -64,7 +57,6 @@ class BOBBVDGLMUCB(BanditOverBandits):
     confidence: str = "pointwise"
     bonus_scale: npt.ArrayLike = 1.0
     tolerance: float = 1e-6
-
     name = "BOB-BVD-GLM-UCB"
     grid_name = "discounts"
     card = Card("generalized linear", "adaptive", "T", GUARANTEE, "Faury et al. 2021", COST)

@@ -60,7 +60,6 @@ class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
     """
 
     confidence: str = "pointwise"
-
     name = "BVD-GLM-UCB"
     card = Card("generalized linear", "discount", "T, B_T", GUARANTEE, "Faury et al. 2021", "O((K + memory) d^2)")
 

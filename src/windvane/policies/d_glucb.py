@@ -17,8 +17,6 @@ Guarantee: the authors prove regret of order d^{2/3} Gamma_T^{1/3} T^{2/3} for a
 not read the dependence on k_mu and c_mu). The proof does not cover a drifting parameter. Faury et al. (2021) show that
 it does not extend directly: under drift, theta_hat can leave the ball because of the drift, and this projection treats
 that as noise.
-
-Cost per round and lane: as BVD-GLM-UCB. The projection is slightly cheaper, because it uses one metric.
 """
 
 from __future__ import annotations
@@ -46,26 +44,14 @@ class AbruptGLMPolicy(GLMPolicy):
 
 
 class DGLUCB(AbruptGLMPolicy, DiscountSettings):
-    """D-GLUCB (Russac et al. 2020). Give ``gamma``, or ``horizon`` and ``switches`` for the recommended discount.
-
-    Examples
-    --------
-    >>> DGLUCB(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """D-GLUCB (Russac et al. 2020). Give ``gamma``, or ``horizon`` and ``switches`` for the recommended discount."""
 
     name = "D-GLUCB"
     card = Card("generalized linear", "discount", "T, Gamma_T", GUARANTEE, "Russac et al. 2020", "O((K + memory) d^2)")
 
 
 class SWGLUCB(AbruptGLMPolicy, WindowSettings):
-    """SW-GLUCB (Russac et al. 2020). Give ``window``, or ``horizon`` and ``switches`` for the recommended window.
-
-    Examples
-    --------
-    >>> SWGLUCB(dim=2, window=100).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """SW-GLUCB (Russac et al. 2020). Give ``window``, or ``horizon`` and ``switches`` for the recommended window."""
 
     name = "SW-GLUCB"
     card = Card("generalized linear", "window", "T, Gamma_T", GUARANTEE, "Russac et al. 2020", "O((K + window) d^2)")

@@ -12,8 +12,6 @@ from V computes something else.
 Guarantee: regret of order d^{2/3} B_T^{1/3} T^{2/3} for linear rewards with orthogonal arms at gamma =
 1 - (B_T/(dT))^{2/3}. For general arms the published proof has a gap (Faury et al. 2021, Touati and Vincent 2020). There
 is no guarantee for generalized linear rewards.
-
-Cost per round and lane: O((K + d) d^2). No history is stored.
 """
 
 from __future__ import annotations
@@ -22,22 +20,15 @@ from typing import ClassVar
 
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
-from windvane.policies.linear import LinearPolicy
+from windvane.policies.optimism import LinearPolicy
 
 GUARANTEE = "d^(2/3) B^(1/3) T^(2/3), orthogonal arms"
 
 
 class DLinUCB(LinearPolicy, DiscountedPolicy):
-    """D-LinUCB (Russac et al. 2019). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount.
-
-    Examples
-    --------
-    >>> DLinUCB(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """D-LinUCB (Russac et al. 2019). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount."""
 
     confidence: str = "pointwise"
-
     name = "D-LinUCB"
     card = Card("linear", "discount", "T, B_T", GUARANTEE, "Russac et al. 2019", "O((K + d) d^2)")
     is_sandwich: ClassVar[bool] = True

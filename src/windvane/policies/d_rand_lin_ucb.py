@@ -14,8 +14,6 @@ claims d^{2/3} B_T^{1/3} T^{2/3}). There is no guarantee for generalized linear 
 What is uncertain: the conditions of the theorem on the distribution of Z_t, which we could not read. The half-normal
 distribution with 2/5 is that of the authors' experiments and public code. We do not know whether the theorem covers it.
 A ``bonus_scale`` other than 1 is not covered.
-
-Cost per round and lane: O((K + d) d^2). No history is stored.
 """
 
 from __future__ import annotations
@@ -35,13 +33,7 @@ GUARANTEE = "d^(7/8) B^(1/4) T^(3/4), unknown if for the 2/5 law"
 
 
 class DRandLinUCB(DLinUCB):
-    """D-RandLinUCB (Kim and Tewari 2020). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount.
-
-    Examples
-    --------
-    >>> DRandLinUCB(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """D-RandLinUCB (Kim and Tewari 2020). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount."""
 
     name = "D-RandLinUCB"
     card = Card("linear", "discount", "T, B_T", GUARANTEE, "Kim and Tewari 2020", "O((K + d) d^2)")

@@ -33,8 +33,6 @@ after about 2 log(8 run_length) / s^2 rewards. A change that affects no played a
 does not explore to look for changes. No regret bound is claimed. A reward of a decision before a restart is not
 learned. A reward of weight w enters as the mean of w equal rewards. Alarms depend on the order of the rewards, so late
 rewards can change them.
-
-Cost per round and lane: that of GLM-UCB with the history since the last restart: O((K + t) d^2).
 """
 
 from __future__ import annotations
@@ -57,15 +55,7 @@ STEEPEST = 100.0  # largest exponent: e^100 exceeds every run_length, and its pr
 
 @dataclass(frozen=True)
 class DetectionInfo(PolicyInfo):
-    """The diagnostics of DetectGLMUCB.
-
-    Attributes
-    ----------
-    evidence
-        Mean of all R since the last restart, [lanes]. The alarm level is ``run_length``.
-    alarms
-        Number of alarms so far, [lanes].
-    """
+    """The diagnostics: the mean of all R since the last restart and the number of alarms so far, [lanes]."""
 
     evidence: Array | None = None
     alarms: Index | None = None
@@ -80,16 +70,11 @@ class DetectGLMUCB(GLMUCB):
         Probability of an alarm within ``horizon`` rounds if nothing changes.
     run_length
         Mean time to a false alarm. Default: ``horizon / false_alarm``.
-
-    Examples
-    --------
-    >>> DetectGLMUCB(dim=2, horizon=1000).select([[[1.0, 0.0]]])
-    array([0])
     """
 
     false_alarm: float = 0.05
     run_length: float | None = None
-
+    example = "dim=2, horizon=1000"
     name = "DetectGLMUCB"
     card = Card("generalized linear", "detection", "T", "none", "ours", "O((K + t) d^2), t since the last alarm")
     stored: ClassVar[tuple[str, ...]] = (*GLMUCB.stored, "sums", "alarms")

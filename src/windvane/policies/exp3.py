@@ -1,22 +1,13 @@
 """EXP3: learn which of N options earns most, if only the gain of the chosen option is observed.
 
 Auer, Cesa-Bianchi, Freund and Schapire, "The nonstochastic multiarmed bandit problem" (SIAM J. Comput. 2002). The
-weights s_j start at 1. Turn i draws option j with probability
+weights s_j start at 1; their logarithms are stored, which do not overflow. Turn i draws option j with probability
 
     p_j = (1 - alpha) s_j / sum(s) + alpha / N
 
 and, once the gain of the turn (in [0, 1]) is known, only the weight of the drawn option changes:
 
     s_j <- s_j exp(alpha gain / (N p_j)).
-
-=======  ====================  =================================================
-symbol   here                  meaning
-=======  ====================  =================================================
-N        ``arms``              number of options
-alpha    ``rate``              share of draws that are uniform
-log s_j  ``log_weights``       stored as logarithms, which do not overflow
-p_j      ``probabilities()``   probabilities of the next draw
-=======  ====================  =================================================
 
 Guarantee: for any sequence of gains that is fixed in advance and whose best option gains at most g in total, the
 expected loss compared with that option is at most 2 sqrt(e - 1) sqrt(g N log N) at alpha = min(1, sqrt(N log N / ((e -
@@ -48,17 +39,15 @@ class EXP3(Stateful):
     Parameters
     ----------
     arms
-        Number of options.
+        Number of options N.
     rate
-        Share of draws that are uniform, in [0, 1].
+        Share alpha of draws that are uniform, in [0, 1].
     lane_ids
         Ids of the lanes.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> exp3 = EXP3(4, 0.1, lane_ids=np.array([0]))
-    >>> exp3.probabilities()
+    >>> EXP3(4, 0.1, lane_ids=np.array([0])).probabilities()
     array([[0.25, 0.25, 0.25, 0.25]])
     """
 

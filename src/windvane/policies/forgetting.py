@@ -26,7 +26,6 @@ class ForgettingPolicy(EstimatingPolicy):
 
     horizon: int | None = None
     forgetting: Forgetting | None = None
-
     shorthand: ClassVar[str]  # the setting that can be given instead of a rule
     rules: ClassVar[tuple[Callable[..., Forgetting], ...]]  # the allowed rules; the shorthand is short for the first
     formula: ClassVar[Callable[..., float]]  # the value that theory recommends
@@ -70,8 +69,7 @@ class DiscountSettings(ForgettingPolicy):
     """
 
     gamma: npt.ArrayLike | None = None
-
-    shorthand = "gamma"
+    example, shorthand = "dim=2, gamma=0.99", "gamma"
     rules = (Discount, Never)
     formula = staticmethod(discount)
 
@@ -93,8 +91,7 @@ class WindowSettings(ForgettingPolicy):
     """
 
     window: npt.ArrayLike | None = None
-
-    shorthand = "window"
+    example, shorthand = "dim=2, window=100", "window"
     rules = (Window,)
     formula = staticmethod(window_length)
 
@@ -112,8 +109,7 @@ class RestartedPolicy(ForgettingPolicy):
 
     restart_every: npt.ArrayLike | None = None
     drift: npt.ArrayLike | None = None
-
-    shorthand = "restart_every"
+    example, shorthand = "dim=2, restart_every=100", "restart_every"
     rules = (Restart,)
     formula = staticmethod(window_length)
 

@@ -9,8 +9,6 @@ projection P0 instead of P2:
 
 Guarantee: regret of order R_mu d sqrt(T), up to logarithms, if theta* is constant. There is no guarantee under drift:
 the policy never forgets, so its confidence sets become wrong.
-
-Cost per round and lane: as BVD-GLM-UCB, with a history that keeps growing: O(t d^2).
 """
 
 from __future__ import annotations
@@ -30,16 +28,10 @@ class GLMUCB(GLMPolicy):
     ----------
     horizon
         Number of rounds T, required for ``confidence="horizon"``.
-
-    Examples
-    --------
-    >>> GLMUCB(dim=2).select([[[1.0, 0.0]]])
-    array([0])
     """
 
     horizon: int | None = None
     confidence: str = "pointwise"
-
     name = "GLM-UCB"
     card = Card("generalized linear", "none", "nothing", GUARANTEE, "Filippi et al. 2010", "O((K + t) d^2)")
 

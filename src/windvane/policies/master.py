@@ -41,8 +41,7 @@ Choices that are ours, not the paper's:
 * The tests of a round run before the next decision.
 * A late reward goes to the copy that made the decision, if that copy is alive and the decision is among the last 1024
   of its block. Test 2 averages over the rounds whose rewards have arrived. A reward of weight w counts as w rewards.
-
-Cost per round and lane: that of one base policy. The lanes are not batched (:mod:`windvane.policies.per_lane`).
+* The lanes are not batched (:mod:`windvane.policies.per_lane`).
 """
 
 from __future__ import annotations
@@ -78,16 +77,8 @@ GUARANTEE = "min(sqrt(T changes), T^(2/3) B^(1/3))"
 class MasterInfo(PolicyInfo):
     """The diagnostics of MASTER. The fields of :class:`PolicyInfo` are those of the acting copy.
 
-    Attributes
-    ----------
-    block_order, acting_order
-        n of the current block; m of the acting copy (-1 before the first decision).
-    ceiling
-        U_t.
-    restarts
-        Number of failed tests.
-    late
-        Number of rewards that arrived after their block.
+    ``block_order`` is n of the current block, ``acting_order`` is m of the acting copy (-1 before the first decision),
+    ``ceiling`` is U_t, and ``restarts`` and ``late`` count failed tests and rewards that arrived after their block.
     """
 
     block_order: Index | None = None
@@ -98,29 +89,19 @@ class MasterInfo(PolicyInfo):
 
 
 class MasterLane(Policy):
-    """MASTER over copies of a base policy, for one lane.
-
-    Parameters
-    ----------
-    base
-        A new base policy with one lane. Copies are built from its settings.
-    first_order
-        Order n0 of the first block; 0 in the paper.
-    test_scale
-        Factor of the margin of the tests. Values below 1 are outside the theorem.
-    """
+    """MASTER for one lane, over copies of ``base``, a policy with one lane that is not used itself."""
 
     base: MasterBase = field(kw_only=True)
     horizon: int
     first_order: int = 0
     test_scale: float = 1.0
-
     name = "MASTER"
     stored: ClassVar[tuple[str, ...]] = (
         *Policy.stored, "block", "starts", "rewards", "weights", "sums", "ceiling", "log", "counts",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
+        self.link, self.sigma = self.base.reward_link, self.base.sigma  # for the checks of rewards
         super().__post_init__()
         check_whole("first_order", self.first_order, 0, 40)
         check_not_negative("test_scale", self.test_scale)
@@ -139,21 +120,9 @@ class MasterLane(Policy):
         self.acting = self.build_copy()  # for ``info()`` before the first decision
         self.begin_block(self.first_order)
 
-    @property
-    def reward_link(self) -> Link:
-        """The link of the base."""
-        return self.base.reward_link
-
-    @property
-    def noise_scale(self) -> float:
-        """Sub-Gaussian scale of the noise, from the base."""
-        return self.base.noise_scale
-
     def build_copy(self) -> MasterBase:
         """Return a new copy of the base."""
         return type(self.base)(**self.base.get_params())
-
-    # --- the schedule ----------------------------------------------------------------------------------------------
 
     def rho(self, t: float) -> float:
         """Return the average regret of the base over t stationary rounds, without the factor that rho_hat adds."""
@@ -201,10 +170,6 @@ class MasterLane(Policy):
         self.spare.append(self.copies.pop(m))
         self.starts[m] = NONE
 
-    def draw_coin(self, m: int) -> float:
-        """Return the uniform number that decides whether a copy of order m starts."""
-        return float(uniform_pair(self.key, self.lane_ids[0], self.decisions, MASTER, m)[0])
-
     def ending_orders(self) -> list[int]:
         """Return the orders of the copies that ended with the last decision."""
         return [m for m in self.copies if self.decisions - self.starts[m] == 2**m]
@@ -223,38 +188,25 @@ class MasterLane(Policy):
         """Run the tests, end and start copies, and return the copy that decides this round, on the clock of all."""
         self.end_copies()
         for m, probability in self.starting_orders().items():
-            if self.draw_coin(m) < probability:
+            if uniform_pair(self.key, self.lane_ids[0], self.decisions, MASTER, m)[0] < probability:
                 self.start_copy(m)
         self.acting = self.copies[min(self.copies)]
         self.acting.advance(max(0.0, self.t - self.acting.t))  # not before it, even if a decision of it failed
         self.acting.t, self.acting.decisions = self.t, self.decisions
         return self.acting
 
-    # --- the contract ----------------------------------------------------------------------------------------------
-
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         """Decide round t. The copy of the smallest order acts."""
         arms, present = self.check_arms(arms, valid)
-        acting = self.choose_acting()
-        index = acting.select(arms, present)
-        decision = acting.decision
-        assert decision is not None
-        assert decision.scores is not None
-        self.record_value(float(decision.scores[present].max()))
+        index = self.choose_acting().select(arms, present)
+        self.record_value(arms[:, index])
         return index
 
     def select_from(self, arm_set: ArmSet) -> Array:
         """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [1, dim]."""
         arm_set = self.check_arm_set(arm_set)
-        acting = self.choose_acting()
-        played = acting.select_from(arm_set)
-        decision, arms = acting.decision, played[:, None, :]
-        assert decision is not None
-        assert decision.theta_tilde is not None
-        assert decision.multiplier is not None
-        # The base does not forget, so the widths have not changed since the decision.
-        score = acting.predict(arms, decision.theta_tilde) + decision.multiplier[:, None] * acting.width(arms)
-        self.record_value(float(score.item()))
+        played = self.choose_acting().select_from(arm_set)
+        self.record_value(played[:, None])
         return played
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
@@ -270,20 +222,20 @@ class MasterLane(Policy):
         found = (1.0 - stays) * self.build_copy().probabilities(arms, valid)
         return found if stays == 0.0 else found + stays * twin.copies[smallest].probabilities(arms, valid)
 
-    def record_value(self, score: float) -> None:
-        """Store the optimistic value of the decision and count the decision."""
-        order = min(self.copies)
+    def record_value(self, played: Array) -> None:
+        """Store the optimistic value of the decision for an arm, [1, 1, dim], and count the decision."""
+        acting, order = self.acting, min(self.copies)
+        self.decision = decision = acting.decision
+        assert decision is not None and decision.theta_tilde is not None and decision.multiplier is not None  # noqa: PT018
+        # The base does not forget, so the widths have not changed since the decision.
+        score = (acting.predict(played, decision.theta_tilde) + acting.bonus(played, decision.multiplier)).item()
         value = min(1.0, max(0.0, score / self.base.width_of_rewards))
         self.ceiling = np.minimum(self.ceiling, value)
         self.log[self.decisions % LOG] = self.t, order, self.starts[order], value
         self.end_round()
-        self.decision = self.acting.decision
 
     def learn(self, feedback: Feedback) -> None:
-        """Pass a reward that has been checked to its copy and to the tests.
-
-        A reward of an earlier block is only counted.
-        """
+        """Pass a reward that has been checked to its copy and to the tests. One of an earlier block is only counted."""
         if not feedback.mask[0]:
             return
         known = min(self.decisions - int(self.block[1]), LOG)  # decisions of this block in the log
@@ -316,8 +268,6 @@ class MasterLane(Policy):
         known |= {"block_order": self.block[:1].copy(), "acting_order": np.array([min(self.copies, default=NONE)])}
         restarts, late = self.counts.copy()[:, None]
         return MasterInfo(**known, ceiling=self.ceiling.copy(), restarts=restarts, late=late)
-
-    # --- state -----------------------------------------------------------------------------------------------------
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return the copies by order."""
@@ -360,7 +310,7 @@ class MasterPolicy(PerLane):
     sigma: float = 0.5
     delta: npt.ArrayLike = 0.05
     bonus_scale: npt.ArrayLike = 1.0
-
+    example = "dim=2, horizon=1000"
     base_type: ClassVar[type[MasterBase]]
 
     def build_lane(self, place: int) -> MasterLane:
@@ -371,13 +321,7 @@ class MasterPolicy(PerLane):
 
 
 class MasterOFUL(MasterPolicy):
-    """MASTER-OFUL (Wei and Luo 2021). It needs the horizon T, but not the drift.
-
-    Examples
-    --------
-    >>> MasterOFUL(dim=2, horizon=1000).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """MASTER-OFUL (Wei and Luo 2021). It needs the horizon T, but not the drift."""
 
     name = "MASTER-OFUL"
     card = Card("linear", "adaptive", "T", GUARANTEE, "Wei and Luo 2021", "O((K + d) d^2), per lane")
@@ -385,17 +329,10 @@ class MasterOFUL(MasterPolicy):
 
 
 class MasterGLMUCB(MasterPolicy):
-    """MASTER-GLM-UCB: MASTER (Wei and Luo 2021) over GLM-UCB. It needs the horizon T, but not the drift.
-
-    Examples
-    --------
-    >>> MasterGLMUCB(dim=2, horizon=1000).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """MASTER-GLM-UCB: MASTER (Wei and Luo 2021) over GLM-UCB. It needs the horizon T, but not the drift."""
 
     link: str | Link = field(default="logistic", kw_only=False)
     tolerance: float = 1e-6
-
     name = "MASTER-GLM-UCB"
     card = MasterOFUL.card._replace(
         rewards="generalized linear", guarantee=f"{GUARANTEE}, if rho is right", cost="O((K + t) d^2), per lane"

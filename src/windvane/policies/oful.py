@@ -9,8 +9,6 @@ with beta_t(delta) = sqrt(lam) S + sigma sqrt(2 log(1/delta) + log det(V_t / lam
 
 Guarantee: regret of order d sqrt(T), up to logarithms, for linear rewards with a constant theta*. The radius holds at
 all rounds at once. There is no guarantee under drift or for generalized linear rewards.
-
-Cost per round and lane: O((K + d) d^2). No history is stored.
 """
 
 from __future__ import annotations
@@ -20,18 +18,12 @@ import numpy as np
 from windvane.arguments import Array
 from windvane.kernels.scoring import log_det_lanes
 from windvane.policies.base import Card
-from windvane.policies.linear import LinearPolicy
+from windvane.policies.optimism import LinearPolicy
 from windvane.theory import OFULRadius
 
 
 class OFUL(LinearPolicy):
-    """OFUL (Abbasi-Yadkori et al. 2011): no forgetting, radius from the determinant, widths in V^-1.
-
-    Examples
-    --------
-    >>> OFUL(dim=2).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """OFUL (Abbasi-Yadkori et al. 2011): no forgetting, radius from the determinant, widths in V^-1."""
 
     name = "OFUL"
     card = Card("linear", "none", "nothing", "d T^(1/2), theta* fixed", "Abbasi-Yadkori et al. 2011", "O((K + d) d^2)")

@@ -18,8 +18,6 @@ know only the general form of those papers and claim none of their names.
 
 Late rewards enter with the weight of their age, but are linearised at the current parameter, so the order of rewards
 matters. For the identity link it does not, and theta_t is discounted ridge regression.
-
-Cost per round and lane: O((K + d) d^2) time and O(d^2) space, whatever t and gamma. No history is stored.
 """
 
 from __future__ import annotations
@@ -36,16 +34,9 @@ from windvane.policies.optimism import OptimisticPolicy
 
 
 class OnePassGLM(LinkPolicy, OptimisticPolicy, DiscountedPolicy):
-    """OnePassGLM (ours). Give ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB.
-
-    Examples
-    --------
-    >>> OnePassGLM(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """OnePassGLM (ours). Give ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB."""
 
     confidence: str = "pointwise"
-
     estimator: OnePassEstimator = field(init=False)
     estimator_type: ClassVar[type[Estimator]] = OnePassEstimator
     name = "OnePassGLM"

@@ -12,10 +12,7 @@ Greedy uses the estimate theta_hat_t and the projection theta_tilde_t of BVD-GLM
 (:mod:`windvane.policies.bvd_glm_ucb`) without the bonus. With the identity link this is discounted ridge regression,
 projected. If the arms are drawn anew in every round, their variety provides exploration, and Greedy is hard to beat.
 With fixed arms it can miss for ever that an arm has become the best while it was not played. Its regret then grows like
-T.
-
-Guarantee: none for UniformRandom and Greedy. Cost per round and lane: O(K) for UniformRandom, one evaluation of the
-truth for Oracle, and that of BVD-GLM-UCB without the O(K d^2) for the bonus for Greedy.
+T. Neither UniformRandom nor Greedy has a guarantee.
 """
 
 from __future__ import annotations
@@ -94,7 +91,6 @@ class Oracle(ReferencePolicy):
     """
 
     truth: Callable[[float, Array], npt.ArrayLike] = field(kw_only=False)
-
     name = "Oracle"
     card = Card("any", "none", "the truth", "0", "-", "O(K d)")
     needs_truth: ClassVar[bool] = True
@@ -118,16 +114,9 @@ class Oracle(ReferencePolicy):
 
 
 class Greedy(GLMPolicy, DiscountedPolicy):
-    """Play the arm with the best predicted mean. Use ``link="identity"`` for a linear model.
-
-    Examples
-    --------
-    >>> Greedy(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """Play the arm with the best predicted mean. Use ``link="identity"`` for a linear model."""
 
     bonus_scale: npt.ArrayLike = field(default=0.0, init=False)
-
     name = "Greedy"
     card = Card("generalized linear", "discount", "T, B_T", "none", "-", "O(K d + memory d^2)")
 

@@ -17,7 +17,7 @@ from windvane.errors import ArgumentError
 if TYPE_CHECKING:
     from windvane.policies.base import Policy
 
-REGISTERED = (
+REGISTERED = (  # module and class of each registered policy, in the order of the tables
     "oful.OFUL",
     "d_lin_ucb.DLinUCB",
     "glm_ucb.GLMUCB",
@@ -28,7 +28,7 @@ REGISTERED = (
     "sw_lin_ucb.SWLinUCB",
     "restart.RestartUCB",
     "weight_ucb.LBWeightUCB",
-    "d_lin_ts.DLinTS",
+    "sampling.DLinTS",
     "d_rand_lin_ucb.DRandLinUCB",
     "bob_bvd_glm_ucb.BOBBVDGLMUCB",
     "bob.BOB",
@@ -43,17 +43,10 @@ REGISTERED = (
     "weight_ucb.SCBWeightUCB",
     "sc_glucb.SCDGLUCB",
     "sc_glucb.SCSWGLUCB",
-    "d_glm_ts.DGLMTS",
+    "sampling.DGLMTS",
     "one_pass_glm.OnePassGLM",
     "adaptive_glm_ucb.AdaptiveGLMUCB",
 )
-"""Module and class of each registered policy, in the order of the tables."""
-
-
-def _load(place: str) -> type[Policy]:
-    module, _, name = place.partition(".")
-    policy: type[Policy] = getattr(importlib.import_module(f"windvane.policies.{module}"), name)
-    return policy
 
 
 class Registry(Mapping[str, "type[Policy]"]):
@@ -61,7 +54,9 @@ class Registry(Mapping[str, "type[Policy]"]):
 
     @functools.cached_property
     def _classes(self) -> dict[str, type[Policy]]:
-        return {policy.name: policy for policy in map(_load, REGISTERED)}
+        places = (place.partition(".") for place in REGISTERED)
+        found = (getattr(importlib.import_module(f"windvane.policies.{file}"), name) for file, _, name in places)
+        return {policy.name: policy for policy in found}
 
     def __getitem__(self, name: str) -> type[Policy]:
         return self._classes[name]
@@ -74,7 +69,6 @@ class Registry(Mapping[str, "type[Policy]"]):
 
 
 POLICIES = Registry()
-"""The registered policies by name."""
 
 
 def get_policy(name: str) -> type[Policy]:

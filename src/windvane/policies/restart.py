@@ -30,8 +30,7 @@ from windvane.arguments import Array
 from windvane.policies.base import Card
 from windvane.policies.forgetting import RestartedPolicy
 from windvane.policies.glm import GLMPolicy
-from windvane.policies.linear import LinearPolicy
-from windvane.policies.optimism import OptimisticPolicy
+from windvane.policies.optimism import LinearPolicy, OptimisticPolicy
 
 GUARANTEE = "d^(2/3) B^(1/3) T^(2/3), orthogonal arms"
 
@@ -46,26 +45,14 @@ class RestartedOptimism(OptimisticPolicy, RestartedPolicy):
 
 
 class RestartUCB(LinearPolicy, RestartedOptimism):
-    """RestartUCB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended period.
-
-    Examples
-    --------
-    >>> RestartUCB(dim=2, restart_every=100).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """RestartUCB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended H."""
 
     name = "RestartUCB"
     card = Card("linear", "restarts", "T, B_T", GUARANTEE, "Zhao et al. 2020", "O((K + d) d^2)")
 
 
 class RestartGLB(GLMPolicy, RestartedOptimism):
-    """RestartGLB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended period.
-
-    Examples
-    --------
-    >>> RestartGLB(dim=2, restart_every=100).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """RestartGLB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended H."""
 
     name = "RestartGLB"
     card = Card("generalized linear", "restarts", "T, B_T", "none (flawed proof)", "Zhao et al. 2020", "O((K + H) d^2)")

@@ -24,8 +24,6 @@ What is uncertain: nothing in the rules as stated here, but we know them from a 
 ours: the behaviour at gamma = 1, where the paper's 1 / (1 - gamma) is undefined (see the radius); the lower bound 1/2
 on gamma; and the use of log 3 for T < 3. The paper's delta covers the whole run, so there is no ``confidence``
 argument.
-
-Cost per round and lane: as BVD-GLM-UCB without the projection.
 """
 
 from __future__ import annotations
@@ -83,26 +81,16 @@ class SelfConcordantPolicy(GLMPolicy, ForgettingPolicy):
 
 
 class SCDGLUCB(SelfConcordantPolicy, DiscountSettings):
-    """SC-D-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``gamma``; ``lam=None`` is L^2 d log T.
+    """SC-D-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``gamma``. ``lam=None``: L^2 d log T."""
 
-    Examples
-    --------
-    >>> SCDGLUCB(dim=2, gamma=0.99, horizon=1000).select([[[1.0, 0.0]]])
-    array([0])
-    """
-
+    example = "dim=2, gamma=0.99, horizon=1000"
     name = "SC-D-GLUCB"
     card = Card("generalized linear", "discount", "T, Gamma_T", GUARANTEE, "Russac et al. 2021", "O((K + memory) d^2)")
 
 
 class SCSWGLUCB(SelfConcordantPolicy, WindowSettings):
-    """SC-SW-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``window``; ``lam=None`` is L^2 d log T.
+    """SC-SW-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``window``. ``lam=None``: L^2 d log T."""
 
-    Examples
-    --------
-    >>> SCSWGLUCB(dim=2, window=100, horizon=1000).select([[[1.0, 0.0]]])
-    array([0])
-    """
-
+    example = "dim=2, window=100, horizon=1000"
     name = "SC-SW-GLUCB"
     card = Card("generalized linear", "window", "T, Gamma_T", GUARANTEE, "Russac et al. 2021", "O((K + window) d^2)")

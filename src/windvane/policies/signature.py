@@ -10,19 +10,12 @@ if TYPE_CHECKING:
 
 
 class Signature:
-    """The arguments of the constructor of a policy class.
+    """The constructor arguments of a class: ``names`` of those that have one, ``required`` those without a default.
 
     Parameters
     ----------
     cls
         The class. It need not be a subclass of :class:`windvane.Policy`.
-
-    Attributes
-    ----------
-    names
-        The arguments that have a name.
-    required
-        Those without a default.
 
     Examples
     --------
@@ -35,13 +28,12 @@ class Signature:
         self.cls = cls
         parameters = inspect.signature(cls).parameters.values()
         self._takes_anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
-        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        self._parameters = {p.name: p for p in parameters if p.kind in named}
+        self._parameters = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         self.names = tuple(self._parameters)
         self.required = [p.name for p in self._parameters.values() if p.default is p.empty]
 
     def accepts(self, name: str) -> bool:
-        """Whether the constructor accepts an argument of this name."""
+        """Return whether the constructor accepts an argument of this name."""
         return self._takes_anything or name in self._parameters
 
     def default(self, name: str, otherwise: Any) -> Any:
@@ -50,7 +42,7 @@ class Signature:
         return otherwise if parameter is None or parameter.default in (parameter.empty, None) else parameter.default
 
     def is_number(self, name: str) -> bool:
-        """Whether the argument is certainly a number, so that true or false is a mistake."""
+        """Return whether the argument is certainly a number, so that true or false is a mistake."""
         parameter = self._parameters.get(name)
         if parameter is None:
             return False

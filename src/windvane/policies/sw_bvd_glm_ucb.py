@@ -28,18 +28,11 @@ from windvane.projection import LaneProjections, project_p2
 
 
 class SWBVDGLMUCB(GLMPolicy, WindowSettings):
-    """SW-BVD-GLM-UCB. Give ``window``, or ``horizon`` and ``drift`` for the recommended window.
-
-    Examples
-    --------
-    >>> SWBVDGLMUCB(dim=2, window=100).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """SW-BVD-GLM-UCB. Give ``window``, or ``horizon`` and ``drift`` for the recommended window."""
 
     drift: npt.ArrayLike | None = None
     arm_geometry: str = "orthogonal"
     confidence: str = "pointwise"
-
     name = "SW-BVD-GLM-UCB"
     card = Card("generalized linear", "window", "T, B_T", "none printed", "Faury et al. 2021", "O((K + window) d^2)")
 

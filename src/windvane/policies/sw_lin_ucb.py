@@ -14,8 +14,6 @@ arms (Faury et al. 2021). beta holds at any fixed round with probability 1 - del
 
 What is uncertain: nothing in the rule. w is the one for the claimed order; it was not tuned again for the corrected
 order.
-
-Cost per round and lane: O((K + d) d^2), and O(w d) space.
 """
 
 from __future__ import annotations
@@ -29,24 +27,17 @@ from windvane.arguments import Array
 from windvane.estimation import Forgetting, Window
 from windvane.policies.base import Card
 from windvane.policies.forgetting import WindowSettings
-from windvane.policies.linear import LinearPolicy
+from windvane.policies.optimism import LinearPolicy
 from windvane.theory import ConfidenceLevel
 
 GUARANTEE = "d^(2/3) B^(1/3) T^(2/3), orthogonal arms"
 
 
 class SWLinUCB(LinearPolicy, WindowSettings):
-    """SW-LinUCB (Cheung et al. 2019). Give ``window``, or ``horizon`` and, if it is known, ``drift``.
-
-    Examples
-    --------
-    >>> SWLinUCB(dim=2, window=100).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """SW-LinUCB (Cheung et al. 2019). Give ``window``, or ``horizon`` and, if it is known, ``drift``."""
 
     drift: npt.ArrayLike | None = None
     confidence: str = "pointwise"
-
     name = "SW-LinUCB"
     card = Card("linear", "window", "T, B_T", GUARANTEE, "Cheung et al. 2019", "O((K + d) d^2)")
 

@@ -44,7 +44,7 @@ from windvane.errors import ArgumentError
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountSettings
 from windvane.policies.glm import GLMPolicy
-from windvane.policies.linear import LinearPolicy
+from windvane.policies.optimism import LinearPolicy
 from windvane.projection import LaneProjections, project_p0, project_p0_in_H
 from windvane.theory import WeightedSelfConcordantRadius, weight_discount
 
@@ -77,26 +77,14 @@ class WeightSettings(DiscountSettings):
 
 
 class LBWeightUCB(WeightSettings, LinearPolicy):
-    """LB-WeightUCB (Wang et al. 2023). Give ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is the paper's d.
-
-    Examples
-    --------
-    >>> LBWeightUCB(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """LB-WeightUCB (Wang et al. 2023). Give ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is the paper's d."""
 
     name = "LB-WeightUCB"
     card = Card("linear", "discount", "T, B_T", ORDER, "Wang et al. 2023", "O((K + d) d^2)")
 
 
 class GLBWeightUCB(WeightSettings, GLMPolicy):
-    """GLB-WeightUCB (Wang et al. 2023). Give ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is d / c_mu^2.
-
-    Examples
-    --------
-    >>> GLBWeightUCB(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """GLB-WeightUCB (Wang et al. 2023). Give ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is d / c_mu^2."""
 
     name = "GLB-WeightUCB"
     card = Card(
@@ -117,14 +105,9 @@ class GLBWeightUCB(WeightSettings, GLMPolicy):
 
 
 class SCBWeightUCB(WeightSettings, GLMPolicy):
-    """SCB-WeightUCB (Wang et al. 2023). Give ``horizon`` and ``drift``; or ``gamma`` and ``horizon`` or ``lam``.
+    """SCB-WeightUCB (Wang et al. 2023). Give ``horizon`` and ``drift``; or ``gamma`` and ``horizon`` or ``lam``."""
 
-    Examples
-    --------
-    >>> SCBWeightUCB(dim=2, gamma=0.99, lam=1.0).select([[[1.0, 0.0]]])
-    array([0])
-    """
-
+    example = "dim=2, gamma=0.99, lam=1.0"
     name = "SCB-WeightUCB"
     card = Card("generalized linear", "discount", "T, B_T", f"{ORDER}, self-concordant", "Wang et al. 2023", GLM_COST)
 
