@@ -41,6 +41,7 @@ MEANINGS = {
     "link": 'Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.',
     "mask": "Lanes that are meant, [lanes]. Default: all.",
     "multiplier": "Factor of ||x|| in the bonus, [lanes].",
+    "restart_every": "Number of decisions between two restarts, a whole number: one number, or one per lane.",
     "reward_range": "Width of the range of rewards. Default: 2 sigma, and at least 1 with the identity link.",
     "seed": "Seed of all random numbers.",
     "sigma": "Sub-Gaussian scale of the noise. If the link bounds the rewards, they are in [0, 2 sigma].",

@@ -68,8 +68,6 @@ class BanditOverBandits(Policy):
 
     Parameters
     ----------
-    horizon
-        Number of rounds T, which determines the rate of EXP3.
     block
         Number of decisions in a block. Default: recommended by theory.
 

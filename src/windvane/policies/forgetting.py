@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy.typing as npt
 
@@ -20,8 +20,9 @@ class ForgettingPolicy(EstimatingPolicy):
 
     Parameters
     ----------
-    horizon
-        Number of rounds T, for which forgetting is tuned.
+    forgetting
+        A forgetting rule. Instead, give its shorthand (``gamma``, ``window`` or ``restart_every``), or the horizon and
+        the amount of change for the rule that theory recommends.
     """
 
     horizon: int | None = None
@@ -60,13 +61,7 @@ class ForgettingPolicy(EstimatingPolicy):
 
 
 class DiscountSettings(ForgettingPolicy):
-    """The settings of a policy that discounts the past.
-
-    Parameters
-    ----------
-    forgetting
-        ``Discount(gamma)`` or ``Never()``. Instead, give ``gamma``, or the horizon and the amount of change.
-    """
+    """The settings of a policy that discounts the past: ``Discount(gamma)``, or ``Never()``."""
 
     gamma: npt.ArrayLike | None = None
     example, shorthand = "dim=2, gamma=0.99", "gamma"
@@ -82,13 +77,7 @@ class DiscountedPolicy(DiscountSettings):
 
 
 class WindowSettings(ForgettingPolicy):
-    """The settings of a policy with a sliding window.
-
-    Parameters
-    ----------
-    forgetting
-        ``Window(length)``. Instead, give ``window``, or the horizon and the amount of change.
-    """
+    """The settings of a policy with a sliding window, ``Window(length)``."""
 
     window: npt.ArrayLike | None = None
     example, shorthand = "dim=2, window=100", "window"
@@ -97,15 +86,7 @@ class WindowSettings(ForgettingPolicy):
 
 
 class RestartedPolicy(ForgettingPolicy):
-    """A policy that restarts after a fixed number of decisions.
-
-    Parameters
-    ----------
-    forgetting
-        ``Restart(every)``. Instead, give ``restart_every``, or the horizon and the drift.
-    restart_every
-        Number of decisions between two restarts, a whole number: one number, or one per lane.
-    """
+    """A policy that restarts after a fixed number of decisions, ``Restart(every)``."""
 
     restart_every: npt.ArrayLike | None = None
     drift: npt.ArrayLike | None = None
@@ -115,8 +96,7 @@ class RestartedPolicy(ForgettingPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rule = self.choose_forgetting()
-        assert isinstance(rule, Restart)
+        rule: Any = self.choose_forgetting()
         self.periods = rule.periods(self.lane_count)
 
     def end_round(self) -> None:

@@ -22,13 +22,7 @@ GUARANTEE = "R_mu d T^(1/2), theta* fixed"
 
 
 class GLMUCB(GLMPolicy):
-    """GLM-UCB (Filippi et al. 2010): no forgetting, projection P0.
-
-    Parameters
-    ----------
-    horizon
-        Number of rounds T, required for ``confidence="horizon"``.
-    """
+    """GLM-UCB (Filippi et al. 2010): no forgetting, projection P0."""
 
     horizon: int | None = None
     confidence: str = "pointwise"

@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple, NoReturn, TypeGuard
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from windvane import arguments
 from windvane.arguments import NORM_SLACK, Array, Mask, check_array, check_real_array
@@ -43,7 +43,7 @@ class InputChecks:
         self._no_absent_arm = np.ones((self.lane_count, 1), dtype=bool)
         self._unit_weights, self._last_rounds, self._ages = (np.ones(self.lane_count) for _ in range(3))
 
-    def check_arms(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None) -> tuple[Array, Mask]:
+    def check_arms(self, arms: ArrayLike, valid: ArrayLike | None) -> tuple[Array, Mask]:
         """Return the checked arguments of ``select``. Features of arms that are not valid are set to 0."""
         if not _is_ready(arms, 3) or arms.shape[0] != self.lane_count or arms.shape[2] != self.dim:
             given = check_real_array("arms", arms, "an array of real numbers")
@@ -90,12 +90,7 @@ class InputChecks:
         return max(self.t - 1.0, self.last_round)
 
     def check_feedback(
-        self,
-        x: npt.ArrayLike,
-        reward: npt.ArrayLike,
-        round: npt.ArrayLike | None,
-        weight: npt.ArrayLike,
-        mask: npt.ArrayLike | None,
+        self, x: ArrayLike, reward: ArrayLike, round: ArrayLike | None, weight: ArrayLike, mask: ArrayLike | None
     ) -> Feedback:
         """Return the checked arguments of ``update``, one row per lane."""
         lanes = self._no_mask if mask is None else arguments.check_mask(mask, self.lane_count)
@@ -120,7 +115,7 @@ class InputChecks:
             self._refuse_feedback(problem, lane, feedback)
         return feedback
 
-    def _per_lane(self, name: str, value: npt.ArrayLike) -> Array:
+    def _per_lane(self, name: str, value: ArrayLike) -> Array:
         if _is_ready(value, 1) and len(value) == self.lane_count:
             return value
         given = check_real_array(name, value, "a number, or one per lane")

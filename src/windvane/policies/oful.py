@@ -36,5 +36,4 @@ class OFUL(LinearPolicy):
         """Return the radius of the next decision from the determinant of V, [lanes]."""
         e, log_det_ratio = self.estimator, np.empty(self.lane_count)
         log_det_lanes(e.dense, e.lam, e.work, log_det_ratio)
-        beta: Array = self.radius(log_det_ratio)
-        return beta
+        return np.asarray(self.radius(log_det_ratio))

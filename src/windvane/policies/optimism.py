@@ -155,15 +155,16 @@ class EstimatingPolicy(Policy):
 
     def describe_estimates(self) -> dict[str, Any]:
         """Return the fields of ``info()`` that are computed from the estimator."""
-        twin = copy.copy(self)
-        twin.estimator = e = copy.deepcopy(self.estimator)  # solving would change where a later solve starts
-        known: dict[str, Any] = {"theta_tilde": twin.theta_now(), "theta_hat": e.theta_hat}
-        known |= {"metric": e.metric(), "squared_metric": e.V_tilde.copy(), "b": e.b}
-        known |= {"gamma": e.gamma, "memory": e.memory}
-        if isinstance(self.estimator, MaximumLikelihoodEstimator) and isinstance(e, MaximumLikelihoodEstimator):
-            last = self.estimator
-            known |= {"remembered": e.remembered, "truncation_error": e.truncation_error}
-            known |= {"root_passes": last.root_passes, "root_error": last.root_error}
+        with self.estimator.lock:  # the twin shares the history
+            twin, last = copy.copy(self), self.estimator
+            twin.estimator = e = copy.copy(last)
+            e.record, e.dense = last.record.copy(), last.dense.copy()  # solving changes where a later solve starts
+            known: dict[str, Any] = {"theta_tilde": twin.theta_now(), "theta_hat": e.theta_hat}
+            known |= {"metric": e.metric(), "squared_metric": e.V_tilde.copy(), "b": e.b}
+            known |= {"gamma": e.gamma, "memory": e.memory}
+            if isinstance(e, MaximumLikelihoodEstimator) and isinstance(last, MaximumLikelihoodEstimator):
+                known |= {"remembered": e.remembered, "truncation_error": e.truncation_error}
+                known |= {"root_passes": last.root_passes, "root_error": last.root_error}
         return known
 
     def theta_now(self) -> Array:

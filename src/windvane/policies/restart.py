@@ -26,6 +26,8 @@ it (the paper has no delays).
 
 from __future__ import annotations
 
+import numpy as np
+
 from windvane.arguments import Array
 from windvane.policies.base import Card
 from windvane.policies.forgetting import RestartedPolicy
@@ -40,8 +42,7 @@ class RestartedOptimism(OptimisticPolicy, RestartedPolicy):
 
     def compute_beta(self, theta_hat: Array) -> Array:
         """Return the radius after t - t_0 rounds since the restart, [lanes]."""
-        beta: Array = self.radius(self.rounds_since_restart - 1.0)
-        return beta
+        return np.asarray(self.radius(self.rounds_since_restart - 1.0))
 
 
 class RestartUCB(LinearPolicy, RestartedOptimism):

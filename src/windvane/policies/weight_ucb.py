@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, check_whole
@@ -131,8 +132,7 @@ class SCBWeightUCB(WeightSettings, GLMPolicy):
 
     def compute_beta(self, theta_hat: Array) -> Array:
         """Return the radius of the next decision, [lanes]."""
-        beta: Array = self.radius(self.rounds_since_restart)
-        return beta
+        return np.asarray(self.radius(self.rounds_since_restart))
 
     def project(self, beta: Array) -> LaneProjections:
         """Project by P0 in the metric H(theta)^-1."""
