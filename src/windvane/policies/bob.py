@@ -28,7 +28,7 @@ import numpy.typing as npt
 from windvane.arguments import Array
 from windvane.policies.bandit_over_bandits import BanditOverBandits
 from windvane.policies.base import Card
-from windvane.policies.sw_lin_ucb import SWLinUCB
+from windvane.policies.linear import SWLinUCB
 from windvane.theory import window_grid
 
 GUARANTEE = "d^(2/3) max(B, d^(-1/2) T^(1/4))^(1/3) T^(2/3), orthogonal arms"

@@ -45,7 +45,7 @@ import numpy as np
 from windvane.arguments import Array, Index, Mask, check_number, check_whole
 from windvane.errors import ArgumentError
 from windvane.policies.base import Card
-from windvane.policies.glm_ucb import GLMUCB
+from windvane.policies.glm import GLMUCB
 from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
 

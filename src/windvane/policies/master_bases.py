@@ -10,8 +10,8 @@ import math
 import numpy as np
 
 from windvane.arguments import Array, check_whole
-from windvane.policies.glm_ucb import GLMUCB
-from windvane.policies.oful import OFUL
+from windvane.policies.glm import GLMUCB
+from windvane.policies.linear import OFUL
 from windvane.policies.optimism import OptimisticPolicy
 
 SMALLEST = 5e-324  # the smallest positive double, whose logarithm is finite
@@ -19,8 +19,7 @@ SMALLEST = 5e-324  # the smallest positive double, whose logarithm is finite
 
 def log_quotient(a: float, b: float) -> float:
     """Return log(a / b), even if a / b overflows."""
-    quotient = a / b if b > 0.0 else math.inf
-    return math.log(quotient) if math.isfinite(quotient) else math.log(a) - math.log(max(b, SMALLEST))
+    return math.log(a) - math.log(max(b, SMALLEST))
 
 
 class MasterBase(OptimisticPolicy):

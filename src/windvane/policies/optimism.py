@@ -4,14 +4,6 @@
 
 Such a policy is built from parts: an estimator with a forgetting rule, an optional projection, a radius, and the metric
 M of the widths, V^-1 or V^-1 V_tilde V^-1. ``docs/policies.md`` compares the parts of all policies.
-
-For linear rewards r_s = <x_s, theta*_s> + noise, with the weight w_s of the reward of round s < t,
-
-    V_t = sum w_s x_s x_s' + lam I,   V_tilde_t = sum w_s^2 x_s x_s' + lam I,   b_t = sum w_s r_s x_s
-    theta_hat_t = V_t^-1 b_t
-
-Rewards can then be any finite numbers, and sigma is the sub-Gaussian scale of the noise (1/2 for rewards in [0, 1]). No
-guarantee of a linear policy covers generalized linear rewards, because the model is then misspecified.
 """
 
 from __future__ import annotations
@@ -245,7 +237,3 @@ class OptimisticPolicy(EstimatingPolicy):
         decision.theta_hat, decision.theta_tilde, decision.beta = theta_hat, theta_tilde, beta
         decision.projection, decision.multiplier = projection, multiplier
         return theta_tilde, multiplier
-
-
-class LinearPolicy(OptimisticPolicy):
-    """Ridge regression with a bonus."""

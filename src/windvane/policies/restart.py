@@ -32,7 +32,8 @@ from windvane.arguments import Array
 from windvane.policies.base import Card
 from windvane.policies.forgetting import RestartedPolicy
 from windvane.policies.glm import GLMPolicy
-from windvane.policies.optimism import LinearPolicy, OptimisticPolicy
+from windvane.policies.linear import LinearPolicy
+from windvane.policies.optimism import OptimisticPolicy
 
 GUARANTEE = "d^(2/3) B^(1/3) T^(2/3), orthogonal arms"
 

@@ -10,10 +10,10 @@ At round t, with the weight gamma^(t-1-s) for the reward of round s and ``poster
 
 D-LinTS: Kim and Tewari, "Randomized exploration for non-stationary stochastic linear bandits" (UAI 2020). The authors
 use a = 1 in their experiments. Every root of V_tilde gives the same distribution; we use the Cholesky factor. gamma is
-that of :mod:`windvane.policies.d_lin_ucb`, as in the authors' public code (which, unlike this policy, plays at random
-in the first d rounds). Guarantee: for linear rewards and an a of the order of a confidence radius, regret with one more
-logarithm of the number of arms than the best possible order. a = 1 is outside the theorem. There is no guarantee for
-generalized linear rewards. What is uncertain: the a of the theorem and the exact order, which we could not read.
+that of D-LinUCB, as in the authors' public code (which, unlike this policy, plays at random in the first d rounds).
+Guarantee: for linear rewards and an a of the order of a confidence radius, regret with one more logarithm of the number
+of arms than the best possible order. a = 1 is outside the theorem. There is no guarantee for generalized linear
+rewards. What is uncertain: the a of the theorem and the exact order, which we could not read.
 
 D-GLM-TS is not the algorithm of a single paper. It combines Thompson sampling on a Laplace approximation (Chapelle and
 Li 2011) with a discount, as practitioners do for clicks under drift. The prior is N(0, I / (lam c_mu)). The likelihood

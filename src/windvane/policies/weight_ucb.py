@@ -2,9 +2,9 @@
 
 Wang, Zhao and Zhou, "Revisiting weighted strategy for non-stationary parametric bandits" (AISTATS 2023).
 
-LB-WeightUCB, for linear rewards, is D-LinUCB (:mod:`windvane.policies.d_lin_ucb`) with widths in V_t^-1, lam = d and
-gamma = 1 - max(1/T, sqrt(P_T / (d T))). V_tilde is not needed. ||x|| in V^-1 V_tilde V^-1 is never larger than in V^-1,
-so with equal settings this bonus is at least as wide as that of D-LinUCB.
+LB-WeightUCB, for linear rewards, is D-LinUCB (:mod:`windvane.policies.linear`) with widths in V_t^-1, lam = d and gamma
+= 1 - max(1/T, sqrt(P_T / (d T))). V_tilde is not needed. ||x|| in V^-1 V_tilde V^-1 is never larger than in V^-1, so
+with equal settings this bonus is at least as wide as that of D-LinUCB.
 
 For generalized linear rewards, theta_hat_t is the root of g_t(theta) = b_t, as in BVD-GLM-UCB. theta_tilde_t =
 theta_hat_t if ||theta_hat_t|| <= S, and otherwise
@@ -45,7 +45,7 @@ from windvane.errors import ArgumentError
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountSettings
 from windvane.policies.glm import GLMPolicy
-from windvane.policies.optimism import LinearPolicy
+from windvane.policies.linear import LinearPolicy
 from windvane.projection import LaneProjections, project_p0, project_p0_in_H
 from windvane.theory import WeightedSelfConcordantRadius, weight_discount
 
