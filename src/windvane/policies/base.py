@@ -192,7 +192,13 @@ class Policy(InputChecks, Configured, Stateful):
         self.learn(self.check_feedback(x, reward, round, weight, mask))
 
     def advance(self, n: float = 1.0) -> None:
-        """Let n >= 0 rounds pass without a decision. n need not be a whole number."""
+        """Let time pass without a decision.
+
+        Parameters
+        ----------
+        n
+            Number of rounds, at least 0. It need not be a whole number.
+        """
         n = arguments.check_not_negative("n", n)
         if self.t + n > LATEST:
             raise ArgumentError("n", n, "small enough that t stays below 2**52")

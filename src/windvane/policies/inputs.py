@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from windvane import arguments
 from windvane.arguments import NORM_SLACK, Array, Mask, check_array, check_real_array
 from windvane.arms import ArmSet, Ball, Sphere
+from windvane.documentation import documented
 from windvane.errors import ArgumentError
 from windvane.kernels import scoring
 from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT
@@ -43,6 +44,7 @@ class InputChecks:
         self._no_absent_arm = np.ones((self.lane_count, 1), dtype=bool)
         self._unit_weights, self._last_rounds, self._ages = (np.ones(self.lane_count) for _ in range(3))
 
+    @documented
     def check_arms(self, arms: ArrayLike, valid: ArrayLike | None) -> tuple[Array, Mask]:
         """Return the checked arguments of ``select``. Features of arms that are not valid are set to 0."""
         if not _is_ready(arms, 3) or arms.shape[0] != self.lane_count or arms.shape[2] != self.dim:
@@ -67,6 +69,7 @@ class InputChecks:
             arms = np.where(present[:, :, None], arms, 0.0)  # features of absent arms can be NaN
         return arms, present
 
+    @documented
     def check_arm_set(self, arm_set: ArmSet) -> ArmSet:
         """Return the argument of ``select_from`` if it is a ball or a sphere within the norm bound."""
         if not isinstance(arm_set, Ball | Sphere):
@@ -124,15 +127,13 @@ class InputChecks:
     def _refuse_feedback(self, problem: int, lane: int, feedback: Feedback) -> NoReturn:
         if problem in (scoring.NOT_FINITE, scoring.TOO_LONG):
             self._refuse_point("x", feedback.x[lane], problem, f"lane {lane}")
-        low, high = self._reward_range
-        if problem == scoring.BAD_REWARD:
-            name, expected = "reward", f"in [{low:g}, {high:g}], that is [0, 2 sigma]"
-            if math.isinf(high):
-                expected = f"finite, at most {LARGEST_REWARD:g} in size"
-        elif problem == scoring.BAD_ROUND:
-            name, expected = "round", f"at most {self.latest_round:g}"
-        else:
-            name, expected = "weight", f"a number in [0, {LARGEST_WEIGHT:g}]"
+        (low, high), allowed = self._reward_range, f"finite, at most {LARGEST_REWARD:g} in size"
+        if math.isfinite(high):
+            allowed = f"in [{low:g}, {high:g}], that is [0, 2 sigma]"
+        name, expected = {
+            scoring.BAD_REWARD: ("reward", allowed),
+            scoring.BAD_ROUND: ("round", f"at most {self.latest_round:g}"),
+        }.get(problem, ("weight", f"a number in [0, {LARGEST_WEIGHT:g}]"))
         raise ArgumentError(name, float(getattr(feedback, name)[lane]), expected, where=f"lane {lane}")
 
 

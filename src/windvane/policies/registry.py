@@ -1,4 +1,4 @@
-"""The registered policies, by the names that their papers give them.
+"""The registered policies, by the names that their papers give them, and the arguments of their constructors.
 
 A new policy needs one line in :data:`REGISTERED`. Everything else that lists the policies is generated from it: ``make
 generate`` writes the stubs ``windvane/__init__.pyi`` and ``windvane/policies/__init__.pyi`` and the table in
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from windvane.errors import ArgumentError
 
@@ -88,3 +89,48 @@ def get_policy(name: str) -> type[Policy]:
     if name not in POLICIES:
         raise ArgumentError("name", name, f"one of {', '.join(POLICIES)}")
     return POLICIES[name]
+
+
+class Signature:
+    """The constructor arguments of a class: ``names`` of those that have one, ``required`` those without a default.
+
+    It is for code that builds policies from settings in a file.
+
+    Parameters
+    ----------
+    cls
+        The class. It need not be a subclass of :class:`windvane.Policy`.
+
+    Examples
+    --------
+    >>> from windvane.policies import OFUL
+    >>> Signature(OFUL).required
+    ['dim']
+    """
+
+    def __init__(self, cls: type[Policy]) -> None:
+        self.cls = cls
+        parameters = inspect.signature(cls).parameters.values()
+        self._takes_anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        self._parameters = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        self.names = tuple(self._parameters)
+        self.required = [p.name for p in self._parameters.values() if p.default is p.empty]
+
+    def accepts(self, name: str) -> bool:
+        """Return whether the constructor accepts an argument of this name."""
+        return self._takes_anything or name in self._parameters
+
+    def default(self, name: str, otherwise: Any) -> Any:
+        """Return the default of an argument; ``otherwise`` if it has none, or None."""
+        parameter = self._parameters.get(name)
+        return otherwise if parameter is None or parameter.default in (parameter.empty, None) else parameter.default
+
+    def is_number(self, name: str) -> bool:
+        """Return whether the argument is certainly a number, so that true or false is a mistake."""
+        parameter = self._parameters.get(name)
+        if parameter is None:
+            return False
+        if parameter.annotation is not parameter.empty:
+            annotation = str(parameter.annotation)
+            return "bool" not in annotation and annotation not in ("Any", "typing.Any", "object")
+        return isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool)
