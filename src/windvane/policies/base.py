@@ -2,13 +2,10 @@
 
 * ``select(arms[lanes, K, dim], valid[lanes, K]=None) -> index[lanes]`` decides round ``t``, then ``t += 1``.
   ``select_from(Ball(r) | Sphere(r)) -> x[lanes, dim]`` does the same for infinite arm sets.
-* ``probabilities(arms, valid=None) -> p[lanes, K]`` returns the probability that ``select`` chooses each arm. It
-  changes nothing.
-* ``update(x[lanes, dim], reward[lanes], round=None, weight=1, mask=None)`` learns rewards. ``round`` is the round of
-  the decision (default: the last one). ``update`` never changes ``t`` and can be called any number of times per round.
-* ``advance(n)`` lets time pass without a decision. n need not be a whole number.
-* ``info()`` returns diagnostics.
-* ``state()`` returns a flat dict of arrays. ``load_state`` checks all of it and then replaces the state.
+* ``probabilities(arms, valid=None) -> p[lanes, K]`` changes nothing.
+* ``update(x[lanes, dim], reward[lanes], round=None, weight=1, mask=None)`` learns rewards. It never changes ``t`` and
+  can be called any number of times per round. ``advance(n)`` lets time pass without a decision.
+* ``info()`` returns diagnostics. ``state()`` returns a flat dict of arrays, and ``load_state`` replaces the state.
 
 Lanes never influence each other: k lanes together make the same decisions as k policies alone, bit for bit. Random
 numbers depend only on the seed, the lane id, the number of the decision and the purpose. Bad input raises
@@ -19,7 +16,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import hashlib
 import inspect
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -36,7 +35,7 @@ from windvane.kernels.scoring import choice_probabilities, choose_lanes
 from windvane.links import Identity, Link
 from windvane.policies.info import DecisionInfo, PolicyInfo
 from windvane.policies.inputs import Feedback, InputChecks
-from windvane.policies.settings import Configured, describe, hash_config
+from windvane.policies.settings import Configured, describe
 from windvane.state import State, Stateful, check, digest, refuse, save, swap
 
 FORMAT = 4  # version of the state format
@@ -284,7 +283,7 @@ class Policy(InputChecks, Configured, Stateful):
     @functools.cached_property
     def config_hash(self) -> str:
         """A hash of the settings, without the lanes. A state can only be loaded into a policy with the same hash."""
-        return hash_config(self.config())
+        return hashlib.sha256(json.dumps(self.config(), sort_keys=True).encode()).hexdigest()
 
     def state(self) -> State:
         """Return everything that determines the future of the policy, as copies of arrays without pickled objects."""

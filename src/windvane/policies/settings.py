@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import hashlib
 import inspect
-import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -98,11 +96,6 @@ def describe(settings: Mapping[str, Any], reach: float) -> dict[str, Any]:
     """
     hashed = {name: value for name, value in settings.items() if name not in NOT_HASHED and not callable(value)}
     return {name: _plain(value, reach) for name, value in hashed.items()}
-
-
-def hash_config(config: Mapping[str, Any]) -> str:
-    """Return the SHA-256 hash of plain data."""
-    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 
 def _plain(value: Any, reach: float) -> Any:
