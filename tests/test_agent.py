@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import numpy as np
 import pytest
+from policy_skeleton import Skeleton
 
 from agents import LIVE, NOON, RED, arm_sets, as_policy, by_hand, needed, refuses, refuses_decision
 from support.refusals import rejects
@@ -23,7 +24,6 @@ from windvane import (
 from windvane.agent import Closing
 from windvane.agent.times import seconds
 from windvane.agent.waiting import REMEMBERED
-from windvane.policies._skeleton import Skeleton
 
 # --- the agent is the policy ---------------------------------------------------------------------------------------
 

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from policy_skeleton import Skeleton
 
 from support.refusals import rejects
 from support.worlds import ball
 from windvane import POLICIES, Agent, CustomLink, ExpiredDecisionError, Logistic
 from windvane.agent import FileError, file
-from windvane.policies._skeleton import Skeleton
 
 NOON = 1_700_000_000.0
 LIVE = {name: cls for name, cls in POLICIES.items() if not cls.needs_truth}

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from policy_skeleton import Skeleton
 
 import windvane
-from windvane.policies._skeleton import Skeleton
 from windvane.policies.registry import POLICIES
 
 ROOT = Path(__file__).parent.parent
@@ -34,7 +34,7 @@ def contributed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (package / "__init__.py").open("a", encoding="utf-8") as file:
         file.write(f"\n__path__.append({str(PACKAGE)!r})\n")
 
-    skeleton = (package / "policies" / "_skeleton.py").read_text(encoding="utf-8")
+    skeleton = (ROOT / "tools" / "policy_skeleton.py").read_text(encoding="utf-8")
     policy = replace_once(replace_once(skeleton, "class Skeleton(", f"class {CLASS}("), '"skeleton"', f'"{NAME}"')
     (package / "policies" / f"{FILE}.py").write_text(policy, encoding="utf-8")
 

@@ -25,7 +25,7 @@ from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec, SpecError
 from windvane.lab.toml import LARGEST_FILE, Lines
 from windvane.links import CustomLink, Logistic
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
-from windvane.policies.d_lin_ucb import DLinUCB
+from windvane.policies.linear import DLinUCB
 from windvane.policies.registry import POLICIES
 
 BASE = """\

@@ -17,8 +17,10 @@ PACKAGE = ROOT / "src" / "windvane"
 
 def policies_stub_lines() -> list[str]:
     """Return the lines of ``windvane/policies/__init__.pyi`` that name the registered policies."""
-    places = sorted(place.split(".") for place in REGISTERED)
-    return [f"from .{module} import {name} as {name}" for module, name in places]
+    names: dict[str, list[str]] = {}
+    for module, name in sorted(place.split(".") for place in REGISTERED):
+        names.setdefault(module, []).append(f"{name} as {name}")
+    return [f"from .{module} import {', '.join(imported)}" for module, imported in names.items()]
 
 
 def package_stub_lines() -> list[str]:

@@ -22,10 +22,18 @@ MEANINGS = {
     "arm_geometry": '"orthogonal" or "general": the arm sets for which the value is recommended.',
     "arm_set": "A :class:`windvane.Ball` or a :class:`windvane.Sphere` of radius at most L.",
     "arms": "Features of the arms, [lanes, K, dim].",
+    "beta": "Confidence radius of the decision, [lanes].",
+    "bonus_scale": "Factor of the bonus; theory requires 1. One number, or one per lane.",
+    "confidence": (
+        'Where the radius holds: at any fixed round ("pointwise", as printed), at all rounds up to ``horizon`` at once '
+        '("horizon"), or at all rounds at once ("anytime").'
+    ),
     "c_mu": "Infimum of mu' over ``|z| <= S L``.",
     "delta": "Probability that the confidence set misses the parameter.",
     "dim": "Number of features of an arm.",
+    "draws": "Number of values with which the probabilities are estimated.",
     "drift": "Total drift B_T: one number, or one per lane.",
+    "feedback": "Rewards that have been checked, with the arms and the decisions that they belong to.",
     "forgetting": "``Discount(gamma)``, ``Window(length)`` or ``Never()``.",
     "gamma": "Discount in (0, 1]: one number, or one per lane.",
     "horizon": "Number of rounds T.",
@@ -35,25 +43,32 @@ MEANINGS = {
     "link": 'Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.',
     "mask": "Lanes that are meant, [lanes]. Default: all.",
     "radius": "The largest norm of an arm, positive.",
+    "multiplier": "Factor of ||x|| in the bonus, [lanes].",
+    "restart_every": "Number of decisions between two restarts, a whole number: one number, or one per lane.",
+    "reward_range": "Width of the range of rewards. Default: 2 sigma, and at least 1 with the identity link.",
     "seed": "Seed of all random numbers.",
     "sigma": "Sub-Gaussian scale of the noise. If the link bounds the rewards, they are in [0, 2 sigma].",
     "switches": "Number of abrupt changes Gamma_T: one number, or one per lane.",
+    "theta": "The parameter, [lanes, dim].",
+    "theta_hat": "The estimate, [lanes, dim].",
     "tolerance": "Bound on the change of theta_hat that is caused by dropping old observations.",
     "valid": "Arms that are on offer, [lanes, K]. Default: all.",
     "window": "Number of rounds in a sliding window: one number, or one per lane.",
 }
 
 
-def documented(target: Documented, meanings: Mapping[str, str] | None = None) -> Documented:
+def documented(target: Documented, *sources: Any, meanings: Mapping[str, str] | None = None) -> Documented:
     """Complete the ``Parameters`` section of a class or a function. Use it as a decorator.
 
-    An entry that the docstring has is kept. For other arguments it is that of a base class, or the text in
-    ``meanings`` or ``MEANINGS``. An example without a heading gets its heading.
+    An entry that the docstring has is kept. For other arguments it is that of a base class, of ``sources``, or the text
+    in ``meanings`` or ``MEANINGS``. An example without a heading gets its heading.
 
     Parameters
     ----------
     target
         The class or function. Without a docstring it stays as it is.
+    *sources
+        Further objects whose entries apply, such as the method that ``target`` overrides.
     meanings
         What arguments mean in one part of the package.
 
@@ -68,10 +83,11 @@ def documented(target: Documented, meanings: Mapping[str, str] | None = None) ->
     if not target.__doc__:
         return target
     before, own, after = _split(target.__doc__)
-    sources = [own, *(_split(base.__doc__ or "")[1] for base in getattr(target, "__mro__", ())[1:])]
+    bases = (*getattr(target, "__mro__", ())[1:], *sources)
+    known = [own, *(_split(base.__doc__ or "")[1] for base in bases)]
     meanings, section = {**MEANINGS, **(meanings or {})}, []
     for name in inspect.signature(target).parameters:
-        entry = next((entries[name] for entries in sources if name in entries), None)
+        entry = next((entries[name] for entries in known if name in entries), None)
         if entry is None and name in meanings:
             entry = f"{name}\n    {meanings[name]}"
         if entry is not None and entry not in section:

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from policy_skeleton import Skeleton
 
 from windvane.kernels import random
-from windvane.policies._skeleton import Skeleton
 from windvane.policies.base import FORMAT
 
 __all__ = ["FORMAT", "Skeleton"]

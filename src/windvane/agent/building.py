@@ -16,8 +16,7 @@ from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
 from windvane.policies.inputs import Feedback
 from windvane.policies.optimism import EstimatingPolicy
-from windvane.policies.registry import POLICIES
-from windvane.policies.signature import Signature
+from windvane.policies.registry import POLICIES, Signature
 
 ADAPTIVE_S = 5.0
 """S where nothing is said: log-odds up to 5, rates from 0.7 % to 99.3 %. Policies with a worst-case bonus take 1."""

@@ -22,7 +22,7 @@ from windvane import theory
 from windvane.arguments import check_number
 from windvane.errors import ArgumentError
 from windvane.policies.base import Policy
-from windvane.policies.signature import Signature
+from windvane.policies.registry import Signature
 
 TICKS = 100_000.0  # a second
 TICK = 1.0 / TICKS

@@ -62,7 +62,7 @@ def record(kind: str) -> Callable[[Law], Law]:
         fields = dataclasses.fields(dataclasses.dataclass(frozen=True)(law))  # type: ignore[arg-type]
         if law.__doc__ and ">>>" not in law.__doc__:
             law.__doc__ = f"{inspect.cleandoc(law.__doc__)}\n\n>>> {law.__name__}()\n{law()!r}"
-        return documented(law, {field.name: field.metadata["meaning"] for field in fields})
+        return documented(law, meanings={field.name: field.metadata["meaning"] for field in fields})
 
     return decorate
 

@@ -29,7 +29,7 @@ def draw_points(law: int, radius: float, seed: np.uint64, lane_ids: np.ndarray, 
 
 @compiled_allocating
 def spread_lanes(V: np.ndarray, V_tilde: np.ndarray, z: np.ndarray, out: np.ndarray) -> None:
-    """Write V^{-1} C z to each out[lane], with the lower triangular C C' = V_tilde; ``z`` is overwritten.
+    """Write V^{-1} C z to each row of out[lane], with the lower triangular C C' = V_tilde; ``z`` is overwritten.
 
     If z is standard normal, the result is a normal vector with covariance V^{-1} V_tilde V^{-1}.
     """
@@ -37,7 +37,9 @@ def spread_lanes(V: np.ndarray, V_tilde: np.ndarray, z: np.ndarray, out: np.ndar
     lower = np.empty((d, d))
     for lane in range(V.shape[0]):
         factorise(V_tilde[lane], lower)
-        for i in range(d - 1, -1, -1):  # from the last row up: row i still needs the entries of z before i
-            z[lane, i] = dot(lower[i, : i + 1], z[lane, : i + 1])
+        for n in range(z.shape[1]):
+            for i in range(d - 1, -1, -1):  # from the last row up: row i still needs the entries of z before i
+                z[lane, n, i] = dot(lower[i, : i + 1], z[lane, n, : i + 1])
         factorise(V[lane], lower)
-        solve_cholesky(lower, z[lane], out[lane])
+        for n in range(z.shape[1]):
+            solve_cholesky(lower, z[lane, n], out[lane, n])

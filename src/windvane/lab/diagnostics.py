@@ -42,10 +42,9 @@ from windvane.errors import ArgumentError
 from windvane.estimation import MaximumLikelihoodEstimator, RidgeEstimator
 from windvane.policies.base import Policy
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
-from windvane.policies.d_rand_lin_ucb import DRandLinUCB
-from windvane.policies.glm_ucb import GLMUCB
+from windvane.policies.glm import GLMUCB
 from windvane.policies.info import DecisionInfo
-from windvane.policies.linear import LinearPolicy
+from windvane.policies.linear import DRandLinUCB, LinearPolicy
 from windvane.policies.optimism import OptimisticPolicy
 from windvane.policies.references import Greedy
 from windvane.theory import tracking_bound

@@ -24,8 +24,7 @@ from windvane.lab.errors import (
     with_hint,
 )
 from windvane.lab.objects import Table, frozen, plain_link, reference, resolved_link
-from windvane.policies.registry import POLICIES
-from windvane.policies.signature import Signature
+from windvane.policies.registry import POLICIES, Signature
 
 if TYPE_CHECKING:
     from windvane.environments import Environment

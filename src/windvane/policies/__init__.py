@@ -1,11 +1,6 @@
-"""Policies, one algorithm per file.
+"""Policies: :mod:`windvane.policies.base` defines the contract, :mod:`windvane.policies.registry` lists the policies.
 
-:mod:`windvane.policies.base` defines the contract and :mod:`windvane.policies.registry` lists the policies. The names
-of this package are declared in ``__init__.pyi`` and loaded on first use.
-
->>> from windvane.policies import BVDGLMUCB
->>> BVDGLMUCB.name
-'BVD-GLM-UCB'
+>>> from windvane.policies import BVDGLMUCB  # loaded on first use; ``__init__.pyi`` declares the names
 """
 
 import lazy_loader

@@ -9,32 +9,18 @@ from .registry import get_policy as get_policy
 
 # policies:begin
 # Generated from registry.py by `make generate`.
+from .abrupt import DGLUCB as DGLUCB, SCDGLUCB as SCDGLUCB, SCSWGLUCB as SCSWGLUCB, SWGLUCB as SWGLUCB
 from .adaptive_glm_ucb import AdaptiveGLMUCB as AdaptiveGLMUCB
 from .bob import BOB as BOB
 from .bob_bvd_glm_ucb import BOBBVDGLMUCB as BOBBVDGLMUCB
 from .bvd_glm_ucb import BVDGLMUCB as BVDGLMUCB
-from .d_glm_ts import DGLMTS as DGLMTS
-from .d_glucb import DGLUCB as DGLUCB
-from .d_glucb import SWGLUCB as SWGLUCB
-from .d_lin_ts import DLinTS as DLinTS
-from .d_lin_ucb import DLinUCB as DLinUCB
-from .d_rand_lin_ucb import DRandLinUCB as DRandLinUCB
 from .detection import DetectGLMUCB as DetectGLMUCB
-from .glm_ucb import GLMUCB as GLMUCB
-from .glm_weight_ucb import GLBWeightUCB as GLBWeightUCB
-from .glm_weight_ucb import SCBWeightUCB as SCBWeightUCB
-from .lb_weight_ucb import LBWeightUCB as LBWeightUCB
-from .master import MasterGLMUCB as MasterGLMUCB
-from .master import MasterOFUL as MasterOFUL
-from .oful import OFUL as OFUL
+from .glm import GLMUCB as GLMUCB, SWBVDGLMUCB as SWBVDGLMUCB
+from .linear import DLinUCB as DLinUCB, DRandLinUCB as DRandLinUCB, OFUL as OFUL, SWLinUCB as SWLinUCB
+from .master import MasterGLMUCB as MasterGLMUCB, MasterOFUL as MasterOFUL
 from .one_pass_glm import OnePassGLM as OnePassGLM
-from .references import Greedy as Greedy
-from .references import Oracle as Oracle
-from .references import UniformRandom as UniformRandom
-from .restart_glb import RestartGLB as RestartGLB
-from .restart_ucb import RestartUCB as RestartUCB
-from .sc_glucb import SCDGLUCB as SCDGLUCB
-from .sc_glucb import SCSWGLUCB as SCSWGLUCB
-from .sw_bvd_glm_ucb import SWBVDGLMUCB as SWBVDGLMUCB
-from .sw_lin_ucb import SWLinUCB as SWLinUCB
+from .references import Greedy as Greedy, Oracle as Oracle, UniformRandom as UniformRandom
+from .restart import RestartGLB as RestartGLB, RestartUCB as RestartUCB
+from .sampling import DGLMTS as DGLMTS, DLinTS as DLinTS
+from .weight_ucb import GLBWeightUCB as GLBWeightUCB, LBWeightUCB as LBWeightUCB, SCBWeightUCB as SCBWeightUCB
 # policies:end

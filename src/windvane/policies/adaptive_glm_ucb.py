@@ -65,7 +65,7 @@ from windvane.arms import ArmSet
 from windvane.errors import ArgumentError
 from windvane.estimation import Discount, OnePassEstimator
 from windvane.kernels.scoring import width_lanes
-from windvane.links import Link, get_link
+from windvane.links import Link
 from windvane.policies.base import Card
 from windvane.policies.info import DecisionInfo, PolicyInfo
 from windvane.policies.inputs import Feedback
@@ -99,12 +99,7 @@ class DriftEstimate(NamedTuple):
 class AdaptiveInfo(PolicyInfo):
     """The diagnostics of AdaptiveGLMUCB. The fields of :class:`PolicyInfo` are those of the acting memory.
 
-    Attributes
-    ----------
-    memories, weights
-        The memories, [G], and their weights, [lanes, G].
-    acting_memory
-        The median memory under the weights, [lanes].
+    ``memories``, [G], have the ``weights``, [lanes, G], under which ``acting_memory``, [lanes], is the median.
     """
 
     memories: Array | None = None
@@ -120,24 +115,16 @@ class AdaptiveGLMUCB(EstimatingPolicy):
 
     Parameters
     ----------
-    link
-        Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.
     memories
         Increasing numbers of rounds, each above 1.
     bonus_scale
         Number of standard errors in the bonus: one number, or one per lane.
-
-    Examples
-    --------
-    >>> AdaptiveGLMUCB(dim=2).select([[[1.0, 0.0]]])
-    array([0])
     """
 
     link: str | Link = field(default="logistic", kw_only=False)
     lam: float | None = field(default=None, init=False)
     memories: Sequence[float] = MEMORIES
     bonus_scale: npt.ArrayLike = 1.0
-
     estimator: OnePassEstimator = field(init=False)
 
     name = "AdaptiveGLMUCB"
@@ -148,8 +135,8 @@ class AdaptiveGLMUCB(EstimatingPolicy):
     stored: ClassVar[tuple[str, ...]] = (*EstimatingPolicy.stored, "losses", "run_losses", "seen", "variation")
 
     def __post_init__(self) -> None:
-        self.link = link = get_link(self.link)
         super().__post_init__()
+        link = self.reward_link
         is_unbounded = math.isinf(link.reward_range(1.0)[1])
         self.dispersion = self.noise_scale**2 if is_unbounded else 1.0
         ridge = self.dispersion * self.dim / check_positive("S", self.S) ** 2

@@ -14,8 +14,6 @@ Choices that are ours, not the papers':
 * A reward of weight w counts w times in the gain. Gains are clipped to [0, 1]. With one reward in [0, 2 sigma] per
   decision this has no effect. For ``BOB``, with means in [-1, 1] as in its paper, it has an effect with probability at
   most 2/T in total.
-
-Cost per round and lane: that of the worker with a history of at most H observations, plus O(N) per block.
 """
 
 from __future__ import annotations
@@ -36,7 +34,6 @@ from windvane.policies.exp3 import EXP3
 from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
 from windvane.policies.optimism import EstimatingPolicy
-from windvane.policies.wrapping import choose_reward_range, join_clock
 from windvane.state import State, Stateful, refuse
 from windvane.theory import exp3_rate
 
@@ -47,18 +44,10 @@ LONGEST_HISTORY = 256  # largest number of blocks in the history; if it grows lo
 class BlockInfo(PolicyInfo):
     """The diagnostics of a bandit over bandits. The fields of :class:`PolicyInfo` are those of the acting worker.
 
-    Attributes
-    ----------
-    grid, draw_probabilities, chosen
-        The forgetting parameters, [N]; the probabilities of the draw for the current block, [lanes, N]; the parameters
-        that were drawn, [lanes].
-    block
-        The current block, numbered from 0.
-    late, late_sum
-        Number and sum of the rewards that arrived after their block, [lanes].
-    history_block, history_probabilities, history_chosen
-        The same over time, for at most 256 blocks since this object was built or loaded: [n], [n, lanes, N], [n,
-        lanes].
+    ``grid`` has the forgetting parameters, [N]. ``draw_probabilities`` and ``chosen`` are the probabilities of the draw
+    for the current ``block`` (numbered from 0), [lanes, N], and what was drawn, [lanes]. ``late`` and ``late_sum`` are
+    number and sum of the rewards that arrived after their block, [lanes]. ``history_block``, ``history_probabilities``
+    and ``history_chosen`` are the same over time, for at most 256 blocks since this object was built or loaded.
     """
 
     grid: Array | None = None
@@ -79,19 +68,15 @@ class BanditOverBandits(Policy):
 
     Parameters
     ----------
-    horizon
-        Number of rounds T, which determines the rate of EXP3.
     block
         Number of decisions in a block. Default: recommended by theory.
-    reward_range
-        Width of the range of rewards. Default: 2 sigma, and at least 1 with the identity link.
 
     Examples
     --------
     >>> import windvane
     >>> class BOBDLinUCB(windvane.BanditOverBandits):
     ...     def build_worker(self, values):
-    ...         return windvane.DLinUCB(self.dim, gamma=values, L=self.L, lanes=self.lanes, seed=self.seed)
+    ...         return self.derive(windvane.DLinUCB, gamma=values)
     ...     def choose_block(self):
     ...         return 50
     ...     def choose_grid(self):
@@ -103,23 +88,18 @@ class BanditOverBandits(Policy):
     horizon: int
     block: int | None = None
     reward_range: float | None = None
-
     name = "bandit over bandits"
+    example = "dim=2, horizon=1000"
     grid_name: ClassVar[str] = "grid"  # name of the constructor argument that holds the values
     stored: ClassVar[tuple[str, ...]] = (*Policy.stored, "drawn", "earned", "is_cut", "late", "late_sum")
 
     def build_worker(self, values: Array) -> EstimatingPolicy:
-        """Return new workers.
+        """Return a new worker with the same lanes and seed as this policy.
 
         Parameters
         ----------
         values
             Forgetting parameter of each lane, [lanes].
-
-        Returns
-        -------
-        EstimatingPolicy
-            A policy with the same lanes and seed as this one.
         """
         raise NotImplementedError
 
@@ -143,13 +123,12 @@ class BanditOverBandits(Policy):
         rate = exp3_rate(len(self.grid), math.ceil(self.horizon / self.length))
         self.exp3 = EXP3(len(self.grid), rate, lane_ids=self.lane_ids, seed=self.seed)
         self.drawn = self.exp3.draw(0)
-        self.worker = self.build_worker(self.chosen)
-        self.earned, self.late, self.late_sum = (np.zeros(self.lane_count) for _ in range(3))
+        self.earned, self.late, self.late_sum = np.zeros((3, self.lane_count))
         self.is_cut = np.zeros(self.lane_count, dtype=bool)  # restarted in the current block, which then has no gain
-        self.open_block = 0
-        self.width_of_rewards = choose_reward_range(self.reward_link, self.noise_scale, self.reward_range)
-        self.history = DrawHistory()
-        self.history.add(0, self.exp3.probabilities(), self.chosen)
+        self.width_of_rewards = self.choose_reward_range(self.reward_range)
+        self.history: list[tuple[int, Array, Array]] = []
+        self.history_step = 1
+        self.use_worker(self.build_worker(self.chosen), 0)
 
     def _check_grid(self, given: npt.ArrayLike) -> Array:
         """Return the values. Each one must be allowed for a worker, not only those that happen to be drawn."""
@@ -160,9 +139,8 @@ class BanditOverBandits(Policy):
             try:
                 worker = self.build_worker(np.full(self.lane_count, value))
             except ValueError as error:
-                raise ArgumentError(
-                    self.grid_name, value, f"allowed for the workers ({error})", where=f"place {place}"
-                ) from None
+                expected = f"allowed for the workers ({error})"
+                raise ArgumentError(self.grid_name, value, expected, where=f"place {place}") from None
             if not isinstance(worker, EstimatingPolicy):
                 raise ArgumentError("build_worker", worker, "a method that returns policies with an estimator")
         return grid
@@ -171,8 +149,6 @@ class BanditOverBandits(Policy):
     def chosen(self) -> Array:
         """The current discount or window of the worker in each lane, [lanes]."""
         return np.asarray(self.grid[self.drawn])
-
-    # --- blocks ----------------------------------------------------------------------------------------------------
 
     def block_of(self, decision: int) -> int:
         """Return the block of a decision. Both are numbered from 0."""
@@ -190,15 +166,22 @@ class BanditOverBandits(Policy):
         gain = np.clip(self.compute_gain(self.earned), 0.0, 1.0)  # sum of rewards / (2 sigma H)
         self.exp3.learn(self.drawn, np.where(self.is_cut, 0.0, gain))  # s_j <- s_j exp(alpha gain / (N p_j))
         self.drawn = self.exp3.draw(block)  # j ~ p
-        self.worker = join_clock(self.build_worker(self.chosen), self)  # a new worker with gamma_j, or window w_j
-        self.open_block = block
+        worker = self.build_worker(self.chosen)  # a new worker with gamma_j, or window w_j
+        worker.join_clock(self)
         self.earned, self.is_cut = np.zeros(self.lane_count), np.zeros(self.lane_count, dtype=bool)
-        self.history.add(block, self.exp3.probabilities(), self.chosen)
+        self.use_worker(worker, block)
 
-    # --- the contract ----------------------------------------------------------------------------------------------
+    def use_worker(self, worker: EstimatingPolicy, block: int) -> None:
+        """Use ``worker`` in ``block``, and add its draw to the history."""
+        self.worker, self.open_block = worker, block
+        if block % self.history_step == 0 or not self.history:
+            self.history.append((block, self.exp3.probabilities(), self.chosen))
+        if len(self.history) > LONGEST_HISTORY:
+            self.history_step *= 2
+            self.history = [row for row in self.history if row[0] % self.history_step == 0]
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t. The first decision of a block replaces the workers."""
+        """Decide round t. The first decision of a block replaces the worker."""
         arms, present = self.check_arms(arms, valid)
         self.enter_block()
         index = self.worker.select(arms, present)
@@ -241,18 +224,14 @@ class BanditOverBandits(Policy):
 
     def info(self, *, estimates: bool = True) -> BlockInfo:
         """Return the diagnostics of the worker and of the draws."""
-        known: dict[str, Any] = vars(self.worker.info(estimates=estimates)) | self.history.to_arrays()
+        clock = {"t": self.t, "decisions": self.decisions, "decision": self.decision}
+        known: dict[str, Any] = vars(self.worker.info(estimates=estimates)) | clock
+        blocks, probabilities, chosen = (np.array(column) for column in zip(*self.history, strict=True))
         return BlockInfo(
-            **(known | {"t": self.t, "decisions": self.decisions, "decision": self.decision}),
-            grid=self.grid.copy(),
-            draw_probabilities=self.exp3.probabilities(),
-            chosen=self.chosen,
-            block=self.open_block,
-            late=self.late.copy(),
-            late_sum=self.late_sum.copy(),
-        )
-
-    # --- state -----------------------------------------------------------------------------------------------------
+            **known, grid=self.grid.copy(), draw_probabilities=self.exp3.probabilities(), chosen=self.chosen,
+            block=self.open_block, late=self.late.copy(), late_sum=self.late_sum.copy(),
+            history_block=blocks, history_probabilities=probabilities, history_chosen=chosen,
+        )  # fmt: skip
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return EXP3 and the worker."""
@@ -269,33 +248,8 @@ class BanditOverBandits(Policy):
             raise refuse(path, "drawn", fields["drawn"], f"places in a grid of {len(self.grid)}")
 
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
-        """Use the loaded worker."""
+        """Use the loaded worker. The history begins anew."""
         worker = parts["worker"]
         assert isinstance(worker, EstimatingPolicy)
-        self.worker, self.open_block, self.history = worker, self.block_of(max(0, self.decisions - 1)), DrawHistory()
-        self.history.add(self.open_block, self.exp3.probabilities(), self.chosen)
-
-
-class DrawHistory:
-    """The probabilities of the draws over time. Entries are removed so that the history stays short."""
-
-    def __init__(self) -> None:
-        self._rows: list[tuple[int, Array, Array]] = []
-        self._every = 1
-
-    def add(self, block: int, probabilities: Array, chosen: Array) -> None:
-        """Add the draw of a block."""
-        if block % self._every == 0 or not self._rows:
-            self._rows.append((block, probabilities, chosen))
-        if len(self._rows) > LONGEST_HISTORY:
-            self._every *= 2
-            self._rows = [row for row in self._rows if row[0] % self._every == 0]
-
-    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the fields of :class:`BlockInfo` that describe earlier blocks."""
-        blocks, probabilities, chosen = zip(*self._rows, strict=True)
-        return {
-            "history_block": np.array(blocks),
-            "history_probabilities": np.array(probabilities),
-            "history_chosen": np.array(chosen),
-        }
+        self.history, self.history_step = [], 1
+        self.use_worker(worker, self.block_of(max(0, self.decisions - 1)))

@@ -2,13 +2,10 @@
 
 * ``select(arms[lanes, K, dim], valid[lanes, K]=None) -> index[lanes]`` decides round ``t``, then ``t += 1``.
   ``select_from(Ball(r) | Sphere(r)) -> x[lanes, dim]`` does the same for infinite arm sets.
-* ``probabilities(arms, valid=None) -> p[lanes, K]`` returns the probability that ``select`` chooses each arm. It
-  changes nothing.
-* ``update(x[lanes, dim], reward[lanes], round=None, weight=1, mask=None)`` learns rewards. ``round`` is the round of
-  the decision (default: the last one). ``update`` never changes ``t`` and can be called any number of times per round.
-* ``advance(n)`` lets time pass without a decision. n need not be a whole number.
-* ``info()`` returns diagnostics.
-* ``state()`` returns a flat dict of arrays. ``load_state`` checks all of it and then replaces the state.
+* ``probabilities(arms, valid=None) -> p[lanes, K]`` changes nothing.
+* ``update(x[lanes, dim], reward[lanes], round=None, weight=1, mask=None)`` learns rewards. It never changes ``t`` and
+  can be called any number of times per round. ``advance(n)`` lets time pass without a decision.
+* ``info()`` returns diagnostics. ``state()`` returns a flat dict of arrays, and ``load_state`` replaces the state.
 
 Lanes never influence each other: k lanes together make the same decisions as k policies alone, bit for bit. Random
 numbers depend only on the seed, the lane id, the number of the decision and the purpose. Bad input raises
@@ -19,6 +16,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import hashlib
+import inspect
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, ClassVar, NamedTuple
@@ -26,26 +27,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import (
-    Array,
-    Index,
-    Mask,
-    check_lanes,
-    check_mask,
-    check_not_negative,
-    check_positive,
-    check_whole,
-)
+from windvane import arguments
+from windvane.arguments import Array, Index, Mask, check_mask, check_positive, check_whole
 from windvane.arms import ArmSet
 from windvane.errors import ArgumentError
-from windvane.kernels.scoring import (
-    choice_probabilities,
-    choose_lanes,
-)
+from windvane.kernels.scoring import choice_probabilities, choose_lanes
 from windvane.links import Identity, Link
 from windvane.policies.info import DecisionInfo, PolicyInfo
 from windvane.policies.inputs import Feedback, InputChecks
-from windvane.policies.settings import Configured, describe, hash_config
+from windvane.policies.settings import Configured, describe
 from windvane.state import State, Stateful, check, digest, refuse, save, swap
 
 FORMAT = 4  # version of the state format
@@ -68,18 +58,8 @@ class Policy(InputChecks, Configured, Stateful):
     """The base class of all policies: clock, randomness, checks of input, and state.
 
     A subclass declares its settings as annotated fields, builds its parts in ``__post_init__`` and implements
-    ``select``, ``select_from``, ``learn``, ``pass_time`` and ``forget`` with the methods of this class.
-
-    Parameters
-    ----------
-    dim
-        Number of features of an arm.
-    L
-        Norm bound of the arms.
-    lanes
-        Number of lanes, or a sequence of lane ids.
-    seed
-        Seed of all random numbers.
+    ``select``, ``select_from``, ``learn``, ``pass_time`` and ``forget`` with the methods of this class. A docstring
+    without an example gets one if the subclass has a ``card``.
 
     Examples
     --------
@@ -90,8 +70,6 @@ class Policy(InputChecks, Configured, Stateful):
     >>> policy.update([[1.0, 0.0]], reward=1.0)
     >>> policy.t, policy.decisions
     (2.0, 1)
-    >>> policy
-    BVDGLMUCB(dim=2, gamma=0.99)
     """
 
     dim: int = field(kw_only=False)
@@ -101,14 +79,21 @@ class Policy(InputChecks, Configured, Stateful):
 
     name: ClassVar[str]
     card: ClassVar[Card]
+    example: ClassVar[str] = "dim=2"  # arguments of the constructor in the generated example
     needs_truth: ClassVar[bool] = False  # whether the constructor requires ``truth``, the mean of every arm (an oracle)
     stored: ClassVar[tuple[str, ...]] = ("t", "decisions", "last_round", "born")
 
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        if "card" in vars(cls) and cls.__doc__ and "Examples\n" not in cls.__doc__:
+            call = f">>> {cls.__name__}({cls.example}).select([[[1.0, 0.0]]])\narray([0])"
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\nExamples\n--------\n{call}\n"
+        super().__init_subclass__(**keywords)
+
     def __post_init__(self) -> None:
-        self.copy_settings()
+        self.prepare_settings()
         self.dim, self.L = check_whole("dim", self.dim, 1), check_positive("L", self.L)
         self.seed = check_whole("seed", self.seed, 0, LARGEST_SEED)
-        self.lane_ids: Index = check_lanes(self.lanes)
+        self.lane_ids: Index = arguments.check_lanes(self.lanes)
         self.lane_count = len(self.lane_ids)
         self.t = 1.0
         self.decisions = 0
@@ -133,52 +118,18 @@ class Policy(InputChecks, Configured, Stateful):
         return check_positive("sigma", getattr(self, "sigma", 1.0))
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t.
-
-        Parameters
-        ----------
-        arms
-            Features of the arms, [lanes, K, dim].
-        valid
-            Arms that are on offer, [lanes, K]. Default: all.
-
-        Returns
-        -------
-        ndarray
-            Index of the arm that each lane plays, [lanes].
-        """
+        """Decide round t. Return the index of the arm that each lane plays, [lanes]."""
         raise NotImplementedError
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere.
-
-        Parameters
-        ----------
-        arm_set
-            A :class:`windvane.Ball` or a :class:`windvane.Sphere` of radius at most L.
-
-        Returns
-        -------
-        ndarray
-            Features of the arm that each lane plays, [lanes, dim].
-        """
+        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
         raise NotImplementedError
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
-        """Return the probability that ``select`` chooses each arm. Nothing changes.
+        """Return the probability that ``select`` chooses each arm, [lanes, K]. Nothing changes.
 
         The result is exact for policies that are random only among ties, which have equal probabilities. Randomised
         policies estimate it and document how. For BOB it is the probability given the seeded draw of the block.
-
-        Parameters
-        ----------
-        arms, valid
-            As for :meth:`select`.
-
-        Returns
-        -------
-        ndarray
-            Probabilities, [lanes, K].
         """
         twin = copy.deepcopy(self)
         twin.select(arms, valid)
@@ -202,18 +153,13 @@ class Policy(InputChecks, Configured, Stateful):
         raise NotImplementedError
 
     def info(self, *, estimates: bool = True) -> PolicyInfo:
-        """Return diagnostics. This is the only way to read them.
+        """Return diagnostics: a :class:`PolicyInfo`, or a subclass with more fields. This is the way to read them.
 
         Parameters
         ----------
         estimates
             Whether to compute the current estimates, which takes about as long as a decision. If False, the result
             contains only the clock and the last decision.
-
-        Returns
-        -------
-        PolicyInfo
-            The diagnostics, or an instance of a subclass with more fields.
         """
         return PolicyInfo(t=self.t, decisions=self.decisions, decision=self.decision)
 
@@ -236,8 +182,7 @@ class Policy(InputChecks, Configured, Stateful):
         reward
             Rewards: one number, or one per lane.
         round
-            Rounds of the decisions: one number, or one per lane. They need not be whole numbers. Default: the last
-            round.
+            Rounds of the decisions: one number, or one per lane. They need not be whole. Default: the last round.
         weight
             A reward of weight w counts as w equal rewards.
         mask
@@ -253,20 +198,14 @@ class Policy(InputChecks, Configured, Stateful):
         n
             Number of rounds, at least 0. It need not be a whole number.
         """
-        n = check_not_negative("n", n)
+        n = arguments.check_not_negative("n", n)
         if self.t + n > LATEST:
             raise ArgumentError("n", n, "small enough that t stays below 2**52")
         self.pass_time(n)
         self.t += n
 
     def restart(self, mask: npt.ArrayLike | None = None) -> None:
-        """Forget everything in some lanes. Rewards of earlier decisions are not learned there any more.
-
-        Parameters
-        ----------
-        mask
-            The lanes, [lanes]. Default: all.
-        """
+        """Forget everything in some lanes. Rewards of earlier decisions are not learned there any more."""
         lanes = check_mask(mask, self.lane_count)
         self.forget(lanes)
         self.born[lanes] = self.t
@@ -291,15 +230,8 @@ class Policy(InputChecks, Configured, Stateful):
         ----------
         scores
             The index of every arm, [lanes, K].
-        valid
-            The arms that are on offer, [lanes, K].
         means
             The part of the scores that is prediction, for ``info()``.
-
-        Returns
-        -------
-        ndarray
-            Index of the arm that each lane plays, [lanes].
         """
         if scores.shape != valid.shape:
             raise ArgumentError("scores", scores, f"of shape {valid.shape}", got=f"shape {scores.shape}")
@@ -323,6 +255,24 @@ class Policy(InputChecks, Configured, Stateful):
         self.decisions += 1
         self.t += 1.0
 
+    # --- methods for policies that contain policies ----------------------------------------------------------------
+
+    def join_clock(self, master: Policy) -> None:
+        """Set the clock of a new policy to that of ``master``, so that both use the same rounds and random numbers."""
+        self.t, self.decisions, self.last_round = master.t, master.decisions, master.last_round
+        self.born.fill(master.t)
+        self.has_restarted = master.t > 1.0
+
+    def choose_reward_range(self, given: float | None) -> float:
+        """Return the width of the range of rewards, by which masters scale them to [0, 1].
+
+        The default is 2 sigma. With the identity link sigma describes only the noise, so it is at least 1.
+        """
+        if given is not None:
+            return check_positive("reward_range", given)
+        is_unbounded = math.isinf(self.reward_link.reward_range(self.noise_scale)[1])
+        return max(1.0 if is_unbounded else 0.0, 2.0 * self.noise_scale)
+
     # --- state -----------------------------------------------------------------------------------------------------
 
     def config(self) -> dict[str, Any]:
@@ -333,22 +283,12 @@ class Policy(InputChecks, Configured, Stateful):
     @functools.cached_property
     def config_hash(self) -> str:
         """A hash of the settings, without the lanes. A state can only be loaded into a policy with the same hash."""
-        return hash_config(self.config())
+        return hashlib.sha256(json.dumps(self.config(), sort_keys=True).encode()).hexdigest()
 
     def state(self) -> State:
-        """Return everything that determines the future of the policy.
-
-        Returns
-        -------
-        dict of str to ndarray
-            Copies of arrays. They can be stored with ``numpy.savez`` and need no pickle.
-        """
-        state = save(self)
-        state |= {
-            "format": np.array(FORMAT),
-            "config": np.array(self.config_hash),
-            "lane_ids": self.lane_ids.copy(),
-        }
+        """Return everything that determines the future of the policy, as copies of arrays without pickled objects."""
+        header = {"format": np.array(FORMAT), "config": np.array(self.config_hash), "lane_ids": self.lane_ids.copy()}
+        state = save(self) | header
         return state | {"checksum": np.array(digest(state))}
 
     def load_state(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -373,9 +313,8 @@ class Policy(InputChecks, Configured, Stateful):
         if _single(header["config"], "U") != self.config_hash:
             raise refuse("", "config", header["config"], "that of a policy with the same settings")
         if not np.array_equal(np.asarray(header["lane_ids"]), self.lane_ids):
-            raise refuse(
-                "", "lane_ids", header["lane_ids"], f"the ids of this policy's lanes, {self.lane_ids.tolist()}"
-            )
+            expected = f"the ids of this policy's lanes, {self.lane_ids.tolist()}"
+            raise refuse("", "lane_ids", header["lane_ids"], expected)
         loaded = check(self, entries)
         if _single(header["checksum"], "U") != digest({n: a for n, a in state.items() if n != "checksum"}):
             raise refuse("", "checksum", header["checksum"], "that of the entries: the state was damaged or changed")

@@ -16,8 +16,6 @@ delta                1/T
 
 Guarantee: regret of order d^{2/3} T^{2/3} max(B_T, d^{-1/2} T^{1/4})^{1/3} for linear rewards with orthogonal arms,
 without knowledge of B_T. For general arms it inherits the gap in the analysis of SW-LinUCB.
-
-Cost per round and lane: that of SW-LinUCB, plus O(N) per block.
 """
 
 from __future__ import annotations
@@ -30,8 +28,10 @@ import numpy.typing as npt
 from windvane.arguments import Array
 from windvane.policies.bandit_over_bandits import BanditOverBandits
 from windvane.policies.base import Card
-from windvane.policies.sw_lin_ucb import SWLinUCB
+from windvane.policies.linear import SWLinUCB
 from windvane.theory import window_grid
+
+GUARANTEE = "d^(2/3) max(B, d^(-1/2) T^(1/4))^(1/3) T^(2/3), orthogonal arms"
 
 
 class BOB(BanditOverBandits):
@@ -41,15 +41,8 @@ class BOB(BanditOverBandits):
     ----------
     windows
         The grid. Default: that of the paper.
-    S, lam, sigma, bonus_scale
-        As for :class:`windvane.policies.SWLinUCB`.
     delta
         As for :class:`windvane.policies.SWLinUCB`. Default: 1/T.
-
-    Examples
-    --------
-    >>> BOB(dim=2, horizon=1000).select([[[1.0, 0.0]]])
-    array([0])
     """
 
     windows: npt.ArrayLike | None = None
@@ -58,17 +51,9 @@ class BOB(BanditOverBandits):
     sigma: float = 0.5
     delta: npt.ArrayLike | None = None
     bonus_scale: npt.ArrayLike = 1.0
-
     name = "BOB"
     grid_name = "windows"
-    card = Card(
-        "linear",
-        "adaptive",
-        "T",
-        "d^(2/3) max(B, d^(-1/2) T^(1/4))^(1/3) T^(2/3), orthogonal arms",
-        "Cheung et al. 2019",
-        "O((K + d) d^2)",
-    )
+    card = Card("linear", "adaptive", "T", GUARANTEE, "Cheung et al. 2019", "O((K + d) d^2)")
 
     def choose_block(self) -> int:
         """Return H."""
@@ -80,18 +65,7 @@ class BOB(BanditOverBandits):
 
     def build_worker(self, values: Array) -> SWLinUCB:
         """Return a new SW-LinUCB with one window per lane."""
-        return SWLinUCB(
-            self.dim,
-            window=values,
-            S=self.S,
-            L=self.L,
-            lam=self.lam,
-            sigma=self.sigma,
-            delta=1.0 / self.horizon if self.delta is None else self.delta,
-            bonus_scale=self.bonus_scale,
-            lanes=self.lanes,
-            seed=self.seed,
-        )
+        return self.derive(SWLinUCB, window=values, delta=1.0 / self.horizon if self.delta is None else self.delta)
 
     def compute_gain(self, earned: Array) -> Array:
         """Return the gain of a block.

@@ -18,8 +18,6 @@ delta                1/T
 Guarantee (Theorem 2): expected regret of order R_mu d^{2/3} T^{2/3} max(B_T, d^{-1/2} T^{1/4})^{1/3} for orthogonal arm
 sets, without knowledge of B_T. The price is high for practical T: with d = 2 and T = 3000 there are 28 blocks for 14
 discounts and the rate is 0.88, so the draws are almost uniform.
-
-Cost per round and lane: that of BVD-GLM-UCB with a history of at most H observations, plus O(N) per block.
 """
 
 from __future__ import annotations
@@ -29,11 +27,14 @@ from dataclasses import field
 import numpy.typing as npt
 
 from windvane.arguments import Array
-from windvane.links import Link, get_link
+from windvane.links import Link
 from windvane.policies.bandit_over_bandits import BanditOverBandits
 from windvane.policies.base import Card
 from windvane.policies.bvd_glm_ucb import BVDGLMUCB
 from windvane.theory import block_length, discount_grid
+
+GUARANTEE = "R_mu d^(2/3) max(B, d^(-1/2) T^(1/4))^(1/3) T^(2/3), orthogonal arms"
+COST = "O((K + memory) d^2), memory at most d T^(1/2)"
 
 
 class BOBBVDGLMUCB(BanditOverBandits):
@@ -41,19 +42,10 @@ class BOBBVDGLMUCB(BanditOverBandits):
 
     Parameters
     ----------
-    link
-        Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.
     discounts
         The grid. Default: that of the paper.
-    S, lam, sigma, confidence, bonus_scale, tolerance
-        As for :class:`windvane.policies.BVDGLMUCB`.
     delta
         As for :class:`windvane.policies.BVDGLMUCB`. Default: 1/T.
-
-    Examples
-    --------
-    >>> BOBBVDGLMUCB(dim=2, horizon=1000).select([[[1.0, 0.0]]])
-    array([0])
     """
 
     link: str | Link = field(default="logistic", kw_only=False)
@@ -65,21 +57,9 @@ class BOBBVDGLMUCB(BanditOverBandits):
     confidence: str = "pointwise"
     bonus_scale: npt.ArrayLike = 1.0
     tolerance: float = 1e-6
-
     name = "BOB-BVD-GLM-UCB"
     grid_name = "discounts"
-    card = Card(
-        "generalized linear",
-        "adaptive",
-        "T",
-        "R_mu d^(2/3) max(B, d^(-1/2) T^(1/4))^(1/3) T^(2/3), orthogonal arms",
-        "Faury et al. 2021",
-        "O((K + memory) d^2), memory at most d T^(1/2)",
-    )
-
-    def __post_init__(self) -> None:
-        self.link = get_link(self.link)
-        super().__post_init__()
+    card = Card("generalized linear", "adaptive", "T", GUARANTEE, "Faury et al. 2021", COST)
 
     def choose_block(self) -> int:
         """Return H."""
@@ -91,19 +71,4 @@ class BOBBVDGLMUCB(BanditOverBandits):
 
     def build_worker(self, values: Array) -> BVDGLMUCB:
         """Return a new BVD-GLM-UCB with one discount per lane."""
-        return BVDGLMUCB(
-            self.dim,
-            self.link,
-            gamma=values,
-            horizon=self.horizon,
-            S=self.S,
-            L=self.L,
-            lam=self.lam,
-            sigma=self.sigma,
-            delta=1.0 / self.horizon if self.delta is None else self.delta,
-            confidence=self.confidence,
-            bonus_scale=self.bonus_scale,
-            tolerance=self.tolerance,
-            lanes=self.lanes,
-            seed=self.seed,
-        )
+        return self.derive(BVDGLMUCB, gamma=values, delta=1.0 / self.horizon if self.delta is None else self.delta)

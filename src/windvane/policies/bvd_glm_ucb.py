@@ -44,15 +44,11 @@ from windvane.policies.forgetting import DiscountedPolicy
 from windvane.policies.glm import GLMPolicy
 from windvane.projection import LaneProjections, project_p2
 
+GUARANTEE = "R_mu d^(2/3) B^(1/3) T^(2/3), orthogonal arms; R_mu d^(9/10) B^(1/5) T^(4/5)"
+
 
 class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
     """BVD-GLM-UCB (Algorithm 1). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount.
-
-    Parameters
-    ----------
-    confidence
-        Where the radius holds: at any fixed round ("pointwise", as printed), at all rounds up to ``horizon`` at once
-        ("horizon"), or at all rounds at once ("anytime").
 
     Examples
     --------
@@ -64,25 +60,11 @@ class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
     """
 
     confidence: str = "pointwise"
-
     name = "BVD-GLM-UCB"
-    card = Card(
-        "generalized linear",
-        "discount",
-        "T, B_T",
-        "R_mu d^(2/3) B^(1/3) T^(2/3), orthogonal arms; R_mu d^(9/10) B^(1/5) T^(4/5)",
-        "Faury et al. 2021",
-        "O((K + memory) d^2)",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.estimator = self.build_estimator(self.choose_discount())
-        self.radius = self.build_radius(self.confidence, self.horizon)  # beta_t(delta)
-        self.bonus_factors = self.bonus_scales * 2.0 * self.constants.R_mu
+    card = Card("generalized linear", "discount", "T, B_T", GUARANTEE, "Faury et al. 2021", "O((K + memory) d^2)")
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
+        """Decide round t: play the arm with the largest mean + bonus."""
         arms, valid = self.check_arms(arms, valid)
         theta_tilde, multiplier = self.estimate()
         mean = self.predict(arms, theta_tilde)
@@ -94,7 +76,7 @@ class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
         theta_hat = self.estimator.solve()  # the root of g_t(theta) = b_t
         beta = self.compute_beta(theta_hat)  # beta_t(delta), eq. (8)
         projection = self.project(beta)  # Step 1: theta_hat_t -> theta_tilde_t
-        return self.record(theta_hat, beta, self.bonus_factors * beta, projection)
+        return self.record(theta_hat, beta, self.bonus_factors * beta, projection)  # bonus_factors: 2 R_mu
 
     def project(self, beta: Array) -> LaneProjections:
         """Return the solution of P2."""

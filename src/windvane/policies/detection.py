@@ -33,8 +33,6 @@ after about 2 log(8 run_length) / s^2 rewards. A change that affects no played a
 does not explore to look for changes. No regret bound is claimed. A reward of a decision before a restart is not
 learned. A reward of weight w enters as the mean of w equal rewards. Alarms depend on the order of the rewards, so late
 rewards can change them.
-
-Cost per round and lane: that of GLM-UCB with the history since the last restart: O((K + t) d^2).
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ import numpy as np
 from windvane.arguments import Array, Index, Mask, check_number, check_whole
 from windvane.errors import ArgumentError
 from windvane.policies.base import Card
-from windvane.policies.glm_ucb import GLMUCB
+from windvane.policies.glm import GLMUCB
 from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
 
@@ -57,15 +55,7 @@ STEEPEST = 100.0  # largest exponent: e^100 exceeds every run_length, and its pr
 
 @dataclass(frozen=True)
 class DetectionInfo(PolicyInfo):
-    """The diagnostics of DetectGLMUCB.
-
-    Attributes
-    ----------
-    evidence
-        Mean of all R since the last restart, [lanes]. The alarm level is ``run_length``.
-    alarms
-        Number of alarms so far, [lanes].
-    """
+    """The diagnostics: the mean of all R since the last restart and the number of alarms so far, [lanes]."""
 
     evidence: Array | None = None
     alarms: Index | None = None
@@ -80,16 +70,11 @@ class DetectGLMUCB(GLMUCB):
         Probability of an alarm within ``horizon`` rounds if nothing changes.
     run_length
         Mean time to a false alarm. Default: ``horizon / false_alarm``.
-
-    Examples
-    --------
-    >>> DetectGLMUCB(dim=2, horizon=1000).select([[[1.0, 0.0]]])
-    array([0])
     """
 
     false_alarm: float = 0.05
     run_length: float | None = None
-
+    example = "dim=2, horizon=1000"
     name = "DetectGLMUCB"
     card = Card("generalized linear", "detection", "T", "none", "ours", "O((K + t) d^2), t since the last alarm")
     stored: ClassVar[tuple[str, ...]] = (*GLMUCB.stored, "sums", "alarms")
@@ -98,9 +83,9 @@ class DetectGLMUCB(GLMUCB):
         super().__post_init__()
         rate = check_number("false_alarm", self.false_alarm, "in (0, 1)", lambda a: 0 < a < 1)
         run_length = self.run_length
+        if run_length is None and self.horizon is None:
+            raise ArgumentError("run_length", None, "given, or `horizon`")
         if run_length is None:
-            if self.horizon is None:
-                raise ArgumentError("run_length", None, "given, or `horizon`")
             run_length = check_whole("horizon", self.horizon, 1) / rate
         self.alarm_level = check_number("run_length", run_length, "in [1, 1e15]", lambda n: 1 <= n <= 1e15)
         self.sums = np.zeros((self.lane_count, 2, len(SHIFTS)))  # R for both signs
@@ -121,10 +106,9 @@ class DetectGLMUCB(GLMUCB):
     def measure_surprise(self, x: Array, reward: Array, weight: Array) -> Array:
         """Return z of each lane, which is approximately standard normal while nothing changes."""
         arms = x[:, None, :]
-        means = np.empty(arms.shape[:2])
-        self.estimator.kernels.predict_lanes(self.estimator.link.code, arms, self.estimator.theta_hat, means)
+        mean = self.predict(arms, self.estimator.theta_hat)[:, 0]
         spread = 1.0 + weight * (self.constants.R_mu * self.width(arms)[:, 0]) ** 2
-        return np.asarray(np.sqrt(weight) * (reward - means[:, 0]) / (self.sigma * np.sqrt(spread)))
+        return np.asarray(np.sqrt(weight) * (reward - mean) / (self.sigma * np.sqrt(spread)))
 
     def forget(self, mask: Mask) -> None:
         """Reset the estimator and the evidence in the lanes of ``mask``."""

@@ -1,22 +1,13 @@
 """EXP3: learn which of N options earns most, if only the gain of the chosen option is observed.
 
 Auer, Cesa-Bianchi, Freund and Schapire, "The nonstochastic multiarmed bandit problem" (SIAM J. Comput. 2002). The
-weights s_j start at 1. Turn i draws option j with probability
+weights s_j start at 1; their logarithms are stored, which do not overflow. Turn i draws option j with probability
 
     p_j = (1 - alpha) s_j / sum(s) + alpha / N
 
 and, once the gain of the turn (in [0, 1]) is known, only the weight of the drawn option changes:
 
     s_j <- s_j exp(alpha gain / (N p_j)).
-
-=======  ====================  =================================================
-symbol   here                  meaning
-=======  ====================  =================================================
-N        ``arms``              number of options
-alpha    ``rate``              share of draws that are uniform
-log s_j  ``log_weights``       stored as logarithms, which do not overflow
-p_j      ``probabilities()``   probabilities of the next draw
-=======  ====================  =================================================
 
 Guarantee: for any sequence of gains that is fixed in advance and whose best option gains at most g in total, the
 expected loss compared with that option is at most 2 sqrt(e - 1) sqrt(g N log N) at alpha = min(1, sqrt(N log N / ((e -
@@ -34,40 +25,29 @@ from typing import ClassVar
 import numpy as np
 
 from windvane.arguments import Array, Index, check_number, check_whole
+from windvane.documentation import documented
 from windvane.errors import ArgumentError
 from windvane.kernels.drawing import draw_uniforms
 from windvane.kernels.random import MASTER
 from windvane.state import Stateful
 
 
-def compute_probabilities(log_weights: Array, rate: float) -> Array:
-    """Return p_j of every lane, from ``log_weights[lanes, N]``."""
-    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
-    total = np.cumsum(weights, axis=1)[:, -1:]  # the order of the sum does not depend on the number of lanes
-    return np.asarray((1.0 - rate) * weights / total + rate / log_weights.shape[1])
-
-
+@documented
 class EXP3(Stateful):
-    """EXP3 over ``arms`` options, with one independent copy per lane.
-
-    The draw of a turn depends only on the seed, the lane id and the turn. ``log_weights`` is the whole state.
+    """EXP3 over ``arms`` options, with one independent copy per lane. Each draw depends on seed, lane id and turn only.
 
     Parameters
     ----------
     arms
-        Number of options.
+        Number of options N.
     rate
-        Share of draws that are uniform, in [0, 1].
+        Share alpha of draws that are uniform, in [0, 1].
     lane_ids
         Ids of the lanes.
-    seed
-        Seed of the draws.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> exp3 = EXP3(4, 0.1, lane_ids=np.array([0]))
-    >>> exp3.probabilities()
+    >>> EXP3(4, 0.1, lane_ids=np.array([0])).probabilities()
     array([[0.25, 0.25, 0.25, 0.25]])
     """
 
@@ -82,21 +62,12 @@ class EXP3(Stateful):
 
     def probabilities(self) -> Array:
         """Return the probabilities of the next draw, [lanes, N]."""
-        return compute_probabilities(self.log_weights, self.rate)
+        weights = np.exp(self.log_weights - self.log_weights.max(axis=1, keepdims=True))
+        total = np.cumsum(weights, axis=1)[:, -1:]  # the order of the sum does not depend on the number of lanes
+        return np.asarray((1.0 - self.rate) * weights / total + self.rate / self.arms)
 
     def draw(self, turn: int) -> Index:
-        """Draw an option for every lane.
-
-        Parameters
-        ----------
-        turn
-            Number of the turn, from 0.
-
-        Returns
-        -------
-        ndarray
-            Index of the option in each lane, [lanes].
-        """
+        """Return the option that each lane draws in a turn, [lanes]. Turns are numbered from 0."""
         coins = np.empty(len(self.lane_ids))
         draw_uniforms(np.uint64(self.seed), self.lane_ids, turn, MASTER, coins)
         reached = np.cumsum(self.probabilities(), axis=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy.typing as npt
 
@@ -15,178 +15,89 @@ from windvane.policies.optimism import EstimatingPolicy
 from windvane.theory import KINDS, discount, window_length
 
 
-def choose(
-    name: str,
-    given: npt.ArrayLike | None,
-    rule: Callable[[int, float], float],
-    horizon: int | None,
-    amount: npt.ArrayLike | None,
-    by: str = "drift",
-) -> npt.ArrayLike:
-    """Return the given setting, or the value that theory recommends.
-
-    Parameters
-    ----------
-    name
-        Name of the setting.
-    given
-        Its value, or None.
-    rule
-        Function of the horizon and the amount of drift that returns the recommended value.
-    horizon, amount
-        Number of rounds; amount of drift, one number or one per lane.
-    by
-        Name of the argument that holds the amount, "drift" or "switches".
-
-    Returns
-    -------
-    float or ndarray
-        The setting: one number, or one per lane.
-    """
-    if horizon is not None:
-        horizon = check_whole("horizon", horizon, 1)
-    if given is not None:
-        if amount is not None:
-            raise ArgumentError(by, amount, f"omitted when `{name}` is given")
-        return given
-    if horizon is None or amount is None:
-        raise ArgumentError(name, given, f"given, or `horizon` and `{by}`")
-    return tune_per_lane(lambda B: rule(horizon, B), by, amount)
-
-
-def check_rule(forgetting: Any, kinds: tuple[type, ...], **shorthands: Any) -> Forgetting | None:
-    """Return a forgetting rule of one of these kinds, or None. With a rule, the shorthands must be None."""
-    if forgetting is None:
-        return None
-    for name, value in shorthands.items():
-        if value is not None:
-            raise ArgumentError(name, value, "omitted when `forgetting` is given")
-    if not isinstance(forgetting, kinds):
-        raise ArgumentError("forgetting", forgetting, f"one of {', '.join(kind.__name__ for kind in kinds)}")
-    return forgetting  # type: ignore[return-value]
-
-
-class DiscountSettings(EstimatingPolicy):
-    """The settings of a policy that discounts the past.
+class ForgettingPolicy(EstimatingPolicy):
+    """A policy that forgets. Its subclasses have a setting ``drift`` or ``switches``, the amount of change.
 
     Parameters
     ----------
     forgetting
-        ``Discount(gamma)`` or ``Never()``. Instead, give ``gamma``, or the horizon and the amount of drift.
-    gamma
-        Discount in (0, 1]: one number, or one per lane.
-    horizon
-        Number of rounds T, for which a discount is recommended.
+        A forgetting rule. Instead, give its shorthand (``gamma``, ``window`` or ``restart_every``), or the horizon and
+        the amount of change for the rule that theory recommends.
     """
 
-    forgetting: Discount | Never | None = None
+    horizon: int | None = None
+    forgetting: Forgetting | None = None
+    shorthand: ClassVar[str]  # the setting that can be given instead of a rule
+    rules: ClassVar[tuple[Callable[..., Forgetting], ...]]  # the allowed rules; the shorthand is short for the first
+    formula: ClassVar[Callable[..., float]]  # the value that theory recommends
+
+    def recommend(self, horizon: int, amount: float) -> float:
+        """Return the value that theory recommends for ``horizon`` rounds with this amount of change."""
+        kind = getattr(self, "arm_geometry", "orthogonal")  # only some policies have this setting
+        return self.formula(horizon=horizon, drift=amount, dim=self.dim, kind=kind)
+
+    def choose_forgetting(self) -> Forgetting:
+        """Return the given rule, the rule that a shorthand stands for, or the recommended one."""
+        if hasattr(self, "arm_geometry"):
+            check_choice("arm_geometry", self.arm_geometry, KINDS)
+        by = "switches" if hasattr(self, "switches") else "drift"
+        rule, value, amount, horizon = self.forgetting, getattr(self, self.shorthand), getattr(self, by), self.horizon
+        if rule is not None:
+            for name, other in ((self.shorthand, value), (by, amount)):
+                if other is not None:
+                    raise ArgumentError(name, other, "omitted when `forgetting` is given")
+            if not isinstance(rule, self.rules):  # type: ignore[arg-type]
+                raise ArgumentError("forgetting", rule, f"one of {', '.join(kind.__name__ for kind in self.rules)}")
+            return rule
+        if horizon is not None:
+            horizon = check_whole("horizon", horizon, 1)
+        if value is not None and amount is not None:
+            raise ArgumentError(by, amount, f"omitted when `{self.shorthand}` is given")
+        if value is None:
+            if horizon is None or amount is None:
+                raise ArgumentError(self.shorthand, value, f"given, or `horizon` and `{by}`")
+            value = tune_per_lane(lambda B: self.recommend(horizon, B), by, amount)
+        return self.rules[0](value)
+
+
+class DiscountSettings(ForgettingPolicy):
+    """The settings of a policy that discounts the past: ``Discount(gamma)``, or ``Never()``."""
+
     gamma: npt.ArrayLike | None = None
-    horizon: int | None = None
-
-    def tune_discount(self, rule: Callable[[int, float], float], by: str = "drift") -> Discount | Never:
-        """Return the given rule or discount, or ``rule`` of the horizon and of the amount that ``by`` names."""
-        amount = getattr(self, by)
-        given = check_rule(self.forgetting, (Discount, Never), **{"gamma": self.gamma, by: amount})
-        if given is not None:
-            return given  # type: ignore[return-value]
-        return Discount(choose("gamma", self.gamma, rule, self.horizon, amount, by))
+    example, shorthand = "dim=2, gamma=0.99", "gamma"
+    rules = (Discount, Never)
+    formula = staticmethod(discount)
 
 
-class WindowSettings(EstimatingPolicy):
-    """The settings of a policy with a sliding window.
-
-    Parameters
-    ----------
-    forgetting
-        ``Window(length)``. Instead, give ``window``, or the horizon and the amount of drift.
-    window
-        Number of rounds: one number, or one per lane.
-    horizon
-        Number of rounds T, for which a window is recommended.
-    """
-
-    forgetting: Window | None = None
-    window: npt.ArrayLike | None = None
-    horizon: int | None = None
-
-    def tune_window(self, rule: Callable[[int, float], float], by: str = "drift") -> Window:
-        """Return the given rule or window, or ``rule`` of the horizon and of the amount that ``by`` names."""
-        amount = getattr(self, by)
-        given = check_rule(self.forgetting, (Window,), **{"window": self.window, by: amount})
-        if given is not None:
-            return given  # type: ignore[return-value]
-        return Window(choose("window", self.window, rule, self.horizon, amount, by))
-
-
-class DriftSettings(EstimatingPolicy):
-    """The amount of drift, by which forgetting is tuned.
-
-    Parameters
-    ----------
-    drift
-        Total drift B_T: one number, or one per lane.
-    """
+class DiscountedPolicy(DiscountSettings):
+    """A policy that discounts the past. The recommended discount is that of D-LinUCB and BVD-GLM-UCB."""
 
     drift: npt.ArrayLike | None = None
-
-
-class SwitchSettings(EstimatingPolicy):
-    """The number of abrupt changes, by which forgetting is tuned.
-
-    Parameters
-    ----------
-    switches
-        Number of abrupt changes Gamma_T: one number, or one per lane.
-    """
-
-    switches: npt.ArrayLike | None = None
-
-
-class DiscountedPolicy(DiscountSettings, DriftSettings):
-    """A policy that discounts the past. The recommended discount is that of D-LinUCB and BVD-GLM-UCB.
-
-    Parameters
-    ----------
-    arm_geometry
-        "orthogonal" or "general": the arm sets for which the discount is recommended.
-    """
-
     arm_geometry: str = "orthogonal"
 
-    def choose_discount(self) -> Discount | Never:
-        """Return the given rule, or the recommended discount."""
-        kind = check_choice("arm_geometry", self.arm_geometry, KINDS)
-        return self.tune_discount(lambda T, B: discount(horizon=T, drift=B, dim=self.dim, kind=kind))
+
+class WindowSettings(ForgettingPolicy):
+    """The settings of a policy with a sliding window, ``Window(length)``."""
+
+    window: npt.ArrayLike | None = None
+    example, shorthand = "dim=2, window=100", "window"
+    rules = (Window,)
+    formula = staticmethod(window_length)
 
 
-class RestartedPolicy(DriftSettings):
-    """A policy that restarts after a fixed number of decisions.
+class RestartedPolicy(ForgettingPolicy):
+    """A policy that restarts after a fixed number of decisions, ``Restart(every)``."""
 
-    Parameters
-    ----------
-    forgetting
-        ``Restart(every)``. Instead, give one of the shorthands below.
-    restart_every
-        Number of decisions between two restarts, a whole number: one number, or one per lane.
-    horizon
-        Number of rounds T, for which a period is recommended.
-    """
-
-    forgetting: Restart | None = None
     restart_every: npt.ArrayLike | None = None
-    horizon: int | None = None
+    drift: npt.ArrayLike | None = None
+    example, shorthand = "dim=2, restart_every=100", "restart_every"
+    rules = (Restart,)
+    formula = staticmethod(window_length)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.periods = self.choose_period().periods(self.lane_count)
-
-    def choose_period(self) -> Restart:
-        """Return the given rule, or the recommended period."""
-        rule = check_rule(self.forgetting, (Restart,), restart_every=self.restart_every, drift=self.drift)
-        if rule is not None:
-            return rule  # type: ignore[return-value]
-        rule_of = lambda T, B: float(window_length(horizon=T, drift=B, dim=self.dim))  # noqa: E731
-        return Restart(choose("restart_every", self.restart_every, rule_of, self.horizon, self.drift))
+        rule: Any = self.choose_forgetting()
+        self.periods = rule.periods(self.lane_count)
 
     def end_round(self) -> None:
         """End the round and restart the lanes whose period is over."""

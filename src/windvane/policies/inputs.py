@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, NoReturn, TypeGuard
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
-from windvane.arguments import (
-    NORM_SLACK,
-    Array,
-    Mask,
-    broadcast_lanes,
-    check_array,
-    check_booleans,
-    check_mask,
-    check_real_array,
-)
+from windvane import arguments
+from windvane.arguments import NORM_SLACK, Array, Mask, check_array, check_real_array
 from windvane.arms import ArmSet, Ball, Sphere
+from windvane.documentation import documented
 from windvane.errors import ArgumentError
 from windvane.kernels import scoring
-from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT, check_feedback, check_points
+from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT
 
 
 class Feedback(NamedTuple):
@@ -48,25 +41,12 @@ class InputChecks:
         """Allocate what the checks of a round reuse."""
         self._reward_range, self._longest = reward_range, self.L * NORM_SLACK
         self._no_mask = np.ones(self.lane_count, dtype=bool)
-        self._unit_weights = np.ones(self.lane_count)
         self._no_absent_arm = np.ones((self.lane_count, 1), dtype=bool)
-        self._last_rounds, self._ages = np.zeros(self.lane_count), np.zeros(self.lane_count)
+        self._unit_weights, self._last_rounds, self._ages = (np.ones(self.lane_count) for _ in range(3))
 
-    def check_arms(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None) -> tuple[Array, Mask]:
-        """Check the arguments of ``select``.
-
-        Parameters
-        ----------
-        arms, valid
-            As for :meth:`select`.
-
-        Returns
-        -------
-        arms : ndarray
-            The arms, [lanes, K, dim]. Features of arms that are not valid are set to 0.
-        valid : ndarray
-            The arms that are on offer, [lanes, K].
-        """
+    @documented
+    def check_arms(self, arms: ArrayLike, valid: ArrayLike | None) -> tuple[Array, Mask]:
+        """Return the checked arguments of ``select``. Features of arms that are not valid are set to 0."""
         if not _is_ready(arms, 3) or arms.shape[0] != self.lane_count or arms.shape[2] != self.dim:
             given = check_real_array("arms", arms, "an array of real numbers")
             hint = "add a leading lanes axis: arms[None]" if given.ndim == 2 else ""
@@ -79,8 +59,8 @@ class InputChecks:
             if present.shape[1] != K:
                 present = self._no_absent_arm = np.ones((self.lane_count, K), dtype=bool)
         else:
-            present = check_booleans("valid", valid, (self.lane_count, K))
-        problem, lane, arm = check_points(arms, present, self._longest)
+            present = arguments.check_booleans("valid", valid, (self.lane_count, K))
+        problem, lane, arm = scoring.check_points(arms, present, self._longest)
         if problem == scoring.NO_VALID_ARM:
             raise ArgumentError("valid", valid, "true for at least one arm", got="none", where=f"lane {lane}")
         if problem:
@@ -89,15 +69,16 @@ class InputChecks:
             arms = np.where(present[:, :, None], arms, 0.0)  # features of absent arms can be NaN
         return arms, present
 
+    @documented
     def check_arm_set(self, arm_set: ArmSet) -> ArmSet:
-        """Check the argument of ``select_from``: a ball or a sphere within the norm bound."""
+        """Return the argument of ``select_from`` if it is a ball or a sphere within the norm bound."""
         if not isinstance(arm_set, Ball | Sphere):
             raise ArgumentError("arm_set", arm_set, "a Ball or a Sphere")
-        if arm_set.radius > self.L * NORM_SLACK:
+        if arm_set.radius > self._longest:
             raise ArgumentError("arm_set", arm_set, f"of radius at most L={self.L:g}")
         return arm_set
 
-    def _refuse_point(self, name: str, point: Array, problem: int, where: str) -> None:
+    def _refuse_point(self, name: str, point: Array, problem: int, where: str) -> NoReturn:
         if problem == scoring.NOT_FINITE:
             raise ArgumentError(name, point.tolist(), "finite, and so must its norm", where=where)
         got = f"norm {np.linalg.norm(point):.9g}"
@@ -112,21 +93,10 @@ class InputChecks:
         return max(self.t - 1.0, self.last_round)
 
     def check_feedback(
-        self,
-        x: npt.ArrayLike,
-        reward: npt.ArrayLike,
-        round: npt.ArrayLike | None,
-        weight: npt.ArrayLike,
-        mask: npt.ArrayLike | None,
+        self, x: ArrayLike, reward: ArrayLike, round: ArrayLike | None, weight: ArrayLike, mask: ArrayLike | None
     ) -> Feedback:
-        """Check the arguments of ``update``.
-
-        Returns
-        -------
-        Feedback
-            The checked arguments, one row per lane.
-        """
-        lanes = self._no_mask if mask is None else check_mask(mask, self.lane_count)
+        """Return the checked arguments of ``update``, one row per lane."""
+        lanes = self._no_mask if mask is None else arguments.check_mask(mask, self.lane_count)
         if round is None and self.last_round == 0.0:
             hint = "no round has been decided yet"
             raise ArgumentError("round", round, "the round that the reward belongs to", hint=hint)
@@ -140,36 +110,31 @@ class InputChecks:
             rounds = self._per_lane("round", round)
         is_unit = isinstance(weight, float) and weight == 1.0
         weights = self._unit_weights if is_unit else self._per_lane("weight", weight)
-        low, high = self._reward_range
-        problem, lane = check_feedback(
-            x, rewards, rounds, weights, lanes, self._longest, low, high, self.latest_round, self._ages
+        problem, lane = scoring.check_feedback(
+            x, rewards, rounds, weights, lanes, self._longest, *self._reward_range, self.latest_round, self._ages
         )
         feedback = Feedback(x, rewards, rounds, self._ages, weights, lanes)
         if problem:
             self._refuse_feedback(problem, lane, feedback)
         return feedback
 
-    def _per_lane(self, name: str, value: npt.ArrayLike) -> Array:
+    def _per_lane(self, name: str, value: ArrayLike) -> Array:
         if _is_ready(value, 1) and len(value) == self.lane_count:
             return value
         given = check_real_array(name, value, "a number, or one per lane")
-        return np.array(broadcast_lanes(name, given, self.lane_count))  # a copy: kernels take no read-only arrays
+        return arguments.broadcast_lanes(name, given, self.lane_count).copy()  # kernels take no read-only arrays
 
-    def _refuse_feedback(self, problem: int, lane: int, feedback: Feedback) -> None:
-        where = f"lane {lane}"
+    def _refuse_feedback(self, problem: int, lane: int, feedback: Feedback) -> NoReturn:
         if problem in (scoring.NOT_FINITE, scoring.TOO_LONG):
-            self._refuse_point("x", feedback.x[lane], problem, where)
-        if problem == scoring.BAD_REWARD:
-            low, high = self._reward_range
-            expected = f"in [{low:g}, {high:g}], that is [0, 2 sigma]"
-            if math.isinf(high):
-                expected = f"finite, at most {LARGEST_REWARD:g} in size"
-            raise ArgumentError("reward", float(feedback.reward[lane]), expected, where=where)
-        if problem == scoring.BAD_ROUND:
-            expected = f"at most {self.latest_round:g}"
-            raise ArgumentError("round", float(feedback.round[lane]), expected, where=where)
-        expected = f"a number in [0, {LARGEST_WEIGHT:g}]"
-        raise ArgumentError("weight", float(feedback.weight[lane]), expected, where=where)
+            self._refuse_point("x", feedback.x[lane], problem, f"lane {lane}")
+        (low, high), allowed = self._reward_range, f"finite, at most {LARGEST_REWARD:g} in size"
+        if math.isfinite(high):
+            allowed = f"in [{low:g}, {high:g}], that is [0, 2 sigma]"
+        name, expected = {
+            scoring.BAD_REWARD: ("reward", allowed),
+            scoring.BAD_ROUND: ("round", f"at most {self.latest_round:g}"),
+        }.get(problem, ("weight", f"a number in [0, {LARGEST_WEIGHT:g}]"))
+        raise ArgumentError(name, float(getattr(feedback, name)[lane]), expected, where=f"lane {lane}")
 
 
 def _is_ready(value: Any, ndim: int) -> TypeGuard[Array]:

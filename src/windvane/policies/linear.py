@@ -1,48 +1,154 @@
-"""Policies for linear rewards: their common class, and a table of their parts.
+"""OFUL, D-LinUCB, D-RandLinUCB and SW-LinUCB: optimism for linear rewards r_s = <x_s, theta*_s> + noise.
 
-The rewards are r_s = <x_s, theta*_s> + noise. At round t, the reward of round s < t has weight w_s, and
+At round t, the reward of round s < t has weight w_s, and
 
     V_t = sum w_s x_s x_s' + lam I,   V_tilde_t = sum w_s^2 x_s x_s' + lam I,   b_t = sum w_s r_s x_s
     theta_hat_t = V_t^-1 b_t
     x_t         = argmax over the arms of <x, theta_hat_t> + bonus_scale beta_t ||x||_M
 
-=============  ==================================  ============================================  =====================
-policy         weight w_s                          beta_t                                        M
-=============  ==================================  ============================================  =====================
-OFUL           1                                   from log det V_t                              V^-1
-D-LinUCB       gamma^(t-1-s)                       :class:`windvane.theory.Radius`, c_mu = 1     V^-1 V_tilde V^-1
-LB-WeightUCB   gamma^(t-1-s)                       as D-LinUCB                                   V^-1
-SW-LinUCB      1 in the last w rounds              a constant that depends on w, see its file    V^-1
-RestartUCB     1 since the last restart            as D-LinUCB, gamma = 1, t from the restart    V^-1
-D-RandLinUCB   gamma^(t-1-s)                       that of D-LinUCB times a half-normal number   V^-1 V_tilde V^-1
-D-LinTS        gamma^(t-1-s)                       0; theta_hat_t is perturbed instead           -
-=============  ==================================  ============================================  =====================
+============  ======================  =========================================================  =====================
+policy        weight w_s              beta_t                                                     M
+============  ======================  =========================================================  =====================
+OFUL          1                       sqrt(lam) S + sigma sqrt(2 log(1/delta) + log det(V/lam))  V^-1
+D-LinUCB      gamma^(t-1-s)           :class:`windvane.theory.Radius` with c_mu = 1              V^-1 V_tilde V^-1
+D-RandLinUCB  gamma^(t-1-s)           that of D-LinUCB times Z_t = 2/5 |N(0, 1)|                 V^-1 V_tilde V^-1
+SW-LinUCB     1 in the last w rounds  sqrt(lam) S + sigma sqrt(d log((1 + w L^2 / lam) / delta)  V^-1
+============  ======================  =========================================================  =====================
 
 Rewards can be any finite numbers. sigma is the sub-Gaussian scale of the noise (1/2 for rewards in [0, 1]). No
-guarantee of these policies covers generalized linear rewards, because the model is then misspecified.
+guarantee of a linear policy covers generalized linear rewards, because the model is then misspecified.
+
+OFUL (Abbasi-Yadkori, Pal and Szepesvari, "Improved algorithms for linear stochastic bandits", NeurIPS 2011). Guarantee:
+regret of order d sqrt(T), up to logarithms, for a constant theta*. The radius holds at all rounds at once. There is no
+guarantee under drift.
+
+D-LinUCB (Russac, Vernade and Cappe, "Weighted linear bandits for non-stationary environments", NeurIPS 2019).
+Guarantee: regret of order d^{2/3} B_T^{1/3} T^{2/3} for orthogonal arms at gamma = 1 - (B_T/(dT))^{2/3}. For general
+arms the published proof has a gap (Faury et al. 2021, Touati and Vincent 2020). V_tilde has its own recursion with
+gamma^2. Public code that updates it from V computes something else.
+
+D-RandLinUCB (Kim and Tewari, "Randomized exploration for non-stationary stochastic linear bandits", UAI 2020) draws one
+Z_t per round. The average bonus is a third of that of D-LinUCB. Guarantee: regret of order d^{7/8} B_T^{1/4} T^{3/4}
+(as corrected on arXiv; the conference version claims d^{2/3} B_T^{1/3} T^{2/3}). What is uncertain: the conditions of
+the theorem on the distribution of Z_t, which we could not read. The half-normal distribution with 2/5 is that of the
+authors' experiments and public code. We do not know whether the theorem covers it. A ``bonus_scale`` other than 1 is
+not covered.
+
+SW-LinUCB (Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity", AISTATS 2019), with w = floor((d
+T / B_T)^(2/3)), or floor((d T)^(2/3)) if B_T is unknown. Guarantee: the paper claims regret of order d^{2/3} B_T^{1/3}
+T^{2/3}. After an error in the analysis was found (Touati and Vincent 2020), d^{7/8} B_T^{1/4} T^{3/4} remains in
+general, and the claimed order for orthogonal arms (Faury et al. 2021). beta holds at any fixed round with probability 1
+- delta. For all rounds at once use ``confidence="horizon"`` or ``"anytime"``. w is the one for the claimed order; it
+was not tuned again for the corrected order.
 """
 
 from __future__ import annotations
 
-from dataclasses import field
+import math
+from typing import ClassVar
 
-from windvane.estimation import Forgetting, RidgeEstimator
-from windvane.policies.optimism import EstimatingPolicy, OptimisticPolicy
+import numpy as np
+import numpy.typing as npt
 
+from windvane.arguments import Array, check_whole
+from windvane.estimation import Forgetting, Window
+from windvane.kernels.sampling import draw_normals
+from windvane.kernels.scoring import log_det_lanes
+from windvane.policies.base import Card
+from windvane.policies.forgetting import DiscountedPolicy, WindowSettings
+from windvane.policies.optimism import OptimisticPolicy
+from windvane.policies.sampling import count_best
+from windvane.theory import ConfidenceLevel, OFULRadius
 
-def build_ridge(policy: EstimatingPolicy, forgetting: Forgetting) -> RidgeEstimator:
-    """Return a ridge-regression estimator with the settings of a policy."""
-    return RidgeEstimator(
-        policy.dim,
-        forgetting=forgetting,
-        S=policy.S,
-        L=policy.L,
-        lam=policy.choose_lam(),
-        lanes=policy.lane_count,
-    )
+ORDER, COST = "d^(2/3) B^(1/3) T^(2/3), orthogonal arms", "O((K + d) d^2)"
 
 
 class LinearPolicy(OptimisticPolicy):
-    """Ridge regression with a bonus. A subclass builds its estimator and its radius."""
+    """Ridge regression with a bonus."""
 
-    estimator: RidgeEstimator = field(init=False)
+
+class OFUL(LinearPolicy):
+    """OFUL (Abbasi-Yadkori et al. 2011): no forgetting, radius from the determinant, widths in V^-1."""
+
+    name = "OFUL"
+    card = Card("linear", "none", "nothing", "d T^(1/2), theta* fixed", "Abbasi-Yadkori et al. 2011", COST)
+
+    def build_radius(self) -> OFULRadius:
+        """Return the radius as a function of log det(V / lam)."""
+        return OFULRadius(S=self.S, lam=self.estimator.lam, sigma=self.sigma, delta=self.levels)
+
+    def compute_beta(self, theta_hat: Array) -> Array:
+        """Return the radius of the next decision from the determinant of V, [lanes]."""
+        e, log_det_ratio = self.estimator, np.empty(self.lane_count)
+        log_det_lanes(e.dense, e.lam, e.work, log_det_ratio)
+        return np.asarray(self.radius(log_det_ratio))
+
+
+class DLinUCB(LinearPolicy, DiscountedPolicy):
+    """D-LinUCB (Russac et al. 2019). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount."""
+
+    confidence: str = "pointwise"
+    name = "D-LinUCB"
+    card = Card("linear", "discount", "T, B_T", ORDER, "Russac et al. 2019", COST)
+    is_sandwich: ClassVar[bool] = True
+
+
+class DRandLinUCB(DLinUCB):
+    """D-RandLinUCB (Kim and Tewari 2020). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount."""
+
+    name = "D-RandLinUCB"
+    card = DLinUCB.card._replace(
+        guarantee="d^(7/8) B^(1/4) T^(3/4), unknown if for the 2/5 law", reference="Kim and Tewari 2020"
+    )
+    spread: ClassVar[float] = 0.4  # Z_t is this factor times |N(0, 1)|
+
+    def estimate(self) -> tuple[Array, Array]:
+        """Return theta_hat and the factor of ||x|| in the bonus, which is random."""
+        theta_hat, multiplier = super().estimate()
+        normal = np.empty((self.lane_count, 1))
+        draw_normals(self.key, self.lane_ids, self.decisions, normal)
+        draw = self.spread * np.abs(normal[:, 0])
+        assert self.decision is not None  # made by the estimate of D-LinUCB
+        self.decision.draw, self.decision.multiplier = draw, draw * multiplier
+        return theta_hat, self.decision.multiplier
+
+    def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None, *, draws: int = 1000) -> Array:
+        """Estimate the probability that ``select`` chooses each arm, [lanes, K]. Nothing changes.
+
+        The distribution of Z_t is replaced by equally likely values, the midpoints of its quantiles. The estimate is
+        the share of these values for which an arm is best. Its error is of order 1 / draws.
+        """
+        from scipy.special import ndtri
+
+        arms, present = self.check_arms(arms, valid)
+        draws = check_whole("draws", draws, 1, 10**6)
+        theta_hat = self.estimator.theta_hat
+        bonus = self.bonus(arms, self.bonus_scales * self.compute_beta(theta_hat))
+        z = self.spread * ndtri(0.5 + (np.arange(draws) + 0.5) / (2 * draws))  # half-normal quantiles
+        return count_best(self.predict(arms, theta_hat)[:, :, None] + bonus[:, :, None] * z, present)
+
+
+class SWLinUCB(LinearPolicy, WindowSettings):
+    """SW-LinUCB (Cheung et al. 2019). Give ``window``, or ``horizon`` and, if it is known, ``drift``."""
+
+    drift: npt.ArrayLike | None = None
+    confidence: str = "pointwise"
+    name = "SW-LinUCB"
+    card = Card("linear", "window", "T, B_T", ORDER, "Cheung et al. 2019", COST)
+
+    def choose_forgetting(self) -> Forgetting:
+        """Return the given rule, the one of the given window, or the recommended one."""
+        if self.forgetting is None and self.window is None and self.drift is None and self.horizon is not None:
+            return Window.tuned(horizon=self.horizon, drift=None, dim=self.dim)
+        return super().choose_forgetting()
+
+    def build_radius(self) -> ConfidenceLevel:
+        """Return the part of the radius that can depend on the round."""
+        self.log_growth = np.log1p(self.estimator.record["window"] * self.estimator.L**2 / self.estimator.lam)
+        return ConfidenceLevel(self.levels, self.confidence, self.horizon)
+
+    def compute_beta(self, theta_hat: Array) -> Array:
+        """Return the radius of the next decision, [lanes]."""
+        e = self.estimator
+        log_term = self.log_growth + self.radius.log_inverse(self.rounds_since_restart)
+        return np.asarray(math.sqrt(e.lam) * e.S + self.sigma * np.sqrt(e.dim * log_term))

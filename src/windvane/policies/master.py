@@ -41,8 +41,7 @@ Choices that are ours, not the paper's:
 * The tests of a round run before the next decision.
 * A late reward goes to the copy that made the decision, if that copy is alive and the decision is among the last 1024
   of its block. Test 2 averages over the rounds whose rewards have arrived. A reward of weight w counts as w rewards.
-
-Cost per round and lane: that of one base policy. The lanes are not batched (:mod:`windvane.policies.per_lane`).
+* The lanes are not batched (:mod:`windvane.policies.per_lane`).
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -60,34 +59,26 @@ from windvane.arguments import Array, Index, Mask, check_not_negative, check_who
 from windvane.arms import ArmSet
 from windvane.errors import ArgumentError
 from windvane.kernels.random import MASTER, uniform_pair
-from windvane.links import Link, get_link
+from windvane.links import Link
 from windvane.policies.base import Card, Policy
 from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
-from windvane.policies.master_bases import Base, BaseGLMUCB, BaseOFUL, log_quotient
+from windvane.policies.master_bases import BaseGLMUCB, BaseOFUL, MasterBase, log_quotient
 from windvane.policies.per_lane import PerLane
-from windvane.policies.wrapping import join_clock
 from windvane.state import State, Stateful, refuse
 
 ORDERS = 53  # no block is longer than 2^52 rounds
 LOG = 1024  # number of last decisions whose rewards can be assigned to a copy
 NONE = -1
+GUARANTEE = "min(sqrt(T changes), T^(2/3) B^(1/3))"
 
 
 @dataclass(frozen=True)
 class MasterInfo(PolicyInfo):
     """The diagnostics of MASTER. The fields of :class:`PolicyInfo` are those of the acting copy.
 
-    Attributes
-    ----------
-    block_order, acting_order
-        n of the current block; m of the acting copy (-1 before the first decision).
-    ceiling
-        U_t.
-    restarts
-        Number of failed tests.
-    late
-        Number of rewards that arrived after their block.
+    ``block_order`` is n of the current block, ``acting_order`` is m of the acting copy (-1 before the first decision),
+    ``ceiling`` is U_t, and ``restarts`` and ``late`` count failed tests and rewards that arrived after their block.
     """
 
     block_order: Index | None = None
@@ -98,31 +89,19 @@ class MasterInfo(PolicyInfo):
 
 
 class MasterLane(Policy):
-    """MASTER over copies of a base policy, for one lane.
+    """MASTER for one lane, over copies of ``base``, a policy with one lane that is not used itself."""
 
-    Parameters
-    ----------
-    base
-        A new base policy with one lane. Copies are built from its settings.
-    horizon
-        Number of rounds T.
-    first_order
-        Order n0 of the first block.
-    test_scale
-        Factor of the margin of the tests. Values below 1 are outside the theorem.
-    """
-
-    base: Base = field(kw_only=True)
+    base: MasterBase = field(kw_only=True)
     horizon: int
     first_order: int = 0
     test_scale: float = 1.0
-
     name = "MASTER"
     stored: ClassVar[tuple[str, ...]] = (
         *Policy.stored, "block", "starts", "rewards", "weights", "sums", "ceiling", "log", "counts",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
+        self.link, self.sigma = self.base.reward_link, self.base.sigma  # for the checks of rewards
         super().__post_init__()
         check_whole("first_order", self.first_order, 0, 40)
         check_not_negative("test_scale", self.test_scale)
@@ -132,8 +111,8 @@ class MasterLane(Policy):
             raise ArgumentError("delta", level, f"below 1 where `horizon` is {self.horizon}")
         self.rho_of_1 = self.base.base_beta * math.sqrt(self.base.dim * log_level)
         self.caution = 6.0 * (math.log2(self.horizon) + 1.0) * log_level * self.test_scale
-        self.copies: dict[int, Base] = {}  # by order
-        self.spare: list[Base] = []  # copies that have ended: resetting one is cheaper than building one
+        self.copies: dict[int, MasterBase] = {}  # by order
+        self.spare: list[MasterBase] = []  # copies that have ended: resetting one is cheaper than building one
         self.starts = np.full(ORDERS, NONE)  # the first decision of the copy of each order
         self.rewards, self.weights = np.zeros(ORDERS), np.zeros(ORDERS)  # during its life: sum w r, sum w
         self.counts = np.zeros(2, dtype=np.int64)  # restarts, late rewards
@@ -141,21 +120,9 @@ class MasterLane(Policy):
         self.acting = self.build_copy()  # for ``info()`` before the first decision
         self.begin_block(self.first_order)
 
-    @property
-    def reward_link(self) -> Link:
-        """The link of the base."""
-        return self.base.reward_link
-
-    @property
-    def noise_scale(self) -> float:
-        """Sub-Gaussian scale of the noise, from the base."""
-        return self.base.noise_scale
-
-    def build_copy(self) -> Base:
+    def build_copy(self) -> MasterBase:
         """Return a new copy of the base."""
         return type(self.base)(**self.base.get_params())
-
-    # --- the schedule ----------------------------------------------------------------------------------------------
 
     def rho(self, t: float) -> float:
         """Return the average regret of the base over t stationary rounds, without the factor that rho_hat adds."""
@@ -172,14 +139,6 @@ class MasterLane(Policy):
         self.block = np.array([order, self.decisions])
         self.sums = np.zeros(2)  # sum of w (f - r), sum of w
         self.ceiling = np.ones(1)  # U_t
-
-    def prepare_round(self) -> None:
-        """Run the tests, end copies and blocks, and start new copies. Called before each decision."""
-        self.end_copies()
-        for m, probability in self.starting_orders().items():
-            if self.draw_coin(m) < probability:
-                self.copies[m] = self.start_copy()
-                self.starts[m], self.rewards[m], self.weights[m] = self.decisions, 0.0, 0.0
 
     def end_copies(self) -> None:
         """Run the tests; end the copies, and the block, whose time is over."""
@@ -199,20 +158,17 @@ class MasterLane(Policy):
         tau = self.decisions - start
         return {m: self.rho(2**order) / self.rho(2**m) for m in range(order, -1, -1) if tau % 2**m == 0}
 
-    def start_copy(self) -> Base:
-        """Return a copy without observations whose clock is that of the policy."""
-        started = self.spare.pop() if self.spare else self.build_copy()
+    def start_copy(self, m: int) -> None:
+        """Start a copy of order m without observations, whose clock is that of the policy."""
+        self.copies[m] = started = self.spare.pop() if self.spare else self.build_copy()
         started.restart()
-        return join_clock(started, self)
+        started.join_clock(self)
+        self.starts[m], self.rewards[m], self.weights[m] = self.decisions, 0.0, 0.0
 
     def drop_copy(self, m: int) -> None:
         """End the copy of order m."""
         self.spare.append(self.copies.pop(m))
         self.starts[m] = NONE
-
-    def draw_coin(self, m: int) -> float:
-        """Return the uniform number that decides whether a copy of order m starts."""
-        return float(uniform_pair(self.key, self.lane_ids[0], self.decisions, MASTER, m)[0])
 
     def ending_orders(self) -> list[int]:
         """Return the orders of the copies that ended with the last decision."""
@@ -228,39 +184,29 @@ class MasterLane(Policy):
         rounds = min(weight, float(self.decisions - self.block[1]))
         return bool(weight > 0.0 and gap / weight >= 3.0 * self.rho_hat(rounds))
 
-    def choose_acting(self) -> Base:
-        """Return the copy that decides this round, on the clock of all."""
-        self.prepare_round()
+    def choose_acting(self) -> MasterBase:
+        """Run the tests, end and start copies, and return the copy that decides this round, on the clock of all."""
+        self.end_copies()
+        for m, probability in self.starting_orders().items():
+            if uniform_pair(self.key, self.lane_ids[0], self.decisions, MASTER, m)[0] < probability:
+                self.start_copy(m)
         self.acting = self.copies[min(self.copies)]
         self.acting.advance(max(0.0, self.t - self.acting.t))  # not before it, even if a decision of it failed
         self.acting.t, self.acting.decisions = self.t, self.decisions
         return self.acting
 
-    # --- the contract ----------------------------------------------------------------------------------------------
-
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         """Decide round t. The copy of the smallest order acts."""
         arms, present = self.check_arms(arms, valid)
-        acting = self.choose_acting()
-        index = acting.select(arms, present)
-        decision = acting.decision
-        assert decision is not None
-        assert decision.scores is not None
-        self.record_value(float(decision.scores[present].max()))
+        index = self.choose_acting().select(arms, present)
+        self.record_value(arms[:, index])
         return index
 
     def select_from(self, arm_set: ArmSet) -> Array:
         """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [1, dim]."""
         arm_set = self.check_arm_set(arm_set)
-        acting = self.choose_acting()
-        played = acting.select_from(arm_set)
-        decision, arms = acting.decision, played[:, None, :]
-        assert decision is not None
-        assert decision.theta_tilde is not None
-        assert decision.multiplier is not None
-        # The base does not forget, so the widths have not changed since the decision.
-        score = acting.predict(arms, decision.theta_tilde) + decision.multiplier[:, None] * acting.width(arms)
-        self.record_value(float(score.item()))
+        played = self.choose_acting().select_from(arm_set)
+        self.record_value(played[:, None])
         return played
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
@@ -276,20 +222,20 @@ class MasterLane(Policy):
         found = (1.0 - stays) * self.build_copy().probabilities(arms, valid)
         return found if stays == 0.0 else found + stays * twin.copies[smallest].probabilities(arms, valid)
 
-    def record_value(self, score: float) -> None:
-        """Store the optimistic value of the decision and count the decision."""
-        order = min(self.copies)
+    def record_value(self, played: Array) -> None:
+        """Store the optimistic value of the decision for an arm, [1, 1, dim], and count the decision."""
+        acting, order = self.acting, min(self.copies)
+        self.decision = decision = acting.decision
+        assert decision is not None and decision.theta_tilde is not None and decision.multiplier is not None  # noqa: PT018
+        # The base does not forget, so the widths have not changed since the decision.
+        score = (acting.predict(played, decision.theta_tilde) + acting.bonus(played, decision.multiplier)).item()
         value = min(1.0, max(0.0, score / self.base.width_of_rewards))
         self.ceiling = np.minimum(self.ceiling, value)
         self.log[self.decisions % LOG] = self.t, order, self.starts[order], value
         self.end_round()
-        self.decision = self.acting.decision
 
     def learn(self, feedback: Feedback) -> None:
-        """Pass a reward that has been checked to its copy and to the tests.
-
-        A reward of an earlier block is only counted.
-        """
+        """Pass a reward that has been checked to its copy and to the tests. One of an earlier block is only counted."""
         if not feedback.mask[0]:
             return
         known = min(self.decisions - int(self.block[1]), LOG)  # decisions of this block in the log
@@ -301,14 +247,10 @@ class MasterLane(Policy):
         decided, order, start, value = self.log[(self.decisions - age) % LOG]
         if self.starts[int(order)] == start:  # the copy is alive; its clock stands still since its last decision
             self.copies[int(order)].update(feedback.x, feedback.reward, round=decided, weight=feedback.weight)
-        decision, r, w = (
-            self.decisions - age,
-            float(feedback.reward[0]) / self.base.width_of_rewards,
-            float(feedback.weight[0]),
-        )
+        r, w = float(feedback.reward[0]) / self.base.width_of_rewards, float(feedback.weight[0])
         self.sums += w * (value - r), w
         for m in self.copies:
-            if self.starts[m] <= decision:
+            if self.starts[m] <= self.decisions - age:
                 self.rewards[m] += w * r
                 self.weights[m] += w
 
@@ -322,17 +264,10 @@ class MasterLane(Policy):
 
     def info(self, *, estimates: bool = True) -> MasterInfo:
         """Return the diagnostics of the acting copy and of the schedule."""
-        known = {**vars(self.acting.info(estimates=estimates)), "t": self.t, "decisions": self.decisions}
-        return MasterInfo(
-            **known,
-            block_order=self.block[:1].copy(),
-            acting_order=np.array([min(self.copies, default=NONE)]),
-            ceiling=self.ceiling.copy(),
-            restarts=self.counts[:1].copy(),
-            late=self.counts[1:].copy(),
-        )
-
-    # --- state -----------------------------------------------------------------------------------------------------
+        known: dict[str, Any] = vars(self.acting.info(estimates=estimates)) | {"t": self.t, "decisions": self.decisions}
+        known |= {"block_order": self.block[:1].copy(), "acting_order": np.array([min(self.copies, default=NONE)])}
+        restarts, late = self.counts.copy()[:, None]
+        return MasterInfo(**known, ceiling=self.ceiling.copy(), restarts=restarts, late=late)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return the copies by order."""
@@ -360,16 +295,10 @@ class MasterPolicy(PerLane):
 
     Parameters
     ----------
-    horizon
-        Number of rounds T.
     first_order
         Order n0 of the first block; 0 in the paper.
     test_scale
         Factor of the margin of the tests. Values below 1 are outside the theorem.
-    reward_range
-        Width of the range of rewards. Default: 2 sigma, and at least 1 with the identity link.
-    S, lam, sigma, delta, bonus_scale
-        As for the base policy.
     """
 
     horizon: int
@@ -381,108 +310,31 @@ class MasterPolicy(PerLane):
     sigma: float = 0.5
     delta: npt.ArrayLike = 0.05
     bonus_scale: npt.ArrayLike = 1.0
-
-    def build_base(self, place: int) -> Base:
-        """Return the base policy of the lane at index ``place``."""
-        raise NotImplementedError
+    example = "dim=2, horizon=1000"
+    base_type: ClassVar[type[MasterBase]]
 
     def build_lane(self, place: int) -> MasterLane:
-        """Return MASTER for the lane at index ``place``."""
-        return MasterLane(
-            self.dim,
-            base=self.build_base(place),
-            L=self.L,
-            horizon=check_whole("horizon", self.horizon, 1),
-            first_order=self.first_order,
-            test_scale=self.test_scale,
-            lanes=[int(self.lane_ids[place])],
-            seed=self.seed,
-        )
+        """Return MASTER for one lane."""
+        own = {name: self.pick(name, place) for name in ("delta", "bonus_scale")}
+        lanes = [int(self.lane_ids[place])]
+        return self.derive(MasterLane, base=self.derive(self.base_type, lanes=lanes, **own), lanes=lanes)
 
 
 class MasterOFUL(MasterPolicy):
-    """MASTER-OFUL (Wei and Luo 2021). It needs the horizon T, but not the drift.
-
-    Examples
-    --------
-    >>> MasterOFUL(dim=2, horizon=1000).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """MASTER-OFUL (Wei and Luo 2021). It needs the horizon T, but not the drift."""
 
     name = "MASTER-OFUL"
-    card = Card(
-        "linear",
-        "adaptive",
-        "T",
-        "min(sqrt(T changes), T^(2/3) B^(1/3))",
-        "Wei and Luo 2021",
-        "O((K + d) d^2), per lane",
-    )
-
-    def build_base(self, place: int) -> BaseOFUL:
-        """Return OFUL with the radius of MASTER."""
-        return BaseOFUL(
-            self.dim,
-            horizon=check_whole("horizon", self.horizon, 1),
-            reward_range=self.reward_range,
-            S=self.S,
-            L=self.L,
-            lam=self.lam,
-            sigma=self.sigma,
-            delta=self.pick("delta", place),
-            bonus_scale=self.pick("bonus_scale", place),
-            lanes=[int(self.lane_ids[place])],
-            seed=self.seed,
-        )
+    card = Card("linear", "adaptive", "T", GUARANTEE, "Wei and Luo 2021", "O((K + d) d^2), per lane")
+    base_type = BaseOFUL
 
 
 class MasterGLMUCB(MasterPolicy):
-    """MASTER-GLM-UCB: MASTER (Wei and Luo 2021) over GLM-UCB. It needs the horizon T, but not the drift.
-
-    Parameters
-    ----------
-    link
-        Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.
-    tolerance
-        Bound on the change of theta_hat that is caused by dropping old observations.
-
-    Examples
-    --------
-    >>> MasterGLMUCB(dim=2, horizon=1000).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """MASTER-GLM-UCB: MASTER (Wei and Luo 2021) over GLM-UCB. It needs the horizon T, but not the drift."""
 
     link: str | Link = field(default="logistic", kw_only=False)
     tolerance: float = 1e-6
-
     name = "MASTER-GLM-UCB"
-    card = Card(
-        "generalized linear",
-        "adaptive",
-        "T",
-        "min(sqrt(T changes), T^(2/3) B^(1/3)), if rho is right",
-        "Wei and Luo 2021",
-        "O((K + t) d^2), per lane",
+    card = MasterOFUL.card._replace(
+        rewards="generalized linear", guarantee=f"{GUARANTEE}, if rho is right", cost="O((K + t) d^2), per lane"
     )
-
-    def __post_init__(self) -> None:
-        self.link = get_link(self.link)
-        super().__post_init__()
-
-    def build_base(self, place: int) -> BaseGLMUCB:
-        """Return GLM-UCB with the radius of MASTER."""
-        return BaseGLMUCB(
-            self.dim,
-            self.link,
-            horizon=check_whole("horizon", self.horizon, 1),
-            reward_range=self.reward_range,
-            S=self.S,
-            L=self.L,
-            lam=self.lam,
-            sigma=self.sigma,
-            delta=self.pick("delta", place),
-            bonus_scale=self.pick("bonus_scale", place),
-            tolerance=self.tolerance,
-            lanes=[int(self.lane_ids[place])],
-            seed=self.seed,
-        )
+    base_type = BaseGLMUCB

@@ -18,52 +18,30 @@ know only the general form of those papers and claim none of their names.
 
 Late rewards enter with the weight of their age, but are linearised at the current parameter, so the order of rewards
 matters. For the identity link it does not, and theta_t is discounted ridge regression.
-
-Cost per round and lane: O((K + d) d^2) time and O(d^2) space, whatever t and gamma. No history is stored.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import field
+from typing import ClassVar
 
-from windvane.estimation import OnePassEstimator
+from windvane.estimation import Estimator, OnePassEstimator
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
 from windvane.policies.glm import LinkPolicy
+from windvane.policies.optimism import OptimisticPolicy
 
 
-class OnePassGLM(LinkPolicy, DiscountedPolicy):
-    """OnePassGLM (ours). Give ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB.
-
-    Parameters
-    ----------
-    confidence
-        As for :class:`windvane.policies.BVDGLMUCB`.
-
-    Examples
-    --------
-    >>> OnePassGLM(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
-    array([0])
-    """
+class OnePassGLM(LinkPolicy, OptimisticPolicy, DiscountedPolicy):
+    """OnePassGLM (ours). Give ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB."""
 
     confidence: str = "pointwise"
-
     estimator: OnePassEstimator = field(init=False)
-
+    estimator_type: ClassVar[type[Estimator]] = OnePassEstimator
     name = "OnePassGLM"
     card = Card("generalized linear", "discount", "T, B_T", "none", "windvane", "O((K + d) d^2)")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.estimator = OnePassEstimator(
-            self.dim,
-            self.link,
-            forgetting=self.choose_discount(),
-            S=self.S,
-            L=self.L,
-            lam=self.choose_lam(),
-            lanes=self.lane_count,
-        )
-        self.radius = self.build_radius(self.confidence, self.horizon)
-        self.bonus_factors = self.bonus_scales * (self.constants.k_mu / math.sqrt(self.constants.c_mu))
+    def choose_factor(self) -> float:
+        """Return k_mu / sqrt(c_mu)."""
+        return self.constants.k_mu / math.sqrt(self.constants.c_mu)

@@ -3,11 +3,13 @@
     x_t = argmax over the arms of mu(<x, theta_t>) + multiplier_t ||x||_M
 
 Such a policy is built from parts: an estimator with a forgetting rule, an optional projection, a radius, and the metric
-M of the widths, V^-1 or V^-1 V_tilde V^-1.
+M of the widths, V^-1 or V^-1 V_tilde V^-1. ``docs/policies.md`` compares the parts of all policies.
 """
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, ClassVar
@@ -18,10 +20,11 @@ import numpy.typing as npt
 from windvane.arguments import Array, Index, Mask, check_per_lane, check_positive, check_scale
 from windvane.arms import ArmSet, best_arm
 from windvane.errors import ArgumentError
-from windvane.estimation import Estimator, MaximumLikelihoodEstimator
+from windvane.estimation import Estimator, Forgetting, MaximumLikelihoodEstimator, Never, Restart, RidgeEstimator
 from windvane.kernels.random import TIES, uniform
 from windvane.kernels.scoring import width_lanes
 from windvane.linalg import inverse
+from windvane.links import LinkConstants
 from windvane.policies.base import Policy
 from windvane.policies.info import DecisionInfo, PolicyInfo
 from windvane.policies.inputs import Feedback
@@ -35,24 +38,35 @@ class EstimatingPolicy(Policy):
 
     Parameters
     ----------
-    S
-        Norm bound of the parameter.
     lam
-        Regularisation. None selects the value that the policy recommends, if it recommends one.
-    sigma
-        Rewards are in [0, 2 sigma]. With the identity link: sub-Gaussian scale of the noise.
+        Regularisation: V starts as lam I. None selects the value that the policy recommends, if it recommends one.
     """
 
     S: float = 1.0
     lam: float | None = 1.0
     sigma: float = 0.5
-
     estimator: Estimator = field(init=False)  # set by ``__post_init__``
+    estimator_type: ClassVar[type[Estimator]] = RidgeEstimator
     is_sandwich: ClassVar[bool] = False  # widths in the metric V^-1 V_tilde V^-1 instead of V^-1
+
+    @functools.cached_property
+    def constants(self) -> LinkConstants:
+        """The constants k_mu, c_mu and R_mu of the link over ||theta|| <= S, ||x|| <= L."""
+        return self.reward_link.constants(self.S, self.L)
 
     def choose_lam(self) -> float:
         """Return the given regularisation, or the one that the policy recommends."""
         return check_positive("lam", self.lam)
+
+    def choose_forgetting(self) -> Forgetting:
+        """Return the forgetting rule. A policy that forgets has a base class of :mod:`windvane.policies.forgetting`."""
+        return Never()
+
+    def build_estimator(self) -> Estimator:
+        """Return an estimator with the settings of the policy."""
+        rule, settings = self.choose_forgetting(), self.pick_settings("dim", "link", "S", "L", "tolerance")
+        rule = Never() if isinstance(rule, Restart) else rule  # it restarts the estimator
+        return self.estimator_type(forgetting=rule, lam=self.choose_lam(), lanes=self.lane_count, **settings)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return the estimator."""
@@ -76,20 +90,7 @@ class EstimatingPolicy(Policy):
         return feedback.mask & (feedback.round >= self.born) if self.has_restarted else feedback.mask
 
     def predict(self, arms: Array, theta: Array) -> Array:
-        """Return the predicted mean reward mu(<x, theta>) of every arm.
-
-        Parameters
-        ----------
-        arms
-            Features of the arms, [lanes, K, dim].
-        theta
-            The parameter, [lanes, dim].
-
-        Returns
-        -------
-        ndarray
-            Means, [lanes, K].
-        """
+        """Return the predicted mean reward mu(<x, theta>) of every arm, [lanes, K]."""
         means = np.empty(arms.shape[:2])
         if theta.shape != (self.lane_count, self.dim):
             expected = f"of shape ({self.lane_count}, {self.dim})"
@@ -98,20 +99,7 @@ class EstimatingPolicy(Policy):
         return means
 
     def bonus(self, arms: Array, multiplier: Array) -> Array:
-        """Return multiplier ||x|| in the metric of the policy for every arm.
-
-        Parameters
-        ----------
-        arms
-            Features of the arms, [lanes, K, dim].
-        multiplier
-            Factor of ||x||, [lanes].
-
-        Returns
-        -------
-        ndarray
-            Bonuses, [lanes, K].
-        """
+        """Return multiplier ||x|| in the metric of the policy for every arm, [lanes, K]."""
         widths = np.empty(arms.shape[:2])
         if multiplier.shape != (self.lane_count,):
             expected = f"of shape ({self.lane_count},)"
@@ -121,18 +109,7 @@ class EstimatingPolicy(Policy):
         return widths
 
     def width(self, arms: Array) -> Array:
-        """Return ||x|| in the metric of the policy for every arm.
-
-        Parameters
-        ----------
-        arms
-            Features of the arms, [lanes, K, dim].
-
-        Returns
-        -------
-        ndarray
-            Norms, [lanes, K].
-        """
+        """Return ||x|| in the metric of the policy for every arm, [lanes, K]."""
         return self.bonus(arms, np.ones(self.lane_count))
 
     def play_best(
@@ -147,21 +124,10 @@ class EstimatingPolicy(Policy):
 
         Parameters
         ----------
-        arm_set
-            A ball or a sphere.
-        theta
-            The parameter, [lanes, dim].
-        multiplier
-            Factor of ||x||, [lanes].
         mean
             Function that replaces mu.
         rows
             Row of the estimator that each lane uses, if the estimator has several per lane.
-
-        Returns
-        -------
-        ndarray
-            Features of the arm that each lane plays, [lanes, dim].
         """
         e, played = self.estimator, np.empty((self.lane_count, self.dim))
         for lane in range(self.lane_count):
@@ -176,103 +142,81 @@ class EstimatingPolicy(Policy):
 
     def info(self, *, estimates: bool = True) -> PolicyInfo:
         """Return the diagnostics of the policy and its estimator."""
-        known: dict[str, Any] = {"t": self.t, "decisions": self.decisions, "decision": self.decision}
-        if estimates:
-            known |= self.describe_estimates()
-        return PolicyInfo(**known)
+        known = self.describe_estimates() if estimates else {}
+        return PolicyInfo(t=self.t, decisions=self.decisions, decision=self.decision, **known)
 
     def describe_estimates(self) -> dict[str, Any]:
         """Return the fields of ``info()`` that are computed from the estimator."""
-        e = self.estimator
-        known: dict[str, Any] = {
-            "theta_hat": e.theta_hat,
-            "theta_tilde": self.theta_now(),
-            "metric": e.metric(),
-            "squared_metric": e.V_tilde.copy(),
-            "b": e.b,
-            "gamma": e.gamma,
-            "memory": e.memory,
-        }
-        if isinstance(e, MaximumLikelihoodEstimator):
-            known |= {
-                "remembered": e.remembered,
-                "root_passes": e.root_passes,
-                "root_error": e.root_error,
-                "truncation_error": e.truncation_error,
-            }
+        with self.estimator.lock:  # the twin shares the history
+            twin, last = copy.copy(self), self.estimator
+            twin.estimator = e = copy.copy(last)
+            e.record, e.dense = last.record.copy(), last.dense.copy()  # solving changes where a later solve starts
+            known: dict[str, Any] = {"theta_tilde": twin.theta_now(), "theta_hat": e.theta_hat}
+            known |= {"metric": e.metric(), "squared_metric": e.V_tilde.copy(), "b": e.b}
+            known |= {"gamma": e.gamma, "memory": e.memory}
+            if isinstance(e, MaximumLikelihoodEstimator) and isinstance(last, MaximumLikelihoodEstimator):
+                known |= {"remembered": e.remembered, "truncation_error": e.truncation_error}
+                known |= {"root_passes": last.root_passes, "root_error": last.root_error}
         return known
 
     def theta_now(self) -> Array:
-        """Return the parameter that a decision would use for predictions now. Nothing changes."""
-        return self.estimator.theta_hat
+        """Solve, and return the parameter that a decision would use for predictions now."""
+        return self.estimator.solve()
 
 
 class OptimisticPolicy(EstimatingPolicy):
     """An estimate with an exploration bonus.
 
-    A subclass builds its estimator and its radius. It may override ``compute_beta``, ``project`` and
-    ``bonus_factors``, the factor of beta ||x|| in the bonus.
+    A subclass may override how its parts are chosen and built, ``compute_beta`` and ``project``.
 
     Parameters
     ----------
     delta
         Confidence level: the radius fails with probability at most delta. One number, or one per lane.
-    bonus_scale
-        Factor of the bonus; theory requires 1. One number, or one per lane.
     """
 
     delta: npt.ArrayLike = 0.05
     bonus_scale: npt.ArrayLike = 1.0
-
-    radius: Radius = field(init=False)
+    radius: Any = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.levels = check_per_lane("delta", self.delta, self.lane_count, "in (0, 1]", lambda d: (d > 0) & (d <= 1))
         self.bonus_scales = check_scale("bonus_scale", self.bonus_scale, self.lane_count)
-        self.bonus_factors = self.bonus_scales
+        self.estimator = self.build_estimator()
+        self.radius = self.build_radius()
+        self.bonus_factors = self.bonus_scales * self.choose_factor()
 
-    def build_radius(self, confidence: str = "pointwise", horizon: int | None = None) -> Radius:
+    def build_radius(self) -> Any:
         """Return the radius of BVD-GLM-UCB (of D-LinUCB if rewards are linear), or of its sliding-window form."""
-        e = self.estimator
-        return Radius(
-            dim=e.dim,
-            gamma=e.gamma,
-            S=e.S,
-            L=e.L,
-            lam=e.lam,
-            sigma=self.noise_scale,
-            delta=self.levels,
-            c_mu=e.constants.c_mu,
-            confidence=confidence,
-            horizon=horizon,
-            window=e.window,
-        )
+        e, settings = self.estimator, self.pick_settings("dim", "S", "L", "sigma", "confidence", "horizon")
+        return Radius(gamma=e.gamma, window=e.window, lam=e.lam, c_mu=e.constants.c_mu, delta=self.levels, **settings)
+
+    def choose_factor(self) -> float:
+        """Return the factor of beta ||x|| in the bonus."""
+        return 1.0
 
     def compute_beta(self, theta_hat: Array) -> Array:
         """Return the radius of the next decision, [lanes]."""
-        return self.radius.since(self.born, self.t)
+        beta: Array = self.radius.since(self.born, self.t)
+        return beta
 
     def project(self, beta: Array) -> LaneProjections | None:
         """Return the projection of theta_hat, or None if theta_hat is used directly."""
         return None
 
     def estimate(self) -> tuple[Array, Array]:
-        """Return the parameter and the bonus of the next decision.
-
-        Returns
-        -------
-        theta : ndarray
-            Parameter for predictions, [lanes, dim].
-        multiplier : ndarray
-            Factor of ||x|| in the bonus, [lanes].
-        """
+        """Return the parameter of the next decision, [lanes, dim], and the factor of ||x|| in its bonus, [lanes]."""
         theta_hat = self.estimator.solve()
         beta = self.compute_beta(theta_hat)
         return self.record(theta_hat, beta, self.bonus_factors * beta, self.project(beta))
 
+    def theta_now(self) -> Array:
+        """Solve, and return the parameter that a decision would use for predictions now."""
+        return self.estimate()[0]
+
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
+        """Decide round t: predict, add the bonus, and play the best arm."""
         arms, present = self.check_arms(arms, valid)
         theta, multiplier = self.estimate()
         means = self.predict(arms, theta)

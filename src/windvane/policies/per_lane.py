@@ -8,7 +8,6 @@ together behave like k policies alone, so only the speed differs: a round takes 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +28,7 @@ class PerLane(Policy):
     >>> import windvane
     >>> class SideBySide(windvane.PerLane):
     ...     def build_lane(self, place):
-    ...         return windvane.OFUL(self.dim, lanes=[int(self.lane_ids[place])], seed=self.seed)
+    ...         return self.derive(windvane.OFUL, lanes=[int(self.lane_ids[place])])
     >>> SideBySide(dim=2, lanes=3).select([[[1.0, 0.0]]] * 3)
     array([0, 0, 0])
     """
@@ -37,18 +36,7 @@ class PerLane(Policy):
     name = "per lane"
 
     def build_lane(self, place: int) -> Policy:
-        """Return the policy of one lane.
-
-        Parameters
-        ----------
-        place
-            Index of the lane. The policy must have one lane with the id ``self.lane_ids[place]``.
-
-        Returns
-        -------
-        Policy
-            The policy.
-        """
+        """Return the policy of one lane, whose only lane has the id ``self.lane_ids[place]``."""
         raise NotImplementedError
 
     def __post_init__(self) -> None:
@@ -79,9 +67,8 @@ class PerLane(Policy):
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
         """Return how likely ``select`` is to choose each arm, lane by lane."""
         arms, present = self.check_arms(arms, valid)
-        return np.concatenate(
-            [policy.probabilities(arms[i, None], present[i, None]) for i, policy in enumerate(self.policies)]
-        )
+        chances = [policy.probabilities(arms[i, None], present[i, None]) for i, policy in enumerate(self.policies)]
+        return np.concatenate(chances)
 
     def end_round(self) -> None:
         """Count the decision. The policies of the lanes have ended the round already."""
@@ -105,8 +92,8 @@ class PerLane(Policy):
 
     def info(self, *, estimates: bool = True) -> PolicyInfo:
         """Return the joined diagnostics of all lanes. Values that are not arrays are those of the first lane."""
-        joined: Any = join_lanes([policy.info(estimates=estimates) for policy in self.policies])
-        return joined  # type: ignore[no-any-return]
+        joined: PolicyInfo = join_lanes([policy.info(estimates=estimates) for policy in self.policies])
+        return joined
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return the policies of the lanes."""

@@ -12,10 +12,7 @@ Greedy uses the estimate theta_hat_t and the projection theta_tilde_t of BVD-GLM
 (:mod:`windvane.policies.bvd_glm_ucb`) without the bonus. With the identity link this is discounted ridge regression,
 projected. If the arms are drawn anew in every round, their variety provides exploration, and Greedy is hard to beat.
 With fixed arms it can miss for ever that an arm has become the best while it was not played. Its regret then grows like
-T.
-
-Guarantee: none for UniformRandom and Greedy. Cost per round and lane: O(K) for UniformRandom, one evaluation of the
-truth for Oracle, and that of BVD-GLM-UCB without the O(K d^2) for the bonus for Greedy.
+T. Neither UniformRandom nor Greedy has a guarantee.
 """
 
 from __future__ import annotations
@@ -30,17 +27,13 @@ import numpy.typing as npt
 from windvane.arguments import Array, Index, check_array
 from windvane.arms import ArmSet, Ball
 from windvane.errors import ArgumentError
-from windvane.estimation import Never
 from windvane.kernels.drawing import BALL, SPHERE
 from windvane.kernels.sampling import draw_points
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
 from windvane.policies.glm import GLMPolicy
-from windvane.policies.linear import build_ridge
 from windvane.policies.optimism import EstimatingPolicy
 from windvane.projection import LaneProjections, project_p2
-
-Truth = Callable[[float, Array], npt.ArrayLike]
 
 
 class ReferencePolicy(EstimatingPolicy):
@@ -52,7 +45,7 @@ class ReferencePolicy(EstimatingPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.estimator = build_ridge(self, Never())
+        self.estimator = self.build_estimator()
 
 
 class UniformRandom(ReferencePolicy):
@@ -97,8 +90,7 @@ class Oracle(ReferencePolicy):
     array([1])
     """
 
-    truth: Truth = field(kw_only=False)
-
+    truth: Callable[[float, Array], npt.ArrayLike] = field(kw_only=False)
     name = "Oracle"
     card = Card("any", "none", "the truth", "0", "-", "O(K d)")
     needs_truth: ClassVar[bool] = True
@@ -114,7 +106,6 @@ class Oracle(ReferencePolicy):
         means = check_array("truth(t, arms)", self.truth(self.t, arms), arms.shape[:2])
         if not np.isfinite(means[present]).all():
             raise ArgumentError("truth(t, arms)", means, "finite", where=f"round {self.t:g}")
-        self.begin_decision().means = means
         return self.play(means, present, means)
 
     def select_from(self, arm_set: ArmSet) -> Array:
@@ -123,24 +114,11 @@ class Oracle(ReferencePolicy):
 
 
 class Greedy(GLMPolicy, DiscountedPolicy):
-    """Play the arm with the best predicted mean. Use ``link="identity"`` for a linear model.
-
-    Examples
-    --------
-    >>> Greedy(dim=2, gamma=0.99).select([[[1.0, 0.0]]])
-    array([0])
-    """
+    """Play the arm with the best predicted mean. Use ``link="identity"`` for a linear model."""
 
     bonus_scale: npt.ArrayLike = field(default=0.0, init=False)
-
     name = "Greedy"
     card = Card("generalized linear", "discount", "T, B_T", "none", "-", "O(K d + memory d^2)")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.estimator = self.build_estimator(self.choose_discount())
-        self.radius = self.build_radius()
-        self.bonus_factors = self.bonus_scales * (0.0)
 
     def project(self, beta: Array) -> LaneProjections:
         """Project by P2, as BVD-GLM-UCB does."""
@@ -149,6 +127,5 @@ class Greedy(GLMPolicy, DiscountedPolicy):
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         """Decide round t by the predicted means."""
         arms, present = self.check_arms(arms, valid)
-        theta_tilde, _ = self.estimate()
-        means = self.predict(arms, theta_tilde)
+        means = self.predict(arms, self.estimate()[0])
         return self.play(means, present, means)

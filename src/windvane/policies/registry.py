@@ -1,4 +1,4 @@
-"""The registered policies, by the names that their papers give them.
+"""The registered policies, by the names that their papers give them, and the arguments of their constructors.
 
 A new policy needs one line in :data:`REGISTERED`. Everything else that lists the policies is generated from it: ``make
 generate`` writes the stubs ``windvane/__init__.pyi`` and ``windvane/policies/__init__.pyi`` and the table in
@@ -9,51 +9,45 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from windvane.errors import ArgumentError
 
 if TYPE_CHECKING:
     from windvane.policies.base import Policy
 
-REGISTERED = (
-    "oful.OFUL",
-    "d_lin_ucb.DLinUCB",
-    "glm_ucb.GLMUCB",
+REGISTERED = (  # module and class of each registered policy, in the order of the tables
+    "linear.OFUL",
+    "linear.DLinUCB",
+    "glm.GLMUCB",
     "bvd_glm_ucb.BVDGLMUCB",
     "references.UniformRandom",
     "references.Oracle",
     "references.Greedy",
-    "sw_lin_ucb.SWLinUCB",
-    "restart_ucb.RestartUCB",
-    "lb_weight_ucb.LBWeightUCB",
-    "d_lin_ts.DLinTS",
-    "d_rand_lin_ucb.DRandLinUCB",
+    "linear.SWLinUCB",
+    "restart.RestartUCB",
+    "weight_ucb.LBWeightUCB",
+    "sampling.DLinTS",
+    "linear.DRandLinUCB",
     "bob_bvd_glm_ucb.BOBBVDGLMUCB",
     "bob.BOB",
     "master.MasterOFUL",
     "master.MasterGLMUCB",
     "detection.DetectGLMUCB",
-    "sw_bvd_glm_ucb.SWBVDGLMUCB",
-    "d_glucb.DGLUCB",
-    "d_glucb.SWGLUCB",
-    "restart_glb.RestartGLB",
-    "glm_weight_ucb.GLBWeightUCB",
-    "glm_weight_ucb.SCBWeightUCB",
-    "sc_glucb.SCDGLUCB",
-    "sc_glucb.SCSWGLUCB",
-    "d_glm_ts.DGLMTS",
+    "glm.SWBVDGLMUCB",
+    "abrupt.DGLUCB",
+    "abrupt.SWGLUCB",
+    "restart.RestartGLB",
+    "weight_ucb.GLBWeightUCB",
+    "weight_ucb.SCBWeightUCB",
+    "abrupt.SCDGLUCB",
+    "abrupt.SCSWGLUCB",
+    "sampling.DGLMTS",
     "one_pass_glm.OnePassGLM",
     "adaptive_glm_ucb.AdaptiveGLMUCB",
 )
-"""Module and class of each registered policy, in the order of the tables."""
-
-
-def _load(place: str) -> type[Policy]:
-    module, _, name = place.partition(".")
-    policy: type[Policy] = getattr(importlib.import_module(f"windvane.policies.{module}"), name)
-    return policy
 
 
 class Registry(Mapping[str, "type[Policy]"]):
@@ -61,7 +55,9 @@ class Registry(Mapping[str, "type[Policy]"]):
 
     @functools.cached_property
     def _classes(self) -> dict[str, type[Policy]]:
-        return {policy.name: policy for policy in map(_load, REGISTERED)}
+        places = (place.partition(".") for place in REGISTERED)
+        found = (getattr(importlib.import_module(f"windvane.policies.{file}"), name) for file, _, name in places)
+        return {policy.name: policy for policy in found}
 
     def __getitem__(self, name: str) -> type[Policy]:
         return self._classes[name]
@@ -74,7 +70,6 @@ class Registry(Mapping[str, "type[Policy]"]):
 
 
 POLICIES = Registry()
-"""The registered policies by name."""
 
 
 def get_policy(name: str) -> type[Policy]:
@@ -85,16 +80,6 @@ def get_policy(name: str) -> type[Policy]:
     name
         The name of the algorithm, such as ``"BVD-GLM-UCB"``.
 
-    Returns
-    -------
-    type of Policy
-        The class.
-
-    Raises
-    ------
-    ArgumentError
-        If no policy is registered under this name.
-
     Examples
     --------
     >>> from windvane.policies import get_policy
@@ -104,3 +89,48 @@ def get_policy(name: str) -> type[Policy]:
     if name not in POLICIES:
         raise ArgumentError("name", name, f"one of {', '.join(POLICIES)}")
     return POLICIES[name]
+
+
+class Signature:
+    """The constructor arguments of a class: ``names`` of those that have one, ``required`` those without a default.
+
+    It is for code that builds policies from settings in a file.
+
+    Parameters
+    ----------
+    cls
+        The class. It need not be a subclass of :class:`windvane.Policy`.
+
+    Examples
+    --------
+    >>> from windvane.policies import OFUL
+    >>> Signature(OFUL).required
+    ['dim']
+    """
+
+    def __init__(self, cls: type[Policy]) -> None:
+        self.cls = cls
+        parameters = inspect.signature(cls).parameters.values()
+        self._takes_anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        self._parameters = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        self.names = tuple(self._parameters)
+        self.required = [p.name for p in self._parameters.values() if p.default is p.empty]
+
+    def accepts(self, name: str) -> bool:
+        """Return whether the constructor accepts an argument of this name."""
+        return self._takes_anything or name in self._parameters
+
+    def default(self, name: str, otherwise: Any) -> Any:
+        """Return the default of an argument; ``otherwise`` if it has none, or None."""
+        parameter = self._parameters.get(name)
+        return otherwise if parameter is None or parameter.default in (parameter.empty, None) else parameter.default
+
+    def is_number(self, name: str) -> bool:
+        """Return whether the argument is certainly a number, so that true or false is a mistake."""
+        parameter = self._parameters.get(name)
+        if parameter is None:
+            return False
+        if parameter.annotation is not parameter.empty:
+            annotation = str(parameter.annotation)
+            return "bool" not in annotation and annotation not in ("Any", "typing.Any", "object")
+        return isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool)

@@ -1,8 +1,27 @@
-"""Thompson sampling: policies that play the best arm for a perturbed parameter.
+"""D-LinTS and D-GLM-TS: Thompson sampling with a discount. They play the best arm for a perturbed parameter.
 
-At round t, theta_tilde_t = theta_hat_t + posterior_scale * noise_t, and
+At round t, with the weight gamma^(t-1-s) for the reward of round s and ``posterior_scale`` a,
 
     x_t = argmax over the arms of mu(<x, theta_tilde_t>)
+    D-LinTS:   theta_hat_t   = V_t^-1 b_t                                    (discounted ridge regression)
+               theta_tilde_t = theta_hat_t + V_t^-1 V_tilde_t^(1/2) Z_t,     Z_t ~ N(0, a^2 I)
+    D-GLM-TS:  theta_hat_t   = the root of g_t(theta) = b_t                  (the mode of the discounted posterior)
+               theta_tilde_t ~ N(theta_hat_t, a^2 H_t(theta_hat_t)^-1)       (its Laplace approximation)
+
+D-LinTS: Kim and Tewari, "Randomized exploration for non-stationary stochastic linear bandits" (UAI 2020). The authors
+use a = 1 in their experiments. Every root of V_tilde gives the same distribution; we use the Cholesky factor. gamma is
+that of D-LinUCB, as in the authors' public code (which, unlike this policy, plays at random in the first d rounds).
+Guarantee: for linear rewards and an a of the order of a confidence radius, regret with one more logarithm of the number
+of arms than the best possible order. a = 1 is outside the theorem. There is no guarantee for generalized linear
+rewards. What is uncertain: the a of the theorem and the exact order, which we could not read.
+
+D-GLM-TS is not the algorithm of a single paper. It combines Thompson sampling on a Laplace approximation (Chapelle and
+Li 2011) with a discount, as practitioners do for clicks under drift. The prior is N(0, I / (lam c_mu)). The likelihood
+is exp(sum w_s (r_s z_s - B(z_s))) with z_s = <x_s, theta> and B' = mu: the canonical exponential family with unit
+dispersion. This is the true likelihood of Bernoulli rewards with the logistic link and of Poisson counts. For probit,
+and for rewards of another dispersion, it is a quasi-likelihood. For the identity link it assumes noise of variance 1,
+so a = sigma is the right scale there. The default of gamma is that of BVD-GLM-UCB. We do not know whether it is the
+best one here. Guarantee: none. (There are analyses for a stationary parameter and a larger a, but not for this policy.)
 """
 
 from __future__ import annotations
@@ -14,14 +33,15 @@ from windvane.arguments import Array, Index, Mask, check_scale, check_whole
 from windvane.arms import ArmSet
 from windvane.kernels.drawing import normal_vector
 from windvane.kernels.random import LARGEST_BLOCK, SAMPLES
-from windvane.kernels.sampling import draw_normals
-from windvane.policies.optimism import EstimatingPolicy
+from windvane.kernels.sampling import draw_normals, spread_lanes
+from windvane.linalg import cholesky, solve
+from windvane.policies.base import Card
+from windvane.policies.forgetting import DiscountedPolicy
+from windvane.policies.glm import LikelihoodPolicy
 
 
-class SamplingPolicy(EstimatingPolicy):
-    """A policy that perturbs its estimate.
-
-    A subclass builds its estimator and implements ``spread``.
+class SamplingPolicy(DiscountedPolicy):
+    """A policy that perturbs its estimate. A subclass implements ``spread``.
 
     Parameters
     ----------
@@ -34,71 +54,49 @@ class SamplingPolicy(EstimatingPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.posterior_scales = check_scale("posterior_scale", self.posterior_scale, self.lane_count)
+        self.estimator = self.build_estimator()
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
-        """Return the unscaled perturbations of theta_hat.
+        """Return the unscaled perturbations of theta_hat, [lanes, n, dim].
 
         Parameters
         ----------
-        theta_hat
-            The estimate, [lanes, dim].
         z
-            Standard normal numbers, one column per perturbation, [lanes, dim, n].
-
-        Returns
-        -------
-        ndarray
-            Perturbations, [lanes, dim, n].
+            Standard normal numbers, one row per perturbation, [lanes, n, dim]. They may be overwritten.
         """
         raise NotImplementedError
 
     def perturb(self, theta_hat: Array) -> Array:
         """Return theta_tilde of the next decision. Repeated calls return the same value."""
-        z = np.empty((self.lane_count, self.dim))
-        draw_normals(self.key, self.lane_ids, self.decisions, z)
-        return theta_hat + self.posterior_scales[:, None] * self.spread(theta_hat, z[:, :, None])[:, :, 0]
+        z = np.empty((self.lane_count, 1, self.dim))
+        draw_normals(self.key, self.lane_ids, self.decisions, z[:, 0])
+        return theta_hat + self.posterior_scales[:, None] * self.spread(theta_hat, z)[:, 0]
 
-    def sample(self) -> Array:
-        """Return the perturbed parameter of the next decision, and store it for ``info()``."""
+    def theta_now(self) -> Array:
+        """Solve, and return the perturbed parameter that a decision would use now. Store it for ``info()``."""
         theta_hat = self.estimator.solve()
         decision = self.begin_decision()
         decision.theta_hat, decision.theta_tilde = theta_hat, self.perturb(theta_hat)
         return decision.theta_tilde
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
+        """Decide round t: play the best arm for the perturbed parameter."""
         arms, present = self.check_arms(arms, valid)
-        theta_tilde = self.sample()
+        theta_tilde = self.theta_now()
         return self.play(self.predict(arms, theta_tilde), present)  # drawn scores: no part of them is a prediction
 
     def select_from(self, arm_set: ArmSet) -> Array:
         """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
         arm_set = self.check_arm_set(arm_set)
-        return self.play_best(arm_set, self.sample(), np.zeros(self.lane_count))
-
-    def theta_now(self) -> Array:
-        """Return the perturbed parameter that a decision would use now."""
-        return self.perturb(self.estimator.theta_hat)
+        return self.play_best(arm_set, self.theta_now(), np.zeros(self.lane_count))
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None, *, draws: int = 1000) -> Array:
-        """Estimate the probability that ``select`` chooses each arm. Nothing changes.
+        """Estimate the probability that ``select`` chooses each arm, [lanes, K]. Nothing changes.
 
         The estimate is the share of samples of theta_tilde for which an arm is best. Ties are shared. Its standard
         error is sqrt(p (1 - p) / draws), and the estimate for an arm that is rarely best can be 0. The samples depend
         only on the seed, the lane id and the number of the decision. They differ from the sample that the decision will
         use.
-
-        Parameters
-        ----------
-        arms, valid
-            As for :meth:`select`.
-        draws
-            Number of samples.
-
-        Returns
-        -------
-        ndarray
-            Estimated probabilities, [lanes, K].
         """
         arms, present = self.check_arms(arms, valid)
         blocks = (self.dim + 1) // 2
@@ -108,8 +106,33 @@ class SamplingPolicy(EstimatingPolicy):
             for draw in range(draws):
                 normal_vector(self.key, identity, self.decisions, SAMPLES, blocks * (draw + 1), z[lane, draw])
         theta_hat = self.estimator.theta_hat
-        noise = self.posterior_scales[:, None, None] * self.spread(theta_hat, z.transpose(0, 2, 1))
-        return count_best(arms @ (theta_hat[:, :, None] + noise), present)  # mu is increasing, so it is not needed
+        theta_tilde = theta_hat[:, None] + self.posterior_scales[:, None, None] * self.spread(theta_hat, z)
+        return count_best(arms @ theta_tilde.transpose(0, 2, 1), present)  # mu is increasing, so it is not needed
+
+
+class DLinTS(SamplingPolicy):
+    """D-LinTS (Kim and Tewari 2020). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount."""
+
+    name = "D-LinTS"
+    card = Card("linear", "discount", "T, B_T", "none at a = 1", "Kim and Tewari 2020", "O(K d + d^3)")
+
+    def spread(self, theta_hat: Array, z: Array) -> Array:
+        """Return V^-1 V_tilde^(1/2) z."""
+        steps = np.empty(z.shape)
+        spread_lanes(self.estimator.V.copy(), self.estimator.V_tilde.copy(), z, steps)
+        return steps
+
+
+class DGLMTS(LikelihoodPolicy, SamplingPolicy):
+    """D-GLM-TS. Give ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB."""
+
+    name = "D-GLM-TS"
+    card = Card("generalized linear", "discount", "T, B_T", "none", "Chapelle and Li 2011", "O(K d + memory d^2)")
+
+    def spread(self, theta_hat: Array, z: Array) -> Array:
+        """Return C'^-1 z with C C' = H(theta_hat)."""
+        C = cholesky(self.estimator.moments(theta_hat)[1])
+        return solve(C.transpose(0, 2, 1), z.transpose(0, 2, 1)).transpose(0, 2, 1)
 
 
 def count_best(scores: Array, valid: Mask) -> Array:

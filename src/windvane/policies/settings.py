@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import hashlib
-import json
+import inspect
 from collections.abc import Mapping
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
 from windvane.documentation import documented
-from windvane.links import Link
+from windvane.links import Link, get_link
 
 MOST_EXACT = 1e11  # whole numbers beyond it, such as seeds, count to the last digit
 DIGITS = 12  # significant digits in a hash, because exp and similar functions can differ in the last digit
 NOT_HASHED = ("lanes",)  # a state stores the lane ids separately
+
+Derived = TypeVar("Derived", bound="Configured")
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(dataclasses.field,))
@@ -24,8 +25,8 @@ class Configured:
     """A class whose annotated fields are the keyword arguments of its constructor, as in a dataclass.
 
     ``__post_init__`` checks the arguments and builds the parts of the object. The attributes keep the values as given,
-    except that the name of a link is replaced by the link. A class may also write its own ``__init__``, which its
-    subclasses inherit.
+    except that the name of a link is replaced by the link. Assigning to them later does not change the parts. A class
+    may also write its own ``__init__``, which its subclasses inherit.
     """
 
     has_generated_init: ClassVar[bool] = False
@@ -39,14 +40,12 @@ class Configured:
         cls.has_generated_init = is_generated
         if has_docstring:
             documented(cls)
+        for name, method in vars(cls).items():
+            if inspect.isfunction(method) and not name.startswith("_"):
+                documented(method, *(vars(base)[name] for base in cls.__mro__[1:] if name in vars(base)))
 
     def get_params(self) -> dict[str, Any]:
-        """Return the constructor arguments by name, as in scikit-learn.
-
-        Returns
-        -------
-        dict of str to object
-            The arguments: ``type(p)(**p.get_params())`` has the same settings as ``p``.
+        """Return the constructor arguments by name: ``type(p)(**p.get_params())`` has the same settings as ``p``.
 
         Examples
         --------
@@ -54,26 +53,39 @@ class Configured:
         >>> windvane.DLinUCB(dim=2, gamma=0.99).get_params()["gamma"]
         0.99
         """
-        return {field.name: getattr(self, field.name) for field in self._settings()}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}  # type: ignore[arg-type]
 
-    def copy_settings(self) -> None:
-        """Replace arrays and lists among the settings, also within a forgetting rule, by copies of the policy's own."""
-        for field in self._settings():
-            value = getattr(self, field.name)
+    def pick_settings(self, *names: str) -> dict[str, Any]:
+        """Return those of the settings ``names`` that this class has."""
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+
+    def derive(self, cls: type[Derived], **changes: Any) -> Derived:
+        """Return an object of another class with the settings that both have, except for ``changes``.
+
+        Parameters
+        ----------
+        cls
+            The class.
+        **changes
+            Settings that this object does not have, or that differ.
+        """
+        names = {field.name for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
+        return cls(**{name: value for name, value in self.get_params().items() if name in names} | changes)
+
+    def prepare_settings(self) -> None:
+        """Replace the name of a link by the link, and arrays, lists and forgetting rules by copies."""
+        for name, value in self.get_params().items():
             is_rule = dataclasses.is_dataclass(value) and not isinstance(value, Configured)
-            if is_rule or isinstance(value, np.ndarray | list):
-                setattr(self, field.name, copy.deepcopy(value))
-
-    def _settings(self) -> list[dataclasses.Field[Any]]:
-        return [field for field in dataclasses.fields(self) if field.init]  # type: ignore[arg-type]
+            if name == "link":
+                setattr(self, name, get_link(value))
+            elif is_rule or isinstance(value, np.ndarray | list):
+                setattr(self, name, copy.deepcopy(value))
 
     def __repr__(self) -> str:
         """Return the constructor call with the arguments that differ from their defaults."""
-        shown = []
-        for field in self._settings():
-            value = getattr(self, field.name)
-            if not _is_default(value, field.default):
-                shown.append(f"{field.name}={_show(value)}")
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        settings = self.get_params().items()
+        shown = [f"{name}={_show(value)}" for name, value in settings if not _is_default(value, defaults[name])]
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
@@ -82,14 +94,8 @@ def describe(settings: Mapping[str, Any], reach: float) -> dict[str, Any]:
 
     Links become fingerprints over |z| <= ``reach``, numbers are rounded to 12 digits, and functions are left out.
     """
-    return {
-        name: _plain(value, reach) for name, value in settings.items() if name not in NOT_HASHED and not callable(value)
-    }
-
-
-def hash_config(config: Mapping[str, Any]) -> str:
-    """Return the SHA-256 hash of plain data."""
-    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+    hashed = {name: value for name, value in settings.items() if name not in NOT_HASHED and not callable(value)}
+    return {name: _plain(value, reach) for name, value in hashed.items()}
 
 
 def _plain(value: Any, reach: float) -> Any:
@@ -98,8 +104,7 @@ def _plain(value: Any, reach: float) -> Any:
     if isinstance(value, Configured):
         return {"kind": type(value).__name__, **describe(value.get_params(), reach)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {"kind": type(value).__name__, **_plain(fields, reach)}
+        return {"kind": type(value).__name__, **_plain(vars(value), reach)}
     if isinstance(value, Mapping):
         return {str(name): _plain(entry, reach) for name, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -98,8 +98,8 @@ def formula(target: Formula) -> Formula:
     """
     if isinstance(target, type):
         target.__init__ = _checked(target.__init__)  # type: ignore[misc]
-        return documented(target, _MEANINGS)
-    return documented(_checked(target), _MEANINGS)
+        return documented(target, meanings=_MEANINGS)
+    return documented(_checked(target), meanings=_MEANINGS)
 
 
 def _checked(function: Formula) -> Formula:

@@ -16,8 +16,6 @@ beta_t(delta)  ``radius(t)``      confidence radius, :class:`windvane.theory.Rad
 =============  =================  =========================================================================
 
 Guarantee: the theorem and its assumptions; and what it does not cover.
-
-Cost per round and lane: O(...).
 """
 
 from __future__ import annotations
@@ -33,32 +31,22 @@ from windvane.policies.glm import GLMPolicy
 class Skeleton(GLMPolicy, DiscountedPolicy):
     """A discounted estimate with a bonus. Give ``gamma``, or ``horizon`` and ``drift`` for the recommended one.
 
-    Parameters
-    ----------
-    confidence
-        Whether the radius holds at any fixed round ("pointwise"), at all rounds up to ``horizon`` ("horizon") or at
-        all rounds ("anytime").
-
     Examples
     --------
     >>> policy = Skeleton(dim=2, gamma=0.99)
     >>> policy.select([[[1.0, 0.0]]])
     array([0])
-    >>> policy.update([[1.0, 0.0]], reward=1.0)
     """
 
-    confidence: str = "pointwise"  # settings are annotated fields; the base classes bring dim, link, gamma, S, ...
+    # Settings are annotated fields; the base classes bring dim, link, gamma, S, ... ``windvane/documentation.py``
+    # describes those that mean the same everywhere; the docstring needs a section Parameters for the others.
+    confidence: str = "pointwise"
 
     name = "skeleton"
     card = Card("generalized linear", "discount", "T, B_T", "none", "Authors year", "O((K + memory) d^2)")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.estimator = self.build_estimator(self.choose_discount())
-        self.radius = self.build_radius(self.confidence, self.horizon)
-
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t among ``arms[lanes, K, dim]``; ``valid[lanes, K]`` marks the arms that are really there."""
+        """Decide round t."""
         arms, valid = self.check_arms(arms, valid)
         theta_hat, multiplier = self.estimate()
         mean = self.predict(arms, theta_hat)
@@ -68,5 +56,5 @@ class Skeleton(GLMPolicy, DiscountedPolicy):
     def estimate(self) -> tuple[Array, Array]:
         """Return theta_hat_t, and what ||x||_{V_t^-1} is multiplied by in the bonus."""
         theta_hat = self.estimator.solve()
-        beta = self.radius.since(self.born, self.t)
+        beta = self.compute_beta(theta_hat)
         return self.record(theta_hat, beta, self.bonus_scales * beta)  # ``info()`` shows what is recorded
