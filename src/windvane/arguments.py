@@ -93,11 +93,19 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return value
 
 
-def check_per_lane(name: str, value: Any, lanes: int, expected: str, accept: Callable[[Array], Any]) -> Array:
-    """Return a new array[lanes] from one number or one per lane. ``accept`` must return True for every entry."""
+def check_per_lane(
+    name: str, value: Any, lanes: int, expected: str, accept: Callable[[Array], Any], mask: Mask | None = None
+) -> Array:
+    """Return a new array[lanes] from one number or one per lane. ``accept`` must return True for every entry.
+
+    Entries outside ``mask`` are not checked and become 0.
+    """
     given = check_real_array(name, value, f"a number {expected}, or one per lane")
-    values = broadcast_lanes(name, given, lanes).copy()
+    values = broadcast_lanes(name, given, lanes)
+    values = values.copy() if mask is None else np.where(mask, values, 0.0)
     bad = ~(np.isfinite(values) & np.asarray(accept(values), dtype=bool))
+    if mask is not None:
+        bad &= mask
     if bad.any():
         lane = int(np.argmax(bad))
         where = "" if given.shape == () else f"lane {lane}"
@@ -111,12 +119,6 @@ def broadcast_lanes(name: str, given: Array, lanes: int) -> Array:
         got = f"an array of shape {given.shape}"
         raise ArgumentError(name, given, f"a single number or have shape ({lanes},)", got=got)
     return np.broadcast_to(given, (lanes,))
-
-
-def fill_masked(name: str, value: Any, mask: Mask, filler: float) -> Any:
-    """Return ``value`` with ``filler`` in the lanes outside ``mask``. Other shapes are returned as they are."""
-    given = check_real_array(name, value, "a number, or one per lane")
-    return np.where(mask, given, filler) if given.shape in ((), mask.shape) else given
 
 
 def check_discount(gamma: Any, lanes: int) -> Array:

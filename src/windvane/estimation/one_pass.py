@@ -31,32 +31,24 @@ from typing import ClassVar
 import numpy as np
 
 from windvane.arguments import Array, Mask
-from windvane.estimation.base import QuadraticEstimator, check_finite
+from windvane.documentation import documented
+from windvane.estimation.base import Estimator, check_finite
+from windvane.estimation.forgetting import Discount, Forgetting, Never
 from windvane.kernels.history import observe_lanes
-from windvane.kernels.root import solve_ridge_lanes
 
 
-class OnePassEstimator(QuadraticEstimator):
+@documented
+class OnePassEstimator(Estimator):
     """H, its counterpart with squared weights, and theta_hat of ``lanes`` independent lanes (notation: see the module).
 
     Here ``V`` and ``metric()`` are H, and ``V_tilde`` is the counterpart with squared weights.
 
     Parameters
     ----------
-    dim
-        Number of features.
-    link
-        Name of a link, or a :class:`windvane.Link`.
     forgetting
         ``Discount(gamma)`` or ``Never()``.
-    S, L
-        Norm bounds of the parameter and of the arms.
     lam
         Regularisation: H starts as ridge I with ridge = lam c_mu.
-    lanes
-        Number of lanes.
-    tolerance
-        Sets ``memory``, the age beyond which a late observation is ignored (:mod:`windvane.estimation.mle`).
 
     Examples
     --------
@@ -67,7 +59,8 @@ class OnePassEstimator(QuadraticEstimator):
     array([[1.188, 0.   ]])
     """
 
-    allows_window: ClassVar[bool] = False  # observations are not kept, so none can be taken out again
+    # Observations are not kept, so a window could not take them out again.
+    kinds: ClassVar[tuple[type[Forgetting], ...]] = (Discount, Never)
 
     def initial_metric(self) -> float:
         """Return ridge, because the metric is the curvature H."""
@@ -77,7 +70,7 @@ class OnePassEstimator(QuadraticEstimator):
         """Learn one observation per lane. The arguments have been checked."""
         with self.lock:
             slope, response, work = np.empty(self.lanes), np.empty(self.lanes), self.work
-            solve_ridge_lanes(self.record, self.dense, work)
+            self.solve_rows(self.record, self.dense)
             self.kernels.linearise_lanes(x, reward, age, weight, mask, self.record, self.dense, work, slope, response)
             if self.link.code < 0:
                 check_finite(self.link, slope[mask], response[mask])

@@ -121,8 +121,7 @@ class DetectGLMUCB(GLMUCB):
     def measure_surprise(self, x: Array, reward: Array, weight: Array) -> Array:
         """Return z of each lane, which is approximately standard normal while nothing changes."""
         arms = x[:, None, :]
-        means = np.empty(arms.shape[:2])
-        self.estimator.kernels.predict_lanes(self.estimator.link.code, arms, self.estimator.theta_hat, means)
+        means = self.estimator.predict(arms, self.estimator.theta_hat)
         spread = 1.0 + weight * (self.constants.R_mu * self.width(arms)[:, 0]) ** 2
         return np.asarray(np.sqrt(weight) * (reward - means[:, 0]) / (self.sigma * np.sqrt(spread)))
 

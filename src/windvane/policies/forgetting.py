@@ -178,7 +178,7 @@ class RestartedPolicy(DriftSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.periods = self.choose_period().periods(self.lane_count)
+        self.periods = self.choose_period().memory(self.lane_count)
 
     def choose_period(self) -> Restart:
         """Return the given rule, or the recommended period."""

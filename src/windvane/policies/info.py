@@ -112,10 +112,7 @@ def join_lanes(infos: list[Any]) -> Any:
     joined: dict[str, Any] = {}
     for field in dataclasses.fields(infos[0]):
         values = [getattr(info, field.name) for info in infos]
-        if isinstance(values[0], LaneProjections):
-            theta, report = (np.concatenate([getattr(v, part) for v in values]) for part in ("theta", "report"))
-            joined[field.name] = LaneProjections(theta, report)
-        elif isinstance(values[0], np.ndarray):
+        if isinstance(values[0], np.ndarray):
             joined[field.name] = np.concatenate(values)
         elif dataclasses.is_dataclass(values[0]):
             joined[field.name] = join_lanes(values)

@@ -15,11 +15,8 @@ Cost per round and lane: O((K + d) d^2). No history is stored.
 
 from __future__ import annotations
 
-import numpy as np
-
 from windvane.arguments import Array
 from windvane.estimation import Never
-from windvane.kernels.scoring import log_det_lanes
 from windvane.policies.base import Card
 from windvane.policies.linear import LinearPolicy, build_ridge
 from windvane.theory import OFULRadius
@@ -44,6 +41,4 @@ class OFUL(LinearPolicy):
 
     def compute_beta(self, theta_hat: Array) -> Array:
         """Return the radius of the next decision from the determinant of V, [lanes]."""
-        e, log_det_ratio = self.estimator, np.empty(self.lane_count)
-        log_det_lanes(e.dense, e.lam, e.work, log_det_ratio)
-        return self.determinant_radius(log_det_ratio)
+        return self.determinant_radius(self.estimator.log_det_ratio())

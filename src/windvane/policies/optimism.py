@@ -17,10 +17,8 @@ import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, check_per_lane, check_positive, check_scale
 from windvane.arms import ArmSet, best_arm
-from windvane.errors import ArgumentError
 from windvane.estimation import Estimator, MaximumLikelihoodEstimator
 from windvane.kernels.random import TIES, uniform
-from windvane.kernels.scoring import width_lanes
 from windvane.linalg import inverse
 from windvane.policies.base import Policy
 from windvane.policies.info import DecisionInfo, PolicyInfo
@@ -90,12 +88,7 @@ class EstimatingPolicy(Policy):
         ndarray
             Means, [lanes, K].
         """
-        means = np.empty(arms.shape[:2])
-        if theta.shape != (self.lane_count, self.dim):
-            expected = f"of shape ({self.lane_count}, {self.dim})"
-            raise ArgumentError("theta", theta, expected, got=f"shape {theta.shape}")
-        self.estimator.kernels.predict_lanes(self.estimator.link.code, arms, theta, means)
-        return means
+        return self.estimator.predict(arms, theta)
 
     def bonus(self, arms: Array, multiplier: Array) -> Array:
         """Return multiplier ||x|| in the metric of the policy for every arm.
@@ -112,13 +105,7 @@ class EstimatingPolicy(Policy):
         ndarray
             Bonuses, [lanes, K].
         """
-        widths = np.empty(arms.shape[:2])
-        if multiplier.shape != (self.lane_count,):
-            expected = f"of shape ({self.lane_count},)"
-            raise ArgumentError("multiplier", multiplier, expected, got=f"shape {multiplier.shape}")
-        with self.estimator.lock:  # other threads may use the workspace
-            width_lanes(self.is_sandwich, arms, multiplier, self.estimator.dense, self.estimator.work, widths)
-        return widths
+        return self.estimator.measure_width(arms, multiplier, is_sandwich=self.is_sandwich)
 
     def width(self, arms: Array) -> Array:
         """Return ||x|| in the metric of the policy for every arm.

@@ -28,23 +28,22 @@ bound on the error of theta_hat.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from windvane.arguments import Array, check_array, check_positive
+from windvane.documentation import documented
 from windvane.errors import ArgumentError
 from windvane.estimation import MaximumLikelihoodEstimator
 from windvane.kernels.custom import link_kernels
 from windvane.kernels.lanes import BUFFERS, LOST, RECORD, VECTORS, WORK, B, dense_rows
 from windvane.kernels.projection import P0_IN_H, P0_IN_V, P0_IN_V_TILDE, P2, REPORT, RESIDUAL, STAGE, VALUE
-from windvane.kernels.threads import over_lanes
 from windvane.links import Link, get_link
 
 ROOT_TOLERANCE = 1e-10  # of theta_hat in ``p0`` and ``p2``: far below the accuracy that any use of the result needs
 LARGEST = 1e15  # sums of larger numbers have no correct digits left to solve with
-PASSES = 4  # approximate number of passes over the history per projection; decides whether to use threads
 SYMMETRY = 1e-9  # relative difference between a matrix and its transpose that rounding can cause
 
 
@@ -71,19 +70,18 @@ class Projection:
     stage: int
 
 
+@dataclass(eq=False)
 class LaneProjections:
     """The projections of all lanes.
 
     Parameters
     ----------
-    theta
-        The minimisers, [lanes, dim].
-    report
-        Value, residual and stage of each lane, [lanes, 3].
+    theta, report
+        The minimisers, [lanes, dim]; value, residual and stage of each lane, [lanes, 3].
     """
 
-    def __init__(self, theta: Array, report: Array) -> None:
-        self.theta, self.report = theta, report
+    theta: Array
+    report: Array
 
     @property
     def value(self) -> Array:
@@ -101,46 +99,32 @@ class LaneProjections:
         return self.report[:, STAGE].astype(np.int64)
 
 
+@documented
 def project_p0(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
-    """Project theta_hat of every lane by P0 in the metric V^{-1}.
-
-    Parameters
-    ----------
-    estimator
-        An estimator on which ``solve()`` was called last.
-
-    Returns
-    -------
-    LaneProjections
-        The projections.
-    """
-    return _project(estimator, P0_IN_V, estimator.record["S"].copy())
+    """Project theta_hat of every lane by P0 in the metric V^{-1}."""
+    return LaneProjections(*estimator.project(P0_IN_V))
 
 
+@documented
 def project_p0_in_V_tilde(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
-    """Project theta_hat of every lane by P0 in the metric V_tilde^{-1} (arguments: see :func:`project_p0`)."""
-    return _project(estimator, P0_IN_V_TILDE, estimator.record["S"].copy())
+    """Project theta_hat of every lane by P0 in the metric V_tilde^{-1}."""
+    return LaneProjections(*estimator.project(P0_IN_V_TILDE))
 
 
+@documented
 def project_p0_in_H(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
-    """Project theta_hat of every lane by P0 in the metric H(theta)^{-1} (arguments: see :func:`project_p0`)."""
-    return _project(estimator, P0_IN_H, estimator.record["S"].copy())
+    """Project theta_hat of every lane by P0 in the metric H(theta)^{-1}."""
+    return LaneProjections(*estimator.project(P0_IN_H))
 
 
+@documented
 def project_p2(estimator: MaximumLikelihoodEstimator, beta: Array) -> LaneProjections:
     """Project theta_hat of every lane by P2.
 
     Parameters
     ----------
-    estimator
-        An estimator on which ``solve()`` was called last.
     beta
         Confidence radius of each lane, [lanes].
-
-    Returns
-    -------
-    LaneProjections
-        The projections.
 
     Examples
     --------
@@ -153,70 +137,44 @@ def project_p2(estimator: MaximumLikelihoodEstimator, beta: Array) -> LaneProjec
     >>> projection.theta, projection.stage
     (array([[1., 0.]]), array([2]))
     """
-    return _project(estimator, P2, beta)
+    return LaneProjections(*estimator.project(P2, beta))
 
 
-def _project(estimator: MaximumLikelihoodEstimator, program: int, beta: Array) -> LaneProjections:
-    e, n = estimator, estimator.lanes
-    if beta.shape != (n,):
-        raise ArgumentError("beta", beta, f"of shape ({n},)", got=f"shape {beta.shape}")
-    theta, eta, report = np.empty((n, e.dim)), np.empty((n, e.dim)), np.empty((n, REPORT))
-    with e.lock:
-        rows = (beta, theta, eta, report, e.record, e.dense, e.history)
-        if n == 1:
-            e.kernels.project_lanes(program, *rows, e.work, e.buffers)
-        else:
-            over_lanes(e.kernels.project_lanes, PASSES * e.pass_cost, (program,), rows, e.workspace)
-    return LaneProjections(theta, report)
-
-
+@documented
 def p0(
-    features: npt.ArrayLike,
-    weights: npt.ArrayLike,
-    b: npt.ArrayLike,
-    metric: npt.ArrayLike | None,
+    features: ArrayLike,
+    weights: ArrayLike,
+    b: ArrayLike,
+    metric: ArrayLike | None,
     S: float,
     ridge: float,
     link: str | Link,
 ) -> Projection:
     """Minimise ||g(theta) - b|| in the metric ``metric``^{-1} over ||theta|| <= S, to a local minimum.
 
+    It is the stationary point that Newton's method reaches from S theta_hat/||theta_hat||.
+
     Parameters
     ----------
-    features, weights
-        x_s, [n, d], and w_s, [n].
-    b
-        sum w_s r_s x_s, [d].
     metric
         V or V_tilde, [d, d]; None for H(theta).
-    S
-        Radius of the ball.
-    ridge
-        lam c_mu, so that g(theta) = sum w_s mu(<x_s, theta>) x_s + ridge theta.
-    link
-        Name of a link, or a :class:`windvane.Link`.
-
-    Returns
-    -------
-    Projection
-        The stationary point that Newton's method reaches from S theta_hat/||theta_hat||.
 
     Examples
     --------
     >>> import numpy as np
-    >>> x, eye = np.eye(2), np.eye(2)
-    >>> p0(x, [1.0, 1.0], [5.0, 0.0], eye, 1.0, 0.2, "logistic").theta.round(2)
+    >>> p0(np.eye(2), [1.0, 1.0], [5.0, 0.0], np.eye(2), 1.0, 0.2, "logistic").theta.round(2)
     array([ 0.99, -0.12])
     """
-    return _solve(P0_IN_H if metric is None else P0_IN_V, features, weights, b, metric, metric, 1.0, S, ridge, link)
+    return _solve(P0_IN_H if metric is None else P0_IN_V, features, weights, b, (metric, metric), 1.0, S, ridge, link)
 
 
+@documented
 def p2(
-    features: npt.ArrayLike,
-    weights: npt.ArrayLike,
-    b: npt.ArrayLike,
-    V: npt.ArrayLike,
-    V_tilde: npt.ArrayLike,
+    features: ArrayLike,
+    weights: ArrayLike,
+    b: ArrayLike,
+    V: ArrayLike,
+    V_tilde: ArrayLike,
     beta: float,
     S: float,
     ridge: float,
@@ -226,44 +184,26 @@ def p2(
 
     Parameters
     ----------
-    features, weights
-        x_s, [n, d], and w_s, [n].
-    b
-        sum w_s r_s x_s, [d].
     V, V_tilde
         The two metrics, [d, d].
     beta
         Confidence radius: how much of the misfit can be noise.
-    S
-        Radius of the ball.
-    ridge
-        lam c_mu, so that g(theta) = sum w_s mu(<x_s, theta>) x_s + ridge theta.
-    link
-        Name of a link, or a :class:`windvane.Link`.
-
-    Returns
-    -------
-    Projection
-        The canonical solution.
 
     Examples
     --------
     >>> import numpy as np
-    >>> x, eye = np.eye(2), np.eye(2)
-    >>> p2(x, [1.0, 1.0], [5.0, 0.0], eye, eye, 0.5, 1.0, 0.2, "logistic").stage
+    >>> p2(np.eye(2), [1.0, 1.0], [5.0, 0.0], np.eye(2), np.eye(2), 0.5, 1.0, 0.2, "logistic").stage
     3
     """
-    beta = check_positive("beta", beta)
-    return _solve(P2, features, weights, b, V_tilde, V, beta, S, ridge, link)
+    return _solve(P2, features, weights, b, (V, V_tilde), check_positive("beta", beta), S, ridge, link)
 
 
 def _solve(
     program: int,
-    features: npt.ArrayLike,
-    weights: npt.ArrayLike,
-    b: npt.ArrayLike,
-    V_tilde: npt.ArrayLike | None,
-    V: npt.ArrayLike | None,
+    features: ArrayLike,
+    weights: ArrayLike,
+    b: ArrayLike,
+    metrics: tuple[ArrayLike | None, ArrayLike | None],
     beta: float,
     S: float,
     ridge: float,
@@ -275,13 +215,15 @@ def _solve(
     X, W, b = _check_history(features, weights, b)
     d, n = X.shape
     longest = max(float(np.linalg.norm(X, axis=0).max()), 1e-300) if n else 1.0
-    record = _record(link=link.code, S=S, L=longest, ridge=ridge, end=n, status=LOST)
+    record, forever = np.zeros(1, RECORD), {"gamma": 1.0, "window": np.inf, "memory": np.inf, "scale": 1.0}
+    settings = {"link": link.code, "S": S, "L": longest, "ridge": ridge, "root_tolerance": ROOT_TOLERANCE}
+    for name, value in {**forever, **settings, "end": n, "status": LOST}.items():
+        record[name] = value
     dense, history = np.zeros((1, dense_rows(d, linearised=True), d)), np.zeros((1, d + 3, max(n, 1)))
     dense[0, B], history[0, :d, :n], history[0, d, :n] = b, X, W
-    for first, name, matrix in ((VECTORS, "V", V), (VECTORS + d, "V_tilde", V_tilde)):
+    for first, name, matrix in zip((VECTORS, VECTORS + d), ("V", "V_tilde"), metrics, strict=True):
         dense[0, first : first + d] = np.eye(d) if matrix is None else _check_metric(name, matrix, d)
-    work, buffers = np.zeros((WORK, d, d)), np.zeros((BUFFERS, max(n, 1)))
-    kernels = link_kernels(link.code, link)
+    work, buffers, kernels = np.zeros((WORK, d, d)), np.zeros((BUFFERS, max(n, 1))), link_kernels(link.code, link)
     kernels.solve_lanes(record, dense, history, work, buffers)
     theta, eta, report = np.empty((1, d)), np.empty((1, d)), np.empty((1, REPORT))
     kernels.project_lanes(program, np.array([beta]), theta, eta, report, record, dense, history, work, buffers)
@@ -294,16 +236,7 @@ def _solve(
     return Projection(theta[0], eta[0], float(report[0, VALUE]), residual, stage)
 
 
-def _record(**fields: Any) -> npt.NDArray[Any]:
-    """Return the record of one lane without forgetting, with these fields set."""
-    record = np.zeros(1, RECORD)
-    settings = {"gamma": 1.0, "window": np.inf, "memory": np.inf, "scale": 1.0, "root_tolerance": ROOT_TOLERANCE}
-    for name, value in {**settings, **fields}.items():
-        record[name] = value
-    return record
-
-
-def _check_history(features: npt.ArrayLike, weights: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, Array, Array]:
+def _check_history(features: ArrayLike, weights: ArrayLike, b: ArrayLike) -> tuple[Array, Array, Array]:
     """Return features as [d, n], weights and b, checked."""
     b = check_array("b", b, (None,))
     if len(b) == 0:
@@ -319,7 +252,7 @@ def _check_history(features: npt.ArrayLike, weights: npt.ArrayLike, b: npt.Array
     return X, W, b
 
 
-def _check_metric(name: str, matrix: npt.ArrayLike, d: int) -> Array:
+def _check_metric(name: str, matrix: ArrayLike, d: int) -> Array:
     matrix = check_array(name, matrix, (d, d))
     is_symmetric = np.isfinite(matrix).all() and np.allclose(matrix, matrix.T, rtol=SYMMETRY, atol=0.0)
     if not is_symmetric or np.linalg.eigvalsh(matrix).min() <= 0:
