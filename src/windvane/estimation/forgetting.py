@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from windvane.arguments import LARGEST, SMALLEST, Array, check_discount, check_per_lane
+from windvane.arguments import LARGEST, SMALLEST, Array, check_per_lane
 from windvane.documentation import documented
 from windvane.theory import discount, window_length
 
@@ -74,7 +74,7 @@ class Discount(Forgetting):
 
     def gammas(self, lanes: int) -> Array:
         """Return the discount of each lane."""
-        return check_discount(self.gamma, lanes)
+        return check_per_lane("gamma", self.gamma, lanes, "in (0, 1]", lambda g: (g > 0) & (g <= 1))
 
     def memory(self, lanes: int) -> Array:
         """Return 1 / (1 - gamma) of each lane."""
