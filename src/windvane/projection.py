@@ -30,10 +30,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from windvane.arguments import Array, check_array, check_positive
+from windvane.arguments import Array, Index, check_array, check_positive
 from windvane.documentation import documented
 from windvane.errors import ArgumentError
 from windvane.estimation import MaximumLikelihoodEstimator
@@ -47,78 +46,62 @@ LARGEST = 1e15  # sums of larger numbers have no correct digits left to solve wi
 SYMMETRY = 1e-9  # relative difference between a matrix and its transpose that rounding can cause
 
 
-@dataclass(frozen=True)
-class Projection:
-    """The solution of one program, with its accuracy.
+History = tuple[ArrayLike, ArrayLike, ArrayLike]  # features, weights and b
+Metrics = tuple[ArrayLike | None, ArrayLike | None]  # V and V_tilde; None for a program that does not use them
 
-    Attributes
+
+@dataclass(eq=False)
+class Projection:
+    """The solution of a program in every lane, with its accuracy. From ``p0`` and ``p2``, without the axis of lanes.
+
+    Parameters
     ----------
     theta, eta
-        The minimiser. For P0, eta is zero.
-    value
-        The norm that was minimised.
-    residual
-        First-order residual, in the units of theta.
-    stage
-        1 if theta_hat is admissible, otherwise 2 or 3 (see the module).
+        The minimiser, [lanes, dim]. For P0, eta is zero.
+    report
+        Value, residual and stage, [lanes, 3].
     """
 
     theta: Array
     eta: Array
-    value: float
-    residual: float
-    stage: int
-
-
-@dataclass(eq=False)
-class LaneProjections:
-    """The projections of all lanes.
-
-    Parameters
-    ----------
-    theta, report
-        The minimisers, [lanes, dim]; value, residual and stage of each lane, [lanes, 3].
-    """
-
-    theta: Array
     report: Array
 
     @property
     def value(self) -> Array:
         """The norm that was minimised, [lanes]."""
-        return self.report[:, VALUE].copy()
+        return np.copy(self.report.T[VALUE])
 
     @property
     def residual(self) -> Array:
-        """The first-order residual, [lanes]."""
-        return self.report[:, RESIDUAL].copy()
+        """The first-order residual, in the units of theta, [lanes]."""
+        return np.copy(self.report.T[RESIDUAL])
 
     @property
-    def stage(self) -> npt.NDArray[np.int64]:
-        """1 if theta_hat is admissible, otherwise 2 or 3, [lanes]."""
-        return self.report[:, STAGE].astype(np.int64)
+    def stage(self) -> Index:
+        """1 if theta_hat is admissible, otherwise 2 or 3 (see the module), [lanes]."""
+        return np.asarray(self.report.T[STAGE], dtype=np.int64)
 
 
 @documented
-def project_p0(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
+def project_p0(estimator: MaximumLikelihoodEstimator) -> Projection:
     """Project theta_hat of every lane by P0 in the metric V^{-1}."""
-    return LaneProjections(*estimator.project(P0_IN_V))
+    return Projection(*estimator.project(P0_IN_V))
 
 
 @documented
-def project_p0_in_V_tilde(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
+def project_p0_in_V_tilde(estimator: MaximumLikelihoodEstimator) -> Projection:
     """Project theta_hat of every lane by P0 in the metric V_tilde^{-1}."""
-    return LaneProjections(*estimator.project(P0_IN_V_TILDE))
+    return Projection(*estimator.project(P0_IN_V_TILDE))
 
 
 @documented
-def project_p0_in_H(estimator: MaximumLikelihoodEstimator) -> LaneProjections:
+def project_p0_in_H(estimator: MaximumLikelihoodEstimator) -> Projection:
     """Project theta_hat of every lane by P0 in the metric H(theta)^{-1}."""
-    return LaneProjections(*estimator.project(P0_IN_H))
+    return Projection(*estimator.project(P0_IN_H))
 
 
 @documented
-def project_p2(estimator: MaximumLikelihoodEstimator, beta: Array) -> LaneProjections:
+def project_p2(estimator: MaximumLikelihoodEstimator, beta: Array) -> Projection:
     """Project theta_hat of every lane by P2.
 
     Parameters
@@ -137,7 +120,7 @@ def project_p2(estimator: MaximumLikelihoodEstimator, beta: Array) -> LaneProjec
     >>> projection.theta, projection.stage
     (array([[1., 0.]]), array([2]))
     """
-    return LaneProjections(*estimator.project(P2, beta))
+    return Projection(*estimator.project(P2, beta))
 
 
 @documented
@@ -165,7 +148,8 @@ def p0(
     >>> p0(np.eye(2), [1.0, 1.0], [5.0, 0.0], np.eye(2), 1.0, 0.2, "logistic").theta.round(2)
     array([ 0.99, -0.12])
     """
-    return _solve(P0_IN_H if metric is None else P0_IN_V, features, weights, b, (metric, metric), 1.0, S, ridge, link)
+    program = P0_IN_H if metric is None else P0_IN_V
+    return _solve(program, (features, weights, b), (metric, metric), 1.0, S, ridge, link)
 
 
 @documented
@@ -192,48 +176,39 @@ def p2(
     Examples
     --------
     >>> import numpy as np
-    >>> p2(np.eye(2), [1.0, 1.0], [5.0, 0.0], np.eye(2), np.eye(2), 0.5, 1.0, 0.2, "logistic").stage
+    >>> print(p2(np.eye(2), [1.0, 1.0], [5.0, 0.0], np.eye(2), np.eye(2), 0.5, 1.0, 0.2, "logistic").stage)
     3
     """
-    return _solve(P2, features, weights, b, (V, V_tilde), check_positive("beta", beta), S, ridge, link)
+    return _solve(P2, (features, weights, b), (V, V_tilde), check_positive("beta", beta), S, ridge, link)
 
 
 def _solve(
-    program: int,
-    features: ArrayLike,
-    weights: ArrayLike,
-    b: ArrayLike,
-    metrics: tuple[ArrayLike | None, ArrayLike | None],
-    beta: float,
-    S: float,
-    ridge: float,
-    link: str | Link,
+    program: int, history: History, metrics: Metrics, beta: float, S: float, ridge: float, link: str | Link
 ) -> Projection:
     """Solve one program for a history that is given as arrays, with the kernels for lanes."""
-    link = get_link(link)
-    S, ridge = check_positive("S", S), check_positive("ridge", ridge)
-    X, W, b = _check_history(features, weights, b)
+    link, S, ridge = get_link(link), check_positive("S", S), check_positive("ridge", ridge)
+    X, W, b = _check_history(*history)
     d, n = X.shape
     longest = max(float(np.linalg.norm(X, axis=0).max()), 1e-300) if n else 1.0
     record, forever = np.zeros(1, RECORD), {"gamma": 1.0, "window": np.inf, "memory": np.inf, "scale": 1.0}
     settings = {"link": link.code, "S": S, "L": longest, "ridge": ridge, "root_tolerance": ROOT_TOLERANCE}
     for name, value in {**forever, **settings, "end": n, "status": LOST}.items():
         record[name] = value
-    dense, history = np.zeros((1, dense_rows(d, linearised=True), d)), np.zeros((1, d + 3, max(n, 1)))
-    dense[0, B], history[0, :d, :n], history[0, d, :n] = b, X, W
+    dense, rows = np.zeros((1, dense_rows(d, linearised=True), d)), np.zeros((1, d + 3, max(n, 1)))
+    dense[0, B], rows[0, :d, :n], rows[0, d, :n] = b, X, W
     for first, name, matrix in zip((VECTORS, VECTORS + d), ("V", "V_tilde"), metrics, strict=True):
         dense[0, first : first + d] = np.eye(d) if matrix is None else _check_metric(name, matrix, d)
     work, buffers, kernels = np.zeros((WORK, d, d)), np.zeros((BUFFERS, max(n, 1))), link_kernels(link.code, link)
-    kernels.solve_lanes(record, dense, history, work, buffers)
+    kernels.solve_lanes(record, dense, rows, work, buffers)
     theta, eta, report = np.empty((1, d)), np.empty((1, d)), np.empty((1, REPORT))
-    kernels.project_lanes(program, np.array([beta]), theta, eta, report, record, dense, history, work, buffers)
-    stage = int(report[0, STAGE])
+    kernels.project_lanes(program, np.array([beta]), theta, eta, report, record, dense, rows, work, buffers)
     if program == P2:  # the kernel's eta refers to the Cholesky root of V_tilde, ours to the symmetric root
         M = dense[0, VECTORS + d : VECTORS + 2 * d]
         eigenvalues, Q = np.linalg.eigh(M)
         eta[0] = (Q / np.sqrt(eigenvalues)) @ Q.T @ np.linalg.cholesky(M) @ eta[0]
-    residual = float(record["error"][0]) if stage == 1 else float(report[0, RESIDUAL])
-    return Projection(theta[0], eta[0], float(report[0, VALUE]), residual, stage)
+    if report[0, STAGE] == 1:
+        report[0, RESIDUAL] = record["error"][0]
+    return Projection(theta[0], eta[0], report[0])
 
 
 def _check_history(features: ArrayLike, weights: ArrayLike, b: ArrayLike) -> tuple[Array, Array, Array]:

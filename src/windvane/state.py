@@ -108,7 +108,7 @@ def check(component: Stateful, state: Mapping[str, Any], path: str = "") -> Load
     fields = {}
     for name, own in component.read_fields().items():
         if name not in state:
-            raise ArgumentError(_entry(path + name), None, "in the state", got="nothing")
+            raise refuse(path, name, None, "in the state", got="nothing")
         fields[name] = _check_like(component, name, state[name], own, path)
     component.check_fields(fields, path)
     parts, known = {}, set(fields)
@@ -119,7 +119,7 @@ def check(component: Stateful, state: Mapping[str, Any], path: str = "") -> Load
         known |= set(entries)
     for key in state:
         if key not in known:
-            raise ArgumentError(_entry(path + str(key)), state[key], "left out: it is not part of this state", got="it")
+            raise refuse(path, str(key), state[key], "left out: it is not part of this state", got="it")
     return Loaded(component, component.prepare_fields(fields), parts)
 
 
@@ -141,13 +141,9 @@ def digest(state: Mapping[str, npt.NDArray[Any]]) -> str:
     return total.hexdigest()
 
 
-def refuse(path: str, name: str, value: Any, expected: str) -> ArgumentError:
+def refuse(path: str, name: str, value: Any, expected: str, got: str | None = None) -> ArgumentError:
     """Return the error that ``check_fields`` raises for the entry ``path + name``, which must be ``expected``."""
-    return ArgumentError(_entry(path + name), value, expected)
-
-
-def _entry(name: str) -> str:
-    return f"state[{name!r}]"
+    return ArgumentError(f"state[{path + name!r}]", value, expected, got=got)
 
 
 def _check_like(component: Stateful, name: str, value: Any, own: npt.NDArray[Any], path: str) -> npt.NDArray[Any]:
@@ -160,9 +156,9 @@ def _check_like(component: Stateful, name: str, value: Any, own: npt.NDArray[Any
     shape = (*own.shape[:-1], array.shape[-1]) if is_flexible else own.shape
     if array.dtype != own.dtype or array.shape != shape:
         got = f"shape {array.shape} and type {array.dtype}"
-        raise ArgumentError(_entry(path + name), value, f"of shape {shape} and type {own.dtype}", got=got)
+        raise refuse(path, name, value, f"of shape {shape} and type {own.dtype}", got)
     if array.dtype == float:
         is_bad = np.isnan(array) if name in component.unbounded else ~np.isfinite(array)
         if is_bad.any():
-            raise ArgumentError(_entry(path + name), value, "finite", got=repr(float(array[is_bad][0])))
+            raise refuse(path, name, value, "finite", repr(float(array[is_bad][0])))
     return array

@@ -7,13 +7,6 @@ from windvane.estimation.one_pass import OnePassEstimator
 from windvane.estimation.ridge import RidgeEstimator
 
 __all__ = [
-    "Discount",
-    "Estimator",
-    "Forgetting",
-    "MaximumLikelihoodEstimator",
-    "Never",
-    "OnePassEstimator",
-    "Restart",
-    "RidgeEstimator",
-    "Window",
-]
+    "Discount", "Estimator", "Forgetting", "MaximumLikelihoodEstimator", "Never", "OnePassEstimator", "Restart",
+    "RidgeEstimator", "Window",
+]  # fmt: skip

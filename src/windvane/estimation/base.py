@@ -149,7 +149,8 @@ class Estimator(LaneRows, ABC):
 
     def predict(self, arms: Array, theta: Array) -> Array:
         """Return mu(<x, theta>) of ``arms[lanes, K, dim]`` for ``theta[lanes, dim]``, [lanes, K]."""
-        _check_shape("theta", theta, (len(arms), self.dim))
+        if theta.shape != (len(arms), self.dim):
+            raise _refuse_shape("theta", theta, (len(arms), self.dim))
         means = np.empty(arms.shape[:2])
         self.kernels.predict_lanes(self.link.code, arms, theta, means)
         return means
@@ -157,16 +158,10 @@ class Estimator(LaneRows, ABC):
     def measure_width(self, arms: Array, multiplier: Array, *, is_sandwich: bool, rows: Index | None = None) -> Array:
         """Return multiplier ||x|| in the metric V^-1, or V^-1 V_tilde V^-1 if ``is_sandwich``, [lanes, K].
 
-        Parameters
-        ----------
-        arms, multiplier
-            Features, [lanes, K, dim], and a factor for each lane, [lanes].
-        is_sandwich
-            Which metric to use.
-        rows
-            The lane of the estimator for each entry of ``arms``. Default: all lanes in order.
+        With ``rows``, entry i of ``arms[lanes, K, dim]`` and ``multiplier[lanes]`` belongs to lane ``rows[i]``.
         """
-        _check_shape("multiplier", multiplier, (len(arms),))
+        if multiplier.shape != (len(arms),):
+            raise _refuse_shape("multiplier", multiplier, (len(arms),))
         widths = np.empty(arms.shape[:2])
         with self.lock:  # other threads may use the workspace
             dense = self.dense if rows is None else self.dense[rows]
@@ -232,9 +227,8 @@ class Estimator(LaneRows, ABC):
         """Learn one observation per lane. The arguments have been checked."""
 
 
-def _check_shape(name: str, array: Array, shape: tuple[int, ...]) -> None:
-    if array.shape != shape:
-        raise ArgumentError(name, array, f"of shape {shape}", got=f"shape {array.shape}")
+def _refuse_shape(name: str, array: Array, shape: tuple[int, ...]) -> ArgumentError:
+    return ArgumentError(name, array, f"of shape {shape}", got=f"shape {array.shape}")
 
 
 def check_finite(link: Link, *values: Array) -> None:

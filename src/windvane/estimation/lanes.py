@@ -15,6 +15,7 @@ from windvane.kernels.lanes import BUFFERS, FRESH, LOST, RECORD, VECTORS, WORK, 
 from windvane.links import Link
 from windvane.state import State, Stateful, refuse
 
+START_AT_ZERO = ("now", "origin", "dropped", "start", "end", "removals", "status", "passes", "error", "strayed")
 FIRST_CAPACITY = 8  # entries of a new history; the capacity doubles when it is full
 SYMMETRY = 1e-9  # relative difference between V and its transpose that rounding can cause
 DEFINITENESS = 1e-6, 1e-12  # relative to lam and to the largest eigenvalue: how far rounding can push V below lam I
@@ -23,14 +24,7 @@ DEFINITENESS = 1e-6, 1e-12  # relative to lam and to the largest eigenvalue: how
 class LaneRows(Stateful):
     """The arrays ``record``, ``dense`` and ``history`` of an estimator, with a lock and workspaces for kernels.
 
-    Parameters
-    ----------
-    dim, lanes, link
-        Number of features; number of lanes; the link.
-    settings
-        Values of the settings in the record: one number, or one per lane.
-    remembers
-        Whether observations are stored.
+    ``settings`` are the settings in the record: one number, or one per lane.
     """
 
     is_linearised: ClassVar[bool] = False  # whether (pull, H) is updated between solves: Newton's method starts from it
@@ -42,7 +36,8 @@ class LaneRows(Stateful):
     unbounded: ClassVar[tuple[str, ...]] = ("window", "error", "strayed")
 
     def __init__(self, dim: int, lanes: int, link: Link, settings: Mapping[str, Any], *, remembers: bool) -> None:
-        self.dim, self.lanes, self.link, self.remembers = dim, lanes, link, remembers
+        self.dim, self.lanes, self.link = dim, lanes, link
+        self.remembers = remembers  # whether observations are stored
         self.record = np.zeros(lanes, RECORD)
         for name, value in settings.items():
             self.record[name] = value
@@ -58,39 +53,32 @@ class LaneRows(Stateful):
         self.kernels: LinkKernels = link_kernels(self.link.code, self.link)
         self.lock = threading.RLock()  # kernels release the interpreter lock, so two threads could write to one history
         self.work = np.zeros((WORK, self.dim, self.dim))
-        self._workspaces = [(self.work, np.zeros((BUFFERS, max(1, self.history.shape[2]))))]
+        self.workspaces = self._allocate_workspaces(self.history.shape[2])
 
     def __getstate__(self) -> dict[str, Any]:
-        scratch = ("kernels", "lock", "work", "_workspaces")
+        scratch = ("kernels", "lock", "work", "workspaces")
         return {name: value for name, value in vars(self).items() if name not in scratch}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._add_scratch()
 
+    def _allocate_workspaces(self, capacity: int) -> list[tuple[Array, Array]]:
+        """Return a list with the first pair of scratch arrays for histories of this capacity."""
+        return [(self.work, np.zeros((BUFFERS, max(1, capacity))))]
+
     def workspace(self, number: int) -> tuple[Array, Array]:
         """Return the ``number``-th pair of scratch arrays, ``work`` and ``buffers``. Each thread needs its own."""
-        while len(self._workspaces) <= number:
-            work, buffers = self._workspaces[0]
-            self._workspaces.append((np.zeros_like(work), np.zeros_like(buffers)))
-        return self._workspaces[number]
+        while len(self.workspaces) <= number:
+            work, buffers = self.workspaces[0]
+            self.workspaces.append((np.zeros_like(work), np.zeros_like(buffers)))
+        return self.workspaces[number]
 
     def reset(self, mask: npt.ArrayLike | None = None) -> None:
         """Forget everything in some lanes, ``mask[lanes]``. Default: in all lanes."""
         is_reset, d = check_mask(mask, self.lanes), self.dim
         with self.lock:
-            for name in (
-                "now",
-                "origin",
-                "dropped",
-                "start",
-                "end",
-                "removals",
-                "status",
-                "passes",
-                "error",
-                "strayed",
-            ):
+            for name in START_AT_ZERO:
                 self.record[name][is_reset] = 0
             self.record["scale"][is_reset] = 1.0
             self.dense[is_reset, :VECTORS] = 0.0
@@ -129,9 +117,10 @@ class LaneRows(Stateful):
         if self.filled == capacity:
             record, longest = self.record.copy(), int(self.remembered.max())
             record["end"], record["start"] = self.remembered, 0
-            moved = self._move_to_front(capacity if 2 * longest <= capacity else 2 * capacity)
+            capacity = capacity if 2 * longest <= capacity else 2 * capacity
+            moved, workspaces = self._move_to_front(capacity), self._allocate_workspaces(capacity)
             # One statement, so that an interrupt leaves either the old arrays or the new ones.
-            vars(self).update(self._collect_rows(record, moved, longest))
+            self.record, self.history, self.filled, self.workspaces = record, moved, longest, workspaces
         self.filled += 1
 
     def _move_to_front(self, capacity: int) -> Array:
@@ -140,11 +129,6 @@ class LaneRows(Stateful):
         for lane, (start, end) in enumerate(zip(self.record["start"], self.record["end"], strict=True)):
             moved[lane, :, : end - start] = self.history[lane, :, start:end]
         return moved
-
-    def _collect_rows(self, record: npt.NDArray[Any], history: Array, filled: int) -> dict[str, Any]:
-        """Return the attributes that change together with the history."""
-        workspaces = [(self.work, np.zeros((BUFFERS, max(1, history.shape[2]))))]
-        return {"record": record, "history": history, "filled": filled, "_workspaces": workspaces}
 
     # --- state -----------------------------------------------------------------------------------------------------
 
@@ -161,9 +145,10 @@ class LaneRows(Stateful):
         for name in set(self.stored) - {"count", "dense", "history"}:
             record[name] = fields[name]
         record["start"], record["end"], record["memory"] = 0, fields["count"], _compute_memory(record)
-        history = np.zeros((*self.history.shape[:2], max(longest, self.history.shape[2])))
-        history[:, :, :longest] = fields["history"]
-        return {"dense": fields["dense"], **self._collect_rows(record, history, longest)}
+        capacity = max(longest, self.history.shape[2])
+        rows = {"record": record, "dense": fields["dense"], "history": np.zeros((*self.history.shape[:2], capacity))}
+        rows["history"][:, :, :longest] = fields["history"]
+        return {**rows, "filled": longest, "workspaces": self._allocate_workspaces(capacity)}
 
     def write_fields(self, values: Mapping[str, Any]) -> None:
         """Use the arrays from ``prepare_fields``."""

@@ -76,7 +76,10 @@ class MaximumLikelihoodEstimator(Estimator):
 
     def solve_rows(self, record: NDArray[Any], dense: Array) -> None:
         """Find the root of g(theta) = b for the rows, which belong to the estimator or are copies."""
-        over_lanes(self.kernels.solve_lanes, self.pass_cost, (), (record, dense, self.history), self.workspace)
+        if self.lanes == 1:  # without the overhead of threads
+            self.kernels.solve_lanes(record, dense, self.history, *self.workspaces[0])
+        else:
+            over_lanes(self.kernels.solve_lanes, self.pass_cost, (), (record, dense, self.history), self.workspace)
 
     @property
     def root_error(self) -> Array:
@@ -108,18 +111,10 @@ class MaximumLikelihoodEstimator(Estimator):
             over_lanes(self.kernels.moments_lanes, self.pass_cost, (), rows, lambda k: self.workspace(k)[1:])
         return g, H
 
-    def project(self, program: int, beta: Array | None = None) -> tuple[Array, Array]:
-        """Solve a program of :mod:`windvane.kernels.projection` with the last solved theta_hat.
+    def project(self, program: int, beta: Array | None = None) -> tuple[Array, Array, Array]:
+        """Solve a program of :mod:`windvane.kernels.projection` for the last solved theta_hat, for P2 with radii beta.
 
-        Parameters
-        ----------
-        program, beta
-            Code of the program; for P2, the confidence radius of each lane, [lanes].
-
-        Returns
-        -------
-        theta, report
-            The minimiser, [lanes, dim], and its value, residual and stage, [lanes, 3].
+        Return the minimisers theta and eta, [lanes, dim], and their values, residuals and stages, [lanes, 3].
         """
         n, d = self.lanes, self.dim
         beta = np.ones(n) if beta is None else beta
@@ -128,8 +123,11 @@ class MaximumLikelihoodEstimator(Estimator):
         theta, eta, report = np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT))
         with self.lock:
             rows = (beta, theta, eta, report, self.record, self.dense, self.history)
-            over_lanes(self.kernels.project_lanes, PASSES * self.pass_cost, (program,), rows, self.workspace)
-        return theta, report
+            if n == 1:
+                self.kernels.project_lanes(program, *rows, *self.workspaces[0])
+            else:
+                over_lanes(self.kernels.project_lanes, PASSES * self.pass_cost, (program,), rows, self.workspace)
+        return theta, eta, report
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
         """Learn one observation per lane. The arguments have been checked."""

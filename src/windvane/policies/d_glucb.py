@@ -27,7 +27,7 @@ from windvane.arguments import Array
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountSettings, SwitchSettings, WindowSettings
 from windvane.policies.glm import GLMPolicy
-from windvane.projection import LaneProjections, project_p0_in_V_tilde
+from windvane.projection import Projection, project_p0_in_V_tilde
 from windvane.theory import discount, window_length
 
 _GUARANTEE = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes"
@@ -59,7 +59,7 @@ class DGLUCB(GLMPolicy, DiscountSettings, SwitchSettings):
         self.radius = self.build_radius(self.confidence, self.horizon)
         self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
 
-    def project(self, beta: Array) -> LaneProjections:
+    def project(self, beta: Array) -> Projection:
         """Project by P0 in the metric V_tilde^-1."""
         return project_p0_in_V_tilde(self.estimator)
 
@@ -90,6 +90,6 @@ class SWGLUCB(GLMPolicy, WindowSettings, SwitchSettings):
         self.radius = self.build_radius(self.confidence, self.horizon)
         self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
 
-    def project(self, beta: Array) -> LaneProjections:
+    def project(self, beta: Array) -> Projection:
         """Project by P0 in the metric V_tilde^-1, which equals V^-1 for a window."""
         return project_p0_in_V_tilde(self.estimator)

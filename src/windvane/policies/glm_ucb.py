@@ -19,7 +19,7 @@ from windvane.arguments import Array
 from windvane.estimation import Never
 from windvane.policies.base import Card
 from windvane.policies.glm import GLMPolicy
-from windvane.projection import LaneProjections, project_p0
+from windvane.projection import Projection, project_p0
 
 
 class GLMUCB(GLMPolicy):
@@ -57,6 +57,6 @@ class GLMUCB(GLMPolicy):
         self.radius = self.build_radius(self.confidence, self.horizon)
         self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
 
-    def project(self, beta: Array) -> LaneProjections:
+    def project(self, beta: Array) -> Projection:
         """Project by P0 in the metric V^-1."""
         return project_p0(self.estimator)

@@ -38,7 +38,7 @@ from windvane.errors import ArgumentError
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountSettings, DriftSettings
 from windvane.policies.glm import GLMPolicy
-from windvane.projection import LaneProjections, project_p0, project_p0_in_H
+from windvane.projection import Projection, project_p0, project_p0_in_H
 from windvane.theory import WeightedSelfConcordantRadius, weight_discount
 
 SHORTEST = 3  # a smaller horizon counts as 3, so that its logarithm is above 1
@@ -84,7 +84,7 @@ class GLBWeightUCB(GLMPolicy, DiscountSettings, DriftSettings):
         """Return the given lam, or d / c_mu^2."""
         return self.dim / self.constants.c_mu**2 if self.lam is None else super().choose_lam()
 
-    def project(self, beta: Array) -> LaneProjections:
+    def project(self, beta: Array) -> Projection:
         """Project by P0 in the metric V^-1."""
         return project_p0(self.estimator)
 
@@ -147,7 +147,7 @@ class SCBWeightUCB(GLMPolicy, DiscountSettings, DriftSettings):
         """Return the radius of the next decision, [lanes]."""
         return self.weighted_radius(self.rounds_since_restart)
 
-    def project(self, beta: Array) -> LaneProjections:
+    def project(self, beta: Array) -> Projection:
         """Project by P0 in the metric H(theta)^-1."""
         return project_p0_in_H(self.estimator)
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index
-from windvane.projection import LaneProjections
+from windvane.projection import Projection
 
 
 @dataclass(init=False)  # one is created in every round, so policies set only the fields that they use
@@ -43,7 +43,7 @@ class DecisionInfo:
     theta_hat: Array | None = None
     theta_tilde: Array | None = None
     beta: Array | None = None
-    projection: LaneProjections | None = None
+    projection: Projection | None = None
     multiplier: Array | None = None
     draw: Array | None = None
     chosen: npt.NDArray[Any] | None = None

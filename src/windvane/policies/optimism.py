@@ -23,7 +23,7 @@ from windvane.linalg import inverse
 from windvane.policies.base import Policy
 from windvane.policies.info import DecisionInfo, PolicyInfo
 from windvane.policies.inputs import Feedback
-from windvane.projection import LaneProjections
+from windvane.projection import Projection
 from windvane.state import Stateful
 from windvane.theory import Radius
 
@@ -240,7 +240,7 @@ class OptimisticPolicy(EstimatingPolicy):
         """Return the radius of the next decision, [lanes]."""
         return self.radius.since(self.born, self.t)
 
-    def project(self, beta: Array) -> LaneProjections | None:
+    def project(self, beta: Array) -> Projection | None:
         """Return the projection of theta_hat, or None if theta_hat is used directly."""
         return None
 
@@ -272,7 +272,7 @@ class OptimisticPolicy(EstimatingPolicy):
         return self.play_best(arm_set, theta, multiplier)
 
     def record(
-        self, theta_hat: Array, beta: Array, multiplier: Array, projection: LaneProjections | None = None
+        self, theta_hat: Array, beta: Array, multiplier: Array, projection: Projection | None = None
     ) -> tuple[Array, Array]:
         """Store how the decision is made, for ``info()``. Return the parameter for predictions and the multiplier."""
         theta_tilde = theta_hat if projection is None else projection.theta

@@ -38,7 +38,7 @@ from windvane.policies.forgetting import DiscountedPolicy
 from windvane.policies.glm import GLMPolicy
 from windvane.policies.linear import build_ridge
 from windvane.policies.optimism import EstimatingPolicy
-from windvane.projection import LaneProjections, project_p2
+from windvane.projection import Projection, project_p2
 
 Truth = Callable[[float, Array], npt.ArrayLike]
 
@@ -142,7 +142,7 @@ class Greedy(GLMPolicy, DiscountedPolicy):
         self.radius = self.build_radius()
         self.bonus_factors = self.bonus_scales * (0.0)
 
-    def project(self, beta: Array) -> LaneProjections:
+    def project(self, beta: Array) -> Projection:
         """Project by P2, as BVD-GLM-UCB does."""
         return project_p2(self.estimator, beta)
 

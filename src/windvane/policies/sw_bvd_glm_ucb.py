@@ -22,7 +22,7 @@ from windvane.arguments import Array, check_choice
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DriftSettings, WindowSettings
 from windvane.policies.glm import GLMPolicy
-from windvane.projection import LaneProjections, project_p2
+from windvane.projection import Projection, project_p2
 from windvane.theory import KINDS, window_length
 
 
@@ -56,6 +56,6 @@ class SWBVDGLMUCB(GLMPolicy, WindowSettings, DriftSettings):
         self.radius = self.build_radius(self.confidence, self.horizon)
         self.bonus_factors = self.bonus_scales * (2.0 * self.constants.R_mu)
 
-    def project(self, beta: Array) -> LaneProjections:
+    def project(self, beta: Array) -> Projection:
         """Project by P2."""
         return project_p2(self.estimator, beta)
