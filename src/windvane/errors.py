@@ -6,6 +6,7 @@ error and never parse its message.
 
 from __future__ import annotations
 
+import copyreg
 from typing import Any
 
 LONGEST_VALUE = 80  # characters of a value in a message, so that it fits on one line
@@ -25,13 +26,7 @@ class WindvaneError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by attributes, because constructors differ. Worker processes send errors this way."""
-        return _rebuild, (type(self), self.args, vars(self))
-
-
-def _rebuild(cls: type[WindvaneError], args: tuple[Any, ...], attributes: dict[str, Any]) -> WindvaneError:
-    error = cls.__new__(cls, *args)
-    vars(error).update(attributes)
-    return error
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class ArgumentError(WindvaneError, ValueError):

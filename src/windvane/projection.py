@@ -45,7 +45,6 @@ ROOT_TOLERANCE = 1e-10  # of theta_hat in ``p0`` and ``p2``: far below the accur
 LARGEST = 1e15  # sums of larger numbers have no correct digits left to solve with
 SYMMETRY = 1e-9  # relative difference between a matrix and its transpose that rounding can cause
 
-
 History = tuple[ArrayLike, ArrayLike, ArrayLike]  # features, weights and b
 Metrics = tuple[ArrayLike | None, ArrayLike | None]  # V and V_tilde; None for a program that does not use them
 

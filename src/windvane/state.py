@@ -36,7 +36,6 @@ class Stateful:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from windvane.state import Stateful, check, save, swap
     >>> class Counter(Stateful):
     ...     stored = ("count",)

@@ -53,6 +53,7 @@ class Estimator(LaneRows, ABC):
     """
 
     kinds: ClassVar[tuple[type[Forgetting], ...]] = (Discount, Window, Never)  # allowed forgetting rules
+    has_curvature_metric: ClassVar[bool] = False  # then the metric starts as ridge I instead of lam I
 
     def __init__(
         self,
@@ -80,7 +81,7 @@ class Estimator(LaneRows, ABC):
             "link": link.code,
             "S": self.S,
             "L": self.L,
-            "floor": self.initial_metric(),
+            "floor": self.ridge if self.has_curvature_metric else self.lam,
             "ridge": self.ridge,
             "least_slope": self.constants.c_mu,
             "root_tolerance": ROOT_SHARE * self.tolerance,
@@ -91,12 +92,6 @@ class Estimator(LaneRows, ABC):
         # A likelihood needs every observation, a window only those that it will take out again.
         remembers = self.is_linearised or isinstance(forgetting, Window)
         super().__init__(check_whole("dim", dim, 1), n, link, settings, remembers=remembers)
-
-    def initial_metric(self) -> float:
-        """Return the scalar m such that the metric is m I before the first observation."""
-        return self.lam
-
-    # --- the estimate ----------------------------------------------------------------------------------------------
 
     def solve(self) -> Array:
         """Update theta_hat, starting from its last value, and return a copy, [lanes, dim]."""
@@ -115,8 +110,6 @@ class Estimator(LaneRows, ABC):
     def solve_rows(self, record: NDArray[Any], dense: Array) -> None:
         """Solve the rows, which belong to the estimator or are copies. By default, theta_hat = V^-1 b."""
         solve_ridge_lanes(record, dense, self.work)
-
-    # --- reading ---------------------------------------------------------------------------------------------------
 
     def metric(self) -> Array:
         """Return the matrices M such that ||x||_{M^-1} measures the uncertainty along x, [lanes, dim, dim]."""
@@ -160,11 +153,11 @@ class Estimator(LaneRows, ABC):
 
         With ``rows``, entry i of ``arms[lanes, K, dim]`` and ``multiplier[lanes]`` belongs to lane ``rows[i]``.
         """
-        if multiplier.shape != (len(arms),):
-            raise _refuse_shape("multiplier", multiplier, (len(arms),))
+        dense = self.dense if rows is None else self.dense[rows]
+        if not multiplier.shape == arms.shape[:1] == dense.shape[:1]:
+            raise _refuse_shape("multiplier", multiplier, dense.shape[:1])
         widths = np.empty(arms.shape[:2])
         with self.lock:  # other threads may use the workspace
-            dense = self.dense if rows is None else self.dense[rows]
             width_lanes(is_sandwich, arms, multiplier, dense, self.work, widths)
         return widths
 
@@ -174,8 +167,6 @@ class Estimator(LaneRows, ABC):
         with self.lock:
             log_det_lanes(self.dense, self.lam, self.work, ratios)
         return ratios
-
-    # --- time and observations -------------------------------------------------------------------------------------
 
     def advance(self, rounds: float = 1.0) -> None:
         """Let ``rounds`` pass, a number of at least 0 that need not be whole."""

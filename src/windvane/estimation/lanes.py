@@ -86,8 +86,6 @@ class LaneRows(Stateful):
                 scalar = self.record["floor" if first < VECTORS + 2 * d else "ridge"][is_reset]
                 self.dense[is_reset, first : first + d] = scalar[:, None, None] * np.eye(d)
 
-    # --- reading ---------------------------------------------------------------------------------------------------
-
     @property
     def V(self) -> Array:
         """V of every lane, [lanes, dim, dim], as a view."""
@@ -102,8 +100,6 @@ class LaneRows(Stateful):
     def remembered(self) -> Index:
         """The number of observations in the history of each lane."""
         return np.asarray(self.record["end"] - self.record["start"])
-
-    # --- growth ----------------------------------------------------------------------------------------------------
 
     def make_room(self) -> None:
         """Make room for one more observation in every lane.
@@ -129,8 +125,6 @@ class LaneRows(Stateful):
         for lane, (start, end) in enumerate(zip(self.record["start"], self.record["end"], strict=True)):
             moved[lane, :, : end - start] = self.history[lane, :, start:end]
         return moved
-
-    # --- state -----------------------------------------------------------------------------------------------------
 
     def read_fields(self) -> State:
         """Return copies of the record's fields, of ``dense`` and of the used part of the histories."""

@@ -59,12 +59,8 @@ class OnePassEstimator(Estimator):
     array([[1.188, 0.   ]])
     """
 
-    # Observations are not kept, so a window could not take them out again.
-    kinds: ClassVar[tuple[type[Forgetting], ...]] = (Discount, Never)
-
-    def initial_metric(self) -> float:
-        """Return ridge, because the metric is the curvature H."""
-        return self.ridge
+    kinds: ClassVar[tuple[type[Forgetting], ...]] = (Discount, Never)  # nothing is kept that a window could take out
+    has_curvature_metric: ClassVar[bool] = True
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
         """Learn one observation per lane. The arguments have been checked."""
