@@ -27,18 +27,17 @@ bound on the error of theta_hat.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from windvane.arguments import Array, Index, check_array, check_positive
+from windvane.arguments import Array, check_array, check_positive
 from windvane.documentation import documented
 from windvane.errors import ArgumentError
 from windvane.estimation import MaximumLikelihoodEstimator
+from windvane.estimation import Projection as Projection
 from windvane.kernels.custom import link_kernels
 from windvane.kernels.lanes import BUFFERS, LOST, RECORD, VECTORS, WORK, B, dense_rows
-from windvane.kernels.projection import P0_IN_H, P0_IN_V, P0_IN_V_TILDE, P2, REPORT, RESIDUAL, STAGE, VALUE
+from windvane.kernels.projection import P0_IN_H, P0_IN_V, P0_IN_V_TILDE, P2, REPORT, RESIDUAL, STAGE
 from windvane.links import Link, get_link
 
 ROOT_TOLERANCE = 1e-10  # of theta_hat in ``p0`` and ``p2``: far below the accuracy that any use of the result needs
@@ -49,54 +48,22 @@ History = tuple[ArrayLike, ArrayLike, ArrayLike]  # features, weights and b
 Metrics = tuple[ArrayLike | None, ArrayLike | None]  # V and V_tilde; None for a program that does not use them
 
 
-@dataclass(eq=False)
-class Projection:
-    """The solution of a program in every lane, with its accuracy. From ``p0`` and ``p2``, without the axis of lanes.
-
-    Parameters
-    ----------
-    theta, eta
-        The minimiser, [lanes, dim]. For P0, eta is zero.
-    report
-        Value, residual and stage, [lanes, 3].
-    """
-
-    theta: Array
-    eta: Array
-    report: Array
-
-    @property
-    def value(self) -> Array:
-        """The norm that was minimised, [lanes]."""
-        return np.copy(self.report.T[VALUE])
-
-    @property
-    def residual(self) -> Array:
-        """The first-order residual, in the units of theta, [lanes]."""
-        return np.copy(self.report.T[RESIDUAL])
-
-    @property
-    def stage(self) -> Index:
-        """1 if theta_hat is admissible, otherwise 2 or 3 (see the module), [lanes]."""
-        return np.asarray(self.report.T[STAGE], dtype=np.int64)
-
-
 @documented
 def project_p0(estimator: MaximumLikelihoodEstimator) -> Projection:
     """Project theta_hat of every lane by P0 in the metric V^{-1}."""
-    return Projection(*estimator.project(P0_IN_V))
+    return estimator.project(P0_IN_V)
 
 
 @documented
 def project_p0_in_V_tilde(estimator: MaximumLikelihoodEstimator) -> Projection:
     """Project theta_hat of every lane by P0 in the metric V_tilde^{-1}."""
-    return Projection(*estimator.project(P0_IN_V_TILDE))
+    return estimator.project(P0_IN_V_TILDE)
 
 
 @documented
 def project_p0_in_H(estimator: MaximumLikelihoodEstimator) -> Projection:
     """Project theta_hat of every lane by P0 in the metric H(theta)^{-1}."""
-    return Projection(*estimator.project(P0_IN_H))
+    return estimator.project(P0_IN_H)
 
 
 @documented
@@ -119,7 +86,7 @@ def project_p2(estimator: MaximumLikelihoodEstimator, beta: Array) -> Projection
     >>> projection.theta, projection.stage
     (array([[1., 0.]]), array([2]))
     """
-    return Projection(*estimator.project(P2, beta))
+    return estimator.project(P2, beta)
 
 
 @documented
@@ -207,7 +174,9 @@ def _solve(
         eta[0] = (Q / np.sqrt(eigenvalues)) @ Q.T @ np.linalg.cholesky(M) @ eta[0]
     if report[0, STAGE] == 1:
         report[0, RESIDUAL] = record["error"][0]
-    return Projection(theta[0], eta[0], report[0])
+    result = Projection()
+    result.theta, result.eta, result.report = theta[0], eta[0], report[0]
+    return result
 
 
 def _check_history(features: ArrayLike, weights: ArrayLike, b: ArrayLike) -> tuple[Array, Array, Array]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from windvane.arguments import (
     NORM_SLACK,
@@ -39,7 +39,7 @@ class Estimator(LaneRows, ABC):
     """An estimate of theta in ``lanes`` independent lanes.
 
     A policy uses ``solve``, ``advance``, ``observe``, ``metric``, the state, and the methods that predict and measure.
-    Subclasses implement ``absorb``, and ``solve_rows`` if their loss is not quadratic.
+    Subclasses implement ``absorb``, and ``solve`` if their loss is not quadratic.
 
     Parameters
     ----------
@@ -94,22 +94,21 @@ class Estimator(LaneRows, ABC):
         super().__init__(check_whole("dim", dim, 1), n, link, settings, remembers=remembers)
 
     def solve(self) -> Array:
-        """Update theta_hat, starting from its last value, and return a copy, [lanes, dim]."""
+        """Update theta_hat, starting from its last value, and return a copy, [lanes, dim]. By default it is V^-1 b."""
         with self.lock:
-            self.solve_rows(self.record, self.dense)
+            solve_ridge_lanes(self.record, self.dense, self.work)
             return self.dense[:, THETA_HAT].copy()
 
     @property
     def theta_hat(self) -> Array:
         """The current estimate, [lanes, dim]. Reading it does not change the starting point of a later ``solve``."""
         with self.lock:
-            dense = self.dense.copy()
-            self.solve_rows(self.record.copy(), dense)
-            return dense[:, THETA_HAT].copy()
-
-    def solve_rows(self, record: NDArray[Any], dense: Array) -> None:
-        """Solve the rows, which belong to the estimator or are copies. By default, theta_hat = V^-1 b."""
-        solve_ridge_lanes(record, dense, self.work)
+            rows = self.record, self.dense
+            self.record, self.dense = self.record.copy(), self.dense.copy()
+            try:
+                return self.solve()
+            finally:
+                self.record, self.dense = rows
 
     def metric(self) -> Array:
         """Return the matrices M such that ||x||_{M^-1} measures the uncertainty along x, [lanes, dim, dim]."""
@@ -154,8 +153,8 @@ class Estimator(LaneRows, ABC):
         With ``rows``, entry i of ``arms[lanes, K, dim]`` and ``multiplier[lanes]`` belongs to lane ``rows[i]``.
         """
         dense = self.dense if rows is None else self.dense[rows]
-        if not multiplier.shape == arms.shape[:1] == dense.shape[:1]:
-            raise _refuse_shape("multiplier", multiplier, dense.shape[:1])
+        if multiplier.shape != (len(dense),) or len(arms) != len(dense):
+            raise _refuse_shape("multiplier", multiplier, (len(dense),))
         widths = np.empty(arms.shape[:2])
         with self.lock:  # other threads may use the workspace
             width_lanes(is_sandwich, arms, multiplier, dense, self.work, widths)

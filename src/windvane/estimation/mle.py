@@ -34,22 +34,58 @@ unless its weight compensates for its age: with a reward of at most sup|mu| it c
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from windvane.arguments import Array, Index, Mask, check_array
 from windvane.documentation import documented
 from windvane.errors import ArgumentError
 from windvane.estimation.base import Estimator, check_finite
 from windvane.kernels.lanes import FRESH, THETA_HAT, B
-from windvane.kernels.projection import REPORT
+from windvane.kernels.projection import REPORT, RESIDUAL, STAGE, VALUE
 from windvane.kernels.threads import over_lanes
 from windvane.state import State, refuse
 
 PASSES = 4  # approximate number of passes over the history per projection; decides whether to use threads
 ROOT_CHECK = 1e-3  # relative to 1 + ||theta||: largest accepted distance of a stored theta_hat from the root
+
+
+@dataclass(eq=False, init=False)
+class Projection:
+    """The solution of a program in every lane, with its accuracy. From ``p0`` and ``p2``, without the axis of lanes.
+
+    Attributes
+    ----------
+    theta, eta
+        The minimiser, [lanes, dim]. For P0, eta is zero.
+    report
+        Value, residual and stage, [lanes, 3].
+    """
+
+    theta: Array
+    eta: Array
+    report: Array
+
+    @property
+    def value(self) -> Array:
+        """The norm that was minimised, [lanes]."""
+        value: Array = self.report.T[VALUE].copy()
+        return value
+
+    @property
+    def residual(self) -> Array:
+        """The first-order residual, in the units of theta, [lanes]."""
+        residual: Array = self.report.T[RESIDUAL].copy()
+        return residual
+
+    @property
+    def stage(self) -> Index:
+        """1 if theta_hat is admissible, otherwise 2 or 3 (:mod:`windvane.projection`), [lanes]."""
+        stage: Index = self.report.T[STAGE].astype(np.int64)
+        return stage
 
 
 @documented
@@ -74,12 +110,16 @@ class MaximumLikelihoodEstimator(Estimator):
         """Approximate number of multiply-adds of one pass over all histories. It decides whether to use threads."""
         return float(self.lanes * self.filled * (10 + self.dim * self.dim // 2))
 
-    def solve_rows(self, record: NDArray[Any], dense: Array) -> None:
-        """Find the root of g(theta) = b for the rows, which belong to the estimator or are copies."""
-        if self.lanes == 1:  # without the overhead of threads
-            self.kernels.solve_lanes(record, dense, self.history, *self.workspaces[0])
-        else:
-            over_lanes(self.kernels.solve_lanes, self.pass_cost, (), (record, dense, self.history), self.workspace)
+    def solve(self) -> Array:
+        """Update theta_hat, the root of g(theta) = b, starting from its last value, and return a copy, [lanes, dim]."""
+        with self.lock:
+            if self.lanes == 1:  # without the overhead of threads
+                work, buffers = self.workspaces[0]
+                self.kernels.solve_lanes(self.record, self.dense, self.history, work, buffers)
+            else:
+                rows = (self.record, self.dense, self.history)
+                over_lanes(self.kernels.solve_lanes, self.pass_cost, (), rows, self.workspace)
+            return self.dense[:, THETA_HAT].copy()
 
     @property
     def root_error(self) -> Array:
@@ -111,23 +151,21 @@ class MaximumLikelihoodEstimator(Estimator):
             over_lanes(self.kernels.moments_lanes, self.pass_cost, (), rows, lambda k: self.workspace(k)[1:])
         return g, H
 
-    def project(self, program: int, beta: Array | None = None) -> tuple[Array, Array, Array]:
-        """Solve a program of :mod:`windvane.kernels.projection` for the last solved theta_hat, for P2 with radii beta.
-
-        Return the minimisers theta and eta, [lanes, dim], and their values, residuals and stages, [lanes, 3].
-        """
+    def project(self, program: int, beta: Array | None = None) -> Projection:
+        """Run a program of :mod:`windvane.kernels.projection` for the last theta_hat; P2 uses radii beta, [lanes]."""
         n, d = self.lanes, self.dim
         beta = np.ones(n) if beta is None else beta
         if beta.shape != (n,):
             raise ArgumentError("beta", beta, f"of shape ({n},)", got=f"shape {beta.shape}")
-        theta, eta, report = np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT))
+        result = Projection()
+        result.theta, result.eta, result.report = np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT))
         with self.lock:
-            rows = (beta, theta, eta, report, self.record, self.dense, self.history)
+            rows = (beta, result.theta, result.eta, result.report, self.record, self.dense, self.history)
             if n == 1:
                 self.kernels.project_lanes(program, *rows, *self.workspaces[0])
             else:
                 over_lanes(self.kernels.project_lanes, PASSES * self.pass_cost, (program,), rows, self.workspace)
-        return theta, eta, report
+        return result
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
         """Learn one observation per lane. The arguments have been checked."""

@@ -35,6 +35,7 @@ from windvane.documentation import documented
 from windvane.estimation.base import Estimator, check_finite
 from windvane.estimation.forgetting import Discount, Forgetting, Never
 from windvane.kernels.history import observe_lanes
+from windvane.kernels.root import solve_ridge_lanes
 
 
 @documented
@@ -66,7 +67,7 @@ class OnePassEstimator(Estimator):
         """Learn one observation per lane. The arguments have been checked."""
         with self.lock:
             slope, response, work = np.empty(self.lanes), np.empty(self.lanes), self.work
-            self.solve_rows(self.record, self.dense)
+            solve_ridge_lanes(self.record, self.dense, work)
             self.kernels.linearise_lanes(x, reward, age, weight, mask, self.record, self.dense, work, slope, response)
             if self.link.code < 0:
                 check_finite(self.link, slope[mask], response[mask])
