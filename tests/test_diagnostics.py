@@ -16,7 +16,6 @@ import naive
 from support.refusals import rejects
 from windvane import BVDGLMUCB, DGLMTS, GLMUCB, OFUL, CustomLink, DLinUCB, theory
 from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS, Environment, Round
-from windvane.estimation import Discount
 from windvane.lab.cells import Cell
 from windvane.lab.diagnostics import QUANTITIES, Diagnostics
 from windvane.lab.engine import run_cell
@@ -321,14 +320,14 @@ def test_what_the_estimator_ignores_for_its_age_is_ignored() -> None:
 
 
 class Restarting(BVDGLMUCB):
-    """Begins anew at three decisions, in lane 0 only, with another discount; earlier decisions are not learnt then."""
+    """Begins anew at three decisions, in lane 0 only; earlier decisions are not learnt then."""
 
     restarts = (31, 32, 61)
     since = 0
 
     def select(self, arms, valid=None):
         if self.t in self.restarts:
-            self.estimator.reset(np.array([True, False]), Discount(0.8))
+            self.estimator.reset(np.array([True, False]))
             self.since = self.t
         return super().select(arms, valid)
 
@@ -347,7 +346,7 @@ def test_lanes_that_start_afresh(late: Any) -> None:
         lanes = [0, 1]
         if shown.t in policy.restarts:
             assert all(np.isnan(values[0]) for values in row.values())
-            run.histories[0] = naive.NaiveHistory(2, run.link, 0.8, policy.estimator.lam, policy.estimator.ridge)
+            run.histories[0] = naive.NaiveHistory(2, run.link, 0.95, policy.estimator.lam, policy.estimator.ridge)
             run.means[0], run.since[0] = np.zeros(0), shown.t
             lanes = [1]
         for lane in lanes:

@@ -114,6 +114,19 @@ def test_parts_that_a_state_calls_for_are_built_and_adopted_last() -> None:
     assert "diary2.first.ticks" in save(other)
 
 
+def test_a_state_for_which_there_is_no_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All memory is allocated before the first attribute changes."""
+    diary = Diary()
+
+    def fail(_: State) -> dict[str, Any]:
+        raise MemoryError
+
+    monkeypatch.setattr(diary.clocks["second"], "prepare_fields", fail)
+    with pytest.raises(MemoryError):
+        swap(check(diary, save(write_diary())))
+    assert same_state(save(diary), save(Diary()))
+
+
 def change(name: str, value: Any) -> Callable[[State], dict[str, Any]]:
     return lambda state: state | {name: value}
 

@@ -73,6 +73,20 @@ print(len(before) > 5, kernels() - before)
     assert python(code) == "True set()\n"
 
 
+def test_afterwards_no_kind_of_decision_compiles_anything() -> None:
+    code = """
+policies = [windvane.BVDGLMUCB, windvane.DLinTS, windvane.UniformRandom]
+windvane.warm_up(policies)
+before = kernels()
+for cls in policies:
+    policy = cls(2, **({} if cls is windvane.UniformRandom else {"gamma": 0.9}))
+    policy.probabilities([[[1.0, 0.0]]])
+    policy.select_from(windvane.Sphere(1.0))
+print(kernels() - before)
+"""
+    assert python(code) == "set()\n"
+
+
 def test_a_built_policy_plays() -> None:
     policy = windvane.OFUL(dim=3, lanes=2, L=0.1)
     assert windvane.warm_up([policy]) > 0

@@ -9,16 +9,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path`` atomically: temporary file, fsync, rename.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_atomically(Path(folder) / "a.txt", b"text")
-    ...     (Path(folder) / "a.txt").read_bytes()
-    b'text'
-    """
+    """Write ``content`` to ``path`` atomically: temporary file, fsync, rename."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")  # no other call uses this name
     try:
         with temporary.open("wb") as file:

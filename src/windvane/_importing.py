@@ -22,6 +22,5 @@ def imported(reference: str, argument: str = "reference") -> Any:
         try:
             found = getattr(found, part)
         except AttributeError:
-            expected = f"a name that the module {module!r} has"
-            raise ArgumentError(argument, reference, expected) from None
+            raise ArgumentError(argument, reference, f"a name that the module {module!r} has") from None
     return found

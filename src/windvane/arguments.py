@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,8 @@ def check_real_array(name: str, value: Any, expected: str) -> Array:
     try:
         array = np.asarray(value)
         if array.dtype != float:
-            if array.dtype.kind not in "biufO" or any(isinstance(entry, _NOT_NUMBERS) for entry in _objects(array)):
+            objects = array.flat if array.dtype.kind == "O" else ()
+            if array.dtype.kind not in "biufO" or any(isinstance(entry, _NOT_NUMBERS) for entry in objects):
                 raise TypeError
             array = array.astype(float)
     except (TypeError, ValueError, OverflowError):
@@ -43,20 +44,16 @@ def check_real_array(name: str, value: Any, expected: str) -> Array:
     return array if array.flags.writeable else array.copy()
 
 
-def _objects(array: npt.NDArray[Any]) -> Iterable[Any]:
-    return array.flat if array.dtype.kind == "O" else ()
-
-
 def check_number(name: str, value: Any, expected: str, accept: Callable[[float], bool]) -> float:
     """Return ``value`` as a finite float for which ``accept`` returns True."""
     try:
         if isinstance(value, _NOT_NUMBERS) or getattr(value, "ndim", 0) != 0:
             raise TypeError
         number = float(value)
+        if not math.isfinite(number) or not accept(number):
+            raise ValueError
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(name, value, f"a number {expected}") from None
-    if not math.isfinite(number) or not accept(number):
-        raise ArgumentError(name, value, f"a number {expected}")
     return number
 
 
@@ -93,11 +90,17 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return value
 
 
-def check_per_lane(name: str, value: Any, lanes: int, expected: str, accept: Callable[[Array], Any]) -> Array:
-    """Return a new array[lanes] from one number or one per lane. ``accept`` must return True for every entry."""
+def check_per_lane(
+    name: str, value: Any, lanes: int, expected: str, accept: Callable[[Array], Any], mask: Mask | None = None
+) -> Array:
+    """Return a new array[lanes] from one number or one per lane. ``accept`` must return True for every entry.
+
+    Entries outside ``mask`` are not checked and become 0.
+    """
     given = check_real_array(name, value, f"a number {expected}, or one per lane")
-    values = broadcast_lanes(name, given, lanes).copy()
-    bad = ~(np.isfinite(values) & np.asarray(accept(values), dtype=bool))
+    is_checked = np.ones(lanes, dtype=bool) if mask is None else mask
+    values = np.where(is_checked, broadcast_lanes(name, given, lanes), 0.0)
+    bad = is_checked & ~(np.isfinite(values) & np.asarray(accept(values), dtype=bool))
     if bad.any():
         lane = int(np.argmax(bad))
         where = "" if given.shape == () else f"lane {lane}"
@@ -113,17 +116,6 @@ def broadcast_lanes(name: str, given: Array, lanes: int) -> Array:
     return np.broadcast_to(given, (lanes,))
 
 
-def fill_masked(name: str, value: Any, mask: Mask, filler: float) -> Any:
-    """Return ``value`` with ``filler`` in the lanes outside ``mask``. Other shapes are returned as they are."""
-    given = check_real_array(name, value, "a number, or one per lane")
-    return np.where(mask, given, filler) if given.shape in ((), mask.shape) else given
-
-
-def check_discount(gamma: Any, lanes: int) -> Array:
-    """Return the discount ``gamma`` of each lane."""
-    return check_per_lane("gamma", gamma, lanes, "in (0, 1]", lambda g: (g > 0) & (g <= 1))
-
-
 def check_scale(name: str, value: Any, lanes: int) -> Array:
     """Return the scale of a bonus or a posterior in each lane."""
     return check_per_lane(name, value, lanes, "in [0, 1e100]", lambda s: (s >= 0) & (s <= LARGEST))
@@ -131,9 +123,7 @@ def check_scale(name: str, value: Any, lanes: int) -> Array:
 
 def check_mask(mask: Any, lanes: int) -> Mask:
     """Return a new boolean array[lanes]. None selects every lane."""
-    if mask is None:
-        return np.ones(lanes, dtype=bool)
-    return check_booleans("mask", mask, (lanes,)).copy()
+    return np.ones(lanes, dtype=bool) if mask is None else check_booleans("mask", mask, (lanes,)).copy()
 
 
 def check_booleans(name: str, value: Any, shape: tuple[int, ...]) -> Mask:
@@ -154,15 +144,10 @@ def check_array(name: str, value: Any, shape: tuple[int | None, ...], hint: str 
     None in ``shape`` matches any length.
     """
     array = check_real_array(name, value, "an array of real numbers")
-    if array.shape != shape and not _fits(array.shape, shape):
+    if len(array.shape) != len(shape) or any(n not in (None, m) for n, m in zip(shape, array.shape, strict=True)):
         wanted = ", ".join("any" if length is None else str(length) for length in shape)
-        got = f"shape {array.shape}"
-        raise ArgumentError(name, value, f"of shape ({wanted})", got=got, hint=hint)
+        raise ArgumentError(name, value, f"of shape ({wanted})", got=f"shape {array.shape}", hint=hint)
     return np.ascontiguousarray(array)
-
-
-def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))
 
 
 def check_lanes(lanes: int | Sequence[int]) -> Index:

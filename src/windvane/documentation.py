@@ -17,35 +17,39 @@ HEADING = "Parameters\n----------\n"
 LATER_HEADING = re.compile(r"^(?:Attributes|Returns|Yields|Raises|See Also|Notes|References|Examples)\n-{3,}$", re.M)
 
 MEANINGS = {
-    "L": "Norm bound of the arms.",
-    "S": "Norm bound of the parameter.",
     "arm_geometry": '"orthogonal" or "general": the arm sets for which the value is recommended.',
     "arm_set": "A :class:`windvane.Ball` or a :class:`windvane.Sphere` of radius at most L.",
     "arms": "Features of the arms, [lanes, K, dim].",
+    "b": "sum w_s r_s x_s, [d].",
     "beta": "Confidence radius of the decision, [lanes].",
     "bonus_scale": "Factor of the bonus; theory requires 1. One number, or one per lane.",
+    "c_mu": "Infimum of mu' over ``|z| <= S L``.",
     "confidence": (
         'Where the radius holds: at any fixed round ("pointwise", as printed), at all rounds up to ``horizon`` at once '
         '("horizon"), or at all rounds at once ("anytime").'
     ),
-    "c_mu": "Infimum of mu' over ``|z| <= S L``.",
     "delta": "Probability that the confidence set misses the parameter.",
     "dim": "Number of features of an arm.",
     "draws": "Number of values with which the probabilities are estimated.",
     "drift": "Total drift B_T: one number, or one per lane.",
+    "estimator": "An estimator on which ``solve()`` was called last.",
+    "features": "Features x_s of past arms, [n, d].",
     "feedback": "Rewards that have been checked, with the arms and the decisions that they belong to.",
     "forgetting": "``Discount(gamma)``, ``Window(length)`` or ``Never()``.",
     "gamma": "Discount in (0, 1]: one number, or one per lane.",
     "horizon": "Number of rounds T.",
     "k_mu": "Supremum of mu' over ``|z| <= S L``.",
+    "L": "Norm bound of the arms.",
     "lam": "Regularisation: V starts as lam I.",
     "lanes": "Number of lanes, or a sequence of lane ids.",
     "link": 'Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.',
     "mask": "Lanes that are meant, [lanes]. Default: all.",
-    "radius": "The largest norm of an arm, positive.",
     "multiplier": "Factor of ||x|| in the bonus, [lanes].",
+    "radius": "The largest norm of an arm, positive.",
     "restart_every": "Number of decisions between two restarts, a whole number: one number, or one per lane.",
     "reward_range": "Width of the range of rewards. Default: 2 sigma, and at least 1 with the identity link.",
+    "ridge": "lam c_mu, so that g(theta) = sum w_s mu(<x_s, theta>) x_s + ridge theta.",
+    "S": "Norm bound of the parameter.",
     "seed": "Seed of all random numbers.",
     "sigma": "Sub-Gaussian scale of the noise. If the link bounds the rewards, they are in [0, 2 sigma].",
     "switches": "Number of abrupt changes Gamma_T: one number, or one per lane.",
@@ -53,6 +57,7 @@ MEANINGS = {
     "theta_hat": "The estimate, [lanes, dim].",
     "tolerance": "Bound on the change of theta_hat that is caused by dropping old observations.",
     "valid": "Arms that are on offer, [lanes, K]. Default: all.",
+    "weights": "Weights w_s of past arms, [n].",
     "window": "Number of rounds in a sliding window: one number, or one per lane.",
 }
 

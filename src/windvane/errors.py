@@ -6,24 +6,14 @@ error and never parse its message.
 
 from __future__ import annotations
 
+import copyreg
 from typing import Any
 
 LONGEST_VALUE = 80  # characters of a value in a message, so that it fits on one line
 
 
 def format_value(value: Any) -> str:
-    """Return ``repr(value)`` on one line, shortened to :data:`LONGEST_VALUE` characters.
-
-    Parameters
-    ----------
-    value
-        Any object.
-
-    Returns
-    -------
-    str
-        The text.
-    """
+    """Return ``repr(value)`` of any object on one line, shortened to :data:`LONGEST_VALUE` characters."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # an integer with more digits than Python converts, or a broken __repr__
@@ -36,13 +26,7 @@ class WindvaneError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by attributes, because constructors differ. Worker processes send errors this way."""
-        return _rebuild, (type(self), self.args, vars(self))
-
-
-def _rebuild(cls: type[WindvaneError], args: tuple[Any, ...], attributes: dict[str, Any]) -> WindvaneError:
-    error = cls.__new__(cls, *args)
-    vars(error).update(attributes)
-    return error
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class ArgumentError(WindvaneError, ValueError):
@@ -50,16 +34,19 @@ class ArgumentError(WindvaneError, ValueError):
 
     Parameters
     ----------
-    argument : name of the argument, such as ``"gamma"`` or ``"state['t']"``
-    value : the value that was given
-    expected : what is allowed, as the end of "must be ...", such as ``"in (0, 1]"``
-    got : how the message shows the value; by default its ``repr``
-    where : where in the argument the value is, such as ``"lane 3"``
-    hint : what to do about it, as a clause after a semicolon
+    argument
+        Name of the argument, such as ``"gamma"`` or ``"state['t']"``.
+    value, expected
+        The value that was given, and what is allowed, as the end of "must be ...", such as ``"in (0, 1]"``.
+    got
+        How the message shows the value; by default its ``repr``.
+    where, hint
+        Where in the argument the value is, such as ``"lane 3"``; what to do about it, as a clause after a semicolon.
 
     Attributes
     ----------
-    problem : the message without the name of the argument: "must be in (0, 1], got 1.2"
+    problem
+        The message without the name of the argument: "must be in (0, 1], got 1.2".
 
     Examples
     --------
@@ -74,22 +61,9 @@ class ArgumentError(WindvaneError, ValueError):
         self.argument, self.value, self.expected = argument, value, expected
         self.got, self.where, self.hint = got, where, hint
         shown = format_value(value) if got is None else got
-        place = f" in {where}" if where else ""
-        advice = f"; {hint}" if hint else ""
-        self.problem = f"must be {expected}, got {shown}{place}{advice}"
+        self.problem = f"must be {expected}, got {shown}" + (where and f" in {where}") + (hint and f"; {hint}")
         super().__init__(f"`{argument}` {self.problem}")
 
     def rename(self, argument: str) -> ArgumentError:
-        """Return the same error for an argument that the caller knows under another name.
-
-        Parameters
-        ----------
-        argument
-            The name that the caller knows.
-
-        Returns
-        -------
-        ArgumentError
-            The new error.
-        """
+        """Return the same error for an argument that the caller knows under another name."""
         return ArgumentError(argument, self.value, self.expected, got=self.got, where=self.where, hint=self.hint)

@@ -7,6 +7,7 @@ or a stack of them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -17,25 +18,23 @@ _RIDGE = 1e-14  # relative to the trace: about 50 units in the last place of the
 
 def inverse(A: Array) -> Array:
     """Return A^-1."""
-    return _factor(lambda M: np.asarray(np.linalg.inv(M)), A)
+    return _factorise(np.linalg.inv, A)
 
 
 def cholesky(A: Array) -> Array:
     """Return the lower triangular C with C C' = A."""
-    return _factor(lambda M: np.asarray(np.linalg.cholesky(M), dtype=float), A)
+    return _factorise(np.linalg.cholesky, A)
 
 
 def solve(A: Array, b: Array) -> Array:
     """Return A^-1 b."""
+    return _factorise(np.linalg.solve, A, b)
+
+
+def _factorise(function: Callable[..., Any], A: Array, *b: Array) -> Array:
     if A.ndim > 2:  # each by itself: a singular matrix must not change the results of others
-        return np.stack([solve(M, c) for M, c in zip(A, b, strict=True)])
-    return _factor(lambda M: np.asarray(np.linalg.solve(M, b), dtype=float), A)
-
-
-def _factor(factorise: Callable[[Array], Array], A: Array) -> Array:
-    if A.ndim > 2:
-        return np.stack([_factor(factorise, M) for M in A])
+        return np.stack([_factorise(function, *matrices) for matrices in zip(A, *b, strict=True)])
     try:
-        return factorise(A)
+        return np.asarray(function(A, *b), dtype=float)
     except np.linalg.LinAlgError:
-        return factorise(A + _RIDGE * np.trace(A) * np.eye(len(A)))
+        return np.asarray(function(A + _RIDGE * np.trace(A) * np.eye(len(A)), *b), dtype=float)

@@ -3,7 +3,7 @@
 This is the only state mechanism of the package. A component lists the attributes that determine its future in
 ``stored`` and the components that it contains in ``parts()``. Its state is a flat dict of arrays. The entries of a part
 have the name of the part as a prefix, for example ``estimator.now``. Loading first checks the whole state, including
-all parts, and changes nothing until every check has passed.
+all parts, and allocates what it needs. Nothing changes until every check has passed.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ State = dict[str, npt.NDArray[Any]]
 
 
 class Loaded(NamedTuple):
-    """A checked state: its component, the values of the fields, and the checked states of the parts."""
+    """A checked state: its component, the new values of attributes, and the checked states of the parts."""
 
     component: Stateful
-    fields: State
+    values: dict[str, Any]
     parts: dict[str, Loaded]
 
 
 class Stateful:
     """A component whose future depends only on its ``stored`` attributes, its parts and its settings.
 
-    A stored attribute is an array or a number. A subclass overrides ``check_fields``, ``build_parts``, ``write_fields``
-    or ``adopt_parts`` where listing attributes is not enough.
+    A stored attribute is an array or a number. A subclass overrides ``check_fields``, ``build_parts``,
+    ``prepare_fields`` or ``adopt_parts`` where listing attributes is not enough.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from windvane.state import Stateful, check, save, swap
     >>> class Counter(Stateful):
     ...     stored = ("count",)
@@ -68,29 +67,22 @@ class Stateful:
         """Return the parts into which a state with these fields is loaded. By default, the existing parts."""
         return self.parts()
 
-    def write_fields(self, fields: State) -> None:
-        """Set the stored attributes to values that have been checked."""
-        for name, value in fields.items():
-            is_number = isinstance(getattr(self, name), int | float)
-            setattr(self, name, value.item() if is_number else value)
+    def prepare_fields(self, fields: State) -> dict[str, Any]:
+        """Return the new values of attributes for fields that have been checked. All memory is allocated here."""
+        numbers = {name for name in fields if isinstance(getattr(self, name), int | float)}
+        return {name: value.item() if name in numbers else value for name, value in fields.items()}
+
+    def write_fields(self, values: Mapping[str, Any]) -> None:
+        """Set the attributes to the values from ``prepare_fields``."""
+        for name, value in values.items():
+            setattr(self, name, value)
 
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
         """Replace the parts by those from ``build_parts``. Only needed if ``build_parts`` creates new ones."""
 
 
 def save(component: Stateful) -> State:
-    """Return a copy of everything that determines the future of ``component``.
-
-    Parameters
-    ----------
-    component
-        The component.
-
-    Returns
-    -------
-    dict of str to ndarray
-        Its fields and those of its parts.
-    """
+    """Return copies of the fields of ``component`` and of its parts: all that determines its future."""
     state = component.read_fields()
     for name, part in component.parts().items():
         state |= {f"{name}.{key}": value for key, value in save(part).items()}
@@ -98,74 +90,48 @@ def save(component: Stateful) -> State:
 
 
 def check(component: Stateful, state: Mapping[str, Any], path: str = "") -> Loaded:
-    """Check ``state`` for ``component`` without changing anything.
+    """Check ``state`` for ``component`` without changing anything, and return it for :func:`swap`.
 
     Parameters
     ----------
-    component
-        The component to load into.
-    state
-        The entries, as :func:`save` returns them.
+    component, state
+        The component to load into, and the entries, as :func:`save` returns them.
     path
         Prefix of the entries in error messages.
-
-    Returns
-    -------
-    Loaded
-        The checked state, for :func:`swap`.
 
     Raises
     ------
     ArgumentError
         If an entry is missing, unknown, inconsistent, not finite, or of the wrong shape or type.
     """
-    expected = component.read_fields()
     fields = {}
-    for name, own in expected.items():
+    for name, own in component.read_fields().items():
         if name not in state:
-            raise ArgumentError(_entry(path + name), None, "in the state", got="nothing")
+            raise refuse(path, name, None, "in the state", got="nothing")
         fields[name] = _check_like(component, name, state[name], own, path)
     component.check_fields(fields, path)
-    parts = component.build_parts(fields)
-    loaded, known = {}, set(expected)
-    for name, part in parts.items():
+    parts, known = {}, set(fields)
+    for name, part in component.build_parts(fields).items():
         prefix = f"{name}."
-        own_entries = {str(key)[len(prefix) :]: value for key, value in state.items() if str(key).startswith(prefix)}
-        loaded[name] = check(part, own_entries, path + prefix)
-        known |= {key for key in state if str(key).startswith(prefix)}
+        entries = {str(key): value for key, value in state.items() if str(key).startswith(prefix)}
+        parts[name] = check(part, {key.removeprefix(prefix): value for key, value in entries.items()}, path + prefix)
+        known |= set(entries)
     for key in state:
         if key not in known:
-            raise ArgumentError(_entry(path + str(key)), state[key], "left out: it is not part of this state", got="it")
-    return Loaded(component, fields, loaded)
+            raise refuse(path, str(key), state[key], "left out: it is not part of this state", got="it")
+    return Loaded(component, component.prepare_fields(fields), parts)
 
 
 def swap(loaded: Loaded) -> None:
-    """Load a checked state.
-
-    Parameters
-    ----------
-    loaded
-        The result of :func:`check`.
-    """
+    """Load a checked state, the result of :func:`check`."""
     for part in loaded.parts.values():
         swap(part)
-    loaded.component.write_fields(loaded.fields)
+    loaded.component.write_fields(loaded.values)
     loaded.component.adopt_parts({name: part.component for name, part in loaded.parts.items()})
 
 
 def digest(state: Mapping[str, npt.NDArray[Any]]) -> str:
-    """Return the SHA-256 hash of the names, types, shapes and bytes of all entries.
-
-    Parameters
-    ----------
-    state
-        Arrays by name.
-
-    Returns
-    -------
-    str
-        The hash in hexadecimal.
-    """
+    """Return the SHA-256 hash, in hexadecimal, of the names, types, shapes and bytes of all entries."""
     total = hashlib.sha256()
     for name in sorted(state):
         array = np.asarray(state[name], order="C")
@@ -174,28 +140,9 @@ def digest(state: Mapping[str, npt.NDArray[Any]]) -> str:
     return total.hexdigest()
 
 
-def refuse(path: str, name: str, value: Any, expected: str) -> ArgumentError:
-    """Return the error for a bad entry of a state. ``check_fields`` raises it.
-
-    Parameters
-    ----------
-    path, name
-        Prefix and name of the entry.
-    value
-        The bad value.
-    expected
-        What is allowed, as the end of "must be ...".
-
-    Returns
-    -------
-    ArgumentError
-        The error, with ``argument`` set to ``state['<path><name>']``.
-    """
-    return ArgumentError(_entry(path + name), value, expected)
-
-
-def _entry(name: str) -> str:
-    return f"state[{name!r}]"
+def refuse(path: str, name: str, value: Any, expected: str, got: str | None = None) -> ArgumentError:
+    """Return the error that ``check_fields`` raises for the entry ``path + name``, which must be ``expected``."""
+    return ArgumentError(f"state[{path + name!r}]", value, expected, got=got)
 
 
 def _check_like(component: Stateful, name: str, value: Any, own: npt.NDArray[Any], path: str) -> npt.NDArray[Any]:
@@ -203,15 +150,14 @@ def _check_like(component: Stateful, name: str, value: Any, own: npt.NDArray[Any
     try:
         array = np.array(value, order="C")
     except (ValueError, TypeError):  # ragged
-        raise ArgumentError(_entry(path + name), value, f"of shape {own.shape} and type {own.dtype}") from None
-    shape = own.shape
-    if name in component.flexible and array.ndim == own.ndim:
-        shape = (*own.shape[:-1], array.shape[-1])
+        raise refuse(path, name, value, f"of shape {own.shape} and type {own.dtype}") from None
+    is_flexible = name in component.flexible and array.ndim == own.ndim
+    shape = (*own.shape[:-1], array.shape[-1]) if is_flexible else own.shape
     if array.dtype != own.dtype or array.shape != shape:
         got = f"shape {array.shape} and type {array.dtype}"
-        raise ArgumentError(_entry(path + name), value, f"of shape {shape} and type {own.dtype}", got=got)
+        raise refuse(path, name, value, f"of shape {shape} and type {own.dtype}", got)
     if array.dtype == float:
         is_bad = np.isnan(array) if name in component.unbounded else ~np.isfinite(array)
         if is_bad.any():
-            raise ArgumentError(_entry(path + name), value, "finite", got=repr(float(array[is_bad][0])))
+            raise refuse(path, name, value, "finite", repr(float(array[is_bad][0])))
     return array

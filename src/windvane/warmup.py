@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import time
 from collections.abc import Iterable
@@ -9,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windvane.arms import Ball
+from windvane.errors import ArgumentError
+
 if TYPE_CHECKING:
     from windvane.environments import Environment
     from windvane.policies.base import Policy
 
-HEAVY = 100.0
-"""One reward of this weight moves the estimate out of the ball ``|theta| <= S``, so that it must be projected."""
-EXAMPLE: dict[str, Any] = {
-    "dim": 2, "horizon": 9, "drift": 1.0, "switches": 1.0, "truth": lambda _t, arms: arms[..., 0]
-}  # fmt: skip
-"""Arguments that a policy class is built with, as far as it takes them."""
+HEAVY = 100.0  # a reward of this weight moves the estimate out of the ball ||theta|| <= S, so that it is projected
+# Arguments that a policy class is built with, as far as it takes them.
+TOY: dict[str, Any] = {"dim": 2, "horizon": 9, "drift": 1.0, "switches": 1.0, "truth": lambda _t, arms: arms[..., 0]}
 
 
 def warm_up(
     policies: Iterable[str | type[Policy] | Policy] | None = None, environments: Iterable[Environment] = ()
 ) -> float:
-    """Compile, or load from the cache, the kernels that ``policies`` and ``environments`` need.
+    """Compile, or load from the cache, the kernels that policies and environments need. Return the seconds it took.
 
     Parameters
     ----------
@@ -32,7 +33,8 @@ def warm_up(
         Registered names, policy classes, or newly built policies (which play a few rounds and are of no further use). A
         class must not require arguments other than ``dim``, ``horizon``, ``drift``, ``switches`` and ``truth``.
         Default: all registered policies.
-    environments : simulated worlds. Default: none.
+    environments
+        Simulated worlds. Default: none.
 
     Notes
     -----
@@ -53,7 +55,7 @@ def warm_up(
             policy = get_policy(policy)
         if isinstance(policy, type):
             names = inspect.signature(policy).parameters
-            policy = policy(**{name: value for name, value in EXAMPLE.items() if name in names})
+            policy = policy(**{name: value for name, value in TOY.items() if name in names})
         _play(policy)
     for environment in environments:
         offer = environment.round(1)
@@ -64,10 +66,14 @@ def warm_up(
 
 
 def _play(policy: Policy) -> None:
-    """Make some decisions and learn from them. One estimate must be projected."""
+    """Make some decisions of each kind and learn from them. One estimate must be projected."""
     arms = np.full((policy.lane_count, 2, policy.dim), 0.5 * policy.L / np.sqrt(policy.dim))
     for weight in (1.0, HEAVY, 1.0):
         choice = policy.select(arms)
         policy.update(arms[np.arange(policy.lane_count), choice], 1.0, weight=weight)
     policy.select(arms)
+    with contextlib.suppress(NotImplementedError):  # a policy of the user's own need not have the other kinds
+        policy.probabilities(arms)
+    with contextlib.suppress(NotImplementedError, ArgumentError):
+        policy.select_from(Ball(policy.L))
     policy.state()

@@ -53,7 +53,7 @@ def test_a_tuned_restart_has_the_period_of_the_window() -> None:
     drifts = [0.5, 2.0]
     lengths = [theory.window_length(drift=drift, **TUNING) for drift in drifts]
     assert Restart.tuned(drift=2.0, **TUNING).every == lengths[1]
-    assert Restart.tuned(drift=drifts, **TUNING).periods(2).tolist() == lengths
+    assert Restart.tuned(drift=drifts, **TUNING).memory(2).tolist() == lengths
 
 
 @pytest.mark.parametrize("rule", [Discount, Window, Restart])
@@ -68,7 +68,7 @@ def test_tuning_names_what_it_refuses(rule: Any, name: str, bad: Any) -> None:
     [
         *((Discount(bad).gammas, "gamma") for bad in (0.0, 1.0001, math.nan, [0.9, 0.0], [0.9] * 3, "high", None)),
         *((Window(bad).windows, "window") for bad in (0.0, -3, math.inf, [5.0, 0.0], [5.0] * 3, "long")),
-        *((Restart(bad).periods, "restart_every") for bad in (0, 2.5, -1, math.inf, [3, 0], [3] * 3, "often")),
+        *((Restart(bad).memory, "restart_every") for bad in (0, 2.5, -1, math.inf, [3, 0], [3] * 3, "often")),
     ],
 )
 def test_a_rule_names_what_it_refuses(call: Any, name: str) -> None:

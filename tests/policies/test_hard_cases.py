@@ -126,7 +126,7 @@ def test_a_restart_in_the_first_round_is_the_same_after_loading() -> None:
     for each in (policy, other):
         each.select(ARMS)
         each.update(ARMS[:, 0], 1.0, round=0.5)
-    assert (policy.estimator.count == other.estimator.count).all()
+    assert (policy.estimator.remembered == other.estimator.remembered).all()
 
 
 def test_predictions_do_not_change_the_record_of_the_last_decision() -> None:

@@ -2,18 +2,11 @@
 
 from windvane.estimation.base import Estimator
 from windvane.estimation.forgetting import Discount, Forgetting, Never, Restart, Window
-from windvane.estimation.mle import MaximumLikelihoodEstimator
+from windvane.estimation.mle import MaximumLikelihoodEstimator, Projection
 from windvane.estimation.one_pass import OnePassEstimator
 from windvane.estimation.ridge import RidgeEstimator
 
 __all__ = [
-    "Discount",
-    "Estimator",
-    "Forgetting",
-    "MaximumLikelihoodEstimator",
-    "Never",
-    "OnePassEstimator",
-    "Restart",
-    "RidgeEstimator",
-    "Window",
-]
+    "Discount", "Estimator", "Forgetting", "MaximumLikelihoodEstimator", "Never", "OnePassEstimator",
+    "Projection", "Restart", "RidgeEstimator", "Window",
+]  # fmt: skip

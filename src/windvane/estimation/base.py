@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from windvane.arguments import (
     NORM_SLACK,
     Array,
+    Index,
     Mask,
     check_array,
     check_mask,
@@ -18,77 +19,69 @@ from windvane.arguments import (
     check_per_lane,
     check_positive,
     check_whole,
-    fill_masked,
 )
+from windvane.documentation import documented
 from windvane.errors import ArgumentError
-from windvane.estimation.forgetting import Discount, Forgetting, Never, Window
+from windvane.estimation.forgetting import NEVER, Discount, Forgetting, Never, Window
 from windvane.estimation.lanes import LaneRows
-from windvane.kernels.custom import LinkKernels, link_kernels
 from windvane.kernels.history import age_lanes
 from windvane.kernels.lanes import THETA_HAT, B
 from windvane.kernels.root import solve_ridge_lanes
-from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT
+from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT, log_det_lanes, width_lanes
 from windvane.links import Link, get_link
 
 TINY = 1e-300  # avoids a division by zero if the bound on the mean is zero
 ROOT_SHARE = 0.01  # share of ``tolerance`` for the error of the root, so that the rest is left for dropped observations
 
 
+@documented
 class Estimator(LaneRows, ABC):
     """An estimate of theta in ``lanes`` independent lanes.
 
-    A policy uses ``solve()``, ``advance(rounds)``, ``observe(...)``, ``metric()`` and the state. Subclasses implement
-    ``solve``, ``absorb`` and ``theta_hat``.
+    A policy uses ``solve``, ``advance``, ``observe``, ``metric``, the state, and the methods that predict and measure.
+    Subclasses implement ``absorb``, and ``solve`` if their loss is not quadratic.
 
     Parameters
     ----------
-    dim
-        Number of features.
-    link
-        Name of a link, or a :class:`windvane.Link`.
-    forgetting
-        Forgetting rule: ``Discount``, ``Window`` or ``Never``.
-    S, L
-        Norm bounds of the parameter and of the arms.
     lam
         Regularisation: V starts as lam I. The likelihood is penalised by ridge ||theta||^2 / 2 with ridge = lam c_mu.
     lanes
         Number of lanes.
     tolerance
-        Bound on the change of theta_hat that is caused by dropping old observations.
+        Bound on the change of theta_hat that is caused by dropping old observations. It sets ``memory``, the age beyond
+        which a late observation is ignored.
     """
 
-    allows_window: ClassVar[bool] = True
-    is_linearised: ClassVar[bool] = False  # whether (pull, H) is updated between solves: Newton's method starts from it
+    kinds: ClassVar[tuple[type[Forgetting], ...]] = (Discount, Window, Never)  # allowed forgetting rules
+    has_curvature_metric: ClassVar[bool] = False  # then the metric starts as ridge I instead of lam I
 
     def __init__(
         self,
         dim: int,
         link: str | Link = "logistic",
         *,
-        forgetting: Forgetting = Never(),  # noqa: B008  (frozen)
+        forgetting: Forgetting = NEVER,
         S: float = 1.0,
         L: float = 1.0,
         lam: float = 1.0,
         lanes: int = 1,
         tolerance: float = 1e-6,
     ) -> None:
-        n = check_whole("lanes", lanes, 1)
-        self._check_rule(forgetting)
-        self.link = get_link(link)
+        n, link = check_whole("lanes", lanes, 1), get_link(link)
+        if not isinstance(forgetting, self.kinds):
+            raise ArgumentError("forgetting", forgetting, f"a {' or '.join(kind.__name__ for kind in self.kinds)}")
         self.S, self.L, self.lam = check_positive("S", S), check_positive("L", L), check_positive("lam", lam)
         self.tolerance = check_positive("tolerance", tolerance)
-        self.constants = self.link.constants(self.S, self.L)
+        self.constants = link.constants(self.S, self.L)
         self.ridge = self.lam * self.constants.c_mu
-        self.kernels: LinkKernels = link_kernels(self.link.code, self.link)
-        bound = self.link.mean_bound(2 * self.S * self.L)
+        bound = link.mean_bound(2 * self.S * self.L)
         if np.isinf(bound):  # a custom link is only required to be finite for |z| <= S L
-            bound = self.link.mean_bound(self.S * self.L)
+            bound = link.mean_bound(self.S * self.L)
         settings = {
-            "link": self.link.code,
+            "link": link.code,
             "S": self.S,
             "L": self.L,
-            "floor": self.initial_metric(),
+            "floor": self.ridge if self.has_curvature_metric else self.lam,
             "ridge": self.ridge,
             "least_slope": self.constants.c_mu,
             "root_tolerance": ROOT_SHARE * self.tolerance,
@@ -98,39 +91,24 @@ class Estimator(LaneRows, ABC):
         }
         # A likelihood needs every observation, a window only those that it will take out again.
         remembers = self.is_linearised or isinstance(forgetting, Window)
-        super().__init__(check_whole("dim", dim, 1), n, settings, linearised=self.is_linearised, remembers=remembers)
+        super().__init__(check_whole("dim", dim, 1), n, link, settings, remembers=remembers)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "kernels"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self.kernels = link_kernels(self.link.code, self.link)
-
-    def initial_metric(self) -> float:
-        """Return the scalar m such that the metric is m I before the first observation."""
-        return self.lam
-
-    @abstractmethod
     def solve(self) -> Array:
-        """Update theta_hat, starting from its last value, and return a copy.
-
-        Returns
-        -------
-        ndarray
-            theta_hat, [lanes, dim].
-        """
-
-    @abstractmethod
-    def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
-        """Learn one observation per lane. The arguments have been checked."""
-
-    # --- reading ---------------------------------------------------------------------------------------------------
+        """Update theta_hat, starting from its last value, and return a copy, [lanes, dim]. By default it is V^-1 b."""
+        with self.lock:
+            solve_ridge_lanes(self.record, self.dense, self.work)
+            return self.dense[:, THETA_HAT].copy()
 
     @property
-    @abstractmethod
     def theta_hat(self) -> Array:
-        """The current estimate, [lanes, dim]. Reading it does not change the estimator."""
+        """The current estimate, [lanes, dim]. Reading it does not change the starting point of a later ``solve``."""
+        with self.lock:
+            rows = self.record, self.dense
+            self.record, self.dense = self.record.copy(), self.dense.copy()
+            try:
+                return self.solve()
+            finally:
+                self.record, self.dense = rows
 
     def metric(self) -> Array:
         """Return the matrices M such that ||x||_{M^-1} measures the uncertainty along x, [lanes, dim, dim]."""
@@ -161,16 +139,36 @@ class Estimator(LaneRows, ABC):
         """The age in rounds beyond which an observation can be dropped, for each lane."""
         return np.asarray(np.minimum(self.record["memory"], self.record["window"]))
 
-    # --- time and observations -------------------------------------------------------------------------------------
+    def predict(self, arms: Array, theta: Array) -> Array:
+        """Return mu(<x, theta>) of ``arms[lanes, K, dim]`` for ``theta[lanes, dim]``, [lanes, K]."""
+        if theta.shape != (len(arms), self.dim):
+            raise _refuse_shape("theta", theta, (len(arms), self.dim))
+        means = np.empty(arms.shape[:2])
+        self.kernels.predict_lanes(self.link.code, arms, theta, means)
+        return means
+
+    def measure_width(self, arms: Array, multiplier: Array, *, is_sandwich: bool, rows: Index | None = None) -> Array:
+        """Return multiplier ||x|| in the metric V^-1, or V^-1 V_tilde V^-1 if ``is_sandwich``, [lanes, K].
+
+        With ``rows``, entry i of ``arms[lanes, K, dim]`` and ``multiplier[lanes]`` belongs to lane ``rows[i]``.
+        """
+        dense = self.dense if rows is None else self.dense[rows]
+        if multiplier.shape != (len(dense),) or len(arms) != len(dense):
+            raise _refuse_shape("multiplier", multiplier, (len(dense),))
+        widths = np.empty(arms.shape[:2])
+        with self.lock:  # other threads may use the workspace
+            width_lanes(is_sandwich, arms, multiplier, dense, self.work, widths)
+        return widths
+
+    def log_det_ratio(self) -> Array:
+        """Return log det(V / lam) of each lane."""
+        ratios = np.empty(self.lanes)
+        with self.lock:
+            log_det_lanes(self.dense, self.lam, self.work, ratios)
+        return ratios
 
     def advance(self, rounds: float = 1.0) -> None:
-        """Let time pass.
-
-        Parameters
-        ----------
-        rounds
-            Number of rounds, at least 0. It need not be a whole number.
-        """
+        """Let ``rounds`` pass, a number of at least 0 that need not be whole."""
         self.age(check_not_negative("rounds", rounds))
 
     def age(self, rounds: float) -> None:
@@ -178,96 +176,52 @@ class Estimator(LaneRows, ABC):
         with self.lock:
             age_lanes(rounds, self.record, self.dense, self.history)
 
+    @documented
     def observe(
         self,
-        x: npt.ArrayLike,
-        reward: npt.ArrayLike,
+        x: ArrayLike,
+        reward: ArrayLike,
         *,
-        age: npt.ArrayLike = 0.0,
-        weight: npt.ArrayLike = 1.0,
-        mask: npt.ArrayLike | None = None,
+        age: ArrayLike = 0.0,
+        weight: ArrayLike = 1.0,
+        mask: ArrayLike | None = None,
     ) -> None:
-        """Learn one observation per lane.
+        """Learn one observation per lane. Each argument but x is one number, or one per lane.
 
         Parameters
         ----------
         x
             Features of the arms that were played, [lanes, dim].
-        reward
-            Rewards: one number, or one per lane.
-        age
-            Rounds since the decision: one number, or one per lane.
+        reward, age
+            Rewards, and the rounds since the decisions.
         weight
-            An observation of weight w counts as w equal observations. One number, or one per lane.
-        mask
-            Lanes that have an observation, [lanes]. Default: all.
+            An observation of weight w counts as w equal observations.
         """
         lanes = check_mask(mask, self.lanes)
         x = check_array("x", x, (self.lanes, self.dim))
-        lengths = np.where(lanes, np.linalg.norm(x, axis=1), 0.0)
-        if not (lengths <= self.L * NORM_SLACK).all():  # written so that NaN is rejected
-            lane = int(np.argmax(~(lengths <= self.L * NORM_SLACK)))
+        is_long = lanes & ~(np.linalg.norm(x, axis=1) <= self.L * NORM_SLACK)  # written so that NaN is rejected
+        if is_long.any():
+            lane = int(np.argmax(is_long))
             raise ArgumentError("x", x[lane].tolist(), f"finite, with norm at most L={self.L:g}", where=f"lane {lane}")
-        self.absorb(
-            x,
-            self._check_lanes("reward", reward, lanes, -LARGEST_REWARD, LARGEST_REWARD),
-            self._check_lanes("age", age, lanes, 0.0, np.inf),
-            self._check_lanes("weight", weight, lanes, 0.0, LARGEST_WEIGHT),
-            lanes,
-        )
 
-    def _check_lanes(self, name: str, value: npt.ArrayLike, mask: Mask, low: float, high: float) -> Array:
-        """Return one number per lane, checked to be in [low, high] in the lanes of ``mask``."""
-        given = fill_masked(name, value, mask, 0.0)
-        expected = f"in [{low:g}, {high:g}]"
-        return check_per_lane(name, given, self.lanes, expected, lambda v: (v >= low) & (v <= high))
+        def check(name: str, value: ArrayLike, low: float, high: float) -> Array:
+            expected = f"in [{low:g}, {high:g}]"
+            return check_per_lane(name, value, self.lanes, expected, lambda v: (v >= low) & (v <= high), lanes)
 
-    def _check_rule(self, forgetting: Forgetting) -> None:
-        kinds = (Discount, Window, Never) if self.allows_window else (Discount, Never)
-        if not isinstance(forgetting, kinds):
-            allowed = "Discount, Window or Never" if self.allows_window else "Discount or Never"
-            raise ArgumentError("forgetting", forgetting, f"a {allowed}")
+        rewards = check("reward", reward, -LARGEST_REWARD, LARGEST_REWARD)
+        ages, weights = check("age", age, 0.0, np.inf), check("weight", weight, 0.0, LARGEST_WEIGHT)
+        self.absorb(x, rewards, ages, weights, lanes)
 
-    def reset(self, mask: npt.ArrayLike | None = None, forgetting: Forgetting | None = None) -> None:
-        """Forget everything in some lanes.
+    @abstractmethod
+    def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
+        """Learn one observation per lane. The arguments have been checked."""
 
-        Parameters
-        ----------
-        mask
-            The lanes, [lanes]. Default: all.
-        forgetting
-            New forgetting rule of these lanes. A window cannot be replaced by a discount, nor a discount by a window.
-        """
-        with self.lock:
-            lanes = check_mask(mask, self.lanes)
-            if forgetting is not None:
-                self._check_rule(forgetting)
-                if isinstance(forgetting, Window) != (self.window is not None):
-                    raise ArgumentError("forgetting", forgetting, "of the same kind as before")
-                self.record["gamma"][lanes] = forgetting.gammas(self.lanes)[lanes]
-                self.record["window"][lanes] = forgetting.windows(self.lanes)[lanes]
-            self.clear(lanes)
+
+def _refuse_shape(name: str, array: Array, shape: tuple[int, ...]) -> ArgumentError:
+    return ArgumentError(name, array, f"of shape {shape}", got=f"shape {array.shape}")
 
 
 def check_finite(link: Link, *values: Array) -> None:
     """Raise ``ArgumentError`` for a custom link that returned NaN or infinity."""
     if not all(np.isfinite(array).all() for array in values):
         raise ArgumentError("link", link, "finite, and so must its derivative, wherever it is evaluated")
-
-
-class QuadraticEstimator(Estimator):
-    """An estimator whose loss is quadratic: theta_hat = M^-1 b with the metric M."""
-
-    def solve(self) -> Array:
-        """Update theta_hat and return a copy, [lanes, dim]."""
-        with self.lock:
-            solve_ridge_lanes(self.record, self.dense, self.work)
-            return self.dense[:, THETA_HAT].copy()
-
-    @property
-    def theta_hat(self) -> Array:
-        """The current value of M^-1 b, [lanes, dim]."""
-        with self.lock:
-            dense = self.dense.copy()
-            solve_ridge_lanes(self.record.copy(), dense, self.work)
-            return dense[:, THETA_HAT].copy()

@@ -34,40 +34,65 @@ unless its weight compensates for its age: with a reward of at most sup|mu| it c
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from windvane.arguments import Array, Index, Mask, check_array
+from windvane.documentation import documented
+from windvane.errors import ArgumentError
 from windvane.estimation.base import Estimator, check_finite
 from windvane.kernels.lanes import FRESH, THETA_HAT, B
+from windvane.kernels.projection import REPORT, RESIDUAL, STAGE, VALUE
 from windvane.kernels.threads import over_lanes
 from windvane.state import State, refuse
 
+PASSES = 4  # approximate number of passes over the history per projection; decides whether to use threads
 ROOT_CHECK = 1e-3  # relative to 1 + ||theta||: largest accepted distance of a stored theta_hat from the root
 
 
+@dataclass(eq=False, init=False)
+class Projection:
+    """The solution of a program in every lane, with its accuracy. From ``p0`` and ``p2``, without the axis of lanes.
+
+    Attributes
+    ----------
+    theta, eta
+        The minimiser, [lanes, dim]. For P0, eta is zero.
+    report
+        Value, residual and stage, [lanes, 3].
+    """
+
+    theta: Array
+    eta: Array
+    report: Array
+
+    @property
+    def value(self) -> Array:
+        """The norm that was minimised, [lanes]."""
+        value: Array = self.report.T[VALUE].copy()
+        return value
+
+    @property
+    def residual(self) -> Array:
+        """The first-order residual, in the units of theta, [lanes]."""
+        residual: Array = self.report.T[RESIDUAL].copy()
+        return residual
+
+    @property
+    def stage(self) -> Index:
+        """1 if theta_hat is admissible, otherwise 2 or 3 (:mod:`windvane.projection`), [lanes]."""
+        stage: Index = self.report.T[STAGE].astype(np.int64)
+        return stage
+
+
+@documented
 class MaximumLikelihoodEstimator(Estimator):
     """V, V_tilde, b and theta_hat of ``lanes`` independent lanes (notation: see the module).
 
-    Parameters
-    ----------
-    dim
-        Number of features.
-    link
-        Name of a link, or a :class:`windvane.Link`.
-    forgetting
-        ``Discount(gamma)``, ``Window(length)`` or ``Never()``.
-    S, L
-        Norm bounds of the parameter and of the arms.
-    lam
-        Regularisation: V starts as lam I.
-    lanes
-        Number of lanes.
-    tolerance
-        Bound on the change of theta_hat that is caused by dropping old observations. The root itself is certified to a
-        hundredth of it.
+    The root is certified to a hundredth of ``tolerance``.
 
     Examples
     --------
@@ -86,34 +111,15 @@ class MaximumLikelihoodEstimator(Estimator):
         return float(self.lanes * self.filled * (10 + self.dim * self.dim // 2))
 
     def solve(self) -> Array:
-        """Update theta_hat, starting from its last value, and return a copy, [lanes, dim]."""
+        """Update theta_hat, the root of g(theta) = b, starting from its last value, and return a copy, [lanes, dim]."""
         with self.lock:
-            self._solve(self.record, self.dense)
+            if self.lanes == 1:  # without the overhead of threads
+                work, buffers = self.workspaces[0]
+                self.kernels.solve_lanes(self.record, self.dense, self.history, work, buffers)
+            else:
+                rows = (self.record, self.dense, self.history)
+                over_lanes(self.kernels.solve_lanes, self.pass_cost, (), rows, self.workspace)
             return self.dense[:, THETA_HAT].copy()
-
-    def _solve(self, record: npt.NDArray[Any], dense: Array) -> None:
-        """Solve the rows, which belong to the estimator or are copies."""
-        if self.lanes == 1:
-            self.kernels.solve_lanes(record, dense, self.history, self.work, self.buffers)
-        else:
-            rows = (record, dense, self.history)
-            over_lanes(self.kernels.solve_lanes, self.pass_cost, (), rows, self.workspace)
-
-    @property
-    def theta_hat(self) -> Array:
-        """The current root of g(theta) = b, [lanes, dim].
-
-        Reading it does not change the starting point of a later ``solve``.
-        """
-        with self.lock:
-            dense = self.dense.copy()
-            self._solve(self.record.copy(), dense)
-            return dense[:, THETA_HAT].copy()
-
-    @property
-    def remembered(self) -> Index:
-        """The number of observations in the history of each lane."""
-        return self.count
 
     @property
     def root_error(self) -> Array:
@@ -136,27 +142,30 @@ class MaximumLikelihoodEstimator(Estimator):
         bound = np.array([self.link.mean_bound(z) for z in reach])
         return np.asarray(self.record["dropped"] * bound * self.L / self.ridge)
 
-    def moments(self, theta: npt.ArrayLike) -> tuple[Array, Array]:
-        """Compute g and H.
-
-        Parameters
-        ----------
-        theta
-            Where to evaluate them, [lanes, dim].
-
-        Returns
-        -------
-        g : ndarray
-            g(theta), [lanes, dim].
-        H : ndarray
-            H(theta), [lanes, dim, dim].
-        """
+    def moments(self, theta: ArrayLike) -> tuple[Array, Array]:
+        """Return g, [lanes, dim], and H, [lanes, dim, dim], at ``theta[lanes, dim]``."""
         theta = check_array("theta", theta, (self.lanes, self.dim))
         g, H = np.empty((self.lanes, self.dim)), np.empty((self.lanes, self.dim, self.dim))
         with self.lock:
             rows = (theta, g, H, self.record, self.history)
             over_lanes(self.kernels.moments_lanes, self.pass_cost, (), rows, lambda k: self.workspace(k)[1:])
         return g, H
+
+    def project(self, program: int, beta: Array | None = None) -> Projection:
+        """Run a program of :mod:`windvane.kernels.projection` for the last theta_hat; P2 uses radii beta, [lanes]."""
+        n, d = self.lanes, self.dim
+        beta = np.ones(n) if beta is None else beta
+        if beta.shape != (n,):
+            raise ArgumentError("beta", beta, f"of shape ({n},)", got=f"shape {beta.shape}")
+        result = Projection()
+        result.theta, result.eta, result.report = np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT))
+        with self.lock:
+            rows = (beta, result.theta, result.eta, result.report, self.record, self.dense, self.history)
+            if n == 1:
+                self.kernels.project_lanes(program, *rows, *self.workspaces[0])
+            else:
+                over_lanes(self.kernels.project_lanes, PASSES * self.pass_cost, (program,), rows, self.workspace)
+        return result
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
         """Learn one observation per lane. The arguments have been checked."""

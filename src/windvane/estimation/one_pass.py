@@ -31,32 +31,25 @@ from typing import ClassVar
 import numpy as np
 
 from windvane.arguments import Array, Mask
-from windvane.estimation.base import QuadraticEstimator, check_finite
+from windvane.documentation import documented
+from windvane.estimation.base import Estimator, check_finite
+from windvane.estimation.forgetting import Discount, Forgetting, Never
 from windvane.kernels.history import observe_lanes
 from windvane.kernels.root import solve_ridge_lanes
 
 
-class OnePassEstimator(QuadraticEstimator):
+@documented
+class OnePassEstimator(Estimator):
     """H, its counterpart with squared weights, and theta_hat of ``lanes`` independent lanes (notation: see the module).
 
     Here ``V`` and ``metric()`` are H, and ``V_tilde`` is the counterpart with squared weights.
 
     Parameters
     ----------
-    dim
-        Number of features.
-    link
-        Name of a link, or a :class:`windvane.Link`.
     forgetting
         ``Discount(gamma)`` or ``Never()``.
-    S, L
-        Norm bounds of the parameter and of the arms.
     lam
         Regularisation: H starts as ridge I with ridge = lam c_mu.
-    lanes
-        Number of lanes.
-    tolerance
-        Sets ``memory``, the age beyond which a late observation is ignored (:mod:`windvane.estimation.mle`).
 
     Examples
     --------
@@ -67,11 +60,8 @@ class OnePassEstimator(QuadraticEstimator):
     array([[1.188, 0.   ]])
     """
 
-    allows_window: ClassVar[bool] = False  # observations are not kept, so none can be taken out again
-
-    def initial_metric(self) -> float:
-        """Return ridge, because the metric is the curvature H."""
-        return self.ridge
+    kinds: ClassVar[tuple[type[Forgetting], ...]] = (Discount, Never)  # nothing is kept that a window could take out
+    has_curvature_metric: ClassVar[bool] = True
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
         """Learn one observation per lane. The arguments have been checked."""

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from windvane.arguments import Array, Mask
-from windvane.estimation.base import QuadraticEstimator
-from windvane.estimation.forgetting import Forgetting, Never
+from windvane.documentation import documented
+from windvane.estimation.base import Estimator
+from windvane.estimation.forgetting import NEVER, Forgetting
 from windvane.kernels.history import observe_lanes
 
 
-class RidgeEstimator(QuadraticEstimator):
+@documented
+class RidgeEstimator(Estimator):
     """V, V_tilde, b and theta_hat = V^-1 b of ``lanes`` independent lanes.
 
     Observations are stored only with a window. They are subtracted from the sums when they leave it.
-
-    Parameters
-    ----------
-    dim
-        Number of features.
-    forgetting
-        ``Discount(gamma)``, ``Window(length)`` or ``Never()``.
-    S, L
-        Norm bounds of the parameter and of the arms.
-    lam
-        Regularisation: V starts as lam I.
-    lanes
-        Number of lanes.
-    tolerance
-        Sets ``memory``, the age beyond which a late observation is ignored (:mod:`windvane.estimation.mle`).
 
     Examples
     --------
@@ -41,23 +28,13 @@ class RidgeEstimator(QuadraticEstimator):
         self,
         dim: int,
         *,
-        forgetting: Forgetting = Never(),  # noqa: B008  (frozen)
+        forgetting: Forgetting = NEVER,
         S: float = 1.0,
         L: float = 1.0,
         lam: float = 1.0,
         lanes: int = 1,
-        tolerance: float = 1e-6,
     ) -> None:
-        super().__init__(
-            dim,
-            "identity",
-            forgetting=forgetting,
-            S=S,
-            L=L,
-            lam=lam,
-            lanes=lanes,
-            tolerance=tolerance,
-        )
+        super().__init__(dim, "identity", forgetting=forgetting, S=S, L=L, lam=lam, lanes=lanes)
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
         """Learn one observation per lane. The arguments have been checked."""

@@ -55,7 +55,7 @@ from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountSettings, ForgettingPolicy, WindowSettings
 from windvane.policies.glm import GLMPolicy
 from windvane.policies.weight_ucb import logarithmic_ridge
-from windvane.projection import LaneProjections, project_p0_in_V_tilde
+from windvane.projection import Projection, project_p0_in_V_tilde
 from windvane.theory import SelfConcordantRadius
 
 ORDER = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes"
@@ -67,7 +67,7 @@ class AbruptGLMPolicy(GLMPolicy):
     switches: npt.ArrayLike | None = None
     confidence: str = "pointwise"
 
-    def project(self, beta: Array) -> LaneProjections:
+    def project(self, beta: Array) -> Projection:
         """Project by P0 in the metric V_tilde^-1, which equals V^-1 for a window."""
         return project_p0_in_V_tilde(self.estimator)
 

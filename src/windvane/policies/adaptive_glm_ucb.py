@@ -64,7 +64,6 @@ from windvane.arguments import Array, Index, Mask, check_positive, check_real_ar
 from windvane.arms import ArmSet
 from windvane.errors import ArgumentError
 from windvane.estimation import Discount, OnePassEstimator
-from windvane.kernels.scoring import width_lanes
 from windvane.links import Link
 from windvane.policies.base import Card
 from windvane.policies.info import DecisionInfo, PolicyInfo
@@ -193,9 +192,7 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
         arms, present = self.check_arms(arms, valid)
         theta, decision = self.choose_theta()
-        widths = np.empty(arms.shape[:2])
-        dense = self.estimator.dense[self.acting_rows()]
-        width_lanes(True, arms, self.standard_errors, dense, self.estimator.work, widths)
+        widths = self.estimator.measure_width(arms, self.standard_errors, is_sandwich=True, rows=self.acting_rows())
         z = _dot(arms, theta[:, None])
         means = self.reward_link.mean(z)
         decision.means = means

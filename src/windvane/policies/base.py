@@ -320,11 +320,10 @@ class Policy(InputChecks, Configured, Stateful):
             raise refuse("", "checksum", header["checksum"], "that of the entries: the state was damaged or changed")
         swap(loaded)
 
-    def write_fields(self, fields: State) -> None:
-        """Continue from fields that have been checked. The record of the last decision is lost."""
-        super().write_fields(fields)
-        self.has_restarted = bool((self.born > 1.0).any())
-        self.decision = None
+    def prepare_fields(self, fields: State) -> dict[str, Any]:
+        """Return the attributes for fields that have been checked. The record of the last decision is lost."""
+        has_restarted = bool((fields["born"] > 1.0).any())
+        return super().prepare_fields(fields) | {"has_restarted": has_restarted, "decision": None}
 
     def check_fields(self, fields: State, path: str) -> None:
         """Raise ``ArgumentError`` for a clock that a policy cannot have."""

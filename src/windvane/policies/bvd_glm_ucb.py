@@ -42,7 +42,7 @@ from windvane.arguments import Array, Index
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
 from windvane.policies.glm import GLMPolicy
-from windvane.projection import LaneProjections, project_p2
+from windvane.projection import Projection, project_p2
 
 GUARANTEE = "R_mu d^(2/3) B^(1/3) T^(2/3), orthogonal arms; R_mu d^(9/10) B^(1/5) T^(4/5)"
 
@@ -78,6 +78,6 @@ class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
         projection = self.project(beta)  # Step 1: theta_hat_t -> theta_tilde_t
         return self.record(theta_hat, beta, self.bonus_factors * beta, projection)  # bonus_factors: 2 R_mu
 
-    def project(self, beta: Array) -> LaneProjections:
+    def project(self, beta: Array) -> Projection:
         """Return the solution of P2."""
         return project_p2(self.estimator, beta)

@@ -97,7 +97,7 @@ class RestartedPolicy(ForgettingPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         rule: Any = self.choose_forgetting()
-        self.periods = rule.periods(self.lane_count)
+        self.periods = rule.memory(self.lane_count)
 
     def end_round(self) -> None:
         """End the round and restart the lanes whose period is over."""

@@ -41,7 +41,7 @@ from windvane.links import Link
 from windvane.policies.base import Card
 from windvane.policies.forgetting import WindowSettings
 from windvane.policies.optimism import EstimatingPolicy, OptimisticPolicy
-from windvane.projection import LaneProjections, project_p0, project_p2
+from windvane.projection import Projection, project_p0, project_p2
 
 FIXED = "R_mu d T^(1/2), theta* fixed"
 
@@ -76,7 +76,7 @@ class GLMUCB(GLMPolicy):
     name = "GLM-UCB"
     card = Card("generalized linear", "none", "nothing", FIXED, "Filippi et al. 2010", "O((K + t) d^2)")
 
-    def project(self, beta: Array) -> LaneProjections:
+    def project(self, beta: Array) -> Projection:
         """Project by P0 in the metric V^-1."""
         return project_p0(self.estimator)
 
@@ -90,6 +90,6 @@ class SWBVDGLMUCB(GLMPolicy, WindowSettings):
     name = "SW-BVD-GLM-UCB"
     card = Card("generalized linear", "window", "T, B_T", "none printed", "Faury et al. 2021", "O((K + window) d^2)")
 
-    def project(self, beta: Array) -> LaneProjections:
+    def project(self, beta: Array) -> Projection:
         """Return the solution of P2."""
         return project_p2(self.estimator, beta)

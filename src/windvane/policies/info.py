@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index
-from windvane.projection import LaneProjections
+from windvane.projection import Projection
 
 
 @dataclass(init=False)  # one is created in every round, so policies set only the fields that they use
@@ -22,7 +22,7 @@ class DecisionInfo:
     theta_hat: Array | None = None  # the estimate
     theta_tilde: Array | None = None  # the parameter that was used for predictions
     beta: Array | None = None  # confidence radius
-    projection: LaneProjections | None = None  # of theta_hat, with its stage, value and residual
+    projection: Projection | None = None  # of theta_hat, with its stage, value and residual
     multiplier: Array | None = None  # factor of ||x|| in the bonus
     draw: Array | None = None  # random factor of the bonus (D-RandLinUCB)
     # Forgetting parameter of the acting worker (bandits over bandits), or index of the acting memory (AdaptiveGLMUCB).
@@ -70,7 +70,7 @@ def join_lanes(infos: list[Any]) -> Any:
         values = [getattr(info, name) for info in infos]
         if isinstance(first, np.ndarray):
             first = np.concatenate(values)
-        elif dataclasses.is_dataclass(first) or isinstance(first, LaneProjections):
+        elif dataclasses.is_dataclass(first):
             first = join_lanes(values)
         vars(result)[name] = first
     return result

@@ -53,7 +53,6 @@ import numpy.typing as npt
 from windvane.arguments import Array, check_whole
 from windvane.estimation import Forgetting, Window
 from windvane.kernels.sampling import draw_normals
-from windvane.kernels.scoring import log_det_lanes
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy, WindowSettings
 from windvane.policies.optimism import OptimisticPolicy
@@ -79,9 +78,7 @@ class OFUL(LinearPolicy):
 
     def compute_beta(self, theta_hat: Array) -> Array:
         """Return the radius of the next decision from the determinant of V, [lanes]."""
-        e, log_det_ratio = self.estimator, np.empty(self.lane_count)
-        log_det_lanes(e.dense, e.lam, e.work, log_det_ratio)
-        return np.asarray(self.radius(log_det_ratio))
+        return np.asarray(self.radius(self.estimator.log_det_ratio()))
 
 
 class DLinUCB(LinearPolicy, DiscountedPolicy):
@@ -144,7 +141,8 @@ class SWLinUCB(LinearPolicy, WindowSettings):
 
     def build_radius(self) -> ConfidenceLevel:
         """Return the part of the radius that can depend on the round."""
-        self.log_growth = np.log1p(self.estimator.record["window"] * self.estimator.L**2 / self.estimator.lam)
+        e = self.estimator
+        self.log_growth = np.log1p(np.asarray(e.window) * e.L**2 / e.lam)
         return ConfidenceLevel(self.levels, self.confidence, self.horizon)
 
     def compute_beta(self, theta_hat: Array) -> Array:

@@ -19,16 +19,14 @@ import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, check_per_lane, check_positive, check_scale
 from windvane.arms import ArmSet, best_arm
-from windvane.errors import ArgumentError
 from windvane.estimation import Estimator, Forgetting, MaximumLikelihoodEstimator, Never, Restart, RidgeEstimator
 from windvane.kernels.random import TIES, uniform
-from windvane.kernels.scoring import width_lanes
 from windvane.linalg import inverse
 from windvane.links import LinkConstants
 from windvane.policies.base import Policy
 from windvane.policies.info import DecisionInfo, PolicyInfo
 from windvane.policies.inputs import Feedback
-from windvane.projection import LaneProjections
+from windvane.projection import Projection
 from windvane.state import Stateful
 from windvane.theory import Radius
 
@@ -91,22 +89,11 @@ class EstimatingPolicy(Policy):
 
     def predict(self, arms: Array, theta: Array) -> Array:
         """Return the predicted mean reward mu(<x, theta>) of every arm, [lanes, K]."""
-        means = np.empty(arms.shape[:2])
-        if theta.shape != (self.lane_count, self.dim):
-            expected = f"of shape ({self.lane_count}, {self.dim})"
-            raise ArgumentError("theta", theta, expected, got=f"shape {theta.shape}")
-        self.estimator.kernels.predict_lanes(self.estimator.link.code, arms, theta, means)
-        return means
+        return self.estimator.predict(arms, theta)
 
     def bonus(self, arms: Array, multiplier: Array) -> Array:
         """Return multiplier ||x|| in the metric of the policy for every arm, [lanes, K]."""
-        widths = np.empty(arms.shape[:2])
-        if multiplier.shape != (self.lane_count,):
-            expected = f"of shape ({self.lane_count},)"
-            raise ArgumentError("multiplier", multiplier, expected, got=f"shape {multiplier.shape}")
-        with self.estimator.lock:  # other threads may use the workspace
-            width_lanes(self.is_sandwich, arms, multiplier, self.estimator.dense, self.estimator.work, widths)
-        return widths
+        return self.estimator.measure_width(arms, multiplier, is_sandwich=self.is_sandwich)
 
     def width(self, arms: Array) -> Array:
         """Return ||x|| in the metric of the policy for every arm, [lanes, K]."""
@@ -147,10 +134,9 @@ class EstimatingPolicy(Policy):
 
     def describe_estimates(self) -> dict[str, Any]:
         """Return the fields of ``info()`` that are computed from the estimator."""
-        with self.estimator.lock:  # the twin shares the history
-            twin, last = copy.copy(self), self.estimator
-            twin.estimator = e = copy.copy(last)
-            e.record, e.dense = last.record.copy(), last.dense.copy()  # solving changes where a later solve starts
+        twin, last = copy.copy(self), self.estimator
+        with last.borrow() as e:
+            twin.estimator = e
             known: dict[str, Any] = {"theta_tilde": twin.theta_now(), "theta_hat": e.theta_hat}
             known |= {"metric": e.metric(), "squared_metric": e.V_tilde.copy(), "b": e.b}
             known |= {"gamma": e.gamma, "memory": e.memory}
@@ -201,7 +187,7 @@ class OptimisticPolicy(EstimatingPolicy):
         beta: Array = self.radius.since(self.born, self.t)
         return beta
 
-    def project(self, beta: Array) -> LaneProjections | None:
+    def project(self, beta: Array) -> Projection | None:
         """Return the projection of theta_hat, or None if theta_hat is used directly."""
         return None
 
@@ -229,7 +215,7 @@ class OptimisticPolicy(EstimatingPolicy):
         return self.play_best(arm_set, theta, multiplier)
 
     def record(
-        self, theta_hat: Array, beta: Array, multiplier: Array, projection: LaneProjections | None = None
+        self, theta_hat: Array, beta: Array, multiplier: Array, projection: Projection | None = None
     ) -> tuple[Array, Array]:
         """Store how the decision is made, for ``info()``. Return the parameter for predictions and the multiplier."""
         theta_tilde = theta_hat if projection is None else projection.theta

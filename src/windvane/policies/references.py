@@ -33,7 +33,7 @@ from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
 from windvane.policies.glm import GLMPolicy
 from windvane.policies.optimism import EstimatingPolicy
-from windvane.projection import LaneProjections, project_p2
+from windvane.projection import Projection, project_p2
 
 
 class ReferencePolicy(EstimatingPolicy):
@@ -120,7 +120,7 @@ class Greedy(GLMPolicy, DiscountedPolicy):
     name = "Greedy"
     card = Card("generalized linear", "discount", "T, B_T", "none", "-", "O(K d + memory d^2)")
 
-    def project(self, beta: Array) -> LaneProjections:
+    def project(self, beta: Array) -> Projection:
         """Project by P2, as BVD-GLM-UCB does."""
         return project_p2(self.estimator, beta)
 

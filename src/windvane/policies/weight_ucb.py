@@ -46,7 +46,7 @@ from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountSettings
 from windvane.policies.glm import GLMPolicy
 from windvane.policies.linear import LinearPolicy
-from windvane.projection import LaneProjections, project_p0, project_p0_in_H
+from windvane.projection import Projection, project_p0, project_p0_in_H
 from windvane.theory import WeightedSelfConcordantRadius, weight_discount
 
 SHORTEST = 3  # a smaller horizon counts as 3, so that its logarithm is above 1
@@ -100,7 +100,7 @@ class GLBWeightUCB(WeightSettings, GLMPolicy):
         """Return d / c_mu^2."""
         return self.dim / self.constants.c_mu**2
 
-    def project(self, beta: Array) -> LaneProjections:
+    def project(self, beta: Array) -> Projection:
         """Project by P0 in the metric V^-1."""
         return project_p0(self.estimator)
 
@@ -134,7 +134,7 @@ class SCBWeightUCB(WeightSettings, GLMPolicy):
         """Return the radius of the next decision, [lanes]."""
         return np.asarray(self.radius(self.rounds_since_restart))
 
-    def project(self, beta: Array) -> LaneProjections:
+    def project(self, beta: Array) -> Projection:
         """Project by P0 in the metric H(theta)^-1."""
         return project_p0_in_H(self.estimator)
 
