@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from windvane.kernels.elementary import mean_slope
-from windvane.kernels.jit import compiled, compiled_allocating
+from windvane.kernels.jit import compiled, compiled_allocating, compiled_inner
 from windvane.kernels.linalg import dot
 from windvane.kernels.random import ARMS, DRIFT, PRESENCE, uniform_pair
 
@@ -34,7 +34,7 @@ def blocks_of(dim: int) -> int:
     return (dim + 1) // 2 + 1
 
 
-@compiled
+@compiled_inner
 def circle_point(turn: float) -> tuple[float, float]:
     """Return (cos, sin) of 2 pi turn for turn in [0, 1).
 
@@ -55,13 +55,13 @@ def circle_point(turn: float) -> tuple[float, float]:
     return c, s
 
 
-@compiled
+@compiled_inner
 def exponential_variate(u: float) -> float:
     """Return a standard exponential number, never 0, from a uniform in [0, 1)."""
     return -math.log((1.0 - u) * _BELOW_ONE)
 
 
-@compiled
+@compiled_inner
 def normal_pair(seed: np.uint64, lane: int, number: int, purpose: int, block: int) -> tuple[float, float]:
     """Return two standard normal numbers (Box and Muller)."""
     u, turn = uniform_pair(seed, lane, number, purpose, block)
@@ -85,14 +85,14 @@ def normal_vector(seed: np.uint64, lane: int, number: int, purpose: int, first_b
     return square
 
 
-@compiled
+@compiled_inner
 def scale_vector(factor: float, out: np.ndarray) -> None:
     """Multiply ``out`` by ``factor``."""
     for i in range(out.shape[0]):
         out[i] *= factor
 
 
-@compiled
+@compiled_inner
 def round_point(
     law: int, radius: float, seed: np.uint64, lane: int, number: int, purpose: int, first_block: int, out: np.ndarray
 ) -> None:
@@ -119,7 +119,7 @@ def round_point(
         scale_vector(radius / math.sqrt(square), out)
 
 
-@compiled
+@compiled_inner
 def independent_point(
     law: int, radius: float, seed: np.uint64, lane: int, number: int, first_block: int, out: np.ndarray
 ) -> float:
@@ -134,7 +134,7 @@ def independent_point(
     return square
 
 
-@compiled
+@compiled_inner
 def draw_arm(law: int, radius: float, seed: np.uint64, lane: int, number: int, slot: int, out: np.ndarray) -> float:
     """Write the arm of a slot to ``out``; return its squared norm for laws that scale the set later, else 0."""
     d = out.shape[0]
@@ -301,7 +301,7 @@ def add_moves(points: np.ndarray, last: np.ndarray, total: np.ndarray, lost: np.
             total[lane] = longer
 
 
-@compiled
+@compiled_inner
 def count_quantile(u: float, mode: int, top: float, slope: float, most: int) -> int:
     """Return min(k, most) for the least k with cdf(k) > u, where p(k+1)/p(k) = (top - slope k)/(k + 1) for k >= 0.
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windvane.kernels.jit import compiled_inner
+from windvane.kernels.jit import compiled_inner, compiled_view
 
 RECORD = np.dtype(
     [
@@ -73,19 +73,19 @@ def dense_rows(dim: int, *, linearised: bool) -> int:
     return VECTORS + (3 if linearised else 2) * dim
 
 
-@compiled_inner
+@compiled_view
 def V_of(row: np.ndarray) -> np.ndarray:
     """Return V of a lane, as a view."""
     return row[VECTORS : VECTORS + row.shape[1]]
 
 
-@compiled_inner
+@compiled_view
 def V_tilde_of(row: np.ndarray) -> np.ndarray:
     """Return V_tilde of a lane, as a view."""
     return row[VECTORS + row.shape[1] : VECTORS + 2 * row.shape[1]]
 
 
-@compiled_inner
+@compiled_view
 def H_of(row: np.ndarray) -> np.ndarray:
     """Return H of a lane as it is updated between solves, as a view."""
     return row[VECTORS + 2 * row.shape[1] : VECTORS + 3 * row.shape[1]]

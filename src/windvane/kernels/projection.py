@@ -277,7 +277,7 @@ def descend(
     return math.sqrt(2.0 * f), residual
 
 
-@compiled
+@compiled_inner
 def _set_start(number: int, theta_hat: np.ndarray, S: float, out: np.ndarray) -> None:
     """Set the ``number``-th start: S theta_hat/||theta_hat||, 0, the opposite of the first, then +-S e_i."""
     for i in range(out.shape[0]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from windvane.kernels.elementary import bend_array, mean_slope_array
-from windvane.kernels.jit import compiled, compiled_sums
+from windvane.kernels.jit import compiled, compiled_inner, compiled_sums
 from windvane.kernels.lanes import FACTOR, MEAN, SCALED, SCRATCH, SLOPE, Z
 from windvane.kernels.linalg import mirror
 
@@ -161,7 +161,7 @@ def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled
             k += 1
 
 
-@compiled
+@compiled_inner
 def mean_sums(lane: np.void, rows: np.ndarray, theta: np.ndarray, buffers: np.ndarray, g: np.ndarray) -> None:
     """Compute g(theta) = sum w mu(<x, theta>) x + ridge theta.
 
@@ -192,14 +192,14 @@ def mean_sums(lane: np.void, rows: np.ndarray, theta: np.ndarray, buffers: np.nd
         g[j] = g[j] * scale + ridge * theta[j]
 
 
-@compiled
+@compiled_inner
 def _clear(out: np.ndarray) -> None:
     for j in range(out.shape[0]):
         for k in range(out.shape[0]):
             out[j, k] = 0.0
 
 
-@compiled
+@compiled_inner
 def _complete(out: np.ndarray, scale: float, ridge: float) -> None:
     """Finish a sum over stored weights: scale it, add ridge I and fill the upper triangle."""
     for j in range(out.shape[0]):
@@ -209,7 +209,7 @@ def _complete(out: np.ndarray, scale: float, ridge: float) -> None:
     mirror(out)
 
 
-@compiled
+@compiled_inner
 def slope_gram(lane: np.void, rows: np.ndarray, buffers: np.ndarray, H: np.ndarray) -> None:
     """Compute H = sum w mu' x x' + ridge I, at the theta of the last :func:`mean_sums`."""
     d = H.shape[0]
@@ -230,7 +230,7 @@ def slope_gram(lane: np.void, rows: np.ndarray, buffers: np.ndarray, H: np.ndarr
     _complete(H, lane["scale"], lane["ridge"])
 
 
-@compiled
+@compiled_inner
 def slope_apply(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndarray, out: np.ndarray) -> None:
     """Compute H u without forming H, at the theta of the last :func:`mean_sums`."""
     d = u.shape[0]
@@ -252,7 +252,7 @@ def slope_apply(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndar
         out[j] = out[j] * scale + ridge * u[j]
 
 
-@compiled
+@compiled_inner
 def bend_gram(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndarray, out: np.ndarray) -> None:
     """Compute sum w mu''(z) <x, u> x x', the derivative of H(theta) u, at the theta of the last :func:`mean_sums`."""
     d = u.shape[0]
@@ -279,7 +279,7 @@ def bend_gram(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndarra
     _complete(out, lane["scale"], 0.0)
 
 
-@compiled
+@compiled_inner
 def third_gram(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndarray, out: np.ndarray) -> None:
     """Compute sum w mu'''(z) <x, u>^2 x x', with mu''' by differences, at the theta of the last :func:`mean_sums`."""
     d = u.shape[0]
