@@ -25,10 +25,7 @@ RECORD = np.dtype(
         ("link", np.int64),  # code of the compiled link, -1 for a custom link
         ("S", np.float64),  # norm bound of the parameter
         ("L", np.float64),  # norm bound of the arms
-        (
-            "floor",
-            np.float64,
-        ),  # metrics start as floor I and decay towards it: lam, or ridge in one pass
+        ("floor", np.float64),  # metrics start as floor I and decay towards it: lam; in one pass, ridge
         ("ridge", np.float64),  # coefficient of theta in g; H starts as ridge I and decays towards it
         ("least_slope", np.float64),  # smallest curvature that a one-pass update uses (c_mu)
         ("root_tolerance", np.float64),  # largest certified distance between theta_hat and the root
