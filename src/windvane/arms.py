@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windvane.arguments import Array, check_positive
+from windvane.documentation import documented
 
 # The index may have several local maxima in phi: one near theta and one at the widest direction on either side. A grid
 # of 2**9 intervals (0.35 degrees) separates them; the three best are refined.
@@ -39,78 +40,62 @@ class _Round:
         object.__setattr__(self, "radius", check_positive("radius", self.radius))
 
 
+@documented
 class Sphere(_Round):
     """All arms of norm exactly ``radius``.
 
-    Parameters
-    ----------
-    radius : the norm of every arm, positive
-
-    Examples
-    --------
     >>> Sphere(0.5)
     Sphere(radius=0.5)
     """
 
 
+@documented
 class Ball(_Round):
     """All arms of norm at most ``radius``.
 
-    Parameters
-    ----------
-    radius : the largest norm of an arm, positive
-
-    Examples
-    --------
     >>> Ball(1)
     Ball(radius=1.0)
     """
 
 
 ArmSet = Ball | Sphere
+Function = Callable[[Array], Array]
 
 
-def best_arm(
-    arm_set: ArmSet, theta: Array, M: Array, factor: float, mean: Callable[[Array], Array], coin: float
-) -> Array:
+@documented
+def best_arm(arm_set: ArmSet, theta: Array, M: Array, factor: float, mean: Function, coin: float) -> Array:
     """Return the arm of the set that maximises mean(<x, theta>) + factor sqrt(x' M x); arguments are not checked.
 
     Parameters
     ----------
-    arm_set : a ball or a sphere
-    theta : the parameter, [dim]
-    M : the metric of widths, a positive semi-definite matrix
-    factor : what widths are multiplied by
-    mean : the inverse link function, vectorised
-    coin : a number in [0, 1) that chooses between mirror images of equal index
+    theta, M, factor
+        The parameter, [dim], the metric of widths, positive semi-definite, and what widths are multiplied by.
+    mean
+        The inverse link function, vectorised.
+    coin
+        A number in [0, 1) that chooses between mirror images of equal index.
 
-    Examples
-    --------
     >>> best_arm(Sphere(2.0), np.array([1.0, 0.0]), np.eye(2), 1.0, lambda z: z, coin=0.0)
     array([2., 0.])
     """
-    r, d = arm_set.radius, len(theta)
-    sign = 1.0 if coin < 0.5 else -1.0
-    if d == 1:
-        points = np.linspace(-r, r, _GRID) if isinstance(arm_set, Ball) else np.array([-r, r])
+    r, sign, length = arm_set.radius, 1.0 if coin < 0.5 else -1.0, float(np.linalg.norm(theta))
+    if len(theta) == 1:
         slope = factor * float(np.sqrt(M[0, 0]))
 
         def index(x: Array) -> Array:
             return mean(x * theta[0]) + slope * np.abs(x)
 
-        x = _maximise(index, points) if isinstance(arm_set, Ball) else points[np.argmax(index(points))]
-        if index(np.array([sign * abs(x)]))[0] >= index(np.array([x]))[0]:
-            x = sign * abs(x)
-        return np.array([x])
-    length = float(np.linalg.norm(theta))
+        ends = np.array([-r, r])
+        x = _maximise(index, np.linspace(-r, r, _GRID)) if isinstance(arm_set, Ball) else ends[np.argmax(index(ends))]
+        mirror = sign * abs(x)
+        return np.array([mirror if index(np.array([mirror]))[0] >= index(np.array([x]))[0] else x])
     if length * r < _NO_DIRECTION:  # the widest arm is the best
         return np.asarray(sign * r * np.linalg.eigh(M)[1][:, -1])
     circle = _Circle(theta / length, r, r * length, M, factor, mean)
-    phi = _maximise(circle, np.linspace(0.0, np.pi, _GRID))
-    return circle.arm(phi, sign)
+    return circle.arm(_maximise(circle, np.linspace(0.0, np.pi, _GRID)), sign)
 
 
-def _maximise(function: Callable[[Array], Array], grid: Array) -> float:
+def _maximise(function: Function, grid: Array) -> float:
     """Return the maximiser over an interval: refine the grid around its best local maxima."""
     values = function(grid)
     padded = np.concatenate([[-np.inf], values, [-np.inf]])
@@ -131,9 +116,7 @@ def _maximise(function: Callable[[Array], Array], grid: Array) -> float:
 class _Circle:
     """The index as a function of the angle phi to theta, maximised over the rest of x."""
 
-    def __init__(
-        self, e: Array, radius: float, reach: float, M: Array, factor: float, mean: Callable[[Array], Array]
-    ) -> None:
+    def __init__(self, e: Array, radius: float, reach: float, M: Array, factor: float, mean: Function) -> None:
         self.e, self.radius, self.reach, self.factor, self.mean = e, radius, reach, factor, mean
         basis = np.linalg.svd(e[None])[2][1:].T  # orthonormal basis of the complement of e
         self.along = float(e @ M @ e)

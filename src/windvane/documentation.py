@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 Documented = TypeVar("Documented", bound=Callable[..., Any])
@@ -22,16 +22,19 @@ MEANINGS = {
     "arm_geometry": '"orthogonal" or "general": the arm sets for which the value is recommended.',
     "arm_set": "A :class:`windvane.Ball` or a :class:`windvane.Sphere` of radius at most L.",
     "arms": "Features of the arms, [lanes, K, dim].",
+    "c_mu": "Infimum of mu' over ``|z| <= S L``.",
     "delta": "Probability that the confidence set misses the parameter.",
     "dim": "Number of features of an arm.",
     "drift": "Total drift B_T: one number, or one per lane.",
     "forgetting": "``Discount(gamma)``, ``Window(length)`` or ``Never()``.",
     "gamma": "Discount in (0, 1]: one number, or one per lane.",
     "horizon": "Number of rounds T.",
+    "k_mu": "Supremum of mu' over ``|z| <= S L``.",
     "lam": "Regularisation: V starts as lam I.",
     "lanes": "Number of lanes, or a sequence of lane ids.",
     "link": 'Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.',
     "mask": "Lanes that are meant, [lanes]. Default: all.",
+    "radius": "The largest norm of an arm, positive.",
     "seed": "Seed of all random numbers.",
     "sigma": "Sub-Gaussian scale of the noise. If the link bounds the rewards, they are in [0, 2 sigma].",
     "switches": "Number of abrupt changes Gamma_T: one number, or one per lane.",
@@ -41,16 +44,18 @@ MEANINGS = {
 }
 
 
-def documented(target: Documented) -> Documented:
+def documented(target: Documented, meanings: Mapping[str, str] | None = None) -> Documented:
     """Complete the ``Parameters`` section of a class or a function. Use it as a decorator.
 
     An entry that the docstring has is kept. For other arguments it is that of a base class, or the text in
-    ``MEANINGS``.
+    ``meanings`` or ``MEANINGS``. An example without a heading gets its heading.
 
     Parameters
     ----------
     target
         The class or function. Without a docstring it stays as it is.
+    meanings
+        What arguments mean in one part of the package.
 
     Examples
     --------
@@ -64,15 +69,15 @@ def documented(target: Documented) -> Documented:
         return target
     before, own, after = _split(target.__doc__)
     sources = [own, *(_split(base.__doc__ or "")[1] for base in getattr(target, "__mro__", ())[1:])]
-    section = []
+    meanings, section = {**MEANINGS, **(meanings or {})}, []
     for name in inspect.signature(target).parameters:
         entry = next((entries[name] for entries in sources if name in entries), None)
-        if entry is None and name in MEANINGS:
-            entry = f"{name}\n    {MEANINGS[name]}"
+        if entry is None and name in meanings:
+            entry = f"{name}\n    {meanings[name]}"
         if entry is not None and entry not in section:
             section.append(entry)
-    if section:
-        target.__doc__ = "\n\n".join(filter(None, [before, HEADING + "\n".join(section), after]))
+    parameters = HEADING + "\n".join(section) if section else ""
+    target.__doc__ = "\n\n".join(filter(None, [before, parameters, after]))
     return target
 
 
@@ -80,6 +85,8 @@ def documented(target: Documented) -> Documented:
 def _split(docstring: str) -> tuple[str, dict[str, str], str]:
     """Return what is before the parameters, the entry of each parameter, and what is after them."""
     text = inspect.cleandoc(docstring)
+    if "Examples\n---" not in text:
+        text = re.sub(r"^(?=>>> )", "Examples\n--------\n", text, count=1, flags=re.M)
     before, _, rest = text.partition(HEADING)
     start = LATER_HEADING.search(rest or before)
     if not rest:

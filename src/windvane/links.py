@@ -1,15 +1,7 @@
 """Inverse link functions: the mean mu of a reward as a function of z = <x, theta>.
 
-===========  ============================  =====================================================
-symbol       here                          meaning
-===========  ============================  =====================================================
-mu(z)        ``link.mean(z)``              expected reward
-mu'(z)       ``link.slope(z)``             its derivative, positive
-b(z)         ``link.primitive(z)``         a primitive of mu: the log-partition function
-k_mu         ``constants(S, L).k_mu``      sup of mu' over ``|z| <= S L``
-c_mu         ``constants(S, L).c_mu``      inf of mu' over ``|z| <= S L``
-R_mu         ``constants(S, L).R_mu``      k_mu / c_mu
-===========  ============================  =====================================================
+b, a primitive of mu, is the log-partition function. k_mu and c_mu are the supremum and the infimum of mu' over
+``|z| <= S L``, and R_mu = k_mu / c_mu.
 
 Policies evaluate built-in links in compiled kernels; the methods here are the NumPy form, equal up to rounding. A
 custom link is any pair of vectorised callables (:class:`CustomLink`). Arguments outside their range raise
@@ -27,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import LARGEST, Array, check_positive
+from windvane.documentation import documented
 from windvane.errors import ArgumentError
 
 _INV_SQRT_2PI = 1.0 / math.sqrt(2.0 * math.pi)
@@ -42,17 +35,14 @@ _DIFFERENCE_STEP = 1e-5  # central differences: truncation of order 1e-10, round
 _LARGEST_DIFFERENCE = 1e-4  # between the slope and the difference quotient, relative to the larger of the slope and
 _LEAST_SHARE = 1e-3  # this share of the largest slope
 
+Function = Callable[[Array], npt.ArrayLike]
 
+
+@documented
 @dataclass(frozen=True)
 class LinkConstants:
     """k_mu, c_mu and R_mu = k_mu / c_mu of a link over ``|z| <= S L``.
 
-    Parameters
-    ----------
-    k_mu, c_mu : supremum and infimum of mu'
-
-    Examples
-    --------
     >>> LinkConstants(k_mu=0.25, c_mu=0.2).R_mu
     1.25
     """
@@ -66,31 +56,40 @@ class LinkConstants:
         return self.k_mu / self.c_mu if self.c_mu > 0 else math.inf
 
 
+@documented
 class Link:
     """Base class of links: strictly increasing, continuously differentiable inverse link functions.
 
-    ``code`` is the number of the compiled link, or -1 if the link is evaluated in NumPy.
+    ``code`` is the number of the compiled link, or -1 if the link is evaluated in NumPy; ``largest_mean`` bounds |mu|
+    on the whole line. If ``any_reward`` is true, any finite reward is accepted and sigma is the sub-Gaussian scale of
+    the noise; else rewards lie in [0, 2 sigma].
 
-    Examples
-    --------
     >>> float(Logistic().mean(0.0))
     0.5
     """
 
     name: str
     code: int = -1
+    largest_mean: float = math.inf
+    any_reward: bool = False
+    _mean: Function
+    _slope: Function
+    _primitive: Function
+
+    def __init_subclass__(cls) -> None:
+        documented(cls)
 
     def mean(self, z: npt.ArrayLike) -> Array:
         """Return mu(z)."""
-        raise NotImplementedError
+        return np.asarray(self._mean(np.array(z, dtype=float)), dtype=float)
 
     def slope(self, z: npt.ArrayLike) -> Array:
         """Return mu'(z)."""
-        raise NotImplementedError
+        return np.asarray(self._slope(np.array(z, dtype=float)), dtype=float)
 
     def primitive(self, z: npt.ArrayLike) -> Array:
         """Return b(z) with b' = mu."""
-        raise NotImplementedError
+        return np.asarray(self._primitive(np.array(z, dtype=float)), dtype=float)
 
     def constants(self, S: float, L: float) -> LinkConstants:
         """Return k_mu, c_mu and R_mu over ``|z| <= S L``; raise if mu' is too flat there for double precision."""
@@ -126,12 +125,14 @@ class Link:
 
     def mean_bound(self, largest: float) -> float:
         """Return sup of |mu| over ``|z| <= largest``; for a link bounded on the whole line, its global bound."""
-        ends = np.abs(self.mean(np.array([-largest, largest])))
+        if self.largest_mean < math.inf:
+            return self.largest_mean
+        ends = np.abs(self.mean([-largest, largest]))
         return float(ends.max()) if np.isfinite(ends).all() else math.inf
 
     def reward_range(self, sigma: float) -> tuple[float, float]:
-        """Return the range of rewards that this link accepts: [0, 2 sigma], as in the paper's Assumption 2."""
-        return 0.0, 2.0 * sigma
+        """Return the range of rewards that this link accepts: [0, 2 sigma] (Assumption 2 of the paper), or any."""
+        return (-math.inf, math.inf) if self.any_reward else (0.0, 2.0 * sigma)
 
     def fingerprint(self, largest: float) -> list[str | float]:
         """Return what identifies this link in a saved state: name, range of rewards, means over ``|z| <= largest``."""
@@ -142,188 +143,132 @@ class Link:
         return f"{type(self).__name__}()"
 
 
-class Identity(Link):
-    """mu(z) = z: linear rewards. Any finite reward is accepted; sigma is then the sub-Gaussian scale of the noise.
+class _BuiltInLink(Link):
+    def _constants(self, largest: float) -> LinkConstants:
+        slopes = self.slope([-largest, 0.0, largest])  # the extremes of every built-in slope are at 0 or at an end
+        return LinkConstants(float(slopes.max()), float(slopes.min()))
 
-    Examples
-    --------
+
+class Identity(_BuiltInLink):
+    """mu(z) = z: linear rewards, of which any is accepted.
+
     >>> float(Identity().mean(0.3))
     0.3
     """
 
-    name, code = "identity", 0
+    name, code, any_reward = "identity", 0, True
 
-    def mean(self, z: npt.ArrayLike) -> Array:
-        """Return z."""
-        return np.array(z, dtype=float)
+    def _mean(self, z: Array) -> Array:
+        return z
 
-    def slope(self, z: npt.ArrayLike) -> Array:
-        """Return 1."""
-        return np.ones_like(np.asarray(z, dtype=float))
+    def _slope(self, z: Array) -> Array:
+        return np.ones_like(z)
 
-    def primitive(self, z: npt.ArrayLike) -> Array:
-        """Return z^2 / 2."""
-        return np.asarray(0.5 * np.square(np.asarray(z, dtype=float)))
-
-    def _constants(self, largest: float) -> LinkConstants:
-        return LinkConstants(1.0, 1.0)
-
-    def reward_range(self, sigma: float) -> tuple[float, float]:
-        """Return (-inf, inf)."""
-        return -math.inf, math.inf
+    def _primitive(self, z: Array) -> Array:
+        return 0.5 * np.square(z)
 
 
-class Logistic(Link):
+class Logistic(_BuiltInLink):
     """mu(z) = 1 / (1 + e^-z): clicks and conversions.
 
-    Examples
-    --------
     >>> Logistic().constants(S=1.0, L=1.0).k_mu
     0.25
     """
 
-    name, code = "logistic", 1
+    name, code, largest_mean = "logistic", 1, 1.0
 
-    def mean(self, z: npt.ArrayLike) -> Array:
-        """Return 1 / (1 + e^-z)."""
-        z = np.asarray(z, dtype=float)
+    def _mean(self, z: Array) -> Array:
         e = np.exp(-np.abs(z))
-        return np.asarray(np.where(z >= 0, 1.0, e) / (1.0 + e))
+        return np.where(z >= 0, 1.0, e) / (1.0 + e)
 
-    def slope(self, z: npt.ArrayLike) -> Array:
-        """Return mu(z) (1 - mu(z))."""
-        e = np.exp(-np.abs(np.asarray(z, dtype=float)))
-        return np.asarray(e / (1.0 + e) ** 2)
+    def _slope(self, z: Array) -> Array:
+        e = np.exp(-np.abs(z))
+        return e / (1.0 + e) ** 2
 
-    def primitive(self, z: npt.ArrayLike) -> Array:
-        """Return log(1 + e^z)."""
-        return np.asarray(np.logaddexp(0.0, np.asarray(z, dtype=float)))
-
-    def _constants(self, largest: float) -> LinkConstants:
-        return LinkConstants(0.25, float(self.slope(largest)))
-
-    def mean_bound(self, largest: float) -> float:
-        """Return 1."""
-        return 1.0
+    def _primitive(self, z: Array) -> Array:
+        return np.logaddexp(0.0, z)
 
 
-class Poisson(Link):
+class Poisson(_BuiltInLink):
     """mu(z) = e^z: counts. The mean is e^708 beyond z = 708.
 
-    Examples
-    --------
     >>> float(Poisson().mean(0.0))
     1.0
     """
 
     name, code = "poisson", 2
 
-    def mean(self, z: npt.ArrayLike) -> Array:
-        """Return e^z."""
-        return np.asarray(np.exp(np.clip(np.asarray(z, dtype=float), -_LARGEST_EXPONENT, _LARGEST_EXPONENT)))
+    def _mean(self, z: Array) -> Array:
+        return np.exp(np.clip(z, -_LARGEST_EXPONENT, _LARGEST_EXPONENT))
 
-    slope = primitive = mean
-
-    def _constants(self, largest: float) -> LinkConstants:
-        return LinkConstants(float(self.slope(largest)), float(self.slope(-largest)))
+    _slope = _primitive = _mean
 
 
-class Probit(Link):
+class Probit(_BuiltInLink):
     """mu(z) = Phi(z), the standard normal distribution function: a binary reward with a Gaussian latent score.
 
-    Examples
-    --------
     >>> float(Probit().mean(0.0))
     0.5
     """
 
-    name, code = "probit", 3
+    name, code, largest_mean = "probit", 3, 1.0
 
-    def mean(self, z: npt.ArrayLike) -> Array:
-        """Return Phi(z)."""
+    def _mean(self, z: Array) -> Array:
         from scipy.special import ndtr
 
-        return np.asarray(ndtr(np.asarray(z, dtype=float)))
+        return np.asarray(ndtr(z))
 
-    def slope(self, z: npt.ArrayLike) -> Array:
-        """Return the standard normal density."""
-        z = np.asarray(z, dtype=float)
-        return np.asarray(_INV_SQRT_2PI * np.exp(-0.5 * np.minimum(z * z, 2 * _LARGEST_EXPONENT)))
+    def _slope(self, z: Array) -> Array:
+        return _INV_SQRT_2PI * np.exp(-0.5 * np.minimum(z * z, 2 * _LARGEST_EXPONENT))
 
-    def primitive(self, z: npt.ArrayLike) -> Array:
-        """Return z Phi(z) + Phi'(z)."""
-        z = np.asarray(z, dtype=float)
-        return z * self.mean(z) + self.slope(z)
-
-    def _constants(self, largest: float) -> LinkConstants:
-        return LinkConstants(_INV_SQRT_2PI, float(self.slope(largest)))
-
-    def mean_bound(self, largest: float) -> float:
-        """Return 1."""
-        return 1.0
+    def _primitive(self, z: Array) -> Array:
+        return z * self.mean(z) + self._slope(z)
 
 
 class CustomLink(Link):
     """A link made from vectorised callables and evaluated in NumPy: correct, but far slower than a built-in one.
 
-    Parameters
-    ----------
-    name : name of the link
-    mean, slope : mu, strictly increasing, and its derivative mu'
-    primitive : b with b' = mu; optional
-    any_reward
-        If true, any finite reward is accepted and sigma is a sub-Gaussian scale; else rewards lie in [0, 2 sigma].
-
-    Notes
-    -----
     :meth:`constants` checks numerically over ``|z| <= S L`` that the callables are finite, keep the shape of their
     argument, that the slope is positive, and that each is the derivative of the other.
 
-    Examples
-    --------
+    Parameters
+    ----------
+    name
+        Name of the link.
+    mean, slope
+        mu, strictly increasing, and its derivative mu'.
+    primitive
+        b with b' = mu; optional.
+    any_reward
+        If true, any finite reward is accepted and sigma is a sub-Gaussian scale; else rewards lie in [0, 2 sigma].
+
     >>> link = CustomLink("softplus", lambda z: np.logaddexp(0, z), lambda z: 1 / (1 + np.exp(-z)))
     >>> round(link.constants(S=1.0, L=1.0).k_mu, 6)
     0.731059
     """
 
     def __init__(
-        self,
-        name: str,
-        mean: Callable[[Array], npt.ArrayLike],
-        slope: Callable[[Array], npt.ArrayLike],
-        primitive: Callable[[Array], npt.ArrayLike] | None = None,
-        *,
-        any_reward: bool = False,
+        self, name: str, mean: Function, slope: Function, primitive: Function | None = None, *, any_reward: bool = False
     ) -> None:
         for argument, function in (("mean", mean), ("slope", slope), ("primitive", primitive)):
             if not callable(function) and not (argument == "primitive" and function is None):
                 raise ArgumentError(argument, function, "callable")
         if not isinstance(name, str):
             raise ArgumentError("name", name, "text")
-        self.name = name
-        self.mean_function, self.slope_function, self.primitive_function = mean, slope, primitive
-        self._any_reward = any_reward
+        self.name, self.any_reward = name, any_reward
+        self.mean_function, self._mean, self._slope = mean, mean, slope
+        self.has_primitive = primitive is not None
+        if primitive is not None:
+            self._primitive = primitive
 
     def __repr__(self) -> str:
         return f"CustomLink({self.name!r})"
 
-    def mean(self, z: npt.ArrayLike) -> Array:
-        """Return mu(z)."""
-        return np.asarray(self.mean_function(np.array(z, dtype=float)), dtype=float)
-
-    def slope(self, z: npt.ArrayLike) -> Array:
-        """Return mu'(z)."""
-        return np.asarray(self.slope_function(np.array(z, dtype=float)), dtype=float)
-
     def primitive(self, z: npt.ArrayLike) -> Array:
-        """Return b(z) with b' = mu."""
-        if self.primitive_function is None:
+        """Return b(z) with b' = mu; raise if there is no primitive."""
+        if not self.has_primitive:
             raise self._error("a link with a primitive")
-        return np.asarray(self.primitive_function(np.asarray(z, dtype=float)), dtype=float)
-
-    def reward_range(self, sigma: float) -> tuple[float, float]:
-        """Return [0, 2 sigma], or (-inf, inf) if any reward is accepted."""
-        return (-math.inf, math.inf) if self._any_reward else super().reward_range(sigma)
+        return super().primitive(z)
 
     def _error(self, expected: str, got: str | None = None) -> ArgumentError:
         return ArgumentError("link", self, expected, got=f"{self!r}" + (f", where {got}" if got else ""))
@@ -348,12 +293,10 @@ class CustomLink(Link):
             where = z[int(np.argmin(slope))]
             raise self._error("a link whose slope is positive", f"slope({where:g}) = {slope.min():g}")
         h = _DIFFERENCE_STEP * max(1.0, z[-1])
-        pairs: list[tuple[str, str, Callable[[Array], npt.ArrayLike], Array]] = [("slope", "mean", self.mean, slope)]
-        if self.primitive_function is not None:
-            pairs.append(("mean", "primitive", self.primitive_function, mean))
-        for name, of, function, derivative in pairs:
+        pairs = [("slope", "mean", self.mean, slope), ("mean", "primitive", self.primitive, mean)]
+        for name, of, function, derivative in pairs[: 1 + self.has_primitive]:
             with np.errstate(invalid="ignore"):
-                numeric = (np.asarray(function(z + h)) - np.asarray(function(z - h))) / (2 * h)
+                numeric = (function(z + h) - function(z - h)) / (2 * h)
             size = np.abs(derivative)
             worst = float(np.max(np.abs(numeric - derivative) / np.maximum(size, _LEAST_SHARE * size.max())))
             if not worst < _LARGEST_DIFFERENCE:  # written as `not x < y` so that NaN is rejected
@@ -361,18 +304,13 @@ class CustomLink(Link):
                 raise self._error(f"a link whose {name} is the derivative of {of}", difference)
 
 
-LINKS: dict[str, type[Link]] = {link.name: link for link in (Identity, Logistic, Poisson, Probit)}
+LINKS: dict[str, type[Link]] = {link.name: link for link in _BuiltInLink.__subclasses__()}
 
 
+@documented
 def get_link(link: str | Link) -> Link:
     """Return a link by name, or the given link.
 
-    Parameters
-    ----------
-    link : "identity", "logistic", "poisson", "probit", or a link
-
-    Examples
-    --------
     >>> get_link("logistic")
     Logistic()
     """

@@ -6,44 +6,21 @@ raise :class:`windvane.errors.ArgumentError`.
 
 from __future__ import annotations
 
+# isort: off
+# fmt: off
 from windvane.environments.arms import (
-    ARM_LAWS,
-    ArmLaw,
-    ArmStream,
-    BallArms,
-    ComeAndGo,
-    CubeArms,
-    FixedArms,
-    GaussianArms,
-    OrthogonalArms,
-    SkewedArms,
+    ARM_LAWS, ArmLaw, ArmStream, BallArms, ComeAndGo, CubeArms, FixedArms, GaussianArms, OrthogonalArms, SkewedArms,
     SphereArms,
 )
-from windvane.environments.delays import DELAYS, DelayLaw, FixedDelay, GeometricDelay, NoDelay, UniformDelay
 from windvane.environments.drift import (
-    DRIFTS,
-    Arc,
-    Drift,
-    FunctionDrift,
-    PiecewiseLinear,
-    RandomSwitches,
-    RandomWalk,
-    Rotation,
-    Sinusoid,
-    Static,
-    Switches,
-    Turns,
+    DRIFTS, Arc, Drift, FunctionDrift, PiecewiseLinear, RandomSwitches, RandomWalk, Rotation, Sinusoid, Static,
+    Switches, Turns,
 )
 from windvane.environments.environment import Environment, Round
 from windvane.environments.paths import Path
 from windvane.environments.rewards import (
-    REWARD_LAWS,
-    BernoulliRewards,
-    BinomialRewards,
-    BoundRewards,
-    GaussianRewards,
-    PoissonRewards,
-    RewardLaw,
+    DELAYS, REWARD_LAWS, BernoulliRewards, BinomialRewards, BoundRewards, DelayLaw, FixedDelay, GaussianRewards,
+    GeometricDelay, NoDelay, PoissonRewards, RewardLaw, UniformDelay,
 )
 
 __all__ = [
@@ -52,4 +29,4 @@ __all__ = [
     "FixedDelay", "FunctionDrift", "GaussianArms", "GaussianRewards", "GeometricDelay", "NoDelay", "OrthogonalArms",
     "Path", "PiecewiseLinear", "PoissonRewards", "RandomSwitches", "RandomWalk", "RewardLaw", "Rotation", "Round",
     "Sinusoid", "SkewedArms", "SphereArms", "Static", "Switches", "Turns", "UniformDelay",
-]  # fmt: skip
+]

@@ -1,13 +1,5 @@
 """A simulated world on lanes: a drift, an arm law and a reward law, combined freely.
 
->>> from windvane.environments import BallArms, Environment, Rotation
->>> world = Environment(Rotation(), BallArms(count=10), horizon=3000, lanes=2)
->>> offer = world.round(1)
->>> offer.arms.shape
-(2, 10, 2)
->>> reward = world.reward(1, offer.means[:, 0])          # of playing arm 0 in both lanes
->>> regret = offer.best - offer.means[:, 0]
-
 Random numbers depend on (seed, lane id, round, purpose) only, never on which lanes are simulated together or in which
 order rounds are evaluated. All policies that run on one environment see the same arms and the same noise.
 """
@@ -21,40 +13,29 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import (
-    LARGEST,
-    NORM_SLACK,
-    Array,
-    check_array,
-    check_lanes,
-    check_number,
-    check_positive,
-    check_whole,
-)
+from windvane.arguments import LARGEST, NORM_SLACK, Array, Index, Mask, check_array, check_number, check_whole
+from windvane.documentation import documented
 from windvane.environments.arms import ArmLaw
-from windvane.environments.delays import DelayLaw, Delays
 from windvane.environments.drift import Drift
-from windvane.environments.fields import LATEST
-from windvane.environments.rewards import RewardLaw, natural_rewards
+from windvane.environments.rewards import DelayLaw, RewardLaw, natural_rewards
 from windvane.errors import ArgumentError
 from windvane.links import Link, get_link
 
 
+@documented
 class Round(NamedTuple):
     """One round of an environment: a policy sees ``arms`` and ``valid``; the rest is the truth.
 
     Parameters
     ----------
-    t : the round
-    arms : features, [lanes, K, dim]
-    valid : which arms are on offer, [lanes, K]; None if all are
-    theta : theta*_t, [lanes, dim]
-    means : mu(<x, theta*_t>), [lanes, K], of absent arms too
-    best : the largest mean among the arms on offer, [lanes]
+    t
+        The round.
+    valid
+        Arms that are on offer, [lanes, K]; None if all are.
+    theta, means, best
+        theta*_t, [lanes, dim]; mu(<x, theta*_t>), [lanes, K], of absent arms too; the largest one on offer, [lanes].
 
-    Examples
-    --------
-    >>> from windvane.environments import BallArms, Environment, Static
+    >>> from windvane.environments import BallArms, Static
     >>> offer = Environment(Static(), BallArms(count=3), horizon=5).round(1)
     >>> bool(offer.best[0] == offer.means[0].max())
     True
@@ -62,12 +43,13 @@ class Round(NamedTuple):
 
     t: int
     arms: Array
-    valid: npt.NDArray[np.bool_] | None
+    valid: Mask | None
     theta: Array
     means: Array
     best: Array
 
 
+@documented
 class Environment:
     """Lanes of one simulated world.
 
@@ -75,66 +57,45 @@ class Environment:
 
     Parameters
     ----------
-    drift : how theta* moves
-    arms : which arms are offered
-    rewards : how rewards are drawn; None is the usual law of the link
-    dim : dimension of arms and parameters
-    link : the link, or its name
-    S, L : bounds on the norms of parameters and arms
+    drift, arms
+        How theta* moves, and which arms are offered.
+    rewards, delay
+        How rewards are drawn (default: the usual law of the link), and how late they arrive (default: at once).
     intercept
         If given, b: arms get a last feature 1 and theta* a last entry b, so that dim is one more, L becomes sqrt(L^2 +
         1) and S becomes sqrt(S^2 + b^2).
-    delay : how late rewards arrive; None is at once
-    horizon : number of rounds T
-    lanes : a number of lanes, or lane ids
-    seed : seed of the random numbers
 
-    Examples
-    --------
-    >>> from windvane.environments import OrthogonalArms, Environment, Rotation
-    >>> Environment(Rotation(), OrthogonalArms(), horizon=3000).variation.round(4)
-    array([1.5708])
+    >>> from windvane.environments import BallArms, Rotation
+    >>> world = Environment(Rotation(), BallArms(count=10), horizon=3000, lanes=2)
+    >>> offer = world.round(1)
+    >>> reward, regret = world.reward(1, offer.means[:, 0]), offer.best - offer.means[:, 0]  # of arm 0 in both lanes
+    >>> world.variation.round(4)
+    array([1.5708, 1.5708])
     """
 
     def __init__(
-        self,
-        drift: Drift,
-        arms: ArmLaw,
-        rewards: RewardLaw | None = None,
-        *,
-        dim: int = 2,
-        link: str | Link = "logistic",
-        S: float = 1.0,
-        L: float = 1.0,
-        intercept: float | None = None,
-        delay: DelayLaw | None = None,
-        horizon: int,
-        lanes: int | Sequence[int] = 1,
-        seed: int = 0,
-    ) -> None:
+        self, drift: Drift, arms: ArmLaw, rewards: RewardLaw | None = None, *, dim: int = 2,
+        link: str | Link = "logistic", S: float = 1.0, L: float = 1.0, intercept: float | None = None,
+        delay: DelayLaw | None = None, horizon: int, lanes: int | Sequence[int] = 1, seed: int = 0,
+    ) -> None:  # fmt: skip
         from windvane.environments.simulation import LaneDraws
 
         bases = {"drift": Drift, "arms": ArmLaw, "rewards": RewardLaw, "delay": DelayLaw}
         for (name, base), part in zip(bases.items(), (drift, arms, rewards, delay), strict=True):
             if not isinstance(part, base) and (part is not None or name in ("drift", "arms")):
                 raise ArgumentError(name, part, f"a {base.__name__} of windvane.environments")
-        self.drift, self.arms, self.delay = drift, arms, delay
-        self.link, self.horizon = get_link(link), check_whole("horizon", horizon, 1, LATEST)
-        self.lane_ids = check_lanes(lanes)
-        self.lanes = len(self.lane_ids)
-        self.seed = check_whole("seed", seed, 0, 2**64 - 1)
-        dim, S, L = check_whole("dim", dim, 1), check_positive("S", S), check_positive("L", L)
-        self.path = drift.path(horizon=self.horizon, dim=dim, S=S, lane_ids=self.lane_ids, seed=self.seed)
-        self._stream = arms.bind(dim=dim, L=L, lane_ids=self.lane_ids, seed=self.seed)
-        self.intercept = None
-        self.dim, self.S, self.L, self.orthogonal = dim, S, L, arms.orthogonal
+        self.drift, self.arms, self.delay, self.link = drift, arms, delay, get_link(link)
+        self.path = drift.path(horizon=horizon, dim=dim, S=S, lane_ids=lanes, seed=seed)
+        self._stream = arms.bind(dim=dim, L=L, lane_ids=lanes, seed=seed)
+        self.lane_ids, self.lanes, self.horizon = self.path.lane_ids, self.path.lanes, self.path.horizon
+        self.dim, self.S, self.L, self.seed = self.path.dim, float(S), float(L), int(seed)
+        self.orthogonal, self.intercept = arms.orthogonal, None
         if intercept is not None:
             self.intercept = check_number("intercept", intercept, "within [-1e100, 1e100]", lambda v: abs(v) <= LARGEST)
-            self.dim, self.orthogonal = dim + 1, False
+            self.dim, self.orthogonal = self.dim + 1, False
             self.S, self.L = math.hypot(S, self.intercept), math.hypot(L, 1.0)
-        largest_z = self.S * self.L
-        self.rewards = natural_rewards(self.link, largest_z) if rewards is None else rewards
-        self._rewards = self.rewards.bind(self.link, largest_z)
+        self.rewards = natural_rewards(self.link, self.S * self.L) if rewards is None else rewards
+        self._rewards = self.rewards.bind(self.link, self.S * self.L)
         self.sigma = self._rewards.sigma
         self._all_valid = np.ones((self.lanes, arms.count), dtype=bool)
         self._draws = LaneDraws(self.link, self.lane_ids, self.seed)
@@ -151,7 +112,7 @@ class Environment:
         return self.path.variation
 
     @property
-    def switches(self) -> npt.NDArray[np.int64]:
+    def switches(self) -> Index:
         """The number of t < T with theta*_{t+1} != theta*_t, [lanes]."""
         return self.path.switches
 
@@ -179,13 +140,12 @@ class Environment:
         means = check_array("means", means, (self.lanes,))
         low, high = self._rewards.low, self._rewards.high
         slack = high * (NORM_SLACK - 1.0)  # arms may be longer than L by this factor
-        lane = self._draws.find_outside(means, low - slack, high + slack)
-        if lane >= 0:
+        if (lane := self._draws.find_outside(means, low - slack, high + slack)) >= 0:
             raise ArgumentError("means", float(means[lane]), f"in [{low:g}, {high:g}]", where=f"lane {lane}")
         t = check_whole("t", t, 1, self.horizon)
         return self._rewards.draw(self._draws.uniforms(t, self._draws.REWARDS), means)
 
-    def delays(self, t: int) -> Delays | None:
+    def delays(self, t: int) -> Index | None:
         """Return how many rounds late the rewards of round ``t`` arrive, [lanes]; None without a delay law."""
         if self.delay is None:
             return None
@@ -194,7 +154,4 @@ class Environment:
 
 def _append(points: Array, last: float) -> Array:
     """Return ``points`` with one more coordinate, the same for all."""
-    longer = np.empty((*points.shape[:-1], points.shape[-1] + 1))
-    longer[..., :-1] = points
-    longer[..., -1] = last
-    return longer
+    return np.concatenate([points, np.full((*points.shape[:-1], 1), last)], axis=-1)

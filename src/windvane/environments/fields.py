@@ -6,66 +6,105 @@ a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+import inspect
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 import numpy as np
 
-from windvane.arguments import NORM_SLACK, Array, check_number, check_real_array, check_whole
+from windvane.arguments import NORM_SLACK, Array, Index, check_lanes, check_positive, check_real_array, check_whole
+from windvane.documentation import documented
 from windvane.errors import ArgumentError
 
 Vector = tuple[float, ...]
-Check = Callable[[str, Any], Any]  # takes the name of a field and its value, and returns the value in canonical form
+Law = TypeVar("Law", bound="type[Record]")
 LATEST = 2**40  # rounds: multiplied by a count of up to a million they still fit in 64 bits
 
 
 class Record:
-    """Base class of drifts and laws: frozen dataclasses with a ``kind``, whose fields are checked by ``checks``."""
+    """Base class of drifts and laws: a frozen dataclass with a ``kind``, made by :func:`record`."""
 
     kind: ClassVar[str]
-    checks: ClassVar[Mapping[str, Check]] = {}
+
+    def __init_subclass__(cls) -> None:
+        documented(cls)
 
     def __post_init__(self) -> None:
-        self.set_fields(**{name: check(name, getattr(self, name)) for name, check in self.checks.items()})
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value, (check, *limits) = getattr(self, field.name), field.metadata.get("check", [None])
+            if check is not None and (value is not None or field.default is not None):
+                self.set_field(field.name, check(field.name, value, *limits))
 
-    def set_fields(self, **fields: Any) -> None:
-        """Store checked values, although the record is frozen."""
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
-
-
-def whole(least: int, most: int | None = None) -> Check:
-    """Return the check of a whole number within [least, most]."""
-    return lambda name, value: check_whole(name, value, least, most)
+    def set_field(self, name: str, value: Any) -> None:
+        """Store a checked value, although the record is frozen."""
+        object.__setattr__(self, name, value)
 
 
-def number(expected: str, accept: Callable[[float], bool]) -> Check:
-    """Return the check of a finite number that ``accept`` accepts."""
-    return lambda name, value: check_number(name, value, expected, accept)
+def setting(meaning: str, check: Callable[..., Any] | None = None, *limits: Any, **default: Any) -> Any:
+    """Return a field of a record: its meaning, its check ``check(name, value, *limits)``, and its default.
+
+    The check returns the value in canonical form. The default None is not checked.
+    """
+    return dataclasses.field(metadata={"meaning": meaning, "check": (check, *limits)}, **default)
 
 
-def optional(check: Check) -> Check:
-    """Return the check that lets None pass."""
-    return lambda name, value: None if value is None else check(name, value)
+@dataclass_transform(frozen_default=True, field_specifiers=(setting,))
+def record(kind: str) -> Callable[[Law], Law]:
+    """Return the decorator of a drift or law: a frozen dataclass whose docstring describes its fields.
+
+    A docstring without an example gets the law with its defaults as an example.
+    """
+
+    def decorate(law: Law) -> Law:
+        law.kind = kind
+        fields = dataclasses.fields(dataclasses.dataclass(frozen=True)(law))  # type: ignore[arg-type]
+        if law.__doc__ and ">>>" not in law.__doc__:
+            law.__doc__ = f"{inspect.cleandoc(law.__doc__)}\n\n>>> {law.__name__}()\n{law()!r}"
+        return documented(law, {field.name: field.metadata["meaning"] for field in fields})
+
+    return decorate
 
 
-def check_vector(name: str, value: Any) -> Vector:
-    """Return ``value`` as a tuple of finite numbers, at least one."""
-    return tuple(_check_finite(name, value, 1, "a vector of finite numbers").tolist())
+class Frame(NamedTuple):
+    """What a drift or an arm law is bound to. All points have norms of at most ``radius``, which is S or L."""
+
+    dim: int
+    radius: float
+    lane_ids: Index
+    seed: int
+    horizon: int
+
+    @classmethod
+    def check(
+        cls, name: str, radius: float, dim: int, lane_ids: int | Sequence[int] | Index, seed: int, horizon: int = LATEST
+    ) -> Frame:
+        """Return a frame made of checked arguments; ``name`` is that of the radius."""
+        horizon, dim = check_whole("horizon", horizon, 1, LATEST), check_whole("dim", dim, 1)
+        radius, ids = check_positive(name, radius), check_lanes(lane_ids)  # type: ignore[arg-type]
+        return cls(dim, radius, ids, check_whole("seed", seed, 0, 2**64 - 1), horizon)
+
+    def check_points(self, name: str, points: Any, bound: str = "S") -> Array:
+        """Return one vector or several as an array, after a check of the length and the norm; S e_1 for None."""
+        if points is None:
+            return np.asarray(self.radius * np.eye(self.dim)[0])
+        array = np.array(points, dtype=float)
+        if array.shape[-1] != self.dim:
+            raise ArgumentError(name, points, f"of length dim={self.dim}", got=f"length {array.shape[-1]}")
+        longest = float(np.sqrt(np.square(array).sum(axis=-1)).max())
+        if not longest <= self.radius * NORM_SLACK:  # written as `not x <= y` so that NaN is rejected
+            raise ArgumentError(name, points, f"of norm at most {bound}={self.radius:g}", got=f"norm {longest:.9g}")
+        return array
 
 
-def check_vectors(name: str, value: Any) -> tuple[Vector, ...]:
-    """Return ``value`` as a tuple of finite vectors of one length, at least one."""
-    rows = _check_finite(name, value, 2, "a list of vectors of finite numbers, all of one length").tolist()
-    return tuple(tuple(row) for row in rows)
-
-
-def _check_finite(name: str, value: Any, ndim: int, expected: str) -> Array:
+def check_vectors(name: str, value: Any, ndim: int = 2) -> tuple[Any, ...]:
+    """Return ``value`` as a tuple of finite vectors of one length, at least one, or as one vector if ``ndim`` is 1."""
+    expected = "a vector of finite numbers" if ndim == 1 else "a list of vectors of finite numbers, all of one length"
     array = check_real_array(name, value, expected)
     if array.ndim != ndim or array.size == 0 or not np.isfinite(array).all():
         raise ArgumentError(name, value, expected)
-    return array
+    return tuple(array.tolist() if ndim == 1 else map(tuple, array.tolist()))
 
 
 def check_rounds(name: str, value: Any, least: int) -> tuple[int, ...]:
@@ -77,14 +116,3 @@ def check_rounds(name: str, value: Any, least: int) -> tuple[int, ...]:
     if any(late <= early for early, late in pairwise(rounds)):
         raise ArgumentError(name, value, "strictly increasing")
     return rounds
-
-
-def check_norms(name: str, points: Any, dim: int, radius: float, radius_name: str) -> Array:
-    """Return ``points``, one vector or several of length ``dim``, as an array with norms at most ``radius``."""
-    array = np.array(points, dtype=float)
-    if array.shape[-1] != dim:
-        raise ArgumentError(name, points, f"of length dim={dim}", got=f"length {array.shape[-1]}")
-    longest = float(np.sqrt(np.square(array).sum(axis=-1)).max())
-    if not longest <= radius * NORM_SLACK:  # written as `not x <= y` so that NaN is rejected
-        raise ArgumentError(name, points, f"of norm at most {radius_name}={radius:g}", got=f"norm {longest:.9g}")
-    return array

@@ -9,31 +9,21 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from windvane.arguments import Array, check_whole
+from windvane.arguments import Array, Index, check_whole
+from windvane.documentation import documented
+from windvane.environments.fields import Frame
+from windvane.errors import ArgumentError
 
 # A block has at most this many rounds, and at most this many numbers (1 MiB): long enough that the cost of making a
 # block is spread over many rounds, small enough for the cache of a core.
 LONGEST_BLOCK = 1024
 LARGEST_BLOCK = 2**17
 
-Rounds = npt.NDArray[np.int64]
 
-
-class Frame(NamedTuple):
-    """The checked arguments that a drift is bound to."""
-
-    horizon: int
-    dim: int
-    S: float
-    lane_ids: Rounds
-    seed: int
-
-
+@documented
 class Path:
     """theta*_t of every lane.
 
@@ -41,11 +31,9 @@ class Path:
 
     Parameters
     ----------
-    frame : what the drift is bound to
-    width : the number of lanes, or 1 if the path is the same in every lane
+    frame, width
+        What the drift is bound to; the number of lanes, or 1 if the path is the same in every lane.
 
-    Examples
-    --------
     >>> from windvane.environments import Arc
     >>> path = Arc().path(horizon=8, dim=2, S=1.0, lane_ids=3)
     >>> path.at(8).shape, path.switches.tolist()
@@ -53,12 +41,11 @@ class Path:
     """
 
     def __init__(self, frame: Frame, width: int) -> None:
-        self.lanes, self.dim, self.horizon = len(frame.lane_ids), frame.dim, frame.horizon
-        self._frame, self._width = frame, width
+        self.lane_ids, self.lanes = frame.lane_ids, len(frame.lane_ids)
+        self.dim, self.horizon, self._frame, self._width = frame.dim, frame.horizon, frame, width
         self._length = max(1, min(LONGEST_BLOCK, LARGEST_BLOCK // (width * frame.dim)))
-        self._first = 1
-        self._block = np.empty((0, width, frame.dim))
-        self._measured: tuple[Array, Rounds] | None = None
+        self._first, self._block = 1, np.empty((0, width, frame.dim))
+        self._followed: tuple[Array, Index] | None = None
 
     def _points(self, first: int, stop: int) -> Array:
         raise NotImplementedError
@@ -77,36 +64,33 @@ class Path:
     @property
     def variation(self) -> Array:
         """B_T, [lanes]."""
-        return np.broadcast_to(self.measure()[0], self.lanes).copy()
+        return np.broadcast_to(self.follow()[0], self.lanes).copy()
 
     @property
-    def switches(self) -> Rounds:
+    def switches(self) -> Index:
         """The number of t < T with theta*_{t+1} != theta*_t, [lanes]."""
-        return np.broadcast_to(self.measure()[1], self.lanes).copy()
+        return np.broadcast_to(self.follow()[1], self.lanes).copy()
 
-    def measure(self) -> tuple[Array, Rounds]:
+    def follow(self) -> tuple[Array, Index]:
         """Return B_T and the number of switches, [width]; the first call follows the whole path."""
-        if self._measured is None:
-            self._measured = self._follow()
-        return self._measured
-
-    def _follow(self) -> tuple[Array, Rounds]:
+        if self._followed is not None:
+            return self._followed
         from windvane.kernels.drawing import add_moves
 
         walker = copy.copy(self)  # keeps the block in use and the place of a random walk
         last = walker._points(1, 2)[0].copy()
-        total, lost = np.zeros(self._width), np.zeros(self._width)
+        total, lost = np.zeros((2, self._width))
         switches = np.zeros(self._width, dtype=np.int64)
         for first in range(1, self.horizon + 1, self._length):
-            points = walker._points(first, min(first + self._length, self.horizon + 1))
-            add_moves(points, last, total, lost, switches)
-        return total, switches
+            add_moves(walker._points(first, min(first + self._length, self.horizon + 1)), last, total, lost, switches)
+        self._followed = total, switches
+        return self._followed
 
 
 class Curve(Path):
     """A path that is the same in every lane: ``curve(frame, rounds[n])`` returns the parameters, [n, dim]."""
 
-    def __init__(self, frame: Frame, curve: Callable[[Frame, Rounds], Array]) -> None:
+    def __init__(self, frame: Frame, curve: Callable[[Frame, Index], Array]) -> None:
         super().__init__(frame, width=1)
         self._curve = curve
 
@@ -118,12 +102,18 @@ class SwitchingPath(Path):
     """``count`` switches per lane, at distinct rounds uniform in 2..T, between parameters uniform on the sphere."""
 
     def __init__(self, frame: Frame, count: int) -> None:
+        from windvane.kernels import random
         from windvane.kernels.drawing import draw_switches
 
+        if count > frame.horizon - 1:
+            raise ArgumentError("count", count, f"at most horizon - 1 = {frame.horizon - 1}")
+        most = (random.LARGEST_BLOCK + 1) // frame.dim - 1  # the counter of the generator has no room for more numbers
+        if count > most:
+            raise ArgumentError("count", count, f"at most {most} with dim={frame.dim}")
         super().__init__(frame, width=len(frame.lane_ids))
         coins = np.empty((self.lanes, count))
         self._thetas = np.empty((self.lanes, count + 1, self.dim))
-        draw_switches(frame.S, np.uint64(frame.seed), frame.lane_ids, coins, self._thetas)
+        draw_switches(frame.radius, np.uint64(frame.seed), frame.lane_ids, coins, self._thetas)
         self._times = np.array([_choose_distinct(lane, self.horizon - 1) for lane in coins], dtype=np.int64) + 2
 
     def _points(self, first: int, stop: int) -> Array:
@@ -148,15 +138,12 @@ class WalkingPath(Path):
 
     def __init__(self, frame: Frame, step: float, start: Array) -> None:
         super().__init__(frame, width=len(frame.lane_ids))
-        self._step, self._start = step, start
-        self._start_again()
-
-    def _start_again(self) -> None:
-        self._next, self._state = 1, np.tile(self._start, (self.lanes, 1))
+        self._step, self._start = step, np.tile(start, (self.lanes, 1))
+        self._next, self._state = 1, self._start
 
     def _points(self, first: int, stop: int) -> Array:
         if first < self._next:
-            self._start_again()
+            self._next, self._state = 1, self._start
         while self._next < first:
             self._walk(min(first, self._next + self._length))
         return self._walk(stop)
@@ -167,7 +154,7 @@ class WalkingPath(Path):
 
         points = np.empty((stop - self._next, self.lanes, self.dim))
         state = self._state.copy()  # a copy of this path may still use the old one
-        _, _, S, lane_ids, seed = self._frame
-        walk(self._next, self._step, S, np.uint64(seed), lane_ids, state, points)
+        frame = self._frame
+        walk(self._next, self._step, frame.radius, np.uint64(frame.seed), frame.lane_ids, state, points)
         self._next, self._state = stop, state
         return points

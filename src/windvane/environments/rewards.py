@@ -1,7 +1,8 @@
-"""Reward laws: the reward of playing an arm of mean mu(<x, theta*>). Each is made from one uniform in [0, 1).
+"""Laws of rewards and of their delays. Each reward and each delay is made from one uniform in [0, 1).
 
-Rewards lie in [0, 2 sigma], or sigma is the scale of the noise. A law can be used with every link whose means over
-``|z| <= S L`` it allows.
+The reward of an arm has mean mu(<x, theta*>). Rewards lie in [0, 2 sigma], or sigma is the scale of the noise. A law
+can be used with every link whose means over ``|z| <= S L`` it allows. A delay of 0 means that the reward arrives before
+the next decision, as without a delay law.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
-from windvane.arguments import Array, check_positive
-from windvane.environments.fields import Record, optional, whole
+from windvane.arguments import Array, Index, check_number, check_positive, check_whole
+from windvane.documentation import documented
+from windvane.environments.fields import LATEST, Record, record, setting
 from windvane.errors import ArgumentError
 from windvane.links import Link
 
@@ -23,20 +24,23 @@ LARGEST_SHIFT = 1e-6  # how far the truncation of counts may move a mean
 LARGEST_COUNT = 1e6  # mean of a count: the number of steps to draw it grows like the square root
 _LARGEST_MEAN = 1e100  # if any reward is allowed
 _LEAST_UNIFORM = 2.0**-54  # replaces u = 0, where the inverse normal distribution is infinite; half the least other u
+_LARGEST_UNIFORM = 1.0 - 2.0**-53
 
 
+@documented
 @dataclass(frozen=True)
 class BoundRewards:
     """A reward law bound to a link.
 
     Parameters
     ----------
-    sigma : the sigma that a policy needs: rewards lie in [0, 2 sigma], or the noise has this sub-Gaussian scale
-    draw : ``draw(u, mean)`` makes rewards from uniforms
-    low, high : the means that ``draw`` accepts
+    sigma
+        The sigma that a policy needs: rewards lie in [0, 2 sigma], or the noise has this sub-Gaussian scale.
+    draw
+        ``draw(u, mean)`` makes rewards from uniforms.
+    low, high
+        The means that ``draw`` accepts.
 
-    Examples
-    --------
     >>> from windvane.links import Logistic
     >>> BernoulliRewards().bind(Logistic(), 1.0).draw(np.array([0.3, 0.7]), np.array([0.5, 0.5]))
     array([1., 0.])
@@ -49,10 +53,8 @@ class BoundRewards:
 
 
 class RewardLaw(Record):
-    """Base class of reward laws: frozen dataclasses with a ``kind``.
+    """Base class of reward laws.
 
-    Examples
-    --------
     >>> sorted(REWARD_LAWS)
     ['bernoulli', 'binomial', 'gaussian', 'poisson']
     """
@@ -62,34 +64,19 @@ class RewardLaw(Record):
         raise NotImplementedError
 
 
-def _mean_range(link: Link, largest_z: float) -> tuple[float, float]:
-    """Return the smallest and the largest mean: a link is increasing."""
-    low, high = link.mean(np.array([-largest_z, largest_z])).tolist()
-    return low, high
-
-
 def _check_means(law: RewardLaw, link: Link, largest_z: float, low: float, high: float) -> float:
     """Return the largest mean after a check that all lie in [low, high]."""
-    least, most = _mean_range(link, largest_z)
+    least, most = link.mean([-largest_z, largest_z]).tolist()  # a link is increasing
     if not low <= least <= most <= high:  # written as `not x <= y` so that NaN is rejected
+        expected = f"a law whose means, in [{low:g}, {high:g}], include the link's"
         means = f"the {link.name} link has means in [{least:.6g}, {most:.6g}] for |z| <= {largest_z:g}"
-        raise ArgumentError(
-            "rewards", law, f"a law whose means, in [{low:g}, {high:g}], include the link's", hint=means
-        )
-    return most
+        raise ArgumentError("rewards", law, expected, hint=means)
+    return float(most)
 
 
-@dataclass(frozen=True)
+@record("bernoulli")
 class BernoulliRewards(RewardLaw):
-    """1 with probability mu, else 0: 1 if u < mu; sigma is 1/2.
-
-    Examples
-    --------
-    >>> BernoulliRewards()
-    BernoulliRewards()
-    """
-
-    kind: ClassVar[str] = "bernoulli"
+    """1 with probability mu, else 0: 1 if u < mu; sigma is 1/2."""
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         """Return the rewards; see :meth:`RewardLaw.bind`."""
@@ -101,40 +88,30 @@ def _draw_bernoulli(u: Array, mean: Array) -> Array:
     return (u < mean).astype(float)
 
 
-@dataclass(frozen=True)
+@record("gaussian")
 class GaussianRewards(RewardLaw):
-    """mu + ``sd`` z, z standard normal; sigma is ``sd``, or as given if rewards are bounded.
+    """mu + ``sd`` z, z standard normal; sigma is ``sd``, or as given if the link bounds rewards to [0, 2 sigma].
 
-    Bounded noise is truncated symmetrically at the distance of mu from the nearer bound, so that the mean is exactly
-    mu.
+    Bounded noise is truncated symmetrically at the distance of mu from the nearer bound: the mean is exactly mu.
 
-    Parameters
-    ----------
-    sd : standard deviation of the noise before truncation
-    sigma : required if the link bounds rewards to [0, 2 sigma], and not allowed otherwise
-
-    Examples
-    --------
     >>> from windvane.links import Identity
     >>> GaussianRewards(sd=0.1).bind(Identity(), 1.0).draw(np.array([0.5]), np.array([0.7]))
     array([0.7])
     """
 
-    kind: ClassVar[str] = "gaussian"
-    checks: ClassVar = {"sd": check_positive, "sigma": optional(check_positive)}
-    sd: float = 0.5
-    sigma: float | None = None
+    sd: float = setting("Standard deviation of the noise before truncation.", check_positive, default=0.5)
+    sigma: float | None = setting("Required if (and only if) the link bounds rewards.", check_positive, default=None)
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         """Return the rewards; see :meth:`RewardLaw.bind`."""
-        if takes_any_reward(link):
+        if link.any_reward:
             if self.sigma is not None:
                 raise ArgumentError("sigma", self.sigma, f"omitted with the {link.name} link, where sigma is sd")
             return BoundRewards(self.sd, partial(_draw_normal, self.sd, math.inf), -_LARGEST_MEAN, _LARGEST_MEAN)
         if self.sigma is None:
             raise ArgumentError("sigma", None, f"given with the {link.name} link, whose rewards lie in [0, 2 sigma]")
-        _check_means(self, link, largest_z, 0.0, 2.0 * self.sigma)
         most = 2.0 * self.sigma
+        _check_means(self, link, largest_z, 0.0, most)
         return BoundRewards(self.sigma, partial(_draw_normal, self.sd, most), 0.0, most)
 
 
@@ -152,29 +129,16 @@ def _draw_normal(sd: float, most: float, u: Array, mean: Array) -> Array:
     return np.asarray(np.clip(mean + scale * erfinv(side * erf(reach / scale)), 0.0, most))
 
 
-def takes_any_reward(link: Link) -> bool:
-    """Return whether ``link`` accepts rewards of any size: their range has no upper end."""
-    return math.isinf(link.reward_range(1.0)[1])
-
-
-@dataclass(frozen=True)
+@record("binomial")
 class BinomialRewards(RewardLaw):
     """The share of successes in independent trials that succeed with probability mu; sigma is 1/2.
 
-    Parameters
-    ----------
-    trials : number of trials
-
-    Examples
-    --------
     >>> from windvane.links import Logistic
     >>> BinomialRewards(trials=4).bind(Logistic(), 1.0).draw(np.array([0.5]), np.array([0.5]))
     array([0.5])
     """
 
-    kind: ClassVar[str] = "binomial"
-    checks: ClassVar = {"trials": whole(1, int(LARGEST_COUNT))}
-    trials: int = 10
+    trials: int = setting("Number of trials.", check_whole, 1, int(LARGEST_COUNT), default=10)
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         """Return the rewards; see :meth:`RewardLaw.bind`."""
@@ -192,33 +156,25 @@ def _draw_counts(kind: str, most: int, u: Array, mean: Array) -> Array:
     return rewards
 
 
-@dataclass(frozen=True)
+@record("poisson")
 class PoissonRewards(RewardLaw):
-    """min(N, ``bound``), N Poisson of mean mu; sigma is ``bound``/2.
+    """min(N, ``bound``), N Poisson of mean mu; sigma is ``bound``/2. The bound may move no mean by 1e-6 or more.
 
-    Parameters
-    ----------
-    bound : the largest count, by default the smallest one that moves no mean by 1e-6 or more; no smaller one is allowed
-
-    Examples
-    --------
     >>> from windvane.links import Poisson
     >>> PoissonRewards().bind(Poisson(), 1.0).sigma
     7.0
     """
 
-    kind: ClassVar[str] = "poisson"
-    checks: ClassVar = {"bound": optional(whole(1))}
-    bound: int | None = None
+    bound: int | None = setting("The largest count. Default: the smallest allowed one.", check_whole, 1, default=None)
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         """Return the rewards; see :meth:`RewardLaw.bind`."""
         most = _check_means(self, link, largest_z, 0.0, LARGEST_COUNT)
         least_bound = _find_least_bound(most)
-        if self.bound is not None and self.bound < least_bound:
-            why = f"a smaller bound moves the largest mean, {most:.6g}, by {LARGEST_SHIFT:g} or more"
-            raise ArgumentError("bound", self.bound, f"at least {least_bound}", hint=why)
         bound = least_bound if self.bound is None else self.bound
+        if bound < least_bound:
+            why = f"a smaller bound moves the largest mean, {most:.6g}, by {LARGEST_SHIFT:g} or more"
+            raise ArgumentError("bound", bound, f"at least {least_bound}", hint=why)
         return BoundRewards(0.5 * bound, partial(_draw_counts, self.kind, bound), 0.0, LARGEST_COUNT)
 
 
@@ -235,17 +191,102 @@ def _find_least_bound(mean: float) -> int:
     return int(counts[np.argmax(shift < LARGEST_SHIFT)])
 
 
-_ALL = (BernoulliRewards, GaussianRewards, BinomialRewards, PoissonRewards)
-REWARD_LAWS: dict[str, type[RewardLaw]] = {law.kind: law for law in _ALL}
+REWARD_LAWS: dict[str, type[RewardLaw]] = {law.kind: law for law in RewardLaw.__subclasses__()}
 
 
 def natural_rewards(link: Link, largest_z: float) -> RewardLaw:
     """Return the usual law of a link: Gaussian if any reward is allowed, Bernoulli if means are chances, Poisson."""
-    if takes_any_reward(link):
+    if link.any_reward:
         return GaussianRewards()
-    low, high = _mean_range(link, largest_z)
+    low, high = link.mean([-largest_z, largest_z]).tolist()
     if 0.0 <= low <= high <= 1.0:
         return BernoulliRewards()
     if link.name == PoissonRewards.kind:
         return PoissonRewards()
     raise ArgumentError("rewards", None, f"given: the link {link.name!r} has no usual law of rewards")
+
+
+class DelayLaw(Record):
+    """Base class of delay laws; every delay in [``least``, ``most``] is equally likely unless a law overrides ``draw``.
+
+    >>> sorted(DELAYS)
+    ['fixed', 'geometric', 'none', 'uniform']
+    """
+
+    least: int = 0
+    most: int = 0
+
+    def draw(self, u: Array) -> Index:
+        """Return delays in rounds: the inverse distribution function at uniforms ``u`` in [0, 1)."""
+        return self.least + np.floor(u * (self.most - self.least + 1)).astype(np.int64)
+
+
+@record("none")
+class NoDelay(DelayLaw):
+    """Every reward arrives at once, with delay 0.
+
+    >>> NoDelay().draw(np.array([0.3, 0.9])).tolist()
+    [0, 0]
+    """
+
+
+@record("fixed")
+class FixedDelay(DelayLaw):
+    """Every reward arrives the same number of rounds late.
+
+    >>> FixedDelay(4).draw(np.array([0.3, 0.9])).tolist()
+    [4, 4]
+    """
+
+    rounds: int = setting("The delay.", check_whole, 0, LATEST)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.set_field("least", self.rounds)
+        self.set_field("most", self.rounds)
+
+
+@record("geometric")
+class GeometricDelay(DelayLaw):
+    """P(delay = k) = p (1 - p)^k for k = 0, 1, ..., with p = 1/(1 + mean), cut off at ``most``.
+
+    >>> GeometricDelay(1.0).draw(np.array([0.3, 0.6, 0.8])).tolist()
+    [0, 1, 2]
+    """
+
+    mean: float = setting("Mean delay before the cut.", check_number, "in [0, 1e9]", lambda v: 0 <= v <= 1e9)
+    most: int = setting("Largest delay. Default: the longest from a uniform.", check_whole, 0, LATEST, default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.most is None:
+            self.set_field("most", int(self._invert(np.array(_LARGEST_UNIFORM))))
+
+    def _invert(self, u: Array) -> Array:
+        """Return the least k with 1 - (1 - p)^{k+1} > u."""
+        if self.mean == 0.0:
+            return np.zeros_like(u)
+        return np.asarray(np.floor(np.log1p(-u) / -math.log1p(1.0 / self.mean)))  # log(1 - p) = -log(1 + 1/mean)
+
+    def draw(self, u: Array) -> Index:
+        """Return the inverse distribution function at ``u``."""
+        return np.minimum(self._invert(u), self.most).astype(np.int64)
+
+
+@record("uniform")
+class UniformDelay(DelayLaw):
+    """Every whole number of rounds in [``least``, ``most``] is equally likely.
+
+    >>> UniformDelay(2, 5).draw(np.array([0.0, 0.5, 0.99])).tolist()
+    [2, 4, 5]
+    """
+
+    least: int = setting("The smallest delay.", check_whole, 0, LATEST)
+    most: int = setting("The largest delay.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.set_field("most", check_whole("most", self.most, self.least, LATEST))
+
+
+DELAYS: dict[str, type[DelayLaw]] = {law.kind: law for law in DelayLaw.__subclasses__()}

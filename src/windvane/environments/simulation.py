@@ -6,17 +6,13 @@ It is imported when the first environment is built, so that naming drifts and la
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from windvane.arguments import Array, check_whole
-from windvane.environments.fields import LATEST
+from windvane.arguments import Array, Index, Mask, check_whole
+from windvane.environments.fields import LATEST, Frame
 from windvane.errors import ArgumentError
 from windvane.kernels import drawing
 from windvane.kernels.random import DELAYS, LARGEST_BLOCK, REWARDS
 from windvane.links import Link
-
-Ids = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 LAWS = {kind: getattr(drawing, kind.upper()) for kind in ("ball", "sphere", "cube", "orthogonal", "gaussian", "skewed")}
 
@@ -26,7 +22,7 @@ class LaneDraws:
 
     REWARDS, DELAYS = REWARDS, DELAYS  # purposes
 
-    def __init__(self, link: Link, lane_ids: Ids, seed: int) -> None:
+    def __init__(self, link: Link, lane_ids: Index, seed: int) -> None:
         self._link, self._lane_ids, self._seed = link, lane_ids, np.uint64(seed)
 
     def predict(self, arms: Array, theta: Array) -> Array:
@@ -55,35 +51,31 @@ class LaneDraws:
 class NewArms:
     """Arms that are drawn again every round."""
 
-    def __init__(self, kind: str, count: int, dim: int, L: float, lane_ids: Ids, seed: int) -> None:
-        if count * drawing.blocks_of(dim) > LARGEST_BLOCK:  # the counter of the generator has no room for more
-            raise ArgumentError("count", count, f"at most {LARGEST_BLOCK // drawing.blocks_of(dim)} with dim={dim}")
-        self._law, self._L, self._lane_ids, self._seed = LAWS[kind], L, lane_ids, np.uint64(seed)
-        self._shape = (len(lane_ids), count, dim)
+    def __init__(self, frame: Frame, kind: str, count: int) -> None:
+        most = LARGEST_BLOCK // drawing.blocks_of(frame.dim)  # the counter of the generator has no room for more
+        if count > most:
+            raise ArgumentError("count", count, f"at most {most} with dim={frame.dim}")
+        self._shape = (len(frame.lane_ids), count, frame.dim)
+        self._source = LAWS[kind], frame.radius, np.uint64(frame.seed), frame.lane_ids
 
     def at(self, t: int) -> tuple[Array, Mask | None]:
         """Return the arms of round t; all of them are on offer."""
         arms = np.empty(self._shape)
-        drawing.draw_arms(self._law, self._L, self._seed, self._lane_ids, check_whole("t", t, 1, LATEST), arms)
+        drawing.draw_arms(*self._source, check_whole("t", t, 1, LATEST), arms)
         return arms, None
 
 
 class PassingArms(NewArms):
     """Arms that stay in their slots for a lifetime, and may be absent."""
 
-    def __init__(
-        self, kind: str, count: int, lifetime: int, presence: float, dim: int, L: float, lane_ids: Ids, seed: int
-    ) -> None:
-        super().__init__(kind, count, dim, L, lane_ids, seed)
+    def __init__(self, frame: Frame, kind: str, count: int, lifetime: int, presence: float) -> None:
+        super().__init__(frame, kind, count)
         self._lifetime, self._presence = lifetime, presence
         self._arms, self._slots = np.empty(self._shape), np.zeros(self._shape[:2], dtype=drawing.SLOT)
-        drawing.draw_phases(self._seed, lane_ids, lifetime, self._slots)
+        drawing.draw_phases(np.uint64(frame.seed), frame.lane_ids, lifetime, self._slots)
 
     def at(self, t: int) -> tuple[Array, Mask | None]:
         """Return the arms in the slots at round t, and which are on offer."""
         t, valid = check_whole("t", t, 1, LATEST), np.empty(self._shape[:2], dtype=bool)
-        drawing.draw_items(
-            self._law, self._L, self._seed, self._lane_ids, t, self._lifetime, self._presence, self._slots, self._arms,
-            valid,
-        )  # fmt: skip
+        drawing.draw_items(*self._source, t, self._lifetime, self._presence, self._slots, self._arms, valid)
         return self._arms.copy(), valid

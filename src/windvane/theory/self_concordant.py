@@ -10,8 +10,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from windvane.arguments import Array, check_positive, check_whole
-from windvane.theory.array_arguments import check_broadcast, check_entries, check_proportion
+from windvane.arguments import Array, check_positive
+from windvane.theory.formula import formula
 from windvane.theory.radii import ConfidenceLevel, Growth
 
 
@@ -32,33 +32,30 @@ class _Deviation:
         return np.asarray(self._constant + self._per_log * (log_inverse + self._log_room))
 
 
+@formula
 class SelfConcordantRadius:
     """beta_t of SC-D-GLUCB and SC-SW-GLUCB (Russac, Faury, Cappe and Garivier 2021), with everything but t fixed.
 
-    Parameters
-    ----------
-    dim, S, L, lam, sigma, k_mu, horizon, gamma : see :mod:`windvane.theory`; rewards lie in [0, m], with m = 2 sigma
-    delta : confidence parameter in (0, 1] for the whole run, a number or one per lane
-    window : length tau of a sliding window, a number or one per lane, instead of a discount
-
-    Notes
-    -----
     ::
 
         rho     = sqrt(l)/(2m) + (2m/sqrt(l)) (log(T/delta) + d log 2) + (d m/sqrt(l)) log(1 + k_mu n / (d l)), l = lam
         inside  = k_mu sqrt(1 + 2 S) (sqrt(lam) S + rho)                            if ||theta_hat|| <= S
         outside = k_mu sqrt(lam) (1 + Sb + sqrt((1 + Sb) / lam) rho + rho^2 / lam)^(3/2)        otherwise
 
-    With a discount n = (1 - T^-2) / (1 - gamma^2) and Sb = S + (2 S k_mu + m) / (T lam (1 - gamma)); the second term
-    is for data older than log T / (1 - gamma) rounds. With a window n = min(t, tau) and Sb = S. Two choices are ours:
-    at gamma = 1 no data is that old, and Sb = S; and n is at most T, the number of rounds there are, which binds if
-    changes are few (gamma > 1 - 1 / (2 T) or so) and makes the radius a little smaller than printed.
+    with m = 2 sigma. With a discount n = (1 - T^-2) / (1 - gamma^2) and Sb = S + (2 S k_mu + m) / (T lam (1 - gamma));
+    the second term is for data older than log T / (1 - gamma) rounds. With a window (instead of a discount)
+    n = min(t, window) and Sb = S. Two choices are ours: at gamma = 1 no data is that old, and Sb = S; and n is at most
+    T, the number of rounds there are, which binds if changes are few (gamma > 1 - 1 / (2 T) or so) and makes the radius
+    a little smaller than printed.
 
     The paper has arms of norm at most 1. For another L the formulas are evaluated at S L and lam / L^2, that is for
     the arms x / L: the same algorithm in other units.
 
-    Examples
-    --------
+    Parameters
+    ----------
+    delta
+        Probability, for the whole run, that the confidence set misses the parameter: one number, or one per lane.
+
     >>> beta = SelfConcordantRadius(dim=2, S=1, L=1, lam=1, sigma=0.5, delta=0.05, k_mu=0.25, horizon=100, window=10)
     >>> float(beta.inside(5.0).round(3)), float(beta.outside(5.0).round(3))
     (8.853, 2057.451)
@@ -68,40 +65,30 @@ class SelfConcordantRadius:
         self, *, dim: int, S: float, L: float, lam: float, sigma: float, delta: ArrayLike, k_mu: float, horizon: int,
         gamma: ArrayLike = 1.0, window: ArrayLike | None = None,
     ) -> None:  # fmt: skip
-        T, d = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1)
-        S = check_positive("S", S) * check_positive("L", L)
-        lam = check_positive("lam / L**2", check_positive("lam", lam) / L**2)
-        k_mu, m = check_positive("k_mu", k_mu), 2.0 * check_positive("sigma", sigma)
-        discounts, level = check_proportion("gamma", gamma), check_proportion("delta", delta)
-        check_broadcast(gamma=discounts, delta=level)
-        terms = _Deviation(d, lam, m)
-        self._constant, self._per_growth = terms.without_growth(-np.log(level / T)), terms.per_growth
-        self._ratio = np.asarray(k_mu / (d * lam))
+        S, T, m, lam = S * L, horizon, 2.0 * sigma, check_positive("lam / L**2", lam / L**2)
+        terms = _Deviation(dim, lam, m)
+        self._constant, self._per_growth = terms.without_growth(-np.log(np.asarray(delta) / T)), terms.per_growth
+        self._ratio = np.asarray(k_mu / (dim * lam))
         # 1 - gamma^2 is evaluated without rounding gamma^2.
-        gone = 1.0 - discounts
+        gone = 1.0 - np.asarray(gamma)
         is_discounted = gone > 0.0
         safe = np.where(is_discounted, gone, 1.0)
-        count = np.where(is_discounted, np.minimum((1.0 - float(T) ** -2) / (safe * (1.0 + discounts)), T), float(T))
+        count = np.minimum((1.0 - float(T) ** -2) / (safe * (1.0 + np.asarray(gamma))), T)
         S_bar = S + np.where(is_discounted, (2.0 * S * k_mu + m) / (T * lam * safe), 0.0)
         # inside = inside_bias + inside_scale rho; outside = outside_scale (c0 + c1 rho + c2 rho^2)^(3/2).
         self._inside_scale = np.asarray(k_mu * math.sqrt(1.0 + 2.0 * S))
         self._inside_bias = self._inside_scale * (math.sqrt(lam) * S)
         self._outside_scale = np.asarray(k_mu * math.sqrt(lam))
         self._c0, self._c1, self._c2 = 1.0 + S_bar, np.sqrt((1.0 + S_bar) / lam), np.asarray(1.0 / lam)
-        self._window = np.array(math.inf)
-        if window is not None:
-            self._window = check_entries("window", window, "above 0", lambda w: w > 0).copy()
-            check_broadcast(gamma=discounts, delta=level, window=self._window)
-        self._fixed_rho = self._rho_of_count(count) if window is None else None  # depends on t in a window only
+        self._window = None if window is None else np.array(window)
+        self._fixed_rho = self._rho_of_count(np.where(is_discounted, count, float(T)))
 
     def _rho_of_count(self, n: Array) -> Array:
         return np.asarray(self._constant + self._per_growth * np.log1p(self._ratio * n))
 
     def rho(self, t: float | Array) -> Array:
-        """Return the deviation of the noise at round ``t``, which is not checked."""
-        if self._fixed_rho is not None:
-            return self._fixed_rho.copy()
-        return self._rho_of_count(np.minimum(t, self._window))
+        """Return the deviation of the noise at round ``t``, which is not checked; it depends on t in a window only."""
+        return self._fixed_rho.copy() if self._window is None else self._rho_of_count(np.minimum(t, self._window))
 
     def inside(self, t: float | Array) -> Array:
         """Return the radius for an estimate of norm at most S, without a check of ``t``."""
@@ -113,21 +100,13 @@ class SelfConcordantRadius:
         return np.asarray(self._outside_scale * (self._c0 + rho * (self._c1 + self._c2 * rho)) ** 1.5)
 
 
+@formula
 class WeightedSelfConcordantRadius:
     """The radius of SCB-WeightUCB (Wang, Zhao and Zhou 2023), with everything but t fixed.
 
-    Parameters
-    ----------
-    dim, gamma, S, L, lam, sigma, k_mu, c_mu : see :mod:`windvane.theory`
-    delta, confidence, horizon : as for :class:`ConfidenceLevel`; "pointwise" is as printed
-
-    Notes
-    -----
     sqrt(lam c_mu) S + the deviation of :class:`SelfConcordantRadius` with regularisation lam c_mu and growth
-    L^2 k_mu (1 - gamma^(2t)) / (lam c_mu d (1 - gamma^2)).
+    L^2 k_mu (1 - gamma^(2t)) / (lam c_mu d (1 - gamma^2)). ``confidence="pointwise"`` is as printed.
 
-    Examples
-    --------
     >>> world = dict(dim=2, S=1, L=1, lam=1, sigma=0.5, k_mu=0.25, c_mu=0.2)
     >>> beta = WeightedSelfConcordantRadius(**world, gamma=0.99, delta=0.05)
     >>> float(beta(100.0).round(3))
@@ -138,14 +117,10 @@ class WeightedSelfConcordantRadius:
         self, *, dim: int, gamma: ArrayLike, S: float, L: float, lam: float, sigma: float, delta: ArrayLike,
         k_mu: float, c_mu: float, confidence: str = "pointwise", horizon: int | None = None,
     ) -> None:  # fmt: skip
-        d = check_whole("dim", dim, 1)
-        ridge = check_positive("lam * c_mu", check_positive("lam", lam) * check_positive("c_mu", c_mu))
-        k_mu, L = check_positive("k_mu", k_mu), check_positive("L", L)
-        self._terms = _Deviation(d, ridge, 2.0 * check_positive("sigma", sigma))
-        self._bias = math.sqrt(ridge) * check_positive("S", S)
-        self._growth = Growth(L**2 * k_mu / (ridge * d), gamma)
+        ridge = check_positive("lam * c_mu", lam * c_mu)
+        self._terms, self._bias = _Deviation(dim, ridge, 2.0 * sigma), math.sqrt(ridge) * S
+        self._growth = Growth(L**2 * k_mu / (ridge * dim), gamma)
         self._level = ConfidenceLevel(delta, confidence, horizon)
-        check_broadcast(gamma=np.asarray(gamma), delta=self._level.level)
         self._fixed = None if self._level.is_anytime else self._without_growth(1.0)
 
     def _without_growth(self, t: float | Array) -> Array:

@@ -6,164 +6,120 @@ import math
 
 import numpy as np
 
-from windvane.arguments import Array, check_not_negative, check_positive, check_whole
-from windvane.theory.array_arguments import is_general
+from windvane.arguments import Array
+from windvane.theory.formula import formula
 
 # The floor of a root that stands for an integer, such as 1000 ** (2 / 3) = 99.99999999999997, must not lose a whole
 # unit to rounding: three roundings of at most 2**-53 each, doubled by the power, are below 1e-14.
 _FLOOR_SLACK = 1.0 + 1e-14
 
 
+@formula
 def discount(*, horizon: int, drift: float, dim: int, kind: str = "orthogonal") -> float:
     """Return the discount of Theorem 1, clipped to [1/2, 1]; drift = 0 gives 1.
 
-    Parameters
-    ----------
-    horizon, drift, dim, kind : see :mod:`windvane.theory`
+    1 - (B_T / (d T))^(2/3) for "orthogonal", 1 - (B_T / (sqrt(d) T))^(2/5) for "general". The clip is ours: the paper
+    takes B_T sub-linear. This is not the gamma* of its appendix on an unknown drift, for which see
+    :func:`discount_grid`.
 
-    Notes
-    -----
-    1 - (B_T / (d T))^(2/3) for "orthogonal", 1 - (B_T / (sqrt(d) T))^(2/5) for "general".
-    The clip is ours: the paper takes B_T sub-linear. This is not the gamma* of its appendix on an unknown drift, for
-    which see :func:`discount_grid`.
-
-    Examples
-    --------
     >>> discount(horizon=4000, drift=1.0, dim=2)
     0.9975
     """
-    T, d, B = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1), check_not_negative("drift", drift)
-    step: float = (B / (math.sqrt(d) * T)) ** 0.4 if is_general(kind) else (B / (d * T)) ** (2.0 / 3.0)
+    T, d, B = horizon, dim, drift
+    step: float = (B / (math.sqrt(d) * T)) ** 0.4 if kind == "general" else (B / (d * T)) ** (2.0 / 3.0)
     return min(1.0, max(0.5, 1.0 - step))
 
 
+@formula
 def weight_discount(*, horizon: int, drift: float, dim: int, curvature: float = 1.0) -> float:
-    """Return 1 - max(1/T, sqrt(curvature P_T / (d T))), clipped (by us) to at least 1/2 (Wang, Zhao and Zhou 2023).
+    """Return 1 - max(1/T, sqrt(curvature B_T / (d T))), clipped (by us) to at least 1/2 (Wang, Zhao and Zhou 2023).
 
-    Parameters
-    ----------
-    horizon, drift, dim : see :mod:`windvane.theory`; P_T is the paper's name for B_T
-    curvature : 1 for LB-WeightUCB, k_mu c_mu for GLB-WeightUCB and k_mu for SCB-WeightUCB
-
-    Examples
-    --------
     >>> weight_discount(horizon=5000, drift=1.0, dim=2)
     0.99
     """
-    T, d, B = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1), check_not_negative("drift", drift)
-    return max(0.5, 1.0 - max(1.0 / T, math.sqrt(check_positive("curvature", curvature) * B / (d * T))))
+    return max(0.5, 1.0 - max(1.0 / horizon, math.sqrt(curvature * drift / (dim * horizon))))
 
 
+@formula
 def window_length(*, horizon: int, drift: float | None, dim: int, kind: str = "orthogonal") -> int:
     """Return a sliding window in [1, T]: 1 / (1 - gamma) of Theorem 1's unclipped discount, floored.
 
+    floor((d T / B_T)^(2/3)) for "orthogonal", floor((sqrt(d) T / B_T)^(2/5)) for "general". "orthogonal" is also the
+    window of SW-LinUCB (Cheung et al. 2019). "general" is our analogue, for which no rate is proven.
+
     Parameters
     ----------
-    horizon, drift, dim, kind : see :mod:`windvane.theory`; the drift None (unknown) stands for B_T = 1, and 0 gives T
+    drift
+        Total drift B_T: 0 gives T, and None (unknown) stands for 1.
 
-    Notes
-    -----
-    floor((d T / B_T)^(2/3)) for "orthogonal", floor((sqrt(d) T / B_T)^(2/5)) for "general".
-    "orthogonal" is also the window of SW-LinUCB (Cheung et al. 2019). "general" is our analogue, for which no rate is
-    proven.
-
-    Examples
-    --------
     >>> window_length(horizon=1000, drift=1.0, dim=1)
     100
     """
-    T, d = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1)
-    B = 1.0 if drift is None else check_not_negative("drift", drift)
-    general = is_general(kind)
+    T, d, B = horizon, dim, 1.0 if drift is None else drift
     if B == 0.0:
         return T
-    length: float = (math.sqrt(d) * T / B) ** 0.4 if general else (d * T / B) ** (2.0 / 3.0)
+    length: float = (math.sqrt(d) * T / B) ** 0.4 if kind == "general" else (d * T / B) ** (2.0 / 3.0)
     return max(1, math.floor(min(float(T), length * _FLOOR_SLACK)))
 
 
+@formula
 def block_length(horizon: int, dim: int) -> int:
     """Return H = min(T, floor(d sqrt(T))), the block of BOB-BVD-GLM-UCB (Faury et al. 2021, Theorem 2).
 
-    Parameters
-    ----------
-    horizon, dim : see :mod:`windvane.theory`
-
-    Notes
-    -----
     The minimum with T is ours, for d > sqrt(T). The paper's T/H = O(sqrt(T/d)) is a slip for sqrt(T)/d.
 
-    Examples
-    --------
     >>> block_length(3000, 2)
     109
     """
-    T, d = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1)
-    return min(T, math.isqrt(d * d * T))
+    return min(horizon, math.isqrt(dim * dim * horizon))
 
 
+@formula
 def discount_grid(horizon: int, dim: int, S: float) -> Array:
     """Return the N discounts that BOB-BVD-GLM-UCB hedges over, decreasing (Faury et al. 2021, appendix version).
 
-    Parameters
-    ----------
-    horizon, dim, S : see :mod:`windvane.theory`
-
-    Notes
-    -----
     gamma_j = 1 - (1/2) 2^(j-1) / (d^(2/3) T (2S)^(2/3)) for j = 1..N, clipped into [1/2, 1), with
-    N = max(1, ceil((2/3) log2(2 S T^(3/2))) + 1).
-    The grid covers gamma* for every drift in [T^(-1/2), 2 S T], none below. The main text's
-    N = ceil(2 log2(2 S T^(3/2))) is not used: it gives negative discounts.
+    N = max(1, ceil((2/3) log2(2 S T^(3/2))) + 1). The grid covers gamma* for every drift in [T^(-1/2), 2 S T], none
+    below. The main text's N = ceil(2 log2(2 S T^(3/2))) is not used: it gives negative discounts.
 
-    Examples
-    --------
     >>> len(discount_grid(3000, 2, 1.0))
     14
     """
-    T, d, bound = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1), check_positive("S", S)
-    octaves = math.log2(T) + 2.0 / 3.0 * math.log2(2.0 * bound)
-    shrink: float = d ** (2.0 / 3.0)
+    octaves = math.log2(horizon) + 2.0 / 3.0 * math.log2(2.0 * S)
+    shrink: float = dim ** (2.0 / 3.0)
     steps: Array = np.exp2(np.arange(max(1, math.ceil(octaves) + 1)) - 1.0 - octaves) / shrink
     return np.clip(1.0 - steps, 0.5, np.nextafter(1.0, 0.0))
 
 
+@formula
 def window_grid(horizon: int, dim: int) -> tuple[int, Array]:
     """Return the block H and the windows of bandit-over-bandit (Cheung et al. 2019, section 6).
 
-    Parameters
-    ----------
-    horizon, dim : see :mod:`windvane.theory`
+    H = min(T, floor(d^(2/3) sqrt(T))). The minimum with T is ours. The windows are floor(H^(j/n)) for j = 0..n, with
+    n = ceil(log H). For H = 3 the formula gives 1 twice; for H = 1 the only window is 1.
 
-    Notes
-    -----
-    H = min(T, floor(d^(2/3) sqrt(T))). The minimum with T is ours. The windows are floor(H^(j/n)) for
-    j = 0..n, with n = ceil(log H). For H = 3 the formula gives 1 twice; for H = 1 the only window is 1.
-
-    Examples
-    --------
     >>> block, windows = window_grid(100, 1)
     >>> block, windows.tolist()
     (10, [1.0, 2.0, 4.0, 10.0])
     """
-    T, d = check_whole("horizon", horizon, 1), check_whole("dim", dim, 1)
-    H = min(T, math.floor(d ** (2.0 / 3.0) * math.sqrt(T) * _FLOOR_SLACK))
+    H = min(horizon, math.floor(dim ** (2.0 / 3.0) * math.sqrt(horizon) * _FLOOR_SLACK))
     n = max(1, math.ceil(math.log(H)))
     windows = np.floor(float(H) ** (np.arange(n + 1) / n) * _FLOOR_SLACK)
     return H, windows if H > 1 else windows[:1]
 
 
+@formula
 def exp3_rate(arms: int, rounds: int) -> float:
     """Return alpha = min(1, sqrt(N log N / ((e - 1) n))), the rate of EXP3 (Auer et al. 2002, Corollary 3.2).
 
     Parameters
     ----------
-    arms : number N of arms; the rate is 0 for a single one, where there is nothing to explore
-    rounds : number n of rounds. The rounds of BOB's master are its blocks, n = ceil(T / H).
+    arms
+        Number N of arms; the rate is 0 for a single one, where there is nothing to explore.
+    rounds
+        Number n of rounds. The rounds of BOB's master are its blocks, n = ceil(T / H).
 
-    Examples
-    --------
     >>> exp3_rate(1, 5), exp3_rate(14, 1)
     (0.0, 1.0)
     """
-    N, n = check_whole("arms", arms, 1), check_whole("rounds", rounds, 1)
-    return min(1.0, math.sqrt(N * math.log(N) / ((math.e - 1.0) * n)))
+    return min(1.0, math.sqrt(arms * math.log(arms) / ((math.e - 1.0) * rounds)))
