@@ -10,9 +10,7 @@ import math
 
 import numpy as np
 
-from windvane.kernels.elementary import mean_slope
-from windvane.kernels.jit import compiled, compiled_allocating, compiled_inner
-from windvane.kernels.linalg import dot
+from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.random import ARMS, DRIFT, PRESENCE, uniform_pair
 
 BALL, SPHERE, CUBE, ORTHOGONAL, GAUSSIAN, SKEWED = range(6)
@@ -209,14 +207,6 @@ def draw_items(
 
 
 @compiled
-def predict_arms(link: int, arms: np.ndarray, theta: np.ndarray, out: np.ndarray) -> None:
-    """Write mu(<arm_k, theta>) to out[lane, k]; <arm_k, theta> itself if ``link`` is no built-in link."""
-    for lane in range(arms.shape[0]):
-        for k in range(arms.shape[1]):
-            out[lane, k], _ = mean_slope(link, dot(arms[lane, k], theta[lane]))
-
-
-@compiled
 def best_means(means: np.ndarray, valid: np.ndarray, out: np.ndarray) -> None:
     """Write the largest mean among the valid arms to each out[lane]."""
     for lane in range(means.shape[0]):
@@ -254,7 +244,7 @@ def draw_switches(radius: float, seed: np.uint64, lane_ids: np.ndarray, coins: n
             round_point(SPHERE, radius, seed, lane_ids[lane], 1, DRIFT, i * blocks, thetas[lane, i])
 
 
-@compiled_allocating
+@compiled
 def walk(
     first: int, step: float, radius: float, seed: np.uint64, lane_ids: np.ndarray, state: np.ndarray, out: np.ndarray
 ) -> None:
@@ -264,14 +254,14 @@ def walk(
     theta_t + step z / sqrt(d), z standard normal, scaled to norm ``radius`` if longer.
     """
     d = state.shape[1]
-    z = np.empty(d)
     for lane in range(state.shape[0]):
         for i in range(out.shape[0]):
-            normal_vector(seed, lane_ids[lane], first + i, DRIFT, 0, z)
+            theta = out[i, lane]
+            normal_vector(seed, lane_ids[lane], first + i, DRIFT, 0, theta)
             square = 0.0
             for j in range(d):
-                out[i, lane, j] = state[lane, j]
-                state[lane, j] += step / math.sqrt(d) * z[j]
+                z, theta[j] = theta[j], state[lane, j]
+                state[lane, j] += step / math.sqrt(d) * z
                 square += state[lane, j] * state[lane, j]
             if square > radius * radius:
                 scale_vector(radius / math.sqrt(square), state[lane])

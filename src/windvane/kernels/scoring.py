@@ -21,7 +21,7 @@ FINE, NOT_FINITE, TOO_LONG, NO_VALID_ARM, BAD_REWARD, BAD_ROUND, BAD_WEIGHT = ra
 
 @compiled
 def predict_lanes(link: int, arms: np.ndarray, theta: np.ndarray, out: np.ndarray) -> None:
-    """Set out[lane, k] = mu(<arm_k, theta>)."""
+    """Set out[lane, k] = mu(<arm_k, theta>), or <arm_k, theta> itself if ``link`` is not a built-in link."""
     for lane in range(arms.shape[0]):
         for k in range(arms.shape[1]):
             out[lane, k], _ = mean_slope(link, dot(arms[lane, k], theta[lane]))
