@@ -7,8 +7,9 @@ Notes
 numba: numba's own cache does not notice an edit of the files that a function calls into. If the folder cannot be
 written, nothing is cached.
 
-**Several processes.** A kernel that is not in the cache is compiled under a file lock. A second process waits for the
-first one and then loads the result. A process that cannot lock, or has waited :data:`LOCK_SECONDS`, compiles itself.
+**Several processes.** A kernel that is not in the cache is compiled under a file lock of its own. A second process
+waits for the first one and then loads the result. A process that cannot lock, or has waited :data:`LOCK_SECONDS`,
+compiles itself.
 
 **Damaged and old files.** Every cached kernel has a checksum; a damaged file is removed and compiled again. Each start
 renews the modification time of its cache folder and removes sibling folders not used for :data:`UNUSED_DAYS` days. A
@@ -125,16 +126,15 @@ if not os.environ.get("WINDVANE_QUIET"):
 if CACHE_ERROR is None:
     _renew(CACHE_DIR)
     remove_unused_folders(CACHE_DIR, time.time())
-_lock = filelock.FileLock(CACHE_DIR / ".lock", timeout=LOCK_SECONDS, poll_interval=LOCK_POLL_SECONDS)
 
 
 @contextlib.contextmanager
-def _compiling_alone() -> Iterator[None]:
-    """Hold the lock of the cache folder, if it can be acquired. Re-entrant within a thread."""
+def _compiling_alone(lock: filelock.BaseFileLock) -> Iterator[None]:
+    """Hold the lock of a kernel, if it can be acquired. Re-entrant within a thread."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a warning if the file system has no locks
-            _lock.acquire()
+            lock.acquire()
     except (OSError, RuntimeError):  # timeout, missing folder, or a file system without locks
         yield
         return
@@ -143,7 +143,7 @@ def _compiling_alone() -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            _lock.release()
+            lock.release()
 
 
 class _ChecksummedCode(CompileResultCacheImpl):
@@ -212,7 +212,8 @@ class KernelCache(FunctionCache):
 
 def _compile_once(dispatcher: Any, cache: KernelCache) -> None:
     """Make ``dispatcher`` compile, under the lock, only what is neither in memory nor in ``cache``."""
-    load_or_compile = dispatcher.compile
+    load_or_compile, path = dispatcher.compile, CACHE_DIR / f"{dispatcher.py_func.__name__}.lock"
+    lock = filelock.FileLock(path, timeout=LOCK_SECONDS, poll_interval=LOCK_POLL_SECONDS)
 
     def load_or_compile_alone(signature: Any) -> Any:
         # Numba's lock is always acquired first. Otherwise two threads could deadlock.
@@ -220,7 +221,7 @@ def _compile_once(dispatcher: Any, cache: KernelCache) -> None:
             is_known = tuple(normalize_signature(signature)[0]) in dispatcher.overloads
             if is_known or cache.preload(signature, dispatcher.targetctx):
                 return load_or_compile(signature)
-            with _compiling_alone():  # another process may have stored the code in the meantime; numba checks again
+            with _compiling_alone(lock):  # another process may have stored the code in the meantime; numba checks again
                 return load_or_compile(signature)
 
     dispatcher.compile = load_or_compile_alone
