@@ -10,7 +10,8 @@ import naive
 from support import access
 from support.estimators import TOLERANCE, Twin, by_link
 from support.worlds import turning_theta
-from windvane.kernels.elementary import bend_ratio
+from windvane.kernels import elementary
+from windvane.kernels.jit import callable_kernel
 from windvane.kernels.lanes import VECTORS
 
 FORGETTING: dict[str, dict[str, Any]] = {
@@ -72,7 +73,7 @@ def test_strayed_bounds_where_the_terms_of_the_carried_hessian_were_evaluated(
             theta = twin.fast.theta_hat[lane]
             exact = twin.slow[lane].H(theta, twin.now + 1)
             H = twin.fast.dense[lane, VECTORS + 2 * dim :]
-            ratio = bend_ratio(code, np.linalg.norm(theta) + strayed[lane]) * strayed[lane]
+            ratio = callable_kernel(elementary.bend_ratio)(code, np.linalg.norm(theta) + strayed[lane]) * strayed[lane]
             ends = scipy.linalg.eigvalsh(H, exact)
             assert np.exp(-ratio) * (1 - 1e-5) <= ends[0]
             assert ends[-1] <= np.exp(ratio) * (1 + 1e-5)

@@ -9,7 +9,8 @@ from support import access
 from support.estimators import by_link, feed
 from support.worlds import ball, draw_reward
 from windvane.estimation import Discount, Never, OnePassEstimator
-from windvane.kernels.one_pass import proximal_point
+from windvane.kernels import one_pass
+from windvane.kernels.jit import callable_kernel
 from windvane.links import get_link
 
 
@@ -78,7 +79,7 @@ def test_the_proximal_point_brackets_its_root_at_any_scale(link: str, pull: floa
     made = get_link(link)
     for z in (-1e100, -1e50, -300.0, -30.0, -3.0, 0.0, 0.4, 8.0, 300.0, 1e50, 1e100):
         for reward in (-1e100, -5.0, 0.0, 1.0, 10.0, 1e3, 1e14, 1e50, 1e100):
-            y = proximal_point(made.code, z, pull, reward)
+            y = callable_kernel(one_pass.proximal_point)(made.code, z, pull, reward)
             near = 4e-14 * (1 + abs(y)) + 1e-15 * abs(z)
             below, above = ((at - z) + pull * (float(made.mean(at)) - reward) for at in (y - near, y + near))
             assert below <= 0.0 <= above, (z, reward, y)

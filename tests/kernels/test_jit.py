@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from windvane.kernels import jit
+from windvane.kernels import cache as kernel_cache
 
 KERNEL = """
 from windvane.kernels.jit import compiled
@@ -70,7 +70,7 @@ def folder(tmp_path: Path) -> Path:
 
 def start(folder: Path, *code: str, cache: str = "cache") -> subprocess.Popen[str]:
     environment = {**os.environ, "WINDVANE_CACHE_DIR": str(folder / cache), "WINDVANE_QUIET": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(folder), str(Path(jit.__file__).parents[2])])
+    environment["PYTHONPATH"] = os.pathsep.join([str(folder), str(Path(kernel_cache.__file__).parents[2])])
     return subprocess.Popen(
         [sys.executable, "-c", "\n".join(map(textwrap.dedent, code))],
         cwd=folder,
@@ -181,7 +181,7 @@ def make_unreadable(path: Path) -> None:
 @pytest.fixture
 def imported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], ModuleType]:
     """Import ``toy`` anew, as a new process does; the cache is that of :func:`start`."""
-    monkeypatch.setattr(jit, "CACHE_DIR", folder / "cache" / "kernels-0123456789abcdef")
+    monkeypatch.setattr(kernel_cache, "CACHE_DIR", folder / "cache" / "kernels-0123456789abcdef")
 
     def load() -> ModuleType:
         spec = importlib.util.spec_from_file_location("toy", folder / "toy.py")
@@ -277,7 +277,7 @@ def test_folders_that_were_not_used_for_long_are_removed(tmp_path: Path) -> None
         make_cache(tmp_path, "something-else", 400),
     ]
     (tmp_path / ("kernels-" + "4" * 16)).symlink_to(kept[-1])
-    assert jit.remove_unused_folders(kept[2], NOW) == [old]
+    assert kernel_cache.remove_unused_folders(kept[2], NOW) == [old]
     assert not old.exists()
     assert all((folder / "sub" / "kernel.nbc").exists() for folder in kept)
 

@@ -8,8 +8,11 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.access import callable_module
 from support.numerics import sixty_examples
-from windvane.kernels import random
+from windvane.kernels import random as random_kernels
+
+random = callable_module(random_kernels)
 
 
 @pytest.mark.parametrize(

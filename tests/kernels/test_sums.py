@@ -29,10 +29,10 @@ def compute_sums(
     g, Hu, H, bend_matrix, third_matrix = (np.full(shape, np.nan) for shape in (d, d, (d, d), (d, d), (d, d)))
     buffers = np.full((BUFFERS, max(1, n)), np.nan)
     kernel.mean_sums(lane, rows, theta, buffers, g)
-    kernel.slope_gram(lane, rows, buffers, H)
+    kernel.gram(sums.SLOPE_GRAM, lane, rows, u, buffers, H)
     kernel.slope_apply(lane, rows, u, buffers, Hu)
-    kernel.bend_gram(lane, rows, u, buffers, bend_matrix)
-    kernel.third_gram(lane, rows, u, buffers, third_matrix)
+    kernel.gram(sums.BEND_GRAM, lane, rows, u, buffers, bend_matrix)
+    kernel.gram(sums.THIRD_GRAM, lane, rows, u, buffers, third_matrix)
     return [g, H, Hu, bend_matrix, third_matrix]
 
 

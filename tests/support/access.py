@@ -1,6 +1,6 @@
 """The one place where tests of estimators, projections and kernels read what is not part of the public contract."""
 
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numba
@@ -11,6 +11,7 @@ from windvane.estimation import Discount, Estimator, MaximumLikelihoodEstimator,
 from windvane.kernels import lanes, sums, threads
 from windvane.kernels import projection as programs
 from windvane.kernels.custom import link_kernels
+from windvane.kernels.jit import callable_kernel
 from windvane.links import Link, get_link
 
 # --- estimators -------------------------------------------------------------------------------------------------------
@@ -39,6 +40,14 @@ def save(component: Any) -> state.State:
 def load(component: state.Stateful, entries: dict[str, Any]) -> None:
     """Check a state of an estimator and put it in place."""
     state.swap(state.check(component, entries))
+
+
+def callable_module(module: ModuleType) -> Any:
+    """The compiled functions of a module of kernels, also those that are only called by kernels, and its constants."""
+    entries = {name: entry for name, entry in vars(module).items() if not name.startswith("__")}
+    return SimpleNamespace(
+        **{name: callable_kernel(entry) if hasattr(entry, "py_func") else entry for name, entry in entries.items()}
+    )
 
 
 def lane_history(source: Any, lane: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -87,7 +96,7 @@ def differentiate_program(program: int, case: Any, theta: np.ndarray) -> tuple[f
     metric = case.V_tilde if program == programs.P0_IN_V_TILDE else case.V
     work[programs._LOWER], work[programs._LOWER_M] = np.linalg.cholesky(metric), np.linalg.cholesky(case.V_tilde)
     if program == programs.P2:
-        programs._set_slack_operator(case.beta, work)
+        callable_kernel(programs._set_slack_operator)(case.beta, work)
     work[programs._TRIAL, 0] = theta
     return _differentiate(program, record, dense, history, work, buffers)
 
@@ -97,7 +106,9 @@ def differentiate_program(program: int, case: Any, theta: np.ndarray) -> tuple[f
 
 def kernels_for(link: Link) -> SimpleNamespace:
     """All kernels that evaluate a link: compiled for a built-in one, interpreted for a custom one."""
-    return SimpleNamespace(**(vars(sums) if link.code >= 0 else link_kernels(-1, link).project_lanes.__globals__))
+    return SimpleNamespace(
+        **(vars(callable_module(sums)) if link.code >= 0 else link_kernels(-1, link).project_lanes.__globals__)
+    )
 
 
 def threads_from_environment() -> int:

@@ -12,6 +12,7 @@ from windvane.environments.fields import LATEST, Frame
 from windvane.errors import ArgumentError
 from windvane.kernels import drawing
 from windvane.kernels.random import DELAYS, LARGEST_BLOCK, REWARDS
+from windvane.kernels.scoring import predict_lanes
 from windvane.links import Link
 
 LAWS = {kind: getattr(drawing, kind.upper()) for kind in ("ball", "sphere", "cube", "orthogonal", "gaussian", "skewed")}
@@ -28,7 +29,7 @@ class LaneDraws:
     def predict(self, arms: Array, theta: Array) -> Array:
         """Return mu(<x, theta>) of ``arms[lanes, K, dim]``."""
         means = np.empty(arms.shape[:2])
-        drawing.predict_arms(self._link.code, arms, theta, means)
+        predict_lanes(self._link.code, arms, theta, means)
         if self._link.code >= 0:
             return means
         return self._link.mean(means.ravel()).reshape(means.shape)  # not compiled: these were the inner products

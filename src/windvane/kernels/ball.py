@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from windvane.kernels.jit import compiled
+from windvane.kernels.jit import compiled_inner
 from windvane.kernels.linalg import ROUNDING, cholesky, dot, norm, solve_cholesky, solve_lower
 
 MOST_STEPS = 60  # Newton on 1/||y|| needs about 5; bisection of the bracket at most 52
@@ -17,7 +17,7 @@ INVERSE_STEPS = 4  # of inverse iteration; few are needed, because the shift equ
 ABOVE = 1.0 + 1e-12  # relative to the matrix: a multiplier this much larger leaves pivots that stay positive
 
 
-@compiled
+@compiled_inner
 def ball_quadratic(
     matrix: np.ndarray,
     linear: np.ndarray,
@@ -90,7 +90,7 @@ def ball_quadratic(
     return kappa
 
 
-@compiled
+@compiled_inner
 def _add_eigenvector(lower: np.ndarray, radius: float, out: np.ndarray, direction: np.ndarray) -> None:
     """Move ``out`` to the sphere along the eigenvector of the smallest eigenvalue of lower lower'."""
     d = out.shape[0]

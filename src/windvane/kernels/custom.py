@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.kernels import elementary, history, lanes, one_pass, projection, root, scoring, sums
+from windvane.kernels.jit import callable_kernel
 
 Array = npt.NDArray[np.float64]
 MODULES = (lanes, elementary, sums, history, root, projection, scoring, one_pass)
@@ -77,7 +78,7 @@ def _interpret(link: LinkFunctions) -> LinkKernels:
         function = kernel.py_func
         rebound[kernel] = types.FunctionType(function.__code__, namespaces[function.__module__], function.__name__)
     for space in namespaces.values():
-        space.update({name: rebound[k] for name, k in space.items() if hasattr(k, "py_func") and k in rebound})
+        space.update({name: rebound.get(k) or callable_kernel(k) for name, k in space.items() if hasattr(k, "py_func")})
     return LinkKernels(**{field.name: rebound[field.default] for field in fields(LinkKernels)})
 
 

@@ -10,9 +10,7 @@ import math
 
 import numpy as np
 
-from windvane.kernels.elementary import mean_slope
-from windvane.kernels.jit import compiled, compiled_allocating
-from windvane.kernels.linalg import dot
+from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.random import ARMS, DRIFT, PRESENCE, uniform_pair
 
 BALL, SPHERE, CUBE, ORTHOGONAL, GAUSSIAN, SKEWED = range(6)
@@ -34,7 +32,7 @@ def blocks_of(dim: int) -> int:
     return (dim + 1) // 2 + 1
 
 
-@compiled
+@compiled_inner
 def circle_point(turn: float) -> tuple[float, float]:
     """Return (cos, sin) of 2 pi turn for turn in [0, 1).
 
@@ -55,13 +53,13 @@ def circle_point(turn: float) -> tuple[float, float]:
     return c, s
 
 
-@compiled
+@compiled_inner
 def exponential_variate(u: float) -> float:
     """Return a standard exponential number, never 0, from a uniform in [0, 1)."""
     return -math.log((1.0 - u) * _BELOW_ONE)
 
 
-@compiled
+@compiled_inner
 def normal_pair(seed: np.uint64, lane: int, number: int, purpose: int, block: int) -> tuple[float, float]:
     """Return two standard normal numbers (Box and Muller)."""
     u, turn = uniform_pair(seed, lane, number, purpose, block)
@@ -85,14 +83,14 @@ def normal_vector(seed: np.uint64, lane: int, number: int, purpose: int, first_b
     return square
 
 
-@compiled
+@compiled_inner
 def scale_vector(factor: float, out: np.ndarray) -> None:
     """Multiply ``out`` by ``factor``."""
     for i in range(out.shape[0]):
         out[i] *= factor
 
 
-@compiled
+@compiled_inner
 def round_point(
     law: int, radius: float, seed: np.uint64, lane: int, number: int, purpose: int, first_block: int, out: np.ndarray
 ) -> None:
@@ -119,7 +117,7 @@ def round_point(
         scale_vector(radius / math.sqrt(square), out)
 
 
-@compiled
+@compiled_inner
 def independent_point(
     law: int, radius: float, seed: np.uint64, lane: int, number: int, first_block: int, out: np.ndarray
 ) -> float:
@@ -134,7 +132,7 @@ def independent_point(
     return square
 
 
-@compiled
+@compiled_inner
 def draw_arm(law: int, radius: float, seed: np.uint64, lane: int, number: int, slot: int, out: np.ndarray) -> float:
     """Write the arm of a slot to ``out``; return its squared norm for laws that scale the set later, else 0."""
     d = out.shape[0]
@@ -209,14 +207,6 @@ def draw_items(
 
 
 @compiled
-def predict_arms(link: int, arms: np.ndarray, theta: np.ndarray, out: np.ndarray) -> None:
-    """Write mu(<arm_k, theta>) to out[lane, k]; <arm_k, theta> itself if ``link`` is no built-in link."""
-    for lane in range(arms.shape[0]):
-        for k in range(arms.shape[1]):
-            out[lane, k], _ = mean_slope(link, dot(arms[lane, k], theta[lane]))
-
-
-@compiled
 def best_means(means: np.ndarray, valid: np.ndarray, out: np.ndarray) -> None:
     """Write the largest mean among the valid arms to each out[lane]."""
     for lane in range(means.shape[0]):
@@ -254,7 +244,7 @@ def draw_switches(radius: float, seed: np.uint64, lane_ids: np.ndarray, coins: n
             round_point(SPHERE, radius, seed, lane_ids[lane], 1, DRIFT, i * blocks, thetas[lane, i])
 
 
-@compiled_allocating
+@compiled
 def walk(
     first: int, step: float, radius: float, seed: np.uint64, lane_ids: np.ndarray, state: np.ndarray, out: np.ndarray
 ) -> None:
@@ -264,14 +254,14 @@ def walk(
     theta_t + step z / sqrt(d), z standard normal, scaled to norm ``radius`` if longer.
     """
     d = state.shape[1]
-    z = np.empty(d)
     for lane in range(state.shape[0]):
         for i in range(out.shape[0]):
-            normal_vector(seed, lane_ids[lane], first + i, DRIFT, 0, z)
+            theta = out[i, lane]
+            normal_vector(seed, lane_ids[lane], first + i, DRIFT, 0, theta)
             square = 0.0
             for j in range(d):
-                out[i, lane, j] = state[lane, j]
-                state[lane, j] += step / math.sqrt(d) * z[j]
+                z, theta[j] = theta[j], state[lane, j]
+                state[lane, j] += step / math.sqrt(d) * z
                 square += state[lane, j] * state[lane, j]
             if square > radius * radius:
                 scale_vector(radius / math.sqrt(square), state[lane])
@@ -301,7 +291,7 @@ def add_moves(points: np.ndarray, last: np.ndarray, total: np.ndarray, lost: np.
             total[lane] = longer
 
 
-@compiled
+@compiled_inner
 def count_quantile(u: float, mode: int, top: float, slope: float, most: int) -> int:
     """Return min(k, most) for the least k with cdf(k) > u, where p(k+1)/p(k) = (top - slope k)/(k + 1) for k >= 0.
 

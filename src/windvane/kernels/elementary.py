@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from windvane.kernels.jit import compiled
+from windvane.kernels.jit import compiled_inner
 
 _intrinsic: Any = intrinsic  # typed as an object that cannot be called
 
@@ -48,7 +48,7 @@ def _bits_float(_typing, _value):  # type: ignore[no-untyped-def]
     return types.float64(types.int64), build
 
 
-@compiled
+@compiled_inner
 def exponential(z: float) -> float:
     """Return exp(z) on [-708, 708] (clamped outside), within 2 units in the last place; inlined, it vectorises.
 
@@ -71,7 +71,7 @@ def exponential(z: float) -> float:
     return polynomial * _bits_float(exponent)
 
 
-@compiled
+@compiled_inner
 def mean_slope(link: int, z: float) -> tuple[float, float]:
     """Return (mu(z), mu'(z)) of a built-in link at one point."""
     if link == LOGISTIC:
@@ -87,7 +87,7 @@ def mean_slope(link: int, z: float) -> tuple[float, float]:
     return z, 1.0
 
 
-@compiled
+@compiled_inner
 def mean_slope_array(link: int, z: np.ndarray, mean: np.ndarray, slope: np.ndarray, n: int) -> None:
     """Write mu and mu' of z[:n] into mean[:n] and slope[:n]."""
     if link == LOGISTIC:
@@ -111,7 +111,7 @@ def mean_slope_array(link: int, z: np.ndarray, mean: np.ndarray, slope: np.ndarr
             slope[i] = 1.0
 
 
-@compiled
+@compiled_inner
 def bend_array(link: int, z: np.ndarray, mean: np.ndarray, slope: np.ndarray, bend: np.ndarray, n: int) -> None:
     """Write mu''(z[:n]) into bend[:n], given mu and mu' of z[:n]."""
     if link == LOGISTIC:
@@ -128,7 +128,7 @@ def bend_array(link: int, z: np.ndarray, mean: np.ndarray, slope: np.ndarray, be
             bend[i] = 0.0
 
 
-@compiled
+@compiled_inner
 def bend_ratio(link: int, largest_z: float) -> float:
     """Return a bound on |mu''| / mu' over |z| <= largest_z: how fast the Hessian can change along a step."""
     if link in (LOGISTIC, POISSON):

@@ -21,7 +21,7 @@ REBUILD_AFTER = 1024
 HEAVY = 1e4
 
 
-@compiled
+@compiled_inner
 def _decay_towards(matrix: np.ndarray, keep: float, diagonal: float) -> None:
     """Set matrix to keep matrix + (1 - keep) diagonal I."""
     d = matrix.shape[0]
@@ -31,7 +31,7 @@ def _decay_towards(matrix: np.ndarray, keep: float, diagonal: float) -> None:
         matrix[i, i] += (1.0 - keep) * diagonal
 
 
-@compiled
+@compiled_inner
 def _add_entry(rows: np.ndarray, i: int, factor: float, V: np.ndarray, b: np.ndarray) -> None:
     """Add ``factor`` times entry i of a history to V and b."""
     d = b.shape[0]

@@ -1,49 +1,40 @@
-"""Compile kernels with numba and cache the compiled code.
+"""Decorators that compile kernels with numba.
 
-Notes
------
-**Where.** The cache folder is ``kernels-<hash>`` in ``$WINDVANE_CACHE_DIR``, ``$XDG_CACHE_HOME/windvane`` or
-``~/.cache/windvane``, the first that is set. The hash covers all kernel sources and the versions of Python, NumPy and
-numba: numba's own cache does not notice an edit of the files that a function calls into. If the folder cannot be
-written, nothing is cached.
-
-**Several processes.** A kernel that is not in the cache is compiled under a file lock. A second process waits for the
-first one and then loads the result. A process that cannot lock, or has waited :data:`LOCK_SECONDS`, compiles itself.
-
-**Damaged and old files.** Every cached kernel has a checksum; a damaged file is removed and compiled again. Each start
-renews the modification time of its cache folder and removes sibling folders not used for :data:`UNUSED_DAYS` days. A
-process that runs for longer is not disturbed: its code is in memory.
+A *kernel* is called from Python. An *inner* function is called by kernels only: numba types it, and LLVM optimises and
+translates it as a part of each kernel that calls it. So it has no machine code of its own, which halves the time of a
+cold start, and a kernel does not depend on what else is in the cache.
 """
 
 from __future__ import annotations
 
-import contextlib
-import glob
-import hashlib
-import os
-import pickle
-import platform
-import re
-import shutil
-import sys
-import tempfile
-import time
-import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import functools
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-import filelock
-import llvmlite.binding
 import numba
-import numpy as np
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.serialize import dumps
-from numba.core.sigutils import normalize_signature
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import CompilerBase, Flags, _LowerResult
+from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.typed_passes import (
+    AnnotateTypes,
+    IRLegalization,
+    NativeLowering,
+    NoPythonBackend,
+    NopythonTypeInference,
+    PreLowerStripPhis,
+)
+from numba.core.untyped_passes import (
+    FixupArgs,
+    GenericRewrites,
+    InlineInlinables,
+    IRProcessing,
+    ReconstructSSA,
+    TranslateByteCode,
+)
+
+from windvane.kernels.cache import cached
 
 _njit: Any = numba.njit  # its type stubs do not know every option
-_config: Any = numba.config
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,231 +43,127 @@ F = TypeVar("F", bound=Callable[..., Any])
 REORDER_SUMS = {"reassoc", "contract", "nsz"}
 FUSE_ONLY = {"contract"}
 
-LOCK_SECONDS = 300.0  # several times the longest compilation of one kernel on a slow machine
-LOCK_POLL_SECONDS = 0.05  # short compared with a compilation, which takes from 0.1 s to 10 s
-UNUSED_DAYS = 30.0
+LARGEST_PASTED = 16  # basic blocks; a larger inner function is called, because pasting it is slow to compile
+
+# Numba's passes without those for what kernels do not use: closures, literals, array expressions.
+FRONT_END = (
+    TranslateByteCode,
+    FixupArgs,
+    IRProcessing,
+    GenericRewrites,
+    InlineInlinables,
+    ReconstructSSA,
+    NopythonTypeInference,
+    PreLowerStripPhis,
+    IRLegalization,
+    AnnotateTypes,
+)
 
 
-def _source_hash() -> str:
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.name.encode() + path.read_bytes())
-    versions = (platform.python_version(), np.__version__, numba.__version__, platform.machine())
-    digest.update("".join(versions).encode())
-    return digest.hexdigest()[:16]
+class _InnerCode(JITCodeLibrary):
+    """The LLVM code of an inner function. It is optimised and translated as a part of the kernels that call it."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+        for function in ll_module.functions:
+            if sum(1 for _ in function.blocks) > LARGEST_PASTED:
+                function.add_function_attribute("noinline")
+
+    def finalize(self) -> None:
+        self._finalized = True
 
 
-def _default_root() -> Path:
-    if configured := os.environ.get("WINDVANE_CACHE_DIR"):
-        return Path(configured)
-    if xdg := os.environ.get("XDG_CACHE_HOME"):
-        return Path(xdg) / "windvane"
-    try:
-        return Path.home() / ".cache" / "windvane"
-    except RuntimeError:  # no home folder at all: a container user without a passwd entry
-        return Path(__file__).parent / "__pycache__"
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerInner(NativeLowering):
+    """Numba's last pass, for an inner function: no machine code, and no entry for Python."""
+
+    _name = "lower_inner"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = library = _InnerCode(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.flags.no_compile = True
+        super().run_pass(state)
+        callees, library._linking_libraries = dict.fromkeys(library._linking_libraries), []  # linked by the callers
+        lowered = state["cr"]
+        key = lowered.fndesc.llvm_func_name.isidentifier  # numba requires a built-in method, which is never called
+        state.targetctx.insert_user_function(key, lowered.fndesc, [library, *callees])
+        state["cr"] = _LowerResult(lowered.fndesc, lowered.call_helper, cfunc=key, env=lowered.env)
+        return True
 
 
-def _write_error(folder: Path) -> str | None:
-    """Return why no file can be written in ``folder``, which is created, or None if one can."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return None
-    except OSError as error:
-        return error.strerror or type(error).__name__
+class _Flags(Flags):
+    """Numba's flags, compared quickly. Numba looks them up for every operation of a function."""
+
+    def __eq__(self, other: object) -> bool:
+        return self._values == other._values if isinstance(other, _Flags) else super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return 0  # there are only a few, all of which have the same hash in numba too
 
 
-def _announce() -> None:
-    """Print one line on stderr if kernels will be compiled."""
-    if CACHE_ERROR is not None:
-        print(
-            f"windvane: compiling kernels, as at every start: {CACHE_DIR} cannot be written ({CACHE_ERROR}), so "
-            "compiled code is not kept; set WINDVANE_CACHE_DIR to a writable folder",
-            file=sys.stderr,
-        )
-    elif not any(CACHE_DIR.glob("**/*.nbi")):
-        print(f"windvane: compiling kernels for this machine, once (cached in {CACHE_DIR})", file=sys.stderr)
+class _KernelCompiler(CompilerBase):
+    """Numba's compiler without the passes for what kernels do not use: closures, literals, array expressions."""
+
+    lowering: Any = NativeLowering
+
+    def __init__(self, typingctx: Any, targetctx: Any, library: Any, args: Any, return_type: Any, *rest: Any) -> None:
+        flags, local_types = rest
+        super().__init__(typingctx, targetctx, library, args, return_type, _Flags(flags), local_types)
+
+    def define_pipelines(self) -> list[Any]:
+        passes = PassManager("kernel")
+        for step in (*FRONT_END, self.lowering, NoPythonBackend):
+            passes.add_pass(step, step.__name__)
+        passes.finalize()
+        return [passes]
 
 
-def remove_unused_folders(current: Path, now: float) -> list[Path]:
-    """Remove the cache folders beside ``current`` last used :data:`UNUSED_DAYS` days before ``now``; return them."""
-    removed = []
-    for folder in current.parent.glob("kernels-*"):
-        is_cache = re.fullmatch(r"kernels-[0-9a-f]{16}", folder.name) and folder.is_dir() and not folder.is_symlink()
-        if is_cache and folder != current and not _was_used_since(folder, now - UNUSED_DAYS * 86400):
-            shutil.rmtree(folder, ignore_errors=True)  # another process may be removing it too
-            removed.append(folder)
-    return removed
+class _InnerCompiler(_KernelCompiler):
+    """The compiler of inner functions."""
+
+    lowering = _LowerInner
 
 
-def _was_used_since(folder: Path, time_: float) -> bool:
-    """Return whether ``folder`` was used after ``time_``: its time, before version 0.2 the time its files were read."""
-    with contextlib.suppress(OSError):  # another process removes it
-        times = (time for file in folder.glob("**/*.nb?") for time in (file.stat().st_mtime, file.stat().st_atime))
-        return folder.stat().st_mtime > time_ or any(time > time_ for time in times)
-    return False
-
-
-def _renew(folder: Path) -> None:
-    """Mark ``folder`` as used now."""
-    with contextlib.suppress(OSError):  # it belongs to another user, or is gone
-        os.utime(folder)
-
-
-CACHE_DIR = _default_root() / f"kernels-{_source_hash()}"
-CACHE_ERROR = _write_error(CACHE_DIR)  # None if compiled code is kept
-if not os.environ.get("WINDVANE_QUIET"):
-    _announce()
-if CACHE_ERROR is None:
-    _renew(CACHE_DIR)
-    remove_unused_folders(CACHE_DIR, time.time())
-_lock = filelock.FileLock(CACHE_DIR / ".lock", timeout=LOCK_SECONDS, poll_interval=LOCK_POLL_SECONDS)
-
-
-@contextlib.contextmanager
-def _compiling_alone() -> Iterator[None]:
-    """Hold the lock of the cache folder, if it can be acquired. Re-entrant within a thread."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a warning if the file system has no locks
-            _lock.acquire()
-    except (OSError, RuntimeError):  # timeout, missing folder, or a file system without locks
-        yield
-        return
-    _renew(CACHE_DIR)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            _lock.release()
-
-
-class _ChecksummedCode(CompileResultCacheImpl):
-    """Compiled code as it is stored: a checksum and a pickle.
-
-    Without the checksum, damaged machine code could crash the process.
-    """
-
-    def reduce(self, cres: Any) -> tuple[bytes, bytes]:
-        payload: bytes = dumps(super().reduce(cres))
-        return hashlib.sha256(payload).digest(), payload
-
-    def rebuild(self, target_context: Any, stored: tuple[bytes, bytes]) -> Any:
-        digest, payload = stored
-        if hashlib.sha256(payload).digest() != digest:
-            raise ValueError("the checksum does not match")
-        return super().rebuild(target_context, pickle.loads(payload))
-
-
-class KernelCache(FunctionCache):
-    """Numba's file cache of one kernel, in which damaged files count as missing."""
-
-    _impl_class = _ChecksummedCode
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
-        self._preloaded: dict[Any, Any] = {}
-
-    def preload(self, signature: Any, target_context: Any) -> bool:
-        """Load the code for ``signature`` for the next :meth:`load_overload`. Return whether there is any."""
-        code = self._read(signature, target_context)
-        if code is not None:
-            self._preloaded[signature] = code
-        return code is not None
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the code for ``sig``, or None."""
-        code = self._preloaded.pop(sig, None)
-        return self._read(sig, target_context) if code is None else code
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Store the code for ``sig`` if possible."""
-        try:
-            super().save_overload(sig, data)
-        except Exception:  # a damaged index can raise anything, as when reading
-            self._discard()
-            with contextlib.suppress(Exception):  # for example a full disk; the code in memory is still usable
-                super().save_overload(sig, data)
-
-    def _read(self, signature: Any, target_context: Any) -> Any:
-        try:
-            code = super().load_overload(signature, target_context)
-            if code is None or tuple(code.signature.args) == tuple(normalize_signature(signature)[0]):
-                return code
-        except Exception:  # unpickling a damaged file can raise anything
-            pass
-        self._discard()
-        return None
-
-    def _discard(self) -> None:
-        """Remove the files of this kernel."""
-        for path in Path(self.cache_path).glob(f"{glob.escape(self._impl.filename_base)}.*"):
-            with contextlib.suppress(OSError):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _compile_once(dispatcher: Any, cache: KernelCache) -> None:
-    """Make ``dispatcher`` compile, under the lock, only what is neither in memory nor in ``cache``."""
-    load_or_compile = dispatcher.compile
-
-    def load_or_compile_alone(signature: Any) -> Any:
-        # Numba's lock is always acquired first. Otherwise two threads could deadlock.
-        with global_compiler_lock:
-            is_known = tuple(normalize_signature(signature)[0]) in dispatcher.overloads
-            if is_known or cache.preload(signature, dispatcher.targetctx):
-                return load_or_compile(signature)
-            with _compiling_alone():  # another process may have stored the code in the meantime; numba checks again
-                return load_or_compile(signature)
-
-    dispatcher.compile = load_or_compile_alone
-    dispatcher._cache = cache  # numba has no public way to set it
-
-
-def host_processor() -> str:
-    """Return the processor that code is compiled for. On another processor the last bit of a result can differ."""
-    return f"{platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
-
-
-def _decorate(function: F, fastmath: set[str], **options: Any) -> F:
+def _decorate(function: F, fastmath: set[str] = FUSE_ONLY, **options: Any) -> F:
     decorated: F = _njit(
         nogil=True,
         fastmath=fastmath,
         error_model="numpy",  # a division by zero gives inf; without the check for it loops vectorise
         no_cfunc_wrapper=True,
         # Kernels create no arrays. Without reference counts they compile in half the time.
-        **{"_nrt": False, **options},
+        **{"_nrt": False, "pipeline_class": _KernelCompiler, **options},
     )(function)
-    if CACHE_ERROR is None:
-        previous = _config.CACHE_DIR
-        _config.CACHE_DIR = str(CACHE_DIR)  # read once, while the cache is created
-        try:
-            cache = KernelCache(function)
-        finally:
-            _config.CACHE_DIR = previous
-        _compile_once(decorated, cache)
     return decorated
 
 
 def compiled(function: F) -> F:
-    """Compile with IEEE order of operations, with fused multiply-add: for code with bit tricks or comparisons."""
-    return _decorate(function, FUSE_ONLY)
-
-
-def compiled_inner(function: F) -> F:
-    """Compile as :func:`compiled` does, pasted by numba into its callers: for one caller, or to return a view.
-
-    By itself it would be optimised twice, and a process that has just compiled it could run another copy, with other
-    last bits, than one that loads its caller from the cache. Large functions should not be nested: pasting is slow.
-    """
-    return _decorate(function, FUSE_ONLY, inline="always")
-
-
-def compiled_sums(function: F) -> F:
-    """Compile with reordered sums: for plain reductions over the history."""
-    return _decorate(function, REORDER_SUMS)
+    """Compile a kernel that is called from Python: IEEE order of operations, with fused multiply-add."""
+    return cached(_decorate(function), function)
 
 
 def compiled_allocating(function: F) -> F:
     """Compile like :func:`compiled`, for a kernel that creates arrays."""
-    return _decorate(function, FUSE_ONLY, _nrt=True)
+    return cached(_decorate(function, _nrt=True), function)
+
+
+def compiled_inner(function: F, fastmath: set[str] = FUSE_ONLY) -> F:
+    """Compile like :func:`compiled`, for a function that only kernels call."""
+    return _decorate(function, fastmath, no_cpython_wrapper=True, pipeline_class=_InnerCompiler)
+
+
+def compiled_sums(function: F) -> F:
+    """Compile like :func:`compiled_inner`, with reordered sums: for plain reductions over the history."""
+    return compiled_inner(function, REORDER_SUMS)
+
+
+def compiled_view(function: F) -> F:
+    """Compile like :func:`compiled_inner`, for a function that returns a view. Numba pastes it into its callers."""
+    return _decorate(function, inline="always")
+
+
+@functools.cache
+def callable_kernel(kernel: Any) -> Any:
+    """Return a version of a compiled function that Python can call: for custom links and tests."""
+    function, options = kernel.py_func, kernel.targetoptions
+    is_inner = options.get("no_cpython_wrapper", False)
+    return cached(_decorate(function, options["fastmath"]), function) if is_inner else kernel

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windvane.kernels.jit import compiled_inner
+from windvane.kernels.jit import compiled_inner, compiled_view
 
 RECORD = np.dtype(
     [
@@ -25,10 +25,7 @@ RECORD = np.dtype(
         ("link", np.int64),  # code of the compiled link, -1 for a custom link
         ("S", np.float64),  # norm bound of the parameter
         ("L", np.float64),  # norm bound of the arms
-        (
-            "floor",
-            np.float64,
-        ),  # metrics start as floor I and decay towards it: lam, or ridge in one pass
+        ("floor", np.float64),  # metrics start as floor I and decay towards it: lam; in one pass, ridge
         ("ridge", np.float64),  # coefficient of theta in g; H starts as ridge I and decays towards it
         ("least_slope", np.float64),  # smallest curvature that a one-pass update uses (c_mu)
         ("root_tolerance", np.float64),  # largest certified distance between theta_hat and the root
@@ -73,19 +70,19 @@ def dense_rows(dim: int, *, linearised: bool) -> int:
     return VECTORS + (3 if linearised else 2) * dim
 
 
-@compiled_inner
+@compiled_view
 def V_of(row: np.ndarray) -> np.ndarray:
     """Return V of a lane, as a view."""
     return row[VECTORS : VECTORS + row.shape[1]]
 
 
-@compiled_inner
+@compiled_view
 def V_tilde_of(row: np.ndarray) -> np.ndarray:
     """Return V_tilde of a lane, as a view."""
     return row[VECTORS + row.shape[1] : VECTORS + 2 * row.shape[1]]
 
 
-@compiled_inner
+@compiled_view
 def H_of(row: np.ndarray) -> np.ndarray:
     """Return H of a lane as it is updated between solves, as a view."""
     return row[VECTORS + 2 * row.shape[1] : VECTORS + 3 * row.shape[1]]

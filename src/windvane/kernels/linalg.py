@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from windvane.kernels.jit import compiled, compiled_sums
+from windvane.kernels.jit import compiled_inner, compiled_sums
 
 ROUNDING = 1e-15  # relative size of rounding errors in sums of doubles
 MOST_SHIFTS = 40  # each shift is ten times the last, so the last is 1e23 times the diagonal
@@ -25,14 +25,14 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
     return total
 
 
-@compiled
+@compiled_inner
 def copy(source: np.ndarray, target: np.ndarray) -> None:
     """Copy a vector. A slice assignment takes numba much longer to compile."""
     for i in range(source.shape[0]):
         target[i] = source[i]
 
 
-@compiled
+@compiled_inner
 def copy_matrix(source: np.ndarray, target: np.ndarray) -> None:
     """Copy a square matrix."""
     for i in range(source.shape[0]):
@@ -40,13 +40,13 @@ def copy_matrix(source: np.ndarray, target: np.ndarray) -> None:
             target[i, j] = source[i, j]
 
 
-@compiled
+@compiled_inner
 def norm(a: np.ndarray) -> float:
     """Return the Euclidean norm."""
     return math.sqrt(dot(a, a))
 
 
-@compiled
+@compiled_inner
 def large_norm(a: np.ndarray) -> float:
     """Return the Euclidean norm, even if its square overflows."""
     square = dot(a, a)
@@ -61,7 +61,7 @@ def large_norm(a: np.ndarray) -> float:
     return largest * math.sqrt(square)
 
 
-@compiled
+@compiled_inner
 def cholesky(matrix: np.ndarray, shift: float, lower: np.ndarray) -> bool:
     """Factorise lower lower' = matrix + shift I.
 
@@ -80,7 +80,7 @@ def cholesky(matrix: np.ndarray, shift: float, lower: np.ndarray) -> bool:
     return True
 
 
-@compiled
+@compiled_inner
 def factorise(matrix: np.ndarray, lower: np.ndarray) -> bool:
     """Factorise a matrix that is positive definite up to rounding. Return False if a shift was needed.
 
@@ -97,14 +97,14 @@ def factorise(matrix: np.ndarray, lower: np.ndarray) -> bool:
     return False
 
 
-@compiled
+@compiled_inner
 def solve_lower(lower: np.ndarray, rhs: np.ndarray, out: np.ndarray) -> None:
     """Solve lower out = rhs. ``rhs`` and ``out`` can be the same array."""
     for i in range(lower.shape[0]):
         out[i] = (rhs[i] - dot(lower[i, :i], out[:i])) / lower[i, i]
 
 
-@compiled
+@compiled_inner
 def solve_lower_transposed(lower: np.ndarray, rhs: np.ndarray, out: np.ndarray) -> None:
     """Solve lower' out = rhs. ``rhs`` and ``out`` can be the same array."""
     d = lower.shape[0]
@@ -116,14 +116,14 @@ def solve_lower_transposed(lower: np.ndarray, rhs: np.ndarray, out: np.ndarray) 
             out[j] -= lower[i, j] * out[i]
 
 
-@compiled
+@compiled_inner
 def solve_cholesky(lower: np.ndarray, rhs: np.ndarray, out: np.ndarray) -> None:
     """Solve lower lower' out = rhs. ``rhs`` and ``out`` can be the same array."""
     solve_lower(lower, rhs, out)
     solve_lower_transposed(lower, out, out)
 
 
-@compiled
+@compiled_inner
 def invert_lower(lower: np.ndarray, out: np.ndarray) -> None:
     """Set ``out`` to the inverse of a lower triangular matrix, whose upper triangle is left undefined."""
     d = lower.shape[0]
@@ -135,7 +135,7 @@ def invert_lower(lower: np.ndarray, out: np.ndarray) -> None:
             out[i, j] = total / lower[i, i]
 
 
-@compiled
+@compiled_inner
 def gram_of_columns(lower: np.ndarray, out: np.ndarray) -> None:
     """Set ``out`` to lower' lower, for a lower triangular matrix."""
     d = lower.shape[0]
@@ -148,7 +148,7 @@ def gram_of_columns(lower: np.ndarray, out: np.ndarray) -> None:
             out[j, i] = total
 
 
-@compiled
+@compiled_inner
 def trace_of_inverse(lower: np.ndarray, column: np.ndarray) -> float:
     """Return tr((lower lower')^{-1}). Its inverse is a lower bound on the smallest eigenvalue."""
     d = lower.shape[0]
@@ -161,7 +161,7 @@ def trace_of_inverse(lower: np.ndarray, column: np.ndarray) -> float:
     return total
 
 
-@compiled
+@compiled_inner
 def add_outer(matrix: np.ndarray, factor: float, x: np.ndarray) -> None:
     """Add factor x x' to a matrix."""
     d = x.shape[0]
@@ -170,7 +170,7 @@ def add_outer(matrix: np.ndarray, factor: float, x: np.ndarray) -> None:
             matrix[i, j] += factor * (x[i] * x[j])
 
 
-@compiled
+@compiled_inner
 def mirror(matrix: np.ndarray) -> None:
     """Copy the lower triangle onto the upper one."""
     for i in range(matrix.shape[0]):

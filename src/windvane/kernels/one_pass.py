@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from windvane.kernels.elementary import mean_slope
-from windvane.kernels.jit import compiled
+from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.lanes import THETA_HAT, V_of
 from windvane.kernels.linalg import dot, factorise, solve_lower
 
@@ -16,7 +16,7 @@ CLOSE = 1e-14  # relative width at which a bracket is closed: the equation is so
 FURTHEST = 1e300  # a bracket ends here at the latest, so that its width is finite
 
 
-@compiled
+@compiled_inner
 def proximal_point(link: int, z: float, pull: float, reward: float) -> float:
     """Solve y - z + pull (mu(y) - reward) = 0, pull >= 0, by Newton's method inside a bracket around the root.
 

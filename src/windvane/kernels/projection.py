@@ -52,7 +52,7 @@ from windvane.kernels.linalg import (
     solve_cholesky,
     solve_lower,
 )
-from windvane.kernels.sums import bend_gram, mean_sums, slope_apply, slope_gram, third_gram
+from windvane.kernels.sums import BEND_GRAM, SLOPE_GRAM, THIRD_GRAM, gram, mean_sums, slope_apply
 
 P0_IN_V, P0_IN_V_TILDE, P0_IN_H, P2 = range(4)  # programs
 VALUE, RESIDUAL, STAGE = range(3)  # columns of a report
@@ -105,7 +105,7 @@ def _evaluate(
         solve_cholesky(lower, work[_RHO, 0], u)
         return 0.5 * dot(work[_RHO, 0], work[_RHO, 0]), nu
     if program == P0_IN_H:
-        slope_gram(lane, rows, buffers, work[_SPARE])
+        gram(SLOPE_GRAM, lane, rows, u, buffers, work[_SPARE])
         factorise(work[_SPARE], lower)
     solve_cholesky(lower, g, u)
     return max(0.5 * dot(g, u), 0.0), 0.0
@@ -135,9 +135,9 @@ def _form_gradient(program: int, lane: np.void, rows: np.ndarray, work: np.ndarr
     H, gradient, u = work[_H], work[_GRADIENT, 0], work[_U, 0]
     if program == P0_IN_H:
         copy_matrix(work[_SPARE], H)
-        bend_gram(lane, rows, u, buffers, work[_Q])
+        gram(BEND_GRAM, lane, rows, u, buffers, work[_Q])
     else:
-        slope_gram(lane, rows, buffers, H)
+        gram(SLOPE_GRAM, lane, rows, u, buffers, H)
     for i in range(u.shape[0]):
         gradient[i] = dot(H[i], u)
         if program == P0_IN_H:
@@ -178,12 +178,8 @@ def _form_gauss_newton(program: int, eta: np.ndarray, nu: float, work: np.ndarra
 def _add_curvature(program: int, lane: np.void, rows: np.ndarray, work: np.ndarray, buffers: np.ndarray) -> float:
     """Add the rest of the Hessian to B and return the sum of the norms of its rows."""
     hessian, Q, u = work[_B], work[_Q], work[_U, 0]
-    factor = 1.0
-    if program == P0_IN_H:
-        third_gram(lane, rows, u, buffers, Q)
-        factor = -0.5
-    else:
-        bend_gram(lane, rows, u, buffers, Q)
+    factor = -0.5 if program == P0_IN_H else 1.0
+    gram(THIRD_GRAM if program == P0_IN_H else BEND_GRAM, lane, rows, u, buffers, Q)
     total = 0.0
     for i in range(u.shape[0]):
         total += abs(factor) * norm(Q[i])
@@ -277,7 +273,7 @@ def descend(
     return math.sqrt(2.0 * f), residual
 
 
-@compiled
+@compiled_inner
 def _set_start(number: int, theta_hat: np.ndarray, S: float, out: np.ndarray) -> None:
     """Set the ``number``-th start: S theta_hat/||theta_hat||, 0, the opposite of the first, then +-S e_i."""
     for i in range(out.shape[0]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windvane.kernels.jit import compiled
+from windvane.kernels.jit import compiled, compiled_inner
 
 _MASK = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
@@ -32,7 +32,7 @@ _BLOCK_SHIFT = np.uint64(8)  # the last word of a counter holds the purpose in i
 LARGEST_BLOCK = 2**24 - 1
 
 
-@compiled
+@compiled_inner
 def philox(
     c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:

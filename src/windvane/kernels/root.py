@@ -54,7 +54,7 @@ from windvane.kernels.linalg import (
     solve_cholesky,
     trace_of_inverse,
 )
-from windvane.kernels.sums import mean_sums, slope_gram
+from windvane.kernels.sums import SLOPE_GRAM, gram, mean_sums
 
 MOST_PASSES = 200  # Newton's method needs 1 to 3; about 100 only in the far tails of a link
 PATIENCE = 30  # passes after which the residual is compared with rounding errors
@@ -147,7 +147,7 @@ def newton(
     lane["error"] = residual / ridge
     while residual > tolerance * ridge and lane["passes"] < MOST_PASSES:
         if not has_H:
-            slope_gram(lane, rows, buffers, H)
+            gram(SLOPE_GRAM, lane, rows, theta, buffers, H)
             is_sound = factorise(H, lower)
             curvature = max(ridge, 1.0 / trace_of_inverse(lower, step))
             has_H, is_new = True, True

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from windvane.kernels.elementary import mean_slope
-from windvane.kernels.jit import compiled
+from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.lanes import V_of, V_tilde_of
 from windvane.kernels.linalg import dot, factorise, gram_of_columns, invert_lower
 from windvane.kernels.random import TIES, uniform
@@ -21,7 +21,7 @@ FINE, NOT_FINITE, TOO_LONG, NO_VALID_ARM, BAD_REWARD, BAD_ROUND, BAD_WEIGHT = ra
 
 @compiled
 def predict_lanes(link: int, arms: np.ndarray, theta: np.ndarray, out: np.ndarray) -> None:
-    """Set out[lane, k] = mu(<arm_k, theta>)."""
+    """Set out[lane, k] = mu(<arm_k, theta>), or <arm_k, theta> itself if ``link`` is not a built-in link."""
     for lane in range(arms.shape[0]):
         for k in range(arms.shape[1]):
             out[lane, k], _ = mean_slope(link, dot(arms[lane, k], theta[lane]))
@@ -56,7 +56,7 @@ def width_lanes(
             out[lane, k] = factor[lane] * math.sqrt(max(square, 0.0))
 
 
-@compiled
+@compiled_inner
 def _count_ties(scores: np.ndarray, valid: np.ndarray) -> tuple[float, int]:
     """Return the smallest score that counts as best, and the number of valid arms that reach it."""
     best = -math.inf
@@ -71,7 +71,7 @@ def _count_ties(scores: np.ndarray, valid: np.ndarray) -> tuple[float, int]:
     return bar, ties
 
 
-@compiled
+@compiled_inner
 def _first_valid(valid: np.ndarray) -> int:
     """Return the first valid arm."""
     for k in range(valid.shape[0]):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from windvane.kernels.elementary import bend_array, mean_slope_array
-from windvane.kernels.jit import compiled, compiled_sums
+from windvane.kernels.jit import compiled, compiled_inner, compiled_sums
 from windvane.kernels.lanes import FACTOR, MEAN, SCALED, SCRATCH, SLOPE, Z
 from windvane.kernels.linalg import mirror
 
 BLOCK = 512  # entries processed at a time, so that a block of every feature row stays in the L1 and L2 caches
+SLOPE_GRAM, BEND_GRAM, THIRD_GRAM = 1, 2, 3  # orders of derivatives
 DIFFERENCE = 1e-4  # step of the second difference of mu'; its error, of order 1e-8, affects only Newton's steps
 
 # Rows are sliced before a loop. Indexing [j, first + i] directly would leave a check for negative indices in the loop,
@@ -161,7 +162,7 @@ def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled
             k += 1
 
 
-@compiled
+@compiled_inner
 def mean_sums(lane: np.void, rows: np.ndarray, theta: np.ndarray, buffers: np.ndarray, g: np.ndarray) -> None:
     """Compute g(theta) = sum w mu(<x, theta>) x + ridge theta.
 
@@ -192,45 +193,64 @@ def mean_sums(lane: np.void, rows: np.ndarray, theta: np.ndarray, buffers: np.nd
         g[j] = g[j] * scale + ridge * theta[j]
 
 
-@compiled
-def _clear(out: np.ndarray) -> None:
-    for j in range(out.shape[0]):
-        for k in range(out.shape[0]):
-            out[j, k] = 0.0
+@compiled_inner
+def _third_array(link: int, z: np.ndarray, slope: np.ndarray, buffers: np.ndarray, third: np.ndarray) -> None:
+    """Set third to mu'''(z), by differences of mu'."""
+    n = z.shape[0]
+    shifted, unused = buffers[SCALED, :n], buffers[SCALED + 1, :n]
+    above, below = buffers[SCRATCH + 1, :n], third
+    for i in range(n):
+        shifted[i] = z[i] + DIFFERENCE
+    mean_slope_array(link, shifted, unused, above, n)
+    for i in range(n):
+        shifted[i] = z[i] - DIFFERENCE
+    mean_slope_array(link, shifted, unused, below, n)
+    for i in range(n):
+        third[i] = (above[i] - 2.0 * slope[i] + below[i]) / (DIFFERENCE * DIFFERENCE)
 
 
-@compiled
-def _complete(out: np.ndarray, scale: float, ridge: float) -> None:
-    """Finish a sum over stored weights: scale it, add ridge I and fill the upper triangle."""
-    for j in range(out.shape[0]):
-        for k in range(j + 1):
-            out[j, k] *= scale
-        out[j, j] += ridge
-    mirror(out)
+@compiled_inner
+def gram(order: int, lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndarray, out: np.ndarray) -> None:
+    """Compute the ``order``-th derivative of g along u, at the theta of the last :func:`mean_sums`.
 
-
-@compiled
-def slope_gram(lane: np.void, rows: np.ndarray, buffers: np.ndarray, H: np.ndarray) -> None:
-    """Compute H = sum w mu' x x' + ridge I, at the theta of the last :func:`mean_sums`."""
-    d = H.shape[0]
+    SLOPE_GRAM: H = sum w mu' x x' + ridge I. BEND_GRAM: sum w mu'' <x, u> x x'. THIRD_GRAM: sum w mu''' <x, u>^2 x x'.
+    """
+    d = out.shape[0]
     X = rows[:d]
-    _clear(H)
+    for j in range(d):
+        for k in range(d):
+            out[j, k] = 0.0
     start, end = lane["start"], lane["end"]
     for first in range(start, end, BLOCK):
         n = min(BLOCK, end - first)
-        slope = buffers[SLOPE, first - start : first - start + n]
-        weight = rows[d, first : first + n]
-        if d == 2:
-            _plane_gram(X, first, n, weight, slope, H)
-        else:
-            factor = buffers[FACTOR, :n]
+        at = first - start
+        z, mean, slope = buffers[Z, at : at + n], buffers[MEAN, at : at + n], buffers[SLOPE, at : at + n]
+        weight, factor = rows[d, first : first + n], buffers[FACTOR, :n]
+        derivative = slope
+        if order != SLOPE_GRAM:
+            derivative, along = factor, buffers[SCRATCH, :n]
+            if order == BEND_GRAM:
+                bend_array(lane["link"], z, mean, slope, derivative, n)
+            else:
+                _third_array(lane["link"], z, slope, buffers, derivative)
+            _project_block(X, u, first, n, along)
             for i in range(n):
-                factor[i] = weight[i] * slope[i]
-            _weighted_gram(X, first, n, factor, buffers[SCALED : SCALED + 2], H)
-    _complete(H, lane["scale"], lane["ridge"])
+                derivative[i] *= along[i] if order == BEND_GRAM else along[i] * along[i]
+        if d == 2:
+            _plane_gram(X, first, n, weight, derivative, out)
+        else:
+            for i in range(n):
+                factor[i] = weight[i] * derivative[i]
+            _weighted_gram(X, first, n, factor, buffers[SCALED : SCALED + 2], out)
+    for j in range(d):
+        for k in range(j + 1):
+            out[j, k] *= lane["scale"]
+        if order == SLOPE_GRAM:
+            out[j, j] += lane["ridge"]
+    mirror(out)
 
 
-@compiled
+@compiled_inner
 def slope_apply(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndarray, out: np.ndarray) -> None:
     """Compute H u without forming H, at the theta of the last :func:`mean_sums`."""
     d = u.shape[0]
@@ -253,64 +273,10 @@ def slope_apply(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndar
 
 
 @compiled
-def bend_gram(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndarray, out: np.ndarray) -> None:
-    """Compute sum w mu''(z) <x, u> x x', the derivative of H(theta) u, at the theta of the last :func:`mean_sums`."""
-    d = u.shape[0]
-    X = rows[:d]
-    _clear(out)
-    start, end = lane["start"], lane["end"]
-    for first in range(start, end, BLOCK):
-        n = min(BLOCK, end - first)
-        at = first - start
-        weight = rows[d, first : first + n]
-        bend = buffers[FACTOR, :n]
-        along = buffers[SCRATCH, :n]
-        z, mean, slope = buffers[Z, at : at + n], buffers[MEAN, at : at + n], buffers[SLOPE, at : at + n]
-        bend_array(lane["link"], z, mean, slope, bend, n)
-        _project_block(X, u, first, n, along)
-        for i in range(n):
-            bend[i] *= along[i]
-        if d == 2:
-            _plane_gram(X, first, n, weight, bend, out)
-        else:
-            for i in range(n):
-                bend[i] *= weight[i]
-            _weighted_gram(X, first, n, bend, buffers[SCALED : SCALED + 2], out)
-    _complete(out, lane["scale"], 0.0)
-
-
-@compiled
-def third_gram(lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np.ndarray, out: np.ndarray) -> None:
-    """Compute sum w mu'''(z) <x, u>^2 x x', with mu''' by differences, at the theta of the last :func:`mean_sums`."""
-    d = u.shape[0]
-    X = rows[:d]
-    _clear(out)
-    start, end = lane["start"], lane["end"]
-    for first in range(start, end, BLOCK):
-        n = min(BLOCK, end - first)
-        at = first - start
-        z, slope = buffers[Z, at : at + n], buffers[SLOPE, at : at + n]
-        factor, unused, along = buffers[FACTOR, :n], buffers[SCALED, :n], buffers[SCALED + 1, :n]
-        above, below = buffers[SCRATCH, :n], buffers[SCRATCH + 1, :n]
-        for i in range(n):
-            factor[i] = z[i] + DIFFERENCE
-        mean_slope_array(lane["link"], factor, unused, above, n)
-        for i in range(n):
-            factor[i] = z[i] - DIFFERENCE
-        mean_slope_array(lane["link"], factor, unused, below, n)
-        _project_block(X, u, first, n, along)
-        for i in range(n):
-            third = (above[i] - 2.0 * slope[i] + below[i]) / (DIFFERENCE * DIFFERENCE)
-            factor[i] = rows[d, first + i] * third * along[i] * along[i]
-        _weighted_gram(X, first, n, factor, buffers[SCALED : SCALED + 2], out)
-    _complete(out, lane["scale"], 0.0)
-
-
-@compiled
 def moments_lanes(
     theta: np.ndarray, g: np.ndarray, H: np.ndarray, record: np.ndarray, history: np.ndarray, buffers: np.ndarray
 ) -> None:
     """Compute g and H of every lane at its theta."""
     for i in range(len(record)):
         mean_sums(record[i], history[i], theta[i], buffers, g[i])
-        slope_gram(record[i], history[i], buffers, H[i])
+        gram(SLOPE_GRAM, record[i], history[i], theta[i], buffers, H[i])

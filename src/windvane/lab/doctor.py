@@ -39,7 +39,7 @@ class Health:
 
 def examine() -> Health:
     """Look at everything once; takes a second, or the time to compile."""
-    from windvane.kernels.jit import CACHE_DIR, CACHE_ERROR
+    from windvane.kernels.cache import CACHE_DIR, CACHE_ERROR
     from windvane.kernels.threads import available_cores
 
     seconds = windvane.warm_up()

@@ -45,7 +45,7 @@ class FolderError(WindvaneError, ValueError):
 
 def versions() -> dict[str, str]:
     """What can change the last bit of a result: the versions of the code and of what it computes with."""
-    from windvane.kernels.jit import host_processor
+    from windvane.kernels.cache import host_processor
 
     return {
         "windvane": windvane.__version__,
