@@ -272,3 +272,17 @@ def test_an_emptied_window_knows_nothing_and_keeps_no_trace_of_a_huge_reward() -
         estimator.advance(1)
         estimator.observe(x, reward)
     np.testing.assert_allclose(estimator.b[0], points[-3:, 0].sum(axis=0), rtol=1e-12)
+
+
+def test_removals_keep_sums_symmetric_so_that_the_state_loads() -> None:
+    """Entries that cancel up to rounding must have the same rounding error on both sides of the diagonal."""
+    rng = np.random.default_rng(0)
+    estimator, other = (access.make_ridge(3, window=3) for _ in range(2))
+    for _ in range(60):
+        estimator.advance(1.0)
+        estimator.observe(rng.uniform(-0.5, 0.5, (1, 3)), 1.0, weight=50.0 * rng.random())
+        np.testing.assert_array_equal(estimator.V, estimator.V.transpose(0, 2, 1))
+        access.load(other, access.save(estimator))
+    estimator.advance(3.0)
+    np.testing.assert_allclose(estimator.V[0], np.eye(3), atol=1e-12)
+    access.load(other, access.save(estimator))

@@ -42,7 +42,7 @@ def test_tuned_rules_are_what_theory_recommends(kind: str) -> None:
         lengths = [theory.window_length(drift=drift, kind=kind, **TUNING) for drift in each]
         assert discount.gammas(3).tolist() == gammas
         assert window.windows(3).tolist() == lengths
-        assert restart.periods(3).tolist() == lengths or kind == "general"
+        assert restart.memory(3).tolist() == lengths or kind == "general"
         if isinstance(drift, float):
             assert (discount.gamma, window.length) == (gammas[0], lengths[0])
             assert restart.every == lengths[0] or kind == "general"
@@ -60,7 +60,7 @@ def test_tuning_names_what_it_refuses(rule: Any, name: str, bad: Any) -> None:
 BAD_RULES = [
     *((Discount(bad).gammas, "gamma") for bad in (0.0, 1.0001, math.nan, [0.9, 0.0], [0.9] * 3, "high", None)),
     *((Window(bad).windows, "window") for bad in (0.0, -3, math.inf, [5.0, 0.0], [5.0] * 3, "long")),
-    *((Restart(bad).periods, "restart_every") for bad in (0, 2.5, -1, math.inf, [3, 0], [3] * 3, "often")),
+    *((Restart(bad).memory, "restart_every") for bad in (0, 2.5, -1, math.inf, [3, 0], [3] * 3, "often")),
 ]
 
 
