@@ -14,7 +14,6 @@ from windvane.links import get_link
 
 
 def test_for_the_identity_link_it_is_ridge_regression() -> None:
-    """To the last digits, late rewards and lanes and all."""
     one_pass = OnePassEstimator(2, "identity", forgetting=Discount([0.9, 1.0]), lanes=2)
     ridge = access.make_ridge(2, gamma=[0.9, 1.0], lanes=2)
     for estimator in (one_pass, ridge):

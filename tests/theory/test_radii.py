@@ -46,12 +46,9 @@ def test_discounted_count_keeps_its_digits_near_one(bits: int, scale: float, t: 
     gamma = 1.0 - scale * 2.0**-bits
     assume(0.0 < gamma < 1.0)
     assert theory.discounted_count(gamma, t) == pytest.approx(float(exact_count(gamma, t)), rel=5e-15, abs=0.0)
-
-
-@pytest.mark.parametrize("t", [0.0, 0.5, 3.0, 1e4, 12345.678])
-def test_discounted_count_is_continuous_at_one(t: float) -> None:
-    assert theory.discounted_count(1.0, t) == t
-    assert theory.discounted_count(np.nextafter(1.0, 0.0), t) == pytest.approx(t, rel=1e-11)
+    for t in (0.0, 0.5, 3.0, 1e4, 12345.678):  # continuous at one
+        assert theory.discounted_count(1.0, t) == t
+        assert theory.discounted_count(np.nextafter(1.0, 0.0), t) == pytest.approx(t, rel=1e-11)
 
 
 def test_confidence_levels_spend_no_more_than_delta() -> None:
@@ -180,12 +177,9 @@ def test_window_radius_is_the_undiscounted_radius_stopped_at_the_window() -> Non
     anytime = theory.Radius(gamma=1.0, window=50, confidence="anytime", **common)(80)
     level = theory.confidence_level(0.05, 80, confidence="anytime")
     assert anytime == theory.Radius(gamma=1.0, window=50, **{**common, "delta": level})(80)
-
-
-@pytest.mark.parametrize("confidence", ["horizon", "anytime"])
-def test_a_radius_for_all_rounds_is_larger(confidence: str) -> None:
-    common: dict[str, Any] = dict(gamma=0.9, delta=0.05, c_mu=1.0, **PAPER)
-    assert theory.radius(8, confidence=confidence, horizon=70, **common) > theory.radius(8, **common)
+    common = dict(gamma=0.9, delta=0.05, c_mu=1.0, **PAPER)
+    for confidence in ("horizon", "anytime"):  # a radius for all rounds is larger
+        assert theory.radius(8, confidence=confidence, horizon=70, **common) > theory.radius(8, **common)
 
 
 # dim, S, sigma, horizon, forgetting, round, what the oracle is told for each lane, tolerance
@@ -228,13 +222,6 @@ def test_the_radius_of_scb_weight_ucb(confidence: str) -> None:
     slow.k_mu, slow.c_mu, slow.t = 0.25, 0.2, t
     for lane, slow.gamma in enumerate(gamma):
         assert beta(t)[lane] == pytest.approx(slow.radius(naive.delta_at(t, *level.values())), rel=1e-12)
-
-
-def test_oful_radius() -> None:
-    expected = math.sqrt(0.4) * 1.7 + 0.8 * math.sqrt(2 * math.log(1 / 0.03) + 5.5)
-    assert theory.OFULRadius(S=1.7, lam=0.4, sigma=0.8, delta=0.03)(5.5) == pytest.approx(expected, rel=1e-15)
-    # Round-off in a factorisation of lam I must not stop the first round.
-    assert theory.OFULRadius(S=1.0, lam=1.0, sigma=1.0, delta=1.0)(-1e-15) == 1.0
 
 
 def noise_norms(
@@ -294,7 +281,11 @@ def test_pointwise_radius_fails_uniformly_and_the_union_bounds_do_not(dim: int) 
     assert escaped["anytime"].mean() <= delta
 
 
-def test_oful_radius_covers_all_rounds_at_once() -> None:
+def test_oful_radius_and_that_it_covers_all_rounds_at_once() -> None:
+    expected = math.sqrt(0.4) * 1.7 + 0.8 * math.sqrt(2 * math.log(1 / 0.03) + 5.5)
+    assert theory.OFULRadius(S=1.7, lam=0.4, sigma=0.8, delta=0.03)(5.5) == pytest.approx(expected, rel=1e-15)
+    # Round-off in a factorisation of lam I must not stop the first round.
+    assert theory.OFULRadius(S=1.0, lam=1.0, sigma=1.0, delta=1.0)(-1e-15) == 1.0
     delta, lanes, lam, sigma = 0.2, 2000, 0.5, 0.7
     escaped, radius = np.zeros(lanes, dtype=bool), theory.OFULRadius(S=1.0, lam=lam, sigma=sigma, delta=delta)
     for norm, log_det_ratio in noise_norms(11, dim=2, gamma=1.0, lam=lam, sigma=sigma, rounds=600, lanes=lanes):
