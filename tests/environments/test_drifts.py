@@ -18,20 +18,13 @@ UNLIKELY = 1e-6  # a p-value below it is taken as a failure
 ROUNDED = 1 + 1e-12
 
 
-def literal(path: E.Path) -> tuple[np.ndarray, np.ndarray]:
-    """B_T and the number of switches, by asking for every round."""
-    thetas = np.array([path.at(t) for t in range(1, path.horizon + 1)])
-    moves = np.diff(thetas, axis=0)
-    return np.linalg.norm(moves, axis=2).sum(axis=0), (moves != 0).any(axis=2).sum(axis=0)
-
-
 @pytest.mark.parametrize("kind", DRIFTS)
 @pytest.mark.parametrize("T", [24, 60, 2500])
 def test_length_and_switches_are_those_of_the_path(kind: str, T: int) -> None:
     path = path_of(DRIFTS[kind], T)
-    length, switches = literal(path)
-    np.testing.assert_allclose(path.variation, length, rtol=1e-11, atol=1e-12)
-    np.testing.assert_array_equal(path.switches, switches)
+    moves = np.diff([path.at(t) for t in range(1, T + 1)], axis=0)
+    np.testing.assert_allclose(path.variation, np.linalg.norm(moves, axis=2).sum(axis=0), rtol=1e-11, atol=1e-12)
+    np.testing.assert_array_equal(path.switches, (moves != 0).any(axis=2).sum(axis=0))
     assert path.variation.shape == path.switches.shape == (3,)
 
 
@@ -48,8 +41,8 @@ def test_the_papers_rotation(T: int, S: float) -> None:
 @given(st.integers(2, 400), st.floats(-20, 20), st.floats(-3, 3), st.integers(2, 5), st.floats(1e-3, 1e3))
 def test_arcs_have_constant_speed(T: int, angle: float, start: float, dim: int, S: float) -> None:
     path = path_of(E.Arc(angle, start), T, dim, S)
-    expected = 2 * (T - 1) * S * abs(math.sin(angle / (2 * T)))
-    np.testing.assert_allclose(path.variation, expected, rtol=1e-9, atol=1e-12 * S)
+    length = 2 * (T - 1) * S * abs(math.sin(angle / (2 * T)))
+    np.testing.assert_allclose(path.variation, length, rtol=1e-9, atol=1e-12 * S)
     end = [S * math.cos(start + angle), S * math.sin(start + angle)] + [0] * (dim - 2)
     np.testing.assert_allclose(path.at(T)[0], end, atol=1e-13 * S)
 

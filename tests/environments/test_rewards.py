@@ -14,19 +14,11 @@ from windvane.links import Identity, Logistic, Poisson, Probit
 
 N = 20_000
 GRID = (np.arange(N) + 0.5) / N  # for a monotone draw within [0, m], the mean over the grid is within m/(2N)
-
-
+MEANS = (0.0, 0.01, 0.3, 0.9, 1.0)
 MOMENTS = [  # law, link, largest |z|, mean, variance, tolerance
-    *(
-        (E.BernoulliRewards(), Logistic(), 1.0, mean, mean * (1 - mean), 1 / N)
-        for mean in (0.0, 0.01, 0.3, 0.5, 0.9, 1.0)
-    ),
-    *(
-        (E.BinomialRewards(trials), Probit(), 3.0, mean, mean * (1 - mean) / trials, 2 / N)
-        for trials in (1, 10, 1000)
-        for mean in (0.0, 0.01, 0.3, 0.9, 1.0)
-    ),
-    *((E.PoissonRewards(), Poisson(), 1.0, mean, mean, None) for mean in (0.0, 0.05, 1.0, math.e)),
+    *((E.BernoulliRewards(), Logistic(), 1.0, m, m * (1 - m), 1 / N) for m in (*MEANS, 0.5)),
+    *((E.BinomialRewards(k), Probit(), 3.0, m, m * (1 - m) / k, 2 / N) for k in (1, 10, 1000) for m in MEANS),
+    *((E.PoissonRewards(), Poisson(), 1.0, m, m, None) for m in (0.0, 0.05, 1.0, math.e)),
 ]
 
 
@@ -86,12 +78,8 @@ def test_gaussian_rewards_within_bounds_have_the_exact_mean(sd: float, mean: flo
     assert bound.sigma == 0.5
 
 
-LAWS = [
-    (E.GaussianRewards(), Identity()),
-    (E.GaussianRewards(2.0, sigma=0.5), Logistic()),
-    (E.BinomialRewards(7), Logistic()),
-    (E.PoissonRewards(), Poisson()),
-]
+LAWS = [(E.GaussianRewards(), Identity()), (E.GaussianRewards(2.0, sigma=0.5), Logistic())]
+LAWS += [(E.BinomialRewards(7), Logistic()), (E.PoissonRewards(), Poisson())]
 uniforms = st.lists(st.floats(0, 1, exclude_max=True), min_size=2, max_size=8)
 
 
@@ -102,14 +90,11 @@ def test_rewards_grow_with_the_uniform(law: tuple[E.RewardLaw, Logistic], mean: 
 
 
 def test_the_rewards_of_an_environment_have_their_means() -> None:
-    for law, link, sd in (
-        (None, "logistic", 0.5),
-        (E.GaussianRewards(0.3), "identity", 0.3),
-        (E.BinomialRewards(4), "probit", 0.25),
-        (None, "poisson", math.sqrt(math.e)),
-    ):
+    worlds = [(None, "logistic", 0.5), (E.GaussianRewards(0.3), "identity", 0.3)]
+    worlds += [(E.BinomialRewards(4), "probit", 0.25), (None, "poisson", math.sqrt(math.e))]
+    for law, link, sd in worlds:
         world = E.Environment(E.Arc(), E.BallArms(3), law, link=link, horizon=10, lanes=400)
-        off = [world.reward(t, means) - means for t, means in ((t, world.round(t).means[:, 1]) for t in range(1, 11))]
+        off = [world.reward(t, means := world.round(t).means[:, 1]) - means for t in range(1, 11)]
         assert abs(np.mean(off)) < 6 * sd / math.sqrt(4000)  # six standard errors, over 400 lanes and 10 rounds
 
 

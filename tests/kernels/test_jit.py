@@ -20,22 +20,16 @@ from windvane.kernels import jit
 
 KERNEL = """
 from windvane.kernels.jit import compiled
-
 @compiled
 def inner(x):
     return x + 1
-
 @compiled
 def outer(x):
     return 2 * inner(x)
 """
-
-REPORT = """
-import toy
-def count(kernel):
-    return sum(kernel.stats.cache_misses.values())
-"""
-
+REPORT = "import toy; count = lambda kernel: sum(kernel.stats.cache_misses.values())"
+CALL = "print(toy.outer(3), count(toy.outer), count(toy.inner))"
+LOCK_FAILURES = ["OSError(37, 'No locks available')", "NotImplementedError('flock')", "filelock.Timeout('lock')"]
 # A numba event listener that stops inside the first compilation until the other process is about to call the kernel.
 SLOW_COMPILATION = """
 import pathlib, time
@@ -50,15 +44,12 @@ class Pause(event.Listener):
         pass
 event.register("numba:compile", Pause())
 """
-
 AFTER_THE_FIRST = """
 import pathlib, time
 while not pathlib.Path("first-compiles").exists():
     time.sleep(0.01)
 pathlib.Path("second-calls").touch()
 """
-
-CALL = "print(toy.outer(3), count(toy.outer), count(toy.inner))"
 
 
 @pytest.fixture
@@ -71,8 +62,7 @@ def folder(tmp_path: Path) -> Path:
 def start(folder: Path, *code: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "WINDVANE_CACHE_DIR": str(folder / "cache"), "WINDVANE_QUIET": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(folder), str(Path(jit.__file__).parents[2])])
-    command = [sys.executable, "-c", "\n".join(map(textwrap.dedent, code))]
-    pipe = subprocess.PIPE
+    command, pipe = [sys.executable, "-c", "\n".join(map(textwrap.dedent, code))], subprocess.PIPE
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
 
 
@@ -120,11 +110,8 @@ def test_threads_of_one_process_compile_once(folder: Path) -> None:
     assert finish(start(folder, REPORT, code)) == "2 4 6 8 1 1\n"
 
 
-@pytest.mark.parametrize(
-    "failure", ["OSError(37, 'No locks available')", "NotImplementedError('flock')", "filelock.Timeout('lock')"]
-)
+@pytest.mark.parametrize("failure", LOCK_FAILURES)
 def test_without_a_lock_every_process_compiles_for_itself(folder: Path, failure: str) -> None:
-    """On a file system without locks, or after too long a wait."""
     code = f"""
     import filelock
     def fail(*_, **__):
@@ -195,7 +182,6 @@ def test_a_damaged_file_is_replaced(folder: Path, imported: Import, damage: Call
 
 
 def test_an_index_that_names_the_wrong_code_is_noticed(folder: Path, imported: Import) -> None:
-    """Code for floats must not be called with integers."""
     toy = imported()
     assert (toy.outer(3), toy.outer(1.5)) == (8, 5.0)
     files = cache_files(folder, "nbc")

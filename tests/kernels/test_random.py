@@ -61,12 +61,8 @@ def test_uniforms_are_uniform_and_independent(seed: int) -> None:
     assert abs(((u - 0.5) ** 2).mean() - 1 / 12) <= 6 * math.sqrt(1 / 180 / n)
     counts = np.bincount((u * 64).astype(int), minlength=64)
     assert abs(((counts - n / 64) ** 2).sum() / (n / 64) - 63) <= 6 * math.sqrt(2 * 63)
-    others = {
-        "next round": np.roll(u, 1),
-        "next lane": draws(seed, 1, random.TIES, n),
-        "other stream": draws(seed, 0, random.REWARDS, n),
-        "next seed": draws((seed + 1) % 2**64, 0, random.TIES, n),
-    }
+    others = {"next round": np.roll(u, 1), "next seed": draws((seed + 1) % 2**64, 0, random.TIES, n)}
+    others |= {"next lane": draws(seed, 1, random.TIES, n), "other stream": draws(seed, 0, random.REWARDS, n)}
     for what, other in others.items():
         assert abs(np.mean((u - 0.5) * (other - 0.5)) * 12) <= 6 / math.sqrt(n), what
 

@@ -48,8 +48,8 @@ def test_over_lanes_covers_every_lane_once(count: int, lanes: int) -> None:
 
 
 def test_small_work_stays_on_the_calling_thread() -> None:
-    threads.set_threads(3)
     calls = []
+    threads.set_threads(3)
     over_lanes(lambda rows: calls.append((len(rows), threading.get_ident())), cost=1.0)
     assert calls == [(9, threading.get_ident())]
 
@@ -103,8 +103,7 @@ def test_an_exception_in_any_lane_reaches_the_caller(count: int, bad: int) -> No
 def test_no_thread_is_still_at_work_when_an_exception_arrives() -> None:
     """The caller may free or reuse its arrays then. The wait below only gives a straggler time to be caught."""
     threads.set_threads(2)
-    caller, started, release = threading.get_ident(), threading.Event(), threading.Event()
-    running = []
+    caller, started, release, running = threading.get_ident(), threading.Event(), threading.Event(), []
 
     def kernel(rows: np.ndarray) -> None:
         if threading.get_ident() == caller:
@@ -122,15 +121,7 @@ def test_no_thread_is_still_at_work_when_an_exception_arrives() -> None:
     assert still_running == []
 
 
-def test_set_threads_refuses_less_than_one() -> None:
-    before = threads.get_threads()
-    for count in (0, -1):
-        with refuses("count"):
-            threads.set_threads(count)
-    assert threads.get_threads() == before
-
-
-def test_the_thread_count_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thread_count_is_that_of_the_environment_and_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("0", "-1", "two", "1.5", " 2", "1e3", "²"):
         monkeypatch.setenv("WINDVANE_THREADS", text)
         with refuses("WINDVANE_THREADS"):
@@ -141,3 +132,8 @@ def test_the_thread_count_of_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     assert access.threads_from_environment() == threads.available_cores() >= 1
     monkeypatch.delenv("WINDVANE_THREADS")
     assert access.threads_from_environment() == threads.available_cores()
+    before = threads.get_threads()
+    for count in (0, -1):
+        with refuses("count"):
+            threads.set_threads(count)
+    assert threads.get_threads() == before

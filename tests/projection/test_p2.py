@@ -19,13 +19,11 @@ def value_of(case: Instance, theta: np.ndarray, eta: np.ndarray) -> float:
     return norm(np.linalg.solve(case.V, gap + case.beta * naive.symmetric_root(case.V_tilde) @ eta))
 
 
-@pytest.mark.parametrize(
-    ("count", "seed", "tries"),
-    [
-        *((5, part, 5) for part in range(8)),
-        *(pytest.param(10, 100 + part, 20, marks=pytest.mark.slow) for part in range(20)),
-    ],
-)
+FEW = [(5, part, 5) for part in range(8)]
+MANY = [pytest.param(10, 100 + part, 20, marks=pytest.mark.slow) for part in range(20)]
+
+
+@pytest.mark.parametrize(("count", "seed", "tries"), [*FEW, *MANY])
 def test_stage_3_is_not_beaten_by_slsqp_from_many_starts(count: int, seed: int, tries: int) -> None:
     for rng, case in collect(count, seed, DIMS, lambda case: p2(*case).stage == 3):
         found = p2(*case)
