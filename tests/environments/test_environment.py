@@ -209,7 +209,7 @@ REFUSED: dict[str, list[Callable[[], Any]]] = {
     "lanes": [lambda: path_of(E.Static(), lanes=[-1])], "L": [lambda: E.SphereArms(2).bind(dim=2, L=0, lane_ids=1)],
     "arms": [
         lambda: E.FixedArms([1, 0]), lambda: E.FixedArms([[1, 1]]).bind(dim=2, L=1, lane_ids=1),
-        lambda: make_world(arms=E.Static()),
+        lambda: make_world(arms=E.Static()), lambda: make_world(arms=None),
     ],
     "law": [lambda: E.ComeAndGo("gaussian")], "lifetime": [lambda: E.ComeAndGo(lifetime=0)],
     "presence": [lambda: E.ComeAndGo(presence=1.1)],
@@ -227,7 +227,8 @@ REFUSED: dict[str, list[Callable[[], Any]]] = {
     "bound": [lambda: E.PoissonRewards(0), lambda: E.PoissonRewards(2.5)], "rounds": [lambda: E.FixedDelay(-1)],
     "mean": [lambda: E.GeometricDelay(-0.5)],
     "most": [lambda: E.GeometricDelay(2.0, most=-1), lambda: E.UniformDelay(3, 2)],
-    "least": [lambda: E.UniformDelay(-1, 2)], "drift": [lambda: make_world(drift="static")],
+    "drift": [lambda: make_world(drift="static"), lambda: make_world(drift=None)],
+    "least": [lambda: E.UniformDelay(-1, 2)],
     "delay": [lambda: make_world(delay=3)], "link": [lambda: make_world(link="logit")],
     "seed": [lambda: make_world(seed=-1)], "intercept": [lambda: make_world(intercept="x")],
     "means": [
