@@ -79,7 +79,6 @@ def test_both_sides_of_the_coin_score_the_same(d: int) -> None:
 @pytest.mark.parametrize("link", list(NEUTRAL))
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_a_larger_set_is_never_worse(link: str, d: int) -> None:
-    """Ball(r) grows with r, and contains the sphere of its radius."""
     rng = np.random.default_rng(d)
     for kind in KINDS:
         theta, M, factor = problem(rng, d, kind)

@@ -56,7 +56,6 @@ MESSAGES = [
 
 @pytest.mark.parametrize(("error", "message"), MESSAGES, ids=lambda case: getattr(type(case), "__name__", ""))
 def test_messages_survive_a_pickle(error: WindvaneError, message: str) -> None:
-    """Worker processes send them back."""
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert str(again) == str(error) == message

@@ -46,13 +46,12 @@ def test_every_combination_runs_under_a_policy(drift: str, arms: str, rewards: s
         policy.update(offer.arms[everyone, choice], world.reward(t, means))
 
 
-@given(
-    *(st.sampled_from(sorted(kinds)) for kinds in (DRIFTS, ARMS, REWARDS)),
-    st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4),
-    st.integers(0, 2**64 - 1),
-    st.lists(st.integers(1, 24), min_size=1, max_size=5),
-    st.sampled_from([None, -0.3]),
-)
+lane_ids = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4)
+orders = st.lists(st.integers(1, 24), min_size=1, max_size=5)
+laws = [st.sampled_from(sorted(kinds)) for kinds in (DRIFTS, ARMS, REWARDS)]
+
+
+@given(*laws, lane_ids, st.integers(0, 2**64 - 1), orders, st.sampled_from([None, -0.3]))
 @settings(max_examples=40)
 def test_lanes_and_rounds_are_independent(drift, arms, rewards, ids, seed, order, intercept) -> None:
     law, link = REWARDS[rewards]
@@ -118,10 +117,15 @@ def test_an_intercept_is_one_more_feature() -> None:
     z = np.einsum("lkd,ld->lk", bare.arms, bare.theta) - 1.2
     np.testing.assert_allclose(offer.means, scipy.special.expit(z), rtol=1e-14)
     np.testing.assert_array_equal(world.variation, plain.variation)
+    world = E.Environment(E.Rotation(), E.BallArms(count=6), intercept=-0.3, horizon=30, lanes=3)
+    for t in (1, 17.0, np.float64(30)):  # the truth at any round
+        np.testing.assert_array_equal(world.means(t, world.round(int(t)).arms), world.round(int(t)).means)
+    for wrong in (1.5, 0, 31, "1", math.nan):
+        with refuses("t"):
+            world.means(wrong, offer.arms)
 
 
 def test_the_natural_rewards_of_each_link() -> None:
-    """A custom link is judged by its means."""
     expit = scipy.special.expit
     cloglog = CustomLink("cloglog", lambda z: -np.expm1(-np.exp(z)), lambda z: np.exp(z - np.exp(z)))
     free = CustomLink("shifted", lambda z: z + 5, np.ones_like, any_reward=True)
@@ -157,16 +161,6 @@ def test_records_are_equal_when_their_fields_are() -> None:
     assert E.BallArms(4) != E.SphereArms(4)
     named = E.FunctionDrift("support.laws:spiral")  # a function may be named
     np.testing.assert_array_equal(path_of(named).at(30), path_of(DRIFTS["function"]).at(30))
-
-
-def test_the_truth_of_an_environment() -> None:
-    world = E.Environment(E.Rotation(), E.BallArms(count=6), intercept=-0.3, horizon=30, lanes=3)
-    for t in (1, 17.0, np.float64(30)):
-        offer = world.round(int(t))
-        assert np.array_equal(world.means(t, offer.arms), offer.means)
-    for wrong in (1.5, 0, 31, "1", math.nan):
-        with refuses("t"):
-            world.means(wrong, offer.arms)  # type: ignore[arg-type]
 
 
 REFUSED: dict[str, list[Callable[[], Any]]] = {

@@ -122,7 +122,6 @@ def test_the_identity_link_needs_no_history(gamma: float) -> None:
 
 @pytest.mark.parametrize("kind", [MaximumLikelihoodEstimator, OnePassEstimator, RidgeEstimator])
 def test_lanes_split_and_joined_again_on_the_way_go_on_as_they_were(kind: Any) -> None:
-    """Rows are independent: four lanes, saved, taken up one by one, saved and put together again: bit for bit."""
     gammas = [0.7, 1.0, 0.95, 0.5]
 
     def make(lanes: list[int]) -> Any:

@@ -84,7 +84,6 @@ NO_RULES = [(make, bad) for make in ANY_KIND for bad in (0.9, None, "window")]
 
 @pytest.mark.parametrize(("make", "bad"), [*NO_RULES, (OnePassEstimator, Window(5.0))])
 def test_forgetting_must_be_a_rule_that_the_estimator_can_follow(make: Any, bad: Any) -> None:
-    """A one-pass estimate keeps no observations to take out of a window again."""
     with refuses("forgetting"):
         make(2, forgetting=bad)
 

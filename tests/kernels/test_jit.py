@@ -193,7 +193,6 @@ def test_an_index_that_names_the_wrong_code_is_noticed(folder: Path, imported: I
 
 
 def test_a_cache_that_cannot_be_mended_is_not_used(folder: Path, imported: Import, monkeypatch) -> None:
-    """Files that can neither be read nor removed: the kernel is compiled, at every start."""
     assert imported().outer(3) == 8
     (file,) = cache_files(folder, "nbi")
     make_unreadable(file)

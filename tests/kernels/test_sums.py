@@ -134,7 +134,6 @@ def test_the_sums_are_what_they_stand_for(link: Link, d: int, n: int) -> None:
 @by_built_in_link
 @pytest.mark.parametrize("d", DIMS)
 def test_sums_do_not_depend_on_where_the_history_lies(link: Link, d: int) -> None:
-    """Bit for bit, for starts of every alignment and beyond a block."""
     for n in LENGTHS:
         x, w, theta, u = data(d, n)
         first = compute_sums(link, x, w, theta, u, 0)

@@ -99,7 +99,6 @@ def test_p0_equals_the_oracle(dim: int, metric: str) -> None:
 
 
 def test_p0_has_one_minimum_from_many_starts() -> None:
-    """The start of stage 2 is as good as any: no random SLSQP start finds a lower P0 value."""
     for seed in range(20):
         rng = np.random.default_rng([14, seed])
         case = instance(rng, DIMS[seed % 4], link=LINK_NAMES[seed % 3])

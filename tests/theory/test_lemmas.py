@@ -14,8 +14,6 @@ from support.estimators import seeds
 from support.numerics import many_examples
 from windvane import theory
 
-# Hypothesis's deadline reads the clock; no test here may.
-
 
 def random_arms(rng: np.random.Generator, rounds: int, dim: int, L: float) -> np.ndarray:
     """Arms of norm at most L, with the awkward cases in: repeats, zeros, the boundary, one-axis runs."""
@@ -94,18 +92,14 @@ def test_tracking_lemmas(seed, dim, rounds, depth, gamma, L, lam, kind) -> None:
 
 def test_general_tracking_lemma_needs_the_factor_missing_in_print() -> None:
     # One dimension, identity link, one jump just before round t: the norm is count / (count + lam / L^2).
-    gamma, L, depth = 0.5, 4.0, 60
-    lam = 2 * L**2
-    x = np.full((200, 1), L)
-    thetas = np.zeros((201, 1))
-    thetas[-1] = 1.0
+    gamma, L, depth, lam = 0.5, 4.0, 60, 32.0  # lam = 2 L^2
+    x, thetas = np.full((200, 1), L), np.array([[0.0]] * 200 + [[1.0]])
     value = tracking_norm(x, thetas, gamma, lam, lambda z: z)
     assert value == pytest.approx(0.5, rel=1e-12)
     common: dict[str, Any] = {"k_mu": 1.0, "S": 1.0, "L": L, "lam": lam, "dim": 1}
     restored = float(theory.tracking_bound(gamma, depth, 1.0, kind="general", **common))
     old = float(theory.tracking_bound(gamma, depth, 0.0, kind="general", **common))
-    as_printed = old + (restored - old) / L
-    assert as_printed < value <= restored
+    assert old + (restored - old) / L < value <= restored  # the left is as printed
     assert value <= float(theory.tracking_bound(gamma, depth, 1.0, **common))
 
 

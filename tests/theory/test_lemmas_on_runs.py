@@ -5,6 +5,7 @@ g_t(theta_bar) = sum_s gamma^(t-1-s) mu(<x_s, theta*_s>) x_s + lam c_mu theta*_t
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,12 +43,7 @@ any_world = pytest.mark.parametrize("setting", WORLDS.values(), ids=WORLDS)
 DEPTHS = (1, 2, 5, 20, 60, 150)
 
 
-def orthogonal(setting: Setting) -> Setting:
-    return Setting(**{**vars(setting), "arms": "orthogonal"})
-
-
 def checkpoints(setting: Setting, seed: int, rounds: int = 150, lanes: int = 3) -> Iterator[tuple[Moment, int]]:
-    """Every lane of some rounds."""
     for moment in simulate(setting, rounds, lanes, seed):
         if moment.t % CHECK == 0 or moment.t in (1, 2, 3):
             yield from ((moment, lane) for lane in moment.lanes)
@@ -93,7 +89,7 @@ def test_lemma_2_tracking(setting: Setting, seed: int, kind: str) -> None:
 
     For any arms, with k L sqrt(d / (lam (1 - gamma))) before the drift: the factor L that print drops.
     """
-    for moment, lane in checkpoints(orthogonal(setting) if kind == "orthogonal" else setting, seed):
+    for moment, lane in checkpoints(replace(setting, arms=kind) if kind == "orthogonal" else setting, seed):
         bound = min(moment.tracking_bound(depth, kind) for depth in DEPTHS)
         assert moment.tracking(lane) <= bound * (1 + ROUNDING) + ROUNDING
 
@@ -145,11 +141,10 @@ def test_what_the_projection_leaves_is_below_the_tracking_term(setting: Setting)
         assert max(value / distance for value, distance in zip(values, distances, strict=True) if distance > 0) > 0.9
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [*(orthogonal(world) for world in WORLDS.values()), *WORLDS.values(), *MISLED.values()],
-    ids=[*(f"{name}, orthogonal" for name in WORLDS), *WORLDS, *MISLED],
-)
+ORTHOGONAL = {f"{name}, orthogonal": replace(world, arms="orthogonal") for name, world in WORLDS.items()}
+
+
+@pytest.mark.parametrize("setting", (ORTHOGONAL | WORLDS | MISLED).values(), ids=ORTHOGONAL | WORLDS | MISLED)
 def test_prediction_error(setting: Setting) -> None:
     """Delta_t(x) <= 2 R_mu beta_t ||x||_{V^-1} + the tracking term, for every arm shown, while theta_bar is in the set.
 
@@ -172,7 +167,7 @@ def test_prediction_error(setting: Setting) -> None:
 @any_world
 def test_prediction_error_with_the_terms_themselves(setting: Setting) -> None:
     """The sharper display in the proof: R_mu ||x||_{V^-1} (beta + learning) + R_mu ||x|| (value + tracking)."""
-    for moment, lane in checkpoints(orthogonal(setting), 4):
+    for moment, lane in checkpoints(replace(setting, arms="orthogonal"), 4):
         x, R_mu = moment.arms[lane], moment.constants[2]
         learn = R_mu * moment.width(x, lane) * (moment.beta[lane] + moment.learning(lane))
         track = R_mu * norm(x, axis=1) * (moment.value[lane] + moment.tracking(lane))

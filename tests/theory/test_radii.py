@@ -14,7 +14,6 @@ import naive
 from support.numerics import C_LOGISTIC, PAPER, exact_count, many_examples
 from windvane import SCDGLUCB, theory
 
-# Hypothesis's deadline reads the clock; no test here may.
 # No lane at gamma = 1, some, all: Radius takes a path of its own in each.
 DISCOUNTS = {
     "none": [0.3, 0.9, 0.995908, 1.0 - 1e-12, 1.0 - 2.0**-53],

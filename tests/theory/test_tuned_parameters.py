@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from support.numerics import many_examples
 from windvane import theory
 
-# Hypothesis's deadline reads the clock; no test here may.
-
 
 def test_discount_formulas_and_clips() -> None:
     T = 3000  # the paper's experiment
