@@ -20,22 +20,16 @@ from windvane.kernels import cache as kernel_cache
 
 KERNEL = """
 from windvane.kernels.jit import compiled
-
 @compiled
 def inner(x):
     return x + 1
-
 @compiled
 def outer(x):
     return 2 * inner(x)
 """
-
-REPORT = """
-import toy
-def count(kernel):
-    return sum(kernel.stats.cache_misses.values())
-"""
-
+REPORT = "import toy; count = lambda kernel: sum(kernel.stats.cache_misses.values())"
+CALL = "print(toy.outer(3), count(toy.outer), count(toy.inner))"
+LOCK_FAILURES = ["OSError(37, 'No locks available')", "NotImplementedError('flock')", "filelock.Timeout('lock')"]
 # A numba event listener that stops inside the first compilation until the other process is about to call the kernel.
 SLOW_COMPILATION = """
 import pathlib, time
@@ -50,15 +44,12 @@ class Pause(event.Listener):
         pass
 event.register("numba:compile", Pause())
 """
-
 AFTER_THE_FIRST = """
 import pathlib, time
 while not pathlib.Path("first-compiles").exists():
     time.sleep(0.01)
 pathlib.Path("second-calls").touch()
 """
-
-CALL = "print(toy.outer(3), count(toy.outer), count(toy.inner))"
 
 
 @pytest.fixture
@@ -68,17 +59,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(folder: Path, *code: str, cache: str = "cache") -> subprocess.Popen[str]:
-    environment = {**os.environ, "WINDVANE_CACHE_DIR": str(folder / cache), "WINDVANE_QUIET": "1"}
+def start(folder: Path, *code: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "WINDVANE_CACHE_DIR": str(folder / "cache"), "WINDVANE_QUIET": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(folder), str(Path(kernel_cache.__file__).parents[2])])
-    return subprocess.Popen(
-        [sys.executable, "-c", "\n".join(map(textwrap.dedent, code))],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command, pipe = [sys.executable, "-c", "\n".join(map(textwrap.dedent, code))], subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True)
 
 
 def finish(process: subprocess.Popen[str]) -> str:
@@ -88,24 +73,18 @@ def finish(process: subprocess.Popen[str]) -> str:
     return out
 
 
-def call(folder: Path) -> str:
-    return finish(start(folder, REPORT, CALL))
+def call(folder: Path, *code: str) -> str:
+    return finish(start(folder, *code, REPORT, CALL))
 
 
-def cache_files(folder: Path, ending: str, kernel: str = "outer") -> list[Path]:
-    return sorted((folder / "cache").glob(f"kernels-*/**/toy.{kernel}-*.{ending}"))
+def cache_files(folder: Path, ending: str) -> list[Path]:
+    return sorted((folder / "cache").glob(f"kernels-*/**/toy.outer-*.{ending}"))
 
 
-def test_a_kernel_is_compiled_once_and_then_loaded(folder: Path) -> None:
-    assert call(folder) == "8 1 1\n"
-    assert call(folder) == "8 0 0\n"
-
-
-def test_a_second_process_waits_instead_of_compiling_too(folder: Path) -> None:
+def test_a_second_process_waits_instead_of_compiling_too_and_a_third_loads(folder: Path) -> None:
     first = start(folder, REPORT, SLOW_COMPILATION, CALL)
     second = start(folder, REPORT, AFTER_THE_FIRST, CALL)
-    assert finish(first) == "8 1 1\n"
-    assert finish(second) == "8 0 0\n"
+    assert [finish(first), finish(second), call(folder)] == ["8 1 1\n", "8 0 0\n", "8 0 0\n"]
 
 
 def test_several_processes_on_an_empty_cache_compile_once_in_all(folder: Path) -> None:
@@ -131,45 +110,26 @@ def test_threads_of_one_process_compile_once(folder: Path) -> None:
     assert finish(start(folder, REPORT, code)) == "2 4 6 8 1 1\n"
 
 
-@pytest.mark.parametrize(
-    "failure",
-    ["OSError(37, 'No locks available')", "NotImplementedError('flock')", "filelock.Timeout('lock')"],
-)
+@pytest.mark.parametrize("failure", LOCK_FAILURES)
 def test_without_a_lock_every_process_compiles_for_itself(folder: Path, failure: str) -> None:
-    """On a file system without locks, or after too long a wait."""
     code = f"""
     import filelock
     def fail(*_, **__):
         raise {failure}
     filelock.FileLock.acquire = fail
     """
-    assert finish(start(folder, code, REPORT, CALL)) == "8 1 1\n"
+    assert call(folder, code) == "8 1 1\n"
     assert call(folder) == "8 0 0\n"  # what it compiled was stored
 
 
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def flip_bits(path: Path) -> None:
+def flip_bits(content: bytes) -> bytes:
     """Flip bits in the middle: of the machine code, in a data file."""
-    content = bytearray(path.read_bytes())
     middle = len(content) // 2
-    for position in range(middle, middle + 20):
-        content[position] ^= 0xFF
-    path.write_bytes(content)
+    return bytes(byte ^ (0xFF if middle <= i < middle + 20 else 0) for i, byte in enumerate(content))
 
 
-def fill_with_noise(path: Path) -> None:
-    path.write_bytes(bytes((37 * i + 11) % 256 for i in range(path.stat().st_size)))
-
-
-def pickle_something_else(path: Path) -> None:
-    path.write_bytes(b"\x80\x04K\x01.")
+def rewrite(change: Callable[[bytes], bytes]) -> Callable[[Path], Any]:
+    return lambda path: path.write_bytes(change(path.read_bytes()))
 
 
 def make_unreadable(path: Path) -> None:
@@ -178,15 +138,16 @@ def make_unreadable(path: Path) -> None:
     (path / "below").mkdir(parents=True)
 
 
+Import = Callable[[], ModuleType]
+
+
 @pytest.fixture
-def imported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], ModuleType]:
+def imported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Import:
     """Import ``toy`` anew, as a new process does; the cache is that of :func:`start`."""
     monkeypatch.setattr(kernel_cache, "CACHE_DIR", folder / "cache" / "kernels-0123456789abcdef")
 
     def load() -> ModuleType:
         spec = importlib.util.spec_from_file_location("toy", folder / "toy.py")
-        assert spec is not None
-        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
@@ -198,48 +159,47 @@ def misses(kernel: Any) -> int:
     return sum(kernel.stats.cache_misses.values())
 
 
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "truncated": rewrite(lambda content: content[: len(content) // 2]),
+    "empty": rewrite(lambda _: b""),
+    "bits flipped": rewrite(flip_bits),
+    "noise": rewrite(lambda content: bytes((37 * i + 11) % 256 for i in range(len(content)))),
+    "a pickle of something else": rewrite(lambda _: b"\x80\x04K\x01."),
+    "unreadable": make_unreadable,
+    "gone": Path.unlink,
+}
+
+
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
-@pytest.mark.parametrize(
-    "damage", [truncate, empty, flip_bits, fill_with_noise, pickle_something_else, make_unreadable, Path.unlink]
-)
-def test_a_damaged_file_is_replaced(
-    folder: Path, imported: Callable[[], ModuleType], damage: Callable[[Path], None], ending: str
-) -> None:
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_replaced(folder: Path, imported: Import, damage: Callable[[Path], Any], ending: str) -> None:
     assert imported().outer(3) == 8
     (file,) = cache_files(folder, ending)
     damage(file)
     for compilations in (1, 0):
         toy = imported()
-        assert toy.outer(3) == 8
-        assert misses(toy.outer) == compilations
-        assert file.is_file()
+        assert (toy.outer(3), misses(toy.outer), file.is_file()) == (8, compilations, True)
 
 
-def test_an_index_that_names_the_wrong_code_is_noticed(folder: Path, imported: Callable[[], ModuleType]) -> None:
-    """Code for floats must not be called with integers."""
+def test_an_index_that_names_the_wrong_code_is_noticed(folder: Path, imported: Import) -> None:
     toy = imported()
     assert (toy.outer(3), toy.outer(1.5)) == (8, 5.0)
-    first, second = cache_files(folder, "nbc")
-    swapped = first.read_bytes()
-    first.write_bytes(second.read_bytes())
-    second.write_bytes(swapped)
+    files = cache_files(folder, "nbc")
+    first, second = (file.read_bytes() for file in files)
+    for file, content in zip(files, (second, first), strict=True):
+        file.write_bytes(content)
     toy = imported()
-    assert toy.outer(3) == 8
-    assert misses(toy.outer) == 1
+    assert (toy.outer(3), misses(toy.outer)) == (8, 1)
 
 
-def test_a_cache_that_cannot_be_mended_is_not_used(
-    folder: Path, imported: Callable[[], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files that can neither be read nor removed: the kernel is compiled, at every start."""
+def test_a_cache_that_cannot_be_mended_is_not_used(folder: Path, imported: Import, monkeypatch) -> None:
     assert imported().outer(3) == 8
     (file,) = cache_files(folder, "nbi")
     make_unreadable(file)
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     for _ in range(2):
         toy = imported()
-        assert toy.outer(3) == 8
-        assert misses(toy.outer) == 1
+        assert (toy.outer(3), misses(toy.outer)) == (8, 1)
 
 
 def test_a_cache_folder_that_is_removed_meanwhile_does_no_harm(folder: Path) -> None:
@@ -252,19 +212,18 @@ def test_a_cache_folder_that_is_removed_meanwhile_does_no_harm(folder: Path) -> 
     assert finish(start(folder, REPORT, code)) == "8\n5.0\n"
 
 
+NOW, DAY = 2_000_000_000.0, 86400
+
+
 def make_cache(root: Path, name: str, days_ago: float, file_days_ago: float | None = None) -> Path:
     """A cache folder that was last used ``days_ago``; its file was read ``file_days_ago``."""
     file = root / name / "sub" / "kernel.nbc"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"code")
-    when = NOW - 86400 * (days_ago if file_days_ago is None else file_days_ago)
-    os.utime(file, (when, NOW - 86400 * days_ago))
-    for path in (file.parent, root / name):
-        os.utime(path, (NOW, NOW - 86400 * days_ago))
+    read = days_ago if file_days_ago is None else file_days_ago
+    for path, days in ((file, read), (file.parent, 0), (root / name, 0)):
+        os.utime(path, (NOW - DAY * days, NOW - DAY * days_ago))
     return root / name
-
-
-NOW = 2_000_000_000.0
 
 
 def test_folders_that_were_not_used_for_long_are_removed(tmp_path: Path) -> None:
