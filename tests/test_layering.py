@@ -130,10 +130,7 @@ def wide_kernels() -> set[str]:
 # --- what is left -----------------------------------------------------------------------------------------------------
 
 PRIVATE_READS: set[str] = set()
-LONG_FUNCTIONS: set[str] = {
-    "agent/agent.py: Agent.__init__",
-    "lab/charts.py: regret",
-}
+LONG_FUNCTIONS: set[str] = {"agent/agent.py: Agent.__init__", "lab/charts.py: regret"}
 WIDE_KERNELS: set[str] = set()
 
 
