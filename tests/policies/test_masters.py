@@ -248,6 +248,12 @@ def test_a_reward_between_two_decisions_of_master() -> None:
     assert same_state(policies[0].state(), policies[1].state())
 
 
+def test_every_lane_of_master_has_a_state() -> None:
+    lane = MasterOFUL(2, horizon=100).policies[0]
+    lane.select(np.eye(2)[None])
+    lane.load_state(lane.state())
+
+
 def test_master_with_the_printed_constants_cannot_restart() -> None:
     lane = master_lane(MasterOFUL(2, horizon=3000))
     assert 3 * lane.rho_hat(4e10) > 1

@@ -87,6 +87,17 @@ def play(policy: Any, world: World | LaneWorld, rounds: int | range) -> np.ndarr
     return np.array(choices)
 
 
+def teach(policies: list[Any], rng: np.random.Generator, rounds: int, S: float, turns: float = 0.5) -> None:
+    """Random arms and clicks of a theta* of norm S that turns, a round each; no policy chose the arms."""
+    lanes, dim = policies[0].lane_count, policies[0].dim
+    for t in range(rounds):
+        x = ball(rng, (lanes,), dim)
+        reward = draw_reward(rng, "logistic", x @ turning_theta(t, rounds, dim, S, turns))
+        for policy in policies:
+            policy.advance(1.0)
+            policy.update(x, reward, round=policy.t - 1)
+
+
 def regret(policy: Any, environment: Any, rounds: int | None = None) -> np.ndarray:
     """Play an environment from its first round; return the regret of each lane."""
     lanes = np.arange(policy.lane_count)
