@@ -142,8 +142,6 @@ class NaiveRestartGLB(NaiveUnprojected):
 
 
 class NaiveSCBWeightUCB(NaiveBVDGLMUCB):
-    """SCB-WeightUCB."""
-
     def radius(self, delta: float) -> float:
         m, lc = 2 * self.sigma, self.lam * self.c_mu
         return float(

@@ -43,7 +43,6 @@ class BlockMaster:
         return [float(p) for p in self.exp3.p()]
 
     def run(self, arms_of: Callable[[int], Any], reward_of: Callable[[Any, int], float]) -> list[int]:
-        """Play all rounds; the laws and the drawn values of every block are kept."""
         choices = []
         self.laws, self.drawn = [], []
         for i in range(1, math.ceil(self.T / self.H) + 1):

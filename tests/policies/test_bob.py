@@ -20,7 +20,6 @@ from windvane import BOB, BOBBVDGLMUCB, BVDGLMUCB, EXP3, theory
     ("cls", "literal"), [(BOBBVDGLMUCB, naive.NaiveBOBBVDGLMUCB), (BOB, naive.NaiveBOB)], ids=["BOB-BVD-GLM-UCB", "BOB"]
 )
 def test_bob_is_the_papers_algorithm(cls, literal, sigma: float) -> None:
-    """The same draws lead to the same discounts or windows, the same laws and the same choices in every round."""
     ids = [0, 3]
     world, policy = LaneWorld(ids, 2), cls(2, horizon=300, sigma=sigma, lanes=ids, seed=5)
     choices = play(policy, world, range(1, 301))
@@ -69,7 +68,6 @@ def test_masked_garbage_reaches_no_gain() -> None:
 
 
 def test_a_block_that_was_restarted_is_not_judged() -> None:
-    """Its draw was made by weights that are forgotten."""
     world, policy = LaneWorld([0, 1], 2), BOBBVDGLMUCB(2, horizon=400, block=10, lanes=2)
     play(policy, world, range(14))
     policy.restart([True, False])

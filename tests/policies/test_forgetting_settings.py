@@ -49,7 +49,6 @@ def test_a_shorthand_is_its_rule(cls) -> None:
 
 @every_forgetter
 def test_how_forgetting_may_be_given(cls) -> None:
-    """By a rule, or a shorthand, or the horizon and what the world does; a second one is the one that is named."""
     name, value, settings, by = split_settings(cls)
     rule = RULES[name](value)
     told = {"horizon": 100, by: 1.0}

@@ -94,7 +94,6 @@ RELATIVES = {  # a policy and the BVD-GLM-UCB that it is as long as theta_hat ne
 
 @pytest.mark.parametrize(("cls", "settings", "more"), RELATIVES.values(), ids=RELATIVES)
 def test_relatives_are_bvd_glm_ucb_while_theta_hat_is_inside(cls, settings, more) -> None:
-    """To the last bit."""
     world = World(3, 2), World(3, 2)
     relative, bvd = cls(2, **settings, lanes=3), BVDGLMUCB(2, **settings, **more, lanes=3)
     for _ in range(150):

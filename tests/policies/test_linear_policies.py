@@ -66,7 +66,6 @@ def test_the_literal_transcription_decides_alike(kind: Any, settings: dict[str, 
 @pytest.mark.parametrize("dim", [2, 4])
 @by_kind
 def test_infinite_arm_sets(kind: Any, dim: int) -> None:
-    """No arm of the set has a better index than the one played, as the literal transcription sees it."""
     ((name, tuning),), rng = LINEAR_SETTINGS[kind].items(), np.random.default_rng(dim)
     fast, slow = kind(dim=dim, **{name: tuning}), naive.NaiveLinear(kind.name, dim, tuning)
     for t in range(1, 60):
@@ -176,7 +175,6 @@ def test_thompson_draws_of_one_lane_are_independent_over_time() -> None:
 
 
 def test_the_size_of_the_random_bonus_is_half_normal() -> None:
-    """Over lanes, and over the rounds of one."""
     over_lanes = draw(DRandLinUCB(dim=2, gamma=0.9, lanes=5000, seed=2), 1, "draw")[0]
     over_time = draw(DRandLinUCB(dim=2, gamma=0.9, seed=2), 5000, "draw")[:, 0]
     for sizes in (over_lanes, over_time):

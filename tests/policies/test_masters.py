@@ -10,35 +10,11 @@ import pytest
 
 import naive
 import windvane as wv
-from support.cases import MASTERS, SHORT_BLOCKS, OnePolicyPerLane
+from support.cases import OnePolicyPerLane
 from support.policies import known, master_lane
 from support.refusals import refuses
 from support.worlds import LaneWorld, play, same_state
 from windvane import MasterGLMUCB, MasterOFUL, Policy, Sphere
-
-ALL = MASTERS | SHORT_BLOCKS
-any_master = pytest.mark.parametrize("factory", ALL.values(), ids=ALL)
-
-
-@any_master
-def test_arms_from_a_sphere(factory) -> None:
-    policies = [factory(dim=3, lanes=lanes, seed=1) for lanes in ([5, 2], [5], [2])]
-    for t in range(25):
-        both, first, second = (policy.select_from(Sphere(0.5 * policy.L)) for policy in policies)
-        assert np.array_equal(both, np.concatenate([first, second]))
-        assert np.linalg.norm(both, axis=1) == pytest.approx(0.5 * policies[0].L)
-        for policy, x in zip(policies, (both, first, second), strict=True):
-            policy.update(x, (x[:, 0] + 0.1 * np.sin(t) > 0).astype(float))
-
-
-@any_master
-def test_restart_forgets(factory) -> None:
-    world, policy = LaneWorld([0, 1], 3), factory(dim=3, lanes=2)
-    play(policy, world, range(20))
-    policy.restart()
-    assert not policy.info().b.any()
-    assert not policy.info().theta_hat.any()
-    play(policy, world, range(20, 40))
 
 
 @pytest.mark.parametrize("cls", [wv.BOB, MasterOFUL])
@@ -48,7 +24,6 @@ def test_a_master_has_the_norm_bound_of_the_policies_within(cls) -> None:
 
 @pytest.mark.parametrize("cls", [wv.BVDGLMUCB, wv.DLinUCB])
 def test_per_lane_is_the_batched_policy_bit_for_bit(cls) -> None:
-    """Choices, readings, late and masked rewards, weights, gaps in time."""
     ids, gammas = [3, 0, 8], [0.9, 0.95, 1.0]
     world = LaneWorld(ids, 3)
     one = OnePolicyPerLane(3, base=cls.name, sigma=0.6, lanes=ids, seed=4, gamma=gammas, delta=0.1)

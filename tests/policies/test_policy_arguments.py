@@ -96,7 +96,6 @@ def test_a_whole_horizon_is_accepted(cls, settings) -> None:
 
 
 def test_settings_are_copied() -> None:
-    """What the caller does to the arrays it built a policy with has no effect."""
     arrays = {"gamma": np.array([0.9, 0.99]), "delta": np.array([0.1, 0.2]), "bonus_scale": np.array([1.0, 0.5])}
     ids = np.array([4, 9])
     policy, twin = (BVDGLMUCB(2, lanes=ids.copy(), **{k: v.copy() for k, v in arrays.items()}) for _ in range(2))
@@ -149,7 +148,6 @@ def test_the_bound_on_norms_is_kept_up_to_rounding(cls, settings, L: float) -> N
 
 @every_policy
 def test_bad_calls_name_the_argument(cls, settings) -> None:
-    """Each refused call names what was wrong first, and leaves every bit of the state alone."""
     policy = cls(2, **settings, lanes=2)
     x, arms = np.full((2, 2), 0.3), np.full((2, 3, 2), 0.3)
     refuses_unchanged(policy, "round", lambda: policy.update(x, 1.0))  # nothing has been decided yet

@@ -22,7 +22,6 @@ X = np.array([[0.6, 0.5]])
 
 @every_policy
 def test_loading_copies_and_forgets_the_past(cls, settings) -> None:
-    """A loaded policy shares no memory with the state, and its own history leaves no trace."""
     source, target = cls(2, **settings, lanes=2), cls(2, **settings, lanes=2)
     play(source, World(2, 2), 20)
     play(target, World(2, 2, seed=5), 90)  # longer: its buffers are larger
@@ -68,7 +67,6 @@ def test_a_state_of_another_policy_or_other_lanes_is_refused() -> None:
 
 @pytest.mark.parametrize("spoil", BAD_POLICY_STATES.values(), ids=BAD_POLICY_STATES)
 def test_a_spoilt_state_is_refused_whole(spoil: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Missing, unknown, misshapen, non-finite, impossible or altered entries: refused before anything is swapped."""
     source, policy = (BVDGLMUCB(2, gamma=0.95, lanes=2) for _ in range(2))
     play(source, World(2, 2), 10)
     play(policy, World(2, 2, seed=1), 4)
@@ -123,7 +121,6 @@ def test_a_solve_limited_by_rounding_keeps_its_answer() -> None:
 
 
 def test_a_link_that_raises_leaves_every_lane_as_it_was() -> None:
-    """Whether it does so in all lanes or in the last only."""
     logistic, limit = Logistic(), [np.inf]
 
     def mean(z: np.ndarray) -> np.ndarray:

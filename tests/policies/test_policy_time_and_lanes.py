@@ -27,7 +27,6 @@ def assert_equals_history(policy: Policy, histories: list[naive.NaiveHistory], t
 @pytest.mark.parametrize("link", ["logistic", "poisson", "probit", "identity"])
 @pytest.mark.parametrize("seed", range(3))
 def test_any_course_of_events_equals_the_sums(link: str, seed: int) -> None:
-    """Decisions, pauses of any length, rewards late, repeated, weighted, masked: always the sums of the definition."""
     rng = np.random.default_rng(seed)
     gammas, dim, lam = [0.9, 0.985, 1.0], 3, 0.5
     policy = BVDGLMUCB(dim, link, gamma=gammas, lam=lam, sigma=SIGMA[link], lanes=3)
@@ -61,7 +60,6 @@ def test_any_course_of_events_equals_the_sums(link: str, seed: int) -> None:
 
 @every_policy
 def test_update_never_moves_time(cls, settings) -> None:
-    """Only select (by one) and advance (by n) do."""
     policy, arms = cls(2, **settings), np.full((1, 2, 2), 0.1)
     assert policy.t == 1.0
     policy.select(arms)
@@ -105,7 +103,6 @@ def test_the_last_round_can_be_rewarded_at_any_fractional_time(cls, settings) ->
 
 @every_policy
 def test_lanes_with_one_id_and_one_setting_are_one_bandit(cls, settings) -> None:
-    """Repeated ids draw the same ties: shown the same, such lanes never part."""
     policy, rng, parted = cls(2, **settings, lanes=[5, 1, 5], seed=3), np.random.default_rng(0), False
     for _ in range(60):
         arms = np.repeat(ball(rng, (1, 1), 2), 4, axis=1)  # all arms equal: every choice is a tie
@@ -141,7 +138,6 @@ def test_ties_are_broken_uniformly_and_independently(cls, settings) -> None:
 
 
 def test_ties_among_valid_arms_only() -> None:
-    """Arms that are not there take no share; what they hold is irrelevant."""
     lanes = 3000
     policy, arms = OFUL(2, lanes=lanes), np.full((lanes, 5, 2), 0.5)
     valid = np.array([False, True, True, False, True]) & np.ones((lanes, 1), dtype=bool)

@@ -52,7 +52,6 @@ def build(name: str, d: int, lanes: int | list[int] = LANES, **kw) -> Policy:
 
 
 def index_of(policy: Policy, lane: int, V: np.ndarray, V_tilde: np.ndarray) -> Index:
-    """The optimistic index that the lane maximised, from what the policy reports and the definition of its bonus."""
     chosen, link = decision(policy), policy.reward_link.name
     inverse = np.linalg.inv(V[lane])
     theta, factor = chosen.theta_tilde[lane], policy.bonus_scales[lane] * chosen.beta[lane]
@@ -129,21 +128,6 @@ def test_adaptive_glm_ucb_in_a_ball() -> None:
 
 
 @by_name
-def test_lanes_do_not_meet(name: str) -> None:
-    """A lane plays the same arm alone as among others, bit for bit."""
-    ids = [4, 0, 9]
-    together = build(name, 4, lanes=ids, bonus_scale=0.3, seed=2)
-    alone = [build(name, 4, lanes=[i], bonus_scale=0.3, seed=2) for i in ids]
-    for t in range(8):
-        x = together.select_from(Ball(1.0))
-        reward = np.random.default_rng(t).integers(0, 2, 3).astype(float)
-        for place, policy in enumerate(alone):
-            assert (policy.select_from(Ball(1.0))[0] == x[place]).all()
-            policy.update(x[[place]], reward[[place]])
-        together.update(x, reward)
-
-
-@by_name
 @pytest.mark.parametrize("d", [1, 3])
 def test_the_seed_decides_between_mirror_images(name: str, d: int) -> None:
     """With nothing known x and -x are equal: both are played, about equally often, and the seed settles it."""
@@ -157,7 +141,6 @@ def test_the_seed_decides_between_mirror_images(name: str, d: int) -> None:
 
 @by_name
 def test_what_is_not_a_set_within_reach_is_refused(name: str) -> None:
-    """A radius above L (beyond rounding), or anything else than a Ball or a Sphere."""
     policy = build(name, 2, lanes=2, L=0.5)
     policy.update(np.full((2, 2), 0.3), 1.0, round=0.0)
     beyond = Ball(0.6), Sphere(0.6), Ball(0.5 * (1 + 1e-6))

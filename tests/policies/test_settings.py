@@ -72,7 +72,6 @@ OTHERS = [
 
 
 def test_the_hash_tells_settings_apart() -> None:
-    """Equal settings, however they were written, have equal hashes; all others differ; lanes do not count."""
     base = fingerprint()
     for same in ({}, {"lanes": 5}, {"lanes": [9]}, {"link": "logistic"}, {"link": wv.Logistic()},
                  {"gamma": 0.9 + 1e-15}, {"gamma": np.float64(0.9)}, {"gamma": np.array(0.9)}):  # fmt: skip
@@ -86,8 +85,6 @@ def test_the_hash_tells_settings_apart() -> None:
 
 
 def test_settings_of_a_subclass_are_declared() -> None:
-    """A subclass with a field of its own has it in its signature, ``get_params``, ``repr`` and hash."""
-
     class Bolder(Skeleton):
         boldness: float = 2.0
         name = "bolder"

@@ -43,8 +43,6 @@ def learns_wrongly(name: str, check: Any, message: str, before: Any = None, afte
 
 
 def selects_wrongly(name: str, check: Any, message: str, *, before: Any = None, after: Any = None) -> None:
-    """Register a policy that changes its arms with ``before``, or its choice with ``after``."""
-
     def select(self: Any, sound: Any, arms: Any, valid: Any = None) -> np.ndarray:
         index = sound(before(self, arms) if before else arms, valid)
         return after(self, arms, valid, index) if after else index
@@ -168,8 +166,6 @@ def tie_by_place(self: Any, sound: Any, arms: Any, valid: Any = None) -> np.ndar
 
 
 def raise_instead(change: Callable[[ValueError], Exception]) -> Callable[..., np.ndarray]:
-    """Refuse arms with another exception."""
-
     def select(_: Any, sound: Any, *arguments: Any) -> np.ndarray:
         try:
             return sound(*arguments)
