@@ -44,7 +44,7 @@ def contributed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(ROOT / "tools" / "generate.py", folder / "tools")
     shutil.copytree(ROOT / "docs", folder / "docs")
     (folder / "src").symlink_to(folder)
-    run(folder, str(folder / "tools" / "generate.py"))
+    python(folder, str(folder / "tools" / "generate.py"))
     return folder
 
 
@@ -53,14 +53,14 @@ def replace_once(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
-def run(package: Path, *arguments: str, folder: Path | None = None) -> str:
+def python(package: Path, *arguments: str, folder: Path | None = None) -> str:
     """Run Python on the copied package; its standard output."""
     return run_python(*arguments, folder=folder, PYTHONPATH=str(package), WINDVANE_QUIET="1").stdout
 
 
 def run_benchmark(package: Path, folder: Path, *options: str) -> dict:
     line = ["-m", "windvane", "benchmark", "drift", "--quick", "--json", *options]
-    return json.loads(run(package, *line, folder=folder))
+    return json.loads(python(package, *line, folder=folder))
 
 
 def test_the_copied_skeleton_is_exported_and_passes_the_conformance_suite(contributed: Path) -> None:
@@ -70,15 +70,15 @@ print(windvane.__file__)
 windvane.check_policy(lambda **kw: windvane.{CLASS}(gamma=0.99, **kw))
 assert windvane.get_policy("{NAME}") is windvane.{CLASS}
 """
-    assert Path(run(contributed, "-c", code).strip()).is_relative_to(contributed)
+    assert Path(python(contributed, "-c", code).strip()).is_relative_to(contributed)
 
 
 def test_warm_up_runs_the_copied_skeleton(contributed: Path) -> None:
-    run(contributed, "-c", "import windvane; windvane.warm_up()")
+    python(contributed, "-c", "import windvane; windvane.warm_up()")
 
 
 def test_the_policies_command_lists_the_copied_skeleton(contributed: Path, tmp_path: Path) -> None:
-    listed = json.loads(run(contributed, "-m", "windvane", "policies", "--json", folder=tmp_path))["policies"]
+    listed = json.loads(python(contributed, "-m", "windvane", "policies", "--json", folder=tmp_path))["policies"]
     assert [row["name"] for row in listed] == [*POLICIES, NAME]
 
 

@@ -31,7 +31,7 @@ def kernels():
 """
 
 
-def run(code: str) -> str:
+def python(code: str) -> str:
     return run_python("-c", KERNELS + code, WINDVANE_QUIET="1").stdout
 
 
@@ -43,7 +43,7 @@ windvane.warm_up([windvane.DLinUCB]); linear = kernels()
 windvane.warm_up(["BVD-GLM-UCB", windvane.DLinUCB]); generalized = kernels()
 print(len(none), random < linear < generalized)
 """
-    assert run(code) == "0 True\n"
+    assert python(code) == "0 True\n"
 
 
 def test_afterwards_an_experiment_compiles_nothing() -> None:
@@ -62,7 +62,7 @@ for cell in cells:
     run_cell(spec, cell)
 print(len(before) > 5, kernels() - before)
 """
-    assert run(code) == "True set()\n"
+    assert python(code) == "True set()\n"
 
 
 def test_a_built_policy_plays() -> None:

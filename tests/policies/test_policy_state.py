@@ -102,7 +102,7 @@ def test_a_restart_in_the_first_round_is_the_same_after_loading() -> None:
     for each in (policy, other):
         each.select(X[None])
         each.update(X, 1.0, round=0.5)
-    assert (policy.estimator.count == other.estimator.count).all()
+    assert (policy.estimator.remembered == other.estimator.remembered).all()
 
 
 def test_a_pickled_policy_holds_no_compiled_code() -> None:

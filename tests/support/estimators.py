@@ -66,6 +66,7 @@ class Twin:
         self.now += rounds
 
     def run(self, rounds: int, **observation: Any) -> None:
+        """A round and one observation per lane, again and again."""
         for _ in range(rounds):
             self.advance()
             self.observe(**observation)

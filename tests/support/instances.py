@@ -58,4 +58,5 @@ def instance(
 
 
 def starts(rng: np.random.Generator, dim: int, S: float, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Random (theta, eta) in the two balls."""
     return [(ball(rng, (), dim, S), ball(rng, (), dim)) for _ in range(count)]
