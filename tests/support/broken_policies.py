@@ -50,22 +50,15 @@ def selects_wrongly(name: str, check: Any, message: str, *, before: Any = None, 
     broken(name, check, message, select=select)
 
 
-def first(act: Callable[[Any], Any]) -> Callable[..., Any]:
-    """The sound method after ``act(self)``."""
+def around(before: Callable[[Any], Any] | None = None, after: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
+    """The sound method, with ``before(self)`` or ``after(self)``."""
 
     def method(self: Any, sound: Any, *arguments: Any, **options: Any) -> Any:
-        act(self)
-        return sound(*arguments, **options)
-
-    return method
-
-
-def then(act: Callable[[Any], Any]) -> Callable[..., Any]:
-    """The sound method, and then ``act(self)``."""
-
-    def method(self: Any, sound: Any, *arguments: Any, **options: Any) -> Any:
+        if before:
+            before(self)
         result = sound(*arguments, **options)
-        act(self)
+        if after:
+            after(self)
         return result
 
     return method
@@ -194,7 +187,7 @@ selects_wrongly("CountsAmongValidArms", *NOT_THERE, after=count_among_valid_arms
 selects_wrongly("LikesAbsentArms", *NOT_THERE, after=prefer_absent_arms)
 selects_wrongly("AcceptsNaNArms", BAD_INPUT, "NaN in arms was accepted", before=lambda _, arms: np.nan_to_num(arms))
 selects_wrongly("AcceptsLongArms", BAD_INPUT, "longer than L was accepted", before=shorten_arms)
-broken("AgesOnRefusedArms", BAD_INPUT, "changed the state", BVDGLMUCB, select=first(let_time_pass))
+broken("AgesOnRefusedArms", BAD_INPUT, "changed the state", BVDGLMUCB, select=around(before=let_time_pass))
 broken("TiesByPlace", *ALONE, select=tie_by_place)
 broken(  # prefers arms that are like the first of the list
     "TakesTheFirstForAModel", *ORDER,
@@ -243,9 +236,9 @@ NO_DECISIONS = {"decisions": np.array(0)}  # the random numbers of the first rou
 NOTES = {"notes": np.array({"any": "thing"}, dtype=object)}
 broken("Leans", ROUND_TRIP, "resumed run", select=prefer_liked, update=like)
 broken("KeepsAReference", INPUTS, "kept a reference", select=prefer_liked, update=like_by_reference)
-broken("ForgetsHistory", ROUND_TRIP, "differs|resumed run", BVDGLMUCB, load_state=then(forget_observations))
-broken("ForgetsTime", ROUND_TRIP, "differs", BVDGLMUCB, load_state=then(lambda self: setattr(self, "t", 1.0)))
-broken("SharesItsState", ROUND_TRIP, "state|checksum", state=share_state, update=then(write_to_shared_state))
+broken("ForgetsHistory", ROUND_TRIP, "differs|resumed run", BVDGLMUCB, load_state=around(after=forget_observations))
+broken("ForgetsTime", ROUND_TRIP, "differs", BVDGLMUCB, load_state=around(after=lambda self: setattr(self, "t", 1.0)))
+broken("SharesItsState", ROUND_TRIP, "state|checksum", state=share_state, update=around(after=write_to_shared_state))
 broken(
     "ForgetsDecisions", ROUND_TRIP, "last_round",
     state=lambda _, sound: sound() | NO_DECISIONS, load_state=lambda _, sound, state: sound(state | NO_DECISIONS),
@@ -257,7 +250,7 @@ broken(
 broken(
     "FillsInMissingState", BAD_STATE, "was accepted", load_state=lambda self, sound, state: sound(self.state() | state)
 )
-broken("LoadsBeforeChecking", BAD_STATE, "changed the policy", load_state=first(let_time_pass))
+broken("LoadsBeforeChecking", BAD_STATE, "changed the policy", load_state=around(before=let_time_pass))
 
 # --- settings, info, probabilities, time ------------------------------------------------------------------------------
 
@@ -291,21 +284,21 @@ def claim_to_be_greedy(self: Any, _: Any, arms: Any, valid: Any = None) -> np.nd
     return is_best / is_best.sum(axis=1, keepdims=True)
 
 
-broken("ChangesItsSettings", SETTINGS, "repr differs", __post_init__=then(halve_a_setting))
-broken("HasHiddenSettings", SETTINGS, "decides differently", __post_init__=then(explore_less_each_time))
+broken("ChangesItsSettings", SETTINGS, "repr differs", __post_init__=around(after=halve_a_setting))
+broken("HasHiddenSettings", SETTINGS, "decides differently", __post_init__=around(after=explore_less_each_time))
 broken("HidesItsArguments", SETTINGS, "repr must show", __repr__=lambda self, _: f"{type(self).__name__}()")
 broken(
     "TellsADict", INFO, "a dataclass",
     info=lambda _, sound, estimates=True: sound().to_dict() if estimates else sound(estimates=False),
 )  # fmt: skip
-broken("AgesWhenRead", INFO, "changed the state", info=first(lambda self: self.estimator.age(1.0)))
+broken("AgesWhenRead", INFO, "changed the state", info=around(before=lambda self: self.estimator.age(1.0)))
 broken("HandsOutItsParts", INFO, "changed the run", info=hand_out_parts)
 broken(
     "GivesAbsentArmsAChance", PROBABILITIES, "absent arm has",
     probabilities=lambda _self, _sound, arms, _valid=None: np.full(np.shape(arms)[:2], 1.0 / np.shape(arms)[1]),
 )  # fmt: skip
 broken("LosesProbability", PROBABILITIES, "add up to 1", probabilities=lambda _, sound, *given: 0.9 * sound(*given))
-broken("DecidesWhenAsked", PROBABILITIES, "changed the state", probabilities=then(let_time_pass))
+broken("DecidesWhenAsked", PROBABILITIES, "changed the state", probabilities=around(after=let_time_pass))
 broken("CallsItselfUniform", *SHARES, probabilities=claim_to_be_uniform)
 NOT_PROBABLE = checks.check_choice_is_probable, "probability 0 was chosen"
 broken("CallsItselfGreedy", *NOT_PROBABLE, probabilities=claim_to_be_greedy)
