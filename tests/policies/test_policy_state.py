@@ -35,20 +35,6 @@ def test_loading_copies_and_forgets_the_past(cls, settings) -> None:
     assert same_state(target.state(), source.state())
 
 
-OTHER_SETTINGS = {
-    "gamma": 0.94, "S": 1.1, "L": 1.1, "lam": 0.9, "sigma": 0.6, "delta": 0.06, "bonus_scale": 0.9, "seed": 1,
-    "link": "probit", "tolerance": 1e-7, "confidence": "anytime", "horizon": 10, "arm_geometry": "general",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", OTHER_SETTINGS)
-def test_a_state_of_other_settings_is_refused(name: str) -> None:
-    source = BVDGLMUCB(2, **{"gamma": 0.95} | {name: OTHER_SETTINGS[name]})
-    play(source, World(1, 2, L=0.9), 3)
-    policy = BVDGLMUCB(2, gamma=0.95)
-    refuses_unchanged(policy, "state", lambda: policy.load_state(source.state()))
-
-
 def test_a_state_of_another_policy_or_other_lanes_is_refused() -> None:
     """Policies of equal numbers are still different policies; so are other ids, another order, another count."""
     policy = BVDGLMUCB(2, gamma=1.0, lanes=[1, 2])

@@ -14,6 +14,7 @@ import pytest
 import windvane as wv
 from support.cases import CASES, every_policy
 from support.policies import Skeleton, decision, known
+from support.refusals import refuses_unchanged
 from support.worlds import BENT, SIGMA, World, ball, draw_reward, play
 from windvane import BVDGLMUCB, GLMUCB, OFUL, Discount, DLinUCB, UniformRandom
 from windvane.links import Link
@@ -57,8 +58,12 @@ def test_repr_shows_what_is_not_the_default() -> None:
 STEEPER = wv.CustomLink("bent", lambda z: 0.5 + 0.41 * np.tanh(z), lambda z: 0.41 / np.cosh(z) ** 2)
 
 
+def build(**settings: Any) -> BVDGLMUCB:
+    return BVDGLMUCB(**{"dim": 2, "gamma": 0.9} | settings)
+
+
 def fingerprint(**settings: Any) -> str:
-    return BVDGLMUCB(**{"dim": 2, "gamma": 0.9} | settings).config_hash
+    return build(**settings).config_hash
 
 
 OTHERS = [
@@ -82,6 +87,13 @@ def test_the_hash_tells_settings_apart() -> None:
     assert fingerprint(link=BENT) == fingerprint(link=wv.CustomLink("bent", BENT.mean, BENT.slope))
     assert fingerprint(seed=2**53) != fingerprint(seed=2**53 + 1)
     BVDGLMUCB(2, gamma=0.9, S=2.0).load_state(BVDGLMUCB(2, gamma=0.9, S=2).state())  # whole numbers and floats
+
+
+@pytest.mark.parametrize("settings", OTHERS, ids=str)
+def test_a_state_of_other_settings_is_refused(settings: dict[str, Any]) -> None:
+    source, policy = build(**settings), build(lanes=settings.get("lanes", 1))
+    play(source, World(source.lane_count, source.dim, L=0.9), 3)
+    refuses_unchanged(policy, "state", lambda: policy.load_state(source.state()))
 
 
 def test_settings_of_a_subclass_are_declared() -> None:
