@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from numpy.linalg import norm, solve
@@ -89,29 +88,12 @@ class Moment:
     theta_tilde: np.ndarray
     value: np.ndarray  # of the projection
 
-    @property
-    def theta_star(self) -> np.ndarray:
-        return self.path[-1]
-
-    @property
-    def lanes(self) -> range:
-        return range(len(self.x))
-
-    @cached_property
-    def link(self) -> naive.NaiveLink:
-        return naive.LINKS[self.setting.link]
-
-    @cached_property
-    def constants(self) -> tuple[float, float, float]:
-        return naive.constants(self.link, self.setting.S, self.setting.L)
-
-    @cached_property
-    def ridge(self) -> float:
-        return self.setting.lam * self.constants[1]
-
-    @cached_property
-    def weights(self) -> np.ndarray:
-        return self.setting.gamma ** np.arange(self.t - 1)[::-1]
+    def __post_init__(self) -> None:
+        s = self.setting
+        self.theta_star, self.lanes, self.link = self.path[-1], range(len(self.x)), naive.LINKS[s.link]
+        self.constants = naive.constants(self.link, s.S, s.L)
+        self.ridge = s.lam * self.constants[1]
+        self.weights = s.gamma ** np.arange(self.t - 1)[::-1]
 
     def g(self, theta: np.ndarray, lane: int) -> np.ndarray:
         return naive.g(theta, self.past[:, lane], self.weights, self.ridge, self.link)
