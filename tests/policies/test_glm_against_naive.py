@@ -39,6 +39,7 @@ def compare(
         choice = int(fast.select(arms)[0])
         if t in stops:
             assert scores[choice] >= scores.max() - 1e-6
+            np.testing.assert_allclose(decision(fast).scores[0], scores, rtol=1e-6, atol=1e-4)
             np.testing.assert_allclose(decision(fast).theta_tilde[0], slow.theta_tilde, rtol=0, atol=1e-4)
             assert decision(fast).beta[0] == pytest.approx(slow.beta, rel=1e-12)
         x = arms[:, choice]
