@@ -7,7 +7,7 @@ import pytest
 
 import naive
 from support.cases import PLAIN, every_policy
-from support.policies import ESTIMATES
+from support.policies import ESTIMATES, decision
 from support.worlds import SIGMA, ball, draw_reward, same_state
 from windvane import BVDGLMUCB, OFUL, MaximumLikelihoodEstimator, Policy
 from windvane.policies.optimism import EstimatingPolicy
@@ -201,4 +201,8 @@ class Steep(EstimatingPolicy):
 
 @pytest.mark.parametrize("scores", [(np.inf, np.inf), (1.0, np.inf), (np.nan, np.nan)])
 def test_infinite_scores_never_play_an_absent_arm(scores: tuple[float, float]) -> None:
-    assert Steep(2, scores=scores).select(np.eye(2)[None], np.array([[False, True]])) == [1]
+    policy, arms, valid = Steep(2, scores=scores), np.eye(2)[None], np.array([[False, True]])
+    assert policy.select(arms, valid) == [1]
+    record = decision(policy)
+    policy.select(arms, valid)
+    assert decision(policy) is not record  # every decision has a record of its own
