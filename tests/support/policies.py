@@ -24,12 +24,10 @@ def decision(policy: Any) -> Any:
 
 
 def scores(policy: Any) -> np.ndarray:
-    """The score of every arm in the last decision, [lanes, K]."""
     return decision(policy).scores
 
 
 def known(record: Any) -> dict[str, Any]:
-    """The fields of a record that are set, by name."""
     return {name: value for name, value in vars(record).items() if value is not None}
 
 
@@ -41,7 +39,6 @@ def radius(policy: Any) -> np.ndarray:
 
 
 def same_estimates(policy: Any, other: Any) -> bool:
-    """Whether two policies estimate the same, bit for bit."""
     one, two = policy.info(), other.info()
     return all(np.array_equal(getattr(one, name), getattr(two, name)) for name in ESTIMATES)
 
@@ -61,7 +58,6 @@ def admissible_estimates(policy: Any) -> np.ndarray:
 
 
 def master_lane(policy: Any, lane: int = 0) -> SimpleNamespace:
-    """What MASTER keeps in a lane, as it is now."""
     kept = policy.policies[lane]
     acting = kept.acting
     chosen = acting.decision
