@@ -9,7 +9,7 @@ import numpy as np
 
 from naive.glm import NaiveBVDGLMUCB
 from naive.linear import NaiveLinear
-from support.policies import master_coin
+from support.draws import master_coin
 
 
 class NaiveEXP3:

@@ -9,7 +9,8 @@ import pytest
 
 import naive
 from support.cases import OverDLinUCB
-from support.policies import decision, master_uniform, same_estimates
+from support.draws import master_uniform
+from support.policies import decision, same_estimates
 from support.refusals import refuses
 from support.worlds import LaneWorld, ball, play, same_state
 from windvane import BOB, BOBBVDGLMUCB, BVDGLMUCB, EXP3, theory

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from policy_skeleton import Skeleton
 
-from windvane.kernels import random
 from windvane.policies.base import FORMAT
 
 __all__ = ["FORMAT", "Skeleton"]
@@ -74,21 +73,3 @@ def master_lane(policy: Any, lane: int = 0) -> SimpleNamespace:
         rho=kept.rho,
         rho_hat=kept.rho_hat,
     )
-
-
-# --- random numbers ---------------------------------------------------------------------------------------------------
-
-
-def master_uniform(seed: int, lane: int, turn: int) -> float:
-    """The uniform number with which a master draws in a turn."""
-    return random.uniform(np.uint64(seed), lane, turn, random.MASTER)
-
-
-def master_coin(seed: int, lane: int, decision: int, order: int) -> float:
-    """The uniform number that decides whether MASTER starts a copy of an order."""
-    return random.uniform_pair(np.uint64(seed), lane, decision, random.MASTER, order)[0]
-
-
-def sample_pair(seed: int, lane: int, decision: int, block: int) -> tuple[float, float]:
-    """Two of the uniform numbers behind the sample of a randomised policy."""
-    return random.uniform_pair(np.uint64(seed), lane, decision, random.SAMPLES, block)
