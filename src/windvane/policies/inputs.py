@@ -16,7 +16,6 @@ from windvane.errors import ArgumentError
 from windvane.kernels import scoring
 from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT
 
-
 FLOAT64 = np.dtype(np.float64)
 
 

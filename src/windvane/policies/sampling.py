@@ -118,8 +118,8 @@ class DLinTS(SamplingPolicy):
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
         """Return V^-1 V_tilde^(1/2) z."""
-        steps = np.empty(z.shape)
-        spread_lanes(self.estimator.V.copy(), self.estimator.V_tilde.copy(), z, steps)
+        steps, scratch = np.empty(z.shape), np.empty((self.dim, self.dim))
+        spread_lanes(self.estimator.V.copy(), self.estimator.V_tilde.copy(), z, scratch, steps)
         return steps
 
 
