@@ -85,7 +85,7 @@ class _LowerInner(NativeLowering):
         super().run_pass(state)
         callees, library._linking_libraries = dict.fromkeys(library._linking_libraries), []  # linked by the callers
         lowered = state["cr"]
-        key = lowered.fndesc.llvm_func_name.isidentifier  # numba requires a built-in method, which is never called
+        key = [lowered.fndesc].__getitem__  # numba requires a built-in method; this one refuses a tuple of arguments
         state.targetctx.insert_user_function(key, lowered.fndesc, [library, *callees])
         state["cr"] = _LowerResult(lowered.fndesc, lowered.call_helper, cfunc=key, env=lowered.env)
         return True
