@@ -11,8 +11,8 @@ import pytest
 import windvane
 from support.refusals import refuses
 from windvane import BVDGLMUCB, DGLMTS, CustomLink, Discount, MaximumLikelihoodEstimator, Restart, Window
+from windvane.kernels.projection import P2
 from windvane.policies.optimism import EstimatingPolicy
-from windvane.projection import project_p2
 
 ARMS = np.array([[[1.0, 0.0], [0.0, 1.0]]])
 
@@ -30,7 +30,7 @@ def test_arrays_of_another_shape_do_not_reach_a_kernel() -> None:
     policy = BVDGLMUCB(2, gamma=0.9, lanes=3)
     arms = np.tile(ARMS, (3, 1, 1))
     with refuses("beta"):
-        project_p2(policy.estimator, np.ones(1))
+        policy.estimator.project(P2, np.ones(1))
     with refuses("theta"):
         policy.predict(arms, np.zeros((1, 2)))
     with refuses("multiplier"):

@@ -55,8 +55,6 @@ class Forgetting:
 class Discount(Forgetting):
     """Exponential weights: an observation of age a has weight gamma^a.
 
-    Examples
-    --------
     >>> Discount(0.99).memory(1)
     array([100.])
     >>> Discount.tuned(horizon=3000, drift=2.0, dim=2)
@@ -82,6 +80,7 @@ class Discount(Forgetting):
         return np.where(gammas < 1.0, 1.0 / np.maximum(1.0 - gammas, 1e-300), math.inf)
 
 
+@documented
 @dataclass(frozen=True)
 class Window(Forgetting):
     """Equal weights for the decisions of the last ``length`` rounds, and none for older ones.
@@ -91,8 +90,6 @@ class Window(Forgetting):
     length
         Number of rounds, above 0: one number, or one per lane.
 
-    Examples
-    --------
     >>> Window.tuned(horizon=3000, drift=2.0, dim=2)
     Window(length=208.0)
     """
@@ -120,12 +117,11 @@ class Window(Forgetting):
         return check_per_lane("window", self.length, lanes, expected, lambda w: (w >= SMALLEST) & (w <= LARGEST))
 
 
+@documented
 @dataclass(frozen=True)
 class Never(Forgetting):
     """No forgetting: every observation has weight 1.
 
-    Examples
-    --------
     >>> Never().memory(1)
     array([inf])
     """
@@ -134,6 +130,7 @@ class Never(Forgetting):
 NEVER = Never()
 
 
+@documented
 @dataclass(frozen=True)
 class Restart(Forgetting):
     """Restart every ``every`` decisions. Nothing is forgotten between two restarts.
@@ -143,8 +140,6 @@ class Restart(Forgetting):
     every
         Number of decisions, a whole number of at least 1: one number, or one per lane.
 
-    Examples
-    --------
     >>> Restart.tuned(horizon=3000, drift=2.0, dim=2)
     Restart(every=208.0)
     """

@@ -42,8 +42,7 @@ from numpy.typing import ArrayLike
 
 from windvane.arguments import Array, Index, Mask, check_array
 from windvane.documentation import documented
-from windvane.errors import ArgumentError
-from windvane.estimation.base import Estimator, check_finite
+from windvane.estimation.base import Estimator, check_finite, check_shape
 from windvane.kernels.lanes import FRESH, THETA_HAT, B
 from windvane.kernels.projection import REPORT, RESIDUAL, STAGE, VALUE
 from windvane.kernels.threads import over_lanes
@@ -72,20 +71,17 @@ class Projection:
     @property
     def value(self) -> Array:
         """The norm that was minimised, [lanes]."""
-        value: Array = self.report.T[VALUE].copy()
-        return value
+        return self.report[..., VALUE]
 
     @property
     def residual(self) -> Array:
         """The first-order residual, in the units of theta, [lanes]."""
-        residual: Array = self.report.T[RESIDUAL].copy()
-        return residual
+        return self.report[..., RESIDUAL]
 
     @property
     def stage(self) -> Index:
         """1 if theta_hat is admissible, otherwise 2 or 3 (:mod:`windvane.projection`), [lanes]."""
-        stage: Index = self.report.T[STAGE].astype(np.int64)
-        return stage
+        return self.report[..., STAGE].astype(np.int64)
 
 
 @documented
@@ -94,10 +90,7 @@ class MaximumLikelihoodEstimator(Estimator):
 
     The root is certified to a hundredth of ``tolerance``.
 
-    Examples
-    --------
-    >>> from windvane.estimation import Discount, MaximumLikelihoodEstimator
-    >>> estimator = MaximumLikelihoodEstimator(2, "logistic", forgetting=Discount(0.99))
+    >>> estimator = MaximumLikelihoodEstimator(2, "logistic")
     >>> estimator.observe([[1.0, 0.0]], 1.0)
     >>> estimator.solve().round(3)
     array([[1.188, 0.   ]])
@@ -155,8 +148,7 @@ class MaximumLikelihoodEstimator(Estimator):
         """Run a program of :mod:`windvane.kernels.projection` for the last theta_hat; P2 uses radii beta, [lanes]."""
         n, d = self.lanes, self.dim
         beta = np.ones(n) if beta is None else beta
-        if beta.shape != (n,):
-            raise ArgumentError("beta", beta, f"of shape ({n},)", got=f"shape {beta.shape}")
+        check_shape("beta", beta, (n,))
         result = Projection()
         result.theta, result.eta, result.report = np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT))
         with self.lock:

@@ -15,9 +15,6 @@ class RidgeEstimator(Estimator):
 
     Observations are stored only with a window. They are subtracted from the sums when they leave it.
 
-    Examples
-    --------
-    >>> from windvane.estimation import RidgeEstimator
     >>> estimator = RidgeEstimator(2)
     >>> estimator.observe([[1.0, 0.0]], 1.0)
     >>> estimator.solve()
@@ -25,15 +22,9 @@ class RidgeEstimator(Estimator):
     """
 
     def __init__(
-        self,
-        dim: int,
-        *,
-        forgetting: Forgetting = NEVER,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
+        self, dim: int, *, forgetting: Forgetting = NEVER, S: float = 1.0, L: float = 1.0, lam: float = 1.0,
         lanes: int = 1,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(dim, "identity", forgetting=forgetting, S=S, L=L, lam=lam, lanes=lanes)
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
