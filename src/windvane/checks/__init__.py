@@ -1,10 +1,6 @@
 """The public conformance suite: what every policy must do, yours included.
 
-    from windvane import check_policy
-    check_policy(lambda **kw: MyPolicy(gamma=0.99, **kw))
-
-The factory is called with ``dim``, ``lanes`` (a count or ids) and ``seed``. A failed check raises ``AssertionError``
-with the name of the check and what went wrong.
+A check is a function of a factory, and raises ``AssertionError`` with what went wrong. :func:`check_policy` runs all.
 """
 
 from __future__ import annotations
@@ -376,7 +372,7 @@ def check_policy(factory: Factory, *, deterministic: bool = True, learns: bool =
     Parameters
     ----------
     factory
-        ``factory(dim=, lanes=, seed=)`` returns a fresh policy.
+        ``factory(dim=, lanes=, seed=)`` returns a fresh policy; ``lanes`` is a count or ids.
     deterministic
         False for a policy that draws random numbers beyond ties. The order of the arms may then matter, and an arm
         may be chosen whose estimated probability is 0.

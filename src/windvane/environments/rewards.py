@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from windvane.arguments import Array, Index, check_number, check_positive, check_whole
+from windvane.arguments import Array, Index, check_between, check_positive, check_whole
 from windvane.documentation import documented
 from windvane.environments.fields import LATEST, Record, record, setting
 from windvane.errors import ArgumentError
@@ -150,9 +150,8 @@ def _draw_counts(kind: str, most: int, u: Array, mean: Array) -> Array:
     """Return the share of successes in ``most`` trials, or min(N, ``most``) with N Poisson."""
     from windvane.kernels import drawing
 
-    draw = drawing.draw_binomial if kind == BinomialRewards.kind else drawing.draw_poisson
     rewards = np.empty(len(u))
-    draw(u, mean, most, rewards)
+    getattr(drawing, f"draw_{kind}")(u, mean, most, rewards)
     return rewards
 
 
@@ -223,11 +222,7 @@ class DelayLaw(Record):
 
 @record("none")
 class NoDelay(DelayLaw):
-    """Every reward arrives at once, with delay 0.
-
-    >>> NoDelay().draw(np.array([0.3, 0.9])).tolist()
-    [0, 0]
-    """
+    """Every reward arrives at once, with delay 0."""
 
 
 @record("fixed")
@@ -254,7 +249,7 @@ class GeometricDelay(DelayLaw):
     [0, 1, 2]
     """
 
-    mean: float = setting("Mean delay before the cut.", check_number, "in [0, 1e9]", lambda v: 0 <= v <= 1e9)
+    mean: float = setting("Mean delay before the cut.", check_between, 0, 1e9)
     most: int = setting("Largest delay. Default: the longest from a uniform.", check_whole, 0, LATEST, default=None)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The interface between estimators and policies."""
+"""The interface between estimators and policies, and the estimator of linear policies: weighted ridge regression."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windvane.documentation import documented
 from windvane.errors import ArgumentError
 from windvane.estimation.forgetting import NEVER, Discount, Forgetting, Never, Window
 from windvane.estimation.lanes import LaneRows
-from windvane.kernels.history import age_lanes
+from windvane.kernels.history import age_lanes, observe_lanes
 from windvane.kernels.lanes import THETA_HAT, B
 from windvane.kernels.root import solve_ridge_lanes
 from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT, log_det_lanes, width_lanes
@@ -193,3 +193,28 @@ def check_finite(link: Link, *values: Array) -> None:
     """Raise ``ArgumentError`` for a custom link that returned NaN or infinity."""
     if not all(np.isfinite(array).all() for array in values):
         raise ArgumentError("link", link, "finite, and so must its derivative, wherever it is evaluated")
+
+
+@documented
+class RidgeEstimator(Estimator):
+    """V, V_tilde, b and theta_hat = V^-1 b of ``lanes`` independent lanes (notation: :mod:`windvane.estimation.mle`).
+
+    Observations are stored only with a window. They are subtracted from the sums when they leave it.
+
+    >>> estimator = RidgeEstimator(2)
+    >>> estimator.observe([[1.0, 0.0]], 1.0)
+    >>> estimator.solve()
+    array([[0.5, 0. ]])
+    """
+
+    def __init__(
+        self, dim: int, *, forgetting: Forgetting = NEVER, S: float = 1.0, L: float = 1.0, lam: float = 1.0,
+        lanes: int = 1,
+    ) -> None:  # fmt: skip
+        super().__init__(dim, "identity", forgetting=forgetting, S=S, L=L, lam=lam, lanes=lanes)
+
+    def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
+        """Learn one observation per lane. The arguments have been checked."""
+        with self.lock:
+            self.make_room()
+            observe_lanes(x, reward, age, weight, mask, self.record, self.dense, self.history)

@@ -62,7 +62,7 @@ _NUMBERS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("dim", "horizon", "rounds", "arms"), partial(arguments.check_whole, least=1)),
     **dict.fromkeys(("S", "L", "lam", "sigma", "c_mu", "k_mu", "curvature"), arguments.check_positive),
     **dict.fromkeys(("drift", "ratio"), arguments.check_not_negative),
-    **dict.fromkeys(("gamma", "delta"), partial(arguments.check_setting, **_PROPORTION)),
+    **dict.fromkeys(("gamma", "delta"), partial(arguments.check_number, **_PROPORTION, booleans=False)),
     "kind": partial(arguments.check_choice, choices=KINDS),
     "confidence": partial(arguments.check_choice, choices=CONFIDENCES),
 }

@@ -219,8 +219,7 @@ class OFULRadius:
 
     def __init__(self, *, S: float, lam: float, sigma: float, delta: ArrayLike) -> None:
         self._bias, self._sigma = np.asarray(math.sqrt(lam) * S), np.asarray(sigma)
-        self.level = np.array(delta)
-        self._noise = 2.0 * np.log(self.level)
+        self._noise = 2.0 * np.log(np.asarray(delta))
 
     def __call__(self, log_det_ratio: float | Array) -> Array:
         """Return the radius, without a check of ``log_det_ratio``."""
