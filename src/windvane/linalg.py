@@ -1,7 +1,5 @@
 """Linear algebra with positive definite matrices that may be singular to rounding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

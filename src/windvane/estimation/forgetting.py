@@ -104,12 +104,10 @@ class Window(Forgetting):
         Parameters
         ----------
         drift
-            Total drift B_T: one number, one per lane, or None if it is unknown.
+            Total drift B_T: one number, one per lane, or None if it is unknown, which stands for 1.
         """
         rule = partial(window_length, horizon=horizon, dim=dim, kind=arm_geometry)
-        if drift is None:
-            return cls(float(rule(drift=None)))
-        return cls(tune_per_lane(lambda B: float(rule(drift=B)), "drift", drift))
+        return cls(tune_per_lane(lambda B: float(rule(drift=B)), "drift", 1.0 if drift is None else drift))
 
     def windows(self, lanes: int) -> Array:
         """Return the window of each lane."""

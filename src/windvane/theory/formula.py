@@ -69,7 +69,7 @@ _NUMBERS: dict[str, Callable[[str, Any], Any]] = {
 _ARRAYS: dict[str, Callable[[str, Any], Array]] = {
     **dict.fromkeys(("gamma", "delta"), partial(check_entries, **_PROPORTION)),
     "depth": partial(check_at_least, least=1),
-    "recent_drift": partial(check_at_least, least=0),
+    **dict.fromkeys(("recent_drift", "t"), partial(check_at_least, least=0)),
     "window": partial(check_entries, expected="above 0", accept=lambda v: v > 0),
     "log_det_ratio": partial(check_entries, expected="at least 0", accept=lambda v: v >= -_LOG_DET_SLACK),
 }
