@@ -114,9 +114,7 @@ def _solve(
         eta[0] = (Q / np.sqrt(eigenvalues)) @ Q.T @ np.linalg.cholesky(M) @ eta[0]
     if report[0, STAGE] == 1:
         report[0, RESIDUAL] = record["error"][0]
-    result = Projection()
-    result.theta, result.eta, result.report = theta[0], eta[0], report[0]
-    return result
+    return Projection(theta[0], eta[0], report[0])
 
 
 def _check_history(features: ArrayLike, weights: ArrayLike, b: ArrayLike) -> tuple[Array, Array, Array]:

@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, check_array
 from windvane.documentation import documented
@@ -52,7 +52,7 @@ PASSES = 4  # approximate number of passes over the history per projection; deci
 ROOT_CHECK = 1e-3  # relative to 1 + ||theta||: largest accepted distance of a stored theta_hat from the root
 
 
-@dataclass(eq=False, init=False)
+@dataclass(eq=False)
 class Projection:
     """The solution of a program in every lane, with its accuracy. From ``p0`` and ``p2``, without the axis of lanes.
 
@@ -106,11 +106,10 @@ class MaximumLikelihoodEstimator(Estimator):
     def solve(self) -> Array:
         """Update theta_hat, the root of g(theta) = b, starting from its last value, and return a copy, [lanes, dim]."""
         with self.lock:
+            rows = (self.record, self.dense, self.history)
             if self.lanes == 1:  # without the overhead of threads
-                work, buffers = self.workspaces[0]
-                self.kernels.solve_lanes(self.record, self.dense, self.history, work, buffers)
+                self.kernels.solve_lanes(*rows, *self.workspaces[0])
             else:
-                rows = (self.record, self.dense, self.history)
                 over_lanes(self.kernels.solve_lanes, self.pass_cost, (), rows, self.workspace)
             return self.dense[:, THETA_HAT].copy()
 
@@ -135,7 +134,7 @@ class MaximumLikelihoodEstimator(Estimator):
         bound = np.array([self.link.mean_bound(z) for z in reach])
         return np.asarray(self.record["dropped"] * bound * self.L / self.ridge)
 
-    def moments(self, theta: ArrayLike) -> tuple[Array, Array]:
+    def moments(self, theta: npt.ArrayLike) -> tuple[Array, Array]:
         """Return g, [lanes, dim], and H, [lanes, dim, dim], at ``theta[lanes, dim]``."""
         theta = check_array("theta", theta, (self.lanes, self.dim))
         g, H = np.empty((self.lanes, self.dim)), np.empty((self.lanes, self.dim, self.dim))
@@ -149,15 +148,14 @@ class MaximumLikelihoodEstimator(Estimator):
         n, d = self.lanes, self.dim
         beta = np.ones(n) if beta is None else beta
         check_shape("beta", beta, (n,))
-        result = Projection()
-        result.theta, result.eta, result.report = np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT))
+        found = Projection(np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT)))
+        rows = (beta, found.theta, found.eta, found.report, self.record, self.dense, self.history)
         with self.lock:
-            rows = (beta, result.theta, result.eta, result.report, self.record, self.dense, self.history)
             if n == 1:
                 self.kernels.project_lanes(program, *rows, *self.workspaces[0])
             else:
                 over_lanes(self.kernels.project_lanes, PASSES * self.pass_cost, (program,), rows, self.workspace)
-        return result
+        return found
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
         """Learn one observation per lane. The arguments have been checked."""
