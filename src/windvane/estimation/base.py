@@ -124,8 +124,8 @@ class Estimator(LaneRows, ABC):
         With ``rows``, entry i of ``arms[lanes, K, dim]`` and ``multiplier[lanes]`` belongs to lane ``rows[i]``.
         """
         dense = self.dense if rows is None else self.dense[rows]
-        check_shape("multiplier", multiplier, (len(arms),))
         check_shape("multiplier", multiplier, (len(dense),))
+        check_shape("arms", arms, (len(dense), *arms.shape[1:]))
         widths = np.empty(arms.shape[:2])
         with self.lock:  # other threads may use the workspace
             width_lanes(is_sandwich, arms, multiplier, dense, self.work, widths)
