@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ _LARGEST_UNIFORM = 1.0 - 2.0**-53
 
 
 @documented
-@dataclass(frozen=True)
-class BoundRewards:
+class BoundRewards(NamedTuple):
     """A reward law bound to a link.
 
     Parameters
@@ -53,7 +52,7 @@ class BoundRewards:
 
 
 class RewardLaw(Record):
-    """Base class of reward laws.
+    """Base class of reward laws. A subclass implements ``_bind``.
 
     >>> sorted(REWARD_LAWS)
     ['bernoulli', 'binomial', 'gaussian', 'poisson']
@@ -61,6 +60,9 @@ class RewardLaw(Record):
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         """Return the rewards of ``link`` over ``|z| <= largest_z``, usually S L; raise if a mean is not possible."""
+        return self._bind(link, largest_z)
+
+    def _bind(self, link: Link, largest_z: float) -> BoundRewards:
         raise NotImplementedError
 
 
@@ -78,8 +80,7 @@ def _check_means(law: RewardLaw, link: Link, largest_z: float, low: float, high:
 class BernoulliRewards(RewardLaw):
     """1 with probability mu, else 0: 1 if u < mu; sigma is 1/2."""
 
-    def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """Return the rewards; see :meth:`RewardLaw.bind`."""
+    def _bind(self, link: Link, largest_z: float) -> BoundRewards:
         _check_means(self, link, largest_z, 0.0, 1.0)
         return BoundRewards(0.5, _draw_bernoulli, 0.0, 1.0)
 
@@ -102,8 +103,7 @@ class GaussianRewards(RewardLaw):
     sd: float = setting("Standard deviation of the noise before truncation.", check_positive, default=0.5)
     sigma: float | None = setting("Required if (and only if) the link bounds rewards.", check_positive, default=None)
 
-    def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """Return the rewards; see :meth:`RewardLaw.bind`."""
+    def _bind(self, link: Link, largest_z: float) -> BoundRewards:
         if link.any_reward:
             if self.sigma is not None:
                 raise ArgumentError("sigma", self.sigma, f"omitted with the {link.name} link, where sigma is sd")
@@ -140,8 +140,7 @@ class BinomialRewards(RewardLaw):
 
     trials: int = setting("Number of trials.", check_whole, 1, int(LARGEST_COUNT), default=10)
 
-    def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """Return the rewards; see :meth:`RewardLaw.bind`."""
+    def _bind(self, link: Link, largest_z: float) -> BoundRewards:
         _check_means(self, link, largest_z, 0.0, 1.0)
         return BoundRewards(0.5, partial(_draw_counts, self.kind, self.trials), 0.0, 1.0)
 
@@ -166,8 +165,7 @@ class PoissonRewards(RewardLaw):
 
     bound: int | None = setting("The largest count. Default: the smallest allowed one.", check_whole, 1, default=None)
 
-    def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """Return the rewards; see :meth:`RewardLaw.bind`."""
+    def _bind(self, link: Link, largest_z: float) -> BoundRewards:
         most = _check_means(self, link, largest_z, 0.0, LARGEST_COUNT)
         least_bound = _find_least_bound(most)
         bound = least_bound if self.bound is None else self.bound

@@ -1,13 +1,4 @@
-"""Forgetting rules: the weight of an observation as a function of the age of its decision.
-
-==============  =========================================================================================
-rule            weight of an observation whose decision is ``age`` rounds old
-==============  =========================================================================================
-``Discount``    gamma^age
-``Window``      1 if age < length, else 0
-``Restart``     1 since the last restart, else 0; the policy restarts every ``every`` decisions
-``Never``       1
-==============  =========================================================================================
+"""Forgetting rules: the weight of an observation as a function of the age of its decision, in rounds.
 
 A rule holds one number for all lanes, or one number per lane.
 """
@@ -83,7 +74,7 @@ class Discount(Forgetting):
 @documented
 @dataclass(frozen=True)
 class Window(Forgetting):
-    """Equal weights for the decisions of the last ``length`` rounds, and none for older ones.
+    """Equal weights for the last ``length`` rounds: weight 1 for an age below ``length``, else 0.
 
     Parameters
     ----------
@@ -131,7 +122,7 @@ NEVER = Never()
 @documented
 @dataclass(frozen=True)
 class Restart(Forgetting):
-    """Restart every ``every`` decisions. Nothing is forgotten between two restarts.
+    """Weight 1 since the last restart, else 0. The policy restarts every ``every`` decisions.
 
     Parameters
     ----------
