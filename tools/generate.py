@@ -25,8 +25,8 @@ def policies_stub_lines() -> list[str]:
 
 def package_stub_lines() -> list[str]:
     """Return the lines of ``windvane/__init__.pyi`` that name the registered policies."""
-    names = sorted(place.split(".")[1] for place in REGISTERED)
-    return [f"from .policies import {name} as {name}" for name in names]
+    names = [f"{name} as {name}" for name in sorted(place.split(".")[1] for place in REGISTERED)]
+    return [f"from .policies import {', '.join(names[i : i + 3])}" for i in range(0, len(names), 3)]
 
 
 def blocks() -> list[tuple[Path, str, str, str]]:

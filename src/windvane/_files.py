@@ -1,7 +1,5 @@
 """Write files so that readers see all of the content or none of it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 from typing import Any
 
 from windvane.errors import ArgumentError
@@ -18,9 +19,7 @@ def imported(reference: str, argument: str = "reference") -> Any:
     except (Exception, SystemExit) as error:  # the module's own code can raise anything
         hint = " ".join(f"the import raised {type(error).__name__}: {error}".split())
         raise ArgumentError(argument, reference, "a name that can be imported", hint=hint) from error
-    for part in name.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            raise ArgumentError(argument, reference, f"a name that the module {module!r} has") from None
-    return found
+    try:
+        return operator.attrgetter(name)(found)
+    except AttributeError:
+        raise ArgumentError(argument, reference, f"a name that the module {module!r} has") from None

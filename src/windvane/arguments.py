@@ -44,10 +44,13 @@ def check_real_array(name: str, value: Any, expected: str) -> Array:
     return array if array.flags.writeable else array.copy()
 
 
-def check_number(name: str, value: Any, expected: str, accept: Callable[[float], bool]) -> float:
-    """Return ``value`` as a finite float for which ``accept`` returns True."""
+def check_number(
+    name: str, value: Any, expected: str, accept: Callable[[float], bool], *, booleans: bool = True
+) -> float:
+    """Return ``value`` as a finite float for which ``accept`` returns True. With ``booleans``, True is 1.0."""
+    refused = _NOT_NUMBERS if booleans else (*_NOT_NUMBERS, bool, np.bool_)
     try:
-        if isinstance(value, _NOT_NUMBERS) or getattr(value, "ndim", 0) != 0:
+        if isinstance(value, refused) or getattr(value, "ndim", 0) != 0:
             raise TypeError
         number = float(value)
         if not math.isfinite(number) or not accept(number):
@@ -57,21 +60,20 @@ def check_number(name: str, value: Any, expected: str, accept: Callable[[float],
     return number
 
 
-def check_setting(name: str, value: Any, expected: str, accept: Callable[[float], bool]) -> float:
-    """Return ``value`` as :func:`check_number` does; True and False, which may be rewards, are not numbers here."""
-    if isinstance(value, bool | np.bool_):
-        raise ArgumentError(name, value, f"a number {expected}")
-    return check_number(name, value, expected, accept)
+def check_between(name: str, value: Any, low: float, high: float) -> float:
+    """Return ``value`` as a float in [low, high]."""
+    return check_number(name, value, f"in [{low:g}, {high:g}]", lambda v: low <= v <= high)
 
 
 def check_positive(name: str, value: Any) -> float:
     """Return ``value`` as a float in [1e-100, 1e100], so that its square and the inverse of its square are finite."""
-    return check_setting(name, value, "above 0 (within [1e-100, 1e100])", lambda v: SMALLEST <= v <= LARGEST)
+    expected = "above 0 (within [1e-100, 1e100])"
+    return check_number(name, value, expected, lambda v: SMALLEST <= v <= LARGEST, booleans=False)
 
 
 def check_not_negative(name: str, value: Any) -> float:
     """Return ``value`` as a float that is at least 0."""
-    return check_setting(name, value, "at least 0", lambda v: v >= 0)
+    return check_number(name, value, "at least 0", lambda v: v >= 0, booleans=False)
 
 
 def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:

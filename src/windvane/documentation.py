@@ -32,7 +32,6 @@ MEANINGS = {
     "dim": "Number of features of an arm.",
     "draws": "Number of values with which the probabilities are estimated.",
     "drift": "Total drift B_T: one number, or one per lane.",
-    "estimator": "An estimator on which ``solve()`` was called last.",
     "features": "Features x_s of past arms, [n, d].",
     "feedback": "Rewards that have been checked, with the arms and the decisions that they belong to.",
     "forgetting": "``Discount(gamma)``, ``Window(length)`` or ``Never()``.",

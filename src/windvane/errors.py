@@ -1,8 +1,4 @@
-"""The exceptions that windvane raises on purpose.
-
-``WindvaneError`` is the base class. ``ArgumentError`` reports a bad argument. Code should read the attributes of an
-error and never parse its message.
-"""
+"""The exceptions that windvane raises on purpose. Code should read their attributes and never parse their messages."""
 
 from __future__ import annotations
 

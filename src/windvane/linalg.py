@@ -1,10 +1,4 @@
-"""Factorisations of positive definite matrices that may be singular to rounding.
-
-If NumPy reports a singular matrix, a ridge of the size of the rounding errors is added. Each function takes one matrix
-or a stack of them.
-"""
-
-from __future__ import annotations
+"""Linear algebra with positive definite matrices that may be singular to rounding."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,24 +10,13 @@ from windvane.arguments import Array
 _RIDGE = 1e-14  # relative to the trace: about 50 units in the last place of the largest entry
 
 
-def inverse(A: Array) -> Array:
-    """Return A^-1."""
-    return _factorise(np.linalg.inv, A)
+def factorise(function: Callable[..., Any], A: Array, *b: Array) -> Array:
+    """Return ``function(A, *b)``, such as ``np.linalg.inv(A)``, of one matrix or of a stack of them.
 
-
-def cholesky(A: Array) -> Array:
-    """Return the lower triangular C with C C' = A."""
-    return _factorise(np.linalg.cholesky, A)
-
-
-def solve(A: Array, b: Array) -> Array:
-    """Return A^-1 b."""
-    return _factorise(np.linalg.solve, A, b)
-
-
-def _factorise(function: Callable[..., Any], A: Array, *b: Array) -> Array:
+    If NumPy reports a singular matrix, a ridge of the size of the rounding errors is added.
+    """
     if A.ndim > 2:  # each by itself: a singular matrix must not change the results of others
-        return np.stack([_factorise(function, *matrices) for matrices in zip(A, *b, strict=True)])
+        return np.stack([factorise(function, *matrices) for matrices in zip(A, *b, strict=True)])
     try:
         return np.asarray(function(A, *b), dtype=float)
     except np.linalg.LinAlgError:

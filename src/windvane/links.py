@@ -74,7 +74,7 @@ class Link:
     any_reward: bool = False
     _mean: Function
     _slope: Function
-    _primitive: Function
+    _primitive: Function | None
 
     def __init_subclass__(cls) -> None:
         documented(cls)
@@ -88,7 +88,9 @@ class Link:
         return np.asarray(self._slope(np.array(z, dtype=float)), dtype=float)
 
     def primitive(self, z: npt.ArrayLike) -> Array:
-        """Return b(z) with b' = mu."""
+        """Return b(z) with b' = mu; raise if the link has no primitive."""
+        if self._primitive is None:
+            raise ArgumentError("link", self, "a link with a primitive", got=repr(self))
         return np.asarray(self._primitive(np.array(z, dtype=float)), dtype=float)
 
     def constants(self, S: float, L: float) -> LinkConstants:
@@ -255,20 +257,11 @@ class CustomLink(Link):
                 raise ArgumentError(argument, function, "callable")
         if not isinstance(name, str):
             raise ArgumentError("name", name, "text")
-        self.name, self.any_reward = name, any_reward
-        self.mean_function, self._mean, self._slope = mean, mean, slope
-        self.has_primitive = primitive is not None
-        if primitive is not None:
-            self._primitive = primitive
+        self.name, self.any_reward, self.mean_function = name, any_reward, mean
+        self._mean, self._slope, self._primitive = mean, slope, primitive
 
     def __repr__(self) -> str:
         return f"CustomLink({self.name!r})"
-
-    def primitive(self, z: npt.ArrayLike) -> Array:
-        """Return b(z) with b' = mu; raise if there is no primitive."""
-        if not self.has_primitive:
-            raise self._error("a link with a primitive")
-        return super().primitive(z)
 
     def _error(self, expected: str, got: str | None = None) -> ArgumentError:
         return ArgumentError("link", self, expected, got=f"{self!r}" + (f", where {got}" if got else ""))
@@ -294,7 +287,7 @@ class CustomLink(Link):
             raise self._error("a link whose slope is positive", f"slope({where:g}) = {slope.min():g}")
         h = _DIFFERENCE_STEP * max(1.0, z[-1])
         pairs = [("slope", "mean", self.mean, slope), ("mean", "primitive", self.primitive, mean)]
-        for name, of, function, derivative in pairs[: 1 + self.has_primitive]:
+        for name, of, function, derivative in pairs[: 1 if self._primitive is None else 2]:
             with np.errstate(invalid="ignore"):
                 numeric = (function(z + h) - function(z - h)) / (2 * h)
             size = np.abs(derivative)

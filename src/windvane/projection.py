@@ -33,72 +33,22 @@ from numpy.typing import ArrayLike
 from windvane.arguments import Array, check_array, check_positive
 from windvane.documentation import documented
 from windvane.errors import ArgumentError
-from windvane.estimation import MaximumLikelihoodEstimator
 from windvane.estimation import Projection as Projection
 from windvane.kernels.custom import link_kernels
 from windvane.kernels.lanes import BUFFERS, LOST, RECORD, VECTORS, WORK, B, dense_rows
-from windvane.kernels.projection import P0_IN_H, P0_IN_V, P0_IN_V_TILDE, P2, REPORT, RESIDUAL, STAGE
+from windvane.kernels.projection import P0_IN_H, P0_IN_V, P2, REPORT, RESIDUAL, STAGE
 from windvane.links import Link, get_link
 
 ROOT_TOLERANCE = 1e-10  # of theta_hat in ``p0`` and ``p2``: far below the accuracy that any use of the result needs
 LARGEST = 1e15  # sums of larger numbers have no correct digits left to solve with
 SYMMETRY = 1e-9  # relative difference between a matrix and its transpose that rounding can cause
 
-History = tuple[ArrayLike, ArrayLike, ArrayLike]  # features, weights and b
-Metrics = tuple[ArrayLike | None, ArrayLike | None]  # V and V_tilde; None for a program that does not use them
-
-
-@documented
-def project_p0(estimator: MaximumLikelihoodEstimator) -> Projection:
-    """Project theta_hat of every lane by P0 in the metric V^{-1}."""
-    return estimator.project(P0_IN_V)
-
-
-@documented
-def project_p0_in_V_tilde(estimator: MaximumLikelihoodEstimator) -> Projection:
-    """Project theta_hat of every lane by P0 in the metric V_tilde^{-1}."""
-    return estimator.project(P0_IN_V_TILDE)
-
-
-@documented
-def project_p0_in_H(estimator: MaximumLikelihoodEstimator) -> Projection:
-    """Project theta_hat of every lane by P0 in the metric H(theta)^{-1}."""
-    return estimator.project(P0_IN_H)
-
-
-@documented
-def project_p2(estimator: MaximumLikelihoodEstimator, beta: Array) -> Projection:
-    """Project theta_hat of every lane by P2.
-
-    Parameters
-    ----------
-    beta
-        Confidence radius of each lane, [lanes].
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from windvane.estimation import MaximumLikelihoodEstimator
-    >>> estimator = MaximumLikelihoodEstimator(2, "logistic")
-    >>> estimator.observe([[1.0, 0.0]], 1.0)
-    >>> theta_hat = estimator.solve()  # outside the unit ball
-    >>> projection = project_p2(estimator, np.array([0.5]))
-    >>> projection.theta, projection.stage
-    (array([[1., 0.]]), array([2]))
-    """
-    return estimator.project(P2, beta)
-
 
 @documented
 def p0(
-    features: ArrayLike,
-    weights: ArrayLike,
-    b: ArrayLike,
-    metric: ArrayLike | None,
-    S: float,
-    ridge: float,
+    features: ArrayLike, weights: ArrayLike, b: ArrayLike, metric: ArrayLike | None, S: float, ridge: float,
     link: str | Link,
-) -> Projection:
+) -> Projection:  # fmt: skip
     """Minimise ||g(theta) - b|| in the metric ``metric``^{-1} over ||theta|| <= S, to a local minimum.
 
     It is the stationary point that Newton's method reaches from S theta_hat/||theta_hat||.
@@ -108,8 +58,6 @@ def p0(
     metric
         V or V_tilde, [d, d]; None for H(theta).
 
-    Examples
-    --------
     >>> import numpy as np
     >>> p0(np.eye(2), [1.0, 1.0], [5.0, 0.0], np.eye(2), 1.0, 0.2, "logistic").theta.round(2)
     array([ 0.99, -0.12])
@@ -120,16 +68,9 @@ def p0(
 
 @documented
 def p2(
-    features: ArrayLike,
-    weights: ArrayLike,
-    b: ArrayLike,
-    V: ArrayLike,
-    V_tilde: ArrayLike,
-    beta: float,
-    S: float,
-    ridge: float,
-    link: str | Link,
-) -> Projection:
+    features: ArrayLike, weights: ArrayLike, b: ArrayLike, V: ArrayLike, V_tilde: ArrayLike, beta: float, S: float,
+    ridge: float, link: str | Link,
+) -> Projection:  # fmt: skip
     """Find the canonical solution of P2 (see the module).
 
     Parameters
@@ -139,8 +80,6 @@ def p2(
     beta
         Confidence radius: how much of the misfit can be noise.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> print(p2(np.eye(2), [1.0, 1.0], [5.0, 0.0], np.eye(2), np.eye(2), 0.5, 1.0, 0.2, "logistic").stage)
     3
@@ -149,8 +88,9 @@ def p2(
 
 
 def _solve(
-    program: int, history: History, metrics: Metrics, beta: float, S: float, ridge: float, link: str | Link
-) -> Projection:
+    program: int, history: tuple[ArrayLike, ...], metrics: tuple[ArrayLike | None, ...], beta: float, S: float,
+    ridge: float, link: str | Link,
+) -> Projection:  # fmt: skip
     """Solve one program for a history that is given as arrays, with the kernels for lanes."""
     link, S, ridge = get_link(link), check_positive("S", S), check_positive("ridge", ridge)
     X, W, b = _check_history(*history)
@@ -174,9 +114,7 @@ def _solve(
         eta[0] = (Q / np.sqrt(eigenvalues)) @ Q.T @ np.linalg.cholesky(M) @ eta[0]
     if report[0, STAGE] == 1:
         report[0, RESIDUAL] = record["error"][0]
-    result = Projection()
-    result.theta, result.eta, result.report = theta[0], eta[0], report[0]
-    return result
+    return Projection(theta[0], eta[0], report[0])
 
 
 def _check_history(features: ArrayLike, weights: ArrayLike, b: ArrayLike) -> tuple[Array, Array, Array]:

@@ -36,7 +36,6 @@ class Stateful:
 
     Examples
     --------
-    >>> from windvane.state import Stateful, check, save, swap
     >>> class Counter(Stateful):
     ...     stored = ("count",)
     ...     def __init__(self):

@@ -1,7 +1,6 @@
 """Custom links: the same kernels, interpreted, give the numbers of the compiled ones; an exception harms nothing."""
 
 from dataclasses import fields
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from windvane.estimation import Discount, MaximumLikelihoodEstimator, OnePassEst
 from windvane.kernels import custom, history, one_pass, projection, root, scoring, sums
 from windvane.kernels.custom import COMPILED, LinkKernels, link_kernels
 from windvane.links import CustomLink, Logistic, get_link
-from windvane.projection import p0, p2, project_p0, project_p0_in_H, project_p0_in_V_tilde, project_p2
+from windvane.projection import p0, p2
 
 COPY = custom_copy(Logistic())
 HOMES = {"observe_lanes": history, "solve_lanes": root, "moments_lanes": sums, "project_lanes": projection}
@@ -49,7 +48,6 @@ def test_the_curvature_of_a_custom_link_is_a_difference_and_its_ratio_unknown() 
 
 
 FORGETTING = {"discount": Discount([0.9, 1.0]), "window": Window(12.0)}
-P2_HARD = partial(project_p2, beta=np.full(2, 0.05))
 
 
 @by_link
@@ -70,8 +68,8 @@ def test_a_copy_gives_the_same_numbers_in_every_estimator_and_projection(link: s
         np.testing.assert_allclose(exact.solve(), copied.solve(), rtol=0, atol=1e-11)
         for mine, theirs in zip(exact.moments(np.ones((2, 2))), copied.moments(np.ones((2, 2))), strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-13)
-        for project in (project_p0, project_p0_in_V_tilde, project_p0_in_H, P2_HARD):
-            mine, theirs = project(exact), project(copied)
+        for program in (projection.P0_IN_V, projection.P0_IN_V_TILDE, projection.P0_IN_H, projection.P2):
+            mine, theirs = (estimator.project(program, np.full(2, 0.05)) for estimator in (exact, copied))
             np.testing.assert_array_equal(mine.stage, theirs.stage)
             np.testing.assert_allclose(mine.theta, theirs.theta, rtol=0, atol=1e-7)
             np.testing.assert_allclose(mine.value, theirs.value, rtol=1e-7, atol=1e-12)

@@ -12,8 +12,8 @@ from support.cases import GLM_SETTINGS, PLAIN, OverDLinUCB, every_policy
 from support.refusals import refuses, refuses_unchanged
 from support.worlds import BENT, World, play, same_state
 from windvane import BVDGLMUCB, OFUL, DLinUCB, MaximumLikelihoodEstimator, Restart, Window
+from windvane.kernels.projection import P2
 from windvane.links import Logistic
-from windvane.projection import project_p2
 
 NAN, INF = float("nan"), float("inf")
 GAMMA = {"gamma": 0.9}
@@ -177,7 +177,7 @@ def test_bad_calls_name_the_argument(cls, settings) -> None:
 def test_arrays_of_another_shape_do_not_reach_a_kernel() -> None:
     policy, arms = BVDGLMUCB(2, gamma=0.9, lanes=3), np.full((3, 2, 2), 0.5)
     for name, call in {
-        "beta": lambda: project_p2(policy.estimator, np.ones(1)),
+        "beta": lambda: policy.estimator.project(P2, np.ones(1)),
         "theta": lambda: policy.predict(arms, np.zeros((1, 2))),
         "multiplier": lambda: policy.bonus(arms, np.ones(1)),
         "scores": lambda: policy.play(np.zeros((3, 1)), np.ones((3, 2), dtype=bool)),

@@ -10,7 +10,7 @@ from support import access
 from support.instances import Instance, collect, instance
 from support.worlds import BENT, ball, draw_reward
 from windvane.kernels.projection import P0_IN_H, P0_IN_V, P0_IN_V_TILDE, P2
-from windvane.projection import p0, project_p0_in_H
+from windvane.projection import p0
 
 LINK_NAMES = ["logistic", "poisson", "probit"]
 
@@ -117,7 +117,7 @@ def test_lanes_of_an_estimator(link, forgetting) -> None:
         estimator.advance(1.0)
         estimator.observe(features[t], rewards[t])
     estimator.solve()
-    found = project_p0_in_H(estimator)
+    found = estimator.project(P0_IN_H)
     age = np.arange(30)[::-1]
     weights = 0.9**age if "gamma" in forgetting else 1.0 * (age < 12)
     assert set(found.stage.tolist()) == {1, 2}

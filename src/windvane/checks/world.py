@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,10 @@ class World:
     def arms(self, t: int) -> Array:
         """Return the arms of round t, [lanes, K, dim]."""
         return np.stack([self._draw_arms(lane, t) for lane in self.ids])
+
+    def rounds(self) -> Iterator[tuple[int, Array]]:
+        """Yield the first rounds and their arms."""
+        return ((t, self.arms(t)) for t in range(ROUNDS))
 
     def _draw_arms(self, lane: int, t: int) -> Array:
         rng = np.random.default_rng([1, lane, t])

@@ -4,8 +4,6 @@ A drift or law is a small frozen record. Fields and arguments outside their rang
 raise :class:`windvane.errors.ArgumentError`.
 """
 
-from __future__ import annotations
-
 # isort: off
 # fmt: off
 from windvane.environments.arms import (

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from windvane.arguments import Array, Index, Mask, check_choice, check_number, check_whole
+from windvane.arguments import Array, Index, Mask, check_between, check_choice, check_whole
 from windvane.environments.fields import LATEST, Frame, Record, Vector, check_vectors, record, setting
 
 Offer = tuple[Array, Mask | None]
@@ -129,9 +129,7 @@ class ComeAndGo(ArmLaw):
     law: str = setting('"ball", "sphere" or "cube".', check_choice, ("ball", "sphere", "cube"), default="ball")
     count: int = setting("Number of slots.", check_whole, 1, _MOST_ARMS, default=10)
     lifetime: int = setting("Rounds that an item stays in its slot.", check_whole, 1, LATEST, default=100)
-    presence: float = setting(
-        "Chance that an item is on offer, drawn once.", check_number, "in [0, 1]", lambda v: 0 <= v <= 1, default=0.7
-    )
+    presence: float = setting("Chance that an item is on offer, drawn once.", check_between, 0, 1, default=0.7)
 
     def _bind(self, frame: Frame) -> ArmStream:
         from windvane.environments.simulation import PassingArms
@@ -139,5 +137,5 @@ class ComeAndGo(ArmLaw):
         return PassingArms(frame, self.law, self.count, self.lifetime, self.presence)
 
 
-_ALL = (BallArms, SphereArms, CubeArms, OrthogonalArms, GaussianArms, SkewedArms, FixedArms, ComeAndGo)
-ARM_LAWS: dict[str, type[ArmLaw]] = {law.kind: law for law in _ALL}
+_ALL: tuple[type[ArmLaw], ...] = (*_NewArms.__subclasses__(), FixedArms, ComeAndGo)
+ARM_LAWS = {law.kind: law for law in _ALL}

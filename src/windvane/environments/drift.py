@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from windvane._importing import imported
-from windvane.arguments import Array, Index, check_array, check_number, check_positive, check_whole
+from windvane.arguments import Array, Index, check_array, check_between, check_number, check_positive, check_whole
 from windvane.environments.fields import Frame, Record, Vector, check_rounds, check_vectors, record, setting
 from windvane.environments.paths import Curve, Path, SwitchingPath, WalkingPath
 from windvane.errors import ArgumentError
 
-
-def _check_angle(name: str, value: Any) -> float:
-    return check_number(name, value, "within [-1e6, 1e6]", lambda v: abs(v) <= 1e6)
+_ANGLE = check_between, -1e6, 1e6  # the check of an angle; beyond, its sine has few correct digits
 
 
 class Drift(Record):
@@ -78,7 +75,7 @@ class Rotation(Drift):
     array([[0., 1.]])
     """
 
-    angle: float = setting("The angle of the turn.", _check_angle, default=math.pi / 2)
+    angle: float = setting("The angle of the turn.", *_ANGLE, default=math.pi / 2)
     begin: float = setting("Start of the turn, as t/T.", check_number, "in [0, 1)", lambda v: 0 <= v < 1, default=1 / 3)
     end: float = setting("End of the turn, as t/T.", default=2 / 3)
 
@@ -102,8 +99,8 @@ class Arc(Drift):
     array([[0., 1.]])
     """
 
-    angle: float = setting("The angle of the whole turn.", _check_angle, default=2 * math.pi)
-    start: float = setting("The angle before the first round.", _check_angle, default=0.0)
+    angle: float = setting("The angle of the whole turn.", *_ANGLE, default=2 * math.pi)
+    start: float = setting("The angle before the first round.", *_ANGLE, default=0.0)
 
     def _thetas(self, frame: Frame, t: Index) -> Array:
         return self._turn(frame, self.start + self.angle * (t / frame.horizon))
@@ -118,9 +115,9 @@ class Turns(Drift):
     """
 
     count: int = setting("Number of periods.", check_whole, 1, 10**6, default=3)
-    angle: float = setting("The angle of each turn.", _check_angle, default=math.pi / 2)
+    angle: float = setting("The angle of each turn.", *_ANGLE, default=math.pi / 2)
     share: float = setting(
-        "Share of a period, at its end, that is the turn.", check_number, "in (0, 1]", lambda v: 0 < v <= 1, default=0.5
+        "Share of a period, at its end, for the turn.", check_number, "in (0, 1]", lambda v: 0 < v <= 1, default=0.5
     )
 
     def _thetas(self, frame: Frame, t: Index) -> Array:
@@ -204,7 +201,7 @@ class Sinusoid(Drift):
     period: float = setting("Number of rounds of one oscillation.", check_positive)
     amplitude: Vector | None = setting("Largest displacement. Default: S e_1.", check_vectors, 1, default=None)
     centre: Vector | None = setting("Middle of the oscillation. Default: 0.", check_vectors, 1, default=None)
-    phase: float = setting("The phase before the first round.", _check_angle, default=0.0)
+    phase: float = setting("The phase before the first round.", *_ANGLE, default=0.0)
 
     def _thetas(self, frame: Frame, t: Index) -> Array:
         amplitude = frame.check_points("amplitude", self.amplitude)

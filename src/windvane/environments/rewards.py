@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from windvane.arguments import Array, Index, check_number, check_positive, check_whole
+from windvane.arguments import Array, Index, check_between, check_positive, check_whole
 from windvane.documentation import documented
 from windvane.environments.fields import LATEST, Record, record, setting
 from windvane.errors import ArgumentError
@@ -28,8 +28,7 @@ _LARGEST_UNIFORM = 1.0 - 2.0**-53
 
 
 @documented
-@dataclass(frozen=True)
-class BoundRewards:
+class BoundRewards(NamedTuple):
     """A reward law bound to a link.
 
     Parameters
@@ -53,7 +52,7 @@ class BoundRewards:
 
 
 class RewardLaw(Record):
-    """Base class of reward laws.
+    """Base class of reward laws. A subclass implements ``_bind``.
 
     >>> sorted(REWARD_LAWS)
     ['bernoulli', 'binomial', 'gaussian', 'poisson']
@@ -61,6 +60,9 @@ class RewardLaw(Record):
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
         """Return the rewards of ``link`` over ``|z| <= largest_z``, usually S L; raise if a mean is not possible."""
+        return self._bind(link, largest_z)
+
+    def _bind(self, link: Link, largest_z: float) -> BoundRewards:
         raise NotImplementedError
 
 
@@ -78,8 +80,7 @@ def _check_means(law: RewardLaw, link: Link, largest_z: float, low: float, high:
 class BernoulliRewards(RewardLaw):
     """1 with probability mu, else 0: 1 if u < mu; sigma is 1/2."""
 
-    def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """Return the rewards; see :meth:`RewardLaw.bind`."""
+    def _bind(self, link: Link, largest_z: float) -> BoundRewards:
         _check_means(self, link, largest_z, 0.0, 1.0)
         return BoundRewards(0.5, _draw_bernoulli, 0.0, 1.0)
 
@@ -102,8 +103,7 @@ class GaussianRewards(RewardLaw):
     sd: float = setting("Standard deviation of the noise before truncation.", check_positive, default=0.5)
     sigma: float | None = setting("Required if (and only if) the link bounds rewards.", check_positive, default=None)
 
-    def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """Return the rewards; see :meth:`RewardLaw.bind`."""
+    def _bind(self, link: Link, largest_z: float) -> BoundRewards:
         if link.any_reward:
             if self.sigma is not None:
                 raise ArgumentError("sigma", self.sigma, f"omitted with the {link.name} link, where sigma is sd")
@@ -140,8 +140,7 @@ class BinomialRewards(RewardLaw):
 
     trials: int = setting("Number of trials.", check_whole, 1, int(LARGEST_COUNT), default=10)
 
-    def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """Return the rewards; see :meth:`RewardLaw.bind`."""
+    def _bind(self, link: Link, largest_z: float) -> BoundRewards:
         _check_means(self, link, largest_z, 0.0, 1.0)
         return BoundRewards(0.5, partial(_draw_counts, self.kind, self.trials), 0.0, 1.0)
 
@@ -150,9 +149,8 @@ def _draw_counts(kind: str, most: int, u: Array, mean: Array) -> Array:
     """Return the share of successes in ``most`` trials, or min(N, ``most``) with N Poisson."""
     from windvane.kernels import drawing
 
-    draw = drawing.draw_binomial if kind == BinomialRewards.kind else drawing.draw_poisson
     rewards = np.empty(len(u))
-    draw(u, mean, most, rewards)
+    getattr(drawing, f"draw_{kind}")(u, mean, most, rewards)
     return rewards
 
 
@@ -167,8 +165,7 @@ class PoissonRewards(RewardLaw):
 
     bound: int | None = setting("The largest count. Default: the smallest allowed one.", check_whole, 1, default=None)
 
-    def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """Return the rewards; see :meth:`RewardLaw.bind`."""
+    def _bind(self, link: Link, largest_z: float) -> BoundRewards:
         most = _check_means(self, link, largest_z, 0.0, LARGEST_COUNT)
         least_bound = _find_least_bound(most)
         bound = least_bound if self.bound is None else self.bound
@@ -223,11 +220,7 @@ class DelayLaw(Record):
 
 @record("none")
 class NoDelay(DelayLaw):
-    """Every reward arrives at once, with delay 0.
-
-    >>> NoDelay().draw(np.array([0.3, 0.9])).tolist()
-    [0, 0]
-    """
+    """Every reward arrives at once, with delay 0."""
 
 
 @record("fixed")
@@ -254,7 +247,7 @@ class GeometricDelay(DelayLaw):
     [0, 1, 2]
     """
 
-    mean: float = setting("Mean delay before the cut.", check_number, "in [0, 1e9]", lambda v: 0 <= v <= 1e9)
+    mean: float = setting("Mean delay before the cut.", check_between, 0, 1e9)
     most: int = setting("Largest delay. Default: the longest from a uniform.", check_whole, 0, LATEST, default=None)
 
     def __post_init__(self) -> None:

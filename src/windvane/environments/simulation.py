@@ -15,8 +15,6 @@ from windvane.kernels.random import DELAYS, LARGEST_BLOCK, REWARDS
 from windvane.kernels.scoring import predict_lanes
 from windvane.links import Link
 
-LAWS = {kind: getattr(drawing, kind.upper()) for kind in ("ball", "sphere", "cube", "orthogonal", "gaussian", "skewed")}
-
 
 class LaneDraws:
     """Means and uniforms of all lanes."""
@@ -57,7 +55,7 @@ class NewArms:
         if count > most:
             raise ArgumentError("count", count, f"at most {most} with dim={frame.dim}")
         self._shape = (len(frame.lane_ids), count, frame.dim)
-        self._source = LAWS[kind], frame.radius, np.uint64(frame.seed), frame.lane_ids
+        self._source = getattr(drawing, kind.upper()), frame.radius, np.uint64(frame.seed), frame.lane_ids
 
     def at(self, t: int) -> tuple[Array, Mask | None]:
         """Return the arms of round t; all of them are on offer."""

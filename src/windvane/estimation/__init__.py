@@ -1,10 +1,9 @@
 """Estimators of a drifting parameter for many lanes, and the rules by which they forget."""
 
-from windvane.estimation.base import Estimator
+from windvane.estimation.base import Estimator, RidgeEstimator
 from windvane.estimation.forgetting import Discount, Forgetting, Never, Restart, Window
 from windvane.estimation.mle import MaximumLikelihoodEstimator, Projection
 from windvane.estimation.one_pass import OnePassEstimator
-from windvane.estimation.ridge import RidgeEstimator
 
 __all__ = [
     "Discount", "Estimator", "Forgetting", "MaximumLikelihoodEstimator", "Never", "OnePassEstimator",

@@ -1,4 +1,4 @@
-"""The interface between estimators and policies."""
+"""The interface between estimators and policies, and the estimator of linear policies: weighted ridge regression."""
 
 from __future__ import annotations
 
@@ -8,23 +8,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from windvane.arguments import (
-    NORM_SLACK,
-    Array,
-    Index,
-    Mask,
-    check_array,
-    check_mask,
-    check_not_negative,
-    check_per_lane,
-    check_positive,
-    check_whole,
-)
+from windvane import arguments
+from windvane.arguments import NORM_SLACK, Array, Index, Mask, check_array, check_per_lane, check_positive, check_whole
 from windvane.documentation import documented
 from windvane.errors import ArgumentError
 from windvane.estimation.forgetting import NEVER, Discount, Forgetting, Never, Window
 from windvane.estimation.lanes import LaneRows
-from windvane.kernels.history import age_lanes
+from windvane.kernels.history import age_lanes, observe_lanes
 from windvane.kernels.lanes import THETA_HAT, B
 from windvane.kernels.root import solve_ridge_lanes
 from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT, log_det_lanes, width_lanes
@@ -56,17 +46,9 @@ class Estimator(LaneRows, ABC):
     has_curvature_metric: ClassVar[bool] = False  # then the metric starts as ridge I instead of lam I
 
     def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        forgetting: Forgetting = NEVER,
-        S: float = 1.0,
-        L: float = 1.0,
-        lam: float = 1.0,
-        lanes: int = 1,
-        tolerance: float = 1e-6,
-    ) -> None:
+        self, dim: int, link: str | Link = "logistic", *, forgetting: Forgetting = NEVER, S: float = 1.0,
+        L: float = 1.0, lam: float = 1.0, lanes: int = 1, tolerance: float = 1e-6,
+    ) -> None:  # fmt: skip
         n, link = check_whole("lanes", lanes, 1), get_link(link)
         if not isinstance(forgetting, self.kinds):
             raise ArgumentError("forgetting", forgetting, f"a {' or '.join(kind.__name__ for kind in self.kinds)}")
@@ -78,17 +60,12 @@ class Estimator(LaneRows, ABC):
         if np.isinf(bound):  # a custom link is only required to be finite for |z| <= S L
             bound = link.mean_bound(self.S * self.L)
         settings = {
-            "link": link.code,
-            "S": self.S,
-            "L": self.L,
+            "link": link.code, "S": self.S, "L": self.L, "ridge": self.ridge, "least_slope": self.constants.c_mu,
             "floor": self.ridge if self.has_curvature_metric else self.lam,
-            "ridge": self.ridge,
-            "least_slope": self.constants.c_mu,
             "root_tolerance": ROOT_SHARE * self.tolerance,
             "drop_budget": self.tolerance * self.ridge / (self.L * max(bound, TINY)),
-            "gamma": forgetting.gammas(n),
-            "window": forgetting.windows(n),
-        }
+            "gamma": forgetting.gammas(n), "window": forgetting.windows(n),
+        }  # fmt: skip
         # A likelihood needs every observation, a window only those that it will take out again.
         remembers = self.is_linearised or isinstance(forgetting, Window)
         super().__init__(check_whole("dim", dim, 1), n, link, settings, remembers=remembers)
@@ -102,13 +79,8 @@ class Estimator(LaneRows, ABC):
     @property
     def theta_hat(self) -> Array:
         """The current estimate, [lanes, dim]. Reading it does not change the starting point of a later ``solve``."""
-        with self.lock:
-            rows = self.record, self.dense
-            self.record, self.dense = self.record.copy(), self.dense.copy()
-            try:
-                return self.solve()
-            finally:
-                self.record, self.dense = rows
+        with self.borrow() as twin:
+            return twin.solve()
 
     def metric(self) -> Array:
         """Return the matrices M such that ||x||_{M^-1} measures the uncertainty along x, [lanes, dim, dim]."""
@@ -141,8 +113,7 @@ class Estimator(LaneRows, ABC):
 
     def predict(self, arms: Array, theta: Array) -> Array:
         """Return mu(<x, theta>) of ``arms[lanes, K, dim]`` for ``theta[lanes, dim]``, [lanes, K]."""
-        if theta.shape != (len(arms), self.dim):
-            raise _refuse_shape("theta", theta, (len(arms), self.dim))
+        check_shape("theta", theta, (len(arms), self.dim))
         means = np.empty(arms.shape[:2])
         self.kernels.predict_lanes(self.link.code, arms, theta, means)
         return means
@@ -153,8 +124,8 @@ class Estimator(LaneRows, ABC):
         With ``rows``, entry i of ``arms[lanes, K, dim]`` and ``multiplier[lanes]`` belongs to lane ``rows[i]``.
         """
         dense = self.dense if rows is None else self.dense[rows]
-        if multiplier.shape != (len(dense),) or len(arms) != len(dense):
-            raise _refuse_shape("multiplier", multiplier, (len(dense),))
+        check_shape("multiplier", multiplier, (len(dense),))
+        check_shape("arms", arms, (len(dense), *arms.shape[1:]))
         widths = np.empty(arms.shape[:2])
         with self.lock:  # other threads may use the workspace
             width_lanes(is_sandwich, arms, multiplier, dense, self.work, widths)
@@ -169,7 +140,7 @@ class Estimator(LaneRows, ABC):
 
     def advance(self, rounds: float = 1.0) -> None:
         """Let ``rounds`` pass, a number of at least 0 that need not be whole."""
-        self.age(check_not_negative("rounds", rounds))
+        self.age(arguments.check_not_negative("rounds", rounds))
 
     def age(self, rounds: float) -> None:
         """Let ``rounds`` pass. The argument has been checked."""
@@ -178,14 +149,9 @@ class Estimator(LaneRows, ABC):
 
     @documented
     def observe(
-        self,
-        x: ArrayLike,
-        reward: ArrayLike,
-        *,
-        age: ArrayLike = 0.0,
-        weight: ArrayLike = 1.0,
+        self, x: ArrayLike, reward: ArrayLike, *, age: ArrayLike = 0.0, weight: ArrayLike = 1.0,
         mask: ArrayLike | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Learn one observation per lane. Each argument but x is one number, or one per lane.
 
         Parameters
@@ -197,7 +163,7 @@ class Estimator(LaneRows, ABC):
         weight
             An observation of weight w counts as w equal observations.
         """
-        lanes = check_mask(mask, self.lanes)
+        lanes = arguments.check_mask(mask, self.lanes)
         x = check_array("x", x, (self.lanes, self.dim))
         is_long = lanes & ~(np.linalg.norm(x, axis=1) <= self.L * NORM_SLACK)  # written so that NaN is rejected
         if is_long.any():
@@ -217,11 +183,38 @@ class Estimator(LaneRows, ABC):
         """Learn one observation per lane. The arguments have been checked."""
 
 
-def _refuse_shape(name: str, array: Array, shape: tuple[int, ...]) -> ArgumentError:
-    return ArgumentError(name, array, f"of shape {shape}", got=f"shape {array.shape}")
+def check_shape(name: str, array: Array, shape: tuple[int, ...]) -> None:
+    """Raise ``ArgumentError`` for an array of another shape, which a kernel would read beyond its end."""
+    if array.shape != shape:
+        raise ArgumentError(name, array, f"of shape {shape}", got=f"shape {array.shape}")
 
 
 def check_finite(link: Link, *values: Array) -> None:
     """Raise ``ArgumentError`` for a custom link that returned NaN or infinity."""
     if not all(np.isfinite(array).all() for array in values):
         raise ArgumentError("link", link, "finite, and so must its derivative, wherever it is evaluated")
+
+
+@documented
+class RidgeEstimator(Estimator):
+    """V, V_tilde, b and theta_hat = V^-1 b of ``lanes`` independent lanes (notation: :mod:`windvane.estimation.mle`).
+
+    Observations are stored only with a window. They are subtracted from the sums when they leave it.
+
+    >>> estimator = RidgeEstimator(2)
+    >>> estimator.observe([[1.0, 0.0]], 1.0)
+    >>> estimator.solve()
+    array([[0.5, 0. ]])
+    """
+
+    def __init__(
+        self, dim: int, *, forgetting: Forgetting = NEVER, S: float = 1.0, L: float = 1.0, lam: float = 1.0,
+        lanes: int = 1,
+    ) -> None:  # fmt: skip
+        super().__init__(dim, "identity", forgetting=forgetting, S=S, L=L, lam=lam, lanes=lanes)
+
+    def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
+        """Learn one observation per lane. The arguments have been checked."""
+        with self.lock:
+            self.make_room()
+            observe_lanes(x, reward, age, weight, mask, self.record, self.dense, self.history)

@@ -1,13 +1,4 @@
-"""Forgetting rules: the weight of an observation as a function of the age of its decision.
-
-==============  =========================================================================================
-rule            weight of an observation whose decision is ``age`` rounds old
-==============  =========================================================================================
-``Discount``    gamma^age
-``Window``      1 if age < length, else 0
-``Restart``     1 since the last restart, else 0; the policy restarts every ``every`` decisions
-``Never``       1
-==============  =========================================================================================
+"""Forgetting rules: the weight of an observation as a function of the age of its decision, in rounds.
 
 A rule holds one number for all lanes, or one number per lane.
 """
@@ -55,8 +46,6 @@ class Forgetting:
 class Discount(Forgetting):
     """Exponential weights: an observation of age a has weight gamma^a.
 
-    Examples
-    --------
     >>> Discount(0.99).memory(1)
     array([100.])
     >>> Discount.tuned(horizon=3000, drift=2.0, dim=2)
@@ -82,17 +71,16 @@ class Discount(Forgetting):
         return np.where(gammas < 1.0, 1.0 / np.maximum(1.0 - gammas, 1e-300), math.inf)
 
 
+@documented
 @dataclass(frozen=True)
 class Window(Forgetting):
-    """Equal weights for the decisions of the last ``length`` rounds, and none for older ones.
+    """Equal weights for the last ``length`` rounds: weight 1 for an age below ``length``, else 0.
 
     Parameters
     ----------
     length
         Number of rounds, above 0: one number, or one per lane.
 
-    Examples
-    --------
     >>> Window.tuned(horizon=3000, drift=2.0, dim=2)
     Window(length=208.0)
     """
@@ -107,12 +95,10 @@ class Window(Forgetting):
         Parameters
         ----------
         drift
-            Total drift B_T: one number, one per lane, or None if it is unknown.
+            Total drift B_T: one number, one per lane, or None if it is unknown, which stands for 1.
         """
         rule = partial(window_length, horizon=horizon, dim=dim, kind=arm_geometry)
-        if drift is None:
-            return cls(float(rule(drift=None)))
-        return cls(tune_per_lane(lambda B: float(rule(drift=B)), "drift", drift))
+        return cls(tune_per_lane(lambda B: float(rule(drift=B)), "drift", 1.0 if drift is None else drift))
 
     def windows(self, lanes: int) -> Array:
         """Return the window of each lane."""
@@ -120,12 +106,11 @@ class Window(Forgetting):
         return check_per_lane("window", self.length, lanes, expected, lambda w: (w >= SMALLEST) & (w <= LARGEST))
 
 
+@documented
 @dataclass(frozen=True)
 class Never(Forgetting):
     """No forgetting: every observation has weight 1.
 
-    Examples
-    --------
     >>> Never().memory(1)
     array([inf])
     """
@@ -134,17 +119,16 @@ class Never(Forgetting):
 NEVER = Never()
 
 
+@documented
 @dataclass(frozen=True)
 class Restart(Forgetting):
-    """Restart every ``every`` decisions. Nothing is forgotten between two restarts.
+    """Weight 1 since the last restart, else 0. The policy restarts every ``every`` decisions.
 
     Parameters
     ----------
     every
         Number of decisions, a whole number of at least 1: one number, or one per lane.
 
-    Examples
-    --------
     >>> Restart.tuned(horizon=3000, drift=2.0, dim=2)
     Restart(every=208.0)
     """

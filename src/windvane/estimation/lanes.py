@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -67,10 +66,10 @@ class LaneRows(Stateful):
 
     @contextmanager
     def borrow(self) -> Iterator[Self]:
-        """Yield a copy that shares the history. Solving it does not change where a later solve starts here."""
+        """Yield a copy that shares the history and the lock. Solving it does not change where a later solve starts."""
         with self.lock:
-            twin = copy.copy(self)
-            twin.record, twin.dense = self.record.copy(), self.dense.copy()
+            twin = object.__new__(type(self))
+            vars(twin).update({**vars(self), "record": self.record.copy(), "dense": self.dense.copy()})
             yield twin
 
     def _allocate_workspaces(self, capacity: int) -> list[tuple[Array, Array]]:

@@ -38,12 +38,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, check_array
 from windvane.documentation import documented
-from windvane.errors import ArgumentError
-from windvane.estimation.base import Estimator, check_finite
+from windvane.estimation.base import Estimator, check_finite, check_shape
 from windvane.kernels.lanes import FRESH, THETA_HAT, B
 from windvane.kernels.projection import REPORT, RESIDUAL, STAGE, VALUE
 from windvane.kernels.threads import over_lanes
@@ -53,7 +52,7 @@ PASSES = 4  # approximate number of passes over the history per projection; deci
 ROOT_CHECK = 1e-3  # relative to 1 + ||theta||: largest accepted distance of a stored theta_hat from the root
 
 
-@dataclass(eq=False, init=False)
+@dataclass(eq=False)
 class Projection:
     """The solution of a program in every lane, with its accuracy. From ``p0`` and ``p2``, without the axis of lanes.
 
@@ -72,20 +71,17 @@ class Projection:
     @property
     def value(self) -> Array:
         """The norm that was minimised, [lanes]."""
-        value: Array = self.report.T[VALUE].copy()
-        return value
+        return self.report[..., VALUE]
 
     @property
     def residual(self) -> Array:
         """The first-order residual, in the units of theta, [lanes]."""
-        residual: Array = self.report.T[RESIDUAL].copy()
-        return residual
+        return self.report[..., RESIDUAL]
 
     @property
     def stage(self) -> Index:
         """1 if theta_hat is admissible, otherwise 2 or 3 (:mod:`windvane.projection`), [lanes]."""
-        stage: Index = self.report.T[STAGE].astype(np.int64)
-        return stage
+        return self.report[..., STAGE].astype(np.int64)
 
 
 @documented
@@ -94,10 +90,7 @@ class MaximumLikelihoodEstimator(Estimator):
 
     The root is certified to a hundredth of ``tolerance``.
 
-    Examples
-    --------
-    >>> from windvane.estimation import Discount, MaximumLikelihoodEstimator
-    >>> estimator = MaximumLikelihoodEstimator(2, "logistic", forgetting=Discount(0.99))
+    >>> estimator = MaximumLikelihoodEstimator(2, "logistic")
     >>> estimator.observe([[1.0, 0.0]], 1.0)
     >>> estimator.solve().round(3)
     array([[1.188, 0.   ]])
@@ -113,11 +106,10 @@ class MaximumLikelihoodEstimator(Estimator):
     def solve(self) -> Array:
         """Update theta_hat, the root of g(theta) = b, starting from its last value, and return a copy, [lanes, dim]."""
         with self.lock:
+            rows = (self.record, self.dense, self.history)
             if self.lanes == 1:  # without the overhead of threads
-                work, buffers = self.workspaces[0]
-                self.kernels.solve_lanes(self.record, self.dense, self.history, work, buffers)
+                self.kernels.solve_lanes(*rows, *self.workspaces[0])
             else:
-                rows = (self.record, self.dense, self.history)
                 over_lanes(self.kernels.solve_lanes, self.pass_cost, (), rows, self.workspace)
             return self.dense[:, THETA_HAT].copy()
 
@@ -142,7 +134,7 @@ class MaximumLikelihoodEstimator(Estimator):
         bound = np.array([self.link.mean_bound(z) for z in reach])
         return np.asarray(self.record["dropped"] * bound * self.L / self.ridge)
 
-    def moments(self, theta: ArrayLike) -> tuple[Array, Array]:
+    def moments(self, theta: npt.ArrayLike) -> tuple[Array, Array]:
         """Return g, [lanes, dim], and H, [lanes, dim, dim], at ``theta[lanes, dim]``."""
         theta = check_array("theta", theta, (self.lanes, self.dim))
         g, H = np.empty((self.lanes, self.dim)), np.empty((self.lanes, self.dim, self.dim))
@@ -155,17 +147,15 @@ class MaximumLikelihoodEstimator(Estimator):
         """Run a program of :mod:`windvane.kernels.projection` for the last theta_hat; P2 uses radii beta, [lanes]."""
         n, d = self.lanes, self.dim
         beta = np.ones(n) if beta is None else beta
-        if beta.shape != (n,):
-            raise ArgumentError("beta", beta, f"of shape ({n},)", got=f"shape {beta.shape}")
-        result = Projection()
-        result.theta, result.eta, result.report = np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT))
+        check_shape("beta", beta, (n,))
+        found = Projection(np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT)))
+        rows = (beta, found.theta, found.eta, found.report, self.record, self.dense, self.history)
         with self.lock:
-            rows = (beta, result.theta, result.eta, result.report, self.record, self.dense, self.history)
             if n == 1:
                 self.kernels.project_lanes(program, *rows, *self.workspaces[0])
             else:
                 over_lanes(self.kernels.project_lanes, PASSES * self.pass_cost, (program,), rows, self.workspace)
-        return result
+        return found
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
         """Learn one observation per lane. The arguments have been checked."""

@@ -51,9 +51,6 @@ class OnePassEstimator(Estimator):
     lam
         Regularisation: H starts as ridge I with ridge = lam c_mu.
 
-    Examples
-    --------
-    >>> from windvane.estimation import Discount, OnePassEstimator
     >>> estimator = OnePassEstimator(2, "logistic", forgetting=Discount(0.99))
     >>> estimator.observe([[1.0, 0.0]], 1.0)
     >>> estimator.solve().round(3)

@@ -51,11 +51,12 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, check_positive, check_whole
+from windvane.kernels.projection import P0_IN_V_TILDE
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountSettings, ForgettingPolicy, WindowSettings
 from windvane.policies.glm import GLMPolicy
 from windvane.policies.weight_ucb import logarithmic_ridge
-from windvane.projection import Projection, project_p0_in_V_tilde
+from windvane.projection import Projection
 from windvane.theory import SelfConcordantRadius
 
 ORDER = "d^(2/3) Gamma^(1/3) T^(2/3), abrupt changes"
@@ -69,7 +70,7 @@ class AbruptGLMPolicy(GLMPolicy):
 
     def project(self, beta: Array) -> Projection:
         """Project by P0 in the metric V_tilde^-1, which equals V^-1 for a window."""
-        return project_p0_in_V_tilde(self.estimator)
+        return self.estimator.project(P0_IN_V_TILDE)
 
 
 class DGLUCB(AbruptGLMPolicy, DiscountSettings):

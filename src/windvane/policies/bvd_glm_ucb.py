@@ -39,10 +39,11 @@ from __future__ import annotations
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index
+from windvane.kernels.projection import P2
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
 from windvane.policies.glm import GLMPolicy
-from windvane.projection import Projection, project_p2
+from windvane.projection import Projection
 
 GUARANTEE = "R_mu d^(2/3) B^(1/3) T^(2/3), orthogonal arms; R_mu d^(9/10) B^(1/5) T^(4/5)"
 
@@ -80,4 +81,4 @@ class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
 
     def project(self, beta: Array) -> Projection:
         """Return the solution of P2."""
-        return project_p2(self.estimator, beta)
+        return self.estimator.project(P2, beta)

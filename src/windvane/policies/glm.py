@@ -37,11 +37,12 @@ import numpy.typing as npt
 
 from windvane.arguments import Array
 from windvane.estimation import Estimator, MaximumLikelihoodEstimator
+from windvane.kernels.projection import P0_IN_V, P2
 from windvane.links import Link
 from windvane.policies.base import Card
 from windvane.policies.forgetting import WindowSettings
 from windvane.policies.optimism import EstimatingPolicy, OptimisticPolicy
-from windvane.projection import Projection, project_p0, project_p2
+from windvane.projection import Projection
 
 FIXED = "R_mu d T^(1/2), theta* fixed"
 
@@ -78,7 +79,7 @@ class GLMUCB(GLMPolicy):
 
     def project(self, beta: Array) -> Projection:
         """Project by P0 in the metric V^-1."""
-        return project_p0(self.estimator)
+        return self.estimator.project(P0_IN_V)
 
 
 class SWBVDGLMUCB(GLMPolicy, WindowSettings):
@@ -92,4 +93,4 @@ class SWBVDGLMUCB(GLMPolicy, WindowSettings):
 
     def project(self, beta: Array) -> Projection:
         """Return the solution of P2."""
-        return project_p2(self.estimator, beta)
+        return self.estimator.project(P2, beta)

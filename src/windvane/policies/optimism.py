@@ -21,7 +21,7 @@ from windvane.arguments import Array, Index, Mask, check_per_lane, check_positiv
 from windvane.arms import ArmSet, best_arm
 from windvane.estimation import Estimator, Forgetting, MaximumLikelihoodEstimator, Never, Restart, RidgeEstimator
 from windvane.kernels.random import TIES, uniform
-from windvane.linalg import inverse
+from windvane.linalg import factorise
 from windvane.links import LinkConstants
 from windvane.policies.base import Policy
 from windvane.policies.info import DecisionInfo, PolicyInfo
@@ -119,7 +119,7 @@ class EstimatingPolicy(Policy):
         e, played = self.estimator, np.empty((self.lane_count, self.dim))
         for lane in range(self.lane_count):
             row = lane if rows is None else rows[lane]
-            M = inverse(e.V[row])
+            M = factorise(np.linalg.inv, e.V[row])
             if self.is_sandwich:
                 M = M @ e.V_tilde[row] @ M
             coin = uniform(self.key, self.lane_ids[lane], self.decisions, TIES)

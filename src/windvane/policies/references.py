@@ -28,12 +28,13 @@ from windvane.arguments import Array, Index, check_array
 from windvane.arms import ArmSet, Ball
 from windvane.errors import ArgumentError
 from windvane.kernels.drawing import BALL, SPHERE
+from windvane.kernels.projection import P2
 from windvane.kernels.sampling import draw_points
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
 from windvane.policies.glm import GLMPolicy
 from windvane.policies.optimism import EstimatingPolicy
-from windvane.projection import Projection, project_p2
+from windvane.projection import Projection
 
 
 class ReferencePolicy(EstimatingPolicy):
@@ -122,7 +123,7 @@ class Greedy(GLMPolicy, DiscountedPolicy):
 
     def project(self, beta: Array) -> Projection:
         """Project by P2, as BVD-GLM-UCB does."""
-        return project_p2(self.estimator, beta)
+        return self.estimator.project(P2, beta)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         """Decide round t by the predicted means."""

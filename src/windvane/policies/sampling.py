@@ -34,7 +34,7 @@ from windvane.arms import ArmSet
 from windvane.kernels.drawing import normal_vector
 from windvane.kernels.random import LARGEST_BLOCK, SAMPLES
 from windvane.kernels.sampling import draw_normals, spread_lanes
-from windvane.linalg import cholesky, solve
+from windvane.linalg import factorise
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
 from windvane.policies.glm import LikelihoodPolicy
@@ -131,8 +131,8 @@ class DGLMTS(LikelihoodPolicy, SamplingPolicy):
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
         """Return C'^-1 z with C C' = H(theta_hat)."""
-        C = cholesky(self.estimator.moments(theta_hat)[1])
-        return solve(C.transpose(0, 2, 1), z.transpose(0, 2, 1)).transpose(0, 2, 1)
+        C = factorise(np.linalg.cholesky, self.estimator.moments(theta_hat)[1])
+        return factorise(np.linalg.solve, C.transpose(0, 2, 1), z.transpose(0, 2, 1)).transpose(0, 2, 1)
 
 
 def count_best(scores: Array, valid: Mask) -> Array:

@@ -42,11 +42,12 @@ import numpy.typing as npt
 
 from windvane.arguments import Array, check_whole
 from windvane.errors import ArgumentError
+from windvane.kernels.projection import P0_IN_H, P0_IN_V
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountSettings
 from windvane.policies.glm import GLMPolicy
 from windvane.policies.linear import LinearPolicy
-from windvane.projection import Projection, project_p0, project_p0_in_H
+from windvane.projection import Projection
 from windvane.theory import WeightedSelfConcordantRadius, weight_discount
 
 SHORTEST = 3  # a smaller horizon counts as 3, so that its logarithm is above 1
@@ -102,7 +103,7 @@ class GLBWeightUCB(WeightSettings, GLMPolicy):
 
     def project(self, beta: Array) -> Projection:
         """Project by P0 in the metric V^-1."""
-        return project_p0(self.estimator)
+        return self.estimator.project(P0_IN_V)
 
 
 class SCBWeightUCB(WeightSettings, GLMPolicy):
@@ -136,7 +137,7 @@ class SCBWeightUCB(WeightSettings, GLMPolicy):
 
     def project(self, beta: Array) -> Projection:
         """Project by P0 in the metric H(theta)^-1."""
-        return project_p0_in_H(self.estimator)
+        return self.estimator.project(P0_IN_H)
 
 
 def logarithmic_ridge(dim: int, horizon: int | None) -> float:

@@ -15,8 +15,6 @@ surely). What holds is coverage at a fixed round ("pointwise"); "horizon" and "a
 rounds by a union bound. Theorems 1 and 2 need one of those two.
 """
 
-from __future__ import annotations
-
 # isort: off
 # fmt: off
 from windvane.theory.formula import CONFIDENCES, KINDS, Lanes

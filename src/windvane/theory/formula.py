@@ -62,14 +62,14 @@ _NUMBERS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("dim", "horizon", "rounds", "arms"), partial(arguments.check_whole, least=1)),
     **dict.fromkeys(("S", "L", "lam", "sigma", "c_mu", "k_mu", "curvature"), arguments.check_positive),
     **dict.fromkeys(("drift", "ratio"), arguments.check_not_negative),
-    **dict.fromkeys(("gamma", "delta"), partial(arguments.check_setting, **_PROPORTION)),
+    **dict.fromkeys(("gamma", "delta"), partial(arguments.check_number, **_PROPORTION, booleans=False)),
     "kind": partial(arguments.check_choice, choices=KINDS),
     "confidence": partial(arguments.check_choice, choices=CONFIDENCES),
 }
 _ARRAYS: dict[str, Callable[[str, Any], Array]] = {
     **dict.fromkeys(("gamma", "delta"), partial(check_entries, **_PROPORTION)),
     "depth": partial(check_at_least, least=1),
-    "recent_drift": partial(check_at_least, least=0),
+    **dict.fromkeys(("recent_drift", "t"), partial(check_at_least, least=0)),
     "window": partial(check_entries, expected="above 0", accept=lambda v: v > 0),
     "log_det_ratio": partial(check_entries, expected="at least 0", accept=lambda v: v >= -_LOG_DET_SLACK),
 }

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from windvane.arguments import Array
 from windvane.errors import ArgumentError
-from windvane.theory.formula import Lanes, check_at_least, check_broadcast, formula
+from windvane.theory.formula import Lanes, check_at_least, formula
 
 
 @formula
@@ -24,12 +24,10 @@ def discounted_count(gamma: ArrayLike, t: ArrayLike) -> Lanes:
     >>> discounted_count(0.5, 3)
     1.75
     """
-    rounds = check_at_least("t", t, 0)
-    check_broadcast(gamma=gamma, t=rounds)
     log_gamma = np.log(gamma)
     is_flat = log_gamma == 0.0
     safe = np.where(is_flat, -1.0, log_gamma)
-    return np.where(is_flat, rounds, np.expm1(rounds * safe) / np.expm1(safe))
+    return np.where(is_flat, t, np.expm1(np.asarray(t) * safe) / np.expm1(safe))
 
 
 @formula
@@ -64,12 +62,6 @@ class ConfidenceLevel:
         growing = 1.0 + np.log(t)
         return np.asarray(self._log_inverse + np.log(2.0 * t * growing * growing))
 
-    def check_rounds(self, t: ArrayLike, **arrays: ArrayLike) -> Array:
-        """Return ``t`` as an array of rounds, at least 1 with "anytime", that broadcasts with delta and ``arrays``."""
-        rounds = check_at_least("t", t, 1 if self.is_anytime else 0)
-        check_broadcast(**arrays, delta=self.level, t=rounds)
-        return rounds
-
 
 @formula
 def confidence_level(
@@ -81,10 +73,10 @@ def confidence_level(
     0.025
     """
     fixed = ConfidenceLevel(delta, confidence, horizon)
-    rounds = fixed.check_rounds(t)
-    if fixed.is_anytime:
-        return fixed.level / (2.0 * rounds * (1.0 + np.log(rounds)) ** 2)
-    return np.broadcast_arrays(fixed.level, rounds)[0].copy()
+    if not fixed.is_anytime:
+        return np.broadcast_arrays(fixed.level, t)[0].copy()
+    rounds = check_at_least("t", t, 1)
+    return fixed.level / (2.0 * rounds * (1.0 + np.log(rounds)) ** 2)
 
 
 @formula
@@ -202,7 +194,7 @@ def radius(
         dim=dim, gamma=gamma, S=S, L=L, lam=lam, sigma=sigma, delta=delta, c_mu=c_mu, confidence=confidence,
         horizon=horizon,
     )  # fmt: skip
-    return fixed(fixed.confidence.check_rounds(t, gamma=gamma))
+    return fixed(check_at_least("t", t, 1 if confidence == "anytime" else 0))
 
 
 @formula
@@ -219,8 +211,7 @@ class OFULRadius:
 
     def __init__(self, *, S: float, lam: float, sigma: float, delta: ArrayLike) -> None:
         self._bias, self._sigma = np.asarray(math.sqrt(lam) * S), np.asarray(sigma)
-        self.level = np.array(delta)
-        self._noise = 2.0 * np.log(self.level)
+        self._noise = 2.0 * np.log(np.asarray(delta))
 
     def __call__(self, log_det_ratio: float | Array) -> Array:
         """Return the radius, without a check of ``log_det_ratio``."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from windvane.arguments import check_setting
+from windvane.arguments import check_number
 from windvane.documentation import documented
 from windvane.theory.formula import Lanes, formula
 from windvane.theory.radii import Radius, confidence_level, discounted_count
@@ -87,7 +87,7 @@ class Problem:
     sigma: float
 
     def __post_init__(self) -> None:
-        check_setting("k_mu", self.k_mu, f"at least c_mu={self.c_mu!r}", lambda k: k >= self.c_mu)
+        check_number("k_mu", self.k_mu, f"at least c_mu={self.c_mu!r}", lambda k: k >= self.c_mu)
 
     @property
     def R_mu(self) -> float:
@@ -242,7 +242,7 @@ def regret_bound_unknown_drift(problem: Problem, *, confidence: str = "pointwise
     """
     p, T, d = problem, problem.horizon, problem.dim
     most = 2.0 * p.S * T
-    B = max(check_setting("drift", p.drift, f"in [0, 2 S horizon] = [0, {most:g}]", lambda v: v <= most), T**-0.5)
+    B = max(check_number("drift", p.drift, f"in [0, 2 S horizon] = [0, {most:g}]", lambda v: v <= most), T**-0.5)
     # The clip binds only if the grid consists of the single discount 1/2, which needs a tiny S.
     forget = min(0.5, 0.5 * (B / (2.0 * p.S * d * T)) ** (2.0 / 3.0))
     level = float(confidence_level(1.0 / T, T, confidence=confidence, horizon=T))
