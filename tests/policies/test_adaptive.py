@@ -36,7 +36,7 @@ def test_it_decides_as_the_literal_rule(settings) -> None:
         reward = min(float(rng.poisson(0.4)), top) if settings.get("link") != "identity" else rng.normal()
         policy.update(arms[:, chosen], [reward])
         literal.learn(arms[0, chosen], reward)
-        np.testing.assert_allclose(policy.weights[0], literal.weights(), atol=1e-8)
+        np.testing.assert_allclose(policy.info().weights[0], literal.weights(), atol=1e-8)
 
 
 def test_the_sums_of_late_and_weighted_rewards() -> None:
@@ -97,11 +97,11 @@ def test_a_restart_forgets_a_lane_and_only_it() -> None:
     policy.restart([True, False])
     policy.update(np.full((2, 2), 0.5), 1.0, round=30.0, mask=[True, False])  # from before: dropped
     fresh = AdaptiveGLMUCB(2)
-    np.testing.assert_array_equal(policy.weights[0], fresh.weights[0])
+    np.testing.assert_array_equal(policy.info().weights[0], fresh.info().weights[0])
     np.testing.assert_array_equal(policy.info().squared_metric[0], fresh.info().squared_metric[0])
     assert policy.drift_estimate().variation[0] == 0
     assert not policy.info().theta_hat[0].any()
-    np.testing.assert_array_equal(policy.weights[1], same.weights[1])
+    np.testing.assert_array_equal(policy.info().weights[1], same.info().weights[1])
     np.testing.assert_array_equal(policy.info().theta_hat[1], same.info().theta_hat[1])
 
 

@@ -20,8 +20,8 @@ from windvane.estimation import Estimator
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.bandit_over_bandits import BanditOverBandits
 from windvane.policies.base import Policy
-from windvane.policies.forgetting import RestartedPolicy
 from windvane.policies.optimism import EstimatingPolicy
+from windvane.policies.restart import RestartedPolicy
 
 ROUNDING = 1.0 + 1e-9  # a memory computed from a discount may be off by this factor
 

@@ -68,7 +68,6 @@ class AbruptGLMPolicy(GLMPolicy):
     confidence: str = "pointwise"
 
     def project(self, beta: Array) -> Projection:
-        """Project by P0 in the metric V_tilde^-1, which equals V^-1 for a window."""
         return project_p0_in_V_tilde(self.estimator)
 
 
@@ -93,7 +92,6 @@ class SelfConcordantPolicy(GLMPolicy, ForgettingPolicy):
     lam: float | None = None
 
     def recommend(self, horizon: int, amount: float) -> float:
-        """Return the recommended discount or window."""
         return super().recommend(horizon, math.sqrt(self.constants.c_mu) * amount)
 
     def choose_penalty(self) -> float:
@@ -103,22 +101,18 @@ class SelfConcordantPolicy(GLMPolicy, ForgettingPolicy):
         return check_positive("lam", self.lam)
 
     def choose_lam(self) -> float:
-        """Return lam of the estimator: that of the paper divided by c_mu."""
         check_whole("horizon", self.horizon, 1)
         return self.choose_penalty() / self.constants.c_mu
 
     def choose_factor(self) -> float:
-        """Return 1 / sqrt(c_mu)."""
         return 1.0 / math.sqrt(self.constants.c_mu)
 
     def build_radius(self) -> SelfConcordantRadius:
-        """Return the small and the large radius."""
         e, settings = self.estimator, self.pick_settings("dim", "S", "L", "sigma", "horizon")
         settings |= {"lam": self.choose_penalty(), "k_mu": self.constants.k_mu, "delta": self.levels}
         return SelfConcordantRadius(gamma=e.gamma, window=e.window, **settings)
 
     def compute_beta(self, theta_hat: Array) -> Array:
-        """Return the small radius where theta_hat is admissible and the large one elsewhere, [lanes]."""
         t, is_inside = self.rounds_since_restart, np.linalg.norm(theta_hat, axis=1) <= self.S
         return np.asarray(np.where(is_inside, self.radius.inside(t), self.radius.outside(t)))
 

@@ -66,7 +66,7 @@ from windvane.errors import ArgumentError
 from windvane.estimation import Discount, OnePassEstimator
 from windvane.links import Link
 from windvane.policies.base import Card
-from windvane.policies.info import DecisionInfo, PolicyInfo
+from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
 from windvane.policies.optimism import EstimatingPolicy
 
@@ -135,82 +135,62 @@ class AdaptiveGLMUCB(EstimatingPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        scales = check_scale("bonus_scale", self.bonus_scale, self.lane_count)
+        self.standard_errors = math.sqrt(self.dispersion) * scales  # the factor of sqrt(x' H^-1 G H^-1 x)
+        self.losses, self.run_losses = np.zeros((2, self.lane_count, len(self.lengths)))
+        self.seen, self.variation = np.zeros((2, self.lane_count))
+
+    def build_estimator(self) -> OnePassEstimator:
+        """Return an estimator with one row per lane and memory."""
         link = self.reward_link
         is_unbounded = math.isinf(link.reward_range(1.0)[1])
         self.dispersion = self.noise_scale**2 if is_unbounded else 1.0
         ridge = self.dispersion * self.dim / check_positive("S", self.S) ** 2
         self.lengths = _check_increasing(self.memories)
         self.gammas = 1.0 - 1.0 / self.lengths
-        rows = np.tile(self.gammas, self.lane_count)
-        lam = ridge / link.constants(self.S, self.L).c_mu
-        self.estimator = OnePassEstimator(
-            self.dim, link, forgetting=Discount(rows), S=self.S, L=self.L, lam=lam, lanes=len(rows)
-        )
-        scales = check_scale("bonus_scale", self.bonus_scale, self.lane_count)
-        self.standard_errors = math.sqrt(self.dispersion) * scales  # the factor of sqrt(x' H^-1 G H^-1 x)
-        self.losses, self.run_losses = np.zeros((2, self.lane_count, len(self.lengths)))
-        self.seen, self.variation = np.zeros((2, self.lane_count))
+        rows, bounds = Discount(np.tile(self.gammas, self.lane_count)), {"S": self.S, "L": self.L}
+        lam, count = ridge / self.constants.c_mu, self.lane_count * len(self.lengths)
+        return OnePassEstimator(self.dim, link, forgetting=rows, lam=lam, lanes=count, **bounds)
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
-    @property
-    def weights(self) -> Array:
-        """The weights p of the memories, [lanes, G]."""
-        return _weigh(self.losses)
-
     def acting_rows(self) -> Index:
         """Return the row of the estimator that each lane uses: that of the median memory under the weights."""
-        return np.asarray(np.arange(self.lane_count) * len(self.lengths) + _quantile(self.weights, 0.5))
-
-    def theta_now(self) -> Array:
-        """Return the parameter that a decision would use now."""
-        return self.pull_back(self.estimator.theta_hat)[self.acting_rows()]
+        return np.asarray(np.arange(self.lane_count) * len(self.lengths) + _quantile(_weigh(self.losses), 0.5))
 
     def describe_estimates(self) -> dict[str, Any]:
         """Return the estimates of the acting memory."""
         e, rows = self.estimator, self.acting_rows()
-        theta = self.theta_now()
-        return {
-            "theta_hat": theta,
-            "theta_tilde": theta,
-            "metric": e.metric()[rows],
-            "squared_metric": e.V_tilde[rows],
-            "b": e.b[rows],
-            "gamma": e.gamma[rows],
-            "memory": e.memory[rows],
-        }
+        theta = self.pull_back(e.theta_hat)[rows]
+        known: dict[str, Any] = {"theta_hat": theta, "theta_tilde": theta, "metric": e.metric()[rows], "b": e.b[rows]}
+        return known | {"squared_metric": e.V_tilde[rows], "gamma": e.gamma[rows], "memory": e.memory[rows]}
 
     def info(self, *, estimates: bool = True) -> AdaptiveInfo:
-        """Return the diagnostics of the acting memory and the weights of all memories."""
         known: dict[str, Any] = vars(super().info(estimates=estimates))
-        acting = self.lengths[_quantile(self.weights, 0.5)]
-        return AdaptiveInfo(**known, memories=self.lengths.copy(), weights=self.weights, acting_memory=acting)
+        weights = _weigh(self.losses)
+        acting = self.lengths[_quantile(weights, 0.5)]
+        return AdaptiveInfo(**known, memories=self.lengths.copy(), weights=weights, acting_memory=acting)
 
     # --- deciding --------------------------------------------------------------------------------------------------
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
         arms, present = self.check_arms(arms, valid)
-        theta, decision = self.choose_theta()
-        widths = self.estimator.measure_width(arms, self.standard_errors, is_sandwich=True, rows=self.acting_rows())
+        theta, multiplier = self.estimate()
+        widths = self.estimator.measure_width(arms, multiplier, is_sandwich=True, rows=self.acting_rows())
         z = _dot(arms, theta[:, None])
         means = self.reward_link.mean(z)
-        decision.means = means
         return self.play(means + self.reward_link.slope(z) * widths, present, means)
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
         arm_set = self.check_arm_set(arm_set)
-        (theta, _), rows = self.choose_theta(), self.acting_rows()
-        return self.play_best(arm_set, theta, self.standard_errors, mean=np.asarray, rows=rows)
+        return self.play_best(arm_set, *self.estimate(), mean=np.asarray, rows=self.acting_rows())
 
-    def choose_theta(self) -> tuple[Array, DecisionInfo]:
-        """Return the parameter of the next decision and the record of how the decision is made."""
+    def estimate(self) -> tuple[Array, Array]:
         rows = self.acting_rows()
         theta = self.pull_back(self.estimator.solve())[rows]
         decision = self.begin_decision()
         decision.theta_hat, decision.theta_tilde, decision.chosen = theta, theta, rows % len(self.lengths)
-        return theta, decision
+        return theta, self.standard_errors
 
     def pull_back(self, theta: Array) -> Array:
         """Return the estimates. Those outside the ball of radius S are scaled to its surface."""
@@ -246,10 +226,9 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         super().pass_time(rounds)
         self.losses *= LOSS_DISCOUNT**rounds
         self.seen *= self.gammas[-1] ** rounds
-        self.variation += rounds * self.estimate_rates(self.lengths[_quantile(self.weights, 0.5)])
+        self.variation += rounds * self.estimate_rates(self.lengths[_quantile(_weigh(self.losses), 0.5)])
 
     def forget(self, mask: Mask) -> None:
-        """Reset the estimates and the losses in the lanes of ``mask``."""
         self.estimator.reset(np.repeat(mask, len(self.lengths)))
         for array in (self.losses, self.run_losses, self.seen, self.variation):
             array[mask] = 0.0
@@ -285,7 +264,7 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         """
         if len(self.lengths) == 1:
             raise ArgumentError("memories", self.memories, "at least two, to be compared, for a drift estimate")
-        weights = self.weights
+        weights = _weigh(self.losses)
         low, middle, high = (self.lengths[_quantile(weights, q)] for q in (0.1, 0.5, 0.9))
         behind = self.run_losses[:, -1:] - self.run_losses  # > 0: better than not forgetting
         finite = behind[:, :-1]
@@ -293,17 +272,8 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         evidence = top + np.log(np.exp(finite - top[:, None]).mean(axis=1))
         could_tell = behind[:, 0] <= -EVIDENCE
         verdict = np.where(evidence >= EVIDENCE, DRIFT, np.where(could_tell, NO_DRIFT, UNKNOWN))
-        return DriftEstimate(
-            verdict,
-            evidence,
-            middle,
-            low,
-            high,
-            self.estimate_rates(middle),
-            self.estimate_rates(high),
-            self.estimate_rates(low),
-            self.variation.copy(),
-        )
+        rates = (self.estimate_rates(memory) for memory in (middle, high, low))  # the longer the memory, the slower
+        return DriftEstimate(verdict, evidence, middle, low, high, *rates, self.variation.copy())
 
     def estimate_rates(self, memory: Array) -> Array:
         """Return the speed of theta* for which ``memory`` would be best, given the information per round."""

@@ -64,7 +64,6 @@ class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
     card = Card("generalized linear", "discount", "T, B_T", GUARANTEE, "Faury et al. 2021", "O((K + memory) d^2)")
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t: play the arm with the largest mean + bonus."""
         arms, valid = self.check_arms(arms, valid)
         theta_tilde, multiplier = self.estimate()
         mean = self.predict(arms, theta_tilde)
@@ -79,5 +78,4 @@ class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
         return self.record(theta_hat, beta, self.bonus_factors * beta, projection)  # bonus_factors: 2 R_mu
 
     def project(self, beta: Array) -> Projection:
-        """Return the solution of P2."""
         return project_p2(self.estimator, beta)

@@ -46,15 +46,10 @@ from windvane.projection import Projection, project_p0, project_p2
 FIXED = "R_mu d T^(1/2), theta* fixed"
 
 
-class LinkPolicy(EstimatingPolicy):
-    """A policy for generalized linear rewards."""
-
-    link: str | Link = field(default="logistic", kw_only=False)
-
-
-class LikelihoodPolicy(LinkPolicy):
+class LikelihoodPolicy(EstimatingPolicy):
     """A policy for generalized linear rewards with a maximum-likelihood estimate."""
 
+    link: str | Link = field(default="logistic", kw_only=False)
     tolerance: float = 1e-6
     estimator: MaximumLikelihoodEstimator = field(init=False)
     estimator_type: ClassVar[type[Estimator]] = MaximumLikelihoodEstimator
@@ -64,7 +59,6 @@ class GLMPolicy(LikelihoodPolicy, OptimisticPolicy):
     """An optimistic policy for generalized linear rewards with a maximum-likelihood estimate."""
 
     def choose_factor(self) -> float:
-        """Return 2 R_mu, the factor of beta ||x|| in the bonus."""
         return 2.0 * self.constants.R_mu
 
 
@@ -77,7 +71,6 @@ class GLMUCB(GLMPolicy):
     card = Card("generalized linear", "none", "nothing", FIXED, "Filippi et al. 2010", "O((K + t) d^2)")
 
     def project(self, beta: Array) -> Projection:
-        """Project by P0 in the metric V^-1."""
         return project_p0(self.estimator)
 
 
@@ -91,5 +84,4 @@ class SWBVDGLMUCB(GLMPolicy, WindowSettings):
     card = Card("generalized linear", "window", "T, B_T", "none printed", "Faury et al. 2021", "O((K + window) d^2)")
 
     def project(self, beta: Array) -> Projection:
-        """Return the solution of P2."""
         return project_p2(self.estimator, beta)

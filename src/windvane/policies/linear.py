@@ -73,11 +73,9 @@ class OFUL(LinearPolicy):
     card = Card("linear", "none", "nothing", "d T^(1/2), theta* fixed", "Abbasi-Yadkori et al. 2011", COST)
 
     def build_radius(self) -> OFULRadius:
-        """Return the radius as a function of log det(V / lam)."""
         return OFULRadius(S=self.S, lam=self.estimator.lam, sigma=self.sigma, delta=self.levels)
 
     def compute_beta(self, theta_hat: Array) -> Array:
-        """Return the radius of the next decision from the determinant of V, [lanes]."""
         return np.asarray(self.radius(self.estimator.log_det_ratio()))
 
 
@@ -100,7 +98,6 @@ class DRandLinUCB(DLinUCB):
     spread: ClassVar[float] = 0.4  # Z_t is this factor times |N(0, 1)|
 
     def estimate(self) -> tuple[Array, Array]:
-        """Return theta_hat and the factor of ||x|| in the bonus, which is random."""
         theta_hat, multiplier = super().estimate()
         normal = np.empty((self.lane_count, 1))
         draw_normals(self.key, self.lane_ids, self.decisions, normal)
@@ -134,19 +131,16 @@ class SWLinUCB(LinearPolicy, WindowSettings):
     card = Card("linear", "window", "T, B_T", ORDER, "Cheung et al. 2019", COST)
 
     def choose_forgetting(self) -> Forgetting:
-        """Return the given rule, the one of the given window, or the recommended one."""
         if self.forgetting is None and self.window is None and self.drift is None and self.horizon is not None:
             return Window.tuned(horizon=self.horizon, drift=None, dim=self.dim)
         return super().choose_forgetting()
 
     def build_radius(self) -> ConfidenceLevel:
-        """Return the part of the radius that can depend on the round."""
         e = self.estimator
         self.log_growth = np.log1p(np.asarray(e.window) * e.L**2 / e.lam)
         return ConfidenceLevel(self.levels, self.confidence, self.horizon)
 
     def compute_beta(self, theta_hat: Array) -> Array:
-        """Return the radius of the next decision, [lanes]."""
         e = self.estimator
         log_term = self.log_growth + self.radius.log_inverse(self.rounds_since_restart)
         return np.asarray(math.sqrt(e.lam) * e.S + self.sigma * np.sqrt(e.dim * log_term))

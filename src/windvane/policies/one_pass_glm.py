@@ -27,15 +27,16 @@ from dataclasses import field
 from typing import ClassVar
 
 from windvane.estimation import Estimator, OnePassEstimator
+from windvane.links import Link
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
-from windvane.policies.glm import LinkPolicy
 from windvane.policies.optimism import OptimisticPolicy
 
 
-class OnePassGLM(LinkPolicy, OptimisticPolicy, DiscountedPolicy):
+class OnePassGLM(OptimisticPolicy, DiscountedPolicy):
     """OnePassGLM (ours). Give ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB."""
 
+    link: str | Link = field(default="logistic", kw_only=False)
     confidence: str = "pointwise"
     estimator: OnePassEstimator = field(init=False)
     estimator_type: ClassVar[type[Estimator]] = OnePassEstimator
@@ -43,5 +44,4 @@ class OnePassGLM(LinkPolicy, OptimisticPolicy, DiscountedPolicy):
     card = Card("generalized linear", "discount", "T, B_T", "none", "windvane", "O((K + d) d^2)")
 
     def choose_factor(self) -> float:
-        """Return k_mu / sqrt(c_mu)."""
         return self.constants.k_mu / math.sqrt(self.constants.c_mu)

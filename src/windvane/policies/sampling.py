@@ -30,7 +30,6 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, check_scale, check_whole
-from windvane.arms import ArmSet
 from windvane.kernels.drawing import normal_vector
 from windvane.kernels.random import LARGEST_BLOCK, SAMPLES
 from windvane.kernels.sampling import draw_normals, spread_lanes
@@ -54,7 +53,6 @@ class SamplingPolicy(DiscountedPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.posterior_scales = check_scale("posterior_scale", self.posterior_scale, self.lane_count)
-        self.estimator = self.build_estimator()
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
         """Return the unscaled perturbations of theta_hat, [lanes, n, dim].
@@ -66,29 +64,18 @@ class SamplingPolicy(DiscountedPolicy):
         """
         raise NotImplementedError
 
-    def perturb(self, theta_hat: Array) -> Array:
-        """Return theta_tilde of the next decision. Repeated calls return the same value."""
-        z = np.empty((self.lane_count, 1, self.dim))
+    def estimate(self) -> tuple[Array, Array]:
+        theta_hat, z = self.estimator.solve(), np.empty((self.lane_count, 1, self.dim))
         draw_normals(self.key, self.lane_ids, self.decisions, z[:, 0])
-        return theta_hat + self.posterior_scales[:, None] * self.spread(theta_hat, z)[:, 0]
-
-    def theta_now(self) -> Array:
-        """Solve, and return the perturbed parameter that a decision would use now. Store it for ``info()``."""
-        theta_hat = self.estimator.solve()
         decision = self.begin_decision()
-        decision.theta_hat, decision.theta_tilde = theta_hat, self.perturb(theta_hat)
-        return decision.theta_tilde
+        decision.theta_hat = theta_hat
+        decision.theta_tilde = theta_hat + self.posterior_scales[:, None] * self.spread(theta_hat, z)[:, 0]
+        return decision.theta_tilde, np.zeros(self.lane_count)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t: play the best arm for the perturbed parameter."""
         arms, present = self.check_arms(arms, valid)
-        theta_tilde = self.theta_now()
+        theta_tilde, _ = self.estimate()
         return self.play(self.predict(arms, theta_tilde), present)  # drawn scores: no part of them is a prediction
-
-    def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
-        arm_set = self.check_arm_set(arm_set)
-        return self.play_best(arm_set, self.theta_now(), np.zeros(self.lane_count))
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None, *, draws: int = 1000) -> Array:
         """Estimate the probability that ``select`` chooses each arm, [lanes, K]. Nothing changes.
@@ -117,7 +104,6 @@ class DLinTS(SamplingPolicy):
     card = Card("linear", "discount", "T, B_T", "none at a = 1", "Kim and Tewari 2020", "O(K d + d^3)")
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
-        """Return V^-1 V_tilde^(1/2) z."""
         steps = np.empty(z.shape)
         spread_lanes(self.estimator.V.copy(), self.estimator.V_tilde.copy(), z, steps)
         return steps
@@ -130,8 +116,7 @@ class DGLMTS(LikelihoodPolicy, SamplingPolicy):
     card = Card("generalized linear", "discount", "T, B_T", "none", "Chapelle and Li 2011", "O(K d + memory d^2)")
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
-        """Return C'^-1 z with C C' = H(theta_hat)."""
-        C = cholesky(self.estimator.moments(theta_hat)[1])
+        C = cholesky(self.estimator.moments(theta_hat)[1])  # C C' = H(theta_hat), and C'^-1 z is returned
         return solve(C.transpose(0, 2, 1), z.transpose(0, 2, 1)).transpose(0, 2, 1)
 
 
