@@ -11,8 +11,7 @@ from .registry import get_policy as get_policy
 # Generated from registry.py by `make generate`.
 from .abrupt import DGLUCB as DGLUCB, SCDGLUCB as SCDGLUCB, SCSWGLUCB as SCSWGLUCB, SWGLUCB as SWGLUCB
 from .adaptive_glm_ucb import AdaptiveGLMUCB as AdaptiveGLMUCB
-from .bob import BOB as BOB
-from .bob_bvd_glm_ucb import BOBBVDGLMUCB as BOBBVDGLMUCB
+from .bob import BOB as BOB, BOBBVDGLMUCB as BOBBVDGLMUCB
 from .bvd_glm_ucb import BVDGLMUCB as BVDGLMUCB
 from .detection import DetectGLMUCB as DetectGLMUCB
 from .glm import GLMUCB as GLMUCB, SWBVDGLMUCB as SWBVDGLMUCB

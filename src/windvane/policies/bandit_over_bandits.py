@@ -2,8 +2,7 @@
 
 Time is divided into blocks of H decisions. At the start of each block, EXP3 (:mod:`windvane.policies.exp3`) draws a
 value from a grid of discounts or windows, and a *new* worker with this value acts until the block ends. The rewards of
-the block, scaled to [0, 1], are the gain of the draw. Registered forms: :mod:`windvane.policies.bob_bvd_glm_ucb` and
-:mod:`windvane.policies.bob`.
+the block, scaled to [0, 1], are the gain of the draw. Registered forms: :mod:`windvane.policies.bob`.
 
 Choices that are ours, not the papers':
 
@@ -71,8 +70,6 @@ class BanditOverBandits(Policy):
     block
         Number of decisions in a block. Default: recommended by theory.
 
-    Examples
-    --------
     >>> import windvane
     >>> class BOBDLinUCB(windvane.BanditOverBandits):
     ...     def build_worker(self, values):
@@ -94,13 +91,7 @@ class BanditOverBandits(Policy):
     stored: ClassVar[tuple[str, ...]] = (*Policy.stored, "drawn", "earned", "is_cut", "late", "late_sum")
 
     def build_worker(self, values: Array) -> EstimatingPolicy:
-        """Return a new worker with the same lanes and seed as this policy.
-
-        Parameters
-        ----------
-        values
-            Forgetting parameter of each lane, [lanes].
-        """
+        """Return a new worker with the lanes and the seed of this policy, and ``values[lanes]`` to forget by."""
         raise NotImplementedError
 
     def choose_block(self) -> int:
@@ -181,7 +172,6 @@ class BanditOverBandits(Policy):
             self.history = [row for row in self.history if row[0] % self.history_step == 0]
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t. The first decision of a block replaces the worker."""
         arms, present = self.check_arms(arms, valid)
         self.enter_block()
         index = self.worker.select(arms, present)
@@ -189,7 +179,6 @@ class BanditOverBandits(Policy):
         return index
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
         arm_set = self.check_arm_set(arm_set)
         self.enter_block()
         played = self.worker.select_from(arm_set)
@@ -213,7 +202,6 @@ class BanditOverBandits(Policy):
         self.late_sum += np.where(is_late, amount, 0.0)
 
     def pass_time(self, rounds: float) -> None:
-        """Let time pass in the worker."""
         self.worker.advance(rounds)
 
     def forget(self, mask: Mask) -> None:
@@ -223,7 +211,6 @@ class BanditOverBandits(Policy):
         self.is_cut |= mask
 
     def info(self, *, estimates: bool = True) -> BlockInfo:
-        """Return the diagnostics of the worker and of the draws."""
         clock = {"t": self.t, "decisions": self.decisions, "decision": self.decision}
         known: dict[str, Any] = vars(self.worker.info(estimates=estimates)) | clock
         blocks, probabilities, chosen = (np.array(column) for column in zip(*self.history, strict=True))
@@ -234,21 +221,17 @@ class BanditOverBandits(Policy):
         )  # fmt: skip
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return EXP3 and the worker."""
         return {"exp3": self.exp3, "worker": self.worker}
 
     def build_parts(self, fields: State) -> Mapping[str, Stateful]:
-        """Return EXP3 and a new worker with the forgetting parameters that were drawn."""
         return {"exp3": self.exp3, "worker": self.build_worker(self.grid[fields["drawn"]])}
 
     def check_fields(self, fields: State, path: str) -> None:
-        """Also raise ``ArgumentError`` for a draw that is not in the grid."""
         super().check_fields(fields, path)
         if not ((fields["drawn"] >= 0) & (fields["drawn"] < len(self.grid))).all():
             raise refuse(path, "drawn", fields["drawn"], f"places in a grid of {len(self.grid)}")
 
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
-        """Use the loaded worker. The history begins anew."""
         worker = parts["worker"]
         assert isinstance(worker, EstimatingPolicy)
         self.history, self.history_step = [], 1

@@ -50,8 +50,6 @@ GUARANTEE = "R_mu d^(2/3) B^(1/3) T^(2/3), orthogonal arms; R_mu d^(9/10) B^(1/5
 class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
     """BVD-GLM-UCB (Algorithm 1). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> policy = BVDGLMUCB(dim=2, gamma=0.99)
     >>> arms = np.array([[[1.0, 0.0], [0.0, 1.0]]])

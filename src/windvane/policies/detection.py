@@ -83,9 +83,9 @@ class DetectGLMUCB(GLMUCB):
         super().__post_init__()
         rate = check_number("false_alarm", self.false_alarm, "in (0, 1)", lambda a: 0 < a < 1)
         run_length = self.run_length
-        if run_length is None and self.horizon is None:
-            raise ArgumentError("run_length", None, "given, or `horizon`")
         if run_length is None:
+            if self.horizon is None:
+                raise ArgumentError("run_length", None, "given, or `horizon`")
             run_length = check_whole("horizon", self.horizon, 1) / rate
         self.alarm_level = check_number("run_length", run_length, "in [1, 1e15]", lambda n: 1 <= n <= 1e15)
         self.sums = np.zeros((self.lane_count, 2, len(SHIFTS)))  # R for both signs
@@ -99,7 +99,7 @@ class DetectGLMUCB(GLMUCB):
         z = self.measure_surprise(x, reward, weight)
         super().learn(feedback._replace(mask=mask))
         self.sums = np.where(mask[:, None, None], accumulate(self.sums, z), self.sums)
-        if (is_alarmed := self.evidence >= self.alarm_level).any():
+        if (is_alarmed := average(self.sums) >= self.alarm_level).any():
             self.alarms += is_alarmed
             self.restart(is_alarmed)
 
@@ -111,19 +111,12 @@ class DetectGLMUCB(GLMUCB):
         return np.asarray(np.sqrt(weight) * (reward - mean) / (self.sigma * np.sqrt(spread)))
 
     def forget(self, mask: Mask) -> None:
-        """Reset the estimator and the evidence in the lanes of ``mask``."""
         super().forget(mask)
         self.sums[mask] = 0.0
 
-    @property
-    def evidence(self) -> Array:
-        """The mean of all R, [lanes]. There is an alarm when it reaches the run length."""
-        return np.asarray(np.cumsum(self.sums.reshape(self.lane_count, -1), axis=1)[:, -1] / self.sums[0].size)
-
     def info(self, *, estimates: bool = True) -> DetectionInfo:
-        """Return the diagnostics of GLM-UCB, the evidence of a change and the number of alarms."""
         known: dict[str, Any] = vars(super().info(estimates=estimates))
-        return DetectionInfo(**known, evidence=self.evidence, alarms=self.alarms.copy())
+        return DetectionInfo(**known, evidence=average(self.sums), alarms=self.alarms.copy())
 
 
 def accumulate(sums: Array, z: Array) -> Array:
@@ -131,3 +124,8 @@ def accumulate(sums: Array, z: Array) -> Array:
     signed = np.stack([z, -z], axis=1)[:, :, None]
     steps = np.minimum(SHIFTS * signed - 0.5 * SHIFTS**2, STEEPEST)
     return np.asarray((1.0 + sums) * np.exp(steps))
+
+
+def average(sums: Array) -> Array:
+    """Return the mean of all R, [lanes]. The order of the sum does not depend on the number of lanes."""
+    return np.asarray(np.cumsum(sums.reshape(len(sums), -1), axis=1)[:, -1] / sums[0].size)

@@ -1,20 +1,17 @@
 """EXP3: learn which of N options earns most, if only the gain of the chosen option is observed.
 
 Auer, Cesa-Bianchi, Freund and Schapire, "The nonstochastic multiarmed bandit problem" (SIAM J. Comput. 2002). The
-weights s_j start at 1; their logarithms are stored, which do not overflow. Turn i draws option j with probability
+weights s_j start at 1; their logarithms are stored, which do not overflow.
 
-    p_j = (1 - alpha) s_j / sum(s) + alpha / N
-
-and, once the gain of the turn (in [0, 1]) is known, only the weight of the drawn option changes:
-
-    s_j <- s_j exp(alpha gain / (N p_j)).
+    p_j = (1 - alpha) s_j / sum(s) + alpha / N             (probability of option j in a turn)
+    s_j <- s_j exp(alpha gain / (N p_j))                   (if j was drawn and its gain in [0, 1] is known)
 
 Guarantee: for any sequence of gains that is fixed in advance and whose best option gains at most g in total, the
 expected loss compared with that option is at most 2 sqrt(e - 1) sqrt(g N log N) at alpha = min(1, sqrt(N log N / ((e -
 1) g))), which is :func:`windvane.theory.exp3_rate` with g = the number of turns. The bound holds in expectation, and
 compared with the best *fixed* option.
 
-EXP3 is not a policy, because it has no features. :mod:`windvane.policies.bandit_over_bandits` uses it to choose between
+EXP3 has no features, so it is not a policy: :mod:`windvane.policies.bandit_over_bandits` uses it to choose between
 policies. Cost per turn: O(N).
 """
 
@@ -45,8 +42,6 @@ class EXP3(Stateful):
     lane_ids
         Ids of the lanes.
 
-    Examples
-    --------
     >>> EXP3(4, 0.1, lane_ids=np.array([0])).probabilities()
     array([[0.25, 0.25, 0.25, 0.25]])
     """
@@ -75,15 +70,7 @@ class EXP3(Stateful):
         return np.asarray(np.minimum(drawn, self.arms - 1))
 
     def learn(self, drawn: Index, gain: Array) -> None:
-        """Learn the gains of a turn.
-
-        Parameters
-        ----------
-        drawn
-            The options that were drawn, [lanes].
-        gain
-            Their gains in [0, 1], [lanes].
-        """
+        """Learn the gains in [0, 1] of the options that were ``drawn`` in a turn, both [lanes]."""
         if gain.shape != drawn.shape or not ((gain >= 0) & (gain <= 1)).all():
             raise ArgumentError("gain", gain.tolist(), "one number in [0, 1] per lane")
         lanes = np.arange(len(drawn))

@@ -61,15 +61,18 @@ from windvane.errors import ArgumentError
 from windvane.kernels.random import MASTER, uniform_pair
 from windvane.links import Link
 from windvane.policies.base import Card, Policy
+from windvane.policies.glm import GLMUCB
 from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
-from windvane.policies.master_bases import BaseGLMUCB, BaseOFUL, MasterBase, log_quotient
+from windvane.policies.linear import OFUL
+from windvane.policies.optimism import OptimisticPolicy
 from windvane.policies.per_lane import PerLane
 from windvane.state import State, Stateful, refuse
 
 ORDERS = 53  # no block is longer than 2^52 rounds
 LOG = 1024  # number of last decisions whose rewards can be assigned to a copy
 NONE = -1
+SMALLEST = 5e-324  # the smallest positive double, whose logarithm is finite
 GUARANTEE = "min(sqrt(T changes), T^(2/3) B^(1/3))"
 
 
@@ -86,6 +89,51 @@ class MasterInfo(PolicyInfo):
     ceiling: Array | None = None
     restarts: Index | None = None
     late: Index | None = None
+
+
+class MasterBase(OptimisticPolicy):
+    """A policy with the bonus 2 beta ||x||_{V^-1} times the width of the range of rewards."""
+
+    horizon: int | None = None
+    reward_range: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.width_of_rewards = self.choose_reward_range(self.reward_range)
+        self.base_beta = self.compute_base_beta(check_whole("horizon", self.horizon, 1))
+
+    def compute_base_beta(self, horizon: int) -> float:
+        """Return beta, which does not depend on the round."""
+        raise NotImplementedError
+
+    def choose_factor(self) -> float:
+        return 1.0  # the radius contains all factors
+
+    def compute_beta(self, theta_hat: Array) -> Array:
+        return np.full(self.lane_count, 2.0 * self.width_of_rewards * self.base_beta)
+
+
+class BaseOFUL(MasterBase, OFUL):
+    """OFUL with beta = 4 sqrt(d log(T/delta))."""
+
+    name = "base of MASTER-OFUL"
+
+    def compute_base_beta(self, horizon: int) -> float:
+        return 4.0 * math.sqrt(self.dim * log_quotient(horizon, self.levels.item()))
+
+
+class BaseGLMUCB(MasterBase, GLMUCB):
+    """GLM-UCB with beta = 4 R_mu (sqrt(d log(c_mu T/(lam delta))) + c_mu sqrt(lam)).
+
+    The logarithm is replaced by 0 if it is negative, which happens with a large lam.
+    """
+
+    name = "base of MASTER-GLM-UCB"
+
+    def compute_base_beta(self, horizon: int) -> float:
+        c_mu, lam = self.constants.c_mu, self.estimator.lam
+        growth = max(0.0, log_quotient(c_mu * horizon, lam * self.levels.item()))
+        return 4.0 * self.constants.R_mu * (math.sqrt(self.dim * growth) + c_mu * math.sqrt(lam))
 
 
 class MasterLane(Policy):
@@ -196,14 +244,12 @@ class MasterLane(Policy):
         return self.acting
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t. The copy of the smallest order acts."""
         arms, present = self.check_arms(arms, valid)
         index = self.choose_acting().select(arms, present)
         self.record_value(arms[:, index])
         return index
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [1, dim]."""
         arm_set = self.check_arm_set(arm_set)
         played = self.choose_acting().select_from(arm_set)
         self.record_value(played[:, None])
@@ -255,37 +301,31 @@ class MasterLane(Policy):
                 self.weights[m] += w
 
     def pass_time(self, rounds: float) -> None:
-        """Do nothing. Stationary policies do not forget, and the clock of a copy is set when it acts."""
+        """Do nothing: stationary policies do not forget, and the clock of a copy is set when it acts."""
 
     def forget(self, mask: Mask) -> None:
-        """Start the first block again."""
         self.begin_block(self.first_order)
         self.acting = self.build_copy()
 
     def info(self, *, estimates: bool = True) -> MasterInfo:
-        """Return the diagnostics of the acting copy and of the schedule."""
         known: dict[str, Any] = vars(self.acting.info(estimates=estimates)) | {"t": self.t, "decisions": self.decisions}
         known |= {"block_order": self.block[:1].copy(), "acting_order": np.array([min(self.copies, default=NONE)])}
         restarts, late = self.counts.copy()[:, None]
         return MasterInfo(**known, ceiling=self.ceiling.copy(), restarts=restarts, late=late)
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return the copies by order."""
         return {f"order{m}": alive for m, alive in self.copies.items()}
 
     def build_parts(self, fields: State) -> Mapping[str, Stateful]:
-        """Return new copies of the orders that were alive."""
         return {f"order{m}": self.build_copy() for m in np.flatnonzero(fields["starts"] != NONE)}
 
     def check_fields(self, fields: State, path: str) -> None:
-        """Also raise ``ArgumentError`` for an impossible block."""
         super().check_fields(fields, path)
         order, start = fields["block"].tolist()
         if not 0 <= order < ORDERS or not 0 <= start <= fields["decisions"].item():
             raise refuse(path, "block", [order, start], "an order and the decision it began with")
 
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
-        """Use the loaded copies."""
         self.copies = {int(name.removeprefix("order")): part for name, part in parts.items()}  # type: ignore[misc]
         self.acting = self.copies[min(self.copies)] if self.copies else self.build_copy()
 
@@ -314,7 +354,6 @@ class MasterPolicy(PerLane):
     base_type: ClassVar[type[MasterBase]]
 
     def build_lane(self, place: int) -> MasterLane:
-        """Return MASTER for one lane."""
         own = {name: self.pick(name, place) for name in ("delta", "bonus_scale")}
         lanes = [int(self.lane_ids[place])]
         return self.derive(MasterLane, base=self.derive(self.base_type, lanes=lanes, **own), lanes=lanes)
@@ -338,3 +377,8 @@ class MasterGLMUCB(MasterPolicy):
         rewards="generalized linear", guarantee=f"{GUARANTEE}, if rho is right", cost="O((K + t) d^2), per lane"
     )
     base_type = BaseGLMUCB
+
+
+def log_quotient(a: float, b: float) -> float:
+    """Return log(a / b), even if a / b overflows."""
+    return math.log(a) - math.log(max(b, SMALLEST))

@@ -23,8 +23,6 @@ from windvane.state import Stateful
 class PerLane(Policy):
     """Single-lane policies side by side. A subclass implements ``build_lane``.
 
-    Examples
-    --------
     >>> import windvane
     >>> class SideBySide(windvane.PerLane):
     ...     def build_lane(self, place):
@@ -51,24 +49,21 @@ class PerLane(Policy):
         return float(broadcast_lanes(name, given, self.lane_count)[place])
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t, lane by lane."""
         arms, present = self.check_arms(arms, valid)
         chosen = [policy.select(arms[i, None], present[i, None]) for i, policy in enumerate(self.policies)]
         self.end_round()
         return np.concatenate(chosen)
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere, lane by lane."""
         arm_set = self.check_arm_set(arm_set)
         played = [policy.select_from(arm_set) for policy in self.policies]
         self.end_round()
         return np.concatenate(played)
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
-        """Return how likely ``select`` is to choose each arm, lane by lane."""
         arms, present = self.check_arms(arms, valid)
-        chances = [policy.probabilities(arms[i, None], present[i, None]) for i, policy in enumerate(self.policies)]
-        return np.concatenate(chances)
+        lanes = enumerate(self.policies)
+        return np.concatenate([policy.probabilities(arms[i, None], present[i, None]) for i, policy in lanes])
 
     def end_round(self) -> None:
         """Count the decision. The policies of the lanes have ended the round already."""
@@ -76,25 +71,20 @@ class PerLane(Policy):
         self.decision = join_lanes([policy.decision for policy in self.policies])
 
     def learn(self, feedback: Feedback) -> None:
-        """Pass rewards that have been checked to the policies of their lanes."""
         for i in np.flatnonzero(feedback.mask):
             self.policies[i].learn(Feedback._make(array[i, None] for array in feedback))
 
     def pass_time(self, rounds: float) -> None:
-        """Let time pass in every policy."""
         for policy in self.policies:
             policy.advance(rounds)
 
     def forget(self, mask: Mask) -> None:
-        """Restart the policies of the lanes of ``mask``."""
         for i in np.flatnonzero(mask):
             self.policies[i].restart()
 
     def info(self, *, estimates: bool = True) -> PolicyInfo:
-        """Return the joined diagnostics of all lanes. Values that are not arrays are those of the first lane."""
         joined: PolicyInfo = join_lanes([policy.info(estimates=estimates) for policy in self.policies])
         return joined
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return the policies of the lanes."""
         return {f"lane{place}": policy for place, policy in enumerate(self.policies)}

@@ -47,8 +47,6 @@ class ReferencePolicy(EstimatingPolicy):
 class UniformRandom(ReferencePolicy):
     """Play each valid arm with the same probability. In a ball or a sphere, play a uniform point.
 
-    Examples
-    --------
     >>> UniformRandom(dim=2).probabilities([[[1.0, 0.0], [0.0, 1.0]]])
     array([[0.5, 0.5]])
     """
@@ -78,8 +76,6 @@ class Oracle(ReferencePolicy):
     truth
         Function such that ``truth(t, arms)`` is the mean reward of every arm at round t, [lanes, K].
 
-    Examples
-    --------
     >>> Oracle(2, lambda t, arms: arms[..., 0]).select([[[0.0, 1.0], [1.0, 0.0]]])
     array([1])
     """
