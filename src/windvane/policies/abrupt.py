@@ -25,12 +25,10 @@ bandits with forgetting" (AISTATS 2021).
     V_t         = sum w_s x_s x_s' + (lam / c_mu) I
     x_t         = argmax over the arms of mu(<x, theta_hat_t>) + c_mu^{-1/2} beta_t ||x||_{V_t^-1}
     gamma       = 1 - (c_mu^{1/2} Gamma_T / (d T))^{2/3},   tau = floor((d T / (c_mu^{1/2} Gamma_T))^{2/3})
-    lam         = d log T
+    lam         = d log T                                   (here; in :mod:`windvane.estimation` ``ridge``, not ``lam``)
 
 beta_t is :class:`windvane.theory.SelfConcordantRadius`: a small radius if ||theta_hat_t|| <= S, and a much larger one
-otherwise, which is the price of omitting the projection. ``lam`` here is that of the paper. In
-:mod:`windvane.estimation` it is ``estimator.ridge``, and ``estimator.lam`` is lam / c_mu. Rewards are in [0, m], m = 2
-sigma.
+otherwise, which is the price of omitting the projection. Rewards are in [0, m], m = 2 sigma.
 
 Guarantee: with probability 1 - delta, regret of order d^{2/3} Gamma_T^{1/3} T^{2/3}, as the tuning implies, for abrupt
 changes, general arms of norm at most 1, and links with |mu''| <= mu' (logistic, Poisson, identity; not probit). (We
@@ -38,9 +36,8 @@ could not read the theorem itself or its dependence on c_mu.) For ||x|| <= L wit
 units x / L: beta_t is evaluated at S L and lam / L^2, and the default is lam = L^2 d log T.
 
 What is uncertain: nothing in the rules as stated here, but we know them from a summary of the paper. Three choices are
-ours: the behaviour at gamma = 1, where the paper's 1 / (1 - gamma) is undefined (see the radius); the lower bound 1/2
-on gamma; and the use of log 3 for T < 3. The paper's delta covers the whole run, so there is no ``confidence``
-argument.
+ours: the behaviour at gamma = 1, where the paper's 1 / (1 - gamma) is undefined (see the radius); gamma >= 1/2; and log
+3 for T < 3. The paper's delta covers the whole run, so there is no ``confidence`` argument.
 """
 
 from __future__ import annotations

@@ -1,29 +1,27 @@
 """DetectGLMUCB: GLM-UCB that restarts when its predictions fail. A baseline of our own.
 
-dLinUCB (Wu, Iyer and Wang, SIGIR 2018) and other published policies also detect changes. This is none of them, because
-we could not check their rules at the source. It is the simplest policy of this kind whose false alarms can be bounded.
-With ``link="identity"`` it is a linear policy.
+It is the simplest policy of this kind whose false alarms can be bounded. It is none of the published policies that
+detect changes, such as dLinUCB (Wu, Iyer and Wang, SIGIR 2018), because we could not check their rules at the source.
 
 Each reward is predicted before it is learned. Its standardised prediction error is
 
     z = (r - mu(<x, theta_hat>)) / (sigma sqrt(1 + R_mu^2 ||x||^2_{V^-1}))
 
 For linear rewards (R_mu = 1) with a constant theta* that has a Gaussian prior of covariance (sigma^2 / lam) I, and with
-Gaussian noise of standard deviation sigma, the z are independent standard normal numbers, whatever arms were chosen.
-They are the recursive residuals of Brown, Durbin and Evans (1975). For each shift a in ``SHIFTS`` and each sign, the
+Gaussian noise of standard deviation sigma, the z are independent standard normal numbers, whatever arms were chosen:
+the recursive residuals of Brown, Durbin and Evans (1975). For each shift a in ``SHIFTS`` and each sign, the
 Shiryaev-Roberts statistic, which sums likelihood ratios over all possible times of the change, follows
 
     R <- (1 + R) exp(a z - a^2 / 2)                                 (-z for the other sign)
 
 When the mean of all R reaches ``run_length``, the lane restarts: the estimate and all R are reset.
 
-False alarms: while theta* is constant, the expected mean of R after n rewards is n. By Doob's inequality, the
-probability of an alarm within n rewards is at most n / ``run_length``, and the mean time to an alarm is at least
-``run_length``. The default is ``run_length`` = ``horizon`` / ``false_alarm``, so a stationary run has no alarm with
-probability at least 1 - ``false_alarm``. This is proven for the linear Gaussian case above. In other cases it is a
-calibration: rewards in [0, 2 sigma] have noise with E exp(a noise / sigma) <= exp(a^2 / 2), but the error of theta_hat,
-which the square root covers only approximately, comes in addition. In simulations of logistic worlds the false alarms
-stay below the stated rate.
+False alarms: while theta* is constant, the expected mean of R after n rewards is n. By Doob's inequality, an alarm
+within n rewards has probability at most n / ``run_length``, and the mean time to one is at least ``run_length``. By
+default this is ``horizon`` / ``false_alarm``, so a stationary run has no alarm with probability at least 1 -
+``false_alarm``. This is proven for the linear Gaussian case above. Otherwise it is a calibration: rewards in [0, 2
+sigma] have noise with E exp(a noise / sigma) <= exp(a^2 / 2), but the square root covers the error of theta_hat only
+approximately. In simulations of logistic worlds the false alarms stay below the stated rate.
 
 Not covered: a theta* far in the tail of the prior, whose first rewards cause large errors; a wrong link, which causes
 errors at every reward.
@@ -31,8 +29,7 @@ errors at every reward.
 Detection: if the rewards of the played arms shift by s sigma, and s is close to one of the shifts, the alarm comes
 after about 2 log(8 run_length) / s^2 rewards. A change that affects no played arm is not detected, because the policy
 does not explore to look for changes. No regret bound is claimed. A reward of a decision before a restart is not
-learned. A reward of weight w enters as the mean of w equal rewards. Alarms depend on the order of the rewards, so late
-rewards can change them.
+learned. A reward of weight w enters as the mean of w equal rewards. Alarms depend on the order of the rewards.
 """
 
 from __future__ import annotations
@@ -107,7 +104,7 @@ class DetectGLMUCB(GLMUCB):
         """Return z of each lane, which is approximately standard normal while nothing changes."""
         arms = x[:, None, :]
         mean = self.predict(arms, self.estimator.theta_hat)[:, 0]
-        spread = 1.0 + weight * (self.constants.R_mu * self.width(arms)[:, 0]) ** 2
+        spread = 1.0 + weight * (self.constants.R_mu * self.bonus(arms, np.ones(self.lane_count))[:, 0]) ** 2
         return np.asarray(np.sqrt(weight) * (reward - mean) / (self.sigma * np.sqrt(spread)))
 
     def forget(self, mask: Mask) -> None:

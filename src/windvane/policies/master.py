@@ -9,8 +9,7 @@ follow each other, n = n0, n0 + 1, ... In a block that starts at round t_n:
 * Of the living copies, the one of the smallest order acts and learns. The others pause.
 * f_t is the optimistic value (largest index) of the acting copy, clipped to [0, 1]; U_t is the minimum of f since t_n.
 
-There are two tests, with rho_hat = 6 (log2 T + 1) log(T/delta) rho. If one fails after round t, everything restarts
-with n = n0:
+If a test fails after round t, everything restarts with n = n0. With rho_hat = 6 (log2 T + 1) log(T/delta) rho,
 
 * Test 1: a copy of order m ends with round t, and the mean reward over its 2^m rounds is >= U_t + 9 rho_hat(2^m).
 * Test 2: the mean of f - reward over the rounds since t_n is >= 3 rho_hat(t - t_n + 1).
@@ -26,19 +25,17 @@ rho(t)  beta sqrt(d log(T/delta) / t)       the same with this beta
 Guarantee (Wei and Luo): regret of order min(sqrt(T N), T^{2/3} B^{1/3}) up to logarithms and powers of d, with N the
 number of changes, for a base that satisfies their conditions. For practical T these constants disable the tests: test 2
 cannot fail before 3 rho_hat(t) <= 1, which for d = 2, T = 3000, delta = 0.05 means t > 4e10, and the bonus of a copy is
-37 ||x||_{V^-1}. ``test_scale`` multiplies rho_hat and ``bonus_scale`` multiplies the bonus. Values below 1 are outside
-the theorem.
+37 ||x||_{V^-1}. ``test_scale`` multiplies rho_hat, ``bonus_scale`` the bonus. Values below 1 are outside the theorem.
 
-What is uncertain, because we could not read it in the source: rho of the GLM base (we use the form that it has for
-OFUL); how the GLM base projects (here as GLM-UCB does); whether test 1 averages over all rounds of the life of a copy,
-including those in which another copy acted.
+What is uncertain, because we could not read it in the source: rho of the GLM base (here in the form for OFUL); how the
+GLM base projects (here as GLM-UCB does); whether test 1 averages over all rounds of the life of a copy, including those
+in which another copy acted.
 
 Choices that are ours, not the paper's:
 
-* The tests use rewards divided by the width of their range, and the bonus is multiplied by it (``reward_range``; 2
-  sigma if rewards are in [0, 2 sigma]; at least 1 for MASTER-OFUL, whose sigma describes only the noise).
+* The tests use rewards divided by the width of their range, and the bonus is multiplied by it (``reward_range``).
 * The first order n0 (``first_order``) is 0 in the paper. Experiments in the literature needed 13.
-* The tests of a round run before the next decision.
+* The tests of a round run before the next decision. The logarithm in beta is at least 0.
 * A late reward goes to the copy that made the decision, if that copy is alive and the decision is among the last 1024
   of its block. Test 2 averages over the rounds whose rewards have arrived. A reward of weight w counts as w rewards.
 * The lanes are not batched (:mod:`windvane.policies.per_lane`).
@@ -123,10 +120,7 @@ class BaseOFUL(MasterBase, OFUL):
 
 
 class BaseGLMUCB(MasterBase, GLMUCB):
-    """GLM-UCB with beta = 4 R_mu (sqrt(d log(c_mu T/(lam delta))) + c_mu sqrt(lam)).
-
-    The logarithm is replaced by 0 if it is negative, which happens with a large lam.
-    """
+    """GLM-UCB with beta = 4 R_mu (sqrt(d log(c_mu T/(lam delta))) + c_mu sqrt(lam))."""
 
     name = "base of MASTER-GLM-UCB"
 

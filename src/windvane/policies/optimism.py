@@ -105,10 +105,6 @@ class EstimatingPolicy(Policy):
         """Return multiplier ||x|| in the metric of the policy for every arm, [lanes, K]."""
         return self.estimator.measure_width(arms, multiplier, is_sandwich=self.is_sandwich)
 
-    def width(self, arms: Array) -> Array:
-        """Return ||x|| in the metric of the policy for every arm, [lanes, K]."""
-        return self.bonus(arms, np.ones(self.lane_count))
-
     def select_from(self, arm_set: ArmSet) -> Array:
         arm_set = self.check_arm_set(arm_set)
         return self.play_best(arm_set, *self.estimate())

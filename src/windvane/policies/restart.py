@@ -11,17 +11,16 @@ linear extension. With the rewards of the rounds t_0, ..., t - 1 since the last 
     H      = floor((d T / B_T)^(2/3))
 
 Guarantee of RestartUCB: the paper claims regret of order d^{2/3} B_T^{1/3} T^{2/3} for linear rewards. After an error
-in the analysis was found (Touati and Vincent 2020), d^{7/8} B_T^{1/4} T^{3/4} remains in general, and the claimed order
-for orthogonal arms (Faury et al. 2021). beta_t holds at all rounds between two restarts at once. To cover a whole run,
-divide delta by the number of restarts. There is no guarantee for generalized linear rewards.
+in the analysis was found (Touati and Vincent 2020), d^{7/8} B_T^{1/4} T^{3/4} remains in general, and the claimed
+order, for which H is tuned, for orthogonal arms (Faury et al. 2021). beta_t holds at all rounds between two restarts at
+once. To cover a whole run, divide delta by the number of restarts. Generalized linear rewards are not covered.
 
 Guarantee of RestartGLB: none. The authors claim the same order, but Faury et al. (2021) show that the proof is flawed:
 it uses theta_hat as if it were admissible, which is not always true under drift. The policy serves as a baseline.
 
-What is uncertain: for RestartUCB, nothing in the rule. H is the one for the claimed order; it was not tuned again for
-the corrected order. For RestartGLB, whether it uses the same H, and the term sqrt(lam) c_mu S of the radius. Both are
-from a description of the paper, not from the paper itself. A reward of a decision before a restart is not learned after
-it (the paper has no delays).
+What is uncertain: for RestartUCB, nothing in the rule. For RestartGLB, whether it uses the same H, and the term
+sqrt(lam) c_mu S of the radius; both are from a description of the paper. A reward of a decision before a restart is not
+learned after it (the paper has no delays).
 """
 
 from __future__ import annotations

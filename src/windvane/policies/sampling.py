@@ -8,20 +8,20 @@ At round t, with the weight gamma^(t-1-s) for the reward of round s and ``poster
     D-GLM-TS:  theta_hat_t   = the root of g_t(theta) = b_t                  (the mode of the discounted posterior)
                theta_tilde_t ~ N(theta_hat_t, a^2 H_t(theta_hat_t)^-1)       (its Laplace approximation)
 
-D-LinTS: Kim and Tewari, "Randomized exploration for non-stationary stochastic linear bandits" (UAI 2020). The authors
-use a = 1 in their experiments. Every root of V_tilde gives the same distribution; we use the Cholesky factor. gamma is
-that of D-LinUCB, as in the authors' public code (which, unlike this policy, plays at random in the first d rounds).
-Guarantee: for linear rewards and an a of the order of a confidence radius, regret with one more logarithm of the number
-of arms than the best possible order. a = 1 is outside the theorem. There is no guarantee for generalized linear
-rewards. What is uncertain: the a of the theorem and the exact order, which we could not read.
+D-LinTS: Kim and Tewari, "Randomized exploration for non-stationary stochastic linear bandits" (UAI 2020), with a = 1 in
+their experiments. Every root of V_tilde gives the same distribution; we use the Cholesky factor. gamma is that of
+D-LinUCB, as in the authors' public code (which, unlike this policy, plays at random in the first d rounds). Guarantee:
+for linear rewards and an a of the order of a confidence radius, regret with one more logarithm of the number of arms
+than the best possible order; none for a = 1 or generalized linear rewards. What is uncertain: the a of the theorem and
+the exact order, which we could not read.
 
 D-GLM-TS is not the algorithm of a single paper. It combines Thompson sampling on a Laplace approximation (Chapelle and
 Li 2011) with a discount, as practitioners do for clicks under drift. The prior is N(0, I / (lam c_mu)). The likelihood
 is exp(sum w_s (r_s z_s - B(z_s))) with z_s = <x_s, theta> and B' = mu: the canonical exponential family with unit
-dispersion. This is the true likelihood of Bernoulli rewards with the logistic link and of Poisson counts. For probit,
-and for rewards of another dispersion, it is a quasi-likelihood. For the identity link it assumes noise of variance 1,
-so a = sigma is the right scale there. The default of gamma is that of BVD-GLM-UCB. We do not know whether it is the
-best one here. Guarantee: none. (There are analyses for a stationary parameter and a larger a, but not for this policy.)
+dispersion. This is the true likelihood of Bernoulli rewards with the logistic link and of Poisson counts, and otherwise
+a quasi-likelihood. For the identity link it assumes noise of variance 1, so a = sigma is the right scale there. The
+default of gamma is that of BVD-GLM-UCB. We do not know whether it is the best one here. Guarantee: none. (There are
+analyses for a stationary parameter and a larger a, but not for this policy.)
 """
 
 from __future__ import annotations
