@@ -81,7 +81,21 @@ _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)  # for integrals ove
 
 
 class DriftEstimate(NamedTuple):
-    """An estimate of the drift, one entry per lane (see :meth:`AdaptiveGLMUCB.drift_estimate`)."""
+    """An estimate of the drift from the rewards so far, one entry per lane. It is rough and has no guarantee.
+
+    ``memory`` is the median memory under the weights, the present effective memory. The middle 80 % of the weight are
+    between ``memory_low`` and ``memory_high``. ``rate`` (``rate_low``, ``rate_high``) is the speed of theta* per
+    round for which that memory would be best, at most 2 S: an estimate of memory m lags v m behind a theta* of speed v,
+    its variance is phi d / (2 m i), where i is the information per round and coordinate, and the sum v^2 m^2 + phi d /
+    (2 m i) is smallest at v = sqrt(phi d / (4 i m^3)). ``variation`` is the sum of the rates of all rounds so far, the
+    implied B_t. It is right up to a factor of two or three at best, and less reliable for jumps.
+
+    ``evidence`` is the log likelihood ratio of forgetting (the mean over the finite memories) against not forgetting
+    (the longest memory), for the predictions of the whole run. ``verdict`` is "drift" if it is at least log 20. If the
+    predictions without forgetting were the truth, this would ever happen in at most one of 20 runs. Otherwise it is "no
+    drift seen" if the data refute the shortest memory by the same margin, so that drift could have been seen;
+    ``rate_high`` is then the speed of a drift that could still be hidden. Otherwise it is "too little data to tell".
+    """
 
     verdict: npt.NDArray[np.str_]
     evidence: Array
@@ -99,11 +113,13 @@ class AdaptiveInfo(PolicyInfo):
     """The diagnostics of AdaptiveGLMUCB. The fields of :class:`PolicyInfo` are those of the acting memory.
 
     ``memories``, [G], have the ``weights``, [lanes, G], under which ``acting_memory``, [lanes], is the median.
+    ``drift`` is None for a policy with a single memory.
     """
 
     memories: Array | None = None
     weights: Array | None = None
     acting_memory: Array | None = None
+    drift: DriftEstimate | None = None
 
 
 class AdaptiveGLMUCB(EstimatingPolicy):
@@ -152,8 +168,6 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         lam, count = ridge / self.constants.c_mu, self.lane_count * len(self.lengths)
         return OnePassEstimator(self.dim, link, forgetting=rows, lam=lam, lanes=count, **bounds)
 
-    # --- reading ---------------------------------------------------------------------------------------------------
-
     def acting_rows(self) -> Index:
         """Return the row of the estimator that each lane uses: that of the median memory under the weights."""
         return np.asarray(np.arange(self.lane_count) * len(self.lengths) + _quantile(_weigh(self.losses), 0.5))
@@ -167,11 +181,9 @@ class AdaptiveGLMUCB(EstimatingPolicy):
 
     def info(self, *, estimates: bool = True) -> AdaptiveInfo:
         known: dict[str, Any] = vars(super().info(estimates=estimates))
-        weights = _weigh(self.losses)
+        weights, drift = _weigh(self.losses), self.estimate_drift() if estimates else None
         acting = self.lengths[_quantile(weights, 0.5)]
-        return AdaptiveInfo(**known, memories=self.lengths.copy(), weights=weights, acting_memory=acting)
-
-    # --- deciding --------------------------------------------------------------------------------------------------
+        return AdaptiveInfo(**known, memories=self.lengths.copy(), weights=weights, acting_memory=acting, drift=drift)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         arms, present = self.check_arms(arms, valid)
@@ -196,8 +208,6 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         """Return the estimates. Those outside the ball of radius S are scaled to its surface."""
         length = np.sqrt(_dot(theta, theta))
         return np.asarray(theta * np.minimum(1.0, self.S / np.maximum(length, TINY))[:, None])
-
-    # --- learning --------------------------------------------------------------------------------------------------
 
     def learn(self, feedback: Feedback) -> None:
         """Score every memory by its prediction of the rewards. Then let all memories learn them."""
@@ -233,37 +243,10 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         for array in (self.losses, self.run_losses, self.seen, self.variation):
             array[mask] = 0.0
 
-    # --- drift estimate --------------------------------------------------------------------------------------------
-
-    def drift_estimate(self) -> DriftEstimate:
-        """Estimate the drift from the rewards so far. The estimate is rough and has no guarantee.
-
-        Returns
-        -------
-        DriftEstimate
-            One entry per lane in each field. ``memory`` is the median memory under the weights, the present effective
-            memory. The middle 80 % of the weight are between ``memory_low`` and ``memory_high``. ``rate`` (with
-            ``rate_low`` and ``rate_high``) is the speed of theta* per round for which that memory would be best, at
-            most 2 S. ``variation`` is the sum of the rates of all rounds so far, the implied B_t. It is right up to a
-            factor of two or three at best, and less reliable for jumps.
-
-            ``evidence`` is the log likelihood ratio of forgetting (the mean over the finite memories) against not
-            forgetting, for the predictions of the whole run. ``verdict`` is "drift" if it is at least log 20. If the
-            predictions without forgetting were the truth, this would ever happen in at most one of 20 runs. Otherwise
-            ``verdict`` is "no drift seen" if the data refute the shortest memory by the same margin, so that drift
-            could have been seen; ``rate_high`` is then the speed of a drift that could still be hidden. Otherwise it is
-            "too little data to tell".
-
-        Notes
-        -----
-        An estimate of memory m lags v m behind a theta* of speed v. Its variance is phi d / (2 m i), where i is the
-        information per round and coordinate. The sum v^2 m^2 + phi d / (2 m i) is smallest at v = sqrt(phi d / (4 i
-        m^3)).
-
-        With other ``memories``, "not forgetting" means the longest of them.
-        """
+    def estimate_drift(self) -> DriftEstimate | None:
+        """Return what the rewards so far say about the drift, or None if there is only one memory."""
         if len(self.lengths) == 1:
-            raise ArgumentError("memories", self.memories, "at least two, to be compared, for a drift estimate")
+            return None
         weights = _weigh(self.losses)
         low, middle, high = (self.lengths[_quantile(weights, q)] for q in (0.1, 0.5, 0.9))
         behind = self.run_losses[:, -1:] - self.run_losses  # > 0: better than not forgetting
@@ -272,8 +255,9 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         evidence = top + np.log(np.exp(finite - top[:, None]).mean(axis=1))
         could_tell = behind[:, 0] <= -EVIDENCE
         verdict = np.where(evidence >= EVIDENCE, DRIFT, np.where(could_tell, NO_DRIFT, UNKNOWN))
-        rates = (self.estimate_rates(memory) for memory in (middle, high, low))  # the longer the memory, the slower
-        return DriftEstimate(verdict, evidence, middle, low, high, *rates, self.variation.copy())
+        rate, slowest, fastest = map(self.estimate_rates, (middle, high, low))
+        variation = self.variation.copy()
+        return DriftEstimate(verdict, evidence, middle, low, high, rate, slowest, fastest, variation)
 
     def estimate_rates(self, memory: Array) -> Array:
         """Return the speed of theta* for which ``memory`` would be best, given the information per round."""

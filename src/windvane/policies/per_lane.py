@@ -7,7 +7,9 @@ together behave like k policies alone, so only the speed differs: a round takes 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,7 @@ import numpy.typing as npt
 from windvane.arguments import Array, Index, Mask, broadcast_lanes, check_real_array
 from windvane.arms import ArmSet
 from windvane.policies.base import Policy
-from windvane.policies.info import PolicyInfo, join_lanes
+from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
 from windvane.state import Stateful
 
@@ -88,3 +90,16 @@ class PerLane(Policy):
 
     def parts(self) -> Mapping[str, Stateful]:
         return {f"lane{place}": policy for place, policy in enumerate(self.policies)}
+
+
+def join_lanes(infos: list[Any]) -> Any:
+    """Join the diagnostics of single lanes. Arrays are concatenated; other values are those of the first lane."""
+    result = object.__new__(type(infos[0]))
+    for name, first in vars(infos[0]).items():
+        values = [getattr(info, name) for info in infos]
+        if isinstance(first, np.ndarray):
+            first = np.concatenate(values)
+        elif dataclasses.is_dataclass(first):
+            first = join_lanes(values)
+        vars(result)[name] = first
+    return result

@@ -45,7 +45,7 @@ REGISTERED = (  # module and class of each registered policy, in the order of th
     "abrupt.SCDGLUCB",
     "abrupt.SCSWGLUCB",
     "sampling.DGLMTS",
-    "one_pass_glm.OnePassGLM",
+    "glm.OnePassGLM",
     "adaptive_glm_ucb.AdaptiveGLMUCB",
 )
 
