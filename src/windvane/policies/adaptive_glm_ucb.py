@@ -110,16 +110,12 @@ class DriftEstimate(NamedTuple):
 
 @dataclass(frozen=True)
 class AdaptiveInfo(PolicyInfo):
-    """The diagnostics of AdaptiveGLMUCB. The fields of :class:`PolicyInfo` are those of the acting memory.
+    """The diagnostics of AdaptiveGLMUCB. The fields of :class:`PolicyInfo` are those of the acting memory."""
 
-    ``memories``, [G], have the ``weights``, [lanes, G], under which ``acting_memory``, [lanes], is the median.
-    ``drift`` is None for a policy with a single memory.
-    """
-
-    memories: Array | None = None
-    weights: Array | None = None
-    acting_memory: Array | None = None
-    drift: DriftEstimate | None = None
+    memories: Array | None = None  # [G]
+    weights: Array | None = None  # of the memories, [lanes, G]
+    acting_memory: Array | None = None  # the median memory under the weights
+    drift: DriftEstimate | None = None  # None for a policy with a single memory
 
 
 class AdaptiveGLMUCB(EstimatingPolicy):

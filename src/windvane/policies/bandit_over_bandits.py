@@ -103,23 +103,17 @@ class EXP3(Stateful):
 
 @dataclass(frozen=True)
 class BlockInfo(PolicyInfo):
-    """The diagnostics of a bandit over bandits. The fields of :class:`PolicyInfo` are those of the acting worker.
+    """The diagnostics of a bandit over bandits. The fields of :class:`PolicyInfo` are those of the acting worker."""
 
-    ``grid`` has the forgetting parameters, [N]. ``draw_probabilities`` and ``chosen`` are the probabilities of the draw
-    for the current ``block`` (numbered from 0), [lanes, N], and what was drawn, [lanes]. ``late`` and ``late_sum`` are
-    number and sum of the rewards that arrived after their block, [lanes]. ``history_block``, ``history_probabilities``
-    and ``history_chosen`` are the same over time, for at most 256 blocks since this object was built or loaded.
-    """
-
-    grid: Array | None = None
-    draw_probabilities: Array | None = None
-    chosen: Array | None = None
-    block: int = 0
-    late: Array | None = None
-    late_sum: Array | None = None
-    history_block: Index | None = None
-    history_probabilities: Array | None = None
-    history_chosen: Array | None = None
+    grid: Array | None = None  # the forgetting parameters, [N]
+    block: int = 0  # number of the current block, from 0
+    draw_probabilities: Array | None = None  # those with which its forgetting parameter was drawn, [lanes, N]
+    chosen: Array | None = None  # what was drawn, [lanes]
+    late: Array | None = None  # number of rewards that arrived after their block, [lanes]
+    late_sum: Array | None = None  # their sum
+    history_block: Index | None = None  # at most 256 blocks since this object was built or loaded
+    history_probabilities: Array | None = None  # draw_probabilities of these blocks, [blocks, lanes, N]
+    history_chosen: Array | None = None  # chosen in these blocks, [blocks, lanes]
 
 
 class BanditOverBandits(Policy):

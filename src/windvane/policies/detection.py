@@ -52,10 +52,10 @@ STEEPEST = 100.0  # largest exponent: e^100 exceeds every run_length, and its pr
 
 @dataclass(frozen=True)
 class DetectionInfo(PolicyInfo):
-    """The diagnostics: the mean of all R since the last restart and the number of alarms so far, [lanes]."""
+    """The diagnostics of DetectGLMUCB."""
 
-    evidence: Array | None = None
-    alarms: Index | None = None
+    evidence: Array | None = None  # the mean of all R since the last restart
+    alarms: Index | None = None  # number of alarms so far
 
 
 class DetectGLMUCB(GLMUCB):

@@ -75,39 +75,31 @@ GUARANTEE = "min(sqrt(T changes), T^(2/3) B^(1/3))"
 
 @dataclass(frozen=True)
 class MasterInfo(PolicyInfo):
-    """The diagnostics of MASTER. The fields of :class:`PolicyInfo` are those of the acting copy.
+    """The diagnostics of MASTER. The fields of :class:`PolicyInfo` are those of the acting copy."""
 
-    ``block_order`` is n of the current block, ``acting_order`` is m of the acting copy (-1 before the first decision),
-    ``ceiling`` is U_t, and ``restarts`` and ``late`` count failed tests and rewards that arrived after their block.
-    """
-
-    block_order: Index | None = None
-    acting_order: Index | None = None
-    ceiling: Array | None = None
-    restarts: Index | None = None
-    late: Index | None = None
+    block_order: Index | None = None  # n of the current block
+    acting_order: Index | None = None  # m of the acting copy, -1 before the first decision
+    ceiling: Array | None = None  # U_t
+    restarts: Index | None = None  # number of failed tests
+    late: Index | None = None  # number of rewards that arrived after their block
 
 
 class MasterBase(OptimisticPolicy):
-    """A policy with the bonus 2 beta ||x||_{V^-1} times the width of the range of rewards."""
+    """A policy with the bonus 2 beta ||x||_{V^-1} times the width of the range of rewards, the same in all rounds."""
 
     horizon: int | None = None
     reward_range: float | None = None
+    radius: float = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.width_of_rewards = self.choose_reward_range(self.reward_range)
-        self.base_beta = self.compute_base_beta(check_whole("horizon", self.horizon, 1))
-
-    def compute_base_beta(self, horizon: int) -> float:
-        """Return beta, which does not depend on the round."""
-        raise NotImplementedError
 
     def choose_factor(self) -> float:
-        return 1.0  # the radius contains all factors
+        return 1.0  # beta contains all factors
 
     def compute_beta(self, theta_hat: Array) -> Array:
-        return np.full(self.lane_count, 2.0 * self.width_of_rewards * self.base_beta)
+        return np.full(self.lane_count, 2.0 * self.width_of_rewards * self.radius)
 
 
 class BaseOFUL(MasterBase, OFUL):
@@ -115,8 +107,9 @@ class BaseOFUL(MasterBase, OFUL):
 
     name = "base of MASTER-OFUL"
 
-    def compute_base_beta(self, horizon: int) -> float:
-        return 4.0 * math.sqrt(self.dim * log_quotient(horizon, self.levels.item()))
+    def build_radius(self) -> Any:
+        T = check_whole("horizon", self.horizon, 1)
+        return 4.0 * math.sqrt(self.dim * log_quotient(T, self.levels.item()))
 
 
 class BaseGLMUCB(MasterBase, GLMUCB):
@@ -124,9 +117,9 @@ class BaseGLMUCB(MasterBase, GLMUCB):
 
     name = "base of MASTER-GLM-UCB"
 
-    def compute_base_beta(self, horizon: int) -> float:
-        c_mu, lam = self.constants.c_mu, self.estimator.lam
-        growth = max(0.0, log_quotient(c_mu * horizon, lam * self.levels.item()))
+    def build_radius(self) -> Any:
+        T, c_mu, lam = check_whole("horizon", self.horizon, 1), self.constants.c_mu, self.estimator.lam
+        growth = max(0.0, log_quotient(c_mu * T, lam * self.levels.item()))
         return 4.0 * self.constants.R_mu * (math.sqrt(self.dim * growth) + c_mu * math.sqrt(lam))
 
 
@@ -151,7 +144,7 @@ class MasterLane(Policy):
         log_level = log_quotient(self.horizon, level)
         if not log_level > 0.0:
             raise ArgumentError("delta", level, f"below 1 where `horizon` is {self.horizon}")
-        self.rho_of_1 = self.base.base_beta * math.sqrt(self.base.dim * log_level)
+        self.rho_of_1 = self.base.radius * math.sqrt(self.base.dim * log_level)
         self.caution = 6.0 * (math.log2(self.horizon) + 1.0) * log_level * self.test_scale
         self.copies: dict[int, MasterBase] = {}  # by order
         self.spare: list[MasterBase] = []  # copies that have ended: resetting one is cheaper than building one
@@ -218,13 +211,11 @@ class MasterLane(Policy):
 
     def fails_test(self) -> bool:
         """Return whether test 1 or 2 fails with the rewards so far."""
-        ceiling = self.ceiling.item()
         for m in self.ending_orders():
-            if self.rewards[m] / max(2.0**m, self.weights[m]) >= ceiling + 9.0 * self.rho_hat(2**m):
+            if self.rewards[m] / max(2.0**m, self.weights[m]) >= self.ceiling.item() + 9.0 * self.rho_hat(2**m):
                 return True
         gap, weight = self.sums.tolist()
-        rounds = min(weight, float(self.decisions - self.block[1]))
-        return bool(weight > 0.0 and gap / weight >= 3.0 * self.rho_hat(rounds))
+        return bool(weight > 0.0 and gap / weight >= 3.0 * self.rho_hat(min(weight, self.decisions - self.block[1])))
 
     def choose_acting(self) -> MasterBase:
         """Run the tests, end and start copies, and return the copy that decides this round, on the clock of all."""

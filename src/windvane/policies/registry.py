@@ -11,7 +11,7 @@ import functools
 import inspect
 import pkgutil
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windvane.errors import ArgumentError
 
@@ -118,11 +118,6 @@ class Signature:
     def accepts(self, name: str) -> bool:
         """Return whether the constructor accepts an argument of this name."""
         return self._takes_anything or name in self._parameters
-
-    def default(self, name: str, otherwise: Any) -> Any:
-        """Return the default of an argument; ``otherwise`` if it has none, or None."""
-        parameter = self._parameters.get(name)
-        return otherwise if parameter is None or parameter.default in (parameter.empty, None) else parameter.default
 
     def is_number(self, name: str) -> bool:
         """Return whether the argument is certainly a number, so that true or false is a mistake."""
