@@ -47,7 +47,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array, check_positive, check_whole
+from windvane.arguments import Array, check_whole
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountSettings, ForgettingPolicy, WindowSettings
 from windvane.policies.glm import GLMPolicy
@@ -91,22 +91,19 @@ class SelfConcordantPolicy(GLMPolicy, ForgettingPolicy):
     def recommend(self, horizon: int, amount: float) -> float:
         return super().recommend(horizon, math.sqrt(self.constants.c_mu) * amount)
 
-    def choose_penalty(self) -> float:
-        """Return the given lam of the paper, or L^2 d log T."""
-        if self.lam is None:
-            return self.L**2 * logarithmic_ridge(self.dim, self.horizon)
-        return check_positive("lam", self.lam)
+    def recommend_lam(self) -> float:
+        return self.L**2 * logarithmic_ridge(self.dim, self.horizon)
 
     def choose_lam(self) -> float:
         check_whole("horizon", self.horizon, 1)
-        return self.choose_penalty() / self.constants.c_mu
+        return super().choose_lam() / self.constants.c_mu
 
     def choose_factor(self) -> float:
         return 1.0 / math.sqrt(self.constants.c_mu)
 
     def build_radius(self) -> SelfConcordantRadius:
         e, settings = self.estimator, self.pick_settings("dim", "S", "L", "sigma", "horizon")
-        settings |= {"lam": self.choose_penalty(), "k_mu": self.constants.k_mu, "delta": self.levels}
+        settings |= {"lam": super().choose_lam(), "k_mu": self.constants.k_mu, "delta": self.levels}
         return SelfConcordantRadius(gamma=e.gamma, window=e.window, **settings)
 
     def compute_beta(self, theta_hat: Array) -> Array:

@@ -39,7 +39,7 @@ class EstimatingPolicy(Policy):
     Parameters
     ----------
     lam
-        Regularisation: V starts as lam I. None selects the value that the policy recommends, if it recommends one.
+        Regularisation: V starts as lam I. None selects the value that theory recommends, if it recommends one.
     """
 
     S: float = 1.0
@@ -58,9 +58,13 @@ class EstimatingPolicy(Policy):
         """The constants k_mu, c_mu and R_mu of the link over ||theta|| <= S, ||x|| <= L."""
         return self.reward_link.constants(self.S, self.L)
 
+    def recommend_lam(self) -> float | None:
+        """Return the regularisation that theory recommends, if it recommends one."""
+        return None
+
     def choose_lam(self) -> float:
-        """Return the given regularisation, or the one that the policy recommends."""
-        return check_positive("lam", self.lam)
+        """Return the given regularisation, or the recommended one."""
+        return check_positive("lam", self.recommend_lam() if self.lam is None else self.lam)
 
     def choose_forgetting(self) -> Forgetting:
         """Return the forgetting rule. A policy that forgets has a base class of :mod:`windvane.policies.forgetting`."""
@@ -114,12 +118,7 @@ class EstimatingPolicy(Policy):
     ) -> Array:
         """Play the arms of an infinite set that maximise mu(<x, theta>) + multiplier ||x||, and end the round.
 
-        Parameters
-        ----------
-        mean
-            Function that replaces mu.
-        rows
-            Row of the estimator that each lane uses, if the estimator has several per lane.
+        ``mean`` replaces mu. If the estimator has several rows per lane, ``rows[lanes]`` are those to use.
         """
         e, played = self.estimator, np.empty((self.lane_count, self.dim))
         for lane in range(self.lane_count):

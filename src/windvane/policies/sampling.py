@@ -55,12 +55,9 @@ class SamplingPolicy(DiscountedPolicy):
         self.posterior_scales = check_scale("posterior_scale", self.posterior_scale, self.lane_count)
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
-        """Return the unscaled perturbations of theta_hat, [lanes, n, dim].
+        """Return the unscaled perturbations of theta_hat for standard normal ``z``, which may be overwritten.
 
-        Parameters
-        ----------
-        z
-            Standard normal numbers, one row per perturbation, [lanes, n, dim]. They may be overwritten.
+        Both have one row per perturbation, [lanes, n, dim].
         """
         raise NotImplementedError
 

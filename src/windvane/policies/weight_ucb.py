@@ -68,11 +68,7 @@ class WeightSettings(DiscountSettings):
         return weight_discount(horizon=horizon, drift=amount, dim=self.dim, curvature=self.curvature())
 
     def recommend_lam(self) -> float:
-        """Return the lam that the paper recommends."""
         return float(self.dim)
-
-    def choose_lam(self) -> float:
-        return self.recommend_lam() if self.lam is None else super().choose_lam()
 
 
 class LBWeightUCB(WeightSettings, LinearPolicy):
