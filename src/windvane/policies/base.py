@@ -156,7 +156,7 @@ class Policy(InputChecks, Configured, Stateful):
         Parameters
         ----------
         estimates
-            Whether to compute the current estimates, which takes about as long as a decision.
+            Whether to compute the current estimates, which takes about as long as a decision. If not, they are None.
         """
         return PolicyInfo(t=self.t, decisions=self.decisions, decision=self.decision)
 

@@ -11,9 +11,9 @@ H                min(T, floor(d^(2/3) sqrt(T)))                           min(T,
 grid             floor(H^(j/n)), j = 0..n, n = ceil(log H)                1 - 2^(j-2) / (d^(2/3) T (2S)^(2/3)), at least
                                                                           1/2; N = ceil((2/3) log2(2 S T^(3/2))) + 1
 gain of a block  1/2 + sum r / (2H + 4 sigma sqrt(H log(T/sqrt(H))))      sum r / (2 sigma H)
-rate of EXP3     min(1, sqrt(N log N / ((e - 1) ceil(T/H)))), N the size of the grid
-delta            1/T
 ===============  =======================================================  =============================================
+
+delta is 1/T. The rate of EXP3 is min(1, sqrt(N log N / ((e - 1) ceil(T/H)))), N the size of the grid.
 
 BOB: Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity" (AISTATS 2019), section 6. Guarantee:
 regret of order d^{2/3} T^{2/3} max(B_T, d^{-1/2} T^{1/4})^{1/3} for linear rewards with orthogonal arms, without

@@ -16,6 +16,8 @@ from windvane.errors import ArgumentError
 from windvane.kernels import scoring
 from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT
 
+FLOAT = np.dtype(np.float64)
+
 
 class Feedback(NamedTuple):
     """The checked arguments of ``update``, one row per lane. ``age`` is in rounds. Valid until the next ``update``."""
@@ -139,7 +141,4 @@ class InputChecks:
 
 def _is_ready(value: Any, ndim: int) -> TypeGuard[Array]:
     """Return whether a kernel can take ``value`` without conversion, which is the usual case."""
-    if type(value) is not np.ndarray or value.dtype != np.float64 or value.ndim != ndim:
-        return False
-    flags = value.flags
-    return bool(flags.c_contiguous and flags.writeable)
+    return type(value) is np.ndarray and value.dtype is FLOAT and value.ndim == ndim and value.flags.carray
