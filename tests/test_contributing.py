@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from policy_skeleton import Skeleton
 
 import windvane
+from support.processes import run_python
 from windvane.policies.registry import POLICIES
 
 ROOT = Path(__file__).parent.parent
@@ -23,10 +21,9 @@ FILE, CLASS, NAME = "my_ucb", "MyUCB", "My-UCB"
 
 @pytest.fixture(scope="module")
 def contributed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a copy of the package in which the skeleton is registered under another name.
+    """A copy of the package in which the skeleton is registered under another name.
 
-    The kernels are imported from the original package: compiled code is cached by path, and a copy would be compiled
-    again.
+    The kernels are those of the original: compiled code is cached by path, and a copy would be compiled again.
     """
     folder = tmp_path_factory.mktemp("contributed")
     package = folder / "windvane"
@@ -58,12 +55,12 @@ def replace_once(text: str, old: str, new: str) -> str:
 
 def python(package: Path, *arguments: str, folder: Path | None = None) -> str:
     """Run Python on the copied package; its standard output."""
-    environment = {**os.environ, "PYTHONPATH": str(package), "WINDVANE_QUIET": "1"}
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_python(*arguments, folder=folder, PYTHONPATH=str(package), WINDVANE_QUIET="1").stdout
+
+
+def run_benchmark(package: Path, folder: Path, *options: str) -> dict:
+    line = ["-m", "windvane", "benchmark", "drift", "--quick", "--json", *options]
+    return json.loads(python(package, *line, folder=folder))
 
 
 def test_the_copied_skeleton_is_exported_and_passes_the_conformance_suite(contributed: Path) -> None:
@@ -87,18 +84,14 @@ def test_the_policies_command_lists_the_copied_skeleton(contributed: Path, tmp_p
 
 def test_the_benchmark_runs_the_copied_skeleton(contributed: Path, tmp_path: Path) -> None:
     """In all of its environments, where the horizon and the true drift are passed to it."""
-    line = ["benchmark", "drift", "--quick", "--policies", NAME, "--jobs", "1", "--json"]
-    found = json.loads(python(contributed, "-m", "windvane", *line, folder=tmp_path))
+    found = run_benchmark(contributed, tmp_path, "--policies", NAME, "--jobs", "1")
     assert found["complete"]
     assert [row["label"] for row in found["leaderboard"]] == [NAME]
 
 
 @pytest.mark.slow
 def test_the_benchmark_of_all_policies_includes_the_copied_skeleton(contributed: Path, tmp_path: Path) -> None:
-    found = json.loads(
-        python(contributed, "-m", "windvane", "benchmark", "drift", "--quick", "--json", folder=tmp_path)
-    )
-    assert NAME in [row["label"] for row in found["leaderboard"]]
+    assert NAME in [row["label"] for row in run_benchmark(contributed, tmp_path)["leaderboard"]]
 
 
 def test_the_generated_table_lists_the_copied_skeleton(contributed: Path) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
@@ -12,11 +9,11 @@ from typing import ClassVar
 import pytest
 
 import windvane
+from support.processes import run_python
 from windvane.environments import BallArms, Rotation
 from windvane.lab import runner
 from windvane.lab.cells import Cell
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
-from windvane.policies.base import Policy
 from windvane.service.engine import Engine
 from windvane.service.store import Store
 
@@ -35,12 +32,7 @@ def kernels():
 
 
 def python(code: str) -> str:
-    environment = {**os.environ, "WINDVANE_QUIET": "1"}
-    found = subprocess.run(
-        [sys.executable, "-c", KERNELS + code], env=environment, capture_output=True, text=True, check=False
-    )
-    assert found.returncode == 0, found.stderr
-    return found.stdout
+    return run_python("-c", KERNELS + code, WINDVANE_QUIET="1").stdout
 
 
 def test_only_the_named_policies_are_compiled() -> None:
@@ -130,9 +122,8 @@ class Foreign:
 
 
 def spec_of(*policies: PolicySpec) -> Spec:
-    return Spec(
-        horizon=20, runs=2, environments=[EnvironmentSpec("turning", Rotation(), BallArms())], policies=list(policies)
-    )
+    turning = EnvironmentSpec("turning", Rotation(), BallArms())
+    return Spec(horizon=20, runs=2, environments=[turning], policies=list(policies))
 
 
 def test_the_runner_warms_up_classes_of_the_users_own() -> None:
@@ -143,7 +134,7 @@ def test_the_runner_warms_up_classes_of_the_users_own() -> None:
     assert Recording.decided > 0
 
 
-def test_the_runner_warms_up_only_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_runner_warms_up_only_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     warmed: list[str] = []
 
     def note(policies=None, environments=()):
@@ -165,7 +156,6 @@ def test_the_service_compiles_the_policies_of_its_streams(tmp_path: Path) -> Non
 
 
 def test_every_registered_policy_can_be_built_from_the_example() -> None:
-    policies: dict[str, type[Policy]] = windvane.POLICIES
-    for name, policy in policies.items():
+    for name, policy in windvane.POLICIES.items():
         windvane.warm_up([policy])
         assert policy.name == name

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from windvane.policies.base import Policy
 
 HEAVY = 100.0  # a reward of this weight moves the estimate out of the ball ||theta|| <= S, so that it is projected
+PROJECT = "from windvane.estimation import *; MaximumLikelihoodEstimator(1, forgetting=Never()).project(0)"
 # Arguments that a policy class is built with, as far as it takes them.
 TOY: dict[str, Any] = {"dim": 2, "horizon": 9, "drift": 1.0, "switches": 1.0, "truth": lambda _t, arms: arms[..., 0]}
 
@@ -49,13 +54,15 @@ def warm_up(
     """
     from windvane.policies.registry import POLICIES, get_policy
 
-    began = time.perf_counter()
+    began, built = time.perf_counter(), []
     for policy in POLICIES if policies is None else policies:
         if isinstance(policy, str):
             policy = get_policy(policy)
         if isinstance(policy, type):
             names = inspect.signature(policy).parameters
             policy = policy(**{name: value for name, value in TOY.items() if name in names})
+        built.append(policy)
+    for policy in compile_projections_beside(built):
         _play(policy)
     for environment in environments:
         offer = environment.round(1)
@@ -63,6 +70,39 @@ def warm_up(
         environment.delays(1)
         _ = environment.variation
     return time.perf_counter() - began
+
+
+def compile_projections_beside(policies: Iterable[Policy]) -> list[Policy]:
+    """Compile the projections in a second process if a policy needs them. Return the policies, those last.
+
+    The projections take about as long as all other kernels, which this process can compile meanwhile.
+    """
+    from windvane.policies.optimism import OptimisticPolicy
+
+    def projects(policy: Policy) -> bool:
+        return isinstance(policy, OptimisticPolicy) and type(policy).project is not OptimisticPolicy.project
+
+    ordered = sorted(policies, key=projects)
+    if ordered and projects(ordered[-1]):
+        _start_second_process()
+    return ordered
+
+
+@functools.cache  # once per process
+def _start_second_process() -> subprocess.Popen[bytes] | None:
+    """Compile the projections by using them, unless they are in the cache or only one core is available."""
+    from windvane.kernels.cache import CACHE_DIR, CACHE_ERROR
+    from windvane.kernels.threads import available_cores
+
+    is_cached = any(CACHE_DIR.glob("**/*project_lanes*.nbi"))
+    if CACHE_ERROR is not None or is_cached or available_cores() == 1:
+        return None
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "WINDVANE_QUIET": "1"}
+    try:
+        command, none = [sys.executable, "-c", PROJECT], subprocess.DEVNULL
+        return subprocess.Popen(command, env=environment, stdin=none, stdout=none, stderr=none)
+    except OSError:  # this process will compile them itself
+        return None
 
 
 def _play(policy: Policy) -> None:

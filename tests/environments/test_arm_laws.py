@@ -71,44 +71,37 @@ def test_orthogonal_arms_lie_on_the_axes() -> None:
     assert [law.orthogonal for law in E.ARM_LAWS.values()].count(True) == 1
 
 
-@pytest.mark.parametrize("dim", [1, 2, 5])
-def test_gaussian_sets_are_scaled_to_the_longest(dim: int) -> None:
-    sets = sample(E.GaussianArms(10), dim, 2.0)
-    np.testing.assert_allclose(np.linalg.norm(sets, axis=2).max(axis=1), 2.0, rtol=1e-14)
-    isotropic(sets.reshape(-1, dim))
-    twos = np.square(sample(E.GaussianArms(2), 2, 1.0, rounds=20)).sum(axis=2)  # exponential numbers, scaled
-    ratio = twos.min(axis=1) / twos.max(axis=1)
-    assert scipy.stats.kstest(ratio, lambda r: 2 * r / (1 + r)).pvalue > UNLIKELY
+def ratios(law: E.ArmLaw, dim: int, rounds: int) -> np.ndarray:
+    """The shorter over the longer of two exponential numbers: squared lengths, or coordinates, of sets of two arms."""
+    pairs = sample(law, dim, 1.0, rounds=rounds)
+    numbers = np.square(pairs).sum(axis=2) if dim > 1 else pairs[:, :, 0]
+    return numbers.min(axis=1) / numbers.max(axis=1)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 5])
-def test_skewed_sets_are_exponential_and_scaled_to_the_longest(dim: int) -> None:
-    sets = sample(E.SkewedArms(10), dim, 2.0)
-    np.testing.assert_allclose(np.linalg.norm(sets, axis=2).max(axis=1), 2.0, rtol=1e-14)
-    assert (sets > 0).all()
-    flat = sets.reshape(len(sets), -1)
+def test_gaussian_and_skewed_sets_are_scaled_to_the_longest(dim: int) -> None:
+    gaussian, skewed = sample(E.GaussianArms(10), dim, 2.0), sample(E.SkewedArms(10), dim, 2.0)
+    for sets in (gaussian, skewed):
+        np.testing.assert_allclose(np.linalg.norm(sets, axis=2).max(axis=1), 2.0, rtol=1e-14)
+    isotropic(gaussian.reshape(-1, dim))
+    assert (skewed > 0).all()
+    flat = skewed.reshape(len(skewed), -1)
     for i, j in ((0, 1), (0, flat.shape[1] - 1)):  # x / (x + y) of two exponential numbers is uniform at any scale
-        share = flat[:, i] / (flat[:, i] + flat[:, j])
-        assert scipy.stats.kstest(share, "uniform").pvalue > UNLIKELY
-    ones = sample(E.SkewedArms(2), 1, 1.0)[:, :, 0]  # exponential numbers, scaled
-    ratio = ones.min(axis=1) / ones.max(axis=1)
-    assert scipy.stats.kstest(ratio, lambda r: 2 * r / (1 + r)).pvalue > UNLIKELY
+        assert scipy.stats.kstest(flat[:, i] / (flat[:, i] + flat[:, j]), "uniform").pvalue > UNLIKELY
+    for ratio in (ratios(E.GaussianArms(2), 2, 20), ratios(E.SkewedArms(2), 1, 5)):
+        assert scipy.stats.kstest(ratio, lambda r: 2 * r / (1 + r)).pvalue > UNLIKELY
 
 
-def test_fixed_arms_are_always_the_same() -> None:
-    law = E.FixedArms(np.array([[1.0, 0.0], [0.6, 0.8]]))
-    stream = law.bind(dim=2, L=1.0, lane_ids=3)
-    for t in (1, 9):
-        arms, valid = stream.at(t)
-        np.testing.assert_array_equal(arms, [law.arms] * 3)
-        assert valid is None
-    assert law.count == 2
-
-
-def test_arms_of_different_slots_rounds_and_lanes_differ() -> None:
+def test_arms_of_different_slots_rounds_and_lanes_differ_but_for_fixed_ones() -> None:
     for law in (E.BallArms(6), E.CubeArms(6), E.GaussianArms(6), E.SkewedArms(6), E.ComeAndGo(count=6, lifetime=1)):
         points = sample(law, 3, 1.0, rounds=4, lanes=5).reshape(-1, 3)
         assert len(np.unique(points, axis=0)) == len(points)
+    fixed = E.FixedArms(np.array([[1.0, 0.0], [0.6, 0.8]]))
+    for t in (1, 9):
+        arms, valid = fixed.bind(dim=2, L=1.0, lane_ids=3).at(t)
+        np.testing.assert_array_equal(arms, [fixed.arms] * 3)
+        assert valid is None
+    assert fixed.count == 2
 
 
 def test_items_keep_their_features_and_are_replaced_on_time() -> None:
@@ -116,20 +109,18 @@ def test_items_keep_their_features_and_are_replaced_on_time() -> None:
     stream = E.ComeAndGo(count=count, lifetime=lifetime, presence=0.5).bind(dim=2, L=1.0, lane_ids=lanes, seed=5)
     arms, valid = (np.array(part) for part in zip(*(stream.at(t) for t in range(1, T + 1)), strict=True))
     assert valid.any(axis=2).all()
-    phases = set()
+    offered, phases = valid.sum(axis=2), set()
     for lane, slot in itertools.product(range(lanes), range(count)):
         changes = np.flatnonzero((np.diff(arms[:, lane, slot], axis=0) != 0).any(axis=1))
         assert set(np.diff(changes)) == {lifetime}
         assert changes[0] < lifetime
         phases.add(int(changes[0]))
-    assert phases == set(range(lifetime))  # 240 slots: missing one of 9 has a chance below 1e-11
-    # presence changes with the item, or where a lane would otherwise be empty
-    offered = valid.sum(axis=2)
-    for lane, slot in itertools.product(range(lanes), range(count)):
+        # presence changes with the item, or where a lane would otherwise be empty
         for start in range(T - 1):
             if (arms[start, lane, slot] == arms[start + 1, lane, slot]).all():
                 same = valid[start, lane, slot] == valid[start + 1, lane, slot]
                 assert same or 1 in (offered[start, lane], offered[start + 1, lane])
+    assert phases == set(range(lifetime))  # 240 slots: missing one of 9 has a chance below 1e-11
 
 
 @pytest.mark.parametrize(("presence", "count"), [(0.0, 3), (0.3, 4), (0.7, 10), (1.0, 2)])

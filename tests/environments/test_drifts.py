@@ -18,20 +18,13 @@ UNLIKELY = 1e-6  # a p-value below it is taken as a failure
 ROUNDED = 1 + 1e-12
 
 
-def literal(path: E.Path) -> tuple[np.ndarray, np.ndarray]:
-    """B_T and the number of switches, by asking for every round."""
-    thetas = np.array([path.at(t) for t in range(1, path.horizon + 1)])
-    moves = np.diff(thetas, axis=0)
-    return np.linalg.norm(moves, axis=2).sum(axis=0), (moves != 0).any(axis=2).sum(axis=0)
-
-
 @pytest.mark.parametrize("kind", DRIFTS)
 @pytest.mark.parametrize("T", [24, 60, 2500])
 def test_length_and_switches_are_those_of_the_path(kind: str, T: int) -> None:
     path = path_of(DRIFTS[kind], T)
-    length, switches = literal(path)
-    np.testing.assert_allclose(path.variation, length, rtol=1e-11, atol=1e-12)
-    np.testing.assert_array_equal(path.switches, switches)
+    moves = np.diff([path.at(t) for t in range(1, T + 1)], axis=0)
+    np.testing.assert_allclose(path.variation, np.linalg.norm(moves, axis=2).sum(axis=0), rtol=1e-11, atol=1e-12)
+    np.testing.assert_array_equal(path.switches, (moves != 0).any(axis=2).sum(axis=0))
     assert path.variation.shape == path.switches.shape == (3,)
 
 
@@ -48,8 +41,8 @@ def test_the_papers_rotation(T: int, S: float) -> None:
 @given(st.integers(2, 400), st.floats(-20, 20), st.floats(-3, 3), st.integers(2, 5), st.floats(1e-3, 1e3))
 def test_arcs_have_constant_speed(T: int, angle: float, start: float, dim: int, S: float) -> None:
     path = path_of(E.Arc(angle, start), T, dim, S)
-    expected = 2 * (T - 1) * S * abs(math.sin(angle / (2 * T)))
-    np.testing.assert_allclose(path.variation, expected, rtol=1e-9, atol=1e-12 * S)
+    length = 2 * (T - 1) * S * abs(math.sin(angle / (2 * T)))
+    np.testing.assert_allclose(path.variation, length, rtol=1e-9, atol=1e-12 * S)
     end = [S * math.cos(start + angle), S * math.sin(start + angle)] + [0] * (dim - 2)
     np.testing.assert_allclose(path.at(T)[0], end, atol=1e-13 * S)
 
@@ -63,14 +56,12 @@ def test_turns_rest_and_turn(count: int, share: float, quarter: int) -> None:
     turns = count * steps - (1 if share == 1.0 else 0)
     assert (path.switches == turns).all()
     np.testing.assert_allclose(path.variation, turns * 2 * math.sin(math.pi / 6 / steps), rtol=1e-10)
-    np.testing.assert_allclose(
-        path.at(T)[0], [math.cos(count * math.pi / 3), math.sin(count * math.pi / 3)], atol=1e-12
-    )
+    end = [math.cos(count * math.pi / 3), math.sin(count * math.pi / 3)]
+    np.testing.assert_allclose(path.at(T)[0], end, atol=1e-12)
 
 
 def test_switches_happen_when_they_should() -> None:
-    thetas = np.array([[1.0, 0.0], [0.0, 0.5], [-0.6, 0.8]])
-    path = path_of(DRIFTS["switches"])
+    thetas, path = np.array([[1.0, 0.0], [0.0, 0.5], [-0.6, 0.8]]), path_of(DRIFTS["switches"])
     for t in range(1, 61):
         np.testing.assert_array_equal(path.at(t)[1], thetas[(t >= 5) + (t >= 20)])
     np.testing.assert_allclose(path.variation, math.hypot(1, 0.5) + math.hypot(0.6, 0.3), rtol=1e-15)
@@ -93,17 +84,13 @@ def test_random_switches_are_uniform_in_time_and_on_the_sphere() -> None:
     for t in (0, T - 1):  # on a sphere in 3 dimensions every coordinate is uniform
         for coordinate in thetas[t].T:
             assert scipy.stats.kstest(coordinate, "uniform", (-S, 2 * S)).pvalue > UNLIKELY
-
-
-def test_random_switches_in_one_dimension_count_real_moves_only() -> None:
-    path = path_of(E.RandomSwitches(20), 50, 1, 1.0, 40)
-    assert path.switches.max() < 20
-    np.testing.assert_array_equal(path.variation, 2.0 * path.switches)
+    line = path_of(E.RandomSwitches(20), 50, 1, 1.0, 40)  # in one dimension, where not every switch is a move
+    assert line.switches.max() < 20
+    np.testing.assert_array_equal(line.variation, 2.0 * line.switches)
 
 
 def test_a_random_walk_starts_where_told_and_takes_steps_of_the_right_size() -> None:
-    step, dim, lanes = 0.01, 3, 300
-    start = [0.1, 0.0, 0.2]
+    step, dim, lanes, start = 0.01, 3, 300, [0.1, 0.0, 0.2]
     path = path_of(E.RandomWalk(step, start), 40, dim, 1.0, lanes)
     np.testing.assert_array_equal(path.at(1), [start] * lanes)
     moves = np.diff([path.at(t) for t in range(1, 41)], axis=0).ravel() * math.sqrt(dim) / step
@@ -112,8 +99,7 @@ def test_a_random_walk_starts_where_told_and_takes_steps_of_the_right_size() -> 
 
 
 def test_sinusoid_and_lines_follow_their_formulas() -> None:
-    wave = path_of(DRIFTS["sinusoid"])
-    line = path_of(DRIFTS["piecewise-linear"])
+    wave, line = path_of(DRIFTS["sinusoid"]), path_of(DRIFTS["piecewise-linear"])
     knots = {1: [1, 0], 3: [1, 0], 10: [0, 1], 12: [0, 1], 14: [0, 1], 19: [-0.5, 0.5], 24: [-1, 0], 60: [-1, 0]}
     for t, point in knots.items():
         np.testing.assert_allclose(line.at(t)[2], point, atol=1e-15)
@@ -132,19 +118,16 @@ IN_ANY_DIMENSION = ("static", "rotation", "arc", "turns", "random-switches", "ra
 
 @pytest.mark.parametrize(("kind", "dim"), [*((kind, 2) for kind in DRIFTS), *((kind, 5) for kind in IN_ANY_DIMENSION)])
 def test_parameters_stay_in_the_ball(kind: str, dim: int) -> None:
-    S = 1.5
-    path = DRIFTS[kind].path(horizon=300, dim=dim, S=S, lane_ids=4, seed=1)
-    norms = [np.linalg.norm(path.at(t), axis=1).max() for t in range(1, 301)]
-    assert max(norms) <= S * ROUNDED
+    path = DRIFTS[kind].path(horizon=300, dim=dim, S=1.5, lane_ids=4, seed=1)
+    assert max(np.linalg.norm(path.at(t), axis=1).max() for t in range(1, 301)) <= 1.5 * ROUNDED
 
 
 @pytest.mark.parametrize("kind", DRIFTS)
 def test_a_path_is_the_same_in_any_order_and_in_any_company(kind: str) -> None:
     T = 2300  # three blocks
-    together = path_of(DRIFTS[kind], T, lanes=[3, 1, 7, 3])
+    together, again = (path_of(DRIFTS[kind], T, lanes=[3, 1, 7, 3]) for _ in range(2))
     order = np.random.default_rng(0).permutation(np.arange(1, T + 1))[:60].tolist()
     forward = {t: together.at(t) for t in sorted(order)}
-    again = path_of(DRIFTS[kind], T, lanes=[3, 1, 7, 3])
     for t in order:
         np.testing.assert_array_equal(again.at(t), forward[t])
     for place, lane in enumerate([3, 1, 7, 3]):
@@ -155,7 +138,14 @@ def test_a_path_is_the_same_in_any_order_and_in_any_company(kind: str) -> None:
         assert alone.switches[0] == together.switches[place]
 
 
-def test_lengths_do_not_depend_on_how_a_path_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_length_of_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not depend on how the path is cut, and measuring it leaves the walk where it is."""
+    path, other = path_of(E.RandomWalk(0.1), 3000), path_of(E.RandomWalk(0.1), 3000)
+    path.at(1500)
+    assert (path.variation > 0).all()
+    np.testing.assert_array_equal(path.at(1501), other.at(1501))
+    path.at(5)[:] = 9.0  # the caller's own
+    np.testing.assert_array_equal(path.at(5), other.at(5))
     whole = path_of(E.RandomWalk(0.1), 500)
     lengths = whole.variation
     monkeypatch.setattr(paths, "LARGEST_BLOCK", 100)
@@ -175,12 +165,3 @@ def test_memory_does_not_depend_on_the_horizon(kind: str) -> None:
         assert path.variation.shape == (2,)
         sizes.append(len(pickle.dumps(path)))
     assert sizes[1] <= sizes[0] + 100
-
-
-def test_measuring_leaves_a_walk_where_it_is() -> None:
-    path, other = path_of(E.RandomWalk(0.1), 3000), path_of(E.RandomWalk(0.1), 3000)
-    path.at(1500)
-    assert (path.variation > 0).all()
-    np.testing.assert_array_equal(path.at(1501), other.at(1501))
-    path.at(5)[:] = 9.0  # the caller's own
-    np.testing.assert_array_equal(path.at(5), other.at(5))

@@ -16,7 +16,11 @@ from support.laws import ARMS, DRIFTS, REWARDS, path_of
 from support.refusals import refuses
 from windvane import BVDGLMUCB, CustomLink
 from windvane import environments as E
-from windvane.environments import BallArms, Environment, Rotation
+from windvane.links import Identity, Logistic, Poisson
+
+
+def make_world(**changes: Any) -> E.Environment:
+    return E.Environment(**{"drift": E.Static(), "arms": E.BallArms(), "horizon": 3} | changes)
 
 
 def test_every_kind_is_tested_here() -> None:
@@ -29,13 +33,11 @@ def test_every_kind_is_tested_here() -> None:
 @pytest.mark.parametrize(("drift", "arms", "rewards"), list(itertools.product(DRIFTS, ARMS, REWARDS)))
 def test_every_combination_runs_under_a_policy(drift: str, arms: str, rewards: str) -> None:
     law, link = REWARDS[rewards]
-    T = 24
-    world = E.Environment(DRIFTS[drift], ARMS[arms], law, link=link, horizon=T, lanes=[2, 0], seed=5)
-    policy = BVDGLMUCB(
-        world.dim, world.link, gamma=0.95, S=world.S, L=world.L, sigma=world.sigma, lanes=world.lane_ids, seed=5
-    )
+    world = E.Environment(DRIFTS[drift], ARMS[arms], law, link=link, horizon=24, lanes=[2, 0], seed=5)
+    assumed = {"S": world.S, "L": world.L, "sigma": world.sigma, "lanes": world.lane_ids}
+    policy = BVDGLMUCB(world.dim, world.link, gamma=0.95, seed=5, **assumed)
     everyone = np.arange(world.lanes)
-    for t in range(1, T + 1):
+    for t in range(1, 25):
         offer = world.round(t)
         choice = policy.select(offer.arms, offer.valid)
         means = offer.means[everyone, choice]
@@ -44,33 +46,19 @@ def test_every_combination_runs_under_a_policy(drift: str, arms: str, rewards: s
         policy.update(offer.arms[everyone, choice], world.reward(t, means))
 
 
-@given(
-    st.sampled_from(sorted(DRIFTS)),
-    st.sampled_from(sorted(ARMS)),
-    st.sampled_from(sorted(REWARDS)),
-    st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4),
-    st.integers(0, 2**64 - 1),
-    st.lists(st.integers(1, 24), min_size=1, max_size=5),
-    st.sampled_from([None, -0.3]),
-)
+lane_ids = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=4)
+orders = st.lists(st.integers(1, 24), min_size=1, max_size=5)
+laws = [st.sampled_from(sorted(kinds)) for kinds in (DRIFTS, ARMS, REWARDS)]
+
+
+@given(*laws, lane_ids, st.integers(0, 2**64 - 1), orders, st.sampled_from([None, -0.3]))
 @settings(max_examples=40)
-def test_lanes_and_rounds_are_independent(
-    drift: str, arms: str, rewards: str, ids: list[int], seed: int, order: list[int], intercept: float | None
-) -> None:
+def test_lanes_and_rounds_are_independent(drift, arms, rewards, ids, seed, order, intercept) -> None:
     law, link = REWARDS[rewards]
+    common = {"link": link, "intercept": intercept, "delay": E.GeometricDelay(3.0), "horizon": 24, "seed": seed}
 
     def build(lanes: list[int]) -> E.Environment:
-        return E.Environment(
-            DRIFTS[drift],
-            ARMS[arms],
-            law,
-            link=link,
-            intercept=intercept,
-            delay=E.GeometricDelay(3.0),
-            horizon=24,
-            lanes=lanes,
-            seed=seed,
-        )
+        return E.Environment(DRIFTS[drift], ARMS[arms], law, lanes=lanes, **common)
 
     together, forward = build(ids), build(ids)
     rounds = {t: forward.round(t) for t in sorted(order)}
@@ -93,9 +81,8 @@ def test_lanes_and_rounds_are_independent(
 
 def test_the_seed_decides() -> None:
     def first(seed: int) -> list[float]:
-        world = E.Environment(
-            E.RandomWalk(0.1), E.BallArms(), E.GaussianRewards(), link="identity", horizon=50, seed=seed
-        )
+        laws = E.RandomWalk(0.1), E.BallArms(), E.GaussianRewards()
+        world = E.Environment(*laws, link="identity", horizon=50, seed=seed)
         offer = world.round(50)
         return [offer.theta[0, 0], offer.arms[0, 0, 0], world.reward(50, [0.0])[0]]
 
@@ -130,32 +117,30 @@ def test_an_intercept_is_one_more_feature() -> None:
     z = np.einsum("lkd,ld->lk", bare.arms, bare.theta) - 1.2
     np.testing.assert_allclose(offer.means, scipy.special.expit(z), rtol=1e-14)
     np.testing.assert_array_equal(world.variation, plain.variation)
+    world = E.Environment(E.Rotation(), E.BallArms(count=6), intercept=-0.3, horizon=30, lanes=3)
+    for t in (1, 17.0, np.float64(30)):  # the truth at any round
+        np.testing.assert_array_equal(world.means(t, world.round(int(t)).arms), world.round(int(t)).means)
+    for wrong in (1.5, 0, 31, "1", math.nan):
+        with refuses("t"):
+            world.means(wrong, offer.arms)
 
 
 def test_the_natural_rewards_of_each_link() -> None:
-    expected = {
-        "logistic": E.BernoulliRewards(),
-        "probit": E.BernoulliRewards(),
-        "poisson": E.PoissonRewards(),
-        "identity": E.GaussianRewards(),
-    }
-    for link, law in expected.items():
-        assert E.Environment(E.Static(), E.BallArms(), link=link, horizon=5).rewards == law
-
-
-def test_custom_links_work_and_are_judged_by_their_means() -> None:
-    cloglog = CustomLink("cloglog", lambda z: -np.expm1(-np.exp(z)), lambda z: np.exp(z - np.exp(z)))
-    world = E.Environment(E.Rotation(), E.BallArms(), link=cloglog, horizon=30, lanes=2)
-    assert world.rewards == E.BernoulliRewards()
-    offer = world.round(3)
-    np.testing.assert_allclose(offer.means, cloglog.mean(np.einsum("lkd,ld->lk", offer.arms, offer.theta)), rtol=1e-12)
-    free = CustomLink("shifted", lambda z: z + 5, np.ones_like, any_reward=True)
-    assert E.Environment(E.Static(), E.BallArms(), link=free, horizon=3).rewards == E.GaussianRewards()
     expit = scipy.special.expit
+    cloglog = CustomLink("cloglog", lambda z: -np.expm1(-np.exp(z)), lambda z: np.exp(z - np.exp(z)))
+    free = CustomLink("shifted", lambda z: z + 5, np.ones_like, any_reward=True)
     large = CustomLink("tripled", lambda z: 3 * expit(z), lambda z: 3 * expit(z) * expit(-z))
+    for links, law in (
+        (("logistic", "probit", cloglog), E.BernoulliRewards()),
+        (("poisson",), E.PoissonRewards()),
+        (("identity", free), E.GaussianRewards()),
+    ):
+        assert all(make_world(link=link).rewards == law for link in links)
+    offer = E.Environment(E.Rotation(), E.BallArms(), link=cloglog, horizon=30, lanes=2).round(3)
+    np.testing.assert_allclose(offer.means, cloglog.mean(np.einsum("lkd,ld->lk", offer.arms, offer.theta)), rtol=1e-12)
     with refuses("rewards"):
-        E.Environment(E.Static(), E.BallArms(), link=large, horizon=3)
-    assert E.Environment(E.Static(), E.BallArms(), E.PoissonRewards(), link=large, horizon=3).sigma > 1.5
+        make_world(link=large)
+    assert make_world(rewards=E.PoissonRewards(), link=large).sigma > 1.5
 
 
 def test_environments_travel() -> None:
@@ -174,93 +159,80 @@ def test_records_are_equal_when_their_fields_are() -> None:
     assert hash(E.FixedArms([[1, 0]])) == hash(E.FixedArms(np.array([[1.0, 0.0]])))
     assert E.FunctionDrift("math:sqrt") == E.FunctionDrift("math:sqrt")
     assert E.BallArms(4) != E.SphereArms(4)
-
-
-def test_a_function_may_be_named() -> None:
-    named = E.FunctionDrift("support.laws:spiral")
+    named = E.FunctionDrift("support.laws:spiral")  # a function may be named
     np.testing.assert_array_equal(path_of(named).at(30), path_of(DRIFTS["function"]).at(30))
 
 
-def test_the_truth_of_an_environment() -> None:
-    world = Environment(Rotation(), BallArms(count=6), intercept=-0.3, horizon=30, lanes=3)
-    for t in (1, 17.0, np.float64(30)):
-        offer = world.round(int(t))
-        assert np.array_equal(world.means(t, offer.arms), offer.means)
-    for wrong in (1.5, 0, 31, "1", math.nan):
-        with refuses("t"):
-            world.means(wrong, offer.arms)  # type: ignore[arg-type]
-
-
-def outwards(t: int) -> list[float]:
-    return [0.1 * t, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda: E.Static(["a"]), "theta"),
-        (lambda: E.Static([math.nan, 0]), "theta"),
-        (lambda: E.Static([]), "theta"),
-        (lambda: path_of(E.Static([0.5])), "theta"),
-        (lambda: path_of(E.Static([1.0, 0.1])), "theta"),
-        (lambda: E.Rotation(begin=0.5, end=0.5), "end"),
-        (lambda: E.Rotation(begin=-0.1), "begin"),
-        (lambda: E.Rotation(angle=math.inf), "angle"),
-        (lambda: path_of(E.Rotation(), dim=1), "dim"),
-        (lambda: path_of(E.Arc(), dim=1), "dim"),
-        (lambda: E.Turns(count=0), "count"),
-        (lambda: E.Turns(share=0), "share"),
-        (lambda: E.Switches([1], [[1, 0], [0, 1]]), "times"),
-        (lambda: E.Switches([5, 5], [[1, 0]] * 3), "times"),
-        (lambda: E.Switches([5], [[1, 0]]), "thetas"),
-        (lambda: E.Switches(5, [[1, 0]]), "times"),
-        (lambda: E.Switches([5], [[1, 0], [1]]), "thetas"),
-        (lambda: path_of(E.Switches([61], [[1, 0], [0, 1]])), "times"),
-        (lambda: path_of(E.Switches([6], [[1, 0], [0, 2]])), "thetas"),
-        (lambda: E.RandomSwitches(-1), "count"),
-        (lambda: path_of(E.RandomSwitches(60)), "count"),
-        (lambda: E.RandomWalk(0.0), "step"),
-        (lambda: path_of(E.RandomWalk(0.1, [2, 0])), "start"),
-        (lambda: E.Sinusoid(period=-3), "period"),
-        (lambda: path_of(E.Sinusoid(3, centre=[0.1, 0])), "centre"),
-        (lambda: E.PiecewiseLinear([1, 2], [[1, 0]]), "points"),
-        (lambda: path_of(E.PiecewiseLinear([1, 70], [[1, 0]] * 2)), "times"),
-        (lambda: E.FunctionDrift(3), "function"),
-        (lambda: E.FunctionDrift("nowhere"), "function"),
-        (lambda: path_of(E.FunctionDrift("nowhere:at_all")), "function"),
-        (lambda: path_of(E.FunctionDrift("math:pi")), "function"),
-        (lambda: path_of(E.FunctionDrift(outwards)), "function"),
-        (lambda: path_of(E.FunctionDrift(lambda _: [1.0])), "function"),
-        (lambda: path_of(E.FunctionDrift(lambda _: [math.nan, 0])), "function"),
-        (lambda: path_of(E.Static()).at(0), "t"),
-        (lambda: path_of(E.Static()).at(61), "t"),
-        (lambda: path_of(E.Static(), T=0), "horizon"),
-        (lambda: path_of(E.Static(), S=-1), "S"),
-        (lambda: path_of(E.Static(), lanes=[-1]), "lanes"),
-        (lambda: E.BallArms(0), "count"),
-        (lambda: E.BallArms(10**5).bind(dim=1000, L=1.0, lane_ids=1), "count"),
-        (lambda: E.SphereArms(2).bind(dim=2, L=0, lane_ids=1), "L"),
-        (lambda: E.CubeArms(2).bind(dim=2, L=1, lane_ids=1).at(0), "t"),
-        (lambda: E.FixedArms([1, 0]), "arms"),
-        (lambda: E.FixedArms([[1, 1]]).bind(dim=2, L=1, lane_ids=1), "arms"),
-        (lambda: E.ComeAndGo("gaussian"), "law"),
-        (lambda: E.ComeAndGo(lifetime=0), "lifetime"),
-        (lambda: E.ComeAndGo(presence=1.1), "presence"),
-        (lambda: E.Environment("static", E.BallArms(), horizon=3), "drift"),
-        (lambda: E.Environment(E.Static(), E.Static(), horizon=3), "arms"),
-        (lambda: E.Environment(E.Static(), E.BallArms(), 3, horizon=3), "rewards"),
-        (lambda: E.Environment(E.Static(), E.BallArms(), delay=3, horizon=3), "delay"),
-        (lambda: E.Environment(E.Static(), E.BallArms(), link="logit", horizon=3), "link"),
-        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3, seed=-1), "seed"),
-        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3, dim=0), "dim"),
-        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3, intercept="x"), "intercept"),
-        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3).round(4), "t"),
-        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3).reward(4, [0.5]), "t"),
-        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3).reward(1, [0.5, 0.5]), "means"),
-        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3).reward(1, [math.nan]), "means"),
-        (lambda: E.Environment(E.Static(), E.BallArms(), horizon=3).reward(1, [1.5]), "means"),
+REFUSED: dict[str, list[Callable[[], Any]]] = {
+    "theta": [
+        lambda: E.Static(["a"]), lambda: E.Static([math.nan, 0]), lambda: E.Static([]),
+        lambda: path_of(E.Static([0.5])), lambda: path_of(E.Static([1.0, 0.1])),
     ],
-)
-def test_refused_arguments_are_named(make: Callable[[], Any], name: str) -> None:
+    "end": [lambda: E.Rotation(begin=0.5, end=0.5)], "begin": [lambda: E.Rotation(begin=-0.1)],
+    "angle": [lambda: E.Rotation(angle=math.inf)],
+    "dim": [lambda: path_of(E.Rotation(), dim=1), lambda: path_of(E.Arc(), dim=1), lambda: make_world(dim=0)],
+    "count": [
+        lambda: E.Turns(count=0), lambda: E.RandomSwitches(-1), lambda: path_of(E.RandomSwitches(60)),
+        lambda: E.BallArms(0), lambda: E.BallArms(10**5).bind(dim=1000, L=1.0, lane_ids=1),
+    ],
+    "share": [lambda: E.Turns(share=0)],
+    "times": [
+        lambda: E.Switches([1], [[1, 0], [0, 1]]), lambda: E.Switches([5, 5], [[1, 0]] * 3),
+        lambda: E.Switches(5, [[1, 0]]), lambda: path_of(E.Switches([61], [[1, 0], [0, 1]])),
+        lambda: path_of(E.PiecewiseLinear([1, 70], [[1, 0]] * 2)),
+    ],
+    "thetas": [
+        lambda: E.Switches([5], [[1, 0]]), lambda: E.Switches([5], [[1, 0], [1]]),
+        lambda: path_of(E.Switches([6], [[1, 0], [0, 2]])),
+    ],
+    "step": [lambda: E.RandomWalk(0.0)], "start": [lambda: path_of(E.RandomWalk(0.1, [2, 0]))],
+    "period": [lambda: E.Sinusoid(period=-3)], "centre": [lambda: path_of(E.Sinusoid(3, centre=[0.1, 0]))],
+    "points": [lambda: E.PiecewiseLinear([1, 2], [[1, 0]])],
+    "function": [
+        lambda: E.FunctionDrift(3), lambda: E.FunctionDrift("nowhere"),
+        lambda: path_of(E.FunctionDrift("nowhere:at_all")), lambda: path_of(E.FunctionDrift("math:pi")),
+        lambda: path_of(E.FunctionDrift(lambda t: [0.1 * t, 0.0])), lambda: path_of(E.FunctionDrift(lambda _: [1.0])),
+        lambda: path_of(E.FunctionDrift(lambda _: [math.nan, 0])),
+    ],
+    "t": [
+        lambda: path_of(E.Static()).at(0), lambda: path_of(E.Static()).at(61),
+        lambda: E.CubeArms(2).bind(dim=2, L=1, lane_ids=1).at(0), lambda: make_world().round(4),
+        lambda: make_world().reward(4, [0.5]),
+    ],
+    "horizon": [lambda: path_of(E.Static(), T=0)], "S": [lambda: path_of(E.Static(), S=-1)],
+    "lanes": [lambda: path_of(E.Static(), lanes=[-1])], "L": [lambda: E.SphereArms(2).bind(dim=2, L=0, lane_ids=1)],
+    "arms": [
+        lambda: E.FixedArms([1, 0]), lambda: E.FixedArms([[1, 1]]).bind(dim=2, L=1, lane_ids=1),
+        lambda: make_world(arms=E.Static()), lambda: make_world(arms=None),
+    ],
+    "law": [lambda: E.ComeAndGo("gaussian")], "lifetime": [lambda: E.ComeAndGo(lifetime=0)],
+    "presence": [lambda: E.ComeAndGo(presence=1.1)],
+    "rewards": [
+        lambda: E.BernoulliRewards().bind(Poisson(), 1.0), lambda: E.BernoulliRewards().bind(Identity(), 0.5),
+        lambda: E.BinomialRewards().bind(Poisson(), 1.0), lambda: E.PoissonRewards().bind(Identity(), 1.0),
+        lambda: E.PoissonRewards().bind(Poisson(), 20.0), lambda: E.GaussianRewards(sigma=0.3).bind(Logistic(), 1.0),
+        lambda: make_world(rewards=3),
+    ],
+    "sigma": [
+        lambda: E.GaussianRewards().bind(Logistic(), 1.0), lambda: E.GaussianRewards(sigma=0.5).bind(Identity(), 1.0),
+        lambda: E.GaussianRewards(sigma=-1),
+    ],
+    "sd": [lambda: E.GaussianRewards(sd=0.0)], "trials": [lambda: E.BinomialRewards(0)],
+    "bound": [lambda: E.PoissonRewards(0), lambda: E.PoissonRewards(2.5)], "rounds": [lambda: E.FixedDelay(-1)],
+    "mean": [lambda: E.GeometricDelay(-0.5)],
+    "most": [lambda: E.GeometricDelay(2.0, most=-1), lambda: E.UniformDelay(3, 2)],
+    "drift": [lambda: make_world(drift="static"), lambda: make_world(drift=None)],
+    "least": [lambda: E.UniformDelay(-1, 2)],
+    "delay": [lambda: make_world(delay=3)], "link": [lambda: make_world(link="logit")],
+    "seed": [lambda: make_world(seed=-1)], "intercept": [lambda: make_world(intercept="x")],
+    "means": [
+        lambda: make_world().reward(1, [0.5, 0.5]), lambda: make_world().reward(1, [math.nan]),
+        lambda: make_world().reward(1, [1.5]),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "make"), [(name, make) for name, makes in REFUSED.items() for make in makes])
+def test_refused_arguments_are_named(name: str, make: Callable[[], Any]) -> None:
     with refuses(name):
         make()

@@ -13,19 +13,19 @@ from windvane.estimation import Discount, MaximumLikelihoodEstimator, Never, Res
 TUNING: dict[str, Any] = {"horizon": 3000, "dim": 2}
 
 
-@pytest.mark.parametrize(
-    ("rule", "gammas", "windows", "memory"),
-    [
-        (Discount(0.99), [0.99, 0.99], [math.inf, math.inf], [100.0, 100.0]),
-        (Discount([0.9, 1.0]), [0.9, 1.0], [math.inf, math.inf], [10.0, math.inf]),
-        (Window(7.5), [1.0, 1.0], [7.5, 7.5], [7.5, 7.5]),
-        (Window(np.array([3, 40])), [1.0, 1.0], [3.0, 40.0], [3.0, 40.0]),
-        (Restart(200), [1.0, 1.0], [math.inf, math.inf], [200.0, 200.0]),
-        (Restart([5, 6]), [1.0, 1.0], [math.inf, math.inf], [5.0, 6.0]),
-        (Never(), [1.0, 1.0], [math.inf, math.inf], [math.inf, math.inf]),
-    ],
-    ids=repr,
-)
+NONE = [math.inf, math.inf]
+PER_LANE = [  # rule, gammas, windows, memory
+    (Discount(0.99), [0.99, 0.99], NONE, [100.0, 100.0]),
+    (Discount([0.9, 1.0]), [0.9, 1.0], NONE, [10.0, math.inf]),
+    (Window(7.5), [1.0, 1.0], [7.5, 7.5], [7.5, 7.5]),
+    (Window(np.array([3, 40])), [1.0, 1.0], [3.0, 40.0], [3.0, 40.0]),
+    (Restart(200), [1.0, 1.0], NONE, [200.0, 200.0]),
+    (Restart([5, 6]), [1.0, 1.0], NONE, [5.0, 6.0]),
+    (Never(), [1.0, 1.0], NONE, NONE),
+]
+
+
+@pytest.mark.parametrize(("rule", "gammas", "windows", "memory"), PER_LANE, ids=repr)
 def test_a_rule_per_lane(rule: Any, gammas: list[float], windows: list[float], memory: list[float]) -> None:
     assert rule.gammas(2).tolist() == gammas
     assert rule.windows(2).tolist() == windows
@@ -34,26 +34,20 @@ def test_a_rule_per_lane(rule: Any, gammas: list[float], windows: list[float], m
 
 @pytest.mark.parametrize("kind", theory.KINDS)
 def test_tuned_rules_are_what_theory_recommends(kind: str) -> None:
-    """For one drift, and for one per lane; a window also without knowing the drift."""
-    for drift in (0.0, 0.5, 2.0, 1e9):
-        gamma = theory.discount(drift=drift, kind=kind, **TUNING)
-        length = theory.window_length(drift=drift, kind=kind, **TUNING)
-        assert Discount.tuned(drift=drift, arm_geometry=kind, **TUNING).gamma == gamma
-        assert Window.tuned(drift=drift, arm_geometry=kind, **TUNING).length == length
-    drifts = [0.5, 2.0, 0.5]
-    each = [theory.discount(drift=drift, kind=kind, **TUNING) for drift in drifts]
-    assert Discount.tuned(drift=drifts, arm_geometry=kind, **TUNING).gammas(3).tolist() == each
-    lengths = [theory.window_length(drift=drift, kind=kind, **TUNING) for drift in drifts]
-    assert Window.tuned(drift=np.array(drifts), arm_geometry=kind, **TUNING).windows(3).tolist() == lengths
+    """For one drift, and for one per lane; a restart has the period of the window, which needs no drift."""
+    for drift in (0.0, 0.5, 2.0, 1e9, [0.5, 2.0, 0.5], np.array([0.5, 2.0, 0.5])):
+        discount, window = (rule.tuned(drift=drift, arm_geometry=kind, **TUNING) for rule in (Discount, Window))
+        restart, each = Restart.tuned(drift=drift, **TUNING), np.broadcast_to(drift, 3).tolist()
+        gammas = [theory.discount(drift=drift, kind=kind, **TUNING) for drift in each]
+        lengths = [theory.window_length(drift=drift, kind=kind, **TUNING) for drift in each]
+        assert discount.gammas(3).tolist() == gammas
+        assert window.windows(3).tolist() == lengths
+        assert restart.memory(3).tolist() == lengths or kind == "general"
+        if isinstance(drift, float):
+            assert (discount.gamma, window.length) == (gammas[0], lengths[0])
+            assert restart.every == lengths[0] or kind == "general"
     unknown = theory.window_length(drift=None, kind=kind, **TUNING)
     assert Window.tuned(drift=None, arm_geometry=kind, **TUNING).length == unknown
-
-
-def test_a_tuned_restart_has_the_period_of_the_window() -> None:
-    drifts = [0.5, 2.0]
-    lengths = [theory.window_length(drift=drift, **TUNING) for drift in drifts]
-    assert Restart.tuned(drift=2.0, **TUNING).every == lengths[1]
-    assert Restart.tuned(drift=drifts, **TUNING).memory(2).tolist() == lengths
 
 
 @pytest.mark.parametrize("rule", [Discount, Window, Restart])
@@ -63,34 +57,30 @@ def test_tuning_names_what_it_refuses(rule: Any, name: str, bad: Any) -> None:
         rule.tuned(**TUNING | {"drift": 1.0, name: bad})
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        *((Discount(bad).gammas, "gamma") for bad in (0.0, 1.0001, math.nan, [0.9, 0.0], [0.9] * 3, "high", None)),
-        *((Window(bad).windows, "window") for bad in (0.0, -3, math.inf, [5.0, 0.0], [5.0] * 3, "long")),
-        *((Restart(bad).memory, "restart_every") for bad in (0, 2.5, -1, math.inf, [3, 0], [3] * 3, "often")),
-    ],
-)
-def test_a_rule_names_what_it_refuses(call: Any, name: str) -> None:
+BAD_RULES = [
+    *((Discount(bad).gammas, "gamma") for bad in (0.0, 1.0001, math.nan, [0.9, 0.0], [0.9] * 3, "high", None)),
+    *((Window(bad).windows, "window") for bad in (0.0, -3, math.inf, [5.0, 0.0], [5.0] * 3, "long")),
+    *((Restart(bad).memory, "restart_every") for bad in (0, 2.5, -1, math.inf, [3, 0], [3] * 3, "often")),
+]
+
+
+@pytest.mark.parametrize(("call", "name"), BAD_RULES)
+def test_a_rule_names_what_it_refuses_and_the_lane(call: Any, name: str) -> None:
     with refuses(name):
         call(2)
-
-
-def test_the_refusal_of_one_lane_names_it() -> None:
     with refuses("gamma", value=1.5, where="lane 1"):
         Discount([0.9, 1.5]).gammas(2)
 
 
+WEIGHTS = {
+    "discount": (Discount([0.5, 1.0]), lambda age: [0.5**age, 1.0]),
+    "window": (Window([2.0, 5.0]), lambda age: [1.0 * (age < 2), 1.0 * (age < 5)]),
+    "never": (Never(), lambda _: [1.0, 1.0]),
+}
+
+
 @pytest.mark.parametrize("make", [MaximumLikelihoodEstimator, RidgeEstimator])
-@pytest.mark.parametrize(
-    ("rule", "weights"),
-    [
-        (Discount([0.5, 1.0]), lambda age: [0.5**age, 1.0]),
-        (Window([2.0, 5.0]), lambda age: [1.0 * (age < 2), 1.0 * (age < 5)]),
-        (Never(), lambda _: [1.0, 1.0]),
-    ],
-    ids=["discount", "window", "never"],
-)
+@pytest.mark.parametrize(("rule", "weights"), WEIGHTS.values(), ids=WEIGHTS)
 def test_the_weight_of_an_observation_of_any_age(make: Any, rule: Any, weights: Any) -> None:
     """b of a single observation is its weight: as it ages, and where it arrives late."""
     ageing = make(1, forgetting=rule, lanes=2)
@@ -99,7 +89,6 @@ def test_the_weight_of_an_observation_of_any_age(make: Any, rule: Any, weights: 
         late = make(1, forgetting=rule, lanes=2)
         late.advance(age)
         late.observe([[1.0], [1.0]], 1.0, age=float(age))
-        np.testing.assert_allclose(ageing.b[:, 0], weights(age), rtol=1e-14)
-        np.testing.assert_allclose(late.b[:, 0], weights(age), rtol=1e-14)
+        np.testing.assert_allclose([ageing.b[:, 0], late.b[:, 0]], [weights(age)] * 2, rtol=1e-14)
         np.testing.assert_allclose(ageing.metric()[:, 0, 0], 1.0 + np.array(weights(age)), rtol=1e-14)
         ageing.advance()

@@ -15,7 +15,6 @@ from windvane.links import get_link
 
 
 def test_for_the_identity_link_it_is_ridge_regression() -> None:
-    """To the last digits, late rewards and lanes and all."""
     one_pass = OnePassEstimator(2, "identity", forgetting=Discount([0.9, 1.0]), lanes=2)
     ridge = access.make_ridge(2, gamma=[0.9, 1.0], lanes=2)
     for estimator in (one_pass, ridge):
@@ -31,7 +30,6 @@ def test_each_observation_is_a_proximal_step_and_a_quadratic(link: str, dim: int
     rng, gamma = np.random.default_rng(4), 0.95
     made, estimator = get_link(link), OnePassEstimator(dim, link, forgetting=Discount(gamma), S=1.5, lam=0.7)
     H = estimator.ridge * np.eye(dim)
-    theta = np.zeros(dim)
     for _ in range(60):
         estimator.advance()
         H = gamma * H + (1 - gamma) * estimator.ridge * np.eye(dim)
@@ -57,16 +55,13 @@ def test_rewards_of_any_size_leave_everything_finite(link: str, forgetting: Any,
     for reward in HUGE:
         rng, estimator = np.random.default_rng(0), OnePassEstimator(2, link, forgetting=forgetting)
         for t in range(40):
-            x = ball(rng, (1,), 2)
-            estimator.observe(x, *((reward,) if t % 3 == 0 else (1.0,)), weight=weight if t % 3 == 0 else 1.0)
+            huge = t % 3 == 0
+            estimator.observe(ball(rng, (1,), 2), reward if huge else 1.0, weight=weight if huge else 1.0)
             estimator.advance()
             assert np.isfinite(estimator.solve()).all(), (reward, t)
         assert np.isfinite(estimator.dense).all()
         access.load(OnePassEstimator(2, link, forgetting=forgetting), access.save(estimator))
-
-
-def test_a_large_count_moves_a_poisson_estimate_to_its_logarithm() -> None:
-    for reward in HUGE[:-1]:
+    for reward in HUGE[:-1]:  # a large count moves a Poisson estimate to its logarithm
         estimator = OnePassEstimator(1, "poisson")
         estimator.observe([[1.0]], reward)
         assert 0.5 * np.log(reward) <= estimator.theta_hat[0, 0] <= np.log(reward) + 1e-12

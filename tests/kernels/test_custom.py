@@ -1,6 +1,7 @@
 """Custom links: the same kernels, interpreted, give the numbers of the compiled ones; an exception harms nothing."""
 
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,21 +12,15 @@ from support.estimators import by_link, feed
 from support.instances import instance
 from support.numerics import BUILT_IN, custom_copy
 from support.worlds import ball, same_state
-from windvane.estimation import Discount, MaximumLikelihoodEstimator, OnePassEstimator
+from windvane.estimation import Discount, MaximumLikelihoodEstimator, OnePassEstimator, Window
 from windvane.kernels import custom, history, one_pass, projection, root, scoring, sums
 from windvane.kernels.custom import COMPILED, LinkKernels, link_kernels
 from windvane.links import CustomLink, Logistic, get_link
 from windvane.projection import p0, p2, project_p0, project_p0_in_H, project_p0_in_V_tilde, project_p2
 
 COPY = custom_copy(Logistic())
-HOMES = {
-    "observe_lanes": history,
-    "solve_lanes": root,
-    "moments_lanes": sums,
-    "project_lanes": projection,
-    "predict_lanes": scoring,
-    "linearise_lanes": one_pass,
-}
+HOMES = {"observe_lanes": history, "solve_lanes": root, "moments_lanes": sums, "project_lanes": projection}
+HOMES |= {"predict_lanes": scoring, "linearise_lanes": one_pass}
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(LinkKernels)])
@@ -53,13 +48,16 @@ def test_the_curvature_of_a_custom_link_is_a_difference_and_its_ratio_unknown() 
     assert functions["bend_ratio"](-1, 1.0) == np.inf
 
 
-def pairs(kind: Any, **settings: Any) -> list[Any]:
-    return [kind(2, link, forgetting=Discount([0.9, 1.0]), lanes=2, **settings) for link in (Logistic(), COPY)]
+FORGETTING = {"discount": Discount([0.9, 1.0]), "window": Window(12.0)}
+P2_HARD = partial(project_p2, beta=np.full(2, 0.05))
 
 
-def test_a_copy_of_the_logistic_gives_the_same_numbers_in_every_estimator_and_projection() -> None:
+@by_link
+@pytest.mark.parametrize("forgetting", FORGETTING.values(), ids=FORGETTING)
+def test_a_copy_gives_the_same_numbers_in_every_estimator_and_projection(link: str, forgetting: Any) -> None:
     """Roots are certified to 1e-12; a projection leaves up to 1e-8."""
-    exact, copied = pairs(MaximumLikelihoodEstimator, S=0.4, tolerance=1e-10)
+    built_in, settings = get_link(link), {"forgetting": forgetting, "lanes": 2, "S": 0.4, "tolerance": 1e-10}
+    exact, copied = (MaximumLikelihoodEstimator(2, each, **settings) for each in (built_in, custom_copy(built_in)))
     stages = set()
     for start in range(0, 60, 20):
         for estimator in (exact, copied):
@@ -72,7 +70,7 @@ def test_a_copy_of_the_logistic_gives_the_same_numbers_in_every_estimator_and_pr
         np.testing.assert_allclose(exact.solve(), copied.solve(), rtol=0, atol=1e-11)
         for mine, theirs in zip(exact.moments(np.ones((2, 2))), copied.moments(np.ones((2, 2))), strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-13)
-        for project in (project_p0, project_p0_in_V_tilde, project_p0_in_H, lambda e: project_p2(e, np.full(2, 0.05))):
+        for project in (project_p0, project_p0_in_V_tilde, project_p0_in_H, P2_HARD):
             mine, theirs = project(exact), project(copied)
             np.testing.assert_array_equal(mine.stage, theirs.stage)
             np.testing.assert_allclose(mine.theta, theirs.theta, rtol=0, atol=1e-7)
@@ -82,7 +80,8 @@ def test_a_copy_of_the_logistic_gives_the_same_numbers_in_every_estimator_and_pr
 
 
 def test_a_copy_of_the_logistic_gives_the_same_numbers_in_one_pass_and_in_predictions() -> None:
-    exact, copied = pairs(OnePassEstimator)
+    forgetting = FORGETTING["discount"]
+    exact, copied = (OnePassEstimator(2, link, forgetting=forgetting, lanes=2) for link in (Logistic(), COPY))
     for estimator in (exact, copied):
         feed(estimator, [0, 1], range(80), 2)
     np.testing.assert_allclose(exact.dense, copied.dense, rtol=0, atol=1e-11)

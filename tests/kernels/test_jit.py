@@ -1,294 +1,63 @@
-"""The cache of compiled kernels: shared by processes, robust to damaged files, cleaned of what is old."""
+"""Kernels, and the inner functions that become part of them."""
 
-from __future__ import annotations
-
-import importlib.util
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import textwrap
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
-from typing import Any
-
+import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
-from windvane.kernels import cache as kernel_cache
+from windvane.kernels.jit import callable_kernel, compiled, compiled_inner, compiled_sums, compiled_view
 
-KERNEL = """
-from windvane.kernels.jit import compiled
+
+@compiled_sums
+def total(values: np.ndarray) -> float:
+    result = 0.0
+    for i in range(values.shape[0]):
+        result += values[i]
+    return result
+
+
+@compiled_inner
+def mean(values: np.ndarray) -> float:
+    return total(values) / values.shape[0]
+
+
+@compiled_view
+def upper_half(values: np.ndarray) -> np.ndarray:
+    return values[values.shape[0] // 2 :]
+
 
 @compiled
-def inner(x):
-    return x + 1
+def describe(values: np.ndarray, out: np.ndarray) -> None:
+    out[0], out[1] = total(values), mean(upper_half(values))
+
 
 @compiled
-def outer(x):
-    return 2 * inner(x)
-"""
-
-REPORT = """
-import toy
-def count(kernel):
-    return sum(kernel.stats.cache_misses.values())
-"""
-
-# A numba event listener that stops inside the first compilation until the other process is about to call the kernel.
-SLOW_COMPILATION = """
-import pathlib, time
-from numba.core import event
-class Pause(event.Listener):
-    def on_start(self, _event):
-        pathlib.Path("first-compiles").touch()
-        while not pathlib.Path("second-calls").exists():
-            time.sleep(0.01)
-        time.sleep(0.5)  # the time to reach the lock; if it is too short, the test passes all the same
-    def on_end(self, _event):
-        pass
-event.register("numba:compile", Pause())
-"""
-
-AFTER_THE_FIRST = """
-import pathlib, time
-while not pathlib.Path("first-compiles").exists():
-    time.sleep(0.01)
-pathlib.Path("second-calls").touch()
-"""
-
-CALL = "print(toy.outer(3), count(toy.outer), count(toy.inner))"
+def centre(values: np.ndarray) -> None:
+    middle = mean(values)
+    for i in range(values.shape[0]):
+        values[i] -= middle
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A working folder with the module ``toy``; the cache is its subfolder ``cache``."""
-    (tmp_path / "toy.py").write_text(KERNEL)
-    return tmp_path
+VALUES = np.array([1.0, 2.0, 4.0, 9.0])
 
 
-def start(folder: Path, *code: str, cache: str = "cache") -> subprocess.Popen[str]:
-    environment = {**os.environ, "WINDVANE_CACHE_DIR": str(folder / cache), "WINDVANE_QUIET": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(folder), str(Path(kernel_cache.__file__).parents[2])])
-    return subprocess.Popen(
-        [sys.executable, "-c", "\n".join(map(textwrap.dedent, code))],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def test_kernels_share_inner_functions_two_levels_deep() -> None:
+    out, centred = np.empty(2), VALUES.copy()
+    describe(VALUES.copy(), out)
+    centre(centred)
+    assert_array_equal(out, [16.0, 6.5])
+    assert_array_equal(centred, VALUES - 4.0)
 
 
-def finish(process: subprocess.Popen[str]) -> str:
-    """What the process prints on stdout; it must succeed without a word on stderr."""
-    out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, ""), err
-    return out
+def test_python_can_call_an_inner_function_only_through_a_version_of_its_own() -> None:
+    centre(VALUES.copy())  # compiles ``mean``, but not for Python
+    with pytest.raises(TypeError):
+        mean(VALUES.copy())
+    assert callable_kernel(mean)(VALUES.copy()) == 4.0
+    assert callable_kernel(centre) is centre
 
 
-def call(folder: Path) -> str:
-    return finish(start(folder, REPORT, CALL))
-
-
-def cache_files(folder: Path, ending: str, kernel: str = "outer") -> list[Path]:
-    return sorted((folder / "cache").glob(f"kernels-*/**/toy.{kernel}-*.{ending}"))
-
-
-def test_a_kernel_is_compiled_once_and_then_loaded(folder: Path) -> None:
-    assert call(folder) == "8 1 1\n"
-    assert call(folder) == "8 0 0\n"
-
-
-def test_a_second_process_waits_instead_of_compiling_too(folder: Path) -> None:
-    first = start(folder, REPORT, SLOW_COMPILATION, CALL)
-    second = start(folder, REPORT, AFTER_THE_FIRST, CALL)
-    assert finish(first) == "8 1 1\n"
-    assert finish(second) == "8 0 0\n"
-
-
-def test_several_processes_on_an_empty_cache_compile_once_in_all(folder: Path) -> None:
-    processes = [start(folder, REPORT, CALL) for _ in range(3)]
-    printed = [[int(word) for word in finish(process).split()] for process in processes]
-    assert [sum(column) for column in zip(*printed, strict=True)] == [24, 1, 1]
-
-
-def test_a_process_that_dies_while_compiling_holds_nobody_up(folder: Path) -> None:
-    die = "import os, signal; Pause.on_start = lambda *_: os.kill(os.getpid(), signal.SIGKILL)"
-    dead = start(folder, REPORT, SLOW_COMPILATION, die, CALL)
-    dead.communicate(timeout=120)
-    assert dead.returncode == -signal.SIGKILL
-    assert call(folder) == "8 1 1\n"
-
-
-def test_threads_of_one_process_compile_once(folder: Path) -> None:
-    code = """
-    from concurrent.futures import ThreadPoolExecutor
-    with ThreadPoolExecutor(4) as pool:
-        print(*pool.map(toy.outer, range(4)), count(toy.outer), count(toy.inner))
-    """
-    assert finish(start(folder, REPORT, code)) == "2 4 6 8 1 1\n"
-
-
-@pytest.mark.parametrize(
-    "failure",
-    ["OSError(37, 'No locks available')", "NotImplementedError('flock')", "filelock.Timeout('lock')"],
-)
-def test_without_a_lock_every_process_compiles_for_itself(folder: Path, failure: str) -> None:
-    """On a file system without locks, or after too long a wait."""
-    code = f"""
-    import filelock
-    def fail(*_, **__):
-        raise {failure}
-    filelock.FileLock.acquire = fail
-    """
-    assert finish(start(folder, code, REPORT, CALL)) == "8 1 1\n"
-    assert call(folder) == "8 0 0\n"  # what it compiled was stored
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def flip_bits(path: Path) -> None:
-    """Flip bits in the middle: of the machine code, in a data file."""
-    content = bytearray(path.read_bytes())
-    middle = len(content) // 2
-    for position in range(middle, middle + 20):
-        content[position] ^= 0xFF
-    path.write_bytes(content)
-
-
-def fill_with_noise(path: Path) -> None:
-    path.write_bytes(bytes((37 * i + 11) % 256 for i in range(path.stat().st_size)))
-
-
-def pickle_something_else(path: Path) -> None:
-    path.write_bytes(b"\x80\x04K\x01.")
-
-
-def make_unreadable(path: Path) -> None:
-    """Put a folder in the file's place: reading it fails, for root too."""
-    path.unlink()
-    (path / "below").mkdir(parents=True)
-
-
-@pytest.fixture
-def imported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], ModuleType]:
-    """Import ``toy`` anew, as a new process does; the cache is that of :func:`start`."""
-    monkeypatch.setattr(kernel_cache, "CACHE_DIR", folder / "cache" / "kernels-0123456789abcdef")
-
-    def load() -> ModuleType:
-        spec = importlib.util.spec_from_file_location("toy", folder / "toy.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    return load
-
-
-def misses(kernel: Any) -> int:
-    return sum(kernel.stats.cache_misses.values())
-
-
-@pytest.mark.parametrize("ending", ["nbi", "nbc"])
-@pytest.mark.parametrize(
-    "damage", [truncate, empty, flip_bits, fill_with_noise, pickle_something_else, make_unreadable, Path.unlink]
-)
-def test_a_damaged_file_is_replaced(
-    folder: Path, imported: Callable[[], ModuleType], damage: Callable[[Path], None], ending: str
-) -> None:
-    assert imported().outer(3) == 8
-    (file,) = cache_files(folder, ending)
-    damage(file)
-    for compilations in (1, 0):
-        toy = imported()
-        assert toy.outer(3) == 8
-        assert misses(toy.outer) == compilations
-        assert file.is_file()
-
-
-def test_an_index_that_names_the_wrong_code_is_noticed(folder: Path, imported: Callable[[], ModuleType]) -> None:
-    """Code for floats must not be called with integers."""
-    toy = imported()
-    assert (toy.outer(3), toy.outer(1.5)) == (8, 5.0)
-    first, second = cache_files(folder, "nbc")
-    swapped = first.read_bytes()
-    first.write_bytes(second.read_bytes())
-    second.write_bytes(swapped)
-    toy = imported()
-    assert toy.outer(3) == 8
-    assert misses(toy.outer) == 1
-
-
-def test_a_cache_that_cannot_be_mended_is_not_used(
-    folder: Path, imported: Callable[[], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files that can neither be read nor removed: the kernel is compiled, at every start."""
-    assert imported().outer(3) == 8
-    (file,) = cache_files(folder, "nbi")
-    make_unreadable(file)
-    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
-    for _ in range(2):
-        toy = imported()
-        assert toy.outer(3) == 8
-        assert misses(toy.outer) == 1
-
-
-def test_a_cache_folder_that_is_removed_meanwhile_does_no_harm(folder: Path) -> None:
-    code = f"""
-    import shutil
-    print(toy.outer(3))
-    shutil.rmtree({str(folder / "cache")!r})
-    print(toy.outer(1.5))
-    """
-    assert finish(start(folder, REPORT, code)) == "8\n5.0\n"
-
-
-def make_cache(root: Path, name: str, days_ago: float, file_days_ago: float | None = None) -> Path:
-    """A cache folder that was last used ``days_ago``; its file was read ``file_days_ago``."""
-    file = root / name / "sub" / "kernel.nbc"
-    file.parent.mkdir(parents=True)
-    file.write_bytes(b"code")
-    when = NOW - 86400 * (days_ago if file_days_ago is None else file_days_ago)
-    os.utime(file, (when, NOW - 86400 * days_ago))
-    for path in (file.parent, root / name):
-        os.utime(path, (NOW, NOW - 86400 * days_ago))
-    return root / name
-
-
-NOW = 2_000_000_000.0
-
-
-def test_folders_that_were_not_used_for_long_are_removed(tmp_path: Path) -> None:
-    old = make_cache(tmp_path, "kernels-" + "0" * 16, 31)
-    kept = [
-        make_cache(tmp_path, "kernels-" + "1" * 16, 29),
-        make_cache(tmp_path, "kernels-" + "2" * 16, 400, file_days_ago=3),  # a version that did not renew the folder
-        make_cache(tmp_path, "kernels-" + "3" * 16, 400),  # the current one
-        make_cache(tmp_path, "kernels-of-mine", 400),
-        make_cache(tmp_path, "something-else", 400),
-    ]
-    (tmp_path / ("kernels-" + "4" * 16)).symlink_to(kept[-1])
-    assert kernel_cache.remove_unused_folders(kept[2], NOW) == [old]
-    assert not old.exists()
-    assert all((folder / "sub" / "kernel.nbc").exists() for folder in kept)
-
-
-def test_a_start_renews_its_own_folder_and_removes_old_ones(folder: Path) -> None:
-    call(folder)
-    (current,) = (folder / "cache").glob("kernels-*")
-    os.utime(current, (0, 0))
-    old = shutil.copytree(current, current.with_name("kernels-" + "0" * 16))
-    for path in (*old.rglob("*"), old):
-        os.utime(path, (0, 0))
-    assert call(folder) == "8 0 0\n"
-    assert not old.exists()
-    assert current.stat().st_mtime > 0
+def test_an_inner_function_is_compiled_for_each_type() -> None:
+    out = np.empty(2)
+    describe(VALUES.copy(), out)
+    describe(np.arange(8, dtype=np.int64), out)
+    assert_array_equal(out, [28.0, 5.5])

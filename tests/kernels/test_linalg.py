@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from support.access import callable_module
+from support.estimators import seeds
 from support.numerics import EPS, only_lower, positive_definite
 from windvane.kernels import ball
 from windvane.kernels import linalg as linalg_kernels
@@ -16,7 +17,6 @@ from windvane.kernels.lanes import VECTORS
 from windvane.kernels.scoring import log_det_lanes
 
 linalg, ball_quadratic = callable_module(linalg_kernels), callable_module(ball).ball_quadratic
-seeds = st.integers(0, 2**32 - 1)
 
 
 @pytest.mark.parametrize("d", range(1, 11))
@@ -30,11 +30,8 @@ def test_cholesky_and_what_is_solved_with_it(d: int, seed: int) -> None:
     assert linalg.cholesky(only_lower(A), shift, lower)
     exact = np.linalg.cholesky(A + shift * np.eye(d))
     np.testing.assert_allclose(lower, exact, rtol=0, atol=1e-12 * np.abs(exact).max())
-    for solve, matrix in (
-        (linalg.solve_lower, exact),
-        (linalg.solve_lower_transposed, exact.T),
-        (linalg.solve_cholesky, A + shift * np.eye(d)),
-    ):
+    solvers = (linalg.solve_lower, linalg.solve_lower_transposed, linalg.solve_cholesky)
+    for solve, matrix in zip(solvers, (exact, exact.T, A + shift * np.eye(d)), strict=True):
         expected = np.linalg.solve(matrix, rhs)
         solve(lower, rhs, out)
         np.testing.assert_allclose(out, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
@@ -43,14 +40,7 @@ def test_cholesky_and_what_is_solved_with_it(d: int, seed: int) -> None:
         np.testing.assert_array_equal(in_place, out)
     inverse = np.linalg.inv(A + shift * np.eye(d))
     assert linalg.trace_of_inverse(lower, np.empty(d)) == pytest.approx(np.trace(inverse), rel=1e-12)
-
-
-@pytest.mark.parametrize("d", range(1, 11))
-def test_cholesky_says_when_a_matrix_is_not_positive_definite(d: int) -> None:
-    rng = np.random.default_rng(d)
-    A = positive_definite(rng, d)
-    least = np.linalg.eigvalsh(A)[0]
-    lower = np.empty((d, d))
+    least = np.linalg.eigvalsh(A)[0]  # and it says when a matrix is not positive definite
     assert linalg.cholesky(A, -least * (1 - 1e-6), lower)
     assert not linalg.cholesky(A, -least * (1 + 1e-6), lower)
     assert not linalg.cholesky(np.zeros((d, d)), 0.0, lower)
@@ -72,7 +62,7 @@ def test_products_norms_and_determinants(d: int) -> None:
     np.testing.assert_allclose(log_det, [np.linalg.slogdet(M / 0.3)[1] for M in V], rtol=0, atol=1e-12)
 
 
-def minimise_over_ball(A: np.ndarray, linear: np.ndarray, radius: float) -> tuple[float, np.ndarray]:
+def minimise_over_ball(A: np.ndarray, linear: np.ndarray, radius: float) -> np.ndarray:
     """The oracle: eigenvectors, then the secular equation ||y(kappa)|| = radius by bisection. Not for the hard case."""
     values, Q = np.linalg.eigh(A)
     c = Q.T @ linear
@@ -82,20 +72,24 @@ def minimise_over_ball(A: np.ndarray, linear: np.ndarray, radius: float) -> tupl
 
     start = 0.0
     if values[0] > 0 and np.linalg.norm(y(0.0)) <= radius:
-        return 0.0, Q @ y(0.0)
+        return Q @ y(0.0)
     start = max(0.0, -values[0])
     high = np.linalg.norm(linear) / radius + np.abs(values).max() + 1.0
     log_gap = brentq(lambda t: np.log(np.linalg.norm(y(math.exp(t))) / radius), -80.0, math.log(high), xtol=1e-15)
-    return start + math.exp(log_gap), Q @ y(math.exp(log_gap))
+    return Q @ y(math.exp(log_gap))
 
 
-def assert_minimises(
-    A: np.ndarray, linear: np.ndarray, radius: float, guess: float = 0.0, slack: float = 1e-10
-) -> tuple[float, np.ndarray]:
-    """The conditions of More and Sorensen, necessary and sufficient for a global minimum; then the oracle's value."""
+def minimise(A: np.ndarray, linear: np.ndarray, radius: float = 1.0, guess: float = 0.0) -> tuple[float, np.ndarray]:
+    """The compiled answer: the multiplier and the point."""
     d = len(linear)
-    y, lower = np.full(d, np.nan), np.full((d, d), np.nan)
-    kappa = ball_quadratic(only_lower(A), linear, radius, guess, y, lower, np.full(d, np.nan))
+    y = np.full(d, np.nan)
+    kappa = ball_quadratic(only_lower(A), linear, radius, guess, y, np.full((d, d), np.nan), np.full(d, np.nan))
+    return kappa, y
+
+
+def assert_minimises(A, linear, radius, guess=0.0, slack=1e-10) -> tuple[float, np.ndarray]:
+    """The conditions of More and Sorensen, necessary and sufficient for a global minimum; then the oracle's value."""
+    kappa, y = minimise(A, linear, radius, guess)
     size = np.abs(A).sum(axis=1).max()
     unit = size * radius + np.linalg.norm(linear)  # of a gradient
     assert np.linalg.norm(y) <= radius * (1 + 1e-12)
@@ -107,7 +101,7 @@ def assert_minimises(
     def objective(y: np.ndarray) -> float:
         return float(0.5 * y @ A @ y - linear @ y)
 
-    best = minimise_over_ball(A, linear, radius)[1]
+    best = minimise_over_ball(A, linear, radius)
     assert objective(y) == pytest.approx(objective(best), rel=0, abs=1e-11 * unit * radius)
     return kappa, y
 
@@ -127,8 +121,7 @@ radii, scales = st.floats(0.01, 100.0), st.floats(1e-3, 1e3)
 def test_ball_quadratic_positive_definite(d: int, seed: int, radius: float, share: float) -> None:
     """The free minimiser has the norm share * radius: inside the ball (no multiplier) or outside it."""
     rng = np.random.default_rng(seed)
-    A = positive_definite(rng, d)
-    free = rng.normal(size=d)
+    A, free = positive_definite(rng, d), rng.normal(size=d)
     free *= share * radius / np.linalg.norm(free)
     kappa, y = assert_minimises(A, A @ free, radius)
     if share < 1:
@@ -139,28 +132,21 @@ def test_ball_quadratic_positive_definite(d: int, seed: int, radius: float, shar
         assert np.linalg.norm(y) == pytest.approx(radius, rel=1e-12)
 
 
-@pytest.mark.parametrize("d", range(1, 11))
-@settings(deadline=None, max_examples=15)
-@given(seed=seeds, radius=radii, scale=scales)
-def test_ball_quadratic_semi_definite(d: int, seed: int, radius: float, scale: float) -> None:
-    """A direction without curvature and a linear term along it: the minimiser is on the boundary."""
-    rng = np.random.default_rng(seed)
-    values = 10 ** rng.uniform(-1, 1, d)
-    values[: rng.integers(1, d + 1)] = 0.0
-    kappa, y = assert_minimises(with_spectrum(rng, values), scale * rng.normal(size=d), radius)
-    assert kappa > 0.0
-    assert np.linalg.norm(y) == pytest.approx(radius, rel=1e-12)
-
-
+@pytest.mark.parametrize("definiteness", ["semi-definite", "indefinite"])
 @pytest.mark.parametrize("d", range(1, 11))
 @settings(deadline=None, max_examples=25)
 @given(seed=seeds, radius=radii, scale=scales)
-def test_ball_quadratic_indefinite(d: int, seed: int, radius: float, scale: float) -> None:
-    """At least one negative eigenvalue: always on the boundary, with a multiplier beyond it."""
+def test_ball_quadratic_on_the_boundary(definiteness: str, d: int, seed: int, radius: float, scale: float) -> None:
+    """A direction without curvature and a linear term along it, or a negative eigenvalue: a multiplier beyond it."""
     rng = np.random.default_rng(seed)
-    values = rng.normal(size=d)
-    values[0] = -abs(values[0])
+    if definiteness == "indefinite":
+        values = rng.normal(size=d)
+        values[0] = -abs(values[0])
+    else:
+        values = 10 ** rng.uniform(-1, 1, d)
+        values[: rng.integers(1, d + 1)] = 0.0
     kappa, y = assert_minimises(with_spectrum(rng, values), scale * rng.normal(size=d), radius)
+    assert kappa > 0.0
     assert kappa >= -values.min() * (1 - 1e-12)
     assert np.linalg.norm(y) == pytest.approx(radius, rel=1e-12)
 
@@ -175,10 +161,8 @@ def test_ball_quadratic_near_the_hard_case(d: int, seed: int, share: float) -> N
     the value, being least there, only shows squared.
     """
     rng = np.random.default_rng(seed)
-    values = np.append(-1.0, rng.uniform(0.0, 1.0, d - 1))
-    Q = np.linalg.qr(rng.normal(size=(d, d)))[0]
-    A = (Q * values) @ Q.T
-    components = np.append(share, rng.uniform(-0.2, 0.2, d - 1))
+    values, Q = np.append(-1.0, rng.uniform(0.0, 1.0, d - 1)), np.linalg.qr(rng.normal(size=(d, d)))[0]
+    A, components = (Q * values) @ Q.T, np.append(share, rng.uniform(-0.2, 0.2, d - 1))
     assert_minimises((A + A.T) / 2, Q @ components, 1.0, slack=1e-10 + 10 * EPS / share)
 
 
@@ -196,26 +180,22 @@ def test_the_guess_changes_nothing(d: int, seed: int, guess: float, definite: bo
     np.testing.assert_allclose(guessed_y, y, rtol=0, atol=1e-7 * radius)
 
 
-@pytest.mark.parametrize("d", [2, 3, 5])
-def test_ball_quadratic_semi_definite_with_an_interior_minimiser(d: int) -> None:
-    """No curvature along the last axis and no pull along it either: the minimiser of least norm is inside."""
-    A = np.diag(np.append(np.ones(d - 1), 0.0))
-    linear = np.append(np.full(d - 1, 0.1), 0.0)
-    y, lower = np.full(d, np.nan), np.empty((d, d))
-    kappa = ball_quadratic(A, linear, 1.0, 0.0, y, lower, np.empty(d))
-    assert kappa == pytest.approx(0.0, abs=1e-12)
-    assert 0.5 * y @ A @ y - linear @ y == pytest.approx(-0.005 * (d - 1), rel=1e-9)
+INTERIOR = [([1.0] * (d - 1) + [0.0], [0.1] * (d - 1) + [0.0], -0.005 * (d - 1)) for d in (2, 3, 5)]
+SPECTRA = [[-1.0], [-1.0, 1.0], [-2.0, -1.0, 3.0], [-3.0, -3.0], [0.0], [0.0, 0.0]]
+NO_PULL = [(values, [0.0] * len(values), 0.5 * min(values)) for values in SPECTRA]
 
 
-@pytest.mark.parametrize("values", [[-1.0], [-1.0, 1.0], [-2.0, -1.0, 3.0], [-3.0, -3.0], [0.0], [0.0, 0.0]])
-def test_without_a_linear_term_the_answer_is_the_lowest_eigenvector(values: list[float]) -> None:
-    """The hard case: the linear term vanishes along it."""
-    d = len(values)
-    y, lower = np.full(d, np.nan), np.empty((d, d))
-    kappa = ball_quadratic(np.diag(values), np.zeros(d), 1.0, 0.0, y, lower, np.empty(d))
+@pytest.mark.parametrize(("values", "linear", "best"), [*INTERIOR, *NO_PULL])
+def test_ball_quadratic_without_a_pull_along_the_lowest_eigenvector(values, linear, best) -> None:
+    """Without curvature along it the minimiser is inside; without any linear term it is the lowest eigenvector."""
+    kappa, y = minimise(np.diag(values), np.array(linear))
     assert kappa >= 0.0
     assert np.linalg.norm(y) <= 1.0 + 1e-12
-    assert 0.5 * y @ np.diag(values) @ y == pytest.approx(0.5 * min(values), abs=1e-12)
+    value, tolerance = 0.5 * y @ np.diag(values) @ y - y @ linear, 1e-12
+    if any(linear):
+        assert kappa == pytest.approx(0.0, abs=1e-12)
+        tolerance = 1e-9 * abs(best)
+    assert value == pytest.approx(best, rel=0, abs=tolerance)
 
 
 @pytest.mark.parametrize("d", [2, 3, 6, 10])
@@ -225,8 +205,7 @@ def test_ball_quadratic_in_the_hard_case(d: int, seed: int) -> None:
     """The linear term is orthogonal to the lowest eigenvector: the best point is y(-lowest) plus a multiple of it."""
     rng = np.random.default_rng(seed)
     values, components = np.append(-1.0, rng.uniform(0.0, 1.0, d - 1)), np.append(0.0, rng.uniform(-0.1, 0.1, d - 1))
-    y, lower = np.full(d, np.nan), np.empty((d, d))
-    kappa = ball_quadratic(np.diag(values), components, 1.0, 0.0, y, lower, np.empty(d))
+    kappa, y = minimise(np.diag(values), components)
     inner = components[1:] / (values[1:] + 1.0)
     best = -0.5 * (1 - inner @ inner) + 0.5 * inner @ (values[1:] * inner) - components[1:] @ inner
     assert kappa == pytest.approx(1.0, rel=1e-6)

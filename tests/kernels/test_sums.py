@@ -1,25 +1,89 @@
-"""Sums over the history: what they stand for, wherever they lie, compiled and interpreted."""
+"""Compiled elementary functions and links against 40 digits, NumPy and SciPy, and the sums over a history."""
+
+import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from numpy.linalg import norm
+from hypothesis import given
+from hypothesis import strategies as st
 
 from support import access
-from support.numerics import EPS, bend, by_built_in_link, third
+from support.numerics import EPS, bend, by_built_in_link, custom_copy, sixty_examples, third
 from support.worlds import ball
-from windvane import CustomLink
+from windvane.kernels import elementary as elementary_kernels
 from windvane.kernels import sums
 from windvane.kernels.lanes import BUFFERS, RECORD
 from windvane.links import Link
 
+elementary = access.callable_module(elementary_kernels)
+FAR = [0.0, 1e-300, 1e-16, 1e-8, 0.5, 1.0, 5.0, 20.0, 37.0, 40.0, 300.0, 700.0]
 DIMS = [1, 2, 3, 4, 5, 7, 8, 9, 20]
 LENGTHS = sorted({0, 1, sums.BLOCK - 1, sums.BLOCK, sums.BLOCK + 1, 511, 512, 513, 1500})
 SCALE, RIDGE = 0.37, 0.21
 
 
-def compute_sums(
-    link: Link, x: np.ndarray, w: np.ndarray, theta: np.ndarray, u: np.ndarray, start: int
-) -> list[np.ndarray]:
+@pytest.mark.parametrize("part", range(4))
+def test_exponential_against_forty_digits(part: int) -> None:
+    """Within 4e-16 relative on [-708, 708]: random points, small ones, and both sides of where the reduction jumps."""
+    rng = np.random.default_rng(part)
+    jumps = (rng.integers(-1020, 1020, 500) + 0.5) * math.log(2)
+    points = [*rng.uniform(-708, 708, 3000), *rng.uniform(-1, 1, 1000), 0.0, -0.0, 708.0, -708.0]
+    points += [*(rng.choice([-1, 1], 300) * 10 ** rng.uniform(-320, 0, 300)), *jumps]
+    points += [*np.nextafter(jumps, -np.inf), *np.nextafter(jumps, np.inf)]
+    with localcontext() as context:
+        context.prec = 40
+        for z in (float(z) for z in points if abs(z) <= 708.0):
+            exact = Decimal(z).exp()
+            assert abs(Decimal(elementary.exponential(z)) - exact) <= exact * Decimal("4e-16"), z
+    for z in (708.5, 1e10, math.inf):  # held outside its range
+        assert elementary.exponential(z) == elementary.exponential(708.0)
+        assert elementary.exponential(-z) == elementary.exponential(-708.0)
+
+
+def assert_equals_link(link: Link, z: np.ndarray, mean: np.ndarray, slope: np.ndarray) -> None:
+    """A few rounding errors; Phi and phi besides pass on the rounding of their argument, a factor z^2 in the tails."""
+    rounding = 2e-15 + (EPS * z * z if link.name == "probit" else 0.0)
+    tiny = np.finfo(float).tiny  # below the smallest normal number either side may have been flushed to 0
+    assert (np.abs(mean - link.mean(z)) <= rounding * np.abs(link.mean(z)) + tiny).all()
+    assert (np.abs(slope - link.slope(z)) <= rounding * link.slope(z) + tiny).all()
+
+
+@by_built_in_link
+@sixty_examples
+@given(z=st.one_of(st.sampled_from([*FAR, *(-z for z in FAR)]), st.floats(-700.0, 700.0), st.floats(-5.0, 5.0)))
+def test_mean_slope_equals_the_link(link: Link, z: float) -> None:
+    mean, slope = elementary.mean_slope(link.code, z)
+    assert_equals_link(link, np.array([z]), np.array([mean]), np.array([slope]))
+
+
+@by_built_in_link
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 7, 8, 9, 100])
+def test_the_array_forms_equal_the_link_and_write_no_further(link: Link, n: int) -> None:
+    """All lengths around the width of a vector register; entries from n on are left alone."""
+    rng = np.random.default_rng(n)
+    z = rng.uniform(-700, 700, n + 3)
+    z[: len(FAR)] = (rng.choice([-1.0, 1.0], len(FAR)) * FAR)[: len(z)]
+    z[-2:] = rng.uniform(-5, 5, 2)
+    mean, slope, second = (np.full(n + 3, np.nan) for _ in range(3))
+    elementary.mean_slope_array(link.code, z, mean, slope, n)
+    assert_equals_link(link, z[:n], mean[:n], slope[:n])
+    elementary.bend_array(link.code, z, mean, slope, second, n)
+    scale = link.slope(z[:n]) * np.maximum(1.0, np.abs(z[:n]))  # 1 - 2 mu is exact to rounding of 1, not of itself
+    rounding = 2e-15 + (EPS * z[:n] ** 2 if link.name == "probit" else 0.0)
+    assert (np.abs(second[:n] - bend(link, z[:n])) <= rounding * scale).all()
+    assert np.isnan([mean[n:], slope[n:], second[n:]]).all()
+
+
+@by_built_in_link
+@sixty_examples
+@given(z=st.floats(-30.0, 30.0))
+def test_bend_ratio_bounds(link: Link, z: float) -> None:
+    """|mu''| <= ratio mu' for |z| <= largest_z."""
+    assert abs(bend(link, np.array([z]))[0]) <= elementary.bend_ratio(link.code, abs(z)) * link.slope(z) * (1 + 4 * EPS)
+
+
+def compute_sums(link: Link, x, w, theta, u, start: int) -> list[np.ndarray]:
     """g, H, H u, and the matrices of mu'' and mu''', of a history inside a longer one; all around it is poison."""
     (n, d), kernel, record = x.shape, access.kernels_for(link), np.zeros(1, RECORD)
     for name, value in {"link": link.code, "scale": SCALE, "ridge": RIDGE, "start": start, "end": start + n}.items():
@@ -72,7 +136,6 @@ def test_the_sums_are_what_they_stand_for(link: Link, d: int, n: int) -> None:
 @by_built_in_link
 @pytest.mark.parametrize("d", DIMS)
 def test_sums_do_not_depend_on_where_the_history_lies(link: Link, d: int) -> None:
-    """Bit for bit, for starts of every alignment and beyond a block."""
     for n in LENGTHS:
         x, w, theta, u = data(d, n)
         first = compute_sums(link, x, w, theta, u, 0)
@@ -86,11 +149,10 @@ def test_sums_do_not_depend_on_where_the_history_lies(link: Link, d: int) -> Non
 @pytest.mark.parametrize("n", [0, 1, 600])
 def test_the_interpreted_kernels_of_a_custom_link_give_the_same_sums(link: Link, d: int, n: int) -> None:
     """The bend there is a central difference, h = 1e-5: off by eps mu' / h and h^2, about 1e-10 a term."""
-    copy = CustomLink("copy", link.mean, link.slope)
     x, w, theta, u = data(d, n)
-    own, compiled = (compute_sums(which, x, w, theta, u, 3) for which in (copy, link))
+    own, compiled = (compute_sums(which, x, w, theta, u, 3) for which in (custom_copy(link), link))
     for one, other in zip(own[:3], compiled[:3], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     total = np.sum(w * np.linalg.norm(x, axis=1) ** 2 * np.abs(x @ u) * (1 + link.slope(x @ theta)))
     np.testing.assert_allclose(own[3], compiled[3], rtol=0, atol=1e-9 * total)
-    np.testing.assert_allclose(own[4], compiled[4], rtol=0, atol=1e-7 * total * (1 + norm(u)))
+    np.testing.assert_allclose(own[4], compiled[4], rtol=0, atol=1e-7 * total * (1 + np.linalg.norm(u)))

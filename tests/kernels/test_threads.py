@@ -1,7 +1,7 @@
 """Splitting lanes over threads."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -23,11 +23,10 @@ def _same_threads_afterwards() -> Iterator[None]:
 
 
 MUCH = 10.0 * threads.WORTH_SPLITTING
-LANES = (np.arange(9),)
 
 
-def no_workspace(_number: int) -> tuple[()]:
-    return ()
+def over_lanes(kernel: Callable[[np.ndarray], None], cost: float = MUCH, lanes: int = 9) -> None:
+    threads.over_lanes(kernel, cost, (), (np.arange(lanes),), lambda _: ())
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
@@ -49,9 +48,9 @@ def test_over_lanes_covers_every_lane_once(count: int, lanes: int) -> None:
 
 
 def test_small_work_stays_on_the_calling_thread() -> None:
-    threads.set_threads(3)
     calls = []
-    threads.over_lanes(lambda rows: calls.append((len(rows), threading.get_ident())), 1.0, (), LANES, no_workspace)
+    threads.set_threads(3)
+    over_lanes(lambda rows: calls.append((len(rows), threading.get_ident())), cost=1.0)
     assert calls == [(9, threading.get_ident())]
 
 
@@ -66,23 +65,23 @@ def run_estimator(lanes: int) -> list[np.ndarray]:
     return [estimator.solve().copy(), estimator.metric(), estimator.root_error, estimator.root_passes]
 
 
-def log_det(dense: np.ndarray, out: np.ndarray, work: np.ndarray) -> None:
-    log_det_lanes(dense, 0.5, work, out)
-
-
 def test_threads_do_not_change_a_result() -> None:
     """Bit for bit with 1, 2 and 3 threads, through the estimator and through a kernel called directly."""
     dense = np.zeros((31, dense_rows(6, linearised=False), 6))
     dense[:, VECTORS : VECTORS + 6] = [positive_definite(np.random.default_rng(lane), 6) for lane in range(31)]
+
+    def log_det(rows: np.ndarray, out: np.ndarray, work: np.ndarray) -> None:
+        log_det_lanes(rows, 0.5, work, out)
+
     results = []
     for count in (1, 2, 3):
         threads.set_threads(count)
         log_dets = np.full(31, np.nan)
         threads.over_lanes(log_det, MUCH, (), (dense, log_dets), lambda _: (np.empty((1, 6, 6)),))
         results.append([log_dets, *run_estimator(17)])
-    for other in results[1:]:
-        for one, two in zip(results[0], other, strict=True):
-            np.testing.assert_array_equal(one, two)
+    for one, two, three in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(one, three)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -95,17 +94,16 @@ def test_an_exception_in_any_lane_reaches_the_caller(count: int, bad: int) -> No
             raise ArithmeticError("lane trouble")
 
     with pytest.raises(ArithmeticError, match="lane trouble"):
-        threads.over_lanes(kernel, MUCH, (), LANES, no_workspace)
+        over_lanes(kernel)
     done = []
-    threads.over_lanes(lambda rows: done.append(len(rows)), MUCH, (), LANES, no_workspace)  # and the pool still works
+    over_lanes(lambda rows: done.append(len(rows)))  # and the pool still works
     assert sum(done) == 9
 
 
 def test_no_thread_is_still_at_work_when_an_exception_arrives() -> None:
     """The caller may free or reuse its arrays then. The wait below only gives a straggler time to be caught."""
     threads.set_threads(2)
-    caller, started, release = threading.get_ident(), threading.Event(), threading.Event()
-    running = []
+    caller, started, release, running = threading.get_ident(), threading.Event(), threading.Event(), []
 
     def kernel(rows: np.ndarray) -> None:
         if threading.get_ident() == caller:
@@ -117,33 +115,25 @@ def test_no_thread_is_still_at_work_when_an_exception_arrives() -> None:
         running.remove(rows[0])
 
     with pytest.raises(ArithmeticError):
-        threads.over_lanes(kernel, MUCH, (), (np.arange(2),), no_workspace)
+        over_lanes(kernel, lanes=2)
     still_running = list(running)
     release.set()
     assert still_running == []
 
 
-@pytest.mark.parametrize("count", [0, -1])
-def test_set_threads_refuses_less_than_one(count: int) -> None:
-    before = threads.get_threads()
-    with refuses("count"):
-        threads.set_threads(count)
-    assert threads.get_threads() == before
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", " 2", "1e3", "²"])
-def test_a_bad_thread_count_in_the_environment_is_refused_by_name(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WINDVANE_THREADS", text)
-    with refuses("WINDVANE_THREADS"):
-        access.threads_from_environment()
-
-
-def test_the_thread_count_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thread_count_is_that_of_the_environment_and_at_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("0", "-1", "two", "1.5", " 2", "1e3", "²"):
+        monkeypatch.setenv("WINDVANE_THREADS", text)
+        with refuses("WINDVANE_THREADS"):
+            access.threads_from_environment()
     monkeypatch.setenv("WINDVANE_THREADS", "5")
     assert access.threads_from_environment() == 5
-    for unset in ("", None):
-        if unset is None:
-            monkeypatch.delenv("WINDVANE_THREADS")
-        else:
-            monkeypatch.setenv("WINDVANE_THREADS", unset)
-        assert access.threads_from_environment() == threads.available_cores() >= 1
+    monkeypatch.setenv("WINDVANE_THREADS", "")
+    assert access.threads_from_environment() == threads.available_cores() >= 1
+    monkeypatch.delenv("WINDVANE_THREADS")
+    assert access.threads_from_environment() == threads.available_cores()
+    before = threads.get_threads()
+    for count in (0, -1):
+        with refuses("count"):
+            threads.set_threads(count)
+    assert threads.get_threads() == before

@@ -8,8 +8,6 @@ from windvane.policies.adaptive_glm_ucb import MEMORIES
 
 
 class NaiveAdaptiveGLMUCB:
-    """One lane of the rule as its docstring says it, for rewards that come at once."""
-
     def __init__(self, dim, link="logistic", S=1.0, L=1.0, sigma=0.5):
         self.link, self.S = get_link(link), S
         self.phi = sigma**2 if link == "identity" else 1.0

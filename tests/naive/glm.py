@@ -25,15 +25,6 @@ def delta_at(t: float, delta: float, confidence: str, horizon: float | None) -> 
     raise ValueError(f"confidence {confidence!r}, horizon {horizon!r}")
 
 
-def beta(
-    t: float, dim: int, gamma: float, S: float, L: float, lam: float, sigma: float, delta: float, c_mu: float
-) -> float:
-    """sqrt(lam) c_mu S + sigma sqrt(2 log(1/delta) + d log(1 + L^2 (1-gamma^(2t)) / (lam d (1-gamma^2))))."""
-    ratio = t if gamma == 1 else np.expm1(2 * t * np.log(gamma)) / np.expm1(2 * np.log(gamma))  # limit: t
-    log_term = 2 * np.log(1 / delta) + dim * np.log(1 + L**2 * ratio / (lam * dim))
-    return float(np.sqrt(lam) * c_mu * S + sigma * np.sqrt(log_term))
-
-
 class NaiveBVDGLMUCB:
     """Algorithm 1, one lane. ``scores`` stores all it computes and leaves t alone; ``round`` decided x."""
 
@@ -61,8 +52,15 @@ class NaiveBVDGLMUCB:
         means = self.link.mean(arms @ self.theta_tilde)
         return means + self.bonus_scale * np.array([self.bonus(x) for x in arms])
 
+    def count(self) -> float:
+        """The sum of gamma^(2 s) over s < t."""
+        g = self.gamma
+        return self.t if g == 1 else float(np.expm1(2 * self.t * np.log(g)) / np.expm1(2 * np.log(g)))
+
     def radius(self, delta: float) -> float:
-        return beta(self.t, self.dim, self.gamma, self.S, self.L, self.lam, self.sigma, delta, self.c_mu)
+        """sqrt(lam) c_mu S + sigma sqrt(2 log(1/delta) + d log(1 + L^2 count / (lam d)))."""
+        log_term = 2 * np.log(1 / delta) + self.dim * np.log(1 + self.L**2 * self.count() / (self.lam * self.dim))
+        return float(np.sqrt(self.lam) * self.c_mu * self.S + self.sigma * np.sqrt(log_term))
 
     def project(self, X: Array, w: Array) -> None:
         self.theta_tilde, self.eta, self.value, self.stage = p2(
@@ -86,31 +84,30 @@ class NaiveBVDGLMUCB:
 class NaiveGLMUCB(NaiveBVDGLMUCB):
     """gamma = 1 (the default), and P0 in the metric V^-1 in place of P2 (Filippi et al. 2010): "stage 2"."""
 
+    metric = "V"
+
     def project(self, X: Array, w: Array) -> None:
-        self.theta_tilde, self.value = p0(X, w, self.b, self.V, self.S, self.ridge, self.link, self.theta_hat)
-        self.stage = 1 if norm(self.theta_hat) <= self.S else 2
+        metric, hat = getattr(self, self.metric), self.theta_hat
+        self.theta_tilde, self.value = p0(X, w, self.b, metric, self.S, self.ridge, self.link, hat)
+        self.stage = 1 if norm(hat) <= self.S else 2
 
 
 class NaiveSWBVDGLMUCB(NaiveBVDGLMUCB):
-    """SW-BVD-GLM-UCB: weight 1 on the last w rounds; beta with min(t, w) for the weighted count."""
+    """SW-BVD-GLM-UCB: weight 1 on the last w rounds, of which there are min(t, w)."""
 
     def __init__(self, dim: int, window: float, **settings: Any) -> None:
         super().__init__(dim, **settings)
         self.window = window
         self.history = NaiveHistory(dim, self.link, 1.0, self.lam, self.ridge, window)
 
-    def radius(self, delta: float) -> float:
-        count = min(self.t, self.window)
-        log_term = 2 * np.log(1 / delta) + self.dim * np.log(1 + self.L**2 * count / (self.lam * self.dim))
-        return float(np.sqrt(self.lam) * self.c_mu * self.S + self.sigma * np.sqrt(log_term))
+    def count(self) -> float:
+        return min(self.t, self.window)
 
 
-class NaiveDGLUCB(NaiveBVDGLMUCB):
+class NaiveDGLUCB(NaiveGLMUCB):
     """P0 in the metric V_tilde^-1."""
 
-    def project(self, X: Array, w: Array) -> None:
-        self.theta_tilde, self.value = p0(X, w, self.b, self.V_tilde, self.S, self.ridge, self.link, self.theta_hat)
-        self.stage = 1 if norm(self.theta_hat) <= self.S else 2
+    metric = "V_tilde"
 
 
 class NaiveSWGLUCB(NaiveDGLUCB, NaiveSWBVDGLMUCB):
@@ -129,11 +126,8 @@ class NaiveRestartGLB(NaiveUnprojected):
         super().__init__(dim, **settings)
         self.H, self.born = restart_every, 1
 
-    def radius(self, delta: float) -> float:
-        log_term = 2 * np.log(1 / delta) + self.dim * np.log(
-            1 + (self.t - self.born) * self.L**2 / (self.lam * self.dim)
-        )
-        return float(np.sqrt(self.lam) * self.c_mu * self.S + self.sigma * np.sqrt(log_term))
+    def count(self) -> float:
+        return self.t - self.born
 
     def bonus(self, x: Array) -> float:
         return float(self.R_mu * self.beta * np.sqrt(x @ solve(self.V, x)))
@@ -148,16 +142,12 @@ class NaiveRestartGLB(NaiveUnprojected):
 
 
 class NaiveSCBWeightUCB(NaiveBVDGLMUCB):
-    """SCB-WeightUCB."""
-
     def radius(self, delta: float) -> float:
         m, lc = 2 * self.sigma, self.lam * self.c_mu
-        g = self.gamma
-        ratio = self.t if g == 1 else (1 - g ** (2 * self.t)) / (1 - g**2)
         return float(
             np.sqrt(lc) / (2 * m)
             + 2 * m / np.sqrt(lc) * (np.log(1 / delta) + self.dim * np.log(2))
-            + self.dim * m / np.sqrt(lc) * np.log(1 + self.L**2 * self.k_mu * ratio / (lc * self.dim))
+            + self.dim * m / np.sqrt(lc) * np.log(1 + self.L**2 * self.k_mu * self.count() / (lc * self.dim))
             + np.sqrt(lc) * self.S
         )
 

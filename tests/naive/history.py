@@ -1,6 +1,7 @@
 """Links, and the sums over a history that every policy is made of."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,7 @@ LINKS = {
 }
 
 
+@cache
 def constants(link: NaiveLink, S: float, L: float) -> tuple[float, float, float]:
     """k_mu = sup, c_mu = inf of the slope mu' over |z| <= S L, and R_mu = k_mu / c_mu."""
     slopes = link.slope(np.linspace(-S * L, S * L, 20_001))  # an odd number: holds both ends and 0

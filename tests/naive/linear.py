@@ -7,7 +7,7 @@ from numpy.linalg import solve
 
 from naive.glm import NaiveBVDGLMUCB
 from naive.history import Array
-from support.policies import sample_pair
+from support.draws import sample_pair
 
 
 class NaiveDLinUCB(NaiveBVDGLMUCB):

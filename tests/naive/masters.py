@@ -9,7 +9,7 @@ import numpy as np
 
 from naive.glm import NaiveBVDGLMUCB
 from naive.linear import NaiveLinear
-from support.policies import master_coin
+from support.draws import master_coin
 
 
 class NaiveEXP3:
@@ -27,27 +27,22 @@ class NaiveEXP3:
 
 
 class BlockMaster:
-    """EXP3 draws a value of ``grid`` for every block of H rounds, and a fresh worker plays the block with it."""
+    """EXP3 draws a value of ``grid`` for every block of H rounds, and a fresh worker, ``make(value)``, plays it."""
 
     T: int
     H: int
     grid: list[float]
+    make: Callable[[float], Any]
+    gain: Callable[[list[float]], float]
 
     def begin(self, coins: Callable[[int], float]) -> None:
         self.coins, N = coins, len(self.grid)
         self.exp3 = NaiveEXP3(N, min(1.0, math.sqrt(N * math.log(N) / ((math.e - 1) * math.ceil(self.T / self.H)))))
 
-    def make(self, value: float) -> Any:
-        raise NotImplementedError
-
-    def gain(self, rewards: list[float]) -> float:
-        raise NotImplementedError
-
     def p(self) -> list[float]:
         return [float(p) for p in self.exp3.p()]
 
     def run(self, arms_of: Callable[[int], Any], reward_of: Callable[[Any, int], float]) -> list[int]:
-        """Play all rounds; the laws and the drawn values of every block are kept."""
         choices = []
         self.laws, self.drawn = [], []
         for i in range(1, math.ceil(self.T / self.H) + 1):

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases import CASES, MASTERS, SHORT_BLOCKS, Case
-from support.policies import same_estimates
+from support.cases import CASES, CONTRACT, MASTERS, SHORT_BLOCKS, Case
+from support.policies import ESTIMATES, same_estimates
 from support.refusals import refuses
 from support.worlds import LaneWorld, play, same_state
-from windvane import BVDGLMUCB, GLMUCB, OFUL, POLICIES, DLinUCB, check_policy, checks, get_policy
+from windvane import BVDGLMUCB, GLMUCB, OFUL, POLICIES, Ball, DLinUCB, Sphere, check_policy, checks, get_policy
 
 
 def build(case: Case, **settings: Any) -> Any:
@@ -38,12 +38,48 @@ def test_the_registry_knows_policies_by_their_papers_names() -> None:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_conformance(case: Case) -> None:
-    """Every check of the public suite that applies to the case."""
     if not case.without:
         check_policy(case.factory, **case.flags)
     for check in checks.CHECKS if case.without else ():
         if check not in case.without:
             check(case.factory)
+
+
+@pytest.mark.parametrize("name", [*CONTRACT, *MASTERS, *SHORT_BLOCKS])
+def test_lanes_do_not_meet_over_infinite_sets(name: str) -> None:
+    """A lane plays the same arm alone as among others, bit for bit; of a master, in several blocks."""
+    policies = [CASES[name].factory(dim=4, lanes=lanes, seed=2) for lanes in ([4, 0, 9], [4], [0], [9])]
+    L = policies[0].L
+    for t in range(8 if name in CONTRACT else 25):
+        together, *alone = (policy.select_from(Ball(L) if t % 2 else Sphere(0.5 * L)) for policy in policies)
+        assert np.array_equal(together, np.concatenate(alone))
+        assert t % 2 or np.linalg.norm(together, axis=1) == pytest.approx(0.5 * L)
+        reward = np.random.default_rng(t).integers(0, 2, 3).astype(float)
+        policies[0].update(together, reward)
+        for policy, x, r in zip(policies[1:], alone, reward, strict=True):
+            policy.update(x, r)
+
+
+LEARNING = {name: case for name, case in CASES.items() if case.flags.get("learns", True)}
+
+
+@pytest.mark.parametrize("case", LEARNING.values(), ids=LEARNING)
+def test_a_restart_forgets_a_lane_and_only_it(case: Case) -> None:
+    policy, same, fresh = (build(case, lanes=2) for _ in range(3))
+    world, arrays = LaneWorld([0, 1], 3, L=policy.L), (*ESTIMATES, "weights")
+    for each in (policy, same):
+        play(each, world, range(20))
+    policy.restart([True, False])
+    policy.update(np.full((2, 3), 0.5 * policy.L), 1.0, round=10.0, mask=[True, False])  # from before: dropped
+    info, other, new = policy.info(), same.info(), fresh.info()
+    for name in arrays if hasattr(info, "weights") else ESTIMATES:
+        assert np.array_equal(getattr(info, name)[1], getattr(other, name)[1]), name
+        assert name == "theta_tilde" or np.array_equal(getattr(info, name)[0], getattr(new, name)[0]), name  # a draw
+    assert not info.b[0].any()
+    policy.restart()
+    assert not policy.info().b.any()
+    assert not policy.info().theta_hat.any()
+    play(policy, world, range(20, 40))
 
 
 def through_a_file(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -1,4 +1,7 @@
-"""The linear policies against their transcriptions: decisions, radii, tunings and the laws of what they draw."""
+"""The linear policies against their transcriptions, the laws of what they draw, and the references.
+
+The references are UniformRandom, Oracle and Greedy.
+"""
 
 import math
 from typing import Any
@@ -12,22 +15,37 @@ from support.cases import LINEAR_SETTINGS
 from support.policies import decision, radius, scores
 from support.refusals import refuses
 from support.worlds import ball, regret, turning_theta
-from windvane import Ball, DLinTS, DRandLinUCB, LBWeightUCB, Oracle, Policy, RestartUCB, Sphere, SWLinUCB
+from windvane import (
+    BVDGLMUCB,
+    Ball,
+    DLinTS,
+    DRandLinUCB,
+    Greedy,
+    LBWeightUCB,
+    Oracle,
+    Policy,
+    RestartUCB,
+    Sphere,
+    SWLinUCB,
+    UniformRandom,
+)
 from windvane.environments import BallArms, Environment, Rotation
 from windvane.lab.spec import PolicySpec
 
+P_VALUE = 1e-6
+by_kind = pytest.mark.parametrize("kind", LINEAR_SETTINGS, ids=lambda kind: kind.name)
 OTHERS = {"S": 2.0, "L": 1.5, "lam": 0.3, "sigma": 0.8, "delta": 0.2, "bonus_scale": 0.4}
 
 
 @pytest.mark.parametrize("dim", [1, 2, 5])
 @pytest.mark.parametrize("settings", [{}, OTHERS], ids=["default", "other settings"])
-@pytest.mark.parametrize("kind", LINEAR_SETTINGS, ids=lambda kind: kind.name)
-def test_the_literal_transcription_decides_alike(kind: type[Policy], settings: dict[str, float], dim: int) -> None:
-    name, ids, horizon, L = next(iter(LINEAR_SETTINGS[kind])), [4, 0, 9], 250, settings.get("L", 1.0)
+@by_kind
+def test_the_literal_transcription_decides_alike(kind: Any, settings: dict[str, float], dim: int) -> None:
+    (name,), ids, horizon, L = LINEAR_SETTINGS[kind], [4, 0, 9], 250, settings.get("L", 1.0)
     tunings = {"gamma": [0.9, 0.99, 0.999], "window": [7, 60, 500], "restart_every": [11, 60, 500]}[name]
     names = {"bonus_scale": "posterior_scale", "delta": None} if kind is DLinTS else {}
     taken = {names.get(k, k): v for k, v in settings.items() if names.get(k, k)}
-    fast = kind(dim=dim, lanes=ids, seed=3, **{name: tunings}, **taken)  # type: ignore[call-arg]
+    fast = kind(dim=dim, lanes=ids, seed=3, **{name: tunings}, **taken)
     slow = [naive.NaiveLinear(kind.name, dim, w, lane=i, seed=3, **settings) for w, i in zip(tunings, ids, strict=True)]
     rng = np.random.default_rng([dim, len(settings)])
     for t in range(1, horizon + 1):
@@ -46,11 +64,10 @@ def test_the_literal_transcription_decides_alike(kind: type[Policy], settings: d
 
 
 @pytest.mark.parametrize("dim", [2, 4])
-@pytest.mark.parametrize("kind", LINEAR_SETTINGS, ids=lambda kind: kind.name)
-def test_infinite_arm_sets(kind: type[Policy], dim: int) -> None:
-    """No arm of the set has a better index than the one played, as the literal transcription sees it."""
-    (name, tuning), rng = next(iter(LINEAR_SETTINGS[kind].items())), np.random.default_rng(dim)
-    fast, slow = kind(dim=dim, **{name: tuning}), naive.NaiveLinear(kind.name, dim, tuning)  # type: ignore[call-arg]
+@by_kind
+def test_infinite_arm_sets(kind: Any, dim: int) -> None:
+    ((name, tuning),), rng = LINEAR_SETTINGS[kind].items(), np.random.default_rng(dim)
+    fast, slow = kind(dim=dim, **{name: tuning}), naive.NaiveLinear(kind.name, dim, tuning)
     for t in range(1, 60):
         x = fast.select_from(Sphere(0.8) if t % 2 else Ball(0.8))
         others = ball(rng, (4000,), dim, 0.8)
@@ -107,23 +124,6 @@ def test_a_restart_forgets_everything() -> None:
             assert policy.rounds_since_restart[lane] == t % every + 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings", "name"),
-    [
-        (SWLinUCB, {"window": 5, "confidence": "often"}, "confidence"),
-        (SWLinUCB, {"window": 5, "confidence": "horizon"}, "horizon"),
-        (RestartUCB, {"restart_every": 2.5}, "restart_every"),
-        (LBWeightUCB, {"gamma": 1.5}, "gamma"),
-        (LBWeightUCB, {"gamma": 0.9, "lam": 0}, "lam"),
-        (DLinTS, {"gamma": 0.9, "posterior_scale": -1}, "posterior_scale"),
-        (Oracle, {"truth": 3}, "truth"),
-    ],
-)
-def test_bad_settings_are_refused(kind: type[Policy], settings: dict[str, Any], name: str) -> None:
-    with refuses(name):
-        kind(dim=2, **settings)  # type: ignore[call-arg]
-
-
 def test_who_forgets_loses_less_where_theta_turns() -> None:
     """A rotation in a linear world: each forgetting policy, at its own tuning, beats OFUL on the same runs."""
     world = Environment(Rotation(), BallArms(count=10), link="identity", horizon=1500, lanes=40, seed=1)
@@ -133,9 +133,6 @@ def test_who_forgets_loses_less_where_theta_turns() -> None:
         assert gain.mean() > 5.0 * gain.std(ddof=1) / math.sqrt(len(gain)), name
     chance = regret(PolicySpec("UniformRandom").build(world), world)
     assert never.mean() < chance.mean()
-
-
-P_VALUE = 1e-6
 
 
 def test_thompson_draws_have_the_right_law() -> None:
@@ -159,13 +156,18 @@ def test_thompson_draws_have_the_right_law() -> None:
     np.testing.assert_allclose(np.cov(standard), np.eye(d), rtol=0, atol=math.sqrt(2) * errors)
 
 
-def test_thompson_draws_of_one_lane_are_independent_over_time() -> None:
-    n, policy = 5000, DLinTS(dim=2, gamma=1.0, seed=5)
-    draws = []
+def draw(policy: Policy, n: int, name: str) -> np.ndarray:
+    """What the policy draws in n decisions between nothing, [n, lanes, ...]."""
+    drawn = []
     for _ in range(n):
-        policy.select(np.zeros((1, 1, 2)))
-        draws.append(decision(policy).theta_tilde[0])
-    z = np.array(draws)  # V = V_tilde = I, theta_hat = 0
+        policy.select(np.zeros((policy.lane_count, 1, 2)))
+        drawn.append(getattr(decision(policy), name))
+    return np.array(drawn)
+
+
+def test_thompson_draws_of_one_lane_are_independent_over_time() -> None:
+    n = 5000
+    z = draw(DLinTS(dim=2, gamma=1.0, seed=5), n, "theta_tilde")[:, 0]  # V = V_tilde = I, theta_hat = 0
     for row in z.T:
         assert stats.kstest(row, "norm").pvalue > P_VALUE
         assert abs(np.corrcoef(row[:-1], row[1:])[0, 1]) < 5.5 / math.sqrt(n)
@@ -173,31 +175,83 @@ def test_thompson_draws_of_one_lane_are_independent_over_time() -> None:
 
 
 def test_the_size_of_the_random_bonus_is_half_normal() -> None:
-    many = DRandLinUCB(dim=2, gamma=0.9, lanes=5000, seed=2)
-    many.select(np.zeros((5000, 1, 2)))
-    assert stats.kstest(decision(many).draw, stats.halfnorm(scale=0.4).cdf).pvalue > P_VALUE
-    one, sizes = DRandLinUCB(dim=2, gamma=0.9, seed=2), []
-    for _ in range(5000):
-        one.select(np.zeros((1, 1, 2)))
-        sizes.append(decision(one).draw[0])
-    assert stats.kstest(sizes, stats.halfnorm(scale=0.4).cdf).pvalue > P_VALUE
-    assert abs(np.corrcoef(sizes[:-1], sizes[1:])[0, 1]) < 5.5 / math.sqrt(5000)
+    over_lanes = draw(DRandLinUCB(dim=2, gamma=0.9, lanes=5000, seed=2), 1, "draw")[0]
+    over_time = draw(DRandLinUCB(dim=2, gamma=0.9, seed=2), 5000, "draw")[:, 0]
+    for sizes in (over_lanes, over_time):
+        assert stats.kstest(sizes, stats.halfnorm(scale=0.4).cdf).pvalue > P_VALUE
+    assert abs(np.corrcoef(over_time[:-1], over_time[1:])[0, 1]) < 5.5 / math.sqrt(5000)
 
 
-@pytest.mark.parametrize(("kind", "drawn"), [(DLinTS, "theta_tilde"), (DRandLinUCB, "draw")])
-def test_lanes_draw_by_their_id_and_seed(kind: type[Policy], drawn: str) -> None:
+@pytest.mark.parametrize(("kind", "name"), [(DLinTS, "theta_tilde"), (DRandLinUCB, "draw")])
+def test_lanes_draw_by_their_id_and_seed(kind: Any, name: str) -> None:
     n = 4000
-
-    def draws(lanes: list[int], seed: int) -> np.ndarray:
-        policy = kind(dim=2, gamma=1.0, lanes=lanes, seed=seed)  # type: ignore[call-arg]
-        found = []
-        for _ in range(n):
-            policy.select(np.zeros((len(lanes), 1, 2)))
-            found.append(getattr(decision(policy), drawn).reshape(len(lanes), -1)[:, 0])
-        return np.array(found).T
-
-    first, second, again = draws([3, 8, 3], 0)
+    runs = (draw(kind(dim=2, gamma=1.0, lanes=lanes, seed=seed), n, name) for lanes, seed in (([3, 8, 3], 0), ([3], 1)))
+    (first, second, again), (other,) = (run.reshape(n, run.shape[1], -1)[:, :, 0].T for run in runs)
     assert np.array_equal(first, again)
     assert abs(np.corrcoef(first, second)[0, 1]) < 5.5 / math.sqrt(n)
-    (other,) = draws([3], 1)
     assert abs(np.corrcoef(first, other)[0, 1]) < 5.5 / math.sqrt(n)
+
+
+# --- references -------------------------------------------------------------------------------------------------------
+
+
+def test_uniform_play_is_uniform_over_the_arms_that_are_there() -> None:
+    n, policy, rng = 20_000, UniformRandom(dim=2, lanes=20_000, seed=3), np.random.default_rng(0)
+    valid = np.ones((n, 5), dtype=bool)
+    valid[:, 2] = False
+    counts = np.bincount(policy.select(ball(rng, (n, 5), 2), valid), minlength=5)
+    assert counts[2] == 0
+    assert stats.chisquare(counts[[0, 1, 3, 4]]).pvalue > P_VALUE
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 6])
+def test_uniform_play_in_a_ball_and_on_a_sphere(dim: int) -> None:
+    policy = UniformRandom(dim=dim, L=3.0, lanes=5000, seed=1)
+    inside = policy.select_from(Ball(2.0))
+    lengths = np.linalg.norm(inside, axis=1)
+    assert stats.kstest((lengths / 2.0) ** dim, "uniform").pvalue > P_VALUE
+    around = policy.select_from(Sphere(2.0))
+    np.testing.assert_allclose(np.linalg.norm(around, axis=1), 2.0, rtol=1e-14)
+    assert abs(around.mean(axis=0)).max() < 5.5 * 2.0 / math.sqrt(5000 * dim)
+    assert policy.t == 3.0
+
+
+@pytest.mark.parametrize("intercept", [None, 0.5])
+@pytest.mark.parametrize("link", ["identity", "logistic", "poisson"])
+def test_the_oracle_built_by_the_lab_has_no_regret(link: str, intercept: float | None) -> None:
+    world = Environment(Rotation(), BallArms(count=6), link=link, intercept=intercept, horizon=90, lanes=3, seed=2)
+    assert np.abs(regret(PolicySpec("Oracle").build(world), world)).max() < 1e-9
+    assert regret(PolicySpec("UniformRandom").build(world), world).min() > 1.0
+
+
+def test_an_oracle_says_what_it_cannot_do() -> None:
+    for means in (np.full((1, 3), np.nan), np.zeros(3)):
+        oracle = Oracle(dim=2, truth=lambda _t, _arms: means)
+        with refuses("truth"):
+            oracle.select(np.zeros((1, 3, 2)))
+        with refuses("arm_set"):
+            oracle.select_from(Ball(1.0))
+        assert oracle.t == 1.0
+
+
+@pytest.mark.parametrize("link", ["logistic", "identity"])
+def test_greedy_is_the_paper_s_policy_without_its_bonus(link: str) -> None:
+    settings, rng = {"dim": 3, "link": link, "gamma": 0.95, "lanes": 2}, np.random.default_rng(1)
+    greedy, silent = Greedy(**settings), BVDGLMUCB(**settings, bonus_scale=0.0)
+    for t in range(150):
+        arms = ball(rng, (2, 5), 3)
+        if t % 10 == 9:
+            x = greedy.select_from(Sphere(1.0))
+            assert np.array_equal(silent.select_from(Sphere(1.0)), x)
+            theta = decision(greedy).theta_tilde
+            np.testing.assert_allclose(x, theta / np.linalg.norm(theta, axis=1, keepdims=True), atol=1e-9)
+        else:
+            choice = greedy.select(arms)
+            assert np.array_equal(silent.select(arms), choice)
+            x = arms[np.arange(2), choice]
+            theta = decision(greedy).theta_tilde
+            best = np.einsum("lkd,ld->lk", arms, theta).argmax(axis=1)
+            assert ((choice == best) | (theta == 0).all(axis=1)).all()  # theta = 0: all arms tie
+        reward = (rng.random(2) < 0.5 + 0.4 * x[:, 0]).astype(float)
+        greedy.update(x, reward)
+        silent.update(x, reward)

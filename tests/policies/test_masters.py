@@ -1,93 +1,45 @@
-"""What masters over policies have in common, and the adapter that runs one policy per lane."""
+"""What masters over policies have in common, the adapter that runs one policy per lane, and MASTER.
+
+Of MASTER: its schedule, its base policies, and when its tests fail.
+"""
+
+import math
 
 import numpy as np
 import pytest
 
+import naive
 import windvane as wv
-from support.cases import MASTERS, SHORT_BLOCKS, OnePolicyPerLane
-from support.policies import known
+from support.cases import OnePolicyPerLane
+from support.policies import known, master_lane
 from support.refusals import refuses
 from support.worlds import LaneWorld, play, same_state
-
-any_master = pytest.mark.parametrize(
-    "factory", [*MASTERS.values(), *SHORT_BLOCKS.values()], ids=[*MASTERS, *SHORT_BLOCKS]
-)
+from windvane import MasterGLMUCB, MasterOFUL, Policy, Sphere
 
 
-@any_master
-def test_arms_from_a_sphere(factory) -> None:
-    """Lanes together equal lanes alone there too."""
-    policies = [factory(dim=3, lanes=lanes, seed=1) for lanes in ([5, 2], [5], [2])]
-    for t in range(25):
-        both, first, second = (policy.select_from(wv.Sphere(0.5 * policy.L)) for policy in policies)
-        assert np.array_equal(both, np.concatenate([first, second]))
-        assert np.linalg.norm(both, axis=1) == pytest.approx(0.5 * policies[0].L)
-        for policy, x in zip(policies, (both, first, second), strict=True):
-            policy.update(x, (x[:, 0] + 0.1 * np.sin(t) > 0).astype(float))
-
-
-@any_master
-def test_restart_forgets(factory) -> None:
-    world, policy = LaneWorld([0, 1], 3), factory(dim=3, lanes=2)
-    play(policy, world, range(20))
-    policy.restart()
-    assert not policy.info().b.any()
-    assert not policy.info().theta_hat.any()
-    play(policy, world, range(20, 40))
-
-
-@pytest.mark.parametrize(
-    ("policy", "S"),
-    [
-        (wv.BOB(2, horizon=50, S=2.0), 2.0),
-        (wv.MasterOFUL(2, horizon=50, S=2.0), 2.0),
-    ],
-    ids=["BOB", "MASTER-OFUL"],
-)
-def test_a_master_has_the_norm_bound_of_the_policies_within(policy: wv.Policy, S: float) -> None:
-    assert policy.S == S
-
-
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda: wv.BOB(2, horizon=0), "horizon"),
-        (lambda: wv.BOB(2, horizon=10, block=0), "block"),
-        (lambda: wv.BOB(2, horizon=10, windows=[]), "windows"),
-        (lambda: wv.BOB(2, horizon=10, windows=[0.0]), "windows"),
-        (lambda: wv.BOBBVDGLMUCB(2, horizon=10, discounts=[1.5]), "discounts"),
-        (lambda: wv.MasterOFUL(2, horizon=10, first_order=-1), "first_order"),
-        (lambda: wv.MasterOFUL(2, horizon=10, test_scale=-1.0), "test_scale"),
-        (lambda: wv.MasterGLMUCB(2, horizon=10, delta=0.0), "delta"),
-    ],
-)
-def test_bad_settings_of_masters(make, name: str) -> None:
-    with refuses(name):
-        make()
+@pytest.mark.parametrize("cls", [wv.BOB, MasterOFUL])
+def test_a_master_has_the_norm_bound_of_the_policies_within(cls) -> None:
+    assert cls(2, horizon=50, S=2.0).S == 2.0
 
 
 @pytest.mark.parametrize("cls", [wv.BVDGLMUCB, wv.DLinUCB])
 def test_per_lane_is_the_batched_policy_bit_for_bit(cls) -> None:
-    """Choices, readings, late and masked rewards, weights, gaps in time."""
     ids, gammas = [3, 0, 8], [0.9, 0.95, 1.0]
     world = LaneWorld(ids, 3)
     one = OnePolicyPerLane(3, base=cls.name, sigma=0.6, lanes=ids, seed=4, gamma=gammas, delta=0.1)
     other = cls(3, sigma=0.6, lanes=ids, seed=4, gamma=gammas, delta=0.1)
     assert np.array_equal(play(one, world, range(40)), play(other, world, range(40)))
+    late = {"round": [3, 4, 5], "weight": [1, 2, 0.5], "mask": [True, True, False]}
     for policy in (one, other):
         policy.advance(1.5)
-        policy.update(
-            world.arms(0)[:, 0], [1.0, 0.0, 0.5], round=[3, 4, 5], weight=[1, 2, 0.5], mask=[True, True, False]
-        )
+        policy.update(world.arms(0)[:, 0], [1.0, 0.0, 0.5], **late)
     assert np.array_equal(play(one, world, range(40, 60)), play(other, world, range(40, 60)))
-    assert np.array_equal(one.select_from(wv.Sphere(1.0)), other.select_from(wv.Sphere(1.0)))
+    assert np.array_equal(one.select_from(Sphere(1.0)), other.select_from(Sphere(1.0)))
     alone, together = one.info(), other.info()
-    assert known(alone).keys() == known(together).keys()
-    for name in known(alone).keys() - {"decision"}:
-        assert np.array_equal(getattr(alone, name), getattr(together, name))
-    assert known(alone.decision).keys() == known(together.decision).keys()
-    for name in known(alone.decision).keys() - {"projection"}:
-        assert np.array_equal(getattr(alone.decision, name), getattr(together.decision, name))
+    for mine, theirs in ((alone, together), (alone.decision, together.decision)):
+        assert known(mine).keys() == known(theirs).keys()
+        for name in known(mine).keys() - {"decision", "projection"}:
+            assert np.array_equal(getattr(mine, name), getattr(theirs, name))
     if cls is wv.BVDGLMUCB:
         assert np.array_equal(alone.decision.projection.report, together.decision.projection.report)
 
@@ -107,3 +59,177 @@ def test_a_bad_lane_leaves_the_others_alone() -> None:
     assert same_state(policy.state(), before)
     with refuses("gamma"):
         OnePolicyPerLane(2, lanes=2, gamma=[0.9, 0.9, 0.9])
+
+
+# --- MASTER -----------------------------------------------------------------------------------------------------------
+
+both = pytest.mark.parametrize("cls", [MasterOFUL, MasterGLMUCB])
+
+
+@both
+def test_master_with_an_extreme_level(cls) -> None:
+    cls(2, horizon=100, delta=1e-320).select(np.full((1, 2, 2), 0.3))
+
+
+@pytest.mark.parametrize("first_order", [0, 4])
+@both
+def test_master_schedule(cls, first_order: int) -> None:
+    ids = [0, 6]
+    policy, world = cls(2, horizon=500, first_order=first_order, lanes=ids, seed=9), LaneWorld(ids, 2)
+    schedules = [naive.master_schedule(9, lane, first_order, 150) for lane in ids]
+    for t in range(150):
+        play(policy, world, range(t, t + 1))
+        info = policy.info(estimates=False)
+        for place, rows in enumerate(schedules):
+            order, acting, alive = rows[t]
+            assert (info.block_order[place], info.acting_order[place]) == (order, acting)
+            assert sorted(master_lane(policy, place).copies) == alive
+    assert not info.restarts.any()
+
+
+def test_copies_of_order_m_start_with_their_probability() -> None:
+    """In a block of order 6, at every multiple of 2^m, with probability sqrt(2^m / 2^6)."""
+    lanes, n = 200, 6
+    policy = MasterOFUL(1, horizon=1000, first_order=n, lanes=lanes)
+    started = np.zeros(n + 1)
+    for t in range(2**n):
+        policy.select(np.full((lanes, 1, 1), 0.5))
+        started += sum(1.0 * (master_lane(policy, lane).starts[: n + 1] == t) for lane in range(lanes))
+    for m in range(n + 1):
+        trials, p = lanes * 2 ** (n - m), math.sqrt(2.0 ** (m - n))
+        assert abs(started[m] - trials * p) <= 4.5 * math.sqrt(trials * p * (1 - p))
+    assert started[n] == lanes
+
+
+def test_a_copy_learns_only_what_it_decided() -> None:
+    """Each copy of a block holds as many observations as decisions it made, the others having paused it."""
+    policy, world = MasterGLMUCB(2, horizon=500, first_order=6, seed=3), LaneWorld([0], 2)
+    decided: dict[tuple[int, int], int] = {}
+    for t in range(64):
+        play(policy, world, range(t, t + 1))
+        lane = master_lane(policy)
+        order = min(lane.copies)
+        key = (order, int(lane.starts[order]))
+        decided[key] = decided.get(key, 0) + 1
+        for m, copy in lane.copies.items():
+            assert copy.estimator.remembered.tolist() == [decided.get((m, int(lane.starts[m])), 0)]
+    assert len(decided) > 5
+
+
+def sensible_master(cls, bonus: float, margin: float, first_order: int = 10, **settings) -> Policy:
+    """MASTER with bonus ||x||_{V^-1} and 3 rho_hat(t) = margin / sqrt(t), in place of 46 and 3e5."""
+    settings |= {"dim": 3, "horizon": 3000, "first_order": first_order, "seed": 1}
+    probe = master_lane(cls(lanes=1, **settings))
+    scales = {"test_scale": margin / (3 * probe.rho_hat(1)), "bonus_scale": bonus / (2 * probe.base_beta)}
+    return cls(lanes=8, **scales, **settings)
+
+
+def restarts(policy: Policy, mean, rounds: int) -> np.ndarray:
+    """Clicks with probability mean(t, cos), ten fixed arms (1, cos, sin) / sqrt(2); restarts of each lane after t."""
+    rng, lanes = np.random.default_rng(0), policy.lane_count
+    angles = 2 * np.pi * np.arange(10) / 10
+    arms = np.stack([np.ones(10), np.cos(angles), np.sin(angles)], axis=1) / math.sqrt(2)
+    counts = []
+    for t in range(rounds):
+        index = policy.select(np.repeat(arms[None], lanes, axis=0))
+        policy.update(arms[index], (rng.random(lanes) < mean(t, np.cos(angles[index]))).astype(float))
+        counts.append(policy.info(estimates=False).restarts)
+    return np.array(counts)
+
+
+JUMPS = {
+    "MASTER-OFUL": (MasterOFUL, {}, lambda level, cos: 0.5 + 0.45 * level + 0.02 * cos),
+    "MASTER-GLM-UCB": (MasterGLMUCB, {"S": 3.0}, lambda level, cos: 1 / (1 + np.exp(-2 * level - 0.1 * cos))),
+}
+
+
+@pytest.mark.parametrize(("cls", "settings", "mean"), JUMPS.values(), ids=JUMPS)
+def test_master_restarts_after_a_huge_jump_and_not_without(cls, settings, mean) -> None:
+    """Test 2: a world whose rewards break away fails it in every lane, a stationary one in none.
+
+    With a bonus of ||x|| copies are optimistic from the start, as MASTER asks of them. Rewards near 0.9 leave f - r at
+    most 0.1, that is 3.2 / sqrt(t) after 1000 rounds; rewards near 0.1 leave several times as much. The margin is 6.
+    """
+    for jump in (math.inf, 300):
+        policy = sensible_master(cls, 1.0, 6.0, **settings)
+        found = restarts(policy, lambda t, cos: mean(0.9 if t < jump else -0.9, cos), 1000)
+        assert not found[: int(min(jump, 999)) + 1].any()
+        assert (found[-1] >= (jump == 300)).all()
+
+
+def test_master_restarts_when_the_world_gets_better() -> None:
+    """Test 1: U_t remembers a poor world, and a copy that lived in a rich one did better than it allows.
+
+    9 rho_hat(2^m) = 21 / 2^(m/2) is below 1 for m >= 9, and the copy of the block itself ends after 2^12 rounds.
+    """
+    policy = sensible_master(MasterOFUL, 0.3, 7.0, first_order=12)
+    better = restarts(policy, lambda t, cos: (0.1 if t < 300 else 0.95) + 0.0 * cos, 2**12 + 1)
+    assert not better[: 300 + 2**8].any()
+    assert (better[-1] >= 1).all()
+
+
+@pytest.mark.parametrize("sigma", [0.5, 0.9])
+@pytest.mark.parametrize(("cls", "mean_at_0"), [(MasterOFUL, 0.0), (MasterGLMUCB, 0.5)])
+def test_the_bases_have_the_stated_bonus(cls, mean_at_0: float, sigma: float) -> None:
+    """Before any reward the index of an arm is mu(0) + 2 beta ||x|| / sqrt(lam), times 2 sigma."""
+    T, delta, lam, d = 500, 0.1, 2.0, 3
+    policy = cls(d, horizon=T, delta=delta, lam=lam, sigma=sigma)
+    arms = np.array([[[0.5, 0.0, 0.0], [0.1, 0.1, 0.0]]])
+    assert policy.select(arms)[0] == 0
+    c, R = naive.constants(naive.LINKS["logistic"], 1.0, 1.0)[1:]
+    beta = 4 * math.sqrt(d * math.log(T / delta))
+    if cls is MasterGLMUCB:
+        beta = 4 * R * (math.sqrt(d * math.log(c * T / (lam * delta))) + c * math.sqrt(lam))
+    lane = master_lane(policy)
+    bonus = 2 * sigma * 2 * beta * 0.5 / math.sqrt(lam)
+    assert lane.index == pytest.approx(mean_at_0 + bonus, rel=1e-6)
+    assert lane.rho(7) == pytest.approx(beta * math.sqrt(d * math.log(T / delta) / 7), rel=1e-6)
+    assert lane.rho_hat(7) == pytest.approx(6 * (math.log2(T) + 1) * math.log(T / delta) * lane.rho(7))
+    infinite = cls(d, horizon=T, delta=delta, lam=lam, sigma=sigma)
+    infinite.select_from(Sphere(0.5))
+    assert master_lane(infinite).multiplier == pytest.approx(lane.multiplier, rel=1e-6)
+
+
+@pytest.mark.parametrize("sigma", [0.1, 0.5, 2.0])
+def test_masters_tests_see_rewards_between_0_and_1(sigma: float) -> None:
+    """Sums of w (f - r) and of w r in units of the range: 2 sigma, and with MASTER-OFUL, told the noise alone, 1."""
+    for cls, width in ((MasterOFUL, max(1.0, 2 * sigma)), (MasterGLMUCB, 2 * sigma)):
+        policy = cls(1, horizon=100, sigma=sigma, first_order=4)
+        policy.select(np.full((1, 1, 1), 0.5))
+        policy.update(np.full((1, 1), 0.5), 0.16, weight=2.0)
+        lane = master_lane(policy)
+        assert lane.sums == pytest.approx([2 * (lane.value - 0.16 / width), 2.0])
+        assert lane.acting_rewards == pytest.approx(2 * 0.16 / width)
+        assert lane.value == pytest.approx(min(1.0, lane.index / width))
+
+
+def test_a_stationary_linear_world_with_little_noise_does_not_restart() -> None:
+    rng, policy = np.random.default_rng(0), sensible_master(MasterOFUL, 1.0, 6.0, sigma=0.1)
+    arms = np.tile([1.0, 0.0, 0.0], (policy.lane_count, 1, 1))
+    for _ in range(600):
+        policy.select(arms)
+        policy.update(arms[:, 0], 0.8 + 0.1 * rng.standard_normal(len(arms)))
+    assert not policy.info().restarts.any()
+
+
+def test_a_reward_between_two_decisions_of_master() -> None:
+    """It belongs to the decision before it, and is learnt as of then."""
+    arms, policies = np.full((1, 1, 2), 0.4), [MasterGLMUCB(2, horizon=100, first_order=3) for _ in range(2)]
+    for policy, decided in zip(policies, (2.2, 1.0), strict=True):
+        policy.select(arms)
+        policy.advance(1.5)
+        policy.select(arms)
+        policy.update(arms[:, 0], 1.0, round=decided)
+    assert same_state(policies[0].state(), policies[1].state())
+
+
+def test_every_lane_of_master_has_a_state() -> None:
+    lane = MasterOFUL(2, horizon=100).policies[0]
+    lane.select(np.eye(2)[None])
+    lane.load_state(lane.state())
+
+
+def test_master_with_the_printed_constants_cannot_restart() -> None:
+    lane = master_lane(MasterOFUL(2, horizon=3000))
+    assert 3 * lane.rho_hat(4e10) > 1
+    assert lane.base_radius == pytest.approx(2 * 4 * math.sqrt(2 * math.log(60_000)))

@@ -1,83 +1,101 @@
 """What policies refuse, at construction and in use."""
 
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 
-from support.cases import PLAIN, every_policy
+import windvane as wv
+from support.cases import GLM_SETTINGS, PLAIN, OverDLinUCB, every_policy
 from support.refusals import refuses, refuses_unchanged
 from support.worlds import BENT, World, play, same_state
-from windvane import BVDGLMUCB, GLMUCB, OFUL, DLinUCB, set_threads
+from windvane import BVDGLMUCB, OFUL, DLinUCB, MaximumLikelihoodEstimator, Restart, Window
 from windvane.links import Logistic
+from windvane.projection import project_p2
 
 NAN, INF = float("nan"), float("inf")
-X = np.array([[0.6, 0.5]])
+GAMMA = {"gamma": 0.9}
+
+
+class Doubled(Logistic):
+    def mean(self, z):
+        return super().mean(2 * np.asarray(z))
 
 
 BAD_EVERYWHERE = {
     "dim": [0, -1, 2.0, "2", True, None],
-    "lanes": [0, -1, 2.0, [], [-1], [2**32], [0.5], [[0, 1]], True, None, "ab"],
+    "lanes": [0, -1, 2.0, [], [-1], [2**32], [0.5], [[0, 1]], [[0], [1, 2]], True, None, "ab"],
     "seed": [-1, 2**64, 1.5, None],
     "S": [0.0, -1.0, NAN, INF, None],
     "L": [0.0, -1.0, NAN, INF, "x"],
     "lam": [0.0, -1.0, NAN, INF],
     "sigma": [0.0, -0.5, NAN, INF],
     "bonus_scale": [-1.0, NAN, INF, [1.0, 1.0], "x"],
+    "delta": [0.0, -0.1, 1.0 + 1e-9, NAN, INF, [0.1, 0.1], "x"],
 }
 BAD_GAMMA = [0.0, -0.1, 1.0 + 1e-9, NAN, INF, [0.9, 0.9], [[0.9]], "x"]
-BAD_DELTA = [0.0, -0.1, 1.0 + 1e-9, NAN, INF, [0.1, 0.1], "x"]
-FORGETTING = ("BVD-GLM-UCB", "D-LinUCB", "skeleton")
+BAD_GLM = {"lanes": 0, "link": "logit", "S": 0.0, "sigma": -1.0, "dim": 0}
+# The class, its other settings, and values that are refused: None where an argument is needed.
+BAD: list[tuple[Any, dict[str, Any], dict[str, list[Any]]]] = [
+    (BVDGLMUCB, GAMMA, {"link": [Doubled()]}),  # a subclass of a built-in link is not taken for it
+    (BVDGLMUCB, {}, {"forgetting": [Restart(5), Window(5.0)]}),
+    (MaximumLikelihoodEstimator, {}, {"forgetting": [Restart(5)]}),
+    *((cls, GAMMA | {"lanes": 2}, {name: [[0.5, 0.5, 0.5], [0.5, -0.5]] for name in ("gamma", "delta", "bonus_scale")})
+      for cls in (BVDGLMUCB, DLinUCB)),
+    *((cls, settings | {"confidence": "horizon"}, {"horizon": [None, 0, 1.5]})
+      for cls, settings in ((BVDGLMUCB, GAMMA), (DLinUCB, GAMMA), (wv.GLMUCB, {}), (wv.SWLinUCB, {"window": 5}))),
+    (wv.AdaptiveGLMUCB, {}, {"memories": [[], [1.0], [5, 5], [9, 5], [NAN], 50], "link": ["cubic"]}),
+    (wv.SWLinUCB, {"window": 5}, {"confidence": ["often"]}),
+    (wv.RestartUCB, {}, {"restart_every": [2.5]}),
+    (wv.LBWeightUCB, GAMMA, {"gamma": [1.5], "lam": [0]}),
+    (wv.DLinTS, GAMMA, {"posterior_scale": [-1]}),
+    (wv.Oracle, {}, {"truth": [3]}),
+    (wv.SCBWeightUCB, GAMMA, {"lam": [None]}),
+    (wv.SCDGLUCB, GAMMA, {"horizon": [None]}),
+    (wv.DetectGLMUCB, {}, {"run_length": [None, 0.5], "horizon": [0]}),
+    (wv.DetectGLMUCB, {"horizon": 10}, {"false_alarm": [0.0]}),
+    (wv.BOB, {"horizon": 10}, {"horizon": [0], "block": [0], "windows": [[], [0.0], [10, -5]]}),
+    (wv.BOBBVDGLMUCB, {"horizon": 10}, {"discounts": [[1.5], [0.9] * 9 + [5.0]]}),
+    (OverDLinUCB, {"horizon": 100}, {"reward_range": [0.0]}),
+    (wv.MasterOFUL, {"horizon": 10}, {"first_order": [-1], "test_scale": [-1.0]}),
+    (wv.MasterGLMUCB, {"horizon": 10}, {"delta": [0.0]}),
+    *((cls, {"horizon": 1}, {"delta": [1.0]}) for cls in (wv.MasterOFUL, wv.MasterGLMUCB)),
+]  # fmt: skip
 
 
-def bad_arguments() -> list:
-    cases = []
-    for policy in PLAIN:
-        bad = BAD_EVERYWHERE | {"delta": BAD_DELTA}
-        if policy in FORGETTING:
+def bad_settings() -> Iterator[Any]:
+    table = list(BAD)
+    for policy, (cls, settings) in PLAIN.items():
+        bad: dict[str, list[Any]] = dict(BAD_EVERYWHERE)
+        if policy in ("BVD-GLM-UCB", "D-LinUCB", "skeleton"):
             bad["gamma"] = BAD_GAMMA
         if policy in ("BVD-GLM-UCB", "GLM-UCB", "skeleton"):
-            bad["link"] = ["logit", "", None, 3]
-            bad["tolerance"] = [0.0, -1e-6, NAN]
+            bad |= {"link": ["logit", "", None, 3], "tolerance": [0.0, -1e-6, NAN]}
         if policy != "OFUL":
             bad["confidence"] = ["uniform", "", None]
-        cases += [(policy, name, value) for name, values in bad.items() for value in values]
-    return [pytest.param(*case, id=f"{case[0]}-{case[1]}-{case[2]}") for case in cases]
+        table.append((cls, settings, bad))
+    for cls, settings in GLM_SETTINGS.items():
+        scale = "posterior_scale" if cls is wv.DGLMTS else "bonus_scale"
+        table.append((cls, settings, {name: [value] for name, value in (BAD_GLM | {scale: -1.0}).items()}))
+    for cls, settings, bad in table:
+        for name, value in ((name, value) for name, values in bad.items() for value in values):
+            yield pytest.param(cls, settings, name, value, id=f"{cls.__name__}-{name}-{value}")
 
 
-@pytest.mark.parametrize(("policy", "name", "value"), bad_arguments())
-def test_bad_arguments_are_named(policy: str, name: str, value: object) -> None:
-    """A setting outside its range raises a ValueError that begins with the setting's name."""
-    cls, settings = PLAIN[policy]
+@pytest.mark.parametrize(("cls", "settings", "name", "value"), list(bad_settings()))
+def test_bad_settings_are_named(cls, settings: dict[str, Any], name: str, value: object) -> None:
     with refuses(name):
         cls(**{"dim": 2} | settings | {name: value})
 
 
-def test_ragged_lane_ids_are_named() -> None:
-    """Ids that do not even form an array are refused like any other bad ``lanes``."""
-    with refuses("lanes"):
-        OFUL(2, lanes=[[0], [1, 2]])
-
-
-@pytest.mark.parametrize("cls", [BVDGLMUCB, DLinUCB])
-def test_arrays_over_lanes_must_have_one_entry_a_lane(cls) -> None:
-    """gamma, delta and bonus_scale: a number or one per lane; the one with the wrong shape is the one named."""
-    for name in ("gamma", "delta", "bonus_scale"):
-        with refuses(name):
-            cls(2, **{"gamma": 0.9} | {name: [0.5, 0.5, 0.5]}, lanes=2)
-        with refuses(name):
-            cls(2, **{"gamma": 0.9} | {name: [0.5, -0.5]}, lanes=2)
-
-
-@pytest.mark.parametrize(("cls", "settings"), [(BVDGLMUCB, {"gamma": 0.9}), (DLinUCB, {"gamma": 0.9}), (GLMUCB, {})])
-def test_the_horizon_form_of_delta_needs_a_horizon(cls, settings) -> None:
-    """confidence="horizon" divides delta by T, so T must be there and whole."""
-    for horizon in (None, 0, 1.5):
-        with refuses("horizon"):
-            cls(2, **settings, confidence="horizon", horizon=horizon)
+@pytest.mark.parametrize(("cls", "settings"), [(BVDGLMUCB, GAMMA), (DLinUCB, GAMMA), (wv.GLMUCB, {})])
+def test_a_whole_horizon_is_accepted(cls, settings) -> None:
     cls(2, **settings, confidence="horizon", horizon=10)
 
 
 def test_settings_are_copied() -> None:
-    """What the caller does to the arrays it built a policy with has no effect."""
     arrays = {"gamma": np.array([0.9, 0.99]), "delta": np.array([0.1, 0.2]), "bonus_scale": np.array([1.0, 0.5])}
     ids = np.array([4, 9])
     policy, twin = (BVDGLMUCB(2, lanes=ids.copy(), **{k: v.copy() for k, v in arrays.items()}) for _ in range(2))
@@ -98,15 +116,13 @@ def test_rewards_outside_their_range_are_refused(link, sigma: float) -> None:
     play(policy, World(2, 2), 3)
     x = np.full((2, 2), 0.1)
     for bad in (-1e-9, 2 * sigma * (1 + 1e-9), NAN, INF, -INF):
-        refuses_unchanged(policy, "reward", lambda bad=bad: policy.update(x, [0.5, bad]))
-        refuses_unchanged(policy, "reward", lambda bad=bad: policy.update(x, bad))
+        for reward in (bad, [0.5, bad]):
+            refuses_unchanged(policy, "reward", partial(policy.update, x, reward))
     policy.update(x, [0.0, 2 * sigma])
     policy.update(x, [0.5, -7.0], mask=[True, False])  # what a masked lane holds does not count
 
 
-@pytest.mark.parametrize(
-    "build", [OFUL, lambda d: DLinUCB(d, gamma=0.9), lambda d: BVDGLMUCB(d, "identity", gamma=0.9)]
-)
+@pytest.mark.parametrize("build", [OFUL, partial(DLinUCB, gamma=0.9), partial(BVDGLMUCB, link="identity", gamma=0.9)])
 def test_linear_policies_take_any_finite_reward(build) -> None:
     """For the identity link sigma is the scale of the noise, not a range."""
     policy = build(2)
@@ -115,7 +131,7 @@ def test_linear_policies_take_any_finite_reward(build) -> None:
     policy.update([[0.5, 0.5]], [1e6])
     assert np.isfinite(policy.info().theta_hat).all()
     for bad in (NAN, INF, -INF):
-        refuses_unchanged(policy, "reward", lambda bad=bad: policy.update([[0.5, 0.5]], bad))
+        refuses_unchanged(policy, "reward", partial(policy.update, [[0.5, 0.5]], bad))
 
 
 @every_policy
@@ -132,65 +148,54 @@ def test_the_bound_on_norms_is_kept_up_to_rounding(cls, settings, L: float) -> N
 
 @every_policy
 def test_bad_calls_name_the_argument(cls, settings) -> None:
-    """Each refused call names what was wrong first, and leaves every bit of the state alone."""
     policy = cls(2, **settings, lanes=2)
     x, arms = np.full((2, 2), 0.3), np.full((2, 3, 2), 0.3)
     refuses_unchanged(policy, "round", lambda: policy.update(x, 1.0))  # nothing has been decided yet
     play(policy, World(2, 2), 5)
     nan_arms, long_x, no_arm = arms.copy(), x.copy(), np.ones((2, 3), dtype=bool)
     nan_arms[1, 2, 0], long_x[1], no_arm[1] = NAN, 2.0, False
-    refuses_unchanged(policy, "arms", lambda: policy.select(nan_arms))
-    refuses_unchanged(policy, "arms", lambda: policy.select(arms[:, :0]))
-    refuses_unchanged(policy, "arms", lambda: policy.select(arms[0]))
-    refuses_unchanged(policy, "arms", lambda: policy.select("arms"))
-    refuses_unchanged(policy, "valid", lambda: policy.select(arms, no_arm))
-    refuses_unchanged(policy, "valid", lambda: policy.select(arms, no_arm.astype(int)))
-    refuses_unchanged(policy, "valid", lambda: policy.select(arms, no_arm[:, :2]))
-    refuses_unchanged(policy, "x", lambda: policy.update(long_x, 1.0))
-    refuses_unchanged(policy, "x", lambda: policy.update(x[0], 1.0))
-    refuses_unchanged(policy, "x", lambda: policy.update(np.where(np.eye(2) > 0, NAN, x), 1.0))
-    refuses_unchanged(policy, "reward", lambda: policy.update(x, [1.0]))
-    refuses_unchanged(policy, "reward", lambda: policy.update(x, "high"))
-    refuses_unchanged(policy, "round", lambda: policy.update(x, 1.0, round=5.5))
-    refuses_unchanged(policy, "round", lambda: policy.update(x, 1.0, round=[5.0, 6.0]))
-    refuses_unchanged(policy, "round", lambda: policy.update(x, 1.0, round=NAN))
-    refuses_unchanged(policy, "round", lambda: policy.update(x, 1.0, round=-INF))
-    refuses_unchanged(policy, "weight", lambda: policy.update(x, 1.0, weight=-1e-9))
-    refuses_unchanged(policy, "weight", lambda: policy.update(x, 1.0, weight=[1.0, INF]))
-    refuses_unchanged(policy, "weight", lambda: policy.update(x, 1.0, weight=[1.0, 1.0, 1.0]))
-    refuses_unchanged(policy, "mask", lambda: policy.update(x, 1.0, mask=[1, 0]))
-    refuses_unchanged(policy, "mask", lambda: policy.update(x, 1.0, mask=[True]))
-    refuses_unchanged(policy, "n", lambda: policy.advance(-0.5))
-    refuses_unchanged(policy, "n", lambda: policy.advance(INF))
-    refuses_unchanged(policy, "n", lambda: policy.advance("soon"))
+    for bad in (nan_arms, arms[:, :0], arms[0], "arms", [[[0.3, 0.0], [0.3]]] * 2):
+        refuses_unchanged(policy, "arms", partial(policy.select, bad))
+    for bad in (no_arm, no_arm.astype(int), no_arm[:, :2]):
+        refuses_unchanged(policy, "valid", partial(policy.select, arms, bad))
+    masked = np.ma.masked_array
+    bad_feedback = {
+        "x": [long_x, x[0], np.where(np.eye(2) > 0, NAN, x), masked(x, mask=True)],
+        "reward": [[1.0], "high", masked([1.0, 1.0], mask=[True, False]), [1j, 1.0], ["1", "1"], 10**400],
+        "round": [5.5, [5.0, 6.0], NAN, -INF],
+        "weight": [-1e-9, [1.0, INF], [1.0, 1.0, 1.0], np.array(["now"] * 2, dtype="datetime64[s]")],
+        "mask": [[1, 0], [True]],
+    }
+    for name, values in bad_feedback.items():
+        for bad in values:
+            refuses_unchanged(policy, name, partial(policy.update, **{"x": x, "reward": 1.0} | {name: bad}))
+    for bad in (-0.5, INF, "soon"):
+        refuses_unchanged(policy, "n", partial(policy.advance, bad))
     policy.update(x, 1.0, round=5.0)  # the last round itself is fine
 
 
-def test_a_subclass_of_a_built_in_link_is_not_taken_for_it() -> None:
-    class Doubled(Logistic):
-        def mean(self, z):
-            return super().mean(2 * np.asarray(z))
+def test_arrays_of_another_shape_do_not_reach_a_kernel() -> None:
+    policy, arms = BVDGLMUCB(2, gamma=0.9, lanes=3), np.full((3, 2, 2), 0.5)
+    for name, call in {
+        "beta": lambda: project_p2(policy.estimator, np.ones(1)),
+        "theta": lambda: policy.predict(arms, np.zeros((1, 2))),
+        "multiplier": lambda: policy.bonus(arms, np.ones(1)),
+        "scores": lambda: policy.play(np.zeros((3, 1)), np.ones((3, 2), dtype=bool)),
+    }.items():
+        with refuses(name):
+            call()
 
-    with refuses("link"):
-        BVDGLMUCB(2, Doubled(), gamma=0.9)
 
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("reward", np.ma.masked_array([1.0], mask=[True])),
-        ("reward", [1j]),
-        ("reward", ["1"]),
-        ("reward", 10**400),
-        ("x", np.ma.masked_array(X, mask=True)),
-        ("weight", np.array(["now"], dtype="datetime64[s]")),
-    ],
-)
-def test_values_that_are_no_numbers_are_refused(name: str, value: object) -> None:
-    policy = BVDGLMUCB(2, gamma=0.9)
-    policy.select(X[None])
-    with refuses(name):
-        policy.update(**({"x": X, "reward": 1.0} | {name: value}))
+@every_policy
+def test_one_lane_is_still_an_axis(cls, settings) -> None:
+    """What most people get wrong first is met with what to do about it, also where the one lane is all there is."""
+    policy, arms = cls(2, **settings), np.full((4, 2), 0.3)
+    for call in (policy.select, policy.probabilities):
+        for given, hint in ((arms, True), (arms.tolist(), True), (arms[None, None], False)):
+            with refuses("arms") as caught:
+                call(given)
+            assert (caught.value.hint or "") == hint * "add a leading lanes axis: arms[None]"
+    policy.select(arms[None])
 
 
 def test_errors_about_large_values_are_short() -> None:
@@ -199,4 +204,4 @@ def test_errors_about_large_values_are_short() -> None:
             BVDGLMUCB(2, gamma=0.9, **bad)
         assert len(str(caught.value)) < 250
     with refuses("count"):
-        set_threads(10**6)
+        wv.set_threads(10**6)

@@ -63,7 +63,6 @@ def test_randomised_policies_choose_as_often_as_they_say(cls, absent: list[int])
 
 
 def test_thompson_sampling_between_an_arm_and_its_opposite() -> None:
-    """In one dimension P(theta_tilde > 0) is known in closed form."""
     policy = wv.DGLMTS(1, gamma=0.97, seed=4)
     for t in range(40):
         policy.select([[[0.5]]])

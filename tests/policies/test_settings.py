@@ -1,4 +1,4 @@
-"""Settings as data: constructor arguments are attributes, and what is derived from them."""
+"""Settings as data: constructor arguments are attributes; what is derived from them, and what ``info()`` tells."""
 
 import inspect
 import json
@@ -13,10 +13,10 @@ import pytest
 
 import windvane as wv
 from support.cases import CASES, every_policy
-from support.policies import Skeleton
-from support.refusals import refuses
-from support.worlds import BENT, ball
-from windvane import BVDGLMUCB, Discount, UniformRandom
+from support.policies import Skeleton, decision, known
+from support.refusals import refuses_unchanged
+from support.worlds import BENT, SIGMA, World, ball, draw_reward, play
+from windvane import BVDGLMUCB, GLMUCB, OFUL, Discount, DLinUCB, UniformRandom
 from windvane.links import Link
 
 
@@ -45,7 +45,7 @@ def test_constructor_arguments_are_attributes(case) -> None:
 def test_repr_shows_what_is_not_the_default() -> None:
     assert repr(BVDGLMUCB(2, gamma=0.9)) == "BVDGLMUCB(dim=2, gamma=0.9)"
     assert repr(BVDGLMUCB(2, "logistic", gamma=0.9, S=1.0, seed=0)) == "BVDGLMUCB(dim=2, gamma=0.9)"
-    assert repr(wv.OFUL(5, lanes=[3, 4], delta=0.1)) == "OFUL(dim=5, lanes=[3, 4], delta=0.1)"
+    assert repr(OFUL(5, lanes=[3, 4], delta=0.1)) == "OFUL(dim=5, lanes=[3, 4], delta=0.1)"
     assert repr(BVDGLMUCB(2, "probit", forgetting=Discount(0.9))) == (
         "BVDGLMUCB(dim=2, forgetting=Discount(gamma=0.9), link='probit')"
     )
@@ -58,8 +58,12 @@ def test_repr_shows_what_is_not_the_default() -> None:
 STEEPER = wv.CustomLink("bent", lambda z: 0.5 + 0.41 * np.tanh(z), lambda z: 0.41 / np.cosh(z) ** 2)
 
 
+def build(**settings: Any) -> BVDGLMUCB:
+    return BVDGLMUCB(**{"dim": 2, "gamma": 0.9} | settings)
+
+
 def fingerprint(**settings: Any) -> str:
-    return BVDGLMUCB(**{"dim": 2, "gamma": 0.9} | settings).config_hash
+    return build(**settings).config_hash
 
 
 OTHERS = [
@@ -73,20 +77,26 @@ OTHERS = [
 
 
 def test_the_hash_tells_settings_apart() -> None:
-    """Equal settings, however they were written, have equal hashes; all others differ; lanes do not count."""
     base = fingerprint()
     for same in ({}, {"lanes": 5}, {"lanes": [9]}, {"link": "logistic"}, {"link": wv.Logistic()},
                  {"gamma": 0.9 + 1e-15}, {"gamma": np.float64(0.9)}, {"gamma": np.array(0.9)}):  # fmt: skip
         assert fingerprint(**same) == base, same
     assert len({base, *(fingerprint(**settings) for settings in OTHERS)}) == 1 + len(OTHERS)
     assert fingerprint(gamma=[0.9, 0.8], lanes=2) == fingerprint(gamma=np.array([0.9, 0.8]), lanes=[3, 4])
-    assert base != wv.DLinUCB(2, gamma=0.9).config_hash
+    assert base != DLinUCB(2, gamma=0.9).config_hash
     assert fingerprint(link=BENT) == fingerprint(link=wv.CustomLink("bent", BENT.mean, BENT.slope))
+    assert fingerprint(seed=2**53) != fingerprint(seed=2**53 + 1)
+    BVDGLMUCB(2, gamma=0.9, S=2.0).load_state(BVDGLMUCB(2, gamma=0.9, S=2).state())  # whole numbers and floats
+
+
+@pytest.mark.parametrize("settings", OTHERS, ids=str)
+def test_a_state_of_other_settings_is_refused(settings: dict[str, Any]) -> None:
+    source, policy = build(**settings), build(lanes=settings.get("lanes", 1))
+    play(source, World(source.lane_count, source.dim, L=0.9), 3)
+    refuses_unchanged(policy, "state", lambda: policy.load_state(source.state()))
 
 
 def test_settings_of_a_subclass_are_declared() -> None:
-    """A subclass with a field of its own has it in its signature, ``get_params``, ``repr`` and hash."""
-
     class Bolder(Skeleton):
         boldness: float = 2.0
         name = "bolder"
@@ -102,33 +112,6 @@ def test_settings_of_a_subclass_are_declared() -> None:
     assert bold.config_hash != plain.config_hash
     with pytest.raises(TypeError, match="timidity"):
         Bolder(2, gamma=0.9, timidity=1.0)
-
-
-@every_policy
-def test_one_lane_is_still_an_axis(cls, settings) -> None:
-    """What most people get wrong first is met with what to do about it, also where the one lane is all there is."""
-    policy = cls(2, **settings)
-    arms = np.full((4, 2), 0.3)
-    for call in (policy.select, policy.probabilities):
-        with refuses("arms") as caught:
-            call(arms)
-        assert caught.value.hint == "add a leading lanes axis: arms[None]"
-        with refuses("arms") as caught:
-            call(arms.tolist())
-        assert caught.value.hint == "add a leading lanes axis: arms[None]"
-        with refuses("arms") as caught:
-            call(arms[None, None])
-        assert not caught.value.hint
-    policy.select(arms[None])
-
-
-def test_uniform_play_in_a_ball_leaves_no_scores_of_the_decision_before() -> None:
-    policy = UniformRandom(2)
-    policy.select(np.full((1, 3, 2), 0.3))
-    assert policy.info().decision.scores.shape == (1, 3)
-    policy.select_from(wv.Ball(1.0))
-    assert policy.info().decision.scores is None
-    assert policy.info().decisions == 2
 
 
 def python_frames(call: Any) -> list[str]:
@@ -159,3 +142,96 @@ def test_one_decision_of_bvd_glm_ucb_passes_few_python_frames() -> None:
         stages |= set(policy.info(estimates=False).decision.projection.stage.tolist())
         policy.update(arms[:, 0], float(arms[0, 0, 0] > 0))
     assert {1, 2} <= stages
+
+
+# --- info() -----------------------------------------------------------------------------------------------------------
+
+CLOCK = {"t", "decisions"}
+ESTIMATES = {"theta_hat", "theta_tilde", "metric", "squared_metric", "b", "gamma", "memory"}
+OF_A_HISTORY = {"remembered", "root_passes", "root_error", "truncation_error"}
+OF_A_DECISION = {"scores", "means", "theta_hat", "theta_tilde", "beta", "multiplier"}
+SHAPES = {"theta_hat": (3, 2), "theta_tilde": (3, 2), "b": (3, 2), "metric": (3, 2, 2), "squared_metric": (3, 2, 2)}
+
+
+@every_policy
+def test_fields(cls, settings) -> None:
+    """Before a decision the clock and the estimates; after it also the decision's; one entry a lane."""
+    policy = cls(2, **settings, lanes=3)
+    linear = cls in (DLinUCB, OFUL)  # these keep no history
+    expected = CLOCK | ESTIMATES | (set() if linear else OF_A_HISTORY)
+    assert set(known(policy.info())) == expected
+    assert set(known(policy.info(estimates=False))) == CLOCK
+    play(policy, World(3, 2), 3)
+    info = policy.info()
+    assert set(known(info)) == {*expected, "decision"}
+    assert set(known(policy.info(estimates=False))) == {*CLOCK, "decision"}
+    assert (info.t, info.decisions) == (4.0, 3)
+    for name in expected - CLOCK:
+        assert getattr(info, name).shape == SHAPES.get(name, (3,)), name
+    assert linear or (info.remembered == 3).all()
+    projected = {"projection"} if cls in (BVDGLMUCB, GLMUCB) else set()
+    assert set(known(info.decision)) == OF_A_DECISION | projected
+    for name in OF_A_DECISION - {"scores", "means"}:
+        assert getattr(info.decision, name).shape == SHAPES.get(name, (3,)), name
+    for name in projected and ("stage", "value", "residual"):
+        assert getattr(info.decision.projection, name).shape == (3,)
+    assert info.decision.scores.shape == info.decision.means.shape == (3, 4)
+    told = info.to_dict()
+    assert set(told) == {*expected, "decision"}
+    assert set(told["decision"]) == OF_A_DECISION | projected
+
+
+@pytest.mark.parametrize("cls", [BVDGLMUCB, GLMUCB])
+def test_theta_tilde_is_what_the_next_decision_uses(cls) -> None:
+    """``info()`` before and after select agree bit for bit, in every stage of the projection."""
+    policy = cls(2, S=0.2, lam=0.05, delta=1.0, **({"gamma": 0.99} if cls is BVDGLMUCB else {}))
+    world, outside = World(1, 2), 0
+    for _ in range(60):
+        before = policy.info()
+        play(policy, world, 1)
+        assert (decision(policy).theta_tilde == before.theta_tilde).all()
+        assert (decision(policy).theta_hat == before.theta_hat).all()
+        outside += int(np.linalg.norm(before.theta_hat) > 0.2)
+    assert outside > 10
+
+
+@pytest.mark.parametrize("link", ["logistic", "poisson", "probit", "identity"])
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_theta_tilde_stays_in_the_ball(link: str, dim: int) -> None:
+    """||theta_tilde|| <= S in every stage, to rounding, even where theta_hat is far outside; then on the border."""
+    S, rng, stages = 0.25, np.random.default_rng(dim), set()
+    policy = BVDGLMUCB(dim, link, gamma=[0.9, 0.99, 0.999, 1.0], S=S, lam=0.01, sigma=SIGMA[link], delta=1.0, lanes=4)
+    glm = GLMUCB(dim, link, S=S, lam=0.01, sigma=SIGMA[link], lanes=4)
+    for t in range(150):
+        x = ball(rng, (4,), dim)
+        reward = draw_reward(rng, link, np.clip((6.0 if t < 75 else -6.0) * x[:, 0], -2, 2))
+        for each in (policy, glm):
+            each.select(x[:, None])
+            each.update(x, reward)
+            info = each.info()
+            norms = np.linalg.norm(info.theta_tilde, axis=1)
+            assert (norms <= S * (1 + 1e-12)).all()
+            outside = np.linalg.norm(info.theta_hat, axis=1) > S
+            np.testing.assert_allclose(norms[outside], S, rtol=1e-6)
+        stages |= set(decision(policy).projection.stage.tolist())
+    assert stages == {1, 2, 3} if dim <= 2 else {1, 2} <= stages
+
+
+def test_predictions_do_not_change_the_record_of_the_last_decision() -> None:
+    policy, arms = BVDGLMUCB(2, gamma=0.9), np.eye(2)[None]
+    policy.select(arms)
+    record = decision(policy)
+    means = record.means
+    policy.predict(arms, np.ones((1, 2)))
+    assert record.means is means
+    policy.select(arms)
+    assert decision(policy) is not record
+
+
+def test_uniform_play_in_a_ball_leaves_no_scores_of_the_decision_before() -> None:
+    policy = UniformRandom(2)
+    policy.select(np.full((1, 3, 2), 0.3))
+    assert policy.info().decision.scores.shape == (1, 3)
+    policy.select_from(wv.Ball(1.0))
+    assert policy.info().decision.scores is None
+    assert policy.info().decisions == 2

@@ -7,7 +7,7 @@ from scipy.optimize import brentq, minimize
 
 import naive
 from support import access
-from support.instances import Instance, instance
+from support.instances import Instance, collect, instance
 from support.worlds import BENT, ball, draw_reward
 from windvane.kernels.projection import P0_IN_H, P0_IN_V, P0_IN_V_TILDE, P2
 from windvane.projection import p0, project_p0_in_H
@@ -15,32 +15,14 @@ from windvane.projection import p0, project_p0_in_H
 LINK_NAMES = ["logistic", "poisson", "probit"]
 
 
-def data_of(case: Instance) -> tuple:
-    return case.features, case.weights, case.b, case.ridge, naive.LINKS[case.link]
-
-
 def found_for(case: Instance):
-    return p0(case.features, case.weights, case.b, None, case.S, case.ridge, case.link)
-
-
-def outside_cases(count: int, seed: int) -> list[tuple[np.random.Generator, Instance]]:
-    """Hard and mild instances, over links and dimensions, whose theta_hat lies outside the ball."""
-    cases: list[tuple[np.random.Generator, Instance]] = []
-    trial = 0
-    while len(cases) < count:
-        rng = np.random.default_rng([seed, trial])
-        n = len(cases)
-        case = instance(rng, [1, 2, 5, 10][n % 4], link=LINK_NAMES[n % 3], hard=trial % 2 == 0)
-        trial += 1
-        if found_for(case).stage == 2:
-            cases.append((rng, case))
-    return cases
+    return p0(*case[:3], None, *case[6:])
 
 
 @pytest.mark.parametrize("part", range(4))
 def test_not_beaten_by_scipy_from_many_starts(part: int) -> None:
-    for rng, case in outside_cases(6, 50 + part):
-        found, data = found_for(case), data_of(case)
+    for rng, case in collect(6, 50 + part, [1, 2, 5, 10], lambda case: found_for(case).stage == 2, mild=True):
+        found, data = found_for(case), case.data
         assert norm(found.theta) <= case.S * (1 + 1e-12)
         assert found.value == pytest.approx(np.sqrt(2 * naive.h_value(found.theta, *data)), rel=1e-9)
         assert found.residual <= 1e-6 * case.S
@@ -65,7 +47,7 @@ def test_against_a_fine_grid(seed: int) -> None:
         case = instance(rng, 2, n=40, link=LINK_NAMES[seed % 3])
     angles = np.linspace(0, 2 * np.pi, 3601)[:-1]
     best = min(
-        np.sqrt(2 * naive.h_value(r * np.array([np.cos(a), np.sin(a)]), *data_of(case)))
+        np.sqrt(2 * naive.h_value(r * np.array([np.cos(a), np.sin(a)]), *case.data))
         for r in np.linspace(0, case.S, 9)
         for a in (angles if r == case.S else angles[::40])  # a finer one on the sphere, where the answer lies
     )
@@ -84,13 +66,13 @@ def test_derivatives_of_every_program(program: int, dim: int, link: str) -> None
 
     def value_at(at: np.ndarray) -> float:
         if program == P0_IN_H:
-            return naive.h_value(at, *data_of(case))
+            return naive.h_value(at, *case.data)
         if program == P2:  # the best slack for this theta
-            gap = naive.g(at, case.features, case.weights, case.ridge, naive.LINKS[link]) - case.b
+            gap = naive.g(at, *case.moments) - case.b
             A = case.beta * np.linalg.solve(case.V, np.linalg.cholesky(case.V_tilde))
             return 0.5 * float(np.sum((np.linalg.solve(case.V, gap) + A @ least_slack(A, case.V, gap)) ** 2))
         metric = case.V if program == P0_IN_V else case.V_tilde
-        return naive.p0_objective(at, *data_of(case)[:3], metric, *data_of(case)[3:])[0]
+        return naive.p0_objective(at, *case.data[:3], metric, *case.data[3:])[0]
 
     value, gradient, positive_part, hessian = access.differentiate_program(program, case, theta)
     assert value == pytest.approx(value_at(theta), rel=1e-10)
@@ -119,7 +101,7 @@ def test_inside_the_ball_nothing_is_projected() -> None:
     found = found_for(case)
     assert found.stage == 1
     assert found.value == 0.0
-    np.testing.assert_allclose(found.theta, naive.solve_theta_hat(*data_of(case)[:3], case.ridge, data_of(case)[4]))
+    np.testing.assert_allclose(found.theta, naive.solve_theta_hat(*case.data[:3], case.ridge, case.data[4]))
 
 
 @pytest.mark.parametrize("link", ["logistic", BENT], ids=["logistic", "custom"])

@@ -33,12 +33,10 @@ def make_forgetting(gamma: Any = None, window: Any = None) -> Discount | Window 
 
 
 def save(component: Any) -> state.State:
-    """The state of a policy or of an estimator."""
     return state.save(component) if isinstance(component, Estimator) else component.state()
 
 
 def load(component: state.Stateful, entries: dict[str, Any]) -> None:
-    """Check a state of an estimator and put it in place."""
     state.swap(state.check(component, entries))
 
 
@@ -65,7 +63,6 @@ def lane_state(source: Any, lane: int = 0) -> dict[str, np.ndarray]:
 
 
 def history_size(source: Any) -> int:
-    """How many numbers of observations an estimator stores."""
     return save(source)["history"].size
 
 
@@ -112,10 +109,8 @@ def kernels_for(link: Link) -> SimpleNamespace:
 
 
 def threads_from_environment() -> int:
-    """The number of threads that the variable WINDVANE_THREADS asks for, or the number of cores."""
     return threads._threads_from_environment()
 
 
 def block_length(path: Any) -> int:
-    """How many rounds of a path are computed at a time."""
     return path._length

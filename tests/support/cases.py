@@ -18,12 +18,9 @@ Factory = Callable[..., wv.Policy]
 
 @dataclass(frozen=True)
 class Case:
-    """How to build a policy with ``factory(dim=, lanes=, seed=)``, and what ``check_policy`` is told about it.
+    """How to build a policy, what ``check_policy`` is told about it, and checks that do not hold in this setting."""
 
-    ``without``: checks that do not hold in this setting, and only here.
-    """
-
-    factory: Factory
+    factory: Factory  # factory(dim=, lanes=, seed=)
     flags: dict[str, bool] = field(default_factory=dict)
     without: tuple[Callable[[Factory], None], ...] = ()
 
@@ -49,10 +46,11 @@ PLAIN: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 every_policy = pytest.mark.parametrize(("cls", "settings"), PLAIN.values(), ids=PLAIN)
 
+POISSON: dict[str, Any] = {"link": "poisson", "sigma": 5.0, "S": 0.5, "L": 2.0}
 CONTRACT: dict[str, Factory] = {
     "bvd": partial(wv.BVDGLMUCB, gamma=0.95),
     "bvd gamma 1": partial(wv.BVDGLMUCB, gamma=1.0),
-    "bvd poisson": partial(wv.BVDGLMUCB, link="poisson", gamma=0.9, sigma=5.0, S=0.5, L=2.0),
+    "bvd poisson": partial(wv.BVDGLMUCB, **POISSON, gamma=0.9),
     "bvd probit": partial(wv.BVDGLMUCB, link="probit", gamma=0.9, lam=0.1),
     "bvd identity": partial(wv.BVDGLMUCB, link="identity", gamma=0.98, L=0.5),
     "bvd custom": partial(wv.BVDGLMUCB, link=BENT, gamma=0.95),
@@ -138,9 +136,7 @@ class OnePolicyPerLane(wv.PerLane):
 # Blocks longer than a check, so that no reward comes after its block ...
 MASTERS: dict[str, Factory] = {
     "BOB-BVD-GLM-UCB": partial(wv.BOBBVDGLMUCB, horizon=1000),
-    "BOB-BVD-GLM-UCB poisson": partial(
-        wv.BOBBVDGLMUCB, link="poisson", horizon=1000, sigma=5.0, S=0.5, L=2.0, bonus_scale=0.1
-    ),
+    "BOB-BVD-GLM-UCB poisson": partial(wv.BOBBVDGLMUCB, **POISSON, horizon=1000, bonus_scale=0.1),
     "BOB": partial(wv.BOB, horizon=5000),
     "over D-LinUCB": partial(OverDLinUCB, horizon=500, block=90, grid_values=(0.9, 0.99, 1.0), sigma=0.4),
     "MASTER-OFUL": partial(wv.MasterOFUL, horizon=1000),
@@ -161,21 +157,18 @@ def first_feature(t: float, arms: np.ndarray) -> np.ndarray:
 
 
 def _glm_case(cls: Any, link: str) -> Case:
-    flags = {
-        "deterministic": cls is not wv.DGLMTS,
-        # AdaptiveGLMUCB weighs its memories by losses: even with the identity link the order of rewards matters.
-        "one_pass": cls is wv.AdaptiveGLMUCB or (cls is wv.OnePassGLM and link != "identity"),
-    }
     settings = GLM_SETTINGS[cls] | LINK_SETTINGS[link]
     if cls is wv.AdaptiveGLMUCB and link == "identity":
         settings["sigma"] = 0.3  # its scale of the loss is sigma^2
-    return Case(partial(cls, **settings), flags)
+    # AdaptiveGLMUCB weighs its memories by losses: even with the identity link the order of rewards matters.
+    one_pass = cls is wv.AdaptiveGLMUCB or (cls is wv.OnePassGLM and link != "identity")
+    return Case(partial(cls, **settings), {"deterministic": cls is not wv.DGLMTS, "one_pass": one_pass})
 
 
 LINEAR_FLAGS = {cls: {"deterministic": cls not in (wv.DLinTS, wv.DRandLinUCB)} for cls in LINEAR_SETTINGS}
-LATE = (checks.check_late_rewards,)
+LATE, LATE_OR_WEIGHTED = (checks.check_late_rewards,), (checks.check_late_rewards, checks.check_weights_and_masks)
 CASES: dict[str, Case] = {
-    **{name: Case(factory) for name, factory in CONTRACT.items()},
+    **{name: Case(factory) for name, factory in (CONTRACT | MASTERS).items()},
     **{f"{cls.name} {link}": _glm_case(cls, link) for cls in GLM_SETTINGS for link in LINK_SETTINGS},
     **{cls.name: Case(partial(cls, **settings), LINEAR_FLAGS[cls]) for cls, settings in LINEAR_SETTINGS.items()},
     **{
@@ -189,9 +182,6 @@ CASES: dict[str, Case] = {
     "Greedy": Case(partial(wv.Greedy, gamma=0.9)),
     # Until a reward is not 0, theta_hat is, and all arms tie.
     "Greedy linear": Case(partial(wv.Greedy, link="identity", gamma=0.9), {"deterministic": False}),
-    **{name: Case(factory) for name, factory in MASTERS.items()},
-    "BOB-BVD-GLM-UCB, short": Case(SHORT_BLOCKS["BOB-BVD-GLM-UCB, short"], without=LATE),
-    "BOB, short": Case(SHORT_BLOCKS["BOB, short"], without=LATE),
-    # How many rewards are in decides when its tests fail.
-    "MASTER-OFUL, short": Case(SHORT_BLOCKS["MASTER-OFUL, short"], without=(*LATE, checks.check_weights_and_masks)),
+    # How many rewards are in decides when the tests of MASTER fail.
+    **{name: Case(build, without=LATE if "BOB" in name else LATE_OR_WEIGHTED) for name, build in SHORT_BLOCKS.items()},
 }

@@ -104,6 +104,15 @@ class Twin:
             assert error <= bound[lane] + 1e-9
             assert error <= 1e-6 + 1e-8
 
+    def check(self) -> None:
+        """Sums, their order V >= V_tilde >= lam I, and the root."""
+        self.check_sums()
+        self.check_root()
+        V, V_tilde = self.fast.metric(), self.fast.V_tilde
+        size = np.abs(V).max()
+        assert np.linalg.eigvalsh(V - V_tilde).min() >= -1e-13 * size
+        assert np.linalg.eigvalsh(V_tilde - self.slow[0].lam * np.eye(self.fast.dim)).min() >= -1e-13 * size
+
 
 eighths = st.integers(0, 40).map(lambda k: k / 8)  # exact in binary, so that both clocks agree to the bit
 whole_or_not = st.one_of(st.sampled_from([0.0, 1.0, 1.0, 1.0, 2.0]), eighths)

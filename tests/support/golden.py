@@ -60,7 +60,6 @@ def true_means(t: float, arms: np.ndarray) -> np.ndarray:
 
 
 def draw_world(seed: int) -> dict[str, np.ndarray]:
-    """All that happens to a policy in a run, drawn beforehand."""
     rng, lanes = np.random.default_rng([seed, 20261116]), len(LANES)
     arms = rng.normal(size=(ROUNDS, lanes, ARMS, DIM))
     arms *= rng.random((ROUNDS, lanes, ARMS, 1)) ** (1 / DIM) / np.linalg.norm(arms, axis=-1, keepdims=True)
@@ -76,7 +75,6 @@ def draw_world(seed: int) -> dict[str, np.ndarray]:
 
 
 def play(name: str, seed: int) -> dict[str, np.ndarray]:
-    """Arms of every round, and the numbers of every 20th."""
     policy, world = make_policy(name, seed), draw_world(seed)
     lanes, chosen, numbers = np.arange(len(LANES)), [], {key: [] for key in NUMBERS}
     due: list[tuple[int, int, float, np.ndarray, float, float]] = []  # arrives, lane, round, x, reward, weight
@@ -104,7 +102,6 @@ def play(name: str, seed: int) -> dict[str, np.ndarray]:
 
 
 def read(policy: Any, key: str) -> np.ndarray:
-    """A number of the policy as it stands now."""
     return np.array(getattr(policy.info(), {"V": "metric"}.get(key, key)))
 
 

@@ -94,14 +94,16 @@ def oracle(index: Index, r: float, whole_ball: bool, rng: np.random.Generator) -
     return grid_maximum(index, r, whole_ball) if len(index.theta) <= 3 else ascent_maximum(index, r, rng)
 
 
-def assert_best(index: Index, x: np.ndarray, arm_set: Ball | Sphere, rng: np.random.Generator) -> None:
-    """x lies in the set and no arm of the oracle scores more than 1e-6 above it (plus rounding of huge scores)."""
+def assert_best(
+    index: Index, x: np.ndarray, arm_set: Ball | Sphere, rng: np.random.Generator, tolerance: float = 1e-6
+) -> None:
+    """x lies in the set and no arm of the oracle scores more than that above it (plus rounding of huge scores)."""
     r, length = arm_set.radius, np.linalg.norm(x)
     assert length <= r * (1 + 1e-12)
     if isinstance(arm_set, Sphere):
         assert length == pytest.approx(r, rel=1e-12)
     best, mine = oracle(index, r, isinstance(arm_set, Ball), rng), float(index(x))
-    assert mine >= best - 1e-6 - 1e-10 * abs(best), (mine, best)
+    assert mine >= best - tolerance - 1e-10 * abs(best), (mine, best)
 
 
 def rotation(rng: np.random.Generator, d: int) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Projection instances: histories whose estimate lies far outside the ball."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,16 @@ class Instance(NamedTuple):
     def for_naive(self) -> tuple:
         return (*self[:-1], naive.LINKS[self.link])
 
+    @property
+    def data(self) -> tuple:
+        """Features, weights, b, ridge and the oracle's link."""
+        return (*self[:3], self.ridge, naive.LINKS[self.link])
+
+    @property
+    def moments(self) -> tuple:
+        """What g and H need besides theta."""
+        return (*self[:2], self.ridge, naive.LINKS[self.link])
+
 
 def instance(
     rng: np.random.Generator, dim: int, *, link: str = "logistic", n: int = 150, hard: bool = True, S: float = 1.0
@@ -44,19 +55,24 @@ def instance(
     _, c_mu, _ = naive.constants(naive.LINKS[link], S, 1.0)
     beta = 10 ** rng.uniform(-2, 0) if hard else 50.0
     eye = lam * np.eye(dim)
-    return Instance(
-        features,
-        weights,
-        features.T @ (weights * rewards),
-        features.T @ (weights[:, None] * features) + eye,
-        features.T @ (weights[:, None] ** 2 * features) + eye,
-        float(beta),
-        S,
-        lam * c_mu,
-        link,
-    )
+    V, V_tilde = (features.T @ (weights[:, None] ** power * features) + eye for power in (1, 2))
+    return Instance(features, weights, features.T @ (weights * rewards), V, V_tilde, float(beta), S, lam * c_mu, link)
 
 
 def starts(rng: np.random.Generator, dim: int, S: float, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Random (theta, eta) in the two balls."""
     return [(ball(rng, (), dim, S), ball(rng, (), dim)) for _ in range(count)]
+
+
+def collect(count: int, seed: int, dims: list[int], is_wanted: Callable[[Instance], bool], mild: bool = False) -> list:
+    """``count`` instances, each with its generator, over dimensions and links; ``mild``: every other trial is mild."""
+    cases: list[tuple[np.random.Generator, Instance]] = []
+    for trial in range(6 * count):  # hard instances are meant to be hard
+        rng, n = np.random.default_rng([seed, trial]), len(cases)
+        hard = not mild or trial % 2 == 0
+        case = instance(rng, dims[n % len(dims)], link=["logistic", "poisson", "probit"][n % 3], hard=hard)
+        if is_wanted(case):
+            cases.append((rng, case))
+        if len(cases) == count:
+            return cases
+    raise AssertionError(f"only {len(cases)} of {count} instances")

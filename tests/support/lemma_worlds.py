@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from numpy.linalg import norm, solve
@@ -39,27 +38,24 @@ class Setting:
 
     def thetas(self, rounds: int, rng: np.random.Generator) -> np.ndarray:
         """theta*_1 .. theta*_rounds in the ball of radius S."""
-        d, S, t = self.dim, self.S, np.arange(rounds)
+        d, S, t, theta = self.dim, self.S, np.arange(rounds), np.zeros((rounds, self.dim))
         if self.path == "still":
-            return np.tile(ball(rng, (), d, S), (rounds, 1))
+            return theta + ball(rng, (), d, S)
         if self.path == "turning":
-            theta = np.zeros((rounds, d))
             theta[:, 0] = S * np.cos(t / 25)
             theta[:, -1] = S * np.sin(t / 25) if d > 1 else theta[:, 0]
-            return theta
-        if self.path == "walk":
-            theta = [ball(rng, (), d, S)]
-            for _ in range(rounds - 1):
-                step = theta[-1] + 0.05 * S * rng.normal(size=d)
-                theta.append(step * min(1.0, S / norm(step)))
-            return np.array(theta)
-        if self.path == "jumps":
+        elif self.path == "walk":
+            theta[0] = ball(rng, (), d, S)
+            for s in t[1:]:
+                step = theta[s - 1] + 0.05 * S * rng.normal(size=d)
+                theta[s] = step * min(1.0, S / norm(step))
+        elif self.path == "jumps":
             points = rng.normal(size=(rounds // 30 + 1, d))
             return (S * points / norm(points, axis=1, keepdims=True))[t // 30]
-        theta = np.zeros((rounds, d))  # "flip": from one end of the ball to the other, again and again
-        theta[:, 0] = S * np.where(t // self.extra.get("period", 40) % 2 == 0, 1.0, -1.0)
-        if self.extra.get("aside"):  # ... and at every checkpoint to the side that the misleading arms point to
-            theta[CHECK - 1 :: CHECK] = S * np.eye(d)[1]
+        else:  # "flip": from one end of the ball to the other, again and again
+            theta[:, 0] = S * np.where(t // self.extra.get("period", 40) % 2 == 0, 1.0, -1.0)
+            if self.extra.get("aside"):  # ... and at every checkpoint to the side that the misleading arms point to
+                theta[CHECK - 1 :: CHECK] = S * np.eye(d)[1]
         return theta
 
     def show(self, t: int, lanes: int, rng: np.random.Generator, frame: np.ndarray) -> np.ndarray:
@@ -92,29 +88,12 @@ class Moment:
     theta_tilde: np.ndarray
     value: np.ndarray  # of the projection
 
-    @property
-    def theta_star(self) -> np.ndarray:
-        return self.path[-1]
-
-    @property
-    def lanes(self) -> range:
-        return range(len(self.x))
-
-    @cached_property
-    def link(self) -> naive.NaiveLink:
-        return naive.LINKS[self.setting.link]
-
-    @cached_property
-    def constants(self) -> tuple[float, float, float]:
-        return naive.constants(self.link, self.setting.S, self.setting.L)
-
-    @cached_property
-    def ridge(self) -> float:
-        return self.setting.lam * self.constants[1]
-
-    @cached_property
-    def weights(self) -> np.ndarray:
-        return self.setting.gamma ** np.arange(self.t - 1)[::-1]
+    def __post_init__(self) -> None:
+        s = self.setting
+        self.theta_star, self.lanes, self.link = self.path[-1], range(len(self.x)), naive.LINKS[s.link]
+        self.constants = naive.constants(self.link, s.S, s.L)
+        self.ridge = s.lam * self.constants[1]
+        self.weights = s.gamma ** np.arange(self.t - 1)[::-1]
 
     def g(self, theta: np.ndarray, lane: int) -> np.ndarray:
         return naive.g(theta, self.past[:, lane], self.weights, self.ridge, self.link)
@@ -138,17 +117,12 @@ class Moment:
 
     def recent_drift(self, depth: int) -> float:
         """sum of ||theta*_s - theta*_(s+1)|| over the last ``depth`` rounds s < t."""
-        steps = norm(np.diff(self.path, axis=0), axis=1)
-        return float(steps[-depth:].sum())
+        return float(norm(np.diff(self.path, axis=0), axis=1)[-depth:].sum())
 
     def tracking_bound(self, depth: int, kind: str) -> float:
-        s = self.setting
-        return float(
-            theory.tracking_bound(
-                s.gamma, depth, self.recent_drift(depth), k_mu=self.constants[0], S=s.S, L=s.L, lam=s.lam, dim=s.dim,
-                kind=kind,
-            )
-        )  # fmt: skip
+        s, k_mu = self.setting, self.constants[0]
+        known = {"k_mu": k_mu, "S": s.S, "L": s.L, "lam": s.lam, "dim": s.dim, "kind": kind}
+        return float(theory.tracking_bound(s.gamma, depth, self.recent_drift(depth), **known))
 
     def width(self, x: np.ndarray, lane: int) -> np.ndarray:
         """||x|| in V^-1 for rows x."""
@@ -161,11 +135,9 @@ class Moment:
 
 def simulate(setting: Setting, rounds: int, lanes: int, seed: int, **kw) -> Iterator[Moment]:
     """Run BVD-GLM-UCB in the world of ``setting``; rewards take the two most extreme values that have their mean."""
-    s = setting
-    rng = np.random.default_rng(seed)
-    policy = BVDGLMUCB(
-        s.dim, s.link, gamma=s.gamma, S=s.S, L=s.L, lam=s.lam, sigma=s.sigma, delta=s.delta, lanes=lanes, **kw
-    )
+    s, rng = setting, np.random.default_rng(seed)
+    kw |= {name: getattr(s, name) for name in ("dim", "link", "gamma", "S", "L", "lam", "sigma", "delta")}
+    policy = BVDGLMUCB(lanes=lanes, **kw)
     path = s.thetas(rounds, rng)
     frame = np.linalg.qr(rng.normal(size=(s.dim, s.dim)))[0]
     played = np.zeros((rounds, lanes, s.dim))
@@ -173,8 +145,7 @@ def simulate(setting: Setting, rounds: int, lanes: int, seed: int, **kw) -> Iter
         arms = s.show(t - 1, lanes, rng, frame)
         V, V_tilde, b = policy.estimator.metric(), policy.estimator.V_tilde.copy(), policy.estimator.b
         index = policy.select(arms)
-        x = arms[np.arange(lanes), index]
-        played[t - 1] = x
+        played[t - 1] = x = arms[np.arange(lanes), index]
         made = policy.info(estimates=False).decision
         solution = made.beta, made.theta_tilde, made.projection.value
         yield Moment(s, t, path[:t], arms, x, played[: t - 1], V, V_tilde, b, *solution)

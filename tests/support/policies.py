@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from policy_skeleton import Skeleton
 
-from windvane.kernels import random
 from windvane.policies.base import FORMAT
 
 __all__ = ["FORMAT", "Skeleton"]
@@ -24,12 +23,10 @@ def decision(policy: Any) -> Any:
 
 
 def scores(policy: Any) -> np.ndarray:
-    """The score of every arm in the last decision, [lanes, K]."""
     return decision(policy).scores
 
 
 def known(record: Any) -> dict[str, Any]:
-    """The fields of a record that are set, by name."""
     return {name: value for name, value in vars(record).items() if value is not None}
 
 
@@ -41,7 +38,6 @@ def radius(policy: Any) -> np.ndarray:
 
 
 def same_estimates(policy: Any, other: Any) -> bool:
-    """Whether two policies estimate the same, bit for bit."""
     one, two = policy.info(), other.info()
     return all(np.array_equal(getattr(one, name), getattr(two, name)) for name in ESTIMATES)
 
@@ -61,7 +57,6 @@ def admissible_estimates(policy: Any) -> np.ndarray:
 
 
 def master_lane(policy: Any, lane: int = 0) -> SimpleNamespace:
-    """What MASTER keeps in a lane, as it is now."""
     kept = policy.policies[lane]
     acting = kept.acting
     chosen = acting.decision
@@ -78,21 +73,3 @@ def master_lane(policy: Any, lane: int = 0) -> SimpleNamespace:
         rho=kept.rho,
         rho_hat=kept.rho_hat,
     )
-
-
-# --- random numbers ---------------------------------------------------------------------------------------------------
-
-
-def master_uniform(seed: int, lane: int, turn: int) -> float:
-    """The uniform number with which a master draws in a turn."""
-    return random.uniform(np.uint64(seed), lane, turn, random.MASTER)
-
-
-def master_coin(seed: int, lane: int, decision: int, order: int) -> float:
-    """The uniform number that decides whether MASTER starts a copy of an order."""
-    return random.uniform_pair(np.uint64(seed), lane, decision, random.MASTER, order)[0]
-
-
-def sample_pair(seed: int, lane: int, decision: int, block: int) -> tuple[float, float]:
-    """Two of the uniform numbers behind the sample of a randomised policy."""
-    return random.uniform_pair(np.uint64(seed), lane, decision, random.SAMPLES, block)

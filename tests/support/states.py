@@ -11,7 +11,9 @@ NAN, INF = float("nan"), float("inf")
 Spoiler = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def spoil(name: str, change: Callable[[np.ndarray], Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def spoil(name: str, change: Callable[[np.ndarray], Any]) -> Spoiler:
+    """Change a copy of an entry, in place or by what ``change`` returns."""
+
     def spoilt(state: dict[str, Any]) -> dict[str, Any]:
         array = state[name].copy()
         changed = change(array)
@@ -29,20 +31,25 @@ def put(*index: Any, value: Any) -> Callable[[np.ndarray], None]:
 
 # Rows of ``dense`` and of a history in two dimensions.
 THETA_HAT, B, PULL, V, V_TILDE = 0, 1, 2, 3, 5
-WEIGHT, TIME = 2, 4
+WEIGHT, REWARD, TIME = 2, 3, 4
 # Of an estimator whose two lanes hold nine observations each, one a round; by the entry that the refusal must name.
 BAD_ESTIMATOR_STATES: dict[str, tuple[str, Callable[[np.ndarray], Any]]] = {
     "dense of another shape": ("dense", lambda dense: dense[:, :-1]),
     "dense of another lane count": ("dense", lambda dense: dense[:1]),
+    "dense of another rank": ("dense", lambda dense: dense[0, :2]),
     "dense of another type": ("dense", lambda dense: dense.astype(np.float32)),
+    "dense as integers": ("dense", lambda dense: dense.astype(int)),
     "V below lam": ("dense", put(0, V, 0, value=0.5)),
     "V indefinite": ("dense", put(0, V, 0, value=-1.0)),
     "V not symmetric": ("dense", put(0, V, 1, value=50.0)),
+    "V of zeros": ("dense", put(slice(None), slice(V, V_TILDE), value=0.0)),
+    "V_tilde not a number": ("dense", put(slice(None), slice(V_TILDE, None), value=NAN)),
     "V_tilde below lam": ("dense", put(1, V_TILDE + 1, 1, value=0.0)),
     "theta_hat not finite": ("dense", put(0, THETA_HAT, 0, value=NAN)),
     "theta_hat not the root": ("dense", put(0, THETA_HAT, 0, value=3.0)),
     "b not finite": ("dense", put(0, B, 0, value=INF)),
     "pull not finite": ("dense", put(0, PULL, 1, value=INF)),
+    "half a NaN in pull": ("dense", put(0, PULL, 1, value=NAN)),
     "gamma zero": ("gamma", put(0, value=0.0)),
     "gamma above one": ("gamma", put(0, value=1.5)),
     "a window where there was none": ("window", put(0, value=5.0)),
@@ -72,25 +79,25 @@ def entry(name: str, value: Any) -> Spoiler:
     return lambda state: {key: array for key, array in (state | {name: value}).items() if array is not None}
 
 
+def scale(rows: slice) -> Callable[[np.ndarray], None]:
+    """A change of one per cent, which only the checksum shows."""
+
+    def change(array: np.ndarray) -> None:
+        array[:, rows] *= 1.01
+
+    return change
+
+
+TAMPERED = {
+    "b": ("dense", slice(B, PULL)),
+    "theta_hat": ("dense", slice(THETA_HAT, B)),
+    "V": ("dense", slice(V, V_TILDE)),
+    "reward": ("history", slice(REWARD, TIME)),
+    "features": ("history", slice(WEIGHT)),
+}
+
+
 # Of a policy in two dimensions whose two lanes hold ten observations each, one a round.
-DENSE = {"theta_hat": np.s_[:, 0], "b": np.s_[:, 1], "pull": np.s_[:, 2], "V": np.s_[:, 3:5], "V_tilde": np.s_[:, 5:7]}
-HISTORY = {"features": np.s_[:, :2], "weight": np.s_[:, 2], "reward": np.s_[:, 3], "decided": np.s_[:, 4]}
-
-
-def dense(name: str, change: Callable[[np.ndarray], Any]) -> Spoiler:
-    """Change a vector or a matrix of the policy's estimator in place."""
-    return spoil("estimator.dense", lambda array: change(array[DENSE[name]]))
-
-
-def history(name: str, change: Callable[[np.ndarray], Any]) -> Spoiler:
-    """Change what the policy's estimator remembers in place."""
-    return spoil("estimator.history", lambda array: change(array[HISTORY[name]]))
-
-
-def scale(array: np.ndarray) -> None:
-    array *= 1.01
-
-
 BAD_POLICY_STATES: dict[str, Spoiler] = {
     "format of the future": entry("format", np.array(FORMAT + 1)),
     "format missing": entry("format", None),
@@ -109,19 +116,7 @@ BAD_POLICY_STATES: dict[str, Spoiler] = {
     "born in the future": entry("born", np.array([1.0, 99.0])),
     "unknown entry": entry("extra", np.zeros(1)),
     "unknown estimator entry": entry("estimator.extra", np.zeros(1)),
-    "V missing": entry("estimator.dense", None),
-    "V of another shape": entry("estimator.dense", np.eye(2)),
-    "V below lam": dense("V", put(..., value=0.0)),
-    "V_tilde NaN": dense("V_tilde", put(..., value=NAN)),
-    "b as integers": spoil("estimator.dense", lambda array: array.astype(int)),
-    "b infinite": dense("b", put(..., value=INF)),
-    "gamma above 1": entry("estimator.gamma", np.full(2, 1.5)),
-    "more counted than held": entry("estimator.count", np.full(2, 10**6)),
-    "negative count": entry("estimator.count", np.full(2, -1)),
-    "half a NaN in pull": dense("pull", put(0, 1, value=NAN)),
-    "decisions out of order": history("decided", lambda decided: put(..., value=decided[:, ::-1].copy())(decided)),
-    "a decision in the future": history("decided", put(1, 9, value=1e6)),
-    "a weight below zero": history("weight", put(1, 4, value=-1.0)),
-    **{f"{name} tampered with": dense(name, scale) for name in ("b", "theta_hat", "V")},
-    **{f"{name} tampered with": history(name, scale) for name in ("reward", "features")},
+    "dense missing": entry("estimator.dense", None),
+    **{what: spoil(f"estimator.{name}", change) for what, (name, change) in BAD_ESTIMATOR_STATES.items()},
+    **{f"{what} tampered with": spoil(f"estimator.{name}", scale(rows)) for what, (name, rows) in TAMPERED.items()},
 }

@@ -11,7 +11,6 @@ BENT = CustomLink("bent", lambda z: 0.5 + 0.4 * np.tanh(z), lambda z: 0.4 / np.c
 
 
 def ball(rng: np.random.Generator, shape: tuple[int, ...], dim: int, radius: float = 1.0) -> np.ndarray:
-    """Points uniform in the ball."""
     x = rng.normal(size=(*shape, dim))
     return radius * x * rng.random((*shape, 1)) ** (1 / dim) / np.linalg.norm(x, axis=-1, keepdims=True)
 
@@ -87,6 +86,17 @@ def play(policy: Any, world: World | LaneWorld, rounds: int | range) -> np.ndarr
     return np.array(choices)
 
 
+def teach(policies: list[Any], rng: np.random.Generator, rounds: int, S: float, turns: float = 0.5) -> None:
+    """Random arms and clicks of a theta* of norm S that turns, a round each; no policy chose the arms."""
+    lanes, dim = policies[0].lane_count, policies[0].dim
+    for t in range(rounds):
+        x = ball(rng, (lanes,), dim)
+        reward = draw_reward(rng, "logistic", x @ turning_theta(t, rounds, dim, S, turns))
+        for policy in policies:
+            policy.advance(1.0)
+            policy.update(x, reward, round=policy.t - 1)
+
+
 def regret(policy: Any, environment: Any, rounds: int | None = None) -> np.ndarray:
     """Play an environment from its first round; return the regret of each lane."""
     lanes = np.arange(policy.lane_count)
@@ -101,13 +111,11 @@ def regret(policy: Any, environment: Any, rounds: int | None = None) -> np.ndarr
 
 
 def train(policy: Any, environment: Any, rounds: int | None = None) -> Any:
-    """Play an environment from its first round; return the policy."""
     regret(policy, environment, rounds)
     return policy
 
 
 def same_state(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    """Whether two states are equal bit for bit."""
     return one.keys() == other.keys() and all(
         one[name].dtype == other[name].dtype
         and one[name].shape == other[name].shape

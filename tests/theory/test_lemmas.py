@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit
 
 from support.estimators import seeds
 from support.numerics import many_examples
 from windvane import theory
-
-# Hypothesis's deadline reads the clock; no test here may.
 
 
 def random_arms(rng: np.random.Generator, rounds: int, dim: int, L: float) -> np.ndarray:
@@ -37,40 +36,28 @@ def design(x: np.ndarray, gamma: float, lam: float) -> np.ndarray:
 
 @many_examples
 @given(seeds, st.integers(1, 6), st.integers(1, 60), st.floats(0.3, 1.0), st.floats(0.2, 4.0), st.floats(0.05, 5.0))
-def test_elliptical_potential_and_determinant_trace(
-    seed: int, dim: int, rounds: int, gamma: float, L: float, lam: float
-) -> None:
-    x = random_arms(np.random.default_rng(seed), rounds, dim, L)
+def test_elliptical_potential_and_determinant_trace(seed, dim, rounds, gamma, L, lam) -> None:
+    x, size = random_arms(np.random.default_rng(seed), rounds, dim, L), {"dim": dim, "L": L, "lam": lam}
     potential = math.fsum(float(x[t] @ np.linalg.solve(design(x[:t], gamma, lam), x[t])) for t in range(rounds))
     log_det = float(np.linalg.slogdet(design(x, gamma, lam))[1])
-    bound = theory.elliptical_potential_bound(
-        log_det - dim * math.log(lam), gamma=gamma, rounds=rounds, dim=dim, L=L, lam=lam
-    )
-    assert potential <= float(bound) * (1 + 1e-9) + 1e-9
-    trace_bound = float(theory.determinant_trace_bound(rounds, gamma=gamma, dim=dim, L=L, lam=lam))
+    trace_bound = float(theory.determinant_trace_bound(rounds, gamma=gamma, **size))
     assert log_det <= trace_bound + 1e-9
-    chained = theory.elliptical_potential_bound(
-        trace_bound - dim * math.log(lam), gamma=gamma, rounds=rounds, dim=dim, L=L, lam=lam
+    bound, chained = (
+        float(theory.elliptical_potential_bound(each - dim * math.log(lam), gamma=gamma, rounds=rounds, **size))
+        for each in (log_det, trace_bound)
     )
-    assert float(bound) <= float(chained) * (1 + 1e-9) + 1e-9
+    assert potential <= bound * (1 + 1e-9) + 1e-9
+    assert bound <= chained * (1 + 1e-9) + 1e-9
 
 
-def test_determinant_trace_is_attained_in_one_dimension() -> None:
-    x = np.full((30, 1), 1.5)
-    exact = math.log(float(design(x, 0.9, 0.7)[0, 0]))
+def test_the_formulas_of_both_bounds() -> None:
+    exact = math.log(float(design(np.full((30, 1), 1.5), 0.9, 0.7)[0, 0]))  # attained in one dimension
     assert theory.determinant_trace_bound(30, gamma=0.9, dim=1, L=1.5, lam=0.7) == pytest.approx(exact, rel=1e-13)
     # exp would overflow here: the bound must stay in logs.
     assert theory.determinant_trace_bound(10, gamma=1.0, dim=5000, L=1.0, lam=1e9) > 1e5
-
-
-def test_elliptical_potential_formula() -> None:
     got = theory.elliptical_potential_bound(3.0, gamma=0.5, rounds=4, dim=2, L=3.0, lam=2.0)
     assert got == pytest.approx(2 * 4.5 * (8 * math.log(2) + 3.0), rel=1e-15)
     assert theory.elliptical_potential_bound(3.0, gamma=1.0, rounds=4, dim=2, L=1.0, lam=2.0) == 6.0
-
-
-def logistic(z: np.ndarray) -> np.ndarray:
-    return np.asarray(1.0 / (1.0 + np.exp(-z)))
 
 
 def tracking_norm(
@@ -84,21 +71,12 @@ def tracking_norm(
 
 @many_examples
 @given(
-    seeds,
-    st.integers(1, 4),
-    st.integers(1, 50),
-    st.integers(1, 50),
-    st.floats(0.5, 0.999),
-    st.floats(0.3, 5.0),
-    st.floats(0.05, 30.0),
-    st.booleans(),
-)
-def test_tracking_lemmas(
-    seed: int, dim: int, rounds: int, depth: int, gamma: float, L: float, lam: float, orthogonal: bool
-) -> None:
-    rng = np.random.default_rng(seed)
-    S = 1.3
-    if orthogonal:
+    seeds, st.integers(1, 4), st.integers(1, 50), st.integers(1, 50), st.floats(0.5, 0.999), st.floats(0.3, 5.0),
+    st.floats(0.05, 30.0), st.sampled_from(theory.KINDS),
+)  # fmt: skip
+def test_tracking_lemmas(seed, dim, rounds, depth, gamma, L, lam, kind) -> None:
+    rng, S = np.random.default_rng(seed), 1.3
+    if kind == "orthogonal":
         basis = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
         x = basis[rng.integers(dim, size=rounds)] * (L * rng.random((rounds, 1)))
     else:
@@ -107,27 +85,21 @@ def test_tracking_lemmas(
     thetas = np.cumsum(jumps, axis=0)
     thetas *= np.minimum(1.0, S / np.maximum(np.linalg.norm(thetas, axis=1, keepdims=True), 1e-12))
     recent = float(np.linalg.norm(np.diff(thetas, axis=0), axis=1)[-depth:].sum())
-    value = tracking_norm(x, thetas, gamma, lam, logistic)
-    bound = theory.tracking_bound(
-        gamma, depth, recent, k_mu=0.25, S=S, L=L, lam=lam, dim=dim, kind="orthogonal" if orthogonal else "general"
-    )
+    value = tracking_norm(x, thetas, gamma, lam, expit)
+    bound = theory.tracking_bound(gamma, depth, recent, k_mu=0.25, S=S, L=L, lam=lam, dim=dim, kind=kind)
     assert value <= float(bound) * (1 + 1e-9) + 1e-12
 
 
 def test_general_tracking_lemma_needs_the_factor_missing_in_print() -> None:
     # One dimension, identity link, one jump just before round t: the norm is count / (count + lam / L^2).
-    gamma, L, depth = 0.5, 4.0, 60
-    lam = 2 * L**2
-    x = np.full((200, 1), L)
-    thetas = np.zeros((201, 1))
-    thetas[-1] = 1.0
+    gamma, L, depth, lam = 0.5, 4.0, 60, 32.0  # lam = 2 L^2
+    x, thetas = np.full((200, 1), L), np.array([[0.0]] * 200 + [[1.0]])
     value = tracking_norm(x, thetas, gamma, lam, lambda z: z)
     assert value == pytest.approx(0.5, rel=1e-12)
     common: dict[str, Any] = {"k_mu": 1.0, "S": 1.0, "L": L, "lam": lam, "dim": 1}
     restored = float(theory.tracking_bound(gamma, depth, 1.0, kind="general", **common))
     old = float(theory.tracking_bound(gamma, depth, 0.0, kind="general", **common))
-    as_printed = old + (restored - old) / L
-    assert as_printed < value <= restored
+    assert old + (restored - old) / L < value <= restored  # the left is as printed
     assert value <= float(theory.tracking_bound(gamma, depth, 1.0, **common))
 
 

@@ -5,6 +5,8 @@ g_t(theta_bar) = sum_s gamma^(t-1-s) mu(<x_s, theta*_s>) x_s + lam c_mu theta*_t
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,34 +27,26 @@ WORLDS = {
     "identity, flips, long arms": Setting("identity", 2, 0.9, "flip", L=3.0, lam=0.1),
     "identity, walk, much ridge": Setting("identity", 4, 0.96, "walk", L=0.7, lam=20.0),
 }
+MISLEADING: dict[str, Any] = {"path": "flip", "arms": "misleading"}
+ASIDE = {"period": 2, "aside": True}
 MISLED = {
-    "logistic": Setting(
-        "logistic", 2, 0.998, "flip", L=2.0, lam=0.5, delta=0.5, arms="misleading",
-        extra={"period": 1, "aside": True},
-    ),
+    "logistic": Setting("logistic", 2, 0.998, L=2.0, lam=0.5, delta=0.5, extra=ASIDE | {"period": 1}, **MISLEADING),
     "logistic, slower, long arms": Setting(
-        "logistic", 3, 0.995, "flip", L=2.0, S=0.7, delta=0.3, arms="misleading", extra={"period": 7}
+        "logistic", 3, 0.995, L=2.0, S=0.7, delta=0.3, extra={"period": 7}, **MISLEADING
     ),
-    "probit, long arms": Setting(
-        "probit", 2, 0.99, "flip", S=0.8, L=1.5, lam=0.5, arms="misleading", extra={"period": 2, "aside": True}
-    ),
+    "probit, long arms": Setting("probit", 2, 0.99, S=0.8, L=1.5, lam=0.5, extra=ASIDE, **MISLEADING),
     "identity, little noise": Setting(
-        "identity", 2, 0.99, "flip", L=3.0, lam=0.1, arms="misleading",
-        extra={"period": 3, "aside": True, "sigma": 0.02},
+        "identity", 2, 0.99, L=3.0, lam=0.1, extra=ASIDE | {"period": 3, "sigma": 0.02}, **MISLEADING
     ),
-}  # fmt: skip
+}
 any_world = pytest.mark.parametrize("setting", WORLDS.values(), ids=WORLDS)
 DEPTHS = (1, 2, 5, 20, 60, 150)
 
 
-def orthogonal(setting: Setting) -> Setting:
-    return Setting(**{**vars(setting), "arms": "orthogonal"})
-
-
-def checkpoints(setting: Setting, seed: int, rounds: int = 150, lanes: int = 3) -> Iterator[Moment]:
+def checkpoints(setting: Setting, seed: int, rounds: int = 150, lanes: int = 3) -> Iterator[tuple[Moment, int]]:
     for moment in simulate(setting, rounds, lanes, seed):
         if moment.t % CHECK == 0 or moment.t in (1, 2, 3):
-            yield moment
+            yield from ((moment, lane) for lane in moment.lanes)
 
 
 COVERED = {
@@ -68,12 +62,10 @@ COVERED = {
 def test_lemma_1_learning(setting: Setting) -> None:
     """At a fixed round theta_bar lies in the confidence set with frequency at least 1 - delta over many runs.
 
-    The radius is generous, so no slack is needed for chance. The set is not empty talk: the distance is of the
-    radius' order (its average is above a tenth of it), and a radius a third as long would fail in one dimension.
+    The radius is generous, so no slack is needed for chance, but the distance is of its order (above a tenth of it on
+    average), and a radius a third as long would fail in one dimension.
     """
-    lanes, fixed = 800, 60
-    for moment in simulate(setting, fixed, lanes, seed=1):
-        last = moment
+    *_, last = simulate(setting, 60, lanes=800, seed=1)
     ratio = np.array([last.learning(lane) for lane in last.lanes]) / last.beta
     assert np.mean(ratio <= 1.0) >= 1.0 - setting.delta
     assert ratio.mean() > 0.1
@@ -83,13 +75,7 @@ def test_lemma_1_learning(setting: Setting) -> None:
 
 @any_world
 def test_beta_never_shrinks(setting: Setting) -> None:
-    """beta_t grows with t, in every form of delta, whatever the discount."""
-    forms: list[dict] = [
-        {"confidence": "pointwise"},
-        {"confidence": "horizon", "horizon": 80},
-        {"confidence": "anytime"},
-    ]
-    for form in forms:
+    for form in ({"confidence": "pointwise"}, {"confidence": "horizon", "horizon": 80}, {"confidence": "anytime"}):
         betas = np.array([moment.beta for moment in simulate(setting, 80, 1, 0, **form)])
         assert (np.diff(betas, axis=0) >= -1e-15 * betas[1:]).all()
         assert betas[-1] > betas[0]
@@ -97,34 +83,23 @@ def test_beta_never_shrinks(setting: Setting) -> None:
 
 @any_world
 @pytest.mark.parametrize("seed", [0, 1])
-def test_lemma_2_tracking_with_orthogonal_arms(setting: Setting, seed: int) -> None:
-    """||g(theta_bar) - g(theta*)||_{V^-2} <= 2 k L^2 S gamma^D / (lam (1 - gamma)) + k (drift of the last D rounds)."""
-    for moment in checkpoints(orthogonal(setting), seed):
-        for lane in moment.lanes:
-            distance = moment.tracking(lane)
-            for depth in DEPTHS:
-                assert distance <= moment.tracking_bound(depth, "orthogonal") * (1 + ROUNDING) + ROUNDING
+@pytest.mark.parametrize("kind", ["orthogonal", "general"])
+def test_lemma_2_tracking(setting: Setting, seed: int, kind: str) -> None:
+    """||g(theta_bar) - g(theta*)||_{V^-2} <= 2 k L^2 S gamma^D / (lam (1 - gamma)) + k (drift of the last D rounds).
 
-
-@any_world
-@pytest.mark.parametrize("seed", [0, 1])
-def test_general_tracking_lemma(setting: Setting, seed: int) -> None:
-    """For any arms, with k L sqrt(d / (lam (1 - gamma))) before the drift: the factor L that print drops."""
-    for moment in checkpoints(setting, seed):
-        for lane in moment.lanes:
-            distance = moment.tracking(lane)
-            for depth in DEPTHS:
-                assert distance <= moment.tracking_bound(depth, "general") * (1 + ROUNDING) + ROUNDING
+    For any arms, with k L sqrt(d / (lam (1 - gamma))) before the drift: the factor L that print drops.
+    """
+    for moment, lane in checkpoints(replace(setting, arms=kind) if kind == "orthogonal" else setting, seed):
+        bound = min(moment.tracking_bound(depth, kind) for depth in DEPTHS)
+        assert moment.tracking(lane) <= bound * (1 + ROUNDING) + ROUNDING
 
 
 def test_lemma_2_is_nearly_attained() -> None:
     """Just after a flip of theta*, long arms in one dimension: 95% of the bound, so its constants cannot be smaller."""
     setting = Setting("identity", 1, 0.9, "flip", L=3.0, lam=0.1, arms="orthogonal", extra={"period": 100})
-    for moment in simulate(setting, 102, 2, seed=0):
-        if moment.t == 101:
-            for lane in moment.lanes:
-                ratio = moment.tracking(lane) / moment.tracking_bound(99, "orthogonal")
-                assert 0.95 < ratio <= 1.0
+    *_, moment = simulate(setting, 101, 2, seed=0)
+    for lane in moment.lanes:
+        assert 0.95 < moment.tracking(lane) / moment.tracking_bound(99, "orthogonal") <= 1.0
 
 
 @pytest.mark.parametrize("link", ["identity", "logistic"])
@@ -149,18 +124,16 @@ def test_the_general_lemma_is_false_as_printed(link: str, dim: int) -> None:
 
 @pytest.mark.parametrize("setting", [*MISLED.values(), *WORLDS.values()], ids=[*MISLED, *WORLDS])
 def test_what_the_projection_leaves_is_below_the_tracking_term(setting: Setting) -> None:
-    """||g(theta_p) - g(theta_hat)||_{V^-2}, which is P2's value, <= ||g(theta_bar) - g(theta*)||_{V^-2}.
+    """P2's value <= ||g(theta_bar) - g(theta*)||_{V^-2} while theta_bar is in the confidence set.
 
-    Whenever theta_bar is in the confidence set. In the misleading worlds that value is far from zero.
+    In the misleading worlds that value is far from zero.
     """
     values, distances = [], []
-    for moment in checkpoints(setting, 0, rounds=320, lanes=4):
-        for lane in moment.lanes:
-            if moment.learning(lane) <= moment.beta[lane]:
-                value, distance = moment.value[lane], moment.tracking(lane)
-                assert value <= distance + SOLVER
-                values.append(value)
-                distances.append(distance)
+    for moment, lane in checkpoints(setting, 0, rounds=320, lanes=4):
+        if moment.learning(lane) <= moment.beta[lane]:
+            values.append(moment.value[lane])
+            distances.append(moment.tracking(lane))
+            assert values[-1] <= distances[-1] + SOLVER
     assert len(values) > 10, "the event must not be rare"
     if setting.arms == "misleading":
         assert np.mean(np.array(values) > 1e-3) > 0.1  # about one half in every world
@@ -168,47 +141,37 @@ def test_what_the_projection_leaves_is_below_the_tracking_term(setting: Setting)
         assert max(value / distance for value, distance in zip(values, distances, strict=True) if distance > 0) > 0.9
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [*(orthogonal(world) for world in WORLDS.values()), *WORLDS.values(), *MISLED.values()],
-    ids=[*(f"{name}, orthogonal" for name in WORLDS), *WORLDS, *MISLED],
-)
+ORTHOGONAL = {f"{name}, orthogonal": replace(world, arms="orthogonal") for name, world in WORLDS.items()}
+
+
+@pytest.mark.parametrize("setting", (ORTHOGONAL | WORLDS | MISLED).values(), ids=ORTHOGONAL | WORLDS | MISLED)
 def test_prediction_error(setting: Setting) -> None:
     """Delta_t(x) <= 2 R_mu beta_t ||x||_{V^-1} + the tracking term, for every arm shown, while theta_bar is in the set.
 
     Orthogonal arms: 2 R_mu ||x|| (tracking bound). General ones: times sqrt(1 + L^2 / (lam (1 - gamma))), with L for
     ||x||.
     """
-    s, checked = setting, 0
-    for moment in checkpoints(setting, 3):
-        _, _, R_mu = moment.constants
-        for lane in moment.lanes:
-            beta = moment.beta[lane]
-            if moment.learning(lane) > beta:
-                continue
-            x = moment.arms[lane]
-            kind = "orthogonal" if s.arms == "orthogonal" else "general"
-            drift = min(moment.tracking_bound(depth, kind) for depth in DEPTHS)
-            if kind == "orthogonal":
-                track = 2 * R_mu * norm(x, axis=1) * drift
-            else:
-                track = 2 * R_mu * s.L * np.sqrt(1 + s.L**2 / (s.lam * (1 - s.gamma))) * drift
-            learn = 2 * R_mu * beta * moment.width(x, lane)
-            assert (moment.errors(x, lane) <= (learn + track) * (1 + ROUNDING) + SOLVER).all()
-            checked += 1
+    s, checked, kind = setting, 0, "orthogonal" if setting.arms == "orthogonal" else "general"
+    for moment, lane in checkpoints(setting, 3):
+        if moment.learning(lane) > moment.beta[lane]:
+            continue
+        x, R_mu = moment.arms[lane], moment.constants[2]
+        length = norm(x, axis=1) if kind == "orthogonal" else s.L * np.sqrt(1 + s.L**2 / (s.lam * (1 - s.gamma)))
+        track = 2 * R_mu * length * min(moment.tracking_bound(depth, kind) for depth in DEPTHS)
+        learn = 2 * R_mu * moment.beta[lane] * moment.width(x, lane)
+        assert (moment.errors(x, lane) <= (learn + track) * (1 + ROUNDING) + SOLVER).all()
+        checked += 1
     assert checked > 30
 
 
 @any_world
 def test_prediction_error_with_the_terms_themselves(setting: Setting) -> None:
     """The sharper display in the proof: R_mu ||x||_{V^-1} (beta + learning) + R_mu ||x|| (value + tracking)."""
-    for moment in checkpoints(orthogonal(setting), 4):
-        _, _, R_mu = moment.constants
-        for lane in moment.lanes:
-            x = moment.arms[lane]
-            learn = R_mu * moment.width(x, lane) * (moment.beta[lane] + moment.learning(lane))
-            track = R_mu * norm(x, axis=1) * (moment.value[lane] + moment.tracking(lane))
-            assert (moment.errors(x, lane) <= (learn + track) * (1 + ROUNDING) + SOLVER).all()
+    for moment, lane in checkpoints(replace(setting, arms="orthogonal"), 4):
+        x, R_mu = moment.arms[lane], moment.constants[2]
+        learn = R_mu * moment.width(x, lane) * (moment.beta[lane] + moment.learning(lane))
+        track = R_mu * norm(x, axis=1) * (moment.value[lane] + moment.tracking(lane))
+        assert (moment.errors(x, lane) <= (learn + track) * (1 + ROUNDING) + SOLVER).all()
 
 
 @pytest.mark.parametrize("setting", [*WORLDS.values(), *MISLED.values()], ids=[*WORLDS, *MISLED])
@@ -216,14 +179,12 @@ def test_regret_decomposition(setting: Setting) -> None:
     """R_T <= 2 R_mu sum beta_t (||x_t|| - ||x*_t||)_{V^-1} + sum Delta(x_t) + Delta(x*_t): every round by itself."""
     total, bound, rounds = np.zeros(4), np.zeros(4), 200
     for moment in simulate(setting, rounds, 4, seed=5):
-        _, _, R_mu = moment.constants
         for lane in moment.lanes:
             means = moment.link.mean(moment.arms[lane] @ moment.theta_star)
             best, x = moment.arms[lane, np.argmax(means)], moment.x[lane]
             regret = means.max() - moment.link.mean(x @ moment.theta_star)
-            widths = moment.width(np.stack([x, best]), lane)
-            side = 2 * R_mu * moment.beta[lane] * (widths[0] - widths[1])
-            side += moment.errors(np.stack([x, best]), lane).sum()
+            widths, errors = (measure(np.stack([x, best]), lane) for measure in (moment.width, moment.errors))
+            side = 2 * moment.constants[2] * moment.beta[lane] * (widths[0] - widths[1]) + errors.sum()
             assert regret <= side + ROUNDING * max(1.0, moment.beta[lane])
             total[lane] += regret
             bound[lane] += side
@@ -236,11 +197,9 @@ def test_regret_decomposition(setting: Setting) -> None:
 @pytest.mark.parametrize(("L", "lam"), [(1.0, 1.0), (3.0, 0.1), (0.5, 4.0)])
 def test_elliptical_potential_and_determinant_trace_along_a_run(cls, L: float, lam: float) -> None:
     """sum ||x_t||^2_{V_t^-1} and log det V_{t+1} stay below their bounds at every round, for gamma = 1 too."""
-    rng, dim = np.random.default_rng(0), 3
+    rng, dim, potential, size = np.random.default_rng(0), 3, np.zeros(3), {"dim": 3, "L": L, "lam": lam}
     gamma = np.array([0.8, 0.97, 1.0] if cls is not OFUL else [1.0] * 3)
-    settings = {} if cls is OFUL else {"gamma": gamma}
-    policy = cls(dim, L=L, lam=lam, lanes=3, **settings)
-    potential = np.zeros(3)
+    policy = cls(**size, lanes=3, **({} if cls is OFUL else {"gamma": gamma}))
     for T in range(1, 201):
         arms = ball(rng, (3, 8), dim, L)
         arms *= L / norm(arms, axis=2, keepdims=True)  # the longest possible
@@ -250,7 +209,6 @@ def test_elliptical_potential_and_determinant_trace_along_a_run(cls, L: float, l
         policy.update(x, (rng.random(3) < 0.5).astype(float))
         # select has let a round pass: with the reward in, this is V_{T+1}
         log_det = np.linalg.slogdet(policy.info().metric)[1]
-        size = {"dim": dim, "L": L, "lam": lam}
         allowed = theory.elliptical_potential_bound(log_det - dim * np.log(lam), gamma=gamma, rounds=T, **size)
         assert (potential <= allowed * (1 + ROUNDING)).all()
         assert (log_det <= theory.determinant_trace_bound(T, gamma=gamma, **size) + ROUNDING).all()

@@ -10,17 +10,12 @@ from hypothesis import strategies as st
 from support.numerics import many_examples
 from windvane import theory
 
-# Hypothesis's deadline reads the clock; no test here may.
 
-
-def test_discount_of_the_experiment() -> None:
-    T = 3000
+def test_discount_formulas_and_clips() -> None:
+    T = 3000  # the paper's experiment
     drift = 2 * T / 3 * math.sin(3 * math.pi / (4 * T))
     assert drift == pytest.approx(1.5708, abs=5e-5)
     assert theory.discount(horizon=T, drift=drift, dim=2) == pytest.approx(0.995908, abs=5e-7)
-
-
-def test_discount_formulas_and_clips() -> None:
     # 1 - (1/1000)^(2/3) and 1 - (1/1024)^(2/5).
     assert theory.discount(horizon=500, drift=1.0, dim=2) == pytest.approx(0.99, rel=1e-14)
     assert theory.discount(horizon=512, drift=1.0, dim=4, kind="general") == pytest.approx(0.9375, rel=1e-14)
@@ -29,33 +24,24 @@ def test_discount_formulas_and_clips() -> None:
         assert theory.discount(horizon=100, drift=1e9, dim=3, kind=kind) == 0.5
 
 
+@pytest.mark.parametrize(("kind", "power"), [("orthogonal", 3), ("general", 5)])
 @many_examples
 @given(st.integers(1, 10**4), st.integers(1, 100), st.integers(1, 10**4))
-def test_window_length_is_the_exact_floor(horizon: int, dim: int, drift: int) -> None:
-    # floor((dT/B)^(2/3)) is the largest n with n^3 B^2 <= (dT)^2: integers decide it without round-off.
-    n = theory.window_length(horizon=horizon, drift=drift, dim=dim)
+def test_window_length_is_the_exact_floor(kind: str, power: int, horizon: int, dim: int, drift: int) -> None:
+    # floor((dT/B)^(2/3)) is the largest n with n^3 B^2 <= (dT)^2, floor((sqrt(d) T / B)^(2/5)) that with
+    # n^5 B^2 <= d T^2: integers decide it without round-off.
+    square = dim * horizon**2 if kind == "general" else (dim * horizon) ** 2
+    n = theory.window_length(horizon=horizon, drift=drift, dim=dim, kind=kind)
     assert 1 <= n <= horizon
-    assert n == 1 or n**3 * drift**2 <= (dim * horizon) ** 2
-    assert n == horizon or (n + 1) ** 3 * drift**2 > (dim * horizon) ** 2
-
-
-@many_examples
-@given(st.integers(1, 10**4), st.integers(1, 100), st.integers(1, 10**4))
-def test_general_window_length_is_the_exact_floor(horizon: int, dim: int, drift: int) -> None:
-    # n <= (sqrt(d) T / B)^(2/5) iff n^5 B^2 <= d T^2.
-    n = theory.window_length(horizon=horizon, drift=drift, dim=dim, kind="general")
-    assert 1 <= n <= horizon
-    assert n == 1 or n**5 * drift**2 <= dim * horizon**2
-    assert n == horizon or (n + 1) ** 5 * drift**2 > dim * horizon**2
+    assert n == 1 or n**power * drift**2 <= square
+    assert n == horizon or (n + 1) ** power * drift**2 > square
 
 
 def test_window_length_corner_cases() -> None:
     for root in range(2, 300):
         assert theory.window_length(horizon=root**3, drift=None, dim=1) == root**2
-    assert theory.window_length(horizon=1000, drift=None, dim=1) == 100
-    assert theory.window_length(horizon=1000, drift=0.0, dim=2) == 1000
-    assert theory.window_length(horizon=1000, drift=1e-320, dim=2) == 1000
-    assert theory.window_length(horizon=1000, drift=1e9, dim=2) == 1
+    for drift, length in ((0.0, 1000), (1e-320, 1000), (1e9, 1)):
+        assert theory.window_length(horizon=1000, drift=drift, dim=2) == length
 
 
 @many_examples
@@ -67,7 +53,7 @@ def test_block_length_is_the_exact_floor(horizon: int, dim: int) -> None:
     assert length == horizon or (length + 1) ** 2 > dim**2 * horizon
 
 
-def test_discount_grid_of_the_experiment() -> None:
+def test_discount_grid() -> None:
     T, d, S = 3000, 2, 1.0
     grid = theory.discount_grid(T, d, S)
     N = math.ceil(2 / 3 * math.log2(2 * S * T**1.5)) + 1
@@ -75,6 +61,8 @@ def test_discount_grid_of_the_experiment() -> None:
     assert grid.shape == (N,) == (14,)
     assert grid == pytest.approx(np.maximum(raw, 0.5), rel=1e-14)
     assert raw[-1] < 0.5 == grid[-1]
+    assert theory.discount_grid(10, 1, 1e-6).tolist() == [0.5]  # never empty
+    assert theory.discount_grid(10**17, 10, 1.0)[0] < 1.0
 
 
 @settings(deadline=None, max_examples=300)
@@ -93,12 +81,6 @@ def test_grid_covers_the_discount_of_every_drift(horizon: int, dim: int, S: floa
     assert np.any((steps <= forget * (1 + slack)) & (forget <= 2 * steps * (1 + slack)))
     assert grid[-1] <= 1.0 - forget * (1 - slack)
     assert 1.0 - forget * (1 + slack) <= grid[0]
-
-
-def test_grid_is_never_empty() -> None:
-    grid = theory.discount_grid(10, 1, 1e-6)
-    assert grid.tolist() == [0.5]
-    assert theory.discount_grid(10**17, 10, 1.0)[0] < 1.0
 
 
 def test_exp3_rate() -> None:

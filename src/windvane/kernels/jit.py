@@ -85,7 +85,7 @@ class _LowerInner(NativeLowering):
         super().run_pass(state)
         callees, library._linking_libraries = dict.fromkeys(library._linking_libraries), []  # linked by the callers
         lowered = state["cr"]
-        key = lowered.fndesc.llvm_func_name.isidentifier  # numba requires a built-in method, which is never called
+        key = [lowered.fndesc].__getitem__  # numba requires a built-in method; this one refuses a tuple of arguments
         state.targetctx.insert_user_function(key, lowered.fndesc, [library, *callees])
         state["cr"] = _LowerResult(lowered.fndesc, lowered.call_helper, cfunc=key, env=lowered.env)
         return True
@@ -130,8 +130,8 @@ def _decorate(function: F, fastmath: set[str] = FUSE_ONLY, **options: Any) -> F:
         fastmath=fastmath,
         error_model="numpy",  # a division by zero gives inf; without the check for it loops vectorise
         no_cfunc_wrapper=True,
-        # Kernels create no arrays. Without reference counts they compile in half the time.
-        **{"_nrt": False, "pipeline_class": _KernelCompiler, **options},
+        _nrt=False,  # kernels create no arrays; without reference counts they compile in half the time
+        **{"pipeline_class": _KernelCompiler, **options},
     )(function)
     return decorated
 
@@ -139,11 +139,6 @@ def _decorate(function: F, fastmath: set[str] = FUSE_ONLY, **options: Any) -> F:
 def compiled(function: F) -> F:
     """Compile a kernel that is called from Python: IEEE order of operations, with fused multiply-add."""
     return cached(_decorate(function), function)
-
-
-def compiled_allocating(function: F) -> F:
-    """Compile like :func:`compiled`, for a kernel that creates arrays."""
-    return cached(_decorate(function, _nrt=True), function)
 
 
 def compiled_inner(function: F, fastmath: set[str] = FUSE_ONLY) -> F:

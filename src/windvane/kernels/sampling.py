@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from windvane.kernels.drawing import normal_vector, round_point
-from windvane.kernels.jit import compiled, compiled_allocating
+from windvane.kernels.jit import compiled
 from windvane.kernels.linalg import dot, factorise, solve_cholesky
 from windvane.kernels.random import SAMPLES
 
@@ -27,14 +27,13 @@ def draw_points(law: int, radius: float, seed: np.uint64, lane_ids: np.ndarray, 
         round_point(law, radius, seed, lane_ids[lane], decision, SAMPLES, 0, out[lane])
 
 
-@compiled_allocating
-def spread_lanes(V: np.ndarray, V_tilde: np.ndarray, z: np.ndarray, out: np.ndarray) -> None:
+@compiled
+def spread_lanes(V: np.ndarray, V_tilde: np.ndarray, z: np.ndarray, lower: np.ndarray, out: np.ndarray) -> None:
     """Write V^{-1} C z to each row of out[lane], with the lower triangular C C' = V_tilde; ``z`` is overwritten.
 
     If z is standard normal, the result is a normal vector with covariance V^{-1} V_tilde V^{-1}.
     """
     d = V.shape[1]
-    lower = np.empty((d, d))
     for lane in range(V.shape[0]):
         factorise(V_tilde[lane], lower)
         for n in range(z.shape[1]):

@@ -104,18 +104,23 @@ def compile_kernels(spec: Spec, cells: Iterable[Cell]) -> None:
     error names both.
     """
     from windvane.policies.base import Policy
-    from windvane.warmup import warm_up
+    from windvane.warmup import compile_projections_beside, warm_up
 
     pairs = {cell.policy: cell.environment for cell in cells}  # kernels do not depend on the pairing
-    for number in set(pairs.values()):
-        with suppress(Exception):
-            warm_up([], [spec.environments[number].build(horizon=spec.horizon, lanes=[0], seed=spec.seed)])
+    worlds, built = {}, []
     for number, place in pairs.items():
         with suppress(Exception, SystemExit):
-            policy = spec.policies[number]
-            if issubclass(policy.resolve(), Policy):
-                world = spec.environments[place].build(horizon=spec.horizon, lanes=[0], seed=spec.seed)
-                warm_up([policy.build(world, variants=policy.variants[:1])])
+            named = spec.policies[number]
+            worlds[place] = spec.environments[place].build(horizon=spec.horizon, lanes=[0], seed=spec.seed)
+            if issubclass(named.resolve(), Policy):
+                built.append(named.build(worlds[place], variants=named.variants[:1]))
+    policies = compile_projections_beside(built)
+    for world in worlds.values():
+        with suppress(Exception):
+            warm_up([], [world])
+    for policy in policies:
+        with suppress(Exception, SystemExit):
+            warm_up([policy])
 
 
 Finished = tuple[int, Cell, CellResult]

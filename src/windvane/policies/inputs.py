@@ -16,7 +16,7 @@ from windvane.errors import ArgumentError
 from windvane.kernels import scoring
 from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT
 
-FLOAT = np.dtype(np.float64)
+FLOAT64 = np.dtype(np.float64)
 
 
 class Feedback(NamedTuple):
@@ -141,4 +141,4 @@ class InputChecks:
 
 def _is_ready(value: Any, ndim: int) -> TypeGuard[Array]:
     """Return whether a kernel can take ``value`` without conversion, which is the usual case."""
-    return type(value) is np.ndarray and value.dtype is FLOAT and value.ndim == ndim and value.flags.carray
+    return type(value) is np.ndarray and value.dtype is FLOAT64 and value.ndim == ndim and value.flags.carray

@@ -101,8 +101,8 @@ class DLinTS(SamplingPolicy):
     card = Card("linear", "discount", "T, B_T", "none at a = 1", "Kim and Tewari 2020", "O(K d + d^3)")
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
-        steps = np.empty(z.shape)
-        spread_lanes(self.estimator.V.copy(), self.estimator.V_tilde.copy(), z, steps)
+        steps, scratch = np.empty(z.shape), np.empty((self.dim, self.dim))
+        spread_lanes(self.estimator.V.copy(), self.estimator.V_tilde.copy(), z, scratch, steps)
         return steps
 
 
