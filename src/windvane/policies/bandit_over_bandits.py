@@ -242,8 +242,8 @@ class BanditOverBandits(Policy):
         return played
 
     def end_round(self) -> None:
-        """Count the decision. The worker has ended the round already."""
-        self.count_decision()
+        """End the round as the worker has done."""
+        self.follow_clock(self.worker)
         self.decision = self.worker.decision
         if self.decision is not None:
             self.decision.chosen = self.chosen

@@ -230,19 +230,19 @@ class Policy(InputChecks, Configured, Stateful):
     def end_round(self) -> None:
         """Let one round pass and count the decision."""
         self.pass_time(1.0)
-        self.count_decision()
-
-    def count_decision(self) -> None:
-        """Count the decision and advance the clock by one round."""
         self.last_round = self.t
         self.decisions += 1
         self.t += 1.0
 
     # --- methods for policies that contain policies ----------------------------------------------------------------
 
+    def follow_clock(self, other: Policy) -> None:
+        """Set the clock to that of another policy, such as the one that has just decided for this policy."""
+        self.t, self.decisions, self.last_round = other.t, other.decisions, other.last_round
+
     def join_clock(self, master: Policy) -> None:
         """Set the clock of a new policy to that of ``master``, so that both use the same rounds and random numbers."""
-        self.t, self.decisions, self.last_round = master.t, master.decisions, master.last_round
+        self.follow_clock(master)
         self.born.fill(master.t)
         self.has_restarted = master.t > 1.0
 

@@ -68,8 +68,8 @@ class PerLane(Policy):
         return np.concatenate([policy.probabilities(arms[i, None], present[i, None]) for i, policy in lanes])
 
     def end_round(self) -> None:
-        """Count the decision. The policies of the lanes have ended the round already."""
-        self.count_decision()
+        """End the round as the policies of the lanes have done."""
+        self.follow_clock(self.policies[-1])  # it decides only after all others
         self.decision = join_lanes([policy.decision for policy in self.policies])
 
     def learn(self, feedback: Feedback) -> None:

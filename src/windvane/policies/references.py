@@ -56,7 +56,6 @@ class UniformRandom(ReferencePolicy):
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         arms, present = self.check_arms(arms, valid)
-        self.begin_decision()
         return self.play(np.zeros(arms.shape[:2]), present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
