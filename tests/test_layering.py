@@ -6,6 +6,7 @@ An exception that no longer occurs must be removed from its list, so the lists c
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from windvane.policies.registry import POLICIES
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "windvane"
@@ -153,6 +156,14 @@ def test_every_exception_for_ruff_is_needed() -> None:
         and not any(path.match(pattern) and code.startswith(rule) for path, code in findings)
     ]
     assert not unneeded, "remove from [tool.ruff.lint.per-file-ignores]:\n" + "\n".join(sorted(unneeded))
+
+
+def test_every_public_method_of_a_policy_is_documented() -> None:
+    """By itself or by a method that it overrides."""
+    classes = {cls for policy in POLICIES.values() for cls in policy.__mro__ if cls.__module__.startswith("windvane.")}
+    public = [getattr(cls, name) for cls in classes for name in vars(cls) if not name.startswith("_")]
+    methods = [member for member in public if inspect.isfunction(member) or isinstance(member, property)]
+    assert [method for method in methods if not inspect.getdoc(method)] == []
 
 
 @pytest.mark.parametrize(

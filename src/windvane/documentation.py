@@ -30,6 +30,7 @@ MEANINGS = {
     ),
     "delta": "Probability that the confidence set misses the parameter.",
     "dim": "Number of features of an arm.",
+    "discounts": "Discounts to choose from. Default: those of the paper.",
     "draws": "Number of values with which the probabilities are estimated.",
     "drift": "Total drift B_T: one number, or one per lane.",
     "features": "Features x_s of past arms, [n, d].",
@@ -57,6 +58,7 @@ MEANINGS = {
     "tolerance": "Bound on the change of theta_hat that is caused by dropping old observations.",
     "valid": "Arms that are on offer, [lanes, K]. Default: all.",
     "weights": "Weights w_s of past arms, [n].",
+    "windows": "Windows to choose from. Default: those of the paper.",
     "window": "Number of rounds in a sliding window: one number, or one per lane.",
 }
 

@@ -10,13 +10,13 @@ from windvane.arguments import Array
 _RIDGE = 1e-14  # relative to the trace: about 50 units in the last place of the largest entry
 
 
-def factorise(function: Callable[..., Any], A: Array, *b: Array) -> Array:
+def apply_with_ridge(function: Callable[..., Any], A: Array, *b: Array) -> Array:
     """Return ``function(A, *b)``, such as ``np.linalg.inv(A)``, of one matrix or of a stack of them.
 
     If NumPy reports a singular matrix, a ridge of the size of the rounding errors is added.
     """
     if A.ndim > 2:  # each by itself: a singular matrix must not change the results of others
-        return np.stack([factorise(function, *matrices) for matrices in zip(A, *b, strict=True)])
+        return np.stack([apply_with_ridge(function, *matrices) for matrices in zip(A, *b, strict=True)])
     try:
         return np.asarray(function(A, *b), dtype=float)
     except np.linalg.LinAlgError:

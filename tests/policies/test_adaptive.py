@@ -8,7 +8,6 @@ import pytest
 import naive
 from support.cases import LINK_SETTINGS
 from support.policies import admissible_estimates
-from support.refusals import refuses
 from support.worlds import regret, train
 from windvane import AdaptiveGLMUCB, Greedy
 from windvane.environments import Arc, BallArms, Environment, FixedArms, Static, Switches
@@ -31,7 +30,7 @@ def test_it_decides_as_the_literal_rule(settings) -> None:
         reward = min(float(rng.poisson(0.4)), top) if settings.get("link") != "identity" else rng.normal()
         policy.update(arms[:, chosen], [reward])
         literal.learn(arms[0, chosen], reward)
-        np.testing.assert_allclose(policy.weights[0], literal.weights(), atol=1e-8)
+        np.testing.assert_allclose(policy.info().weights[0], literal.weights(), atol=1e-8)
 
 
 def test_the_sums_of_late_and_weighted_rewards() -> None:
@@ -71,7 +70,7 @@ def test_the_loss_is_the_primitive(S) -> None:
 def test_a_restart_forgets_the_drift() -> None:
     policy = train(AdaptiveGLMUCB(2, lanes=2), Environment(Arc(), BallArms(), horizon=60, lanes=2))
     policy.restart([True, False])
-    assert policy.drift_estimate().variation[0] == 0
+    assert policy.info().drift.variation[0] == 0
 
 
 def test_constant_memory_and_what_info_shows() -> None:
@@ -97,8 +96,7 @@ def test_one_memory_is_a_policy_with_that_discount() -> None:
     variance = np.einsum("lki,lij,ljm,lmn,lkn->lk", arms, inverse, info.squared_metric, inverse, arms)
     index = policy.link.mean(z) + policy.link.slope(z) * np.array([[0.0], [2.5]]) * np.sqrt(variance)
     np.testing.assert_array_equal(policy.select(arms), index.argmax(axis=1))
-    with refuses("memories"):
-        policy.drift_estimate()
+    assert policy.info().drift is None
 
 
 CIRCLE = FixedArms([[math.cos(a), math.sin(a)] for a in np.arange(10) * math.pi / 5])
@@ -121,20 +119,20 @@ def test_greedy_fails_where_the_arms_are_always_the_same(drift) -> None:
 def test_the_rate_is_about_the_same_whatever_the_longest_memory() -> None:
     env = Environment(Arc(), BallArms(), horizon=1500, lanes=10)
     forever, longest = (
-        train(AdaptiveGLMUCB(2, memories=memories, lanes=10), env).drift_estimate()
+        train(AdaptiveGLMUCB(2, memories=memories, lanes=10), env).info().drift
         for memories in (MEMORIES, (32, 80, 200, 500))
     )
     np.testing.assert_allclose(np.median(longest.rate), np.median(forever.rate), rtol=0.5)
 
 
 def test_too_little_data_to_tell() -> None:
-    before = AdaptiveGLMUCB(2, lanes=3).drift_estimate()
+    before = AdaptiveGLMUCB(2, lanes=3).info().drift
     assert (before.verdict == UNKNOWN).all()
     assert (before.memory_high == math.inf).all()
     assert (before.rate_low == 0).all()
     for drift in (Static(), Arc()):
         env = Environment(drift, BallArms(), horizon=3000, lanes=20)
-        assert (train(AdaptiveGLMUCB(2, lanes=20), env, 40).drift_estimate().verdict == UNKNOWN).all()
+        assert (train(AdaptiveGLMUCB(2, lanes=20), env, 40).info().drift.verdict == UNKNOWN).all()
 
 
 def test_nothing_is_said_of_a_speed_that_nothing_is_known_of() -> None:
@@ -145,14 +143,14 @@ def test_nothing_is_said_of_a_speed_that_nothing_is_known_of() -> None:
         empty.select(np.zeros((1, 2, 2)))
         empty.update(np.zeros((1, 2)), 1.0)
     for policy in (silent, empty):
-        told = policy.drift_estimate()
+        told = policy.info().drift
         assert told.verdict[0] == UNKNOWN
         assert told.rate[0] == told.variation[0] == 0.0
 
 
 def test_no_drift_seen() -> None:
     env = Environment(Static(), BallArms(), horizon=1500, lanes=20)
-    told = train(AdaptiveGLMUCB(2, lanes=20), env).drift_estimate()
+    told = train(AdaptiveGLMUCB(2, lanes=20), env).info().drift
     assert (told.verdict == NO_DRIFT).mean() >= 0.9
     assert np.median(told.variation) < 0.5
     assert (told.rate_low == 0).mean() >= 0.9
@@ -168,7 +166,7 @@ def test_drift_is_rarely_claimed_where_there_is_none() -> None:
         chosen = policy.select(offer.arms)
         policy.update(offer.arms[lanes, chosen], env.reward(t, offer.means[lanes, chosen]))
         if t % 20 == 0:
-            told = policy.drift_estimate()
+            told = policy.info().drift
             claimed |= told.verdict == DRIFT
             most = np.maximum(most, told.evidence)
     assert claimed.mean() <= 0.05
@@ -177,7 +175,7 @@ def test_drift_is_rarely_claimed_where_there_is_none() -> None:
 
 def test_drift_is_seen_and_its_size_is_about_right() -> None:
     env = Environment(Arc(), BallArms(), horizon=3000, lanes=20)
-    told = train(AdaptiveGLMUCB(2, lanes=20), env).drift_estimate()
+    told = train(AdaptiveGLMUCB(2, lanes=20), env).info().drift
     assert (told.verdict == DRIFT).all()
     assert (told.rate_low <= told.rate).all()
     assert (told.rate <= told.rate_high).all()

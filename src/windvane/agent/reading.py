@@ -20,14 +20,14 @@ from windvane.estimation import Estimator
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.bandit_over_bandits import BanditOverBandits
 from windvane.policies.base import Policy
-from windvane.policies.forgetting import RestartedPolicy
 from windvane.policies.optimism import EstimatingPolicy
+from windvane.policies.restart import RestartedPolicy
 
 ROUNDING = 1.0 + 1e-9  # a memory computed from a discount may be off by this factor
 
 
 class Drift(NamedTuple):
-    """What the rewards say about the drift; see :meth:`windvane.AdaptiveGLMUCB.drift_estimate`."""
+    """What the rewards say about the drift; see :class:`windvane.policies.adaptive_glm_ucb.DriftEstimate`."""
 
     verdict: str
     evidence: float
@@ -42,9 +42,8 @@ class Drift(NamedTuple):
 
 def drift_of(policy: Policy) -> Drift | None:
     """None for a policy that was told how to forget."""
-    if not isinstance(policy, AdaptiveGLMUCB) or len(policy.memories) < 2:
-        return None
-    return Drift(*(np.asarray(value)[0].item() for value in policy.drift_estimate()))
+    drift = policy.info().drift if isinstance(policy, AdaptiveGLMUCB) else None
+    return None if drift is None else Drift(*(np.asarray(value)[0].item() for value in drift))
 
 
 def memory_of(policy: Policy) -> float:

@@ -142,7 +142,7 @@ class PolicySpec:
                 if untold and name in signature.names:
                     filled[name] = truth
             if untold and signature.accepts("gamma") and not {"drift", "switches"} & filled.keys():
-                kind = filled.get("arm_geometry", signature.default("arm_geometry", theory.KINDS[0]))
+                kind = filled.get("arm_geometry", getattr(signature.cls, "arm_geometry", theory.KINDS[0]))
                 filled["gamma"] = _recommended(environment, filled["horizon"], kind)
             if getattr(signature.cls, "needs_truth", False):
                 filled["truth"] = environment.means

@@ -25,12 +25,10 @@ bandits with forgetting" (AISTATS 2021).
     V_t         = sum w_s x_s x_s' + (lam / c_mu) I
     x_t         = argmax over the arms of mu(<x, theta_hat_t>) + c_mu^{-1/2} beta_t ||x||_{V_t^-1}
     gamma       = 1 - (c_mu^{1/2} Gamma_T / (d T))^{2/3},   tau = floor((d T / (c_mu^{1/2} Gamma_T))^{2/3})
-    lam         = d log T
+    lam         = d log T                                   (here; in :mod:`windvane.estimation` ``ridge``, not ``lam``)
 
 beta_t is :class:`windvane.theory.SelfConcordantRadius`: a small radius if ||theta_hat_t|| <= S, and a much larger one
-otherwise, which is the price of omitting the projection. ``lam`` here is that of the paper. In
-:mod:`windvane.estimation` it is ``estimator.ridge``, and ``estimator.lam`` is lam / c_mu. Rewards are in [0, m], m = 2
-sigma.
+otherwise, which is the price of omitting the projection. Rewards are in [0, m], m = 2 sigma.
 
 Guarantee: with probability 1 - delta, regret of order d^{2/3} Gamma_T^{1/3} T^{2/3}, as the tuning implies, for abrupt
 changes, general arms of norm at most 1, and links with |mu''| <= mu' (logistic, Poisson, identity; not probit). (We
@@ -38,9 +36,8 @@ could not read the theorem itself or its dependence on c_mu.) For ||x|| <= L wit
 units x / L: beta_t is evaluated at S L and lam / L^2, and the default is lam = L^2 d log T.
 
 What is uncertain: nothing in the rules as stated here, but we know them from a summary of the paper. Three choices are
-ours: the behaviour at gamma = 1, where the paper's 1 / (1 - gamma) is undefined (see the radius); the lower bound 1/2
-on gamma; and the use of log 3 for T < 3. The paper's delta covers the whole run, so there is no ``confidence``
-argument.
+ours: the behaviour at gamma = 1, where the paper's 1 / (1 - gamma) is undefined (see the radius); gamma >= 1/2; and log
+3 for T < 3. The paper's delta covers the whole run, so there is no ``confidence`` argument.
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array, check_positive, check_whole
+from windvane.arguments import Array, check_whole
 from windvane.kernels.projection import P0_IN_V_TILDE
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountSettings, ForgettingPolicy, WindowSettings
@@ -69,7 +66,6 @@ class AbruptGLMPolicy(GLMPolicy):
     confidence: str = "pointwise"
 
     def project(self, beta: Array) -> Projection:
-        """Project by P0 in the metric V_tilde^-1, which equals V^-1 for a window."""
         return self.estimator.project(P0_IN_V_TILDE)
 
 
@@ -94,32 +90,24 @@ class SelfConcordantPolicy(GLMPolicy, ForgettingPolicy):
     lam: float | None = None
 
     def recommend(self, horizon: int, amount: float) -> float:
-        """Return the recommended discount or window."""
         return super().recommend(horizon, math.sqrt(self.constants.c_mu) * amount)
 
-    def choose_penalty(self) -> float:
-        """Return the given lam of the paper, or L^2 d log T."""
-        if self.lam is None:
-            return self.L**2 * logarithmic_ridge(self.dim, self.horizon)
-        return check_positive("lam", self.lam)
+    def recommend_lam(self) -> float:
+        return self.L**2 * logarithmic_ridge(self.dim, self.horizon)
 
     def choose_lam(self) -> float:
-        """Return lam of the estimator: that of the paper divided by c_mu."""
         check_whole("horizon", self.horizon, 1)
-        return self.choose_penalty() / self.constants.c_mu
+        return super().choose_lam() / self.constants.c_mu
 
     def choose_factor(self) -> float:
-        """Return 1 / sqrt(c_mu)."""
         return 1.0 / math.sqrt(self.constants.c_mu)
 
     def build_radius(self) -> SelfConcordantRadius:
-        """Return the small and the large radius."""
         e, settings = self.estimator, self.pick_settings("dim", "S", "L", "sigma", "horizon")
-        settings |= {"lam": self.choose_penalty(), "k_mu": self.constants.k_mu, "delta": self.levels}
+        settings |= {"lam": super().choose_lam(), "k_mu": self.constants.k_mu, "delta": self.levels}
         return SelfConcordantRadius(gamma=e.gamma, window=e.window, **settings)
 
     def compute_beta(self, theta_hat: Array) -> Array:
-        """Return the small radius where theta_hat is admissible and the large one elsewhere, [lanes]."""
         t, is_inside = self.rounds_since_restart, np.linalg.norm(theta_hat, axis=1) <= self.S
         return np.asarray(np.where(is_inside, self.radius.inside(t), self.radius.outside(t)))
 

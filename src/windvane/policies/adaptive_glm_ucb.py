@@ -66,7 +66,7 @@ from windvane.errors import ArgumentError
 from windvane.estimation import Discount, OnePassEstimator
 from windvane.links import Link
 from windvane.policies.base import Card
-from windvane.policies.info import DecisionInfo, PolicyInfo
+from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
 from windvane.policies.optimism import EstimatingPolicy
 
@@ -81,7 +81,21 @@ _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)  # for integrals ove
 
 
 class DriftEstimate(NamedTuple):
-    """An estimate of the drift, one entry per lane (see :meth:`AdaptiveGLMUCB.drift_estimate`)."""
+    """An estimate of the drift from the rewards so far, one entry per lane. It is rough and has no guarantee.
+
+    ``memory`` is the median memory under the weights, the present effective memory. The middle 80 % of the weight are
+    between ``memory_low`` and ``memory_high``. ``rate`` (``rate_low``, ``rate_high``) is the speed of theta* per
+    round for which that memory would be best, at most 2 S: an estimate of memory m lags v m behind a theta* of speed v,
+    its variance is phi d / (2 m i), where i is the information per round and coordinate, and the sum v^2 m^2 + phi d /
+    (2 m i) is smallest at v = sqrt(phi d / (4 i m^3)). ``variation`` is the sum of the rates of all rounds so far, the
+    implied B_t. It is right up to a factor of two or three at best, and less reliable for jumps.
+
+    ``evidence`` is the log likelihood ratio of forgetting (the mean over the finite memories) against not forgetting
+    (the longest memory), for the predictions of the whole run. ``verdict`` is "drift" if it is at least log 20. If the
+    predictions without forgetting were the truth, this would ever happen in at most one of 20 runs. Otherwise it is "no
+    drift seen" if the data refute the shortest memory by the same margin, so that drift could have been seen;
+    ``rate_high`` is then the speed of a drift that could still be hidden. Otherwise it is "too little data to tell".
+    """
 
     verdict: npt.NDArray[np.str_]
     evidence: Array
@@ -96,14 +110,12 @@ class DriftEstimate(NamedTuple):
 
 @dataclass(frozen=True)
 class AdaptiveInfo(PolicyInfo):
-    """The diagnostics of AdaptiveGLMUCB. The fields of :class:`PolicyInfo` are those of the acting memory.
+    """The diagnostics of AdaptiveGLMUCB. The fields of :class:`PolicyInfo` are those of the acting memory."""
 
-    ``memories``, [G], have the ``weights``, [lanes, G], under which ``acting_memory``, [lanes], is the median.
-    """
-
-    memories: Array | None = None
-    weights: Array | None = None
-    acting_memory: Array | None = None
+    memories: Array | None = None  # [G]
+    weights: Array | None = None  # of the memories, [lanes, G]
+    acting_memory: Array | None = None  # the median memory under the weights
+    drift: DriftEstimate | None = None  # None for a policy with a single memory
 
 
 class AdaptiveGLMUCB(EstimatingPolicy):
@@ -135,89 +147,63 @@ class AdaptiveGLMUCB(EstimatingPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        scales = check_scale("bonus_scale", self.bonus_scale, self.lane_count)
+        self.standard_errors = math.sqrt(self.dispersion) * scales  # the factor of sqrt(x' H^-1 G H^-1 x)
+        self.losses, self.run_losses = np.zeros((2, self.lane_count, len(self.lengths)))
+        self.seen, self.variation = np.zeros((2, self.lane_count))
+
+    def build_estimator(self) -> OnePassEstimator:
+        """Return an estimator with one row per lane and memory."""
         link = self.reward_link
         is_unbounded = math.isinf(link.reward_range(1.0)[1])
         self.dispersion = self.noise_scale**2 if is_unbounded else 1.0
         ridge = self.dispersion * self.dim / check_positive("S", self.S) ** 2
         self.lengths = _check_increasing(self.memories)
         self.gammas = 1.0 - 1.0 / self.lengths
-        rows = np.tile(self.gammas, self.lane_count)
-        lam = ridge / link.constants(self.S, self.L).c_mu
-        self.estimator = OnePassEstimator(
-            self.dim, link, forgetting=Discount(rows), S=self.S, L=self.L, lam=lam, lanes=len(rows)
-        )
-        scales = check_scale("bonus_scale", self.bonus_scale, self.lane_count)
-        self.standard_errors = math.sqrt(self.dispersion) * scales  # the factor of sqrt(x' H^-1 G H^-1 x)
-        self.losses, self.run_losses = np.zeros((2, self.lane_count, len(self.lengths)))
-        self.seen, self.variation = np.zeros((2, self.lane_count))
-
-    # --- reading ---------------------------------------------------------------------------------------------------
-
-    @property
-    def weights(self) -> Array:
-        """The weights p of the memories, [lanes, G]."""
-        return _weigh(self.losses)
+        rows, bounds = Discount(np.tile(self.gammas, self.lane_count)), {"S": self.S, "L": self.L}
+        lam, count = ridge / self.constants.c_mu, self.lane_count * len(self.lengths)
+        return OnePassEstimator(self.dim, link, forgetting=rows, lam=lam, lanes=count, **bounds)
 
     def acting_rows(self) -> Index:
         """Return the row of the estimator that each lane uses: that of the median memory under the weights."""
-        return np.asarray(np.arange(self.lane_count) * len(self.lengths) + _quantile(self.weights, 0.5))
-
-    def theta_now(self) -> Array:
-        """Return the parameter that a decision would use now."""
-        return self.pull_back(self.estimator.theta_hat)[self.acting_rows()]
+        return np.asarray(np.arange(self.lane_count) * len(self.lengths) + _quantile(_weigh(self.losses), 0.5))
 
     def describe_estimates(self) -> dict[str, Any]:
         """Return the estimates of the acting memory."""
         e, rows = self.estimator, self.acting_rows()
-        theta = self.theta_now()
-        return {
-            "theta_hat": theta,
-            "theta_tilde": theta,
-            "metric": e.metric()[rows],
-            "squared_metric": e.V_tilde[rows],
-            "b": e.b[rows],
-            "gamma": e.gamma[rows],
-            "memory": e.memory[rows],
-        }
+        theta = self.pull_back(e.theta_hat)[rows]
+        known: dict[str, Any] = {"theta_hat": theta, "theta_tilde": theta, "metric": e.metric()[rows], "b": e.b[rows]}
+        return known | {"squared_metric": e.V_tilde[rows], "gamma": e.gamma[rows], "memory": e.memory[rows]}
 
     def info(self, *, estimates: bool = True) -> AdaptiveInfo:
-        """Return the diagnostics of the acting memory and the weights of all memories."""
         known: dict[str, Any] = vars(super().info(estimates=estimates))
-        acting = self.lengths[_quantile(self.weights, 0.5)]
-        return AdaptiveInfo(**known, memories=self.lengths.copy(), weights=self.weights, acting_memory=acting)
-
-    # --- deciding --------------------------------------------------------------------------------------------------
+        weights, drift = _weigh(self.losses), self.estimate_drift() if estimates else None
+        acting = self.lengths[_quantile(weights, 0.5)]
+        return AdaptiveInfo(**known, memories=self.lengths.copy(), weights=weights, acting_memory=acting, drift=drift)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t among ``arms[lanes, K, dim]``. ``valid[lanes, K]`` marks the arms that are on offer."""
         arms, present = self.check_arms(arms, valid)
-        theta, decision = self.choose_theta()
-        widths = self.estimator.measure_width(arms, self.standard_errors, is_sandwich=True, rows=self.acting_rows())
+        theta, multiplier = self.estimate()
+        widths = self.estimator.measure_width(arms, multiplier, is_sandwich=True, rows=self.acting_rows())
         z = _dot(arms, theta[:, None])
         means = self.reward_link.mean(z)
-        decision.means = means
         return self.play(means + self.reward_link.slope(z) * widths, present, means)
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
         arm_set = self.check_arm_set(arm_set)
-        (theta, _), rows = self.choose_theta(), self.acting_rows()
-        return self.play_best(arm_set, theta, self.standard_errors, mean=np.asarray, rows=rows)
+        return self.play_best(arm_set, *self.estimate(), mean=np.asarray, rows=self.acting_rows())
 
-    def choose_theta(self) -> tuple[Array, DecisionInfo]:
-        """Return the parameter of the next decision and the record of how the decision is made."""
+    def estimate(self) -> tuple[Array, Array]:
         rows = self.acting_rows()
         theta = self.pull_back(self.estimator.solve())[rows]
         decision = self.begin_decision()
         decision.theta_hat, decision.theta_tilde, decision.chosen = theta, theta, rows % len(self.lengths)
-        return theta, decision
+        return theta, self.standard_errors
 
     def pull_back(self, theta: Array) -> Array:
         """Return the estimates. Those outside the ball of radius S are scaled to its surface."""
         length = np.sqrt(_dot(theta, theta))
         return np.asarray(theta * np.minimum(1.0, self.S / np.maximum(length, TINY))[:, None])
-
-    # --- learning --------------------------------------------------------------------------------------------------
 
     def learn(self, feedback: Feedback) -> None:
         """Score every memory by its prediction of the rewards. Then let all memories learn them."""
@@ -246,46 +232,18 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         super().pass_time(rounds)
         self.losses *= LOSS_DISCOUNT**rounds
         self.seen *= self.gammas[-1] ** rounds
-        self.variation += rounds * self.estimate_rates(self.lengths[_quantile(self.weights, 0.5)])
+        self.variation += rounds * self.estimate_rates(self.lengths[_quantile(_weigh(self.losses), 0.5)])
 
     def forget(self, mask: Mask) -> None:
-        """Reset the estimates and the losses in the lanes of ``mask``."""
         self.estimator.reset(np.repeat(mask, len(self.lengths)))
         for array in (self.losses, self.run_losses, self.seen, self.variation):
             array[mask] = 0.0
 
-    # --- drift estimate --------------------------------------------------------------------------------------------
-
-    def drift_estimate(self) -> DriftEstimate:
-        """Estimate the drift from the rewards so far. The estimate is rough and has no guarantee.
-
-        Returns
-        -------
-        DriftEstimate
-            One entry per lane in each field. ``memory`` is the median memory under the weights, the present effective
-            memory. The middle 80 % of the weight are between ``memory_low`` and ``memory_high``. ``rate`` (with
-            ``rate_low`` and ``rate_high``) is the speed of theta* per round for which that memory would be best, at
-            most 2 S. ``variation`` is the sum of the rates of all rounds so far, the implied B_t. It is right up to a
-            factor of two or three at best, and less reliable for jumps.
-
-            ``evidence`` is the log likelihood ratio of forgetting (the mean over the finite memories) against not
-            forgetting, for the predictions of the whole run. ``verdict`` is "drift" if it is at least log 20. If the
-            predictions without forgetting were the truth, this would ever happen in at most one of 20 runs. Otherwise
-            ``verdict`` is "no drift seen" if the data refute the shortest memory by the same margin, so that drift
-            could have been seen; ``rate_high`` is then the speed of a drift that could still be hidden. Otherwise it is
-            "too little data to tell".
-
-        Notes
-        -----
-        An estimate of memory m lags v m behind a theta* of speed v. Its variance is phi d / (2 m i), where i is the
-        information per round and coordinate. The sum v^2 m^2 + phi d / (2 m i) is smallest at v = sqrt(phi d / (4 i
-        m^3)).
-
-        With other ``memories``, "not forgetting" means the longest of them.
-        """
+    def estimate_drift(self) -> DriftEstimate | None:
+        """Return what the rewards so far say about the drift, or None if there is only one memory."""
         if len(self.lengths) == 1:
-            raise ArgumentError("memories", self.memories, "at least two, to be compared, for a drift estimate")
-        weights = self.weights
+            return None
+        weights = _weigh(self.losses)
         low, middle, high = (self.lengths[_quantile(weights, q)] for q in (0.1, 0.5, 0.9))
         behind = self.run_losses[:, -1:] - self.run_losses  # > 0: better than not forgetting
         finite = behind[:, :-1]
@@ -293,17 +251,9 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         evidence = top + np.log(np.exp(finite - top[:, None]).mean(axis=1))
         could_tell = behind[:, 0] <= -EVIDENCE
         verdict = np.where(evidence >= EVIDENCE, DRIFT, np.where(could_tell, NO_DRIFT, UNKNOWN))
-        return DriftEstimate(
-            verdict,
-            evidence,
-            middle,
-            low,
-            high,
-            self.estimate_rates(middle),
-            self.estimate_rates(high),
-            self.estimate_rates(low),
-            self.variation.copy(),
-        )
+        rate, slowest, fastest = map(self.estimate_rates, (middle, high, low))
+        variation = self.variation.copy()
+        return DriftEstimate(verdict, evidence, middle, low, high, rate, slowest, fastest, variation)
 
     def estimate_rates(self, memory: Array) -> Array:
         """Return the speed of theta* for which ``memory`` would be best, given the information per round."""

@@ -1,9 +1,8 @@
 """Bandit over bandits: learn how to forget when the drift is unknown.
 
-Time is divided into blocks of H decisions. At the start of each block, EXP3 (:mod:`windvane.policies.exp3`) draws a
-value from a grid of discounts or windows, and a *new* worker with this value acts until the block ends. The rewards of
-the block, scaled to [0, 1], are the gain of the draw. Registered forms: :mod:`windvane.policies.bob_bvd_glm_ucb` and
-:mod:`windvane.policies.bob`.
+Time is divided into blocks of H decisions. At the start of each block, EXP3 draws a value from a grid of discounts or
+windows, and a *new* worker with this value acts until the block ends. The rewards of the block, scaled to [0, 1], are
+the gain of the draw. Registered forms: :mod:`windvane.policies.bob`.
 
 Choices that are ours, not the papers':
 
@@ -26,11 +25,13 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import Array, Index, Mask, check_real_array, check_whole
+from windvane.arguments import Array, Index, Mask, check_number, check_real_array, check_whole
 from windvane.arms import ArmSet
+from windvane.documentation import documented
 from windvane.errors import ArgumentError
+from windvane.kernels.drawing import draw_uniforms
+from windvane.kernels.random import MASTER
 from windvane.policies.base import Policy
-from windvane.policies.exp3 import EXP3
 from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
 from windvane.policies.optimism import EstimatingPolicy
@@ -40,25 +41,79 @@ from windvane.theory import exp3_rate
 LONGEST_HISTORY = 256  # largest number of blocks in the history; if it grows longer, every second one is removed
 
 
-@dataclass(frozen=True)
-class BlockInfo(PolicyInfo):
-    """The diagnostics of a bandit over bandits. The fields of :class:`PolicyInfo` are those of the acting worker.
+@documented
+class EXP3(Stateful):
+    """EXP3 over ``arms`` options, one copy per lane: learn which earns most, if only the drawn one is observed.
 
-    ``grid`` has the forgetting parameters, [N]. ``draw_probabilities`` and ``chosen`` are the probabilities of the draw
-    for the current ``block`` (numbered from 0), [lanes, N], and what was drawn, [lanes]. ``late`` and ``late_sum`` are
-    number and sum of the rewards that arrived after their block, [lanes]. ``history_block``, ``history_probabilities``
-    and ``history_chosen`` are the same over time, for at most 256 blocks since this object was built or loaded.
+    Auer, Cesa-Bianchi, Freund and Schapire, "The nonstochastic multiarmed bandit problem" (SIAM J. Comput. 2002). The
+    weights s_j start at 1; their logarithms are stored, which do not overflow. Turn i draws option j with probability
+    p_j, and once the gain of the turn (in [0, 1]) is known, only the weight of the drawn option changes:
+
+        p_j = (1 - alpha) s_j / sum(s) + alpha / N,     s_j <- s_j exp(alpha gain / (N p_j))
+
+    Guarantee: for any sequence of gains that is fixed in advance and whose best option gains at most g in total, the
+    expected loss compared with that *fixed* option is at most 2 sqrt(e - 1) sqrt(g N log N) at alpha = min(1, sqrt(N
+    log N / ((e - 1) g))), which is :func:`windvane.theory.exp3_rate` with g = the number of turns. Each draw depends on
+    seed, lane id and turn only. Cost per turn: O(N).
+
+    Parameters
+    ----------
+    arms
+        Number of options N.
+    rate
+        Share alpha of draws that are uniform, in [0, 1].
+    lane_ids
+        Ids of the lanes.
+
+    >>> EXP3(4, 0.1, lane_ids=np.array([0])).probabilities()
+    array([[0.25, 0.25, 0.25, 0.25]])
     """
 
-    grid: Array | None = None
-    draw_probabilities: Array | None = None
-    chosen: Array | None = None
-    block: int = 0
-    late: Array | None = None
-    late_sum: Array | None = None
-    history_block: Index | None = None
-    history_probabilities: Array | None = None
-    history_chosen: Array | None = None
+    stored: ClassVar[tuple[str, ...]] = ("log_weights",)
+
+    def __init__(self, arms: int, rate: float, *, lane_ids: Index, seed: int = 0) -> None:
+        self.arms = check_whole("arms", arms, 1)
+        self.rate = check_number("rate", rate, "in [0, 1]", lambda a: 0 <= a <= 1)
+        self.seed = check_whole("seed", seed, 0, 2**64 - 1)
+        self.lane_ids = lane_ids
+        self.log_weights = np.zeros((len(lane_ids), self.arms))
+
+    def probabilities(self) -> Array:
+        """Return the probabilities of the next draw, [lanes, N]."""
+        weights = np.exp(self.log_weights - self.log_weights.max(axis=1, keepdims=True))
+        total = np.cumsum(weights, axis=1)[:, -1:]  # the order of the sum does not depend on the number of lanes
+        return np.asarray((1.0 - self.rate) * weights / total + self.rate / self.arms)
+
+    def draw(self, turn: int) -> Index:
+        """Return the option that each lane draws in a turn, [lanes]. Turns are numbered from 0."""
+        coins = np.empty(len(self.lane_ids))
+        draw_uniforms(np.uint64(self.seed), self.lane_ids, turn, MASTER, coins)
+        reached = np.cumsum(self.probabilities(), axis=1)
+        drawn = (reached <= (coins * reached[:, -1])[:, None]).sum(axis=1)
+        return np.asarray(np.minimum(drawn, self.arms - 1))
+
+    def learn(self, drawn: Index, gain: Array) -> None:
+        """Learn the gains in [0, 1] of the options that were ``drawn`` in a turn, both [lanes]."""
+        if gain.shape != drawn.shape or not ((gain >= 0) & (gain <= 1)).all():
+            raise ArgumentError("gain", gain.tolist(), "one number in [0, 1] per lane")
+        lanes = np.arange(len(drawn))
+        p = self.probabilities()[lanes, drawn]
+        self.log_weights[lanes, drawn] += self.rate * gain / (self.arms * p)
+
+
+@dataclass(frozen=True)
+class BlockInfo(PolicyInfo):
+    """The diagnostics of a bandit over bandits. The fields of :class:`PolicyInfo` are those of the acting worker."""
+
+    grid: Array | None = None  # the forgetting parameters, [N]
+    block: int = 0  # number of the current block, from 0
+    draw_probabilities: Array | None = None  # those with which its forgetting parameter was drawn, [lanes, N]
+    chosen: Array | None = None  # what was drawn, [lanes]
+    late: Array | None = None  # number of rewards that arrived after their block, [lanes]
+    late_sum: Array | None = None  # their sum
+    history_block: Index | None = None  # at most 256 blocks since this object was built or loaded
+    history_probabilities: Array | None = None  # draw_probabilities of these blocks, [blocks, lanes, N]
+    history_chosen: Array | None = None  # chosen in these blocks, [blocks, lanes]
 
 
 class BanditOverBandits(Policy):
@@ -71,8 +126,6 @@ class BanditOverBandits(Policy):
     block
         Number of decisions in a block. Default: recommended by theory.
 
-    Examples
-    --------
     >>> import windvane
     >>> class BOBDLinUCB(windvane.BanditOverBandits):
     ...     def build_worker(self, values):
@@ -94,13 +147,7 @@ class BanditOverBandits(Policy):
     stored: ClassVar[tuple[str, ...]] = (*Policy.stored, "drawn", "earned", "is_cut", "late", "late_sum")
 
     def build_worker(self, values: Array) -> EstimatingPolicy:
-        """Return a new worker with the same lanes and seed as this policy.
-
-        Parameters
-        ----------
-        values
-            Forgetting parameter of each lane, [lanes].
-        """
+        """Return a new worker with the lanes and the seed of this policy, and ``values[lanes]`` to forget by."""
         raise NotImplementedError
 
     def choose_block(self) -> int:
@@ -181,7 +228,6 @@ class BanditOverBandits(Policy):
             self.history = [row for row in self.history if row[0] % self.history_step == 0]
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t. The first decision of a block replaces the worker."""
         arms, present = self.check_arms(arms, valid)
         self.enter_block()
         index = self.worker.select(arms, present)
@@ -189,7 +235,6 @@ class BanditOverBandits(Policy):
         return index
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
         arm_set = self.check_arm_set(arm_set)
         self.enter_block()
         played = self.worker.select_from(arm_set)
@@ -197,8 +242,8 @@ class BanditOverBandits(Policy):
         return played
 
     def end_round(self) -> None:
-        """Count the decision. The worker has ended the round already."""
-        self.count_decision()
+        """End the round as the worker has done."""
+        self.follow_clock(self.worker)
         self.decision = self.worker.decision
         if self.decision is not None:
             self.decision.chosen = self.chosen
@@ -213,7 +258,6 @@ class BanditOverBandits(Policy):
         self.late_sum += np.where(is_late, amount, 0.0)
 
     def pass_time(self, rounds: float) -> None:
-        """Let time pass in the worker."""
         self.worker.advance(rounds)
 
     def forget(self, mask: Mask) -> None:
@@ -223,7 +267,6 @@ class BanditOverBandits(Policy):
         self.is_cut |= mask
 
     def info(self, *, estimates: bool = True) -> BlockInfo:
-        """Return the diagnostics of the worker and of the draws."""
         clock = {"t": self.t, "decisions": self.decisions, "decision": self.decision}
         known: dict[str, Any] = vars(self.worker.info(estimates=estimates)) | clock
         blocks, probabilities, chosen = (np.array(column) for column in zip(*self.history, strict=True))
@@ -234,21 +277,17 @@ class BanditOverBandits(Policy):
         )  # fmt: skip
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return EXP3 and the worker."""
         return {"exp3": self.exp3, "worker": self.worker}
 
     def build_parts(self, fields: State) -> Mapping[str, Stateful]:
-        """Return EXP3 and a new worker with the forgetting parameters that were drawn."""
         return {"exp3": self.exp3, "worker": self.build_worker(self.grid[fields["drawn"]])}
 
     def check_fields(self, fields: State, path: str) -> None:
-        """Also raise ``ArgumentError`` for a draw that is not in the grid."""
         super().check_fields(fields, path)
         if not ((fields["drawn"] >= 0) & (fields["drawn"] < len(self.grid))).all():
             raise refuse(path, "drawn", fields["drawn"], f"places in a grid of {len(self.grid)}")
 
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
-        """Use the loaded worker. The history begins anew."""
         worker = parts["worker"]
         assert isinstance(worker, EstimatingPolicy)
         self.history, self.history_step = [], 1

@@ -61,8 +61,6 @@ class Policy(InputChecks, Configured, Stateful):
     ``select``, ``select_from``, ``learn``, ``pass_time`` and ``forget`` with the methods of this class. A docstring
     without an example gets one if the subclass has a ``card``.
 
-    Examples
-    --------
     >>> import windvane
     >>> policy = windvane.BVDGLMUCB(dim=2, gamma=0.99)
     >>> policy.select([[[1.0, 0.0]]])  # [lanes, arms, features]
@@ -84,9 +82,9 @@ class Policy(InputChecks, Configured, Stateful):
     stored: ClassVar[tuple[str, ...]] = ("t", "decisions", "last_round", "born")
 
     def __init_subclass__(cls, **keywords: Any) -> None:
-        if "card" in vars(cls) and cls.__doc__ and "Examples\n" not in cls.__doc__:
+        if "card" in vars(cls) and cls.__doc__ and ">>> " not in cls.__doc__:
             call = f">>> {cls.__name__}({cls.example}).select([[[1.0, 0.0]]])\narray([0])"
-            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\nExamples\n--------\n{call}\n"
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{call}\n"
         super().__init_subclass__(**keywords)
 
     def __post_init__(self) -> None:
@@ -158,8 +156,7 @@ class Policy(InputChecks, Configured, Stateful):
         Parameters
         ----------
         estimates
-            Whether to compute the current estimates, which takes about as long as a decision. If False, the result
-            contains only the clock and the last decision.
+            Whether to compute the current estimates, which takes about as long as a decision. If not, they are None.
         """
         return PolicyInfo(t=self.t, decisions=self.decisions, decision=self.decision)
 
@@ -179,25 +176,16 @@ class Policy(InputChecks, Configured, Stateful):
         ----------
         x
             Features of the arms that were played, [lanes, dim].
-        reward
-            Rewards: one number, or one per lane.
-        round
-            Rounds of the decisions: one number, or one per lane. They need not be whole. Default: the last round.
-        weight
-            A reward of weight w counts as w equal rewards.
+        reward, round, weight
+            Rewards, the rounds of their decisions (not necessarily whole; default: the last one), and weights: a reward
+            of weight w counts as w equal rewards. Each is one number, or one per lane.
         mask
             Lanes that have a reward, [lanes]. Default: all.
         """
         self.learn(self.check_feedback(x, reward, round, weight, mask))
 
     def advance(self, n: float = 1.0) -> None:
-        """Let time pass without a decision.
-
-        Parameters
-        ----------
-        n
-            Number of rounds, at least 0. It need not be a whole number.
-        """
+        """Let ``n`` rounds pass without a decision, a number of at least 0 that need not be whole."""
         n = arguments.check_not_negative("n", n)
         if self.t + n > LATEST:
             raise ArgumentError("n", n, "small enough that t stays below 2**52")
@@ -226,12 +214,7 @@ class Policy(InputChecks, Configured, Stateful):
     def play(self, scores: Array, valid: Mask, means: Array | None = None) -> Index:
         """Choose the valid arm with the best score in each lane and end the round. A seeded random number breaks ties.
 
-        Parameters
-        ----------
-        scores
-            The index of every arm, [lanes, K].
-        means
-            The part of the scores that is prediction, for ``info()``.
+        ``means`` is the part of ``scores[lanes, K]`` that is prediction, for ``info()``.
         """
         if scores.shape != valid.shape:
             raise ArgumentError("scores", scores, f"of shape {valid.shape}", got=f"shape {scores.shape}")
@@ -247,19 +230,19 @@ class Policy(InputChecks, Configured, Stateful):
     def end_round(self) -> None:
         """Let one round pass and count the decision."""
         self.pass_time(1.0)
-        self.count_decision()
-
-    def count_decision(self) -> None:
-        """Count the decision and advance the clock by one round."""
         self.last_round = self.t
         self.decisions += 1
         self.t += 1.0
 
     # --- methods for policies that contain policies ----------------------------------------------------------------
 
+    def follow_clock(self, other: Policy) -> None:
+        """Set the clock to that of another policy, such as the one that has just decided for this policy."""
+        self.t, self.decisions, self.last_round = other.t, other.decisions, other.last_round
+
     def join_clock(self, master: Policy) -> None:
         """Set the clock of a new policy to that of ``master``, so that both use the same rounds and random numbers."""
-        self.t, self.decisions, self.last_round = master.t, master.decisions, master.last_round
+        self.follow_clock(master)
         self.born.fill(master.t)
         self.has_restarted = master.t > 1.0
 
@@ -292,18 +275,7 @@ class Policy(InputChecks, Configured, Stateful):
         return state | {"checksum": np.array(digest(state))}
 
     def load_state(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Continue from the state of a policy with equal settings. All of it is checked before anything changes.
-
-        Parameters
-        ----------
-        state
-            The result of :meth:`state`.
-
-        Raises
-        ------
-        ArgumentError
-            If the state is damaged or belongs to a policy with other settings or lanes.
-        """
+        """Continue from the ``state()`` of a policy with equal settings and lanes. All of it is checked first."""
         if not isinstance(state, Mapping):
             raise ArgumentError("state", state, "a dict of arrays, as state() returns")
         entries = dict(state)
@@ -313,8 +285,7 @@ class Policy(InputChecks, Configured, Stateful):
         if _single(header["config"], "U") != self.config_hash:
             raise refuse("", "config", header["config"], "that of a policy with the same settings")
         if not np.array_equal(np.asarray(header["lane_ids"]), self.lane_ids):
-            expected = f"the ids of this policy's lanes, {self.lane_ids.tolist()}"
-            raise refuse("", "lane_ids", header["lane_ids"], expected)
+            raise refuse("", "lane_ids", header["lane_ids"], f"the lanes of this policy, {self.lane_ids.tolist()}")
         loaded = check(self, entries)
         if _single(header["checksum"], "U") != digest({n: a for n, a in state.items() if n != "checksum"}):
             raise refuse("", "checksum", header["checksum"], "that of the entries: the state was damaged or changed")
@@ -326,7 +297,6 @@ class Policy(InputChecks, Configured, Stateful):
         return super().prepare_fields(fields) | {"has_restarted": has_restarted, "decision": None}
 
     def check_fields(self, fields: State, path: str) -> None:
-        """Raise ``ArgumentError`` for a clock that a policy cannot have."""
         t, last, decisions = fields["t"].item(), fields["last_round"].item(), fields["decisions"].item()
         if not 1.0 <= t <= LATEST:
             raise refuse(path, "t", t, "a number in [1, 2**52]")

@@ -51,8 +51,6 @@ GUARANTEE = "R_mu d^(2/3) B^(1/3) T^(2/3), orthogonal arms; R_mu d^(9/10) B^(1/5
 class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
     """BVD-GLM-UCB (Algorithm 1). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> policy = BVDGLMUCB(dim=2, gamma=0.99)
     >>> arms = np.array([[[1.0, 0.0], [0.0, 1.0]]])
@@ -65,7 +63,6 @@ class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
     card = Card("generalized linear", "discount", "T, B_T", GUARANTEE, "Faury et al. 2021", "O((K + memory) d^2)")
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t: play the arm with the largest mean + bonus."""
         arms, valid = self.check_arms(arms, valid)
         theta_tilde, multiplier = self.estimate()
         mean = self.predict(arms, theta_tilde)
@@ -80,5 +77,4 @@ class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
         return self.record(theta_hat, beta, self.bonus_factors * beta, projection)  # bonus_factors: 2 R_mu
 
     def project(self, beta: Array) -> Projection:
-        """Return the solution of P2."""
         return self.estimator.project(P2, beta)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy.typing as npt
 
 from windvane.arguments import check_choice, check_whole
 from windvane.errors import ArgumentError
-from windvane.estimation import Discount, Forgetting, Never, Restart, Window
+from windvane.estimation import Discount, Forgetting, Never, Window
 from windvane.estimation.forgetting import tune_per_lane
 from windvane.policies.optimism import EstimatingPolicy
 from windvane.theory import KINDS, discount, window_length
@@ -37,7 +37,6 @@ class ForgettingPolicy(EstimatingPolicy):
         return self.formula(horizon=horizon, drift=amount, dim=self.dim, kind=kind)
 
     def choose_forgetting(self) -> Forgetting:
-        """Return the given rule, the rule that a shorthand stands for, or the recommended one."""
         if hasattr(self, "arm_geometry"):
             check_choice("arm_geometry", self.arm_geometry, KINDS)
         by = "switches" if hasattr(self, "switches") else "drift"
@@ -83,24 +82,3 @@ class WindowSettings(ForgettingPolicy):
     example, shorthand = "dim=2, window=100", "window"
     rules = (Window,)
     formula = staticmethod(window_length)
-
-
-class RestartedPolicy(ForgettingPolicy):
-    """A policy that restarts after a fixed number of decisions, ``Restart(every)``."""
-
-    restart_every: npt.ArrayLike | None = None
-    drift: npt.ArrayLike | None = None
-    example, shorthand = "dim=2, restart_every=100", "restart_every"
-    rules = (Restart,)
-    formula = staticmethod(window_length)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        rule: Any = self.choose_forgetting()
-        self.periods = rule.memory(self.lane_count)
-
-    def end_round(self) -> None:
-        """End the round and restart the lanes whose period is over."""
-        super().end_round()
-        if (is_due := self.decisions % self.periods == 0).any():
-            self.restart(is_due)

@@ -1,4 +1,4 @@
-"""Policies for generalized linear rewards: their common classes, GLM-UCB and SW-BVD-GLM-UCB.
+"""Policies for generalized linear rewards: their base classes, GLM-UCB, SW-BVD-GLM-UCB and OnePassGLM.
 
 At round t, the reward of round s < t has weight w_s, and
 
@@ -26,36 +26,51 @@ earlier ones, so V_tilde = V, and
 Guarantee: none is printed. By the paper's remark the orders of Theorem 1 should hold here too. We have not proven it.
 What is uncertain: everything but the weights, which the paper leaves to the reader. Removing observations invalidates
 the linearisation of the estimator, so a round takes about one pass more than with a discount of equal memory.
+
+OnePassGLM, an algorithm of our own, costs the same in every round. With H_t and theta_t of
+:mod:`windvane.estimation.one_pass` (each observation becomes a quadratic once, and the quadratics are discounted),
+
+    x_t = argmax over the arms of mu(<x, theta_t>) + (k_mu / sqrt(c_mu)) beta_t(delta) ||x||_{H_t^-1}
+
+H_t = sum gamma^(t-1-s) s_s x_s x_s' + lam c_mu I with slopes s_s of at least c_mu, so H_t is at least c_mu V_t with the
+V_t of BVD-GLM-UCB. With the beta_t of BVD-GLM-UCB the bonus is then at most R_mu beta_t ||x||_{V_t^-1}, which is half
+of the bonus of that policy: there is no projection to account for.
+
+Guarantee: none. Nothing is proven about this policy. Its ingredients are known: ECOLog (Faury et al. 2022), GLB-OMD
+(Zhang et al. 2025) and DOMD-GLB (Lee and Oh 2026, with a discount) use online mirror descent in the metric of the
+running Hessian, and regret bounds are proven for them. OnePassGLM differs from them: its step minimises the new loss
+itself, not a quadratic at theta_t; its step size is 1; it has no projection, no warm-up and no set of admissible
+parameters; and its radius is that of BVD-GLM-UCB, which does not account for the loss of information in one pass. We
+know only the general form of those papers and claim none of their names.
+
+Late rewards enter with the weight of their age, but are linearised at the current parameter, so the order of rewards
+matters. For the identity link it does not, and theta_t is discounted ridge regression.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import field
 from typing import ClassVar
 
 import numpy.typing as npt
 
 from windvane.arguments import Array
-from windvane.estimation import Estimator, MaximumLikelihoodEstimator
+from windvane.estimation import Estimator, MaximumLikelihoodEstimator, OnePassEstimator
 from windvane.kernels.projection import P0_IN_V, P2
 from windvane.links import Link
 from windvane.policies.base import Card
-from windvane.policies.forgetting import WindowSettings
+from windvane.policies.forgetting import DiscountedPolicy, WindowSettings
 from windvane.policies.optimism import EstimatingPolicy, OptimisticPolicy
 from windvane.projection import Projection
 
 FIXED = "R_mu d T^(1/2), theta* fixed"
 
 
-class LinkPolicy(EstimatingPolicy):
-    """A policy for generalized linear rewards."""
-
-    link: str | Link = field(default="logistic", kw_only=False)
-
-
-class LikelihoodPolicy(LinkPolicy):
+class LikelihoodPolicy(EstimatingPolicy):
     """A policy for generalized linear rewards with a maximum-likelihood estimate."""
 
+    link: str | Link = field(default="logistic", kw_only=False)
     tolerance: float = 1e-6
     estimator: MaximumLikelihoodEstimator = field(init=False)
     estimator_type: ClassVar[type[Estimator]] = MaximumLikelihoodEstimator
@@ -65,7 +80,6 @@ class GLMPolicy(LikelihoodPolicy, OptimisticPolicy):
     """An optimistic policy for generalized linear rewards with a maximum-likelihood estimate."""
 
     def choose_factor(self) -> float:
-        """Return 2 R_mu, the factor of beta ||x|| in the bonus."""
         return 2.0 * self.constants.R_mu
 
 
@@ -78,7 +92,6 @@ class GLMUCB(GLMPolicy):
     card = Card("generalized linear", "none", "nothing", FIXED, "Filippi et al. 2010", "O((K + t) d^2)")
 
     def project(self, beta: Array) -> Projection:
-        """Project by P0 in the metric V^-1."""
         return self.estimator.project(P0_IN_V)
 
 
@@ -92,5 +105,18 @@ class SWBVDGLMUCB(GLMPolicy, WindowSettings):
     card = Card("generalized linear", "window", "T, B_T", "none printed", "Faury et al. 2021", "O((K + window) d^2)")
 
     def project(self, beta: Array) -> Projection:
-        """Return the solution of P2."""
         return self.estimator.project(P2, beta)
+
+
+class OnePassGLM(OptimisticPolicy, DiscountedPolicy):
+    """OnePassGLM (ours). Give ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB."""
+
+    link: str | Link = field(default="logistic", kw_only=False)
+    confidence: str = "pointwise"
+    estimator: OnePassEstimator = field(init=False)
+    estimator_type: ClassVar[type[Estimator]] = OnePassEstimator
+    name = "OnePassGLM"
+    card = Card("generalized linear", "discount", "T, B_T", "none", "windvane", "O((K + d) d^2)")
+
+    def choose_factor(self) -> float:
+        return self.constants.k_mu / math.sqrt(self.constants.c_mu)

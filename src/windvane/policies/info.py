@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index
@@ -61,16 +59,3 @@ class PolicyInfo:
         if self.decision is not None:
             known["decision"] = {name: value for name, value in vars(self.decision).items() if value is not None}
         return known
-
-
-def join_lanes(infos: list[Any]) -> Any:
-    """Join the diagnostics of single lanes. Arrays are concatenated; other values are those of the first lane."""
-    result = object.__new__(type(infos[0]))
-    for name, first in vars(infos[0]).items():
-        values = [getattr(info, name) for info in infos]
-        if isinstance(first, np.ndarray):
-            first = np.concatenate(values)
-        elif dataclasses.is_dataclass(first):
-            first = join_lanes(values)
-        vars(result)[name] = first
-    return result

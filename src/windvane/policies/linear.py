@@ -19,8 +19,8 @@ Rewards can be any finite numbers. sigma is the sub-Gaussian scale of the noise 
 guarantee of a linear policy covers generalized linear rewards, because the model is then misspecified.
 
 OFUL (Abbasi-Yadkori, Pal and Szepesvari, "Improved algorithms for linear stochastic bandits", NeurIPS 2011). Guarantee:
-regret of order d sqrt(T), up to logarithms, for a constant theta*. The radius holds at all rounds at once. There is no
-guarantee under drift.
+regret of order d sqrt(T), up to logarithms, for a constant theta*; none under drift. The radius holds at all rounds at
+once.
 
 D-LinUCB (Russac, Vernade and Cappe, "Weighted linear bandits for non-stationary environments", NeurIPS 2019).
 Guarantee: regret of order d^{2/3} B_T^{1/3} T^{2/3} for orthogonal arms at gamma = 1 - (B_T/(dT))^{2/3}. For general
@@ -30,16 +30,14 @@ gamma^2. Public code that updates it from V computes something else.
 D-RandLinUCB (Kim and Tewari, "Randomized exploration for non-stationary stochastic linear bandits", UAI 2020) draws one
 Z_t per round. The average bonus is a third of that of D-LinUCB. Guarantee: regret of order d^{7/8} B_T^{1/4} T^{3/4}
 (as corrected on arXiv; the conference version claims d^{2/3} B_T^{1/3} T^{2/3}). What is uncertain: the conditions of
-the theorem on the distribution of Z_t, which we could not read. The half-normal distribution with 2/5 is that of the
-authors' experiments and public code. We do not know whether the theorem covers it. A ``bonus_scale`` other than 1 is
-not covered.
+the theorem on the distribution of Z_t, which we could not read, so we do not know whether it covers the half-normal one
+with 2/5 of the authors' experiments and public code. A ``bonus_scale`` other than 1 is not covered.
 
 SW-LinUCB (Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity", AISTATS 2019), with w = floor((d
 T / B_T)^(2/3)), or floor((d T)^(2/3)) if B_T is unknown. Guarantee: the paper claims regret of order d^{2/3} B_T^{1/3}
 T^{2/3}. After an error in the analysis was found (Touati and Vincent 2020), d^{7/8} B_T^{1/4} T^{3/4} remains in
-general, and the claimed order for orthogonal arms (Faury et al. 2021). beta holds at any fixed round with probability 1
-- delta. For all rounds at once use ``confidence="horizon"`` or ``"anytime"``. w is the one for the claimed order; it
-was not tuned again for the corrected order.
+general, and the claimed order, for which w is tuned, for orthogonal arms (Faury et al. 2021). beta holds at any fixed
+round with probability 1 - delta; for all rounds at once use ``confidence="horizon"`` or ``"anytime"``.
 """
 
 from __future__ import annotations
@@ -73,11 +71,9 @@ class OFUL(LinearPolicy):
     card = Card("linear", "none", "nothing", "d T^(1/2), theta* fixed", "Abbasi-Yadkori et al. 2011", COST)
 
     def build_radius(self) -> OFULRadius:
-        """Return the radius as a function of log det(V / lam)."""
         return OFULRadius(S=self.S, lam=self.estimator.lam, sigma=self.sigma, delta=self.levels)
 
     def compute_beta(self, theta_hat: Array) -> Array:
-        """Return the radius of the next decision from the determinant of V, [lanes]."""
         return np.asarray(self.radius(self.estimator.log_det_ratio()))
 
 
@@ -100,7 +96,6 @@ class DRandLinUCB(DLinUCB):
     spread: ClassVar[float] = 0.4  # Z_t is this factor times |N(0, 1)|
 
     def estimate(self) -> tuple[Array, Array]:
-        """Return theta_hat and the factor of ||x|| in the bonus, which is random."""
         theta_hat, multiplier = super().estimate()
         normal = np.empty((self.lane_count, 1))
         draw_normals(self.key, self.lane_ids, self.decisions, normal)
@@ -134,19 +129,16 @@ class SWLinUCB(LinearPolicy, WindowSettings):
     card = Card("linear", "window", "T, B_T", ORDER, "Cheung et al. 2019", COST)
 
     def choose_forgetting(self) -> Forgetting:
-        """Return the given rule, the one of the given window, or the recommended one."""
         if self.forgetting is None and self.window is None and self.drift is None and self.horizon is not None:
             return Window.tuned(horizon=self.horizon, drift=None, dim=self.dim)
         return super().choose_forgetting()
 
     def build_radius(self) -> ConfidenceLevel:
-        """Return the part of the radius that can depend on the round."""
         e = self.estimator
         self.log_growth = np.log1p(np.asarray(e.window) * e.L**2 / e.lam)
         return ConfidenceLevel(self.levels, self.confidence, self.horizon)
 
     def compute_beta(self, theta_hat: Array) -> Array:
-        """Return the radius of the next decision, [lanes]."""
         e = self.estimator
         log_term = self.log_growth + self.radius.log_inverse(self.rounds_since_restart)
         return np.asarray(math.sqrt(e.lam) * e.S + self.sigma * np.sqrt(e.dim * log_term))

@@ -9,8 +9,7 @@ follow each other, n = n0, n0 + 1, ... In a block that starts at round t_n:
 * Of the living copies, the one of the smallest order acts and learns. The others pause.
 * f_t is the optimistic value (largest index) of the acting copy, clipped to [0, 1]; U_t is the minimum of f since t_n.
 
-There are two tests, with rho_hat = 6 (log2 T + 1) log(T/delta) rho. If one fails after round t, everything restarts
-with n = n0:
+If a test fails after round t, everything restarts with n = n0. With rho_hat = 6 (log2 T + 1) log(T/delta) rho,
 
 * Test 1: a copy of order m ends with round t, and the mean reward over its 2^m rounds is >= U_t + 9 rho_hat(2^m).
 * Test 2: the mean of f - reward over the rounds since t_n is >= 3 rho_hat(t - t_n + 1).
@@ -26,19 +25,17 @@ rho(t)  beta sqrt(d log(T/delta) / t)       the same with this beta
 Guarantee (Wei and Luo): regret of order min(sqrt(T N), T^{2/3} B^{1/3}) up to logarithms and powers of d, with N the
 number of changes, for a base that satisfies their conditions. For practical T these constants disable the tests: test 2
 cannot fail before 3 rho_hat(t) <= 1, which for d = 2, T = 3000, delta = 0.05 means t > 4e10, and the bonus of a copy is
-37 ||x||_{V^-1}. ``test_scale`` multiplies rho_hat and ``bonus_scale`` multiplies the bonus. Values below 1 are outside
-the theorem.
+37 ||x||_{V^-1}. ``test_scale`` multiplies rho_hat, ``bonus_scale`` the bonus. Values below 1 are outside the theorem.
 
-What is uncertain, because we could not read it in the source: rho of the GLM base (we use the form that it has for
-OFUL); how the GLM base projects (here as GLM-UCB does); whether test 1 averages over all rounds of the life of a copy,
-including those in which another copy acted.
+What is uncertain, because we could not read it in the source: rho of the GLM base (here in the form for OFUL); how the
+GLM base projects (here as GLM-UCB does); whether test 1 averages over all rounds of the life of a copy, including those
+in which another copy acted.
 
 Choices that are ours, not the paper's:
 
-* The tests use rewards divided by the width of their range, and the bonus is multiplied by it (``reward_range``; 2
-  sigma if rewards are in [0, 2 sigma]; at least 1 for MASTER-OFUL, whose sigma describes only the noise).
+* The tests use rewards divided by the width of their range, and the bonus is multiplied by it (``reward_range``).
 * The first order n0 (``first_order``) is 0 in the paper. Experiments in the literature needed 13.
-* The tests of a round run before the next decision.
+* The tests of a round run before the next decision. The logarithm in beta is at least 0.
 * A late reward goes to the copy that made the decision, if that copy is alive and the decision is among the last 1024
   of its block. Test 2 averages over the rounds whose rewards have arrived. A reward of weight w counts as w rewards.
 * The lanes are not batched (:mod:`windvane.policies.per_lane`).
@@ -61,31 +58,69 @@ from windvane.errors import ArgumentError
 from windvane.kernels.random import MASTER, uniform_pair
 from windvane.links import Link
 from windvane.policies.base import Card, Policy
+from windvane.policies.glm import GLMUCB
 from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
-from windvane.policies.master_bases import BaseGLMUCB, BaseOFUL, MasterBase, log_quotient
+from windvane.policies.linear import OFUL
+from windvane.policies.optimism import OptimisticPolicy
 from windvane.policies.per_lane import PerLane
 from windvane.state import State, Stateful, refuse
 
 ORDERS = 53  # no block is longer than 2^52 rounds
 LOG = 1024  # number of last decisions whose rewards can be assigned to a copy
 NONE = -1
+SMALLEST = 5e-324  # the smallest positive double, whose logarithm is finite
 GUARANTEE = "min(sqrt(T changes), T^(2/3) B^(1/3))"
 
 
 @dataclass(frozen=True)
 class MasterInfo(PolicyInfo):
-    """The diagnostics of MASTER. The fields of :class:`PolicyInfo` are those of the acting copy.
+    """The diagnostics of MASTER. The fields of :class:`PolicyInfo` are those of the acting copy."""
 
-    ``block_order`` is n of the current block, ``acting_order`` is m of the acting copy (-1 before the first decision),
-    ``ceiling`` is U_t, and ``restarts`` and ``late`` count failed tests and rewards that arrived after their block.
-    """
+    block_order: Index | None = None  # n of the current block
+    acting_order: Index | None = None  # m of the acting copy, -1 before the first decision
+    ceiling: Array | None = None  # U_t
+    restarts: Index | None = None  # number of failed tests
+    late: Index | None = None  # number of rewards that arrived after their block
 
-    block_order: Index | None = None
-    acting_order: Index | None = None
-    ceiling: Array | None = None
-    restarts: Index | None = None
-    late: Index | None = None
+
+class MasterBase(OptimisticPolicy):
+    """A policy with the bonus 2 beta ||x||_{V^-1} times the width of the range of rewards, the same in all rounds."""
+
+    horizon: int | None = None
+    reward_range: float | None = None
+    radius: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.width_of_rewards = self.choose_reward_range(self.reward_range)
+
+    def choose_factor(self) -> float:
+        return 1.0  # beta contains all factors
+
+    def compute_beta(self, theta_hat: Array) -> Array:
+        return np.full(self.lane_count, 2.0 * self.width_of_rewards * self.radius)
+
+
+class BaseOFUL(MasterBase, OFUL):
+    """OFUL with beta = 4 sqrt(d log(T/delta))."""
+
+    name = "base of MASTER-OFUL"
+
+    def build_radius(self) -> Any:
+        T = check_whole("horizon", self.horizon, 1)
+        return 4.0 * math.sqrt(self.dim * log_quotient(T, self.levels.item()))
+
+
+class BaseGLMUCB(MasterBase, GLMUCB):
+    """GLM-UCB with beta = 4 R_mu (sqrt(d log(c_mu T/(lam delta))) + c_mu sqrt(lam))."""
+
+    name = "base of MASTER-GLM-UCB"
+
+    def build_radius(self) -> Any:
+        T, c_mu, lam = check_whole("horizon", self.horizon, 1), self.constants.c_mu, self.estimator.lam
+        growth = max(0.0, log_quotient(c_mu * T, lam * self.levels.item()))
+        return 4.0 * self.constants.R_mu * (math.sqrt(self.dim * growth) + c_mu * math.sqrt(lam))
 
 
 class MasterLane(Policy):
@@ -109,7 +144,7 @@ class MasterLane(Policy):
         log_level = log_quotient(self.horizon, level)
         if not log_level > 0.0:
             raise ArgumentError("delta", level, f"below 1 where `horizon` is {self.horizon}")
-        self.rho_of_1 = self.base.base_beta * math.sqrt(self.base.dim * log_level)
+        self.rho_of_1 = self.base.radius * math.sqrt(self.base.dim * log_level)
         self.caution = 6.0 * (math.log2(self.horizon) + 1.0) * log_level * self.test_scale
         self.copies: dict[int, MasterBase] = {}  # by order
         self.spare: list[MasterBase] = []  # copies that have ended: resetting one is cheaper than building one
@@ -176,13 +211,11 @@ class MasterLane(Policy):
 
     def fails_test(self) -> bool:
         """Return whether test 1 or 2 fails with the rewards so far."""
-        ceiling = self.ceiling.item()
         for m in self.ending_orders():
-            if self.rewards[m] / max(2.0**m, self.weights[m]) >= ceiling + 9.0 * self.rho_hat(2**m):
+            if self.rewards[m] / max(2.0**m, self.weights[m]) >= self.ceiling.item() + 9.0 * self.rho_hat(2**m):
                 return True
         gap, weight = self.sums.tolist()
-        rounds = min(weight, float(self.decisions - self.block[1]))
-        return bool(weight > 0.0 and gap / weight >= 3.0 * self.rho_hat(rounds))
+        return bool(weight > 0.0 and gap / weight >= 3.0 * self.rho_hat(min(weight, self.decisions - self.block[1])))
 
     def choose_acting(self) -> MasterBase:
         """Run the tests, end and start copies, and return the copy that decides this round, on the clock of all."""
@@ -196,14 +229,12 @@ class MasterLane(Policy):
         return self.acting
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t. The copy of the smallest order acts."""
         arms, present = self.check_arms(arms, valid)
         index = self.choose_acting().select(arms, present)
         self.record_value(arms[:, index])
         return index
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [1, dim]."""
         arm_set = self.check_arm_set(arm_set)
         played = self.choose_acting().select_from(arm_set)
         self.record_value(played[:, None])
@@ -255,37 +286,31 @@ class MasterLane(Policy):
                 self.weights[m] += w
 
     def pass_time(self, rounds: float) -> None:
-        """Do nothing. Stationary policies do not forget, and the clock of a copy is set when it acts."""
+        """Do nothing: stationary policies do not forget, and the clock of a copy is set when it acts."""
 
     def forget(self, mask: Mask) -> None:
-        """Start the first block again."""
         self.begin_block(self.first_order)
         self.acting = self.build_copy()
 
     def info(self, *, estimates: bool = True) -> MasterInfo:
-        """Return the diagnostics of the acting copy and of the schedule."""
         known: dict[str, Any] = vars(self.acting.info(estimates=estimates)) | {"t": self.t, "decisions": self.decisions}
         known |= {"block_order": self.block[:1].copy(), "acting_order": np.array([min(self.copies, default=NONE)])}
         restarts, late = self.counts.copy()[:, None]
         return MasterInfo(**known, ceiling=self.ceiling.copy(), restarts=restarts, late=late)
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return the copies by order."""
         return {f"order{m}": alive for m, alive in self.copies.items()}
 
     def build_parts(self, fields: State) -> Mapping[str, Stateful]:
-        """Return new copies of the orders that were alive."""
         return {f"order{m}": self.build_copy() for m in np.flatnonzero(fields["starts"] != NONE)}
 
     def check_fields(self, fields: State, path: str) -> None:
-        """Also raise ``ArgumentError`` for an impossible block."""
         super().check_fields(fields, path)
         order, start = fields["block"].tolist()
         if not 0 <= order < ORDERS or not 0 <= start <= fields["decisions"].item():
             raise refuse(path, "block", [order, start], "an order and the decision it began with")
 
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
-        """Use the loaded copies."""
         self.copies = {int(name.removeprefix("order")): part for name, part in parts.items()}  # type: ignore[misc]
         self.acting = self.copies[min(self.copies)] if self.copies else self.build_copy()
 
@@ -314,7 +339,6 @@ class MasterPolicy(PerLane):
     base_type: ClassVar[type[MasterBase]]
 
     def build_lane(self, place: int) -> MasterLane:
-        """Return MASTER for one lane."""
         own = {name: self.pick(name, place) for name in ("delta", "bonus_scale")}
         lanes = [int(self.lane_ids[place])]
         return self.derive(MasterLane, base=self.derive(self.base_type, lanes=lanes, **own), lanes=lanes)
@@ -338,3 +362,8 @@ class MasterGLMUCB(MasterPolicy):
         rewards="generalized linear", guarantee=f"{GUARANTEE}, if rho is right", cost="O((K + t) d^2), per lane"
     )
     base_type = BaseGLMUCB
+
+
+def log_quotient(a: float, b: float) -> float:
+    """Return log(a / b), even if a / b overflows."""
+    return math.log(a) - math.log(max(b, SMALLEST))

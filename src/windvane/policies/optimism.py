@@ -21,7 +21,7 @@ from windvane.arguments import Array, Index, Mask, check_per_lane, check_positiv
 from windvane.arms import ArmSet, best_arm
 from windvane.estimation import Estimator, Forgetting, MaximumLikelihoodEstimator, Never, Restart, RidgeEstimator
 from windvane.kernels.random import TIES, uniform
-from windvane.linalg import factorise
+from windvane.linalg import apply_with_ridge
 from windvane.links import LinkConstants
 from windvane.policies.base import Policy
 from windvane.policies.info import DecisionInfo, PolicyInfo
@@ -30,6 +30,8 @@ from windvane.projection import Projection
 from windvane.state import Stateful
 from windvane.theory import Radius
 
+Mean = Callable[[Any], Any]
+
 
 class EstimatingPolicy(Policy):
     """A policy with an estimator.
@@ -37,24 +39,32 @@ class EstimatingPolicy(Policy):
     Parameters
     ----------
     lam
-        Regularisation: V starts as lam I. None selects the value that the policy recommends, if it recommends one.
+        Regularisation: V starts as lam I. None selects the value that theory recommends, if it recommends one.
     """
 
     S: float = 1.0
     lam: float | None = 1.0
     sigma: float = 0.5
-    estimator: Estimator = field(init=False)  # set by ``__post_init__``
+    estimator: Estimator = field(init=False)
     estimator_type: ClassVar[type[Estimator]] = RidgeEstimator
     is_sandwich: ClassVar[bool] = False  # widths in the metric V^-1 V_tilde V^-1 instead of V^-1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.estimator = self.build_estimator()
 
     @functools.cached_property
     def constants(self) -> LinkConstants:
         """The constants k_mu, c_mu and R_mu of the link over ||theta|| <= S, ||x|| <= L."""
         return self.reward_link.constants(self.S, self.L)
 
+    def recommend_lam(self) -> float | None:
+        """Return the regularisation that theory recommends, if it recommends one."""
+        return None
+
     def choose_lam(self) -> float:
-        """Return the given regularisation, or the one that the policy recommends."""
-        return check_positive("lam", self.lam)
+        """Return the given regularisation, or the recommended one."""
+        return check_positive("lam", self.recommend_lam() if self.lam is None else self.lam)
 
     def choose_forgetting(self) -> Forgetting:
         """Return the forgetting rule. A policy that forgets has a base class of :mod:`windvane.policies.forgetting`."""
@@ -67,15 +77,12 @@ class EstimatingPolicy(Policy):
         return self.estimator_type(forgetting=rule, lam=self.choose_lam(), lanes=self.lane_count, **settings)
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return the estimator."""
         return {"estimator": self.estimator}
 
     def pass_time(self, rounds: float) -> None:
-        """Let time pass in the estimator."""
         self.estimator.age(rounds)
 
     def forget(self, mask: Mask) -> None:
-        """Reset the estimator in the lanes of ``mask``."""
         self.estimator.reset(mask)
 
     def learn(self, feedback: Feedback) -> None:
@@ -87,6 +94,13 @@ class EstimatingPolicy(Policy):
         """Return the lanes whose reward belongs to a decision since their last restart."""
         return feedback.mask & (feedback.round >= self.born) if self.has_restarted else feedback.mask
 
+    def estimate(self) -> tuple[Array, Array]:
+        """Return the parameter of the next decision, [lanes, dim], and the factor of ||x|| in its bonus, [lanes].
+
+        A random parameter is the same in repeated calls.
+        """
+        return self.estimator.solve(), np.zeros(self.lane_count)
+
     def predict(self, arms: Array, theta: Array) -> Array:
         """Return the predicted mean reward mu(<x, theta>) of every arm, [lanes, K]."""
         return self.estimator.predict(arms, theta)
@@ -95,31 +109,21 @@ class EstimatingPolicy(Policy):
         """Return multiplier ||x|| in the metric of the policy for every arm, [lanes, K]."""
         return self.estimator.measure_width(arms, multiplier, is_sandwich=self.is_sandwich)
 
-    def width(self, arms: Array) -> Array:
-        """Return ||x|| in the metric of the policy for every arm, [lanes, K]."""
-        return self.bonus(arms, np.ones(self.lane_count))
+    def select_from(self, arm_set: ArmSet) -> Array:
+        arm_set = self.check_arm_set(arm_set)
+        return self.play_best(arm_set, *self.estimate())
 
     def play_best(
-        self,
-        arm_set: ArmSet,
-        theta: Array,
-        multiplier: Array,
-        mean: Callable[[Any], Any] | None = None,
-        rows: Index | None = None,
+        self, arm_set: ArmSet, theta: Array, multiplier: Array, mean: Mean | None = None, rows: Index | None = None
     ) -> Array:
         """Play the arms of an infinite set that maximise mu(<x, theta>) + multiplier ||x||, and end the round.
 
-        Parameters
-        ----------
-        mean
-            Function that replaces mu.
-        rows
-            Row of the estimator that each lane uses, if the estimator has several per lane.
+        ``mean`` replaces mu. If the estimator has several rows per lane, ``rows[lanes]`` are those to use.
         """
         e, played = self.estimator, np.empty((self.lane_count, self.dim))
         for lane in range(self.lane_count):
             row = lane if rows is None else rows[lane]
-            M = factorise(np.linalg.inv, e.V[row])
+            M = apply_with_ridge(np.linalg.inv, e.V[row])
             if self.is_sandwich:
                 M = M @ e.V_tilde[row] @ M
             coin = uniform(self.key, self.lane_ids[lane], self.decisions, TIES)
@@ -128,7 +132,6 @@ class EstimatingPolicy(Policy):
         return played
 
     def info(self, *, estimates: bool = True) -> PolicyInfo:
-        """Return the diagnostics of the policy and its estimator."""
         known = self.describe_estimates() if estimates else {}
         return PolicyInfo(t=self.t, decisions=self.decisions, decision=self.decision, **known)
 
@@ -137,17 +140,13 @@ class EstimatingPolicy(Policy):
         twin, last = copy.copy(self), self.estimator
         with last.borrow() as e:
             twin.estimator = e
-            known: dict[str, Any] = {"theta_tilde": twin.theta_now(), "theta_hat": e.theta_hat}
+            known: dict[str, Any] = {"theta_tilde": twin.estimate()[0], "theta_hat": e.theta_hat}
             known |= {"metric": e.metric(), "squared_metric": e.V_tilde.copy(), "b": e.b}
             known |= {"gamma": e.gamma, "memory": e.memory}
             if isinstance(e, MaximumLikelihoodEstimator) and isinstance(last, MaximumLikelihoodEstimator):
                 known |= {"remembered": e.remembered, "truncation_error": e.truncation_error}
                 known |= {"root_passes": last.root_passes, "root_error": last.root_error}
         return known
-
-    def theta_now(self) -> Array:
-        """Solve, and return the parameter that a decision would use for predictions now."""
-        return self.estimator.solve()
 
 
 class OptimisticPolicy(EstimatingPolicy):
@@ -169,7 +168,6 @@ class OptimisticPolicy(EstimatingPolicy):
         super().__post_init__()
         self.levels = check_per_lane("delta", self.delta, self.lane_count, "in (0, 1]", lambda d: (d > 0) & (d <= 1))
         self.bonus_scales = check_scale("bonus_scale", self.bonus_scale, self.lane_count)
-        self.estimator = self.build_estimator()
         self.radius = self.build_radius()
         self.bonus_factors = self.bonus_scales * self.choose_factor()
 
@@ -192,27 +190,15 @@ class OptimisticPolicy(EstimatingPolicy):
         return None
 
     def estimate(self) -> tuple[Array, Array]:
-        """Return the parameter of the next decision, [lanes, dim], and the factor of ||x|| in its bonus, [lanes]."""
         theta_hat = self.estimator.solve()
         beta = self.compute_beta(theta_hat)
         return self.record(theta_hat, beta, self.bonus_factors * beta, self.project(beta))
 
-    def theta_now(self) -> Array:
-        """Solve, and return the parameter that a decision would use for predictions now."""
-        return self.estimate()[0]
-
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t: predict, add the bonus, and play the best arm."""
         arms, present = self.check_arms(arms, valid)
         theta, multiplier = self.estimate()
         means = self.predict(arms, theta)
         return self.play(means + self.bonus(arms, multiplier), present, means)
-
-    def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
-        arm_set = self.check_arm_set(arm_set)
-        theta, multiplier = self.estimate()
-        return self.play_best(arm_set, theta, multiplier)
 
     def record(
         self, theta_hat: Array, beta: Array, multiplier: Array, projection: Projection | None = None

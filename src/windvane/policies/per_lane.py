@@ -7,7 +7,9 @@ together behave like k policies alone, so only the speed differs: a round takes 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,7 @@ import numpy.typing as npt
 from windvane.arguments import Array, Index, Mask, broadcast_lanes, check_real_array
 from windvane.arms import ArmSet
 from windvane.policies.base import Policy
-from windvane.policies.info import PolicyInfo, join_lanes
+from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
 from windvane.state import Stateful
 
@@ -23,8 +25,6 @@ from windvane.state import Stateful
 class PerLane(Policy):
     """Single-lane policies side by side. A subclass implements ``build_lane``.
 
-    Examples
-    --------
     >>> import windvane
     >>> class SideBySide(windvane.PerLane):
     ...     def build_lane(self, place):
@@ -51,50 +51,55 @@ class PerLane(Policy):
         return float(broadcast_lanes(name, given, self.lane_count)[place])
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t, lane by lane."""
         arms, present = self.check_arms(arms, valid)
         chosen = [policy.select(arms[i, None], present[i, None]) for i, policy in enumerate(self.policies)]
         self.end_round()
         return np.concatenate(chosen)
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere, lane by lane."""
         arm_set = self.check_arm_set(arm_set)
         played = [policy.select_from(arm_set) for policy in self.policies]
         self.end_round()
         return np.concatenate(played)
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
-        """Return how likely ``select`` is to choose each arm, lane by lane."""
         arms, present = self.check_arms(arms, valid)
-        chances = [policy.probabilities(arms[i, None], present[i, None]) for i, policy in enumerate(self.policies)]
-        return np.concatenate(chances)
+        lanes = enumerate(self.policies)
+        return np.concatenate([policy.probabilities(arms[i, None], present[i, None]) for i, policy in lanes])
 
     def end_round(self) -> None:
-        """Count the decision. The policies of the lanes have ended the round already."""
-        self.count_decision()
+        """End the round as the policies of the lanes have done."""
+        self.follow_clock(self.policies[-1])  # it decides only after all others
         self.decision = join_lanes([policy.decision for policy in self.policies])
 
     def learn(self, feedback: Feedback) -> None:
-        """Pass rewards that have been checked to the policies of their lanes."""
         for i in np.flatnonzero(feedback.mask):
             self.policies[i].learn(Feedback._make(array[i, None] for array in feedback))
 
     def pass_time(self, rounds: float) -> None:
-        """Let time pass in every policy."""
         for policy in self.policies:
             policy.advance(rounds)
 
     def forget(self, mask: Mask) -> None:
-        """Restart the policies of the lanes of ``mask``."""
         for i in np.flatnonzero(mask):
             self.policies[i].restart()
 
     def info(self, *, estimates: bool = True) -> PolicyInfo:
-        """Return the joined diagnostics of all lanes. Values that are not arrays are those of the first lane."""
         joined: PolicyInfo = join_lanes([policy.info(estimates=estimates) for policy in self.policies])
         return joined
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return the policies of the lanes."""
         return {f"lane{place}": policy for place, policy in enumerate(self.policies)}
+
+
+def join_lanes(infos: list[Any]) -> Any:
+    """Join the diagnostics of single lanes. Arrays are concatenated; other values are those of the first lane."""
+    result = object.__new__(type(infos[0]))
+    for name, first in vars(infos[0]).items():
+        values = [getattr(info, name) for info in infos]
+        if isinstance(first, np.ndarray):
+            first = np.concatenate(values)
+        elif dataclasses.is_dataclass(first):
+            first = join_lanes(values)
+        vars(result)[name] = first
+    return result

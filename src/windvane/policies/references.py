@@ -44,16 +44,10 @@ class ReferencePolicy(EstimatingPolicy):
     lam: float | None = field(default=1.0, init=False)
     sigma: float = field(default=1.0, init=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.estimator = self.build_estimator()
-
 
 class UniformRandom(ReferencePolicy):
     """Play each valid arm with the same probability. In a ball or a sphere, play a uniform point.
 
-    Examples
-    --------
     >>> UniformRandom(dim=2).probabilities([[[1.0, 0.0], [0.0, 1.0]]])
     array([[0.5, 0.5]])
     """
@@ -62,13 +56,10 @@ class UniformRandom(ReferencePolicy):
     card = Card("any", "none", "nothing", "none", "-", "O(K)")
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t. All arms have the same score."""
         arms, present = self.check_arms(arms, valid)
-        self.begin_decision()
         return self.play(np.zeros(arms.shape[:2]), present)
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t: a uniform point of a ball or a sphere, [lanes, dim]."""
         arm_set = self.check_arm_set(arm_set)
         self.begin_decision()
         law, played = BALL if isinstance(arm_set, Ball) else SPHERE, np.empty((self.lane_count, self.dim))
@@ -85,8 +76,6 @@ class Oracle(ReferencePolicy):
     truth
         Function such that ``truth(t, arms)`` is the mean reward of every arm at round t, [lanes, K].
 
-    Examples
-    --------
     >>> Oracle(2, lambda t, arms: arms[..., 0]).select([[[0.0, 1.0], [1.0, 0.0]]])
     array([1])
     """
@@ -102,7 +91,6 @@ class Oracle(ReferencePolicy):
             raise ArgumentError("truth", self.truth, "a function of (t, arms[lanes, K, dim])")
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t by the true means."""
         arms, present = self.check_arms(arms, valid)
         means = check_array("truth(t, arms)", self.truth(self.t, arms), arms.shape[:2])
         if not np.isfinite(means[present]).all():
@@ -110,7 +98,6 @@ class Oracle(ReferencePolicy):
         return self.play(means, present, means)
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        """Raise ``ArgumentError``, because the truth is only known for a finite number of arms."""
         raise ArgumentError("arm_set", arm_set, "a finite set of arms: the oracle is told the mean of each")
 
 
@@ -122,11 +109,9 @@ class Greedy(GLMPolicy, DiscountedPolicy):
     card = Card("generalized linear", "discount", "T, B_T", "none", "-", "O(K d + memory d^2)")
 
     def project(self, beta: Array) -> Projection:
-        """Project by P2, as BVD-GLM-UCB does."""
         return self.estimator.project(P2, beta)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t by the predicted means."""
         arms, present = self.check_arms(arms, valid)
         means = self.predict(arms, self.estimate()[0])
         return self.play(means, present, means)

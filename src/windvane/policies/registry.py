@@ -8,10 +8,10 @@ generate`` writes the stubs ``windvane/__init__.pyi`` and ``windvane/policies/__
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
+import pkgutil
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from windvane.errors import ArgumentError
 
@@ -31,7 +31,7 @@ REGISTERED = (  # module and class of each registered policy, in the order of th
     "weight_ucb.LBWeightUCB",
     "sampling.DLinTS",
     "linear.DRandLinUCB",
-    "bob_bvd_glm_ucb.BOBBVDGLMUCB",
+    "bob.BOBBVDGLMUCB",
     "bob.BOB",
     "master.MasterOFUL",
     "master.MasterGLMUCB",
@@ -45,7 +45,7 @@ REGISTERED = (  # module and class of each registered policy, in the order of th
     "abrupt.SCDGLUCB",
     "abrupt.SCSWGLUCB",
     "sampling.DGLMTS",
-    "one_pass_glm.OnePassGLM",
+    "glm.OnePassGLM",
     "adaptive_glm_ucb.AdaptiveGLMUCB",
 )
 
@@ -55,9 +55,8 @@ class Registry(Mapping[str, "type[Policy]"]):
 
     @functools.cached_property
     def _classes(self) -> dict[str, type[Policy]]:
-        places = (place.partition(".") for place in REGISTERED)
-        found = (getattr(importlib.import_module(f"windvane.policies.{file}"), name) for file, _, name in places)
-        return {policy.name: policy for policy in found}
+        classes = (pkgutil.resolve_name(f"windvane.policies.{place}") for place in REGISTERED)
+        return {cls.name: cls for cls in classes}
 
     def __getitem__(self, name: str) -> type[Policy]:
         return self._classes[name]
@@ -92,9 +91,9 @@ def get_policy(name: str) -> type[Policy]:
 
 
 class Signature:
-    """The constructor arguments of a class: ``names`` of those that have one, ``required`` those without a default.
+    """The constructor arguments of a class, for code that builds policies from settings in a file.
 
-    It is for code that builds policies from settings in a file.
+    ``names`` are those that have one, and ``required`` are those without a default.
 
     Parameters
     ----------
@@ -114,23 +113,18 @@ class Signature:
         self._takes_anything = any(p.kind is p.VAR_KEYWORD for p in parameters)
         self._parameters = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         self.names = tuple(self._parameters)
-        self.required = [p.name for p in self._parameters.values() if p.default is p.empty]
+        self.required = [name for name, p in self._parameters.items() if p.default is p.empty]
 
     def accepts(self, name: str) -> bool:
         """Return whether the constructor accepts an argument of this name."""
         return self._takes_anything or name in self._parameters
-
-    def default(self, name: str, otherwise: Any) -> Any:
-        """Return the default of an argument; ``otherwise`` if it has none, or None."""
-        parameter = self._parameters.get(name)
-        return otherwise if parameter is None or parameter.default in (parameter.empty, None) else parameter.default
 
     def is_number(self, name: str) -> bool:
         """Return whether the argument is certainly a number, so that true or false is a mistake."""
         parameter = self._parameters.get(name)
         if parameter is None:
             return False
-        if parameter.annotation is not parameter.empty:
-            annotation = str(parameter.annotation)
-            return "bool" not in annotation and annotation not in ("Any", "typing.Any", "object")
-        return isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool)
+        if parameter.annotation is parameter.empty:
+            return isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool)
+        annotation = str(parameter.annotation)
+        return "bool" not in annotation and annotation not in ("Any", "typing.Any", "object")

@@ -11,54 +11,68 @@ linear extension. With the rewards of the rounds t_0, ..., t - 1 since the last 
     H      = floor((d T / B_T)^(2/3))
 
 Guarantee of RestartUCB: the paper claims regret of order d^{2/3} B_T^{1/3} T^{2/3} for linear rewards. After an error
-in the analysis was found (Touati and Vincent 2020), d^{7/8} B_T^{1/4} T^{3/4} remains in general, and the claimed order
-for orthogonal arms (Faury et al. 2021). beta_t holds at all rounds between two restarts at once. To cover a whole run,
-divide delta by the number of restarts. There is no guarantee for generalized linear rewards.
+in the analysis was found (Touati and Vincent 2020), d^{7/8} B_T^{1/4} T^{3/4} remains in general, and the claimed
+order, for which H is tuned, for orthogonal arms (Faury et al. 2021). beta_t holds at all rounds between two restarts at
+once. To cover a whole run, divide delta by the number of restarts. Generalized linear rewards are not covered.
 
 Guarantee of RestartGLB: none. The authors claim the same order, but Faury et al. (2021) show that the proof is flawed:
 it uses theta_hat as if it were admissible, which is not always true under drift. The policy serves as a baseline.
 
-What is uncertain: for RestartUCB, nothing in the rule. H is the one for the claimed order; it was not tuned again for
-the corrected order. For RestartGLB, whether it uses the same H, and the term sqrt(lam) c_mu S of the radius. Both are
-from a description of the paper, not from the paper itself. A reward of a decision before a restart is not learned after
-it (the paper has no delays).
+What is uncertain: for RestartUCB, nothing in the rule. For RestartGLB, whether it uses the same H, and the term
+sqrt(lam) c_mu S of the radius; both are from a description of the paper. A reward of a decision before a restart is not
+learned after it (the paper has no delays).
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from windvane.arguments import Array
+from windvane.estimation import Restart
 from windvane.policies.base import Card
-from windvane.policies.forgetting import RestartedPolicy
+from windvane.policies.forgetting import ForgettingPolicy
 from windvane.policies.glm import GLMPolicy
-from windvane.policies.linear import LinearPolicy
+from windvane.policies.linear import ORDER, LinearPolicy
 from windvane.policies.optimism import OptimisticPolicy
+from windvane.theory import window_length
 
-GUARANTEE = "d^(2/3) B^(1/3) T^(2/3), orthogonal arms"
 
+class RestartedPolicy(OptimisticPolicy, ForgettingPolicy):
+    """A policy that restarts after a fixed number of decisions, ``Restart(every)``."""
 
-class RestartedOptimism(OptimisticPolicy, RestartedPolicy):
-    """The radius of the two policies."""
+    restart_every: npt.ArrayLike | None = None
+    drift: npt.ArrayLike | None = None
+    example, shorthand = "dim=2, restart_every=100", "restart_every"
+    rules = (Restart,)
+    formula = staticmethod(window_length)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.periods = self.choose_forgetting().memory(self.lane_count)
 
     def compute_beta(self, theta_hat: Array) -> Array:
-        """Return the radius after t - t_0 rounds since the restart, [lanes]."""
-        return np.asarray(self.radius(self.rounds_since_restart - 1.0))
+        return np.asarray(self.radius(self.rounds_since_restart - 1.0))  # after t - t_0 rounds
+
+    def end_round(self) -> None:
+        """End the round and restart the lanes whose period is over."""
+        super().end_round()
+        if (is_due := self.decisions % self.periods == 0).any():
+            self.restart(is_due)
 
 
-class RestartUCB(LinearPolicy, RestartedOptimism):
+class RestartUCB(LinearPolicy, RestartedPolicy):
     """RestartUCB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended H."""
 
     name = "RestartUCB"
-    card = Card("linear", "restarts", "T, B_T", GUARANTEE, "Zhao et al. 2020", "O((K + d) d^2)")
+    card = Card("linear", "restarts", "T, B_T", ORDER, "Zhao et al. 2020", "O((K + d) d^2)")
 
 
-class RestartGLB(GLMPolicy, RestartedOptimism):
+class RestartGLB(GLMPolicy, RestartedPolicy):
     """RestartGLB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended H."""
 
     name = "RestartGLB"
     card = Card("generalized linear", "restarts", "T, B_T", "none (flawed proof)", "Zhao et al. 2020", "O((K + H) d^2)")
 
     def choose_factor(self) -> float:
-        """Return R_mu, because nothing is projected."""
-        return self.constants.R_mu
+        return self.constants.R_mu  # nothing is projected

@@ -8,20 +8,20 @@ At round t, with the weight gamma^(t-1-s) for the reward of round s and ``poster
     D-GLM-TS:  theta_hat_t   = the root of g_t(theta) = b_t                  (the mode of the discounted posterior)
                theta_tilde_t ~ N(theta_hat_t, a^2 H_t(theta_hat_t)^-1)       (its Laplace approximation)
 
-D-LinTS: Kim and Tewari, "Randomized exploration for non-stationary stochastic linear bandits" (UAI 2020). The authors
-use a = 1 in their experiments. Every root of V_tilde gives the same distribution; we use the Cholesky factor. gamma is
-that of D-LinUCB, as in the authors' public code (which, unlike this policy, plays at random in the first d rounds).
-Guarantee: for linear rewards and an a of the order of a confidence radius, regret with one more logarithm of the number
-of arms than the best possible order. a = 1 is outside the theorem. There is no guarantee for generalized linear
-rewards. What is uncertain: the a of the theorem and the exact order, which we could not read.
+D-LinTS: Kim and Tewari, "Randomized exploration for non-stationary stochastic linear bandits" (UAI 2020), with a = 1 in
+their experiments. Every root of V_tilde gives the same distribution; we use the Cholesky factor. gamma is that of
+D-LinUCB, as in the authors' public code (which, unlike this policy, plays at random in the first d rounds). Guarantee:
+for linear rewards and an a of the order of a confidence radius, regret with one more logarithm of the number of arms
+than the best possible order; none for a = 1 or generalized linear rewards. What is uncertain: the a of the theorem and
+the exact order, which we could not read.
 
 D-GLM-TS is not the algorithm of a single paper. It combines Thompson sampling on a Laplace approximation (Chapelle and
 Li 2011) with a discount, as practitioners do for clicks under drift. The prior is N(0, I / (lam c_mu)). The likelihood
 is exp(sum w_s (r_s z_s - B(z_s))) with z_s = <x_s, theta> and B' = mu: the canonical exponential family with unit
-dispersion. This is the true likelihood of Bernoulli rewards with the logistic link and of Poisson counts. For probit,
-and for rewards of another dispersion, it is a quasi-likelihood. For the identity link it assumes noise of variance 1,
-so a = sigma is the right scale there. The default of gamma is that of BVD-GLM-UCB. We do not know whether it is the
-best one here. Guarantee: none. (There are analyses for a stationary parameter and a larger a, but not for this policy.)
+dispersion. This is the true likelihood of Bernoulli rewards with the logistic link and of Poisson counts, and otherwise
+a quasi-likelihood. For the identity link it assumes noise of variance 1, so a = sigma is the right scale there. The
+default of gamma is that of BVD-GLM-UCB. We do not know whether it is the best one here. Guarantee: none. (There are
+analyses for a stationary parameter and a larger a, but not for this policy.)
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, check_scale, check_whole
-from windvane.arms import ArmSet
 from windvane.kernels.drawing import normal_vector
 from windvane.kernels.random import LARGEST_BLOCK, SAMPLES
 from windvane.kernels.sampling import draw_normals, spread_lanes
-from windvane.linalg import factorise
+from windvane.linalg import apply_with_ridge
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
 from windvane.policies.glm import LikelihoodPolicy
@@ -54,41 +53,26 @@ class SamplingPolicy(DiscountedPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.posterior_scales = check_scale("posterior_scale", self.posterior_scale, self.lane_count)
-        self.estimator = self.build_estimator()
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
-        """Return the unscaled perturbations of theta_hat, [lanes, n, dim].
+        """Return the unscaled perturbations of theta_hat for standard normal ``z``, which may be overwritten.
 
-        Parameters
-        ----------
-        z
-            Standard normal numbers, one row per perturbation, [lanes, n, dim]. They may be overwritten.
+        Both have one row per perturbation, [lanes, n, dim].
         """
         raise NotImplementedError
 
-    def perturb(self, theta_hat: Array) -> Array:
-        """Return theta_tilde of the next decision. Repeated calls return the same value."""
-        z = np.empty((self.lane_count, 1, self.dim))
+    def estimate(self) -> tuple[Array, Array]:
+        theta_hat, z = self.estimator.solve(), np.empty((self.lane_count, 1, self.dim))
         draw_normals(self.key, self.lane_ids, self.decisions, z[:, 0])
-        return theta_hat + self.posterior_scales[:, None] * self.spread(theta_hat, z)[:, 0]
-
-    def theta_now(self) -> Array:
-        """Solve, and return the perturbed parameter that a decision would use now. Store it for ``info()``."""
-        theta_hat = self.estimator.solve()
         decision = self.begin_decision()
-        decision.theta_hat, decision.theta_tilde = theta_hat, self.perturb(theta_hat)
-        return decision.theta_tilde
+        decision.theta_hat = theta_hat
+        decision.theta_tilde = theta_hat + self.posterior_scales[:, None] * self.spread(theta_hat, z)[:, 0]
+        return decision.theta_tilde, np.zeros(self.lane_count)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        """Decide round t: play the best arm for the perturbed parameter."""
         arms, present = self.check_arms(arms, valid)
-        theta_tilde = self.theta_now()
+        theta_tilde, _ = self.estimate()
         return self.play(self.predict(arms, theta_tilde), present)  # drawn scores: no part of them is a prediction
-
-    def select_from(self, arm_set: ArmSet) -> Array:
-        """Decide round t among all arms of a ball or a sphere. Return the arms that are played, [lanes, dim]."""
-        arm_set = self.check_arm_set(arm_set)
-        return self.play_best(arm_set, self.theta_now(), np.zeros(self.lane_count))
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None, *, draws: int = 1000) -> Array:
         """Estimate the probability that ``select`` chooses each arm, [lanes, K]. Nothing changes.
@@ -117,7 +101,6 @@ class DLinTS(SamplingPolicy):
     card = Card("linear", "discount", "T, B_T", "none at a = 1", "Kim and Tewari 2020", "O(K d + d^3)")
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
-        """Return V^-1 V_tilde^(1/2) z."""
         steps, scratch = np.empty(z.shape), np.empty((self.dim, self.dim))
         spread_lanes(self.estimator.V.copy(), self.estimator.V_tilde.copy(), z, scratch, steps)
         return steps
@@ -130,9 +113,9 @@ class DGLMTS(LikelihoodPolicy, SamplingPolicy):
     card = Card("generalized linear", "discount", "T, B_T", "none", "Chapelle and Li 2011", "O(K d + memory d^2)")
 
     def spread(self, theta_hat: Array, z: Array) -> Array:
-        """Return C'^-1 z with C C' = H(theta_hat)."""
-        C = factorise(np.linalg.cholesky, self.estimator.moments(theta_hat)[1])
-        return factorise(np.linalg.solve, C.transpose(0, 2, 1), z.transpose(0, 2, 1)).transpose(0, 2, 1)
+        H = self.estimator.moments(theta_hat)[1]
+        C = apply_with_ridge(np.linalg.cholesky, H)  # C C' = H(theta_hat), and C'^-1 z is returned
+        return apply_with_ridge(np.linalg.solve, C.transpose(0, 2, 1), z.transpose(0, 2, 1)).transpose(0, 2, 1)
 
 
 def count_best(scores: Array, valid: Mask) -> Array:

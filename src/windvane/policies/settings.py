@@ -15,7 +15,6 @@ from windvane.links import Link, get_link
 
 MOST_EXACT = 1e11  # whole numbers beyond it, such as seeds, count to the last digit
 DIGITS = 12  # significant digits in a hash, because exp and similar functions can differ in the last digit
-NOT_HASHED = ("lanes",)  # a state stores the lane ids separately
 
 Derived = TypeVar("Derived", bound="Configured")
 
@@ -45,14 +44,7 @@ class Configured:
                 documented(method, *(vars(base)[name] for base in cls.__mro__[1:] if name in vars(base)))
 
     def get_params(self) -> dict[str, Any]:
-        """Return the constructor arguments by name: ``type(p)(**p.get_params())`` has the same settings as ``p``.
-
-        Examples
-        --------
-        >>> import windvane
-        >>> windvane.DLinUCB(dim=2, gamma=0.99).get_params()["gamma"]
-        0.99
-        """
+        """Return the constructor arguments by name: ``type(p)(**p.get_params())`` has the same settings as ``p``."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}  # type: ignore[arg-type]
 
     def pick_settings(self, *names: str) -> dict[str, Any]:
@@ -60,15 +52,7 @@ class Configured:
         return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
     def derive(self, cls: type[Derived], **changes: Any) -> Derived:
-        """Return an object of another class with the settings that both have, except for ``changes``.
-
-        Parameters
-        ----------
-        cls
-            The class.
-        **changes
-            Settings that this object does not have, or that differ.
-        """
+        """Return an object of another class with the settings that both have, except for ``changes``."""
         names = {field.name for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
         return cls(**{name: value for name, value in self.get_params().items() if name in names} | changes)
 
@@ -92,9 +76,10 @@ class Configured:
 def describe(settings: Mapping[str, Any], reach: float) -> dict[str, Any]:
     """Return settings as plain data.
 
-    Links become fingerprints over |z| <= ``reach``, numbers are rounded to 12 digits, and functions are left out.
+    Links become fingerprints over |z| <= ``reach``, and numbers are rounded to 12 digits. Left out are functions, and
+    the lanes, whose ids a state stores separately.
     """
-    hashed = {name: value for name, value in settings.items() if name not in NOT_HASHED and not callable(value)}
+    hashed = {name: value for name, value in settings.items() if name != "lanes" and not callable(value)}
     return {name: _plain(value, reach) for name, value in hashed.items()}
 
 

@@ -51,7 +51,7 @@ from windvane.projection import Projection
 from windvane.theory import WeightedSelfConcordantRadius, weight_discount
 
 SHORTEST = 3  # a smaller horizon counts as 3, so that its logarithm is above 1
-ORDER, GLM_COST = "d^(3/4) B^(1/4) T^(3/4)", "O((K + memory) d^2)"
+ORDER = "d^(3/4) B^(1/4) T^(3/4)"
 
 
 class WeightSettings(DiscountSettings):
@@ -66,16 +66,10 @@ class WeightSettings(DiscountSettings):
         return 1.0
 
     def recommend(self, horizon: int, amount: float) -> float:
-        """Return the discount that the paper recommends."""
         return weight_discount(horizon=horizon, drift=amount, dim=self.dim, curvature=self.curvature())
 
     def recommend_lam(self) -> float:
-        """Return the lam that the paper recommends."""
         return float(self.dim)
-
-    def choose_lam(self) -> float:
-        """Return the given lam, or the one that the paper recommends."""
-        return self.recommend_lam() if self.lam is None else super().choose_lam()
 
 
 class LBWeightUCB(WeightSettings, LinearPolicy):
@@ -89,20 +83,17 @@ class GLBWeightUCB(WeightSettings, GLMPolicy):
     """GLB-WeightUCB (Wang et al. 2023). Give ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is d / c_mu^2."""
 
     name = "GLB-WeightUCB"
-    card = Card(
-        "generalized linear", "discount", "T, B_T", f"k_mu^(5/4) c_mu^(-3/4) {ORDER}", "Wang et al. 2023", GLM_COST
+    card = LBWeightUCB.card._replace(
+        rewards="generalized linear", guarantee=f"k_mu^(5/4) c_mu^(-3/4) {ORDER}", cost="O((K + memory) d^2)"
     )
 
     def curvature(self) -> float:
-        """Return k_mu c_mu."""
         return self.constants.k_mu * self.constants.c_mu
 
     def recommend_lam(self) -> float:
-        """Return d / c_mu^2."""
         return self.dim / self.constants.c_mu**2
 
     def project(self, beta: Array) -> Projection:
-        """Project by P0 in the metric V^-1."""
         return self.estimator.project(P0_IN_V)
 
 
@@ -111,32 +102,26 @@ class SCBWeightUCB(WeightSettings, GLMPolicy):
 
     example = "dim=2, gamma=0.99, lam=1.0"
     name = "SCB-WeightUCB"
-    card = Card("generalized linear", "discount", "T, B_T", f"{ORDER}, self-concordant", "Wang et al. 2023", GLM_COST)
+    card = GLBWeightUCB.card._replace(guarantee=f"{ORDER}, self-concordant")
 
     def curvature(self) -> float:
-        """Return k_mu."""
         return self.constants.k_mu
 
     def recommend_lam(self) -> float:
-        """Return d log T / c_mu."""
         return logarithmic_ridge(self.dim, self.horizon) / self.constants.c_mu
 
     def build_radius(self) -> WeightedSelfConcordantRadius:
-        """Return beta_t as stated above."""
         e, settings = self.estimator, self.pick_settings("dim", "S", "L", "sigma", "confidence", "horizon")
         settings |= {"k_mu": self.constants.k_mu, "c_mu": self.constants.c_mu}
         return WeightedSelfConcordantRadius(gamma=e.gamma, lam=e.lam, delta=self.levels, **settings)
 
     def choose_factor(self) -> float:
-        """Return 2 sqrt(1 + 2S) k_mu / sqrt(c_mu)."""
         return 2.0 * math.sqrt(1.0 + 2.0 * self.S) * self.constants.k_mu / math.sqrt(self.constants.c_mu)
 
     def compute_beta(self, theta_hat: Array) -> Array:
-        """Return the radius of the next decision, [lanes]."""
         return np.asarray(self.radius(self.rounds_since_restart))
 
     def project(self, beta: Array) -> Projection:
-        """Project by P0 in the metric H(theta)^-1."""
         return self.estimator.project(P0_IN_H)
 
 
