@@ -113,7 +113,8 @@ class Estimator(LaneRows, ABC):
 
     def predict(self, arms: Array, theta: Array) -> Array:
         """Return mu(<x, theta>) of ``arms[lanes, K, dim]`` for ``theta[lanes, dim]``, [lanes, K]."""
-        check_shape("theta", theta, (len(arms), self.dim))
+        if theta.shape != (len(arms), self.dim):
+            raise shape_error("theta", theta, (len(arms), self.dim))
         means = np.empty(arms.shape[:2])
         self.kernels.predict_lanes(self.link.code, arms, theta, means)
         return means
@@ -124,8 +125,10 @@ class Estimator(LaneRows, ABC):
         With ``rows``, entry i of ``arms[lanes, K, dim]`` and ``multiplier[lanes]`` belongs to lane ``rows[i]``.
         """
         dense = self.dense if rows is None else self.dense[rows]
-        check_shape("multiplier", multiplier, (len(dense),))
-        check_shape("arms", arms, (len(dense), *arms.shape[1:]))
+        if len(arms) != len(dense):
+            raise shape_error("arms", arms, (len(dense), *arms.shape[1:]))
+        if multiplier.shape != (len(dense),):
+            raise shape_error("multiplier", multiplier, (len(dense),))
         widths = np.empty(arms.shape[:2])
         with self.lock:  # other threads may use the workspace
             width_lanes(is_sandwich, arms, multiplier, dense, self.work, widths)
@@ -183,10 +186,9 @@ class Estimator(LaneRows, ABC):
         """Learn one observation per lane. The arguments have been checked."""
 
 
-def check_shape(name: str, array: Array, shape: tuple[int, ...]) -> None:
-    """Raise ``ArgumentError`` for an array of another shape, which a kernel would read beyond its end."""
-    if array.shape != shape:
-        raise ArgumentError(name, array, f"of shape {shape}", got=f"shape {array.shape}")
+def shape_error(name: str, array: Array, shape: tuple[int, ...]) -> ArgumentError:
+    """Return the error about an array of another shape, which a kernel would read beyond its end."""
+    return ArgumentError(name, array, f"of shape {shape}", got=f"shape {array.shape}")
 
 
 def check_finite(link: Link, *values: Array) -> None:

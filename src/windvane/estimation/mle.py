@@ -42,7 +42,7 @@ import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, check_array
 from windvane.documentation import documented
-from windvane.estimation.base import Estimator, check_finite, check_shape
+from windvane.estimation.base import Estimator, check_finite, shape_error
 from windvane.kernels.lanes import FRESH, THETA_HAT, B
 from windvane.kernels.projection import REPORT, RESIDUAL, STAGE, VALUE
 from windvane.kernels.threads import over_lanes
@@ -147,7 +147,8 @@ class MaximumLikelihoodEstimator(Estimator):
         """Run a program of :mod:`windvane.kernels.projection` for the last theta_hat; P2 uses radii beta, [lanes]."""
         n, d = self.lanes, self.dim
         beta = np.ones(n) if beta is None else beta
-        check_shape("beta", beta, (n,))
+        if beta.shape != (n,):
+            raise shape_error("beta", beta, (n,))
         found = Projection(np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT)))
         rows = (beta, found.theta, found.eta, found.report, self.record, self.dense, self.history)
         with self.lock:
