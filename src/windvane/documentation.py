@@ -67,7 +67,8 @@ def documented(target: Documented, *sources: Any, meanings: Mapping[str, str] | 
     """Complete the ``Parameters`` section of a class or a function. Use it as a decorator.
 
     An entry that the docstring has is kept. For other arguments it is that of a base class, of ``sources``, or the text
-    in ``meanings`` or ``MEANINGS``. An example without a heading gets its heading.
+    in ``meanings`` or ``MEANINGS``. Without an entry for every argument, a docstring that has none stays without. An
+    example without a heading gets its heading.
 
     Parameters
     ----------
@@ -91,14 +92,11 @@ def documented(target: Documented, *sources: Any, meanings: Mapping[str, str] | 
     before, own, after = _split(target.__doc__)
     bases = (*getattr(target, "__mro__", ())[1:], *sources)
     known = [own, *(_split(base.__doc__ or "")[1] for base in bases)]
-    meanings, section = {**MEANINGS, **(meanings or {})}, []
-    for name in inspect.signature(target).parameters:
-        entry = next((entries[name] for entries in known if name in entries), None)
-        if entry is None and name in meanings:
-            entry = f"{name}\n    {meanings[name]}"
-        if entry is not None and entry not in section:
-            section.append(entry)
-    parameters = HEADING + "\n".join(section) if section else ""
+    known.append({name: f"{name}\n    {meaning}" for name, meaning in {**MEANINGS, **(meanings or {})}.items()})
+    names = [name for name in inspect.signature(target).parameters if name != "self"]
+    section = {name: next((entries[name] for entries in known if name in entries), "") for name in names}
+    is_complete = bool(own) or all(section.values())  # a part of a section would look like all of it
+    parameters = HEADING + "\n".join(filter(None, dict.fromkeys(section.values()))) if names and is_complete else ""
     target.__doc__ = "\n\n".join(filter(None, [before, parameters, after]))
     return target
 

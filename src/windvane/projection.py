@@ -27,6 +27,8 @@ bound on the error of theta_hat.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -63,7 +65,7 @@ def p0(
     array([ 0.99, -0.12])
     """
     program = P0_IN_H if metric is None else P0_IN_V
-    return _solve(program, (features, weights, b), (metric, metric), 1.0, S, ridge, link)
+    return _solve(program, (features, weights, b), {"metric": metric}, 1.0, S, ridge, link)
 
 
 @documented
@@ -84,11 +86,12 @@ def p2(
     >>> print(p2(np.eye(2), [1.0, 1.0], [5.0, 0.0], np.eye(2), np.eye(2), 0.5, 1.0, 0.2, "logistic").stage)
     3
     """
-    return _solve(P2, (features, weights, b), (V, V_tilde), check_positive("beta", beta), S, ridge, link)
+    beta, metrics = check_positive("beta", beta), {"V": V, "V_tilde": V_tilde}
+    return _solve(P2, (features, weights, b), metrics, beta, S, ridge, link)
 
 
 def _solve(
-    program: int, history: tuple[ArrayLike, ...], metrics: tuple[ArrayLike | None, ...], beta: float, S: float,
+    program: int, history: tuple[ArrayLike, ...], metrics: Mapping[str, ArrayLike | None], beta: float, S: float,
     ridge: float, link: str | Link,
 ) -> Projection:  # fmt: skip
     """Solve one program for a history that is given as arrays, with the kernels for lanes."""
@@ -102,8 +105,8 @@ def _solve(
         record[name] = value
     dense, rows = np.zeros((1, dense_rows(d, linearised=True), d)), np.zeros((1, d + 3, max(n, 1)))
     dense[0, B], rows[0, :d, :n], rows[0, d, :n] = b, X, W
-    for first, name, matrix in zip((VECTORS, VECTORS + d), ("V", "V_tilde"), metrics, strict=True):
-        dense[0, first : first + d] = np.eye(d) if matrix is None else _check_metric(name, matrix, d)
+    checked = [np.eye(d) if matrix is None else _check_metric(name, matrix, d) for name, matrix in metrics.items()]
+    dense[0, VECTORS : VECTORS + d], dense[0, VECTORS + d : VECTORS + 2 * d] = checked[0], checked[-1]
     work, buffers, kernels = np.zeros((WORK, d, d)), np.zeros((BUFFERS, max(n, 1))), link_kernels(link.code, link)
     kernels.solve_lanes(record, dense, rows, work, buffers)
     theta, eta, report = np.empty((1, d)), np.empty((1, d)), np.empty((1, REPORT))

@@ -8,6 +8,7 @@ import inspect
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ def warm_up(
     Notes
     -----
     Without this call, kernels are compiled when they are first used. Compiled code is stored in the cache folder (see
-    :mod:`windvane.kernels.jit`), so only the first start on a machine waits. If the folder cannot be written, every
+    :mod:`windvane.kernels.cache`), so only the first start on a machine waits. If the folder cannot be written, every
     process compiles again.
 
     Examples
@@ -54,6 +55,8 @@ def warm_up(
     """
     from windvane.policies.registry import POLICIES, get_policy
 
+    if isinstance(policies, str):
+        raise ArgumentError("policies", policies, "a list of names, classes or policies")
     began, built = time.perf_counter(), []
     for policy in POLICIES if policies is None else policies:
         if isinstance(policy, str):
@@ -80,7 +83,8 @@ def compile_projections_beside(policies: Iterable[Policy]) -> list[Policy]:
     from windvane.policies.optimism import OptimisticPolicy
 
     def projects(policy: Policy) -> bool:
-        return isinstance(policy, OptimisticPolicy) and type(policy).project is not OptimisticPolicy.project
+        acting = getattr(policy, "worker", policy)  # the worker of a bandit over bandits
+        return isinstance(acting, OptimisticPolicy) and type(acting).project is not OptimisticPolicy.project
 
     ordered = sorted(policies, key=projects)
     if ordered and projects(ordered[-1]):
@@ -89,28 +93,29 @@ def compile_projections_beside(policies: Iterable[Policy]) -> list[Policy]:
 
 
 @functools.cache  # once per process
-def _start_second_process() -> subprocess.Popen[bytes] | None:
+def _start_second_process() -> None:
     """Compile the projections by using them, unless they are in the cache or only one core is available."""
     from windvane.kernels.cache import CACHE_DIR, CACHE_ERROR
     from windvane.kernels.threads import available_cores
 
     is_cached = any(CACHE_DIR.glob("**/*project_lanes*.nbi"))
-    if CACHE_ERROR is not None or is_cached or available_cores() == 1:
-        return None
+    is_python = bool(sys.executable) and not getattr(sys, "frozen", False)
+    if CACHE_ERROR is not None or is_cached or available_cores() == 1 or not is_python:
+        return
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "WINDVANE_QUIET": "1"}
-    try:
-        command, none = [sys.executable, "-c", PROJECT], subprocess.DEVNULL
-        return subprocess.Popen(command, env=environment, stdin=none, stdout=none, stderr=none)
-    except OSError:  # this process will compile them itself
-        return None
+    command, none = [sys.executable, "-P", "-c", PROJECT], subprocess.DEVNULL
+    with contextlib.suppress(OSError):  # otherwise this process will compile them itself
+        process = subprocess.Popen(command, env=environment, stdin=none, stdout=none, stderr=none)
+        threading.Thread(target=process.wait, daemon=True).start()  # no zombie stays behind
 
 
 def _play(policy: Policy) -> None:
     """Make some decisions of each kind and learn from them. One estimate must be projected."""
     arms = np.full((policy.lane_count, 2, policy.dim), 0.5 * policy.L / np.sqrt(policy.dim))
+    reward = min(1.0, policy.reward_link.reward_range(policy.noise_scale)[1])
     for weight in (1.0, HEAVY, 1.0):
         choice = policy.select(arms)
-        policy.update(arms[np.arange(policy.lane_count), choice], 1.0, weight=weight)
+        policy.update(arms[np.arange(policy.lane_count), choice], reward, weight=weight)
     policy.select(arms)
     with contextlib.suppress(NotImplementedError):  # a policy of the user's own need not have the other kinds
         policy.probabilities(arms)

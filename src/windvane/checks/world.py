@@ -27,7 +27,10 @@ class World:
 
     def __init__(self, factory: Factory, ids: list[int], dim: int = 3, K: int = 5, repeated: bool = False) -> None:
         self.ids, self.dim, self.K, self.repeated = ids, dim, K, repeated
-        self.L = factory(dim=dim, lanes=1, seed=0).L
+        policy = factory(dim=dim, lanes=1, seed=0)
+        self.L, self.largest = policy.L, 1.0
+        if isinstance(policy, Policy):
+            self.largest = min(1.0, policy.reward_link.reward_range(policy.noise_scale)[1])
 
     def arms(self, t: int) -> Array:
         """Return the arms of round t, [lanes, K, dim]."""
@@ -53,7 +56,7 @@ class World:
     def rewards(self, x: Array, t: int) -> Array:
         """Return the rewards of the arms played in round t, [lanes]."""
         draws = np.array([np.random.default_rng([2, lane, t]).random() for lane in self.ids])
-        return np.asarray(draws < 1.0 / (1.0 + np.exp(-2.0 * x[:, 0] / self.L)), dtype=float)
+        return np.asarray(self.largest * (draws < 1.0 / (1.0 + np.exp(-2.0 * x[:, 0] / self.L))))
 
     def teach(self, policy: Policy, t: int, arms: Array, index: npt.NDArray[np.int64]) -> None:
         """Tell the policy the rewards of its choices in round t."""

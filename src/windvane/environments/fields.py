@@ -60,7 +60,8 @@ def record(kind: str) -> Callable[[Law], Law]:
     def decorate(law: Law) -> Law:
         law.kind = kind
         fields = dataclasses.fields(dataclasses.dataclass(frozen=True)(law))  # type: ignore[arg-type]
-        if law.__doc__ and ">>>" not in law.__doc__:
+        has_defaults = all(field.default is not dataclasses.MISSING for field in fields)
+        if has_defaults and law.__doc__ and ">>>" not in law.__doc__:
             law.__doc__ = f"{inspect.cleandoc(law.__doc__)}\n\n>>> {law.__name__}()\n{law()!r}"
         return documented(law, meanings={field.name: field.metadata["meaning"] for field in fields})
 

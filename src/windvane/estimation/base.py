@@ -113,9 +113,12 @@ class Estimator(LaneRows, ABC):
 
     def predict(self, arms: Array, theta: Array) -> Array:
         """Return mu(<x, theta>) of ``arms[lanes, K, dim]`` for ``theta[lanes, dim]``, [lanes, K]."""
-        if theta.shape != (len(arms), self.dim):
-            raise shape_error("theta", theta, (len(arms), self.dim))
-        means = np.empty(arms.shape[:2])
+        n, K, d = arms.shape
+        if d != self.dim:
+            raise shape_error("arms", arms, (n, K, self.dim))
+        if theta.shape != (n, d):
+            raise shape_error("theta", theta, (n, d))
+        means = np.empty((n, K))
         self.kernels.predict_lanes(self.link.code, arms, theta, means)
         return means
 
@@ -124,13 +127,15 @@ class Estimator(LaneRows, ABC):
 
         With ``rows``, entry i of ``arms[lanes, K, dim]`` and ``multiplier[lanes]`` belongs to lane ``rows[i]``.
         """
-        dense = self.dense if rows is None else self.dense[rows]
-        if len(arms) != len(dense):
-            raise shape_error("arms", arms, (len(dense), *arms.shape[1:]))
-        if multiplier.shape != (len(dense),):
-            raise shape_error("multiplier", multiplier, (len(dense),))
-        widths = np.empty(arms.shape[:2])
+        n, K, d = arms.shape
+        lanes = self.lanes if rows is None else len(rows)
+        if n != lanes or d != self.dim:
+            raise shape_error("arms", arms, (lanes, K, self.dim))
+        if multiplier.shape != (n,):
+            raise shape_error("multiplier", multiplier, (n,))
+        widths = np.empty((n, K))
         with self.lock:  # other threads may use the workspace
+            dense = self.dense if rows is None else self.dense[rows]
             width_lanes(is_sandwich, arms, multiplier, dense, self.work, widths)
         return widths
 

@@ -99,18 +99,11 @@ def remove_unused_folders(current: Path, now: float) -> list[Path]:
     removed = []
     for folder in current.parent.glob("kernels-*"):
         is_cache = re.fullmatch(r"kernels-[0-9a-f]{16}", folder.name) and folder.is_dir() and not folder.is_symlink()
-        if is_cache and folder != current and not _was_used_since(folder, now - UNUSED_DAYS * 86400):
-            shutil.rmtree(folder, ignore_errors=True)  # another process may be removing it too
-            removed.append(folder)
+        with contextlib.suppress(OSError):  # another process may be removing it too
+            if is_cache and folder != current and folder.stat().st_mtime <= now - UNUSED_DAYS * 86400:
+                shutil.rmtree(folder, ignore_errors=True)
+                removed.append(folder)
     return removed
-
-
-def _was_used_since(folder: Path, time_: float) -> bool:
-    """Return whether ``folder`` was used after ``time_``: its time, before version 0.2 the time its files were read."""
-    with contextlib.suppress(OSError):  # another process removes it
-        times = (time for file in folder.glob("**/*.nb?") for time in (file.stat().st_mtime, file.stat().st_atime))
-        return folder.stat().st_mtime > time_ or any(time > time_ for time in times)
-    return False
 
 
 def _renew(folder: Path) -> None:
@@ -131,13 +124,9 @@ if CACHE_ERROR is None:
 @contextlib.contextmanager
 def _compiling_alone(lock: filelock.BaseFileLock) -> Iterator[None]:
     """Hold the lock of a kernel, if it can be acquired. Re-entrant within a thread."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a warning if the file system has no locks
-            lock.acquire()
-    except (OSError, RuntimeError):  # timeout, missing folder, or a file system without locks
-        yield
-        return
+    with contextlib.suppress(OSError, RuntimeError), warnings.catch_warnings():  # timeout, no folder, or no file locks
+        warnings.simplefilter("ignore")  # about a file system without locks
+        lock.acquire()
     _renew(CACHE_DIR)
     try:
         yield
@@ -172,6 +161,11 @@ class KernelCache(FunctionCache):
         super().__init__(function)
         self._preloaded: dict[Any, Any] = {}
 
+    @property
+    def name(self) -> str:
+        """The name of the kernel's files, without their endings."""
+        return str(self._impl.filename_base)
+
     def preload(self, signature: Any, target_context: Any) -> bool:
         """Load the code for ``signature`` for the next :meth:`load_overload`. Return whether there is any."""
         code = self._read(signature, target_context)
@@ -205,14 +199,14 @@ class KernelCache(FunctionCache):
 
     def _discard(self) -> None:
         """Remove the files of this kernel."""
-        for path in Path(self.cache_path).glob(f"{glob.escape(self._impl.filename_base)}.*"):
+        for path in Path(self.cache_path).glob(f"{glob.escape(self.name)}.*"):
             with contextlib.suppress(OSError):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _compile_once(dispatcher: Any, cache: KernelCache) -> None:
     """Make ``dispatcher`` compile, under the lock, only what is neither in memory nor in ``cache``."""
-    load_or_compile, path = dispatcher.compile, CACHE_DIR / f"{dispatcher.py_func.__name__}.lock"
+    load_or_compile, path = dispatcher.compile, CACHE_DIR / f"{cache.name}.lock"
     lock = filelock.FileLock(path, timeout=LOCK_SECONDS, poll_interval=LOCK_POLL_SECONDS)
 
     def load_or_compile_alone(signature: Any) -> Any:

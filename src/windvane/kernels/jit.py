@@ -32,9 +32,11 @@ from numba.core.untyped_passes import (
     TranslateByteCode,
 )
 
+from windvane.errors import WindvaneError
 from windvane.kernels.cache import cached
 
 _njit: Any = numba.njit  # its type stubs do not know every option
+_config: Any = numba.config
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -95,7 +97,7 @@ class _Flags(Flags):
     """Numba's flags, compared quickly. Numba looks them up for every operation of a function."""
 
     def __eq__(self, other: object) -> bool:
-        return self._values == other._values if isinstance(other, _Flags) else super().__eq__(other)
+        return isinstance(other, _Flags) and bool(self._values == other._values)
 
     def __hash__(self) -> int:
         return 0  # there are only a few, all of which have the same hash in numba too
@@ -125,6 +127,8 @@ class _InnerCompiler(_KernelCompiler):
 
 
 def _decorate(function: F, fastmath: set[str] = FUSE_ONLY, **options: Any) -> F:
+    if _config.DISABLE_JIT:
+        raise WindvaneError("windvane cannot run without numba's compiler: unset NUMBA_DISABLE_JIT")
     decorated: F = _njit(
         nogil=True,
         fastmath=fastmath,

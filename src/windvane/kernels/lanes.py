@@ -50,7 +50,6 @@ RECORD = np.dtype(
     ],
     align=True,
 )
-SETTINGS = RECORD.names[: RECORD.names.index("now")]  # type: ignore[index,union-attr]
 
 # FRESH: theta_hat is the root. MOVED: (pull, H) predict the root. LOST: they do not, because observations were removed.
 FRESH, MOVED, LOST = 0, 1, 2

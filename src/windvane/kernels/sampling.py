@@ -14,10 +14,12 @@ from windvane.kernels.random import SAMPLES
 
 
 @compiled
-def draw_normals(seed: np.uint64, lane_ids: np.ndarray, decision: int, out: np.ndarray) -> None:
-    """Write a standard normal vector to each out[lane]."""
+def draw_normals(seed: np.uint64, lane_ids: np.ndarray, decision: int, first: int, out: np.ndarray) -> None:
+    """Write the standard normal vectors of a decision from number ``first`` on to the rows of each out[lane]."""
+    blocks = (out.shape[2] + 1) // 2
     for lane in range(out.shape[0]):
-        normal_vector(seed, lane_ids[lane], decision, SAMPLES, 0, out[lane])
+        for n in range(out.shape[1]):
+            normal_vector(seed, lane_ids[lane], decision, SAMPLES, blocks * (first + n), out[lane, n])
 
 
 @compiled

@@ -104,6 +104,8 @@ def choice_probabilities(scores: np.ndarray, valid: np.ndarray, out: np.ndarray)
         bar, ties = _count_ties(scores[lane], valid[lane])
         for k in range(scores.shape[1]):
             out[lane, k] = 1.0 / ties if valid[lane, k] and scores[lane, k] >= bar else 0.0
+        if ties == 0:  # all scores are NaN
+            out[lane, _first_valid(valid[lane])] = 1.0
 
 
 @compiled

@@ -38,6 +38,7 @@ from windvane.policies.optimism import EstimatingPolicy
 from windvane.state import State, Stateful, refuse
 from windvane.theory import exp3_rate
 
+FORGETTING_PARAMETERS = ("gamma", "window", "restart_every")
 LONGEST_HISTORY = 256  # largest number of blocks in the history; if it grows longer, every second one is removed
 
 
@@ -185,9 +186,11 @@ class BanditOverBandits(Policy):
         for place, value in enumerate(grid):
             try:
                 worker = self.build_worker(np.full(self.lane_count, value))
-            except ValueError as error:
+            except ArgumentError as error:
+                if error.argument not in FORGETTING_PARAMETERS:
+                    raise
                 expected = f"allowed for the workers ({error})"
-                raise ArgumentError(self.grid_name, value, expected, where=f"place {place}") from None
+                raise ArgumentError(self.grid_name, float(value), expected, where=f"place {place}") from None
             if not isinstance(worker, EstimatingPolicy):
                 raise ArgumentError("build_worker", worker, "a method that returns policies with an estimator")
         return grid
@@ -252,9 +255,9 @@ class BanditOverBandits(Policy):
         """Pass rewards that have been checked to the worker. Rewards of earlier blocks are only counted."""
         self.worker.learn(feedback)
         amount = np.where(feedback.mask, feedback.weight, 0.0) * np.where(feedback.mask, feedback.reward, 0.0)
-        is_late = feedback.round < self.worker.born
+        is_late = feedback.mask & ~self.worker.mask_restarted(feedback)
         self.earned += np.where(is_late, 0.0, amount)
-        self.late += is_late & feedback.mask
+        self.late += is_late
         self.late_sum += np.where(is_late, amount, 0.0)
 
     def pass_time(self, rounds: float) -> None:

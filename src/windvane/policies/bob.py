@@ -72,6 +72,7 @@ class BOB(BlockPolicy):
     """BOB (Cheung et al. 2019) over SW-LinUCB. It needs the horizon T, but not the drift."""
 
     windows: npt.ArrayLike | None = None
+    reward_range: float | None = field(default=None, init=False)  # the gain has a range of its own
     name, grid_name, worker_type = "BOB", "windows", SWLinUCB
     card = Card("linear", "adaptive", "T", ORDER, "Cheung et al. 2019", "O((K + d) d^2)")
 

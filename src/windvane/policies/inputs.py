@@ -20,7 +20,7 @@ FLOAT64 = np.dtype(np.float64)
 
 
 class Feedback(NamedTuple):
-    """The checked arguments of ``update``, one row per lane. ``age`` is in rounds. Valid until the next ``update``."""
+    """The checked arguments of ``update``, one row per lane. ``age`` is in rounds."""
 
     x: Array
     reward: Array
@@ -44,7 +44,7 @@ class InputChecks:
         self._reward_range, self._longest = reward_range, self.L * NORM_SLACK
         self._no_mask = np.ones(self.lane_count, dtype=bool)
         self._no_absent_arm = np.ones((self.lane_count, 1), dtype=bool)
-        self._unit_weights, self._last_rounds, self._ages = (np.ones(self.lane_count) for _ in range(3))
+        self._unit_weights = np.ones(self.lane_count)
 
     @documented
     def check_arms(self, arms: ArrayLike, valid: ArrayLike | None) -> tuple[Array, Mask]:
@@ -105,17 +105,18 @@ class InputChecks:
         if not _is_ready(x, 2) or x.shape != (self.lane_count, self.dim):
             x = check_array("x", x, (self.lane_count, self.dim))
         rewards = self._per_lane("reward", reward)
+        ages = np.empty(self.lane_count)  # not shared: another thread may update too
         if round is None:
-            rounds = self._last_rounds
+            rounds = np.empty(self.lane_count)
             rounds.fill(self.last_round)
         else:
             rounds = self._per_lane("round", round)
         is_unit = isinstance(weight, float) and weight == 1.0
         weights = self._unit_weights if is_unit else self._per_lane("weight", weight)
         problem, lane = scoring.check_feedback(
-            x, rewards, rounds, weights, lanes, self._longest, *self._reward_range, self.latest_round, self._ages
+            x, rewards, rounds, weights, lanes, self._longest, *self._reward_range, self.latest_round, ages
         )
-        feedback = Feedback(x, rewards, rounds, self._ages, weights, lanes)
+        feedback = Feedback(x, rewards, rounds, ages, weights, lanes)
         if problem:
             self._refuse_feedback(problem, lane, feedback)
         return feedback

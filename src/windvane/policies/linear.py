@@ -97,9 +97,9 @@ class DRandLinUCB(DLinUCB):
 
     def estimate(self) -> tuple[Array, Array]:
         theta_hat, multiplier = super().estimate()
-        normal = np.empty((self.lane_count, 1))
-        draw_normals(self.key, self.lane_ids, self.decisions, normal)
-        draw = self.spread * np.abs(normal[:, 0])
+        normal = np.empty((self.lane_count, 1, 1))
+        draw_normals(self.key, self.lane_ids, self.decisions, 0, normal)
+        draw = self.spread * np.abs(normal[:, 0, 0])
         assert self.decision is not None  # made by the estimate of D-LinUCB
         self.decision.draw, self.decision.multiplier = draw, draw * multiplier
         return theta_hat, self.decision.multiplier
@@ -115,7 +115,7 @@ class DRandLinUCB(DLinUCB):
         arms, present = self.check_arms(arms, valid)
         draws = check_whole("draws", draws, 1, 10**6)
         theta_hat = self.estimator.theta_hat
-        bonus = self.bonus(arms, self.bonus_scales * self.compute_beta(theta_hat))
+        bonus = self.bonus(arms, self.bonus_factors * self.compute_beta(theta_hat))
         z = self.spread * ndtri(0.5 + (np.arange(draws) + 0.5) / (2 * draws))  # half-normal quantiles
         return count_best(self.predict(arms, theta_hat)[:, :, None] + bonus[:, :, None] * z, present)
 

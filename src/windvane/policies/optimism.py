@@ -205,7 +205,8 @@ class OptimisticPolicy(EstimatingPolicy):
     ) -> tuple[Array, Array]:
         """Store how the decision is made, for ``info()``. Return the parameter for predictions and the multiplier."""
         theta_tilde = theta_hat if projection is None else projection.theta
-        self.decision = decision = DecisionInfo()
+        self.decision, self.is_deciding = DecisionInfo(), True
+        decision = self.decision
         decision.theta_hat, decision.theta_tilde, decision.beta = theta_hat, theta_tilde, beta
         decision.projection, decision.multiplier = projection, multiplier
         return theta_tilde, multiplier

@@ -30,9 +30,9 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, check_scale, check_whole
-from windvane.kernels.drawing import normal_vector
-from windvane.kernels.random import LARGEST_BLOCK, SAMPLES
+from windvane.kernels.random import LARGEST_BLOCK
 from windvane.kernels.sampling import draw_normals, spread_lanes
+from windvane.kernels.scoring import TIE
 from windvane.linalg import apply_with_ridge
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
@@ -63,7 +63,7 @@ class SamplingPolicy(DiscountedPolicy):
 
     def estimate(self) -> tuple[Array, Array]:
         theta_hat, z = self.estimator.solve(), np.empty((self.lane_count, 1, self.dim))
-        draw_normals(self.key, self.lane_ids, self.decisions, z[:, 0])
+        draw_normals(self.key, self.lane_ids, self.decisions, 0, z)
         decision = self.begin_decision()
         decision.theta_hat = theta_hat
         decision.theta_tilde = theta_hat + self.posterior_scales[:, None] * self.spread(theta_hat, z)[:, 0]
@@ -86,9 +86,7 @@ class SamplingPolicy(DiscountedPolicy):
         blocks = (self.dim + 1) // 2
         draws = check_whole("draws", draws, 1, LARGEST_BLOCK // blocks - 1)
         z = np.empty((self.lane_count, draws, self.dim))
-        for lane, identity in enumerate(self.lane_ids):
-            for draw in range(draws):
-                normal_vector(self.key, identity, self.decisions, SAMPLES, blocks * (draw + 1), z[lane, draw])
+        draw_normals(self.key, self.lane_ids, self.decisions, 1, z)
         theta_hat = self.estimator.theta_hat
         theta_tilde = theta_hat[:, None] + self.posterior_scales[:, None, None] * self.spread(theta_hat, z)
         return count_best(arms @ theta_tilde.transpose(0, 2, 1), present)  # mu is increasing, so it is not needed
@@ -121,5 +119,6 @@ class DGLMTS(LikelihoodPolicy, SamplingPolicy):
 def count_best(scores: Array, valid: Mask) -> Array:
     """Return the share of the columns of ``scores[lanes, K, n]`` in which each valid arm is best. Ties are shared."""
     scores = np.where(valid[:, :, None], scores, -np.inf)
-    is_best = scores >= scores.max(axis=1, keepdims=True)
+    best = scores.max(axis=1, keepdims=True)
+    is_best = scores >= best - TIE * np.maximum(1.0, np.abs(best))
     return np.asarray((is_best / is_best.sum(axis=1, keepdims=True)).mean(axis=2))

@@ -45,7 +45,9 @@ class Configured:
 
     def get_params(self) -> dict[str, Any]:
         """Return the constructor arguments by name: ``type(p)(**p.get_params())`` has the same settings as ``p``."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}  # type: ignore[arg-type]
+        names = (field.name for field in dataclasses.fields(self) if field.init)  # type: ignore[arg-type]
+        settings = {name: getattr(self, name) for name in names}
+        return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in settings.items()}
 
     def pick_settings(self, *names: str) -> dict[str, Any]:
         """Return those of the settings ``names`` that this class has."""
