@@ -27,7 +27,7 @@ _PEAKS = 3
 _ZOOM = 2**6 + 1
 _REFINEMENTS = 5
 # Halvings of [0, ||pull||]: 53 for the digits of a double, and 17 more so that a root up to 1e5 times smaller than
-# ||pull|| has all of them too.
+# ||pull|| also has all of them.
 _BISECTIONS = 70
 _NO_DIRECTION = 1e-150  # if ||theta|| r is smaller, its square almost underflows, and every arm predicts mu(0)
 

@@ -62,7 +62,7 @@ class Link:
 
     ``code`` is the number of the compiled link, or -1 if the link is evaluated in NumPy; ``largest_mean`` bounds |mu|
     on the whole line. If ``any_reward`` is true, any finite reward is accepted and sigma is the sub-Gaussian scale of
-    the noise; else rewards lie in [0, 2 sigma].
+    the noise; otherwise rewards are in [0, 2 sigma].
 
     >>> float(Logistic().mean(0.0))
     0.5
@@ -242,7 +242,7 @@ class CustomLink(Link):
     primitive
         b with b' = mu; optional.
     any_reward
-        If true, any finite reward is accepted and sigma is a sub-Gaussian scale; else rewards lie in [0, 2 sigma].
+        If true, any finite reward is accepted and sigma is a sub-Gaussian scale; otherwise rewards are in [0, 2 sigma].
 
     >>> link = CustomLink("softplus", lambda z: np.logaddexp(0, z), lambda z: 1 / (1 + np.exp(-z)))
     >>> round(link.constants(S=1.0, L=1.0).k_mu, 6)

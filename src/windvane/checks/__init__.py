@@ -96,7 +96,7 @@ def _check_info(policy: Policy, decisions: int) -> Any:
     assert (info.decision is None) == (decisions == 0), "info().decision must be set after a decision, and only then"
     assert is_same(policy.state(), before), "info() changed the state"
     for array in before.values():
-        array[...] = np.zeros((), dtype=array.dtype)  # a state is a copy, too
+        array[...] = np.zeros((), dtype=array.dtype)  # a state must be a copy too
     return info
 
 

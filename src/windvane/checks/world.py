@@ -56,7 +56,7 @@ class World:
         return np.asarray(draws < 1.0 / (1.0 + np.exp(-2.0 * x[:, 0] / self.L)), dtype=float)
 
     def teach(self, policy: Policy, t: int, arms: Array, index: npt.NDArray[np.int64]) -> None:
-        """Tell the policy the rewards of its choices in round t."""
+        """Update the policy with the rewards of its choices in round t."""
         x = arms[np.arange(len(index)), index]
         policy.update(x, self.rewards(x, t))
 

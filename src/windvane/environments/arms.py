@@ -118,7 +118,7 @@ class ComeAndGo(ArmLaw):
     """Slots of items drawn from ``law`` that live for ``lifetime`` rounds and may be absent for all of them.
 
     Slots change at different rounds: each is shifted by a random phase. If no item of a lane is on offer, the one that
-    came closest is offered, so that a lane always has an arm. An item is thus on offer in a share
+    came closest is offered, so that a lane always has an arm. The item of a slot is thus on offer in a share
     presence + (1 - presence)^count / count of the rounds.
 
     >>> arms, valid = ComeAndGo(count=5, presence=1.0).bind(dim=2, L=1.0, lane_ids=1).at(1)

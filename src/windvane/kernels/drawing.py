@@ -330,7 +330,7 @@ def draw_poisson(u: np.ndarray, mean: np.ndarray, most: int, out: np.ndarray) ->
 
 @compiled
 def draw_binomial(u: np.ndarray, mean: np.ndarray, trials: int, out: np.ndarray) -> None:
-    """Write the share of successes in ``trials`` trials, whose probability is the lane's mean, to each out[lane]."""
+    """Write the share of successes in ``trials`` trials, with the lane's mean as probability, to each out[lane]."""
     for lane in range(out.shape[0]):
         p = mean[lane]
         if p >= 1.0:

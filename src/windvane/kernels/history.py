@@ -22,13 +22,13 @@ HEAVY = 1e4
 
 
 @compiled_inner
-def _decay_towards(matrix: np.ndarray, keep: float, diagonal: float) -> None:
-    """Set matrix to keep matrix + (1 - keep) diagonal I."""
+def _decay_towards(matrix: np.ndarray, factor: float, diagonal: float) -> None:
+    """Set matrix to factor matrix + (1 - factor) diagonal I."""
     d = matrix.shape[0]
     for i in range(d):
         for j in range(d):
-            matrix[i, j] *= keep
-        matrix[i, i] += (1.0 - keep) * diagonal
+            matrix[i, j] *= factor
+        matrix[i, i] += (1.0 - factor) * diagonal
 
 
 @compiled_inner
@@ -80,16 +80,16 @@ def _discount(lane: np.void, row: np.ndarray, rows: np.ndarray, gap: float) -> N
     d = row.shape[1]
     gamma, lam, ridge = lane["gamma"], lane["floor"], lane["ridge"]
     lane["status"] = max(lane["status"], MOVED)
-    keep = gamma if gap == 1.0 else gamma**gap
-    _decay_towards(V_of(row), keep, lam)
-    _decay_towards(V_tilde_of(row), keep * keep, lam)
+    factor = gamma if gap == 1.0 else gamma**gap
+    _decay_towards(V_of(row), factor, lam)
+    _decay_towards(V_tilde_of(row), factor * factor, lam)
     for j in range(d):
-        row[B, j] *= keep
+        row[B, j] *= factor
     if is_linearised(row):
-        _decay_towards(H_of(row), keep, ridge)
+        _decay_towards(H_of(row), factor, ridge)
         for j in range(d):
-            row[PULL, j] = keep * row[PULL, j] + (1.0 - keep) * ridge * row[THETA_HAT, j]
-    lane["dropped"] *= keep
+            row[PULL, j] = factor * row[PULL, j] + (1.0 - factor) * ridge * row[THETA_HAT, j]
+    lane["dropped"] *= factor
     start, end, now = lane["start"], lane["end"], lane["now"]
     if end == start:
         return

@@ -98,7 +98,7 @@ class _Flags(Flags):
         return self._values == other._values if isinstance(other, _Flags) else super().__eq__(other)
 
     def __hash__(self) -> int:
-        return 0  # there are only a few, all of which have the same hash in numba too
+        return 0  # as in numba, where all flags have the same hash; there are only a few
 
 
 class _KernelCompiler(CompilerBase):

@@ -173,10 +173,10 @@ def newton(
         if radius == 0.0:
             return
         trial = work[_TRIAL, 0]
-        moved = 0.0
+        square = 0.0
         for j in range(d):
-            moved += (trial[j] - theta[j]) ** 2
-        lane["strayed"] += math.sqrt(moved)
+            square += (trial[j] - theta[j]) ** 2
+        lane["strayed"] += math.sqrt(square)
         copy(trial, theta)
         copy(work[_TRIAL_G, 0], g)
         is_new = False

@@ -39,7 +39,7 @@ narrow. Rewards with a larger variance are not covered. For probit the likelihoo
 **Guarantee: none.** Nothing is proven about this policy. Its constants (the memories, a, the multiplier) were chosen
 once, after trials in simulated worlds of 3000 rounds with d = 2 and 10, and are the same everywhere.
 
-For a ball or a sphere the index is that before mu, <x, theta> + sqrt(phi x' H^-1 G H^-1 x). This is the same to first
+For a ball or a sphere the index is in units of z: <x, theta> + sqrt(phi x' H^-1 G H^-1 x). This is the same to first
 order, and its best arm is known in closed form up to a one-dimensional search.
 
 Late rewards: a loss enters with the weight of the age of its decision. It is computed with the current estimates,
@@ -240,7 +240,7 @@ class AdaptiveGLMUCB(EstimatingPolicy):
             array[mask] = 0.0
 
     def estimate_drift(self) -> DriftEstimate | None:
-        """Return what the rewards so far say about the drift, or None if there is only one memory."""
+        """Return an estimate of the drift from the rewards so far, or None if there is only one memory."""
         if len(self.lengths) == 1:
             return None
         weights = _weigh(self.losses)

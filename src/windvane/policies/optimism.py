@@ -203,7 +203,7 @@ class OptimisticPolicy(EstimatingPolicy):
     def record(
         self, theta_hat: Array, beta: Array, multiplier: Array, projection: Projection | None = None
     ) -> tuple[Array, Array]:
-        """Store how the decision is made, for ``info()``. Return the parameter for predictions and the multiplier."""
+        """Record how the decision is made, for ``info()``. Return the parameter for predictions and the multiplier."""
         theta_tilde = theta_hat if projection is None else projection.theta
         self.decision = decision = DecisionInfo()
         decision.theta_hat, decision.theta_tilde, decision.beta = theta_hat, theta_tilde, beta

@@ -23,7 +23,7 @@ Derived = TypeVar("Derived", bound="Configured")
 class Configured:
     """A class whose annotated fields are the keyword arguments of its constructor, as in a dataclass.
 
-    ``__post_init__`` checks the arguments and builds the parts of the object. The attributes keep the values as given,
+    ``__post_init__`` checks the arguments and builds the parts of the object. The attributes keep the values as passed,
     except that the name of a link is replaced by the link. Assigning to them later does not change the parts. A class
     may also write its own ``__init__``, which its subclasses inherit.
     """
