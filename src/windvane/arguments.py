@@ -25,7 +25,7 @@ _NOT_NUMBERS = (str, bytes, np.ma.MaskedArray)  # float() or NumPy would convert
 
 
 def check_real_array(name: str, value: Any, expected: str) -> Array:
-    """Return ``value`` as a writable float array, which can be the array of the caller.
+    """Return ``value`` as a writable float array, possibly the caller's own array.
 
     Text, dates, complex numbers and masked arrays are rejected. Read-only arrays are copied, because kernels are
     compiled for writable arrays only.
@@ -47,10 +47,10 @@ def check_real_array(name: str, value: Any, expected: str) -> Array:
 def check_number(
     name: str, value: Any, expected: str, accept: Callable[[float], bool], *, booleans: bool = True
 ) -> float:
-    """Return ``value`` as a finite float for which ``accept`` returns True. With ``booleans``, True is 1.0."""
-    refused = _NOT_NUMBERS if booleans else (*_NOT_NUMBERS, bool, np.bool_)
+    """Return ``value`` as a finite float for which ``accept`` returns True. True is 1.0 if ``booleans``."""
+    rejected_types = _NOT_NUMBERS if booleans else (*_NOT_NUMBERS, bool, np.bool_)
     try:
-        if isinstance(value, refused) or getattr(value, "ndim", 0) != 0:
+        if isinstance(value, rejected_types) or getattr(value, "ndim", 0) != 0:
             raise TypeError
         number = float(value)
         if not math.isfinite(number) or not accept(number):
@@ -99,23 +99,23 @@ def check_per_lane(
 
     Entries outside ``mask`` are not checked and become 0.
     """
-    given = check_real_array(name, value, f"a number {expected}, or one per lane")
+    array = check_real_array(name, value, f"a number {expected}, or one per lane")
     is_checked = np.ones(lanes, dtype=bool) if mask is None else mask
-    values = np.where(is_checked, broadcast_lanes(name, given, lanes), 0.0)
+    values = np.where(is_checked, broadcast_lanes(name, array, lanes), 0.0)
     bad = is_checked & ~(np.isfinite(values) & np.asarray(accept(values), dtype=bool))
     if bad.any():
         lane = int(np.argmax(bad))
-        where = "" if given.shape == () else f"lane {lane}"
+        where = "" if array.shape == () else f"lane {lane}"
         raise ArgumentError(name, float(values[lane]), f"a number {expected}", where=where)
     return values
 
 
-def broadcast_lanes(name: str, given: Array, lanes: int) -> Array:
+def broadcast_lanes(name: str, array: Array, lanes: int) -> Array:
     """Return a scalar or an array[lanes] as an array[lanes]."""
-    if given.shape not in ((), (lanes,)):
-        got = f"an array of shape {given.shape}"
-        raise ArgumentError(name, given, f"a single number or have shape ({lanes},)", got=got)
-    return np.broadcast_to(given, (lanes,))
+    if array.shape not in ((), (lanes,)):
+        got = f"an array of shape {array.shape}"
+        raise ArgumentError(name, array, f"a single number or have shape ({lanes},)", got=got)
+    return np.broadcast_to(array, (lanes,))
 
 
 def check_scale(name: str, value: Any, lanes: int) -> Array:
@@ -129,7 +129,7 @@ def check_mask(mask: Any, lanes: int) -> Mask:
 
 
 def check_booleans(name: str, value: Any, shape: tuple[int, ...]) -> Mask:
-    """Return ``value`` as a boolean array of ``shape``, which can be the array of the caller."""
+    """Return ``value`` as a boolean array of ``shape``, possibly the caller's own array."""
     expected = f"boolean, of shape {shape}"
     try:
         array = np.ascontiguousarray(value)
@@ -141,7 +141,7 @@ def check_booleans(name: str, value: Any, shape: tuple[int, ...]) -> Mask:
 
 
 def check_array(name: str, value: Any, shape: tuple[int | None, ...], hint: str = "") -> Array:
-    """Return ``value`` as a C-contiguous float array of ``shape``, which can be the array of the caller.
+    """Return ``value`` as a C-contiguous float array of ``shape``, possibly the caller's own array.
 
     None in ``shape`` matches any length.
     """

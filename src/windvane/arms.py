@@ -1,11 +1,11 @@
 """Infinite arm sets, and the best arm in them.
 
-The optimistic index of an arm is mu(<x, theta>) + factor ||x||_M. Over a ball or a sphere of radius r its maximisation
-is not convex, but it comes down to one dimension. Write x = r (cos(phi) e + sin(phi) y) with e = theta/||theta|| and y
-a unit vector orthogonal to e. The prediction depends on phi alone, and for a given phi the best y maximises a quadratic
-on a sphere: an eigenvalue problem whose solution is closed form up to a scalar secular equation (More and Sorensen
-1983). So phi in [0, pi] is searched on a grid that is then refined. For given <x, theta> the index is convex in the
-rest of x, so the best arm of the ball lies on the sphere too (for dim >= 2).
+The optimistic index of an arm is mu(<x, theta>) + factor ||x||_M. Maximising it over a ball or a sphere of radius r is
+not convex, but it reduces to one dimension. Write x = r (cos(phi) e + sin(phi) y) with e = theta/||theta|| and y
+a unit vector orthogonal to e. The prediction depends on phi alone, and for a fixed phi the best y maximises a quadratic
+on a sphere: an eigenvalue problem with a solution in closed form up to a scalar secular equation (More and Sorensen
+1983). So phi in [0, pi] is searched on a grid that is then refined. For fixed <x, theta> the index is convex in the
+rest of x, so the best arm of the ball is on the sphere too (for dim >= 2).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from windvane.documentation import documented
 # of 2**9 intervals (0.35 degrees) separates them; the three best are refined.
 _GRID = 2**9 + 1
 _PEAKS = 3
-# A refinement replaces two intervals by 2**6, that is, makes them 2**5 times narrower. Five of them reduce pi / 2**9 to
+# A refinement splits two intervals into 2**6, that is, makes them 2**5 times narrower. Five of them reduce pi / 2**9 to
 # 2e-10, where the index, flat at its maximum, differs from its best value by the square: less than rounding.
 _ZOOM = 2**6 + 1
 _REFINEMENTS = 5
 # Halvings of [0, ||pull||]: 53 for the digits of a double, and 17 more so that a root up to 1e5 times smaller than
-# ||pull|| has all of them too.
+# ||pull|| also has all of them.
 _BISECTIONS = 70
-_NO_DIRECTION = 1e-150  # of ||theta|| r: its square is about to underflow, and every arm predicts mu(0)
+_NO_DIRECTION = 1e-150  # if ||theta|| r is smaller, its square almost underflows, and every arm predicts mu(0)
 
 
 @dataclass(frozen=True)
-class _Round:
+class _HasRadius:
     radius: float
 
     def __post_init__(self) -> None:
@@ -41,7 +41,7 @@ class _Round:
 
 
 @documented
-class Sphere(_Round):
+class Sphere(_HasRadius):
     """All arms of norm exactly ``radius``.
 
     >>> Sphere(0.5)
@@ -50,7 +50,7 @@ class Sphere(_Round):
 
 
 @documented
-class Ball(_Round):
+class Ball(_HasRadius):
     """All arms of norm at most ``radius``.
 
     >>> Ball(1)
@@ -64,12 +64,12 @@ Function = Callable[[Array], Array]
 
 @documented
 def best_arm(arm_set: ArmSet, theta: Array, M: Array, factor: float, mean: Function, coin: float) -> Array:
-    """Return the arm of the set that maximises mean(<x, theta>) + factor sqrt(x' M x); arguments are not checked.
+    """Return the arm in the set that maximises mean(<x, theta>) + factor sqrt(x' M x); arguments are not checked.
 
     Parameters
     ----------
     theta, M, factor
-        The parameter, [dim], the metric of widths, positive semi-definite, and what widths are multiplied by.
+        The parameter, [dim], the metric of the widths, positive semi-definite, and the factor of the widths.
     mean
         The inverse link function, vectorised.
     coin
@@ -96,7 +96,7 @@ def best_arm(arm_set: ArmSet, theta: Array, M: Array, factor: float, mean: Funct
 
 
 def _maximise(function: Function, grid: Array) -> float:
-    """Return the maximiser over an interval: refine the grid around its best local maxima."""
+    """Return the maximiser over an interval, by refining the grid around its best local maxima."""
     values = function(grid)
     padded = np.concatenate([[-np.inf], values, [-np.inf]])
     peaks = np.flatnonzero((values >= padded[:-2]) & (values >= padded[2:]))
@@ -128,7 +128,7 @@ class _Circle:
         """Return for each phi the unit y, in eigen-coordinates, that maximises s^2 y'Cy + 2 c s <cross, y>.
 
         The kernel ``ball_quadratic`` solves the same kind of secular equation for one matrix by Newton's method with a
-        factorisation per step. Here the eigenvalues are known once, and one bisection serves all phi of a grid.
+        factorisation per step. Here the eigenvalues are computed once, and one bisection serves all phi of a grid.
         """
         c, s = np.cos(phi)[:, None], np.sin(phi)[:, None]
         pull = c * s * self.cross

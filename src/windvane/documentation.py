@@ -17,7 +17,7 @@ HEADING = "Parameters\n----------\n"
 LATER_HEADING = re.compile(r"^(?:Attributes|Returns|Yields|Raises|See Also|Notes|References|Examples)\n-{3,}$", re.M)
 
 MEANINGS = {
-    "arm_geometry": '"orthogonal" or "general": the arm sets for which the value is recommended.',
+    "arm_geometry": 'Arm sets that the recommended value is for: "orthogonal" or "general".',
     "arm_set": "A :class:`windvane.Ball` or a :class:`windvane.Sphere` of radius at most L.",
     "arms": "Features of the arms, [lanes, K, dim].",
     "b": "sum w_s r_s x_s, [d].",
@@ -31,10 +31,10 @@ MEANINGS = {
     "delta": "Probability that the confidence set misses the parameter.",
     "dim": "Number of features of an arm.",
     "discounts": "Discounts to choose from. Default: those of the paper.",
-    "draws": "Number of values with which the probabilities are estimated.",
+    "draws": "Number of values used to estimate the probabilities.",
     "drift": "Total drift B_T: one number, or one per lane.",
     "features": "Features x_s of past arms, [n, d].",
-    "feedback": "Rewards that have been checked, with the arms and the decisions that they belong to.",
+    "feedback": "Checked rewards, with their arms and their decisions.",
     "forgetting": "``Discount(gamma)``, ``Window(length)`` or ``Never()``.",
     "gamma": "Discount in (0, 1]: one number, or one per lane.",
     "horizon": "Number of rounds T.",
@@ -43,7 +43,7 @@ MEANINGS = {
     "lam": "Regularisation: V starts as lam I.",
     "lanes": "Number of lanes, or a sequence of lane ids.",
     "link": 'Name of a link ("logistic", "poisson", "probit", "identity"), or a :class:`windvane.Link`.',
-    "mask": "Lanes that are meant, [lanes]. Default: all.",
+    "mask": "Lanes to which the call applies, [lanes]. Default: all.",
     "multiplier": "Factor of ||x|| in the bonus, [lanes].",
     "radius": "The largest norm of an arm, positive.",
     "restart_every": "Number of decisions between two restarts, a whole number: one number, or one per lane.",
@@ -55,7 +55,7 @@ MEANINGS = {
     "switches": "Number of abrupt changes Gamma_T: one number, or one per lane.",
     "theta": "The parameter, [lanes, dim].",
     "theta_hat": "The estimate, [lanes, dim].",
-    "tolerance": "Bound on the change of theta_hat that is caused by dropping old observations.",
+    "tolerance": "Bound on the change in theta_hat when old observations are dropped.",
     "valid": "Arms that are on offer, [lanes, K]. Default: all.",
     "weights": "Weights w_s of past arms, [n].",
     "windows": "Windows to choose from. Default: those of the paper.",
@@ -66,18 +66,18 @@ MEANINGS = {
 def documented(target: Documented, *sources: Any, meanings: Mapping[str, str] | None = None) -> Documented:
     """Complete the ``Parameters`` section of a class or a function. Use it as a decorator.
 
-    An entry that the docstring has is kept. For other arguments it is that of a base class, of ``sources``, or the text
-    in ``meanings`` or ``MEANINGS``. Without an entry for every argument, a docstring that has none stays without. An
-    example without a heading gets its heading.
+    Entries in the docstring are kept. An argument without an entry gets that of a base class or of ``sources``, or else
+    the text in ``meanings`` or ``MEANINGS``. If an argument still has no entry, no section is added to a docstring
+    without one. An example without a heading gets one.
 
     Parameters
     ----------
     target
-        The class or function. Without a docstring it stays as it is.
+        The class or function. It is left unchanged if it has no docstring.
     *sources
-        Further objects whose entries apply, such as the method that ``target`` overrides.
+        Other objects whose entries apply, such as the method that ``target`` overrides.
     meanings
-        What arguments mean in one part of the package.
+        Descriptions of arguments in one part of the package. They override ``MEANINGS``.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def documented(target: Documented, *sources: Any, meanings: Mapping[str, str] | 
 
 @functools.cache
 def _split(docstring: str) -> tuple[str, dict[str, str], str]:
-    """Return what is before the parameters, the entry of each parameter, and what is after them."""
+    """Return the text before the parameters, the entry of each parameter, and the text after them."""
     text = inspect.cleandoc(docstring)
     if "Examples\n---" not in text:
         text = re.sub(r"^(?=>>> )", "Examples\n--------\n", text, count=1, flags=re.M)

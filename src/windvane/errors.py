@@ -33,11 +33,11 @@ class ArgumentError(WindvaneError, ValueError):
     argument
         Name of the argument, such as ``"gamma"`` or ``"state['t']"``.
     value, expected
-        The value that was given, and what is allowed, as the end of "must be ...", such as ``"in (0, 1]"``.
+        The rejected value, and what is allowed, worded to follow "must be", such as ``"in (0, 1]"``.
     got
-        How the message shows the value; by default its ``repr``.
+        How the message describes the value. Default: its ``repr``.
     where, hint
-        Where in the argument the value is, such as ``"lane 3"``; what to do about it, as a clause after a semicolon.
+        Where in the argument the value is, such as ``"lane 3"``; advice, printed after a semicolon.
 
     Attributes
     ----------
@@ -56,8 +56,8 @@ class ArgumentError(WindvaneError, ValueError):
     ) -> None:
         self.argument, self.value, self.expected = argument, value, expected
         self.got, self.where, self.hint = got, where, hint
-        shown = format_value(value) if got is None else got
-        self.problem = f"must be {expected}, got {shown}" + (where and f" in {where}") + (hint and f"; {hint}")
+        value_text = format_value(value) if got is None else got
+        self.problem = f"must be {expected}, got {value_text}" + (where and f" in {where}") + (hint and f"; {hint}")
         super().__init__(f"`{argument}` {self.problem}")
 
     def rename(self, argument: str) -> ArgumentError:

@@ -1,4 +1,4 @@
-"""Linear algebra with positive definite matrices that may be singular to rounding."""
+"""Linear algebra for positive definite matrices that may be singular up to rounding."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +11,11 @@ _RIDGE = 1e-14  # relative to the trace: about 50 units in the last place of the
 
 
 def apply_with_ridge(function: Callable[..., Any], A: Array, *b: Array) -> Array:
-    """Return ``function(A, *b)``, such as ``np.linalg.inv(A)``, of one matrix or of a stack of them.
+    """Return ``function(A, *b)``, such as ``np.linalg.inv(A)``, for one matrix or a stack of them.
 
     If NumPy reports a singular matrix, a ridge of the size of the rounding errors is added.
     """
-    if A.ndim > 2:  # each by itself: a singular matrix must not change the results of others
+    if A.ndim > 2:  # one at a time: a singular matrix must not change the results of the others
         return np.stack([apply_with_ridge(function, *matrices) for matrices in zip(A, *b, strict=True)])
     try:
         return np.asarray(function(A, *b), dtype=float)

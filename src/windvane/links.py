@@ -28,12 +28,12 @@ LARGEST_R_MU = 1e12
 _LARGEST_EXPONENT = 708.0  # the last whole z with exp(z) and exp(-z) normal doubles; the exponential is constant beyond
 
 # The numerical checks of a custom link.
-_GRID = 4001  # points over |z| <= S L: an extreme of mu' between them is then searched on a finer grid
+_GRID = 4001  # points over |z| <= S L; an extreme of mu' between them is then located on a finer grid
 _FINE_GRID = 2001
 _FINGERPRINT_POINTS = 17
 _DIFFERENCE_STEP = 1e-5  # central differences: truncation of order 1e-10, rounding of order 1e-11
-_LARGEST_DIFFERENCE = 1e-4  # between the slope and the difference quotient, relative to the larger of the slope and
-_LEAST_SHARE = 1e-3  # this share of the largest slope
+_LARGEST_DIFFERENCE = 1e-4  # between a derivative and the difference quotient, relative to the derivative
+_LEAST_SHARE = 1e-3  # of the largest derivative: smaller derivatives are compared relative to this share
 
 Function = Callable[[Array], npt.ArrayLike]
 
@@ -62,7 +62,7 @@ class Link:
 
     ``code`` is the number of the compiled link, or -1 if the link is evaluated in NumPy; ``largest_mean`` bounds |mu|
     on the whole line. If ``any_reward`` is true, any finite reward is accepted and sigma is the sub-Gaussian scale of
-    the noise; else rewards lie in [0, 2 sigma].
+    the noise; otherwise rewards are in [0, 2 sigma].
 
     >>> float(Logistic().mean(0.0))
     0.5
@@ -119,7 +119,7 @@ class Link:
     def _accepts(self, product: float) -> bool:
         try:
             return self._constants(product).R_mu <= LARGEST_R_MU
-        except Exception:  # a custom link may be infinite or undefined at this distance, and raise anything
+        except Exception:  # a custom link may be infinite or undefined that far out, and may raise anything
             return False
 
     def _constants(self, largest: float) -> LinkConstants:
@@ -137,7 +137,7 @@ class Link:
         return (-math.inf, math.inf) if self.any_reward else (0.0, 2.0 * sigma)
 
     def fingerprint(self, largest: float) -> list[str | float]:
-        """Return what identifies this link in a saved state: name, range of rewards, means over ``|z| <= largest``."""
+        """Return the identity of this link in a saved state: name, range of rewards, means over ``|z| <= largest``."""
         z = np.linspace(-largest, largest, _FINGERPRINT_POINTS)
         return [self.name, *self.reward_range(1.0), *self.mean(z).tolist()]
 
@@ -152,7 +152,7 @@ class _BuiltInLink(Link):
 
 
 class Identity(_BuiltInLink):
-    """mu(z) = z: linear rewards, of which any is accepted.
+    """mu(z) = z: linear rewards. Any finite reward is accepted.
 
     >>> float(Identity().mean(0.3))
     0.3
@@ -230,8 +230,8 @@ class Probit(_BuiltInLink):
 class CustomLink(Link):
     """A link made from vectorised callables and evaluated in NumPy: correct, but far slower than a built-in one.
 
-    :meth:`constants` checks numerically over ``|z| <= S L`` that the callables are finite, keep the shape of their
-    argument, that the slope is positive, and that each is the derivative of the other.
+    :meth:`constants` checks numerically over ``|z| <= S L`` that the callables are finite and keep the shape of their
+    argument, that the slope is positive, and that it is the derivative of the mean, and the mean of the primitive.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class CustomLink(Link):
     primitive
         b with b' = mu; optional.
     any_reward
-        If true, any finite reward is accepted and sigma is a sub-Gaussian scale; else rewards lie in [0, 2 sigma].
+        If true, any finite reward is accepted and sigma is a sub-Gaussian scale; otherwise rewards are in [0, 2 sigma].
 
     >>> link = CustomLink("softplus", lambda z: np.logaddexp(0, z), lambda z: 1 / (1 + np.exp(-z)))
     >>> round(link.constants(S=1.0, L=1.0).k_mu, 6)
@@ -302,7 +302,7 @@ LINKS: dict[str, type[Link]] = {link.name: link for link in _BuiltInLink.__subcl
 
 @documented
 def get_link(link: str | Link) -> Link:
-    """Return a link by name, or the given link.
+    """Return the link of this name. A ``Link`` is returned unchanged.
 
     >>> get_link("logistic")
     Logistic()

@@ -42,7 +42,7 @@ from windvane.kernels.projection import P0_IN_H, P0_IN_V, P2, REPORT, RESIDUAL, 
 from windvane.links import Link, get_link
 
 ROOT_TOLERANCE = 1e-10  # of theta_hat in ``p0`` and ``p2``: far below the accuracy that any use of the result needs
-LARGEST = 1e15  # sums of larger numbers have no correct digits left to solve with
+LARGEST = 1e15  # with larger numbers, rounding leaves the sums too few correct digits to solve with
 SYMMETRY = 1e-9  # relative difference between a matrix and its transpose that rounding can cause
 
 
@@ -53,7 +53,7 @@ def p0(
 ) -> Projection:  # fmt: skip
     """Minimise ||g(theta) - b|| in the metric ``metric``^{-1} over ||theta|| <= S, to a local minimum.
 
-    It is the stationary point that Newton's method reaches from S theta_hat/||theta_hat||.
+    The result is the stationary point that Newton's method reaches from S theta_hat/||theta_hat||.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def p2(
     features: ArrayLike, weights: ArrayLike, b: ArrayLike, V: ArrayLike, V_tilde: ArrayLike, beta: float, S: float,
     ridge: float, link: str | Link,
 ) -> Projection:  # fmt: skip
-    """Find the canonical solution of P2 (see the module).
+    """Return the canonical solution of P2, as the module docstring defines it.
 
     Parameters
     ----------
@@ -94,14 +94,14 @@ def _solve(
     program: int, history: tuple[ArrayLike, ...], metrics: Mapping[str, ArrayLike | None], beta: float, S: float,
     ridge: float, link: str | Link,
 ) -> Projection:  # fmt: skip
-    """Solve one program for a history that is given as arrays, with the kernels for lanes."""
+    """Solve one program for a history that is passed as arrays, with the kernels for lanes."""
     link, S, ridge = get_link(link), check_positive("S", S), check_positive("ridge", ridge)
     X, W, b = _check_history(*history)
     d, n = X.shape
     longest = max(float(np.linalg.norm(X, axis=0).max()), 1e-300) if n else 1.0
-    record, forever = np.zeros(1, RECORD), {"gamma": 1.0, "window": np.inf, "memory": np.inf, "scale": 1.0}
+    record, no_forgetting = np.zeros(1, RECORD), {"gamma": 1.0, "window": np.inf, "memory": np.inf, "scale": 1.0}
     settings = {"link": link.code, "S": S, "L": longest, "ridge": ridge, "root_tolerance": ROOT_TOLERANCE}
-    for name, value in {**forever, **settings, "end": n, "status": LOST}.items():
+    for name, value in {**no_forgetting, **settings, "end": n, "status": LOST}.items():
         record[name] = value
     dense, rows = np.zeros((1, dense_rows(d, linearised=True), d)), np.zeros((1, d + 3, max(n, 1)))
     dense[0, B], rows[0, :d, :n], rows[0, d, :n] = b, X, W

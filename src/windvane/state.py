@@ -20,12 +20,12 @@ from windvane.errors import ArgumentError
 State = dict[str, npt.NDArray[Any]]
 
 
-class Loaded(NamedTuple):
+class CheckedState(NamedTuple):
     """A checked state: its component, the new values of attributes, and the checked states of the parts."""
 
     component: Stateful
     values: dict[str, Any]
-    parts: dict[str, Loaded]
+    parts: dict[str, CheckedState]
 
 
 class Stateful:
@@ -60,14 +60,14 @@ class Stateful:
         return {name: np.array(getattr(self, name)) for name in self.stored}
 
     def check_fields(self, fields: State, path: str) -> None:
-        """Raise ``ArgumentError`` if the values are inconsistent. Their shapes and types have been checked already."""
+        """Raise ``ArgumentError`` if the values are inconsistent. Their shapes and types have already been checked."""
 
     def build_parts(self, fields: State) -> Mapping[str, Stateful]:
         """Return the parts into which a state with these fields is loaded. By default, the existing parts."""
         return self.parts()
 
     def prepare_fields(self, fields: State) -> dict[str, Any]:
-        """Return the new values of attributes for fields that have been checked. All memory is allocated here."""
+        """Return the new values of attributes for checked fields. All memory is allocated here."""
         numbers = {name for name in fields if isinstance(getattr(self, name), int | float)}
         return {name: value.item() if name in numbers else value for name, value in fields.items()}
 
@@ -77,18 +77,18 @@ class Stateful:
             setattr(self, name, value)
 
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
-        """Replace the parts by those from ``build_parts``. Only needed if ``build_parts`` creates new ones."""
+        """Replace the parts with those from ``build_parts``. Needed only if ``build_parts`` creates new ones."""
 
 
 def save(component: Stateful) -> State:
-    """Return copies of the fields of ``component`` and of its parts: all that determines its future."""
+    """Return copies of the fields of ``component`` and of its parts: everything that determines its future."""
     state = component.read_fields()
     for name, part in component.parts().items():
         state |= {f"{name}.{key}": value for key, value in save(part).items()}
     return state
 
 
-def check(component: Stateful, state: Mapping[str, Any], path: str = "") -> Loaded:
+def check(component: Stateful, state: Mapping[str, Any], path: str = "") -> CheckedState:
     """Check ``state`` for ``component`` without changing anything, and return it for :func:`swap`.
 
     Parameters
@@ -117,11 +117,11 @@ def check(component: Stateful, state: Mapping[str, Any], path: str = "") -> Load
         known |= set(entries)
     for key in state:
         if key not in known:
-            raise refuse(path, str(key), state[key], "left out: it is not part of this state", got="it")
-    return Loaded(component, component.prepare_fields(fields), parts)
+            raise refuse(path, str(key), state[key], "absent, because it is not part of this state", got="an entry")
+    return CheckedState(component, component.prepare_fields(fields), parts)
 
 
-def swap(loaded: Loaded) -> None:
+def swap(loaded: CheckedState) -> None:
     """Load a checked state, the result of :func:`check`."""
     for part in loaded.parts.values():
         swap(part)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HEAVY = 100.0  # a reward of this weight moves the estimate out of the ball ||theta|| <= S, so that it is projected
 PROJECT = "from windvane.estimation import *; MaximumLikelihoodEstimator(1, forgetting=Never()).project(0)"
-# Arguments that a policy class is built with, as far as it takes them.
+# Arguments for building a policy class, which gets those that it accepts.
 TOY: dict[str, Any] = {"dim": 2, "horizon": 9, "drift": 1.0, "switches": 1.0, "truth": lambda _t, arms: arms[..., 0]}
 
 
@@ -36,11 +36,11 @@ def warm_up(
     Parameters
     ----------
     policies
-        Registered names, policy classes, or newly built policies (which play a few rounds and are of no further use). A
+        Registered names, policy classes, or new policies (they play a few rounds, so do not use them afterwards). A
         class must not require arguments other than ``dim``, ``horizon``, ``drift``, ``switches`` and ``truth``.
         Default: all registered policies.
     environments
-        Simulated worlds. Default: none.
+        Simulated environments. Default: none.
 
     Notes
     -----
@@ -57,28 +57,28 @@ def warm_up(
 
     if isinstance(policies, str):
         raise ArgumentError("policies", policies, "a list of names, classes or policies")
-    began, built = time.perf_counter(), []
+    start, instances = time.perf_counter(), []
     for policy in POLICIES if policies is None else policies:
         if isinstance(policy, str):
             policy = get_policy(policy)
         if isinstance(policy, type):
             names = inspect.signature(policy).parameters
             policy = policy(**{name: value for name, value in TOY.items() if name in names})
-        built.append(policy)
-    for policy in compile_projections_beside(built):
+        instances.append(policy)
+    for policy in compile_projections_in_background(instances):
         _play(policy)
     for environment in environments:
         offer = environment.round(1)
         environment.reward(1, offer.means[:, 0])
         environment.delays(1)
         _ = environment.variation
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
-def compile_projections_beside(policies: Iterable[Policy]) -> list[Policy]:
-    """Compile the projections in a second process if a policy needs them. Return the policies, those last.
+def compile_projections_in_background(policies: Iterable[Policy]) -> list[Policy]:
+    """Compile the projections in a second process if a policy needs them. Return the policies, with those last.
 
-    The projections take about as long as all other kernels, which this process can compile meanwhile.
+    The projections take about as long as all other kernels, which this process can compile in the meantime.
     """
     from windvane.policies.optimism import OptimisticPolicy
 
@@ -110,14 +110,14 @@ def _start_second_process() -> None:
 
 
 def _play(policy: Policy) -> None:
-    """Make some decisions of each kind and learn from them. One estimate must be projected."""
+    """Make some decisions of each kind and learn from them, so that one estimate is projected."""
     arms = np.full((policy.lane_count, 2, policy.dim), 0.5 * policy.L / np.sqrt(policy.dim))
     reward = min(1.0, policy.reward_link.reward_range(policy.noise_scale)[1])
     for weight in (1.0, HEAVY, 1.0):
         choice = policy.select(arms)
         policy.update(arms[np.arange(policy.lane_count), choice], reward, weight=weight)
     policy.select(arms)
-    with contextlib.suppress(NotImplementedError):  # a policy of the user's own need not have the other kinds
+    with contextlib.suppress(NotImplementedError):  # a custom policy need not implement the other kinds
         policy.probabilities(arms)
     with contextlib.suppress(NotImplementedError, ArgumentError):
         policy.select_from(Ball(policy.L))

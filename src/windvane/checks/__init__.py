@@ -1,6 +1,6 @@
 """The public conformance suite: what every policy must do, yours included.
 
-A check is a function of a factory, and raises ``AssertionError`` with what went wrong. :func:`check_policy` runs all.
+A check is a function of a factory. It raises ``AssertionError`` with the problem. :func:`check_policy` runs all checks.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from windvane.policies.base import Policy
 
 CROWD = 100  # lanes over which choices are counted; a policy with one object per lane must still be fast enough
 SIGMAS = 6.0  # standard deviations by which a count may miss its expectation: by chance once in 1e9
-FEW = 3  # choices that may miss it besides: where a probability is estimated as 0, its variance is 0 too
+FEW = 3  # further choices that may miss it, because a probability that is estimated as 0 has variance 0
 
 
 def check_lanes_are_independent(factory: Factory) -> None:
-    """Check that k lanes together make the decisions of k policies alone, bit for bit."""
+    """Check that k lanes together make the same decisions as k policies alone, bit for bit."""
     ids = [3, 0, 11, 7]
     together = factory(dim=3, lanes=ids, seed=5)
     choices, estimates = run_rounds(together, World(factory, ids)), read_estimates(together)
@@ -38,7 +38,7 @@ def check_lanes_are_independent(factory: Factory) -> None:
 
 
 def check_inputs_are_left_alone(factory: Factory) -> None:
-    """Check that inputs are never written to, and that what the caller does to them later has no effect."""
+    """Check that inputs are never written to, and that later changes to them by the caller have no effect."""
     world, (careful, careless) = start(factory, 2)
     expected = run_rounds(careful, world)
     for t, arms in world.rounds():
@@ -51,7 +51,7 @@ def check_inputs_are_left_alone(factory: Factory) -> None:
 
 
 def _call_with_copies(method: Callable[..., Any], positional: dict[str, Any], **keywords: Any) -> Any:
-    """Call a method and check that its arguments are as before."""
+    """Call a method and check that its arguments are unchanged."""
     before = copy.deepcopy(positional | keywords)
     result = method(*positional.values(), **keywords)
     for name, value in (positional | keywords).items():
@@ -65,7 +65,7 @@ def check_settings_round_trip(factory: Factory) -> None:
     text = repr(policy)
     assert text.startswith(f"{type(policy).__name__}("), f"repr must begin with the name of the class: {text}"
     for setting in ("dim=3", "seed=5"):
-        assert setting in text, f"repr must show arguments other than their defaults, such as {setting}: {text}"
+        assert setting in text, f"repr must show arguments that differ from their defaults, such as {setting}: {text}"
     again = type(policy)(**policy.get_params())
     assert repr(again) == text, "repr differs after a round trip through get_params()"
     assert is_same(again.state(), policy.state()), "the state differs after a round trip through get_params()"
@@ -88,15 +88,15 @@ def check_info_changes_nothing(factory: Factory) -> None:
 
 
 def _check_info(policy: Policy, decisions: int) -> Any:
-    """Return ``info()`` after checking its type, its clock and that the state is as before."""
+    """Return ``info()`` after checking its type, its clock and that the state is unchanged."""
     before = policy.state()
     info = policy.info()
     assert dataclasses.is_dataclass(type(info)), "info() must return a dataclass"
-    assert (info.decisions, info.t) == (decisions, decisions + 1.0), "info() tells the wrong t or decisions"
+    assert (info.decisions, info.t) == (decisions, decisions + 1.0), "info() has the wrong t or decisions"
     assert (info.decision is None) == (decisions == 0), "info().decision must be set after a decision, and only then"
     assert is_same(policy.state(), before), "info() changed the state"
     for array in before.values():
-        array[...] = np.zeros((), dtype=array.dtype)  # a state is a copy, too
+        array[...] = np.zeros((), dtype=array.dtype)  # a state must be a copy too
     return info
 
 
@@ -121,13 +121,13 @@ def check_probabilities(factory: Factory) -> None:
         assert np.allclose(p.sum(axis=1), 1.0, rtol=0, atol=1e-9), "probabilities do not add up to 1"
         expected = valid / valid.sum(axis=1, keepdims=True) if is_tied(t) else p
         assert np.allclose(p, expected, rtol=0, atol=1e-9), "equal arms have different probabilities"
-        assert np.array_equal(policy.probabilities(arms, valid), p), "probabilities differ when asked for again"
+        assert np.array_equal(policy.probabilities(arms, valid), p), "probabilities differ in a second call"
         assert is_same(policy.state(), before), "probabilities() changed the state"
         world.teach(policy, t, arms, policy.select(arms, valid))
 
 
 def check_choices_follow_probabilities(factory: Factory) -> None:
-    """Check that each arm is chosen as often as its probability says, over many lanes with the same history."""
+    """Check that choices over many lanes with the same history occur as often as the probabilities say."""
     policy, world = factory(dim=2, lanes=CROWD, seed=3), World(factory, [0], dim=2)
     for t in range(17):
         arms = np.repeat(world.arms(t), CROWD, axis=0)
@@ -142,7 +142,7 @@ def check_choices_follow_probabilities(factory: Factory) -> None:
 
 
 def check_choice_is_probable(factory: Factory) -> None:
-    """Check that the arm chosen has a positive probability, and the others none where it is the only best one."""
+    """Check that the chosen arm has a positive probability."""
     world, (policy,) = start(factory, 1)
     for t, arms in world.rounds():
         p, index = policy.probabilities(arms), policy.select(arms)
@@ -151,10 +151,10 @@ def check_choice_is_probable(factory: Factory) -> None:
 
 
 def check_state_round_trips(factory: Factory) -> None:
-    """Check that a run saved and loaded half-way goes on as one that was not, and that the saved state is a copy."""
+    """Check that a run that is saved and loaded half-way continues unchanged, and that the saved state is a copy."""
     world, (original, resumed) = start(factory, 2)
     run_rounds(original, world)
-    original.select(world.arms(0))  # saved between a decision and its reward
+    original.select(world.arms(0))  # so that the state is saved between a decision and its reward
     state = original.state()
     assert all(isinstance(a, np.ndarray) and a.dtype != object for a in state.values()), "state must hold plain arrays"
     outstanding, later = (world.arms(0)[:, 0], np.ones(2)), range(ROUNDS, 2 * ROUNDS)
@@ -191,7 +191,7 @@ def check_seeds_reproduce(factory: Factory) -> None:
 
 
 def check_permuting_arms_permutes_the_choice(factory: Factory) -> None:
-    """Check that, where the best arm is unique, only the arms count and not their order."""
+    """Check that the order of the arms does not matter where the best arm is unique."""
     world, (plain, shuffled) = start(factory, 2)
     for t, arms in world.rounds():
         order = np.random.default_rng([3, t]).permutation(5)
@@ -203,7 +203,7 @@ def check_permuting_arms_permutes_the_choice(factory: Factory) -> None:
 
 
 def check_rewards_matter(factory: Factory) -> None:
-    """Check that opposite rewards change the choice between an arm and its mirror image, equally uncertain."""
+    """Check that opposite rewards change the choice between an arm and its equally uncertain mirror image."""
     world, (policy, opposite) = World(factory, [0, 1], K=1), start(factory, 2)[1]
     differs = False
     for _, arm in world.rounds():
@@ -217,7 +217,7 @@ def check_rewards_matter(factory: Factory) -> None:
 
 
 def check_late_rewards(factory: Factory) -> None:
-    """Check that late rewards, in any order, have the effect that they would have had on time."""
+    """Check that late rewards, in any order, have the same effect as rewards on time."""
     world, (punctual, late) = start(factory, 2)
     waiting: list[tuple[Array, Array, float]] = []
     rng = np.random.default_rng(0)
@@ -236,7 +236,7 @@ def check_late_rewards(factory: Factory) -> None:
 
 
 def check_weights_and_masks(factory: Factory) -> None:
-    """Check that weight 2 is the same observation twice, and that weight 0 and a masked lane are no observation."""
+    """Check that weight 2 equals the same observation twice, and that weight 0 and masked lanes have no effect."""
     world, (weighted, repeated, untouched) = start(factory, 3)
     for t, arms in world.rounds():
         for policy in (weighted, repeated, untouched):
@@ -266,7 +266,7 @@ def _expect_same_future(policy: Policy, other: Policy, world: World, message: st
 
 
 def check_edge_cases(factory: Factory) -> None:
-    """Check one arm, one dimension, zero vectors, absent arms, masked lanes, and rewards that never come."""
+    """Check one arm, one dimension, zero vectors, absent arms, masked lanes, and rewards that never arrive."""
     world, (single, policy, ragged, masked, complete) = start(factory, 5)
     choices = run_rounds(single, World(factory, [0, 1], K=1), range(5))
     assert (choices == 0).all(), "with one arm, index 0 must be chosen"
@@ -276,7 +276,7 @@ def check_edge_cases(factory: Factory) -> None:
         assert ((index >= 0) & (index < 4)).all(), "a choice among zero vectors is out of range"
         policy.update(np.zeros((2, 3)), np.full(2, float(t % 2)))
     for t in range(5):
-        policy.select(world.arms(t))  # rounds whose rewards never come
+        policy.select(world.arms(t))  # rounds whose rewards never arrive
     for t in range(ROUNDS):
         arms, valid = world.hide_arms(t, 0.5)
         index = ragged.select(arms, valid)
@@ -293,7 +293,7 @@ def check_edge_cases(factory: Factory) -> None:
 
 
 def check_bad_input_is_refused(factory: Factory) -> None:
-    """Check that every bad input raises ``ArgumentError`` and leaves the state as it was."""
+    """Check that every bad input raises ``ArgumentError`` and leaves the state unchanged."""
     world, (policy,) = start(factory, 1)
     run_rounds(policy, world, range(5))
     before, arms, reward = policy.state(), world.arms(9), np.ones(2)
@@ -365,12 +365,12 @@ def check_policy(factory: Factory, *, deterministic: bool = True, learns: bool =
     factory
         ``factory(dim=, lanes=, seed=)`` returns a fresh policy; ``lanes`` is a count or ids.
     deterministic
-        False for a policy that draws random numbers beyond ties. The order of the arms may then matter, and an arm
+        False for a policy that uses random numbers beyond ties. The order of the arms may then matter, and an arm
         may be chosen whose estimated probability is 0.
     learns
         False for a policy that ignores rewards by design, such as uniform play or an oracle.
     one_pass
-        True for a policy that looks at an observation once and keeps an approximation of it. Late rewards and weights
+        True for a policy that uses each observation once and stores an approximation of it. Late rewards and weights
         are then not compared with punctual and repeated rewards, because the order of rewards matters.
 
     Raises
@@ -383,14 +383,14 @@ def check_policy(factory: Factory, *, deterministic: bool = True, learns: bool =
     >>> from windvane import DLinUCB
     >>> check_policy(lambda **kw: DLinUCB(gamma=0.99, **kw))
     """
-    left_out = {
+    skipped = {
         *(() if deterministic else (check_permuting_arms_permutes_the_choice, check_choice_is_probable)),
         *(() if learns else (check_rewards_matter,)),
         *((check_late_rewards, check_weights_and_masks) if one_pass else ()),
     }
     for check in CHECKS:
         try:
-            if check not in left_out:
+            if check not in skipped:
                 check(factory)
         except AssertionError as error:
             raise AssertionError(f"{check.__name__}: {error}") from error

@@ -1,4 +1,4 @@
-"""The small drifting world in which policies are checked, and what the checks of it share."""
+"""The small drifting world in which policies are checked, and helpers that the checks share."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from windvane.arguments import Array
 from windvane.policies.base import Policy
 
 ROUNDS = 40
-TIES_EVERY = 5  # in every fifth round all arms are equal, so that each check meets ties
+TIES_EVERY = 5  # in every fifth round all arms are equal, so that each check covers ties
 ESTIMATES = ("theta_hat", "theta_tilde", "metric", "squared_metric", "b")  # fields of info() that are compared
 
 State = dict[str, npt.NDArray[Any]]
-Factory = Callable[..., Any]  # it returns a Policy, or an object with the same methods
+Factory = Callable[..., Any]  # returns a Policy, or an object with the same methods
 
 
 class World:
@@ -47,7 +47,7 @@ class World:
         return np.asarray(np.repeat(arms[:1], self.K, axis=0) if self.repeated or is_tied(t) else arms)
 
     def hide_arms(self, t: int, share: float) -> tuple[Array, npt.NDArray[np.bool_]]:
-        """Return the arms of round t, of which only about this share is on offer, and which of them are."""
+        """Return the arms of round t, and a mask with about this share of them on offer."""
         arms, valid = self.arms(t), np.random.default_rng([4, t]).random((len(self.ids), self.K)) < share
         valid[:, t % self.K] = True
         arms[~valid] = np.nan
@@ -59,7 +59,7 @@ class World:
         return np.asarray(self.largest * (draws < 1.0 / (1.0 + np.exp(-2.0 * x[:, 0] / self.L))))
 
     def teach(self, policy: Policy, t: int, arms: Array, index: npt.NDArray[np.int64]) -> None:
-        """Tell the policy the rewards of its choices in round t."""
+        """Update the policy with the rewards of its choices in round t."""
         x = arms[np.arange(len(index)), index]
         policy.update(x, self.rewards(x, t))
 
@@ -85,7 +85,7 @@ def run_rounds(policy: Policy, world: World, rounds: range = range(ROUNDS)) -> n
 
 
 def read_estimates(policy: Policy) -> dict[str, Array]:
-    """Return the estimates that ``info()`` tells."""
+    """Return the estimates in ``info()``."""
     info = policy.info()
     values = {name: getattr(info, name, None) for name in ESTIMATES}
     return {name: np.asarray(value) for name, value in values.items() if value is not None}

@@ -12,7 +12,7 @@ from windvane.environments.fields import LATEST, Frame, Record, Vector, check_ve
 
 Offer = tuple[Array, Mask | None]
 
-_MOST_ARMS = 10**5  # of one round and lane; more would take seconds to score
+_MOST_ARMS = 10**5  # per round and lane; more would take seconds to score
 
 
 class ArmStream(Protocol):
@@ -115,11 +115,11 @@ class FixedArms(ArmLaw):
 
 @record("come-and-go")
 class ComeAndGo(ArmLaw):
-    """Slots whose items, drawn from ``law``, live for a number of rounds and may be absent all their life.
+    """Slots of items drawn from ``law`` that live for ``lifetime`` rounds and may be absent for all of them.
 
     Slots change at different rounds: each is shifted by a random phase. If no item of a lane is on offer, the one that
-    came nearest to it is, so that there is always one. A slot is thus on offer a share
-    presence + (1 - presence)^count / count of the time.
+    came closest is offered, so that a lane always has an arm. The item of a slot is thus on offer in a share
+    presence + (1 - presence)^count / count of the rounds.
 
     >>> arms, valid = ComeAndGo(count=5, presence=1.0).bind(dim=2, L=1.0, lane_ids=1).at(1)
     >>> bool(valid.all())
@@ -128,8 +128,8 @@ class ComeAndGo(ArmLaw):
 
     law: str = setting('"ball", "sphere" or "cube".', check_choice, ("ball", "sphere", "cube"), default="ball")
     count: int = setting("Number of slots.", check_whole, 1, _MOST_ARMS, default=10)
-    lifetime: int = setting("Rounds that an item stays in its slot.", check_whole, 1, LATEST, default=100)
-    presence: float = setting("Chance that an item is on offer, drawn once.", check_between, 0, 1, default=0.7)
+    lifetime: int = setting("Number of rounds that an item stays in its slot.", check_whole, 1, LATEST, default=100)
+    presence: float = setting("Probability that an item is on offer; drawn once.", check_between, 0, 1, default=0.7)
 
     def _bind(self, frame: Frame) -> ArmStream:
         from windvane.environments.simulation import PassingArms

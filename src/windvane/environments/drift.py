@@ -17,7 +17,7 @@ from windvane.environments.fields import Frame, Record, Vector, check_rounds, ch
 from windvane.environments.paths import Curve, Path, SwitchingPath, WalkingPath
 from windvane.errors import ArgumentError
 
-_ANGLE = check_between, -1e6, 1e6  # the check of an angle; beyond, its sine has few correct digits
+_ANGLE = check_between, -1e6, 1e6  # the check of an angle; the sine of a larger one has few correct digits
 
 
 class Drift(Record):
@@ -67,9 +67,9 @@ class Static(Drift):
 
 @record("rotation")
 class Rotation(Drift):
-    """theta* rests, turns, rests: at angle ``angle`` clip((t/T - begin)/(end - begin), 0, 1) from the first axis.
+    """theta* rests, turns, and rests, at angle ``angle`` clip((t/T - begin)/(end - begin), 0, 1) from the first axis.
 
-    The defaults are the paper's experiment, with B_T = (2T/3) sin(3 pi/(4T)) S for T divisible by 3.
+    The defaults are those of the paper's experiment, with B_T = (2T/3) sin(3 pi/(4T)) S for T divisible by 3.
 
     >>> Rotation().path(horizon=9, dim=2, S=1.0, lane_ids=1).at(9).round(12)
     array([[0., 1.]])
@@ -85,8 +85,8 @@ class Rotation(Drift):
         self.set_field("end", check_number("end", self.end, expected, lambda v: self.begin < v <= 1))
 
     def _thetas(self, frame: Frame, t: Index) -> Array:
-        turned = np.clip((t / frame.horizon - self.begin) / (self.end - self.begin), 0.0, 1.0)
-        return self._turn(frame, self.angle * turned)
+        progress = np.clip((t / frame.horizon - self.begin) / (self.end - self.begin), 0.0, 1.0)
+        return self._turn(frame, self.angle * progress)
 
 
 @record("arc")
@@ -117,18 +117,18 @@ class Turns(Drift):
     count: int = setting("Number of periods.", check_whole, 1, 10**6, default=3)
     angle: float = setting("The angle of each turn.", *_ANGLE, default=math.pi / 2)
     share: float = setting(
-        "Share of a period, at its end, for the turn.", check_number, "in (0, 1]", lambda v: 0 < v <= 1, default=0.5
+        "Share of a period, at its end, spent turning.", check_number, "in (0, 1]", lambda v: 0 < v <= 1, default=0.5
     )
 
     def _thetas(self, frame: Frame, t: Index) -> Array:
-        done, into = np.divmod(t * self.count, frame.horizon)  # whole numbers, so that theta* does not move at rest
-        turned = 1.0 + (into / frame.horizon - 1.0) / self.share
-        return self._turn(frame, self.angle * (done + np.maximum(turned, 0.0)))
+        done, into = np.divmod(t * self.count, frame.horizon)  # exact integers, so that theta* does not move at rest
+        progress = 1.0 + (into / frame.horizon - 1.0) / self.share
+        return self._turn(frame, self.angle * (done + np.maximum(progress, 0.0)))
 
 
 @record("switches")
 class Switches(Drift):
-    """theta* jumps at given rounds: it is ``thetas[0]`` first and ``thetas[i]`` from round ``times[i-1]`` on.
+    """theta* jumps at fixed rounds: it starts at ``thetas[0]`` and is ``thetas[i]`` from round ``times[i-1]`` on.
 
     >>> Switches([5], [[1, 0], [0, 1]]).path(horizon=9, dim=2, S=1.0, lane_ids=1).at(5)
     array([[0., 1.]])
@@ -161,7 +161,7 @@ def _check_length(name: str, vectors: tuple[Vector, ...], length: int, why: str)
 class RandomSwitches(Drift):
     """theta* jumps at random rounds between parameters uniform on the sphere of radius S; each lane has its own path.
 
-    In one dimension the sphere has two points, so that some jumps do not change the parameter.
+    In one dimension the sphere has two points, so some jumps do not change the parameter.
 
     >>> RandomSwitches(3).path(horizon=100, dim=2, S=1.0, lane_ids=2).switches
     array([3, 3])
@@ -234,10 +234,10 @@ class PiecewiseLinear(Drift):
 
 @record("function")
 class FunctionDrift(Drift):
-    """theta* is given by a function.
+    """theta* is a function of the round.
 
-    It must return the same at every call. It is called for every round when the path is made, so that a parameter
-    outside the ball raises an error before a run.
+    The function must return the same value at every call. It is called for every round when the path is built, so that
+    a parameter outside the ball raises an error before a run.
 
     >>> FunctionDrift(lambda t: [1 / t, 0.0]).path(horizon=4, dim=2, S=1.0, lane_ids=1).at(4)
     array([[0.25, 0.  ]])

@@ -24,7 +24,7 @@ from windvane.links import Link, get_link
 
 @documented
 class Round(NamedTuple):
-    """One round of an environment: a policy sees ``arms`` and ``valid``; the rest is the truth.
+    """One round of an environment: a policy sees ``arms`` and ``valid``; the other fields are the truth.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Round(NamedTuple):
 class Environment:
     """Lanes of one simulated world.
 
-    A policy needs the attributes ``dim``, ``S``, ``L``, ``sigma``, ``link``, ``lane_ids`` and ``seed``.
+    To build a policy, use the attributes ``dim``, ``S``, ``L``, ``sigma``, ``link``, ``lane_ids`` and ``seed``.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ class Environment:
     rewards, delay
         How rewards are drawn (default: the usual law of the link), and how late they arrive (default: at once).
     intercept
-        If given, b: arms get a last feature 1 and theta* a last entry b, so that dim is one more, L becomes sqrt(L^2 +
-        1) and S becomes sqrt(S^2 + b^2).
+        If it is a number b, arms get a last feature 1 and theta* a last entry b. Then dim grows by one, L becomes
+        sqrt(L^2 + 1) and S becomes sqrt(S^2 + b^2).
 
     >>> from windvane.environments import BallArms, Rotation
     >>> world = Environment(Rotation(), BallArms(count=10), horizon=3000, lanes=2)
@@ -136,7 +136,7 @@ class Environment:
         return theta if self.intercept is None else _append(theta, self.intercept)
 
     def reward(self, t: int, means: npt.ArrayLike) -> Array:
-        """Return the rewards of round ``t`` for arms of these means, [lanes], made from one uniform per lane."""
+        """Return the rewards of round ``t`` for arms with these means, [lanes], from one uniform per lane."""
         means = check_array("means", means, (self.lanes,))
         low, high = self._rewards.low, self._rewards.high
         slack = high * (NORM_SLACK - 1.0)  # arms may be longer than L by this factor

@@ -24,7 +24,7 @@ LATEST = 2**40  # rounds: multiplied by a count of up to a million they still fi
 
 
 class Record:
-    """Base class of drifts and laws: a frozen dataclass with a ``kind``, made by :func:`record`."""
+    """Base class of drifts and laws: a frozen dataclass with a ``kind``, created by :func:`record`."""
 
     kind: ClassVar[str]
 
@@ -81,13 +81,13 @@ class Frame(NamedTuple):
     def check(
         cls, name: str, radius: float, dim: int, lane_ids: int | Sequence[int] | Index, seed: int, horizon: int = LATEST
     ) -> Frame:
-        """Return a frame made of checked arguments; ``name`` is that of the radius."""
+        """Check the arguments and return a frame; ``name`` is that of the radius."""
         horizon, dim = check_whole("horizon", horizon, 1, LATEST), check_whole("dim", dim, 1)
         radius, ids = check_positive(name, radius), check_lanes(lane_ids)  # type: ignore[arg-type]
         return cls(dim, radius, ids, check_whole("seed", seed, 0, 2**64 - 1), horizon)
 
     def check_points(self, name: str, points: Any, bound: str = "S") -> Array:
-        """Return one vector or several as an array, after a check of the length and the norm; S e_1 for None."""
+        """Return one vector or several as an array, after checking the length and the norm; S e_1 for None."""
         if points is None:
             return np.asarray(self.radius * np.eye(self.dim)[0])
         array = np.array(points, dtype=float)

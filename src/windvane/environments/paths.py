@@ -17,8 +17,8 @@ from windvane.documentation import documented
 from windvane.environments.fields import Frame
 from windvane.errors import ArgumentError
 
-# A block has at most this many rounds, and at most this many numbers (1 MiB): long enough that the cost of making a
-# block is spread over many rounds, small enough for the cache of a core.
+# A block has at most this many rounds, and at most this many numbers (1 MiB): long enough to spread the cost of
+# computing a block over many rounds, small enough for the cache of a core.
 LONGEST_BLOCK = 1024
 LARGEST_BLOCK = 2**17
 
@@ -45,13 +45,13 @@ class Path:
         self.dim, self.horizon, self._frame, self._width = frame.dim, frame.horizon, frame, width
         self._length = max(1, min(LONGEST_BLOCK, LARGEST_BLOCK // (width * frame.dim)))
         self._first, self._block = 1, np.empty((0, width, frame.dim))
-        self._followed: tuple[Array, Index] | None = None
+        self._totals: tuple[Array, Index] | None = None
 
     def _points(self, first: int, stop: int) -> Array:
         raise NotImplementedError
 
     def at(self, t: int) -> Array:
-        """Return theta*_t, [lanes, dim], for 1 <= t <= horizon in any order; the order of rounds is the cheapest."""
+        """Return theta*_t, [lanes, dim], for 1 <= t <= horizon in any order; increasing order is the fastest."""
         place = check_whole("t", t, 1, self.horizon) - self._first
         if not 0 <= place < len(self._block):
             place = (t - 1) % self._length
@@ -73,18 +73,18 @@ class Path:
 
     def follow(self) -> tuple[Array, Index]:
         """Return B_T and the number of switches, [width]; the first call follows the whole path."""
-        if self._followed is not None:
-            return self._followed
+        if self._totals is not None:
+            return self._totals
         from windvane.kernels.drawing import add_moves
 
-        walker = copy.copy(self)  # keeps the block in use and the place of a random walk
+        walker = copy.copy(self)  # so that this path keeps its block and its place in a random walk
         last = walker._points(1, 2)[0].copy()
         total, lost = np.zeros((2, self._width))
         switches = np.zeros(self._width, dtype=np.int64)
         for first in range(1, self.horizon + 1, self._length):
             add_moves(walker._points(first, min(first + self._length, self.horizon + 1)), last, total, lost, switches)
-        self._followed = total, switches
-        return self._followed
+        self._totals = total, switches
+        return self._totals
 
 
 class Curve(Path):
@@ -134,7 +134,7 @@ def _choose_distinct(coins: Array, n: int) -> list[int]:
 
 
 class WalkingPath(Path):
-    """A random walk from ``start``, which is continued from where it is and started again to go back."""
+    """A random walk from ``start``. It continues from its last round, and starts again to go back."""
 
     def __init__(self, frame: Frame, step: float, start: Array) -> None:
         super().__init__(frame, width=len(frame.lane_ids))

@@ -1,4 +1,4 @@
-"""Laws of rewards and of their delays. Each reward and each delay is made from one uniform in [0, 1).
+"""Laws of rewards and of their delays. Each reward and each delay is computed from one uniform in [0, 1).
 
 The reward of an arm has mean mu(<x, theta*>). Rewards lie in [0, 2 sigma], or sigma is the scale of the noise. A law
 can be used with every link whose means over ``|z| <= S L`` it allows. A delay of 0 means that the reward arrives before
@@ -23,7 +23,7 @@ from windvane.links import Link
 LARGEST_SHIFT = 1e-6  # how far the truncation of counts may move a mean
 LARGEST_COUNT = 1e6  # mean of a count: the number of steps to draw it grows like the square root
 _LARGEST_MEAN = 1e100  # if any reward is allowed
-_LEAST_UNIFORM = 2.0**-54  # replaces u = 0, where the inverse normal distribution is infinite; half the least other u
+_LEAST_UNIFORM = 2.0**-54  # replaces u = 0, where the inverse normal distribution is infinite; half the next u
 _LARGEST_UNIFORM = 1.0 - 2.0**-53
 
 
@@ -36,7 +36,7 @@ class BoundRewards(NamedTuple):
     sigma
         The sigma that a policy needs: rewards lie in [0, 2 sigma], or the noise has this sub-Gaussian scale.
     draw
-        ``draw(u, mean)`` makes rewards from uniforms.
+        ``draw(u, mean)`` computes rewards from uniforms.
     low, high
         The means that ``draw`` accepts.
 
@@ -59,7 +59,7 @@ class RewardLaw(Record):
     """
 
     def bind(self, link: Link, largest_z: float) -> BoundRewards:
-        """Return the rewards of ``link`` over ``|z| <= largest_z``, usually S L; raise if a mean is not possible."""
+        """Return the rewards of ``link`` over ``|z| <= largest_z``, usually S L; raise if a mean is impossible."""
         return self._bind(link, largest_z)
 
     def _bind(self, link: Link, largest_z: float) -> BoundRewards:
@@ -67,7 +67,7 @@ class RewardLaw(Record):
 
 
 def _check_means(law: RewardLaw, link: Link, largest_z: float, low: float, high: float) -> float:
-    """Return the largest mean after a check that all lie in [low, high]."""
+    """Return the largest mean after checking that all lie in [low, high]."""
     least, most = link.mean([-largest_z, largest_z]).tolist()  # a link is increasing
     if not low <= least <= most <= high:  # written as `not x <= y` so that NaN is rejected
         expected = f"a law whose means, in [{low:g}, {high:g}], include the link's"
@@ -91,7 +91,7 @@ def _draw_bernoulli(u: Array, mean: Array) -> Array:
 
 @record("gaussian")
 class GaussianRewards(RewardLaw):
-    """mu + ``sd`` z, z standard normal; sigma is ``sd``, or as given if the link bounds rewards to [0, 2 sigma].
+    """mu + ``sd`` z, z standard normal; sigma is ``sd``, or a setting if the link bounds rewards to [0, 2 sigma].
 
     Bounded noise is truncated symmetrically at the distance of mu from the nearer bound: the mean is exactly mu.
 
@@ -156,7 +156,7 @@ def _draw_counts(kind: str, most: int, u: Array, mean: Array) -> Array:
 
 @record("poisson")
 class PoissonRewards(RewardLaw):
-    """min(N, ``bound``), N Poisson of mean mu; sigma is ``bound``/2. The bound may move no mean by 1e-6 or more.
+    """min(N, ``bound``), N Poisson of mean mu; sigma is ``bound``/2. The bound must move every mean by less than 1e-6.
 
     >>> from windvane.links import Poisson
     >>> PoissonRewards().bind(Poisson(), 1.0).sigma
@@ -192,7 +192,7 @@ REWARD_LAWS: dict[str, type[RewardLaw]] = {law.kind: law for law in RewardLaw.__
 
 
 def natural_rewards(link: Link, largest_z: float) -> RewardLaw:
-    """Return the usual law of a link: Gaussian if any reward is allowed, Bernoulli if means are chances, Poisson."""
+    """Return the usual law of a link: Gaussian if any reward is allowed, Bernoulli if means are in [0, 1], Poisson."""
     if link.any_reward:
         return GaussianRewards()
     low, high = link.mean([-largest_z, largest_z]).tolist()
@@ -204,7 +204,7 @@ def natural_rewards(link: Link, largest_z: float) -> RewardLaw:
 
 
 class DelayLaw(Record):
-    """Base class of delay laws; every delay in [``least``, ``most``] is equally likely unless a law overrides ``draw``.
+    """Base class of delay laws; every delay in [``least``, ``most``] is equally likely unless ``draw`` is overridden.
 
     >>> sorted(DELAYS)
     ['fixed', 'geometric', 'none', 'uniform']
@@ -247,8 +247,8 @@ class GeometricDelay(DelayLaw):
     [0, 1, 2]
     """
 
-    mean: float = setting("Mean delay before the cut.", check_between, 0, 1e9)
-    most: int = setting("Largest delay. Default: the longest from a uniform.", check_whole, 0, LATEST, default=None)
+    mean: float = setting("Mean delay before the cut-off.", check_between, 0, 1e9)
+    most: int = setting("Largest delay. Default: that of the largest uniform.", check_whole, 0, LATEST, default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

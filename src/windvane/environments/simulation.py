@@ -1,6 +1,6 @@
 """The part of an environment that calls compiled code in every round.
 
-It is imported when the first environment is built, so that naming drifts and laws needs no compiler.
+It is imported when the first environment is built, so that defining drifts and laws needs no compiler.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LaneDraws:
         predict_lanes(self._link.code, arms, theta, means)
         if self._link.code >= 0:
             return means
-        return self._link.mean(means.ravel()).reshape(means.shape)  # not compiled: these were the inner products
+        return self._link.mean(means.ravel()).reshape(means.shape)  # for a custom link, the kernel returns <x, theta>
 
     def find_best(self, means: Array, valid: Mask) -> Array:
         """Return the largest mean among the valid arms, [lanes]."""
@@ -41,7 +41,7 @@ class LaneDraws:
     find_outside = staticmethod(drawing.first_outside)
 
     def uniforms(self, t: int, purpose: int) -> Array:
-        """Return the uniform of each lane from which the reward or the delay of round t is made."""
+        """Return the uniform of each lane for the reward or the delay of round t."""
         uniforms = np.empty(len(self._lane_ids))
         drawing.draw_uniforms(self._seed, self._lane_ids, t, purpose, uniforms)
         return uniforms

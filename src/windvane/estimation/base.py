@@ -21,14 +21,14 @@ from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT, log_det_lan
 from windvane.links import Link, get_link
 
 TINY = 1e-300  # avoids a division by zero if the bound on the mean is zero
-ROOT_SHARE = 0.01  # share of ``tolerance`` for the error of the root, so that the rest is left for dropped observations
+ROOT_SHARE = 0.01  # share of ``tolerance`` for the error of the root; the rest is for dropped observations
 
 
 @documented
 class Estimator(LaneRows, ABC):
     """An estimate of theta in ``lanes`` independent lanes.
 
-    A policy uses ``solve``, ``advance``, ``observe``, ``metric``, the state, and the methods that predict and measure.
+    A policy uses ``solve``, ``advance``, ``observe``, ``metric``, the state, ``predict`` and ``measure_width``.
     Subclasses implement ``absorb``, and ``solve`` if their loss is not quadratic.
 
     Parameters
@@ -38,12 +38,12 @@ class Estimator(LaneRows, ABC):
     lanes
         Number of lanes.
     tolerance
-        Bound on the change of theta_hat that is caused by dropping old observations. It sets ``memory``, the age beyond
+        Bound on the change in theta_hat when old observations are dropped. It determines ``memory``, the age beyond
         which a late observation is ignored.
     """
 
     kinds: ClassVar[tuple[type[Forgetting], ...]] = (Discount, Window, Never)  # allowed forgetting rules
-    has_curvature_metric: ClassVar[bool] = False  # then the metric starts as ridge I instead of lam I
+    has_curvature_metric: ClassVar[bool] = False  # if true, the metric starts as ridge I instead of lam I
 
     def __init__(
         self, dim: int, link: str | Link = "logistic", *, forgetting: Forgetting = NEVER, S: float = 1.0,
@@ -66,7 +66,7 @@ class Estimator(LaneRows, ABC):
             "drop_budget": self.tolerance * self.ridge / (self.L * max(bound, TINY)),
             "gamma": forgetting.gammas(n), "window": forgetting.windows(n),
         }  # fmt: skip
-        # A likelihood needs every observation, a window only those that it will take out again.
+        # A likelihood needs every observation. A window needs those that it will have to subtract.
         remembers = self.is_linearised or isinstance(forgetting, Window)
         super().__init__(check_whole("dim", dim, 1), n, link, settings, remembers=remembers)
 
@@ -151,7 +151,7 @@ class Estimator(LaneRows, ABC):
         self.age(arguments.check_not_negative("rounds", rounds))
 
     def age(self, rounds: float) -> None:
-        """Let ``rounds`` pass. The argument has been checked."""
+        """Let ``rounds`` pass. The argument is not checked."""
         with self.lock:
             age_lanes(rounds, self.record, self.dense, self.history)
 
@@ -160,7 +160,7 @@ class Estimator(LaneRows, ABC):
         self, x: ArrayLike, reward: ArrayLike, *, age: ArrayLike = 0.0, weight: ArrayLike = 1.0,
         mask: ArrayLike | None = None,
     ) -> None:  # fmt: skip
-        """Learn one observation per lane. Each argument but x is one number, or one per lane.
+        """Learn one observation per lane. Each argument except ``x`` is one number, or one per lane.
 
         Parameters
         ----------
@@ -188,18 +188,18 @@ class Estimator(LaneRows, ABC):
 
     @abstractmethod
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
-        """Learn one observation per lane. The arguments have been checked."""
+        """Learn one observation per lane. The arguments are not checked."""
 
 
 def shape_error(name: str, array: Array, shape: tuple[int, ...]) -> ArgumentError:
-    """Return the error about an array of another shape, which a kernel would read beyond its end."""
+    """Return the error for an array of the wrong shape, beyond whose end a kernel could read."""
     return ArgumentError(name, array, f"of shape {shape}", got=f"shape {array.shape}")
 
 
 def check_finite(link: Link, *values: Array) -> None:
     """Raise ``ArgumentError`` for a custom link that returned NaN or infinity."""
     if not all(np.isfinite(array).all() for array in values):
-        raise ArgumentError("link", link, "finite, and so must its derivative, wherever it is evaluated")
+        raise ArgumentError("link", link, "finite, with a finite derivative, wherever it is evaluated")
 
 
 @documented
@@ -221,7 +221,7 @@ class RidgeEstimator(Estimator):
         super().__init__(dim, "identity", forgetting=forgetting, S=S, L=L, lam=lam, lanes=lanes)
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
-        """Learn one observation per lane. The arguments have been checked."""
+        """Learn one observation per lane. The arguments are not checked."""
         with self.lock:
             self.make_room()
             observe_lanes(x, reward, age, weight, mask, self.record, self.dense, self.history)

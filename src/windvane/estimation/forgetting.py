@@ -26,7 +26,7 @@ def tune_per_lane(rule: Callable[[float], float], name: str, amount: ArrayLike) 
 
 
 class Forgetting:
-    """The base class of forgetting rules. Without a method of its own, a rule forgets nothing."""
+    """The base class of forgetting rules. A rule that overrides no method forgets nothing."""
 
     def gammas(self, lanes: int) -> Array:
         """Return the discount of each lane; 1 without a discount."""
@@ -74,7 +74,7 @@ class Discount(Forgetting):
 @documented
 @dataclass(frozen=True)
 class Window(Forgetting):
-    """Equal weights for the last ``length`` rounds: weight 1 for an age below ``length``, else 0.
+    """Equal weights for the last ``length`` rounds: weight 1 for an age below ``length``, otherwise 0.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Window(Forgetting):
         Parameters
         ----------
         drift
-            Total drift B_T: one number, one per lane, or None if it is unknown, which stands for 1.
+            Total drift B_T: one number, or one per lane. None, for an unknown drift, counts as 1.
         """
         rule = partial(window_length, horizon=horizon, dim=dim, kind=arm_geometry)
         return cls(tune_per_lane(lambda B: float(rule(drift=B)), "drift", 1.0 if drift is None else drift))
@@ -122,7 +122,7 @@ NEVER = Never()
 @documented
 @dataclass(frozen=True)
 class Restart(Forgetting):
-    """Weight 1 since the last restart, else 0. The policy restarts every ``every`` decisions.
+    """Weight 1 since the last restart, otherwise 0. The policy restarts after every ``every`` decisions.
 
     Parameters
     ----------

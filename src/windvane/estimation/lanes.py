@@ -17,7 +17,7 @@ from windvane.links import Link
 from windvane.state import State, Stateful, refuse
 
 START_AT_ZERO = ("now", "origin", "dropped", "start", "end", "removals", "status", "passes", "error", "strayed")
-FIRST_CAPACITY = 8  # entries of a new history; the capacity doubles when it is full
+FIRST_CAPACITY = 8  # entries of a new history, which doubles its capacity when it is full
 SYMMETRY = 1e-9  # relative difference between V and its transpose that rounding can cause
 DEFINITENESS = 1e-6, 1e-12  # relative to lam and to the largest eigenvalue: how far rounding can push V below lam I
 
@@ -50,7 +50,7 @@ class LaneRows(Stateful):
         self.reset()
 
     def _add_scratch(self) -> None:
-        """Set what is not part of the state: the kernels for the link, a lock and the workspaces of kernels."""
+        """Set the attributes outside the state: the kernels for the link, a lock and the workspaces of kernels."""
         self.kernels: LinkKernels = link_kernels(self.link.code, self.link)
         self.lock = threading.RLock()  # kernels release the interpreter lock, so two threads could write to one history
         self.work = np.zeros((WORK, self.dim, self.dim))
@@ -143,7 +143,7 @@ class LaneRows(Stateful):
             return {name: own[name] if name in own else self.record[name].copy() for name in self.stored}
 
     def prepare_fields(self, fields: State) -> dict[str, Any]:
-        """Return the arrays for fields that have been checked."""
+        """Return the arrays for checked fields."""
         record, longest = self.record.copy(), fields["history"].shape[2]
         for name in set(self.stored) - {"count", "dense", "history"}:
             record[name] = fields[name]
@@ -166,10 +166,10 @@ class LaneRows(Stateful):
         times = np.where(is_used, history[:, d + 2], now[:, None])
         is_sorted = (np.diff(times, axis=1, append=now[:, None]) >= 0).all() and (history[:, d] >= 0)[is_used].all()
         for name, is_possible, expected in (
-            ("history", longest == 0 or self.remembers, "empty: this estimator keeps no observations"),
+            ("history", longest == 0 or self.remembers, "empty: this estimator stores no observations"),
             ("gamma", (gamma > 0) & np.where(has_window, gamma == 1.0, gamma <= 1.0), "in (0, 1], and 1 with a window"),
             ("window", (window > 0) & (np.isfinite(window) == has_window), "above 0, and finite only with a window"),
-            ("origin", fields["origin"] <= now, "at most the time now"),
+            ("origin", fields["origin"] <= now, "at most `now`"),
             ("scale", (fields["scale"] > 0) & (fields["scale"] <= 1), "in (0, 1]"),
             *((name, fields[name] >= 0, "at least 0") for name in ("dropped", "strayed", "removals")),
             ("status", np.isin(fields["status"], range(FRESH, LOST + 1)), "0, 1 or 2"),

@@ -26,7 +26,7 @@ Because g is ridge-strongly monotone, dropping a total weight D moves the root b
     ||theta_hat - theta_hat(full)|| <= D sup|mu| L / ridge,        sup over |z| <= L ||theta_hat||,
 
 and observations are dropped only while this bound is at most ``tolerance``. For links that are bounded on the whole
-line (logistic, probit) this is a guarantee. For other links sup|mu| is taken over |z| <= 2 S L when dropping, and
+line (logistic, probit) this is a guarantee. For other links the bound uses sup|mu| over |z| <= 2 S L, and
 ``truncation_error`` reports the bound at the actual theta_hat. A late observation older than the memory is ignored,
 unless its weight compensates for its age: with a reward of at most sup|mu| it could move theta_hat by at most
 (1 - gamma) tolerance.
@@ -54,7 +54,7 @@ ROOT_CHECK = 1e-3  # relative to 1 + ||theta||: largest accepted distance of a s
 
 @dataclass(eq=False)
 class Projection:
-    """The solution of a program in every lane, with its accuracy. From ``p0`` and ``p2``, without the axis of lanes.
+    """The solution of a program in every lane, with its accuracy. ``p0`` and ``p2`` return it without the lanes axis.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Projection:
 
 @documented
 class MaximumLikelihoodEstimator(Estimator):
-    """V, V_tilde, b and theta_hat of ``lanes`` independent lanes (notation: see the module).
+    """V, V_tilde, b and theta_hat of ``lanes`` independent lanes (notation: see the module docstring).
 
     The root is certified to a hundredth of ``tolerance``.
 
@@ -149,19 +149,19 @@ class MaximumLikelihoodEstimator(Estimator):
         beta = np.ones(n) if beta is None else beta
         if beta.shape != (n,):
             raise shape_error("beta", beta, (n,))
-        found = Projection(np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT)))
-        rows = (beta, found.theta, found.eta, found.report, self.record, self.dense, self.history)
+        projection = Projection(np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT)))
+        rows = (beta, projection.theta, projection.eta, projection.report, self.record, self.dense, self.history)
         with self.lock:
             if n == 1:
                 self.kernels.project_lanes(program, *rows, *self.workspaces[0])
             else:
                 over_lanes(self.kernels.project_lanes, PASSES * self.pass_cost, (program,), rows, self.workspace)
-        return found
+        return projection
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
-        """Learn one observation per lane. The arguments have been checked."""
+        """Learn one observation per lane. The arguments are not checked."""
         with self.lock:
-            if self.link.code < 0:  # a custom link may raise: before any lane has learned
+            if self.link.code < 0:  # a custom link may raise, which must happen before any lane learns
                 z = np.einsum("ld,ld->l", x, self.dense[:, THETA_HAT])[mask]
                 check_finite(self.link, self.link.mean(z), self.link.slope(z))
             self.make_room()
@@ -177,6 +177,6 @@ class MaximumLikelihoodEstimator(Estimator):
             z = theta @ X
             g = X @ (w * self.link.mean(z)) + self.ridge * theta
             H = (X * (w * self.link.slope(z))) @ X.T + self.ridge * np.eye(self.dim)
-            away = np.linalg.norm(np.linalg.solve(H, g - b))
-            if not away <= ROOT_CHECK * (1.0 + np.linalg.norm(theta)) + fields["error"][lane]:
-                raise refuse(path, "dense", theta, f"the root of the history beside it, in lane {lane}")
+            distance = np.linalg.norm(np.linalg.solve(H, g - b))
+            if not distance <= ROOT_CHECK * (1.0 + np.linalg.norm(theta)) + fields["error"][lane]:
+                raise refuse(path, "dense", theta, f"the root for its history, in lane {lane}")

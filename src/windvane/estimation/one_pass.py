@@ -20,8 +20,8 @@ formed, and it depends on the order in which rewards arrive. A late reward enter
 quadratic is formed at the current parameter. One observation of weight two is not exactly the same as two equal
 observations.
 
-In terms of mirror descent: the step size is 1, the metric is the discounted Hessian, and the new loss is used itself
-instead of its linearisation.
+In terms of mirror descent: the step size is 1, the metric is the discounted Hessian, and the step uses the new loss
+itself instead of its linearisation.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class OnePassEstimator(Estimator):
     array([[1.188, 0.   ]])
     """
 
-    kinds: ClassVar[tuple[type[Forgetting], ...]] = (Discount, Never)  # nothing is kept that a window could take out
+    kinds: ClassVar[tuple[type[Forgetting], ...]] = (Discount, Never)  # a window would need stored observations
     has_curvature_metric: ClassVar[bool] = True
 
     def absorb(self, x: Array, reward: Array, age: Array, weight: Array, mask: Mask) -> None:
-        """Learn one observation per lane. The arguments have been checked."""
+        """Learn one observation per lane. The arguments are not checked."""
         with self.lock:
             slope, response, work = np.empty(self.lanes), np.empty(self.lanes), self.work
             solve_ridge_lanes(self.record, self.dense, work)

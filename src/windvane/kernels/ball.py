@@ -12,9 +12,9 @@ from windvane.kernels.linalg import ROUNDING, cholesky, dot, norm, solve_cholesk
 MOST_STEPS = 60  # Newton on 1/||y|| needs about 5; bisection of the bracket at most 52
 ON_SPHERE = 1e-13  # relative distance from the sphere at which the multiplier is accepted
 HARD_CASE = 1e-9  # a larger relative distance from the sphere occurs in the hard case only
-NO_MULTIPLIER = 1e-14  # relative to the matrix: a smaller multiplier is rounding, and the minimiser is inside the ball
-INVERSE_STEPS = 4  # of inverse iteration; few are needed, because the shift equals the eigenvalue up to rounding
-ABOVE = 1.0 + 1e-12  # relative to the matrix: a multiplier this much larger leaves pivots that stay positive
+NO_MULTIPLIER = 1e-14  # relative to the matrix: a smaller one is rounding, and the minimiser is inside the ball
+INVERSE_STEPS = 4  # steps of inverse iteration; few are needed, because the shift equals the eigenvalue up to rounding
+ABOVE = 1.0 + 1e-12  # relative to the matrix: with a multiplier this much larger, all pivots stay positive
 
 
 @compiled_inner

@@ -4,16 +4,16 @@ Notes
 -----
 **Where.** The cache folder is ``kernels-<hash>`` in ``$WINDVANE_CACHE_DIR``, ``$XDG_CACHE_HOME/windvane`` or
 ``~/.cache/windvane``, the first that is set. The hash covers all kernel sources and the versions of Python, NumPy and
-numba: numba's own cache does not notice an edit of the files that a function calls into. If the folder cannot be
+numba: numba's own cache does not notice edits in other files that a function calls. If the folder cannot be
 written, nothing is cached.
 
 **Several processes.** A kernel that is not in the cache is compiled under a file lock of its own. A second process
-waits for the first one and then loads the result. A process that cannot lock, or has waited :data:`LOCK_SECONDS`,
-compiles itself.
+waits for the first one and then loads the result. A process that cannot get the lock, or has waited for
+:data:`LOCK_SECONDS`, compiles the kernel itself.
 
 **Damaged and old files.** Every cached kernel has a checksum; a damaged file is removed and compiled again. Each start
-renews the modification time of its cache folder and removes sibling folders not used for :data:`UNUSED_DAYS` days. A
-process that runs for longer is not disturbed: its code is in memory.
+renews the modification time of its cache folder and removes sibling folders not used for :data:`UNUSED_DAYS` days.
+Processes that run for longer are not affected: their code is in memory.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _default_root() -> Path:
 
 
 def _write_error(folder: Path) -> str | None:
-    """Return why no file can be written in ``folder``, which is created, or None if one can."""
+    """Create ``folder``. Return why no file can be written in it, or None if one can."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -95,7 +95,7 @@ def _announce() -> None:
 
 
 def remove_unused_folders(current: Path, now: float) -> list[Path]:
-    """Remove the cache folders beside ``current`` last used :data:`UNUSED_DAYS` days before ``now``; return them."""
+    """Remove and return the sibling folders of ``current`` not used for :data:`UNUSED_DAYS` days before ``now``."""
     removed = []
     for folder in current.parent.glob("kernels-*"):
         is_cache = re.fullmatch(r"kernels-[0-9a-f]{16}", folder.name) and folder.is_dir() and not folder.is_symlink()
@@ -113,7 +113,7 @@ def _renew(folder: Path) -> None:
 
 
 CACHE_DIR = _default_root() / f"kernels-{_source_hash()}"
-CACHE_ERROR = _write_error(CACHE_DIR)  # None if compiled code is kept
+CACHE_ERROR = _write_error(CACHE_DIR)  # None if compiled code is cached
 if not os.environ.get("WINDVANE_QUIET"):
     _announce()
 if CACHE_ERROR is None:
@@ -122,7 +122,7 @@ if CACHE_ERROR is None:
 
 
 @contextlib.contextmanager
-def _compiling_alone(lock: filelock.BaseFileLock) -> Iterator[None]:
+def _hold_lock(lock: filelock.BaseFileLock) -> Iterator[None]:
     """Hold the lock of a kernel, if it can be acquired. Re-entrant within a thread."""
     with contextlib.suppress(OSError, RuntimeError), warnings.catch_warnings():  # timeout, no folder, or no file locks
         warnings.simplefilter("ignore")  # about a file system without locks
@@ -167,7 +167,7 @@ class KernelCache(FunctionCache):
         return str(self._impl.filename_base)
 
     def preload(self, signature: Any, target_context: Any) -> bool:
-        """Load the code for ``signature`` for the next :meth:`load_overload`. Return whether there is any."""
+        """Load the code for ``signature`` for the next :meth:`load_overload`. Return whether it exists."""
         code = self._read(signature, target_context)
         if code is not None:
             self._preloaded[signature] = code
@@ -209,16 +209,16 @@ def _compile_once(dispatcher: Any, cache: KernelCache) -> None:
     load_or_compile, path = dispatcher.compile, CACHE_DIR / f"{cache.name}.lock"
     lock = filelock.FileLock(path, timeout=LOCK_SECONDS, poll_interval=LOCK_POLL_SECONDS)
 
-    def load_or_compile_alone(signature: Any) -> Any:
+    def load_or_compile_locked(signature: Any) -> Any:
         # Numba's lock is always acquired first. Otherwise two threads could deadlock.
         with global_compiler_lock:
             is_known = tuple(normalize_signature(signature)[0]) in dispatcher.overloads
             if is_known or cache.preload(signature, dispatcher.targetctx):
                 return load_or_compile(signature)
-            with _compiling_alone(lock):  # another process may have stored the code in the meantime; numba checks again
+            with _hold_lock(lock):  # another process may have stored the code in the meantime; numba checks again
                 return load_or_compile(signature)
 
-    dispatcher.compile = load_or_compile_alone
+    dispatcher.compile = load_or_compile_locked
     dispatcher._cache = cache  # numba has no public way to set it
 
 

@@ -90,8 +90,8 @@ def _must_interpret(kernel: Any, namespaces: dict[str, dict[str, Any]], interpre
     function = kernel.py_func
     space = namespaces.get(function.__module__, {})
     calls = {space[name] for name in function.__code__.co_names if hasattr(space.get(name), "py_func")}
-    takes_or_returns = function.__annotations__
-    is_inner = "np.void" in takes_or_returns.values() or takes_or_returns["return"] == "np.ndarray"
+    hints = function.__annotations__
+    is_inner = "np.void" in hints.values() or hints["return"] == "np.ndarray"
     return bool(calls & interpreted) or is_inner
 
 
@@ -110,7 +110,7 @@ def _evaluate_in_numpy(link: LinkFunctions) -> dict[str, Any]:
         bend[:n] = (link.slope(z + STEP) - link.slope(z - STEP)) / (2 * STEP)
 
     def bend_ratio(_code: int, _largest_z: float) -> float:
-        return float("inf")  # unknown, so only the residual decides about convergence
+        return float("inf")  # unknown, so only the residual determines convergence
 
     return {
         "mean_slope": mean_slope,

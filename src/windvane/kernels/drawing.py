@@ -1,4 +1,4 @@
-"""Compiled loops of simulated environments: arms of all lanes in one call, random walks, inverse distributions.
+"""Compiled loops of simulated environments: arms of all lanes in one call, random walks, quantile functions.
 
 Every number depends on (seed, lane id, round, purpose, block) only (see :mod:`windvane.kernels.random`), and lanes
 share nothing, so a lane's environment does not depend on which other lanes are simulated.
@@ -28,7 +28,7 @@ _NEGLIGIBLE = 2.0**-70  # relative to the largest term: all terms beyond it add 
 
 @compiled
 def blocks_of(dim: int) -> int:
-    """Return how many blocks of uniforms one random point may use: its normals, and one for the radius."""
+    """Return how many blocks of uniforms one random point may use: those of its normals, and one for the radius."""
     return (dim + 1) // 2 + 1
 
 
@@ -96,7 +96,7 @@ def round_point(
 ) -> None:
     """Write a point uniform in the ball (``law`` BALL) or on the sphere to ``out``.
 
-    In general it is a normal vector over its norm. For the ball it is over the norm of a normal vector with two more
+    In general it is a normal vector divided by its norm. For the ball, that norm includes two more normal
     coordinates: the first d coordinates of a uniform point of the sphere in d + 2 dimensions are uniform in the ball,
     and the squares of the other two add up to twice an exponential number. In the plane, angle and radius are drawn.
     """
@@ -170,7 +170,7 @@ def draw_arms(law: int, radius: float, seed: np.uint64, lane_ids: np.ndarray, t:
 
 @compiled
 def draw_phases(seed: np.uint64, lane_ids: np.ndarray, lifetime: int, slots: np.ndarray) -> None:
-    """Write to each phase how many rounds the first item of the slot has lived already, uniform in 0..lifetime-1."""
+    """Write to each phase how many rounds the first item of the slot has already lived, uniform in 0..lifetime-1."""
     for lane in range(slots.shape[0]):
         for k in range(slots.shape[1]):
             u, _ = uniform_pair(seed, lane_ids[lane], 0, PRESENCE, k)
@@ -184,13 +184,13 @@ def draw_items(
 ) -> None:  # fmt: skip
     """Write the item in slot k at round t to out[lane, k], and whether it is on offer to valid[lane, k].
 
-    The items of a slot follow each other every ``lifetime`` rounds, shifted by the phase of the slot. They are numbered
-    from 1, and an item's features and presence depend on its number. If none of a lane's items is on offer, the one
-    with the smallest coin is. ``out`` and the coin, the uniform that decides the presence, belong to the item number
-    in the slot (0: none yet) and are drawn again when that number changes.
+    A slot gets a new item every ``lifetime`` rounds, shifted by the phase of the slot. Items are numbered from 1, and
+    an item's features and presence depend on its number. The coin is the uniform that decides the presence. If none of
+    a lane's items is on offer by its coin, the one with the smallest coin is offered. ``out`` and the coin are drawn
+    again when the item number of the slot (0: none yet) changes.
     """
     for lane in range(out.shape[0]):
-        smallest, offered = 0, False
+        smallest, has_valid = 0, False
         for k in range(out.shape[1]):
             slot = slots[lane, k]
             item = 1 + (t - 1 + slot["phase"]) // lifetime
@@ -199,10 +199,10 @@ def draw_items(
                 slot["coin"], _ = uniform_pair(seed, lane_ids[lane], item, PRESENCE, k)
                 slot["item"] = item
             valid[lane, k] = slot["coin"] < presence
-            offered = offered or valid[lane, k]
+            has_valid = has_valid or valid[lane, k]
             if slot["coin"] < slots[lane, smallest]["coin"]:
                 smallest = k
-        if not offered:
+        if not has_valid:
             valid[lane, smallest] = True
 
 
@@ -250,7 +250,7 @@ def walk(
 ) -> None:
     """Write theta of round first + i of a random walk in the ball to out[i, lane].
 
-    ``state`` is theta of round ``first``, and of the round after the last when this returns. theta_{t+1} is
+    ``state`` is theta of round ``first``, and on return theta of the round after the last. theta_{t+1} is
     theta_t + step z / sqrt(d), z standard normal, scaled to norm ``radius`` if longer.
     """
     d = state.shape[1]
@@ -269,7 +269,7 @@ def walk(
 
 @compiled
 def add_moves(points: np.ndarray, last: np.ndarray, total: np.ndarray, lost: np.ndarray, switches: np.ndarray) -> None:
-    """Add the length of the path from ``last`` through ``points`` to total[lane], its moves to switches[lane].
+    """Add the length of the path from ``last`` through ``points`` to total[lane]; count its moves in switches[lane].
 
     Lengths are added one by one with compensation (Kahan, ``lost``), so that the sum does not depend on how a path is
     cut into blocks.
@@ -277,13 +277,13 @@ def add_moves(points: np.ndarray, last: np.ndarray, total: np.ndarray, lost: np.
     for lane in range(last.shape[0]):
         for i in range(points.shape[0]):
             square = 0.0
-            moved = False
+            has_moved = False
             for j in range(last.shape[1]):
                 move = points[i, lane, j] - last[lane, j]
                 square += move * move
-                moved = moved or points[i, lane, j] != last[lane, j]
+                has_moved = has_moved or points[i, lane, j] != last[lane, j]
                 last[lane, j] = points[i, lane, j]
-            if moved:
+            if has_moved:
                 switches[lane] += 1
             length = math.sqrt(square) - lost[lane]
             longer = total[lane] + length
@@ -330,7 +330,7 @@ def draw_poisson(u: np.ndarray, mean: np.ndarray, most: int, out: np.ndarray) ->
 
 @compiled
 def draw_binomial(u: np.ndarray, mean: np.ndarray, trials: int, out: np.ndarray) -> None:
-    """Write the share of successes in ``trials`` trials, each with the lane's mean as its chance, to each out[lane]."""
+    """Write the share of successes in ``trials`` trials, with the lane's mean as probability, to each out[lane]."""
     for lane in range(out.shape[0]):
         p = mean[lane]
         if p >= 1.0:

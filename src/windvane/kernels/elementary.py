@@ -15,13 +15,13 @@ from numba.extending import intrinsic
 
 from windvane.kernels.jit import compiled_inner
 
-_intrinsic: Any = intrinsic  # typed as an object that cannot be called
+_intrinsic: Any = intrinsic  # its type stubs do not say that it is callable
 
 LOGISTIC, POISSON, PROBIT = 1, 2, 3  # any other code is the identity
 
 _LOG2E = 1.0 / math.log(2.0)
 # ln 2 in two parts: the high one has 15 bits, so that its product with an exponent of up to 11 bits is exact, and the
-# low one is what is left of ln 2 beyond double precision.
+# low one is the rest of ln 2, beyond double precision.
 _LN2_HIGH = 6.93145751953125e-1
 _LN2_LOW = 1.42860682030941723212e-6
 _ROUNDER = 1.5 * 2.0**52  # adding it to a number leaves the nearest integer in the low bits
@@ -53,7 +53,7 @@ def exponential(z: float) -> float:
     """Return exp(z) on [-708, 708] (clamped outside), within 2 units in the last place; inlined, it vectorises.
 
     z = k ln 2 + r with |r| <= ln(2)/2. e^r is its Taylor polynomial of degree 13 in Estrin form, whose remainder,
-    0.35^14 / 14! = 5e-18, is below rounding; 2^k is made from exponent bits.
+    0.35^14 / 14! = 5e-18, is below rounding; 2^k is built from exponent bits.
     """
     z = min(max(z, -_LARGEST), _LARGEST)
     shifted = z * _LOG2E + _ROUNDER

@@ -14,21 +14,21 @@ from windvane.kernels.linalg import add_outer, copy_matrix, dot
 SMALLEST_WEIGHT = 1e-300  # a smaller weight could underflow to zero in the history
 MOST_EXPONENT = 300.0  # stored weights grow like gamma^-(time - origin) and are rescaled before they exceed e^300
 # Subtracting an observation leaves a rounding error of 1e-16 times its contribution to V. The sums of a window are
-# rebuilt after as many removals as the window holds, so that the cost per round is constant, but after REBUILD_AFTER at
-# the earliest. They are rebuilt at once if a removed observation was so heavy that its error could exceed
+# rebuilt after as many removals as the window holds, so that the cost per round is constant, but not before
+# REBUILD_AFTER removals. They are rebuilt at once if a removed observation was so heavy that its error could exceed
 # HEAVY * 1e-16 = 1e-12 times lam.
 REBUILD_AFTER = 1024
 HEAVY = 1e4
 
 
 @compiled_inner
-def _decay_towards(matrix: np.ndarray, keep: float, diagonal: float) -> None:
-    """Set matrix to keep matrix + (1 - keep) diagonal I."""
+def _decay_towards(matrix: np.ndarray, factor: float, diagonal: float) -> None:
+    """Set matrix to factor matrix + (1 - factor) diagonal I."""
     d = matrix.shape[0]
     for i in range(d):
         for j in range(d):
-            matrix[i, j] *= keep
-        matrix[i, i] += (1.0 - keep) * diagonal
+            matrix[i, j] *= factor
+        matrix[i, i] += (1.0 - factor) * diagonal
 
 
 @compiled_inner
@@ -39,7 +39,7 @@ def _add_entry(rows: np.ndarray, i: int, factor: float, V: np.ndarray, b: np.nda
     for j in range(d):
         b[j] += weight * rows[d + 1, i] * rows[j, i]
         for k in range(d):
-            V[j, k] += weight * (rows[j, i] * rows[k, i])  # symmetric to the bit, as in add_outer
+            V[j, k] += weight * (rows[j, i] * rows[k, i])  # exactly symmetric, as in add_outer
 
 
 @compiled_inner
@@ -80,16 +80,16 @@ def _discount(lane: np.void, row: np.ndarray, rows: np.ndarray, gap: float) -> N
     d = row.shape[1]
     gamma, lam, ridge = lane["gamma"], lane["floor"], lane["ridge"]
     lane["status"] = max(lane["status"], MOVED)
-    keep = gamma if gap == 1.0 else gamma**gap
-    _decay_towards(V_of(row), keep, lam)
-    _decay_towards(V_tilde_of(row), keep * keep, lam)
+    factor = gamma if gap == 1.0 else gamma**gap
+    _decay_towards(V_of(row), factor, lam)
+    _decay_towards(V_tilde_of(row), factor * factor, lam)
     for j in range(d):
-        row[B, j] *= keep
+        row[B, j] *= factor
     if is_linearised(row):
-        _decay_towards(H_of(row), keep, ridge)
+        _decay_towards(H_of(row), factor, ridge)
         for j in range(d):
-            row[PULL, j] = keep * row[PULL, j] + (1.0 - keep) * ridge * row[THETA_HAT, j]
-    lane["dropped"] *= keep
+            row[PULL, j] = factor * row[PULL, j] + (1.0 - factor) * ridge * row[THETA_HAT, j]
+    lane["dropped"] *= factor
     start, end, now = lane["start"], lane["end"], lane["now"]
     if end == start:
         return
@@ -161,22 +161,22 @@ def observe_lanes(
             continue
         lane, row, point = record[i], dense[i], x[i]
         decay = 1.0 if age[i] == 0.0 else lane["gamma"] ** age[i]
-        entering = weight[i] * decay
-        if entering < SMALLEST_WEIGHT or age[i] >= lane["window"]:
+        aged_weight = weight[i] * decay
+        if aged_weight < SMALLEST_WEIGHT or age[i] >= lane["window"]:
             continue
-        if age[i] > lane["memory"] and entering <= lane["gamma"] ** lane["memory"]:
+        if age[i] > lane["memory"] and aged_weight <= lane["gamma"] ** lane["memory"]:
             continue
         mean, slope = 0.0, 0.0
         if is_linearised(row):  # evaluated before any change, because a custom link can raise
             mean, slope = mean_slope(lane["link"], dot(point, row[THETA_HAT]))
-        add_outer(V_of(row), entering, point)
-        add_outer(V_tilde_of(row), entering * decay, point)
+        add_outer(V_of(row), aged_weight, point)
+        add_outer(V_tilde_of(row), aged_weight * decay, point)
         for j in range(d):
-            row[B, j] += entering * reward[i] * point[j]
+            row[B, j] += aged_weight * reward[i] * point[j]
         lane["status"] = max(lane["status"], MOVED)
         if is_linearised(row):
             for j in range(d):
-                row[PULL, j] += entering * (mean - reward[i]) * point[j]
-            add_outer(H_of(row), entering * slope, point)
+                row[PULL, j] += aged_weight * (mean - reward[i]) * point[j]
+            add_outer(H_of(row), aged_weight * slope, point)
         if history.shape[2] > 0:
             _insert(lane, history[i], point, reward[i], lane["now"] - age[i], weight[i])

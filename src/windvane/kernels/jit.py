@@ -1,6 +1,6 @@
 """Decorators that compile kernels with numba.
 
-A *kernel* is called from Python. An *inner* function is called by kernels only: numba types it, and LLVM optimises and
+A *kernel* is called from Python. Only kernels call an *inner* function: numba infers its types, and LLVM optimises and
 translates it as a part of each kernel that calls it. So it has no machine code of its own, which halves the time of a
 cold start, and a kernel does not depend on what else is in the cache.
 """
@@ -35,7 +35,7 @@ from numba.core.untyped_passes import (
 from windvane.errors import WindvaneError
 from windvane.kernels.cache import cached
 
-_njit: Any = numba.njit  # its type stubs do not know every option
+_njit: Any = numba.njit  # its type stubs lack some options
 _config: Any = numba.config
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,9 +45,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 REORDER_SUMS = {"reassoc", "contract", "nsz"}
 FUSE_ONLY = {"contract"}
 
-LARGEST_PASTED = 16  # basic blocks; a larger inner function is called, because pasting it is slow to compile
+LARGEST_INLINED = 16  # basic blocks; a larger inner function is called, because inlining it is slow to compile
 
-# Numba's passes without those for what kernels do not use: closures, literals, array expressions.
+# Numba's passes, without those for features that kernels do not use: closures, literals, array expressions.
 FRONT_END = (
     TranslateByteCode,
     FixupArgs,
@@ -68,7 +68,7 @@ class _InnerCode(JITCodeLibrary):
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
         for function in ll_module.functions:
-            if sum(1 for _ in function.blocks) > LARGEST_PASTED:
+            if sum(1 for _ in function.blocks) > LARGEST_INLINED:
                 function.add_function_attribute("noinline")
 
     def finalize(self) -> None:
@@ -77,7 +77,7 @@ class _InnerCode(JITCodeLibrary):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _LowerInner(NativeLowering):
-    """Numba's last pass, for an inner function: no machine code, and no entry for Python."""
+    """Numba's last pass, for an inner function: no machine code, and no entry point for Python."""
 
     _name = "lower_inner"
 
@@ -87,24 +87,24 @@ class _LowerInner(NativeLowering):
         super().run_pass(state)
         callees, library._linking_libraries = dict.fromkeys(library._linking_libraries), []  # linked by the callers
         lowered = state["cr"]
-        key = [lowered.fndesc].__getitem__  # numba requires a built-in method; this one refuses a tuple of arguments
+        key = [lowered.fndesc].__getitem__  # numba requires a built-in method; this one rejects a tuple of arguments
         state.targetctx.insert_user_function(key, lowered.fndesc, [library, *callees])
         state["cr"] = _LowerResult(lowered.fndesc, lowered.call_helper, cfunc=key, env=lowered.env)
         return True
 
 
 class _Flags(Flags):
-    """Numba's flags, compared quickly. Numba looks them up for every operation of a function."""
+    """Numba's flags with a fast comparison, because numba looks them up for every operation of a function."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Flags) and bool(self._values == other._values)
 
     def __hash__(self) -> int:
-        return 0  # there are only a few, all of which have the same hash in numba too
+        return 0  # as in numba, where all flags have the same hash; there are only a few
 
 
 class _KernelCompiler(CompilerBase):
-    """Numba's compiler without the passes for what kernels do not use: closures, literals, array expressions."""
+    """Numba's compiler with the passes in ``FRONT_END`` only."""
 
     lowering: Any = NativeLowering
 
@@ -132,7 +132,7 @@ def _decorate(function: F, fastmath: set[str] = FUSE_ONLY, **options: Any) -> F:
     decorated: F = _njit(
         nogil=True,
         fastmath=fastmath,
-        error_model="numpy",  # a division by zero gives inf; without the check for it loops vectorise
+        error_model="numpy",  # division by zero gives inf; loops vectorise without a check for it
         no_cfunc_wrapper=True,
         _nrt=False,  # kernels create no arrays; without reference counts they compile in half the time
         **{"pipeline_class": _KernelCompiler, **options},
@@ -156,7 +156,7 @@ def compiled_sums(function: F) -> F:
 
 
 def compiled_view(function: F) -> F:
-    """Compile like :func:`compiled_inner`, for a function that returns a view. Numba pastes it into its callers."""
+    """Compile like :func:`compiled_inner`, for a function that returns a view. Numba inlines it in its callers."""
     return _decorate(function, inline="always")
 
 

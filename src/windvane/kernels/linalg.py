@@ -1,7 +1,7 @@
 """Small dense linear algebra with symmetric positive definite matrices.
 
 Only the lower triangle of a symmetric matrix is read. The matrices have the size of the feature dimension, for which a
-call of LAPACK costs more than the arithmetic.
+LAPACK call costs more than the arithmetic.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from windvane.kernels.jit import compiled_inner, compiled_sums
 
 ROUNDING = 1e-15  # relative size of rounding errors in sums of doubles
-MOST_SHIFTS = 40  # each shift is ten times the last, so the last is 1e23 times the diagonal
+MOST_SHIFTS = 40  # each shift is ten times the one before, so the last is 1e23 times the diagonal
 
 
 @compiled_sums
@@ -65,7 +65,7 @@ def large_norm(a: np.ndarray) -> float:
 def cholesky(matrix: np.ndarray, shift: float, lower: np.ndarray) -> bool:
     """Factorise lower lower' = matrix + shift I.
 
-    Return False if that is not positive definite; ``lower`` is then undefined.
+    Return False if the sum is not positive definite; ``lower`` is then undefined.
     """
     d = matrix.shape[0]
     for j in range(d):
@@ -125,7 +125,7 @@ def solve_cholesky(lower: np.ndarray, rhs: np.ndarray, out: np.ndarray) -> None:
 
 @compiled_inner
 def invert_lower(lower: np.ndarray, out: np.ndarray) -> None:
-    """Set ``out`` to the inverse of a lower triangular matrix, whose upper triangle is left undefined."""
+    """Set ``out`` to the inverse of a lower triangular matrix. The upper triangle of ``out`` is undefined."""
     d = lower.shape[0]
     for j in range(d):
         for i in range(j, d):

@@ -11,18 +11,18 @@ from windvane.kernels.jit import compiled, compiled_inner
 from windvane.kernels.lanes import THETA_HAT, V_of
 from windvane.kernels.linalg import dot, factorise, solve_lower
 
-MOST_STEPS = 200  # Newton needs a few; halving a bracket takes 65 and alternates with at most two Newton steps each
+MOST_STEPS = 200  # Newton needs a few; halving a bracket takes 65, with at most two Newton steps between halvings
 CLOSE = 1e-14  # relative width at which a bracket is closed: the equation is solved to rounding
-FURTHEST = 1e300  # a bracket ends here at the latest, so that its width is finite
+FURTHEST = 1e300  # limit of a bracket, so that its width is finite
 
 
 @compiled_inner
 def proximal_point(link: int, z: float, pull: float, reward: float) -> float:
     """Solve y - z + pull (mu(y) - reward) = 0, pull >= 0, by Newton's method inside a bracket around the root.
 
-    The bracket is first sought near z: its outer end, z + pull (reward - mu(z)), may be as far away as the reward is
-    large, where a link is flat or held and Newton's steps tell nothing. It is halved in the scale of asinh, which
-    needs as many steps as a double has bits, whatever the width.
+    The bracket is first searched for near z. Its outer end, z + pull (reward - mu(z)), can be as far away as the reward
+    is large, where a link is flat or clamped and Newton's steps are useless. The bracket is halved on the asinh scale,
+    which takes as many steps as a double has bits, whatever the width.
     """
     mean, slope = mean_slope(link, z)
     other = min(max(z + pull * (reward - mean), -FURTHEST), FURTHEST)
@@ -49,7 +49,7 @@ def proximal_point(link: int, z: float, pull: float, reward: float) -> float:
         if high - low <= 2.0 * width:
             break
         newton = gap / (1.0 + pull * slope)
-        if abs(newton) < width:  # beyond the root, so that the bracket closes
+        if abs(newton) < width:  # a step past the root closes the bracket
             newton = math.copysign(width, gap)
         if low <= y - newton <= high and abs(newton) <= 0.5 * before:
             before, step = step, abs(newton)

@@ -58,7 +58,7 @@ P0_IN_V, P0_IN_V_TILDE, P0_IN_H, P2 = range(4)  # programs
 VALUE, RESIDUAL, STAGE = range(3)  # columns of a report
 REPORT = 3
 
-MOST_STEPS = 60  # Newton's method needs about 5; with damping, in difficult cases, some dozens
+MOST_STEPS = 60  # Newton's method needs about 5; in difficult cases, with damping, a few dozen
 SMALL_STEP = 2e-6  # relative to S: after a Newton step this short the error is of order SMALL_STEP^2 = 4e-12
 SMALL_RESIDUAL = 1e-12  # relative to S: rounding prevents a much smaller first-order residual
 ON_SPHERE = 1.0 - 1e-12  # relative to S: a point at this radius or beyond counts as on the sphere
@@ -200,15 +200,15 @@ def _take_step(S: float, kappa: float, damping: float, work: np.ndarray) -> tupl
         for j in range(d):
             model[i, j] = hessian[i, j] + (damping if i == j else 0.0)
     ball_quadratic(model, linear, S, kappa, trial, work[_SPARE], work[_SCRATCH, 0])
-    promised = 0.0
+    predicted = 0.0
     square = 0.0
     for i in range(d):
         move = trial[i] - current[i]
         square += move * move
-        promised -= move * gradient[i]
+        predicted -= move * gradient[i]
         for j in range(d):
-            promised -= 0.5 * move * hessian[i, j] * (trial[j] - current[j])
-    return math.sqrt(square), promised
+            predicted -= 0.5 * move * hessian[i, j] * (trial[j] - current[j])
+    return math.sqrt(square), predicted
 
 
 @compiled_inner
@@ -232,17 +232,17 @@ def descend(
     S, current, gradient = lane["S"], work[_CURRENT, 0], work[_GRADIENT, 0]
     copy(theta, work[_TRIAL, 0])
     f, residual = math.inf, math.inf
-    size, promised, damping = 0.0, 0.0, 0.0
+    size, predicted, damping = 0.0, 0.0, 0.0
     kappa = 0.0
     is_last = False
     for _ in range(MOST_STEPS):
         f_trial, nu = _evaluate(program, lane, row, rows, work, buffers)
-        if not f_trial <= f - SUFFICIENT * promised:  # written as `not x <= y` so that NaN is rejected
-            if promised <= UNRESOLVED * f:
+        if not f_trial <= f - SUFFICIENT * predicted:  # written as `not x <= y` so that NaN is rejected
+            if predicted <= UNRESOLVED * f:
                 break
             damping = max(4.0 * damping, FIRST_DAMPING * size)
         else:
-            if f < math.inf and f - f_trial > 0.5 * promised:
+            if f < math.inf and f - f_trial > 0.5 * predicted:
                 damping = 0.0 if damping < NO_DAMPING * size else damping / 8.0
             f = f_trial
             copy(work[_TRIAL, 0], current)
@@ -251,8 +251,8 @@ def descend(
                 slope_apply(lane, rows, work[_U, 0], buffers, gradient)
             else:
                 _form_gradient(program, lane, rows, work, buffers)
-            is_outside = norm(current) >= S * ON_SPHERE
-            kappa = max(0.0, -dot(gradient, current) / (S * S)) if is_outside else 0.0
+            is_on_sphere = norm(current) >= S * ON_SPHERE
+            kappa = max(0.0, -dot(gradient, current) / (S * S)) if is_on_sphere else 0.0
             violation = 0.0
             for i in range(theta.shape[0]):
                 violation += (gradient[i] + kappa * current[i]) ** 2
@@ -263,11 +263,11 @@ def descend(
             size = _form_gauss_newton(program, eta, nu, work)
             residual = violation / size
             stiffness = size + _add_curvature(program, lane, rows, work, buffers)
-            if is_outside and not cholesky(work[_B], kappa, work[_SPARE]):
+            if is_on_sphere and not cholesky(work[_B], kappa, work[_SPARE]):
                 add_outer(work[_B], 2.0 * stiffness / (S * S), current)
-        length, promised = _take_step(S, kappa, damping, work)
+        length, predicted = _take_step(S, kappa, damping, work)
         is_last = damping == 0.0 and length <= SMALL_STEP * S
-        if length == 0.0 or not promised > 0.0:
+        if length == 0.0 or not predicted > 0.0:
             break
     copy(current, theta)
     return math.sqrt(2.0 * f), residual
@@ -341,31 +341,31 @@ def project_lanes(
             theta[i, j] = row[THETA_HAT, j]
         report[i, STAGE] = 1.0
         last_stage = 0 if norm(row[THETA_HAT]) <= S else 3 if program == P2 else 2
-        tried, bar = program, math.inf
+        stage_program, target = program, math.inf
         for stage in range(2, last_stage + 1):
             if stage == 2:
                 _set_start(0, row[THETA_HAT], S, theta[i])  # so that theta is admissible in any case
                 if program == P2:
-                    tried, bar = P0_IN_V_TILDE, beta[i]
+                    stage_program, target = P0_IN_V_TILDE, beta[i]
                 if program != P0_IN_H:
                     factorise(V_of(row) if program == P0_IN_V else V_tilde_of(row), lower)
                     copy_matrix(lower, lower_M)
             else:
                 factorise(V_of(row), lower)
                 _set_slack_operator(beta[i], work)
-                tried, bar = program, 0.0
+                stage_program, target = program, 0.0
             value, residual = math.inf, math.inf
             for number in range(3 + 2 * min(d, MOST_AXES)):
                 if stage == 3 and number == 0:
                     copy(theta[i], start)
                 else:
                     _set_start(number + 2 - stage, row[THETA_HAT], S, start)
-                start_value, start_residual = descend(tried, lane, row, rows, work, buffers, start, start_eta)
+                start_value, start_residual = descend(stage_program, lane, row, rows, work, buffers, start, start_eta)
                 if start_value < value * BETTER:
                     value, residual = start_value, start_residual
                     copy(start, theta[i])
                     copy(start_eta, eta[i])
-                if value <= bar:
+                if value <= target:
                     break
             report[i, STAGE] = stage
             if program == P2 and stage == 2 and value <= beta[i]:

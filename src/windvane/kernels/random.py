@@ -16,7 +16,7 @@ _HALF = np.uint64(32)
 _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 _TO_UNIT = 2.0**-53  # a double has 53 bits: 32 from one word and the upper 21 of the next
-_TAKEN_BITS, _DROPPED_BITS = np.uint64(21), np.uint64(11)
+_KEPT_BITS, _DROPPED_BITS = np.uint64(21), np.uint64(11)
 
 # Purposes
 TIES = 0  # which of the equally good arms is played
@@ -36,7 +36,7 @@ LARGEST_BLOCK = 2**24 - 1
 def philox(
     c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64, k0: np.uint64, k1: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """Return ten rounds of Philox on a 4 x 32-bit counter under a 2 x 32-bit key (32-bit words held in uint64)."""
+    """Apply ten rounds of Philox to a 4 x 32-bit counter with a 2 x 32-bit key (32-bit words stored in uint64)."""
     for _ in range(10):
         product_0 = _MULTIPLIER_0 * c0
         product_1 = _MULTIPLIER_1 * c2
@@ -64,8 +64,8 @@ def uniform_pair(seed: np.uint64, lane: int, number: int, purpose: int, block: i
         seed >> _HALF,
     )
     return (
-        float((first << _TAKEN_BITS) | (second >> _DROPPED_BITS)) * _TO_UNIT,
-        float((third << _TAKEN_BITS) | (fourth >> _DROPPED_BITS)) * _TO_UNIT,
+        float((first << _KEPT_BITS) | (second >> _DROPPED_BITS)) * _TO_UNIT,
+        float((third << _KEPT_BITS) | (fourth >> _DROPPED_BITS)) * _TO_UNIT,
     )
 
 

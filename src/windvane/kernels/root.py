@@ -1,10 +1,10 @@
 """theta_hat: the root of g(theta) = b, by a trust-region Newton method with an error certificate.
 
-g - b is the gradient of a strongly convex function F. A step is accepted if the slope of F along the step,
-<g - b, step>, is at the end of the step not more negative than half of its initial size. Values of F are not needed. If
-a step is rejected, or if Newton's step is longer than the trust radius, the step is the minimiser of the quadratic
-model within the radius. In the flat or steep tails of a link this takes fewer passes than halving Newton's step. There
-are two bounds on the distance to the root:
+g - b is the gradient of a strongly convex function F. A step is accepted if the slope of F along it, <g - b, step>, is
+at the end of the step at least minus half of its initial value. Values of F are not needed. If a step is rejected, or
+if Newton's step is longer than the trust radius, the step is the minimiser of the quadratic model within the radius. In
+the flat or steep tails of a link this takes fewer passes than halving Newton's step. There are two bounds on the
+distance to the root:
 
 * At any theta: ||theta - theta_hat|| <= ||g(theta) - b|| / ridge (strong monotonicity).
 * After a step s = H^-1 (g(theta) - b), if every term of H was evaluated within a distance D of theta. Let q = 1.2
@@ -60,7 +60,7 @@ MOST_PASSES = 200  # Newton's method needs 1 to 3; about 100 only in the far tai
 PATIENCE = 30  # passes after which the residual is compared with rounding errors
 SAFE_RATIO = 0.1  # largest r for which the certificate holds
 MARGIN = 1.2  # the factor in q; it must exceed e^SAFE_RATIO = 1.105
-ACCEPT = 0.5  # a step is accepted unless the slope at its end is more negative than this share of the initial slope
+ACCEPT = 0.5  # a step is accepted unless the slope at its end is below minus this share of the initial slope
 TRUST = 0.25  # the radius grows if the error of the predicted slope is below this share of the initial slope
 
 # Matrices of the workspace. A vector uses the first row of its matrix.
@@ -173,10 +173,10 @@ def newton(
         if radius == 0.0:
             return
         trial = work[_TRIAL, 0]
-        moved = 0.0
+        square = 0.0
         for j in range(d):
-            moved += (trial[j] - theta[j]) ** 2
-        lane["strayed"] += math.sqrt(moved)
+            square += (trial[j] - theta[j]) ** 2
+        lane["strayed"] += math.sqrt(square)
         copy(trial, theta)
         copy(work[_TRIAL_G, 0], g)
         is_new = False
@@ -214,7 +214,7 @@ def solve_lanes(
             newton(lane, row, history[i], carried, work, buffers)
             if math.isfinite(lane["error"]) and lane["passes"] < MOST_PASSES:
                 break
-            carried = False  # no convergence, in a tail of the link: start again from 0
+            carried = False  # no convergence (in a tail of the link): start again from 0
             for j in range(theta.shape[0]):
                 theta[j] = 0.0
         for j in range(theta.shape[0]):

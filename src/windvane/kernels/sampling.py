@@ -31,7 +31,7 @@ def draw_points(law: int, radius: float, seed: np.uint64, lane_ids: np.ndarray, 
 
 @compiled
 def spread_lanes(V: np.ndarray, V_tilde: np.ndarray, z: np.ndarray, lower: np.ndarray, out: np.ndarray) -> None:
-    """Write V^{-1} C z to each row of out[lane], with the lower triangular C C' = V_tilde; ``z`` is overwritten.
+    """Write V^{-1} C z to each row of out[lane], with C lower triangular, C C' = V_tilde; ``z`` is overwritten.
 
     If z is standard normal, the result is a normal vector with covariance V^{-1} V_tilde V^{-1}.
     """

@@ -16,7 +16,7 @@ LARGEST_REWARD = 1e100  # if rewards are unbounded: sums of larger rewards could
 LARGEST_WEIGHT = 1e12  # stored weights grow with age, and products of larger weights could overflow
 TIE = 1e-12  # scores within this distance of the best, relative to max(1, |best|), are ties
 
-FINE, NOT_FINITE, TOO_LONG, NO_VALID_ARM, BAD_REWARD, BAD_ROUND, BAD_WEIGHT = range(7)
+NO_PROBLEM, NOT_FINITE, TOO_LONG, NO_VALID_ARM, BAD_REWARD, BAD_ROUND, BAD_WEIGHT = range(7)
 
 
 @compiled
@@ -63,12 +63,12 @@ def _count_ties(scores: np.ndarray, valid: np.ndarray) -> tuple[float, int]:
     for k in range(scores.shape[0]):
         if valid[k]:
             best = max(best, scores[k])
-    bar = best if math.isinf(best) else best - TIE * max(1.0, abs(best))
+    threshold = best if math.isinf(best) else best - TIE * max(1.0, abs(best))
     ties = 0
     for k in range(scores.shape[0]):
-        if valid[k] and scores[k] >= bar:
+        if valid[k] and scores[k] >= threshold:
             ties += 1
-    return bar, ties
+    return threshold, ties
 
 
 @compiled_inner
@@ -84,13 +84,13 @@ def _first_valid(valid: np.ndarray) -> int:
 def choose_lanes(
     scores: np.ndarray, valid: np.ndarray, seed: np.uint64, lane_ids: np.ndarray, decision: int, out: np.ndarray
 ) -> None:
-    """Set out[lane] to the valid arm with the best score. A uniform number of the decision breaks ties."""
+    """Set out[lane] to the valid arm with the best score. A random number, one per decision, breaks ties."""
     for lane in range(scores.shape[0]):
-        bar, ties = _count_ties(scores[lane], valid[lane])
+        threshold, ties = _count_ties(scores[lane], valid[lane])
         out[lane] = _first_valid(valid[lane])  # if all scores are NaN
         pick = int(uniform(seed, lane_ids[lane], decision, TIES) * ties)
         for k in range(scores.shape[1]):
-            if valid[lane, k] and scores[lane, k] >= bar:
+            if valid[lane, k] and scores[lane, k] >= threshold:
                 if pick == 0:
                     out[lane] = k
                     break
@@ -101,9 +101,9 @@ def choose_lanes(
 def choice_probabilities(scores: np.ndarray, valid: np.ndarray, out: np.ndarray) -> None:
     """Set out[lane, k] to the probability that :func:`choose_lanes` chooses arm k. Ties have equal probabilities."""
     for lane in range(scores.shape[0]):
-        bar, ties = _count_ties(scores[lane], valid[lane])
+        threshold, ties = _count_ties(scores[lane], valid[lane])
         for k in range(scores.shape[1]):
-            out[lane, k] = 1.0 / ties if valid[lane, k] and scores[lane, k] >= bar else 0.0
+            out[lane, k] = 1.0 / ties if valid[lane, k] and scores[lane, k] >= threshold else 0.0
         if ties == 0:  # all scores are NaN
             out[lane, _first_valid(valid[lane])] = 1.0
 
@@ -138,14 +138,14 @@ def check_points(points: np.ndarray, valid: np.ndarray, longest: float) -> tuple
                 return TOO_LONG, lane, k
         if not has_valid:
             return NO_VALID_ARM, lane, 0
-    return FINE, 0, 0
+    return NO_PROBLEM, 0, 0
 
 
 @compiled
 def check_feedback(
     x: np.ndarray,
     reward: np.ndarray,
-    decided: np.ndarray,
+    round: np.ndarray,
     weight: np.ndarray,
     mask: np.ndarray,
     longest: float,
@@ -166,9 +166,9 @@ def check_feedback(
             return TOO_LONG, lane
         if not (low <= reward[lane] <= high and abs(reward[lane]) <= LARGEST_REWARD):  # `not` so that NaN is rejected
             return BAD_REWARD, lane
-        if not math.isfinite(decided[lane]) or decided[lane] > latest:
+        if not math.isfinite(round[lane]) or round[lane] > latest:
             return BAD_ROUND, lane
         if not 0.0 <= weight[lane] <= LARGEST_WEIGHT:
             return BAD_WEIGHT, lane
-        age[lane] = latest - decided[lane]
-    return FINE, 0
+        age[lane] = latest - round[lane]
+    return NO_PROBLEM, 0

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from windvane.arguments import check_whole
 from windvane.errors import ArgumentError
 
-# Passing a chunk to another thread takes tens of microseconds, which is too long for fewer multiply-adds than this.
+# Passing a chunk to another thread takes tens of microseconds, so fewer multiply-adds than this are not split.
 WORTH_SPLITTING = 200_000
 MOST_THREADS = 256
 CHUNKS_PER_THREAD = 3  # lanes differ in cost (some project, others do not), so each thread takes several small chunks
@@ -101,9 +101,9 @@ def over_lanes(
     shared
         Arguments that are the same for every lane.
     rows
-        Arrays whose first axis is the lanes.
+        Arrays with one row per lane.
     workspace
-        Returns the scratch arrays of a thread, given the number of the thread.
+        Function that returns the scratch arrays of a thread from its number.
     """
     lanes = len(rows[0])
     if _threads == 1 or lanes == 1 or cost < WORTH_SPLITTING:
@@ -115,7 +115,7 @@ def over_lanes(
     scratch = [workspace(number) for number in range(min(_threads, pieces))]
 
     def drain(number: int) -> None:
-        for first, last in chunks:  # the interpreter lock makes sure that each chunk goes to exactly one thread
+        for first, last in chunks:  # the interpreter lock ensures that each chunk goes to exactly one thread
             kernel(*shared, *(array[first:last] for array in rows), *scratch[number])
 
     others: list[Future[None]] = []

@@ -104,7 +104,7 @@ def compile_kernels(spec: Spec, cells: Iterable[Cell]) -> None:
     error names both.
     """
     from windvane.policies.base import Policy
-    from windvane.warmup import compile_projections_beside, warm_up
+    from windvane.warmup import compile_projections_in_background, warm_up
 
     pairs = {cell.policy: cell.environment for cell in cells}  # kernels do not depend on the pairing
     worlds, built = {}, []
@@ -114,7 +114,7 @@ def compile_kernels(spec: Spec, cells: Iterable[Cell]) -> None:
             worlds[place] = spec.environments[place].build(horizon=spec.horizon, lanes=[0], seed=spec.seed)
             if issubclass(named.resolve(), Policy):
                 built.append(named.build(worlds[place], variants=named.variants[:1]))
-    policies = compile_projections_beside(built)
+    policies = compile_projections_in_background(built)
     for world in worlds.values():
         with suppress(Exception):
             warm_up([], [world])

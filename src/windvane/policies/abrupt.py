@@ -10,13 +10,13 @@ below covers a drifting parameter.
     x_t           = argmax over the arms of mu(<x, theta_tilde_t>) + 2 R_mu beta_t ||x||_{V_t^-1}
     gamma         = 1 - (Gamma_T / (d T))^{2/3},     w = floor((d T / Gamma_T)^{2/3})
 
-What is uncertain: the exact radius. We could not read it in the paper and use the beta_t of BVD-GLM-UCB
+What is uncertain: the exact radius. We could not check it in the paper and use the beta_t of BVD-GLM-UCB
 (:class:`windvane.theory.Radius`, with min(t, w) for a window), which has the form that the paper's summary describes.
 The rule for w is 1 / (1 - gamma) with the recommended gamma.
 
 Guarantee: the authors prove regret of order d^{2/3} Gamma_T^{1/3} T^{2/3} for abrupt changes and general arms (we could
-not read the dependence on k_mu and c_mu). Faury et al. (2021) show that the proof does not extend directly to drift:
-theta_hat can then leave the ball because of the drift, and this projection treats that as noise.
+not check the dependence on k_mu and c_mu). Faury et al. (2021) show that the proof does not extend directly to drift:
+drift can then move theta_hat out of the ball, and this projection treats that as noise.
 
 **SC-D-GLUCB and SC-SW-GLUCB.** Russac, Faury, Cappe and Garivier, "Self-concordant analysis of generalized linear
 bandits with forgetting" (AISTATS 2021).
@@ -32,7 +32,7 @@ otherwise, which is the price of omitting the projection. Rewards are in [0, m],
 
 Guarantee: with probability 1 - delta, regret of order d^{2/3} Gamma_T^{1/3} T^{2/3}, as the tuning implies, for abrupt
 changes, general arms of norm at most 1, and links with |mu''| <= mu' (logistic, Poisson, identity; not probit). (We
-could not read the theorem itself or its dependence on c_mu.) For ||x|| <= L with L other than 1 the algorithm uses the
+could not check the theorem itself or its dependence on c_mu.) For ||x|| <= L with L other than 1 the algorithm uses the
 units x / L: beta_t is evaluated at S L and lam / L^2, and the default is lam = L^2 d log T.
 
 What is uncertain: nothing in the rules as stated here, but we know them from a summary of the paper. Three choices are
@@ -70,14 +70,14 @@ class AbruptGLMPolicy(GLMPolicy):
 
 
 class DGLUCB(AbruptGLMPolicy, DiscountSettings):
-    """D-GLUCB (Russac et al. 2020). Give ``gamma``, or ``horizon`` and ``switches`` for the recommended discount."""
+    """D-GLUCB (Russac et al. 2020). Pass ``gamma``, or ``horizon`` and ``switches`` for the recommended discount."""
 
     name = "D-GLUCB"
     card = Card("generalized linear", "discount", "T, Gamma_T", ORDER, "Russac et al. 2020", "O((K + memory) d^2)")
 
 
 class SWGLUCB(AbruptGLMPolicy, WindowSettings):
-    """SW-GLUCB (Russac et al. 2020). Give ``window``, or ``horizon`` and ``switches`` for the recommended window."""
+    """SW-GLUCB (Russac et al. 2020). Pass ``window``, or ``horizon`` and ``switches`` for the recommended window."""
 
     name = "SW-GLUCB"
     card = Card("generalized linear", "window", "T, Gamma_T", ORDER, "Russac et al. 2020", "O((K + window) d^2)")
@@ -113,7 +113,7 @@ class SelfConcordantPolicy(GLMPolicy, ForgettingPolicy):
 
 
 class SCDGLUCB(SelfConcordantPolicy, DiscountSettings):
-    """SC-D-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``gamma``. ``lam=None``: L^2 d log T."""
+    """SC-D-GLUCB (Russac et al. 2021). Pass ``horizon``, and ``switches`` or ``gamma``. ``lam=None``: L^2 d log T."""
 
     example = "dim=2, gamma=0.99, horizon=1000"
     name = "SC-D-GLUCB"
@@ -121,7 +121,7 @@ class SCDGLUCB(SelfConcordantPolicy, DiscountSettings):
 
 
 class SCSWGLUCB(SelfConcordantPolicy, WindowSettings):
-    """SC-SW-GLUCB (Russac et al. 2021). Give ``horizon``, and ``switches`` or ``window``. ``lam=None``: L^2 d log T."""
+    """SC-SW-GLUCB (Russac et al. 2021). Pass ``horizon``, and ``switches`` or ``window``. ``lam=None``: L^2 d log T."""
 
     example = "dim=2, window=100, horizon=1000"
     name = "SC-SW-GLUCB"

@@ -39,7 +39,7 @@ narrow. Rewards with a larger variance are not covered. For probit the likelihoo
 **Guarantee: none.** Nothing is proven about this policy. Its constants (the memories, a, the multiplier) were chosen
 once, after trials in simulated worlds of 3000 rounds with d = 2 and 10, and are the same everywhere.
 
-For a ball or a sphere the index is taken before mu, <x, theta> + sqrt(phi x' H^-1 G H^-1 x). This is the same to first
+For a ball or a sphere the index is in units of z: <x, theta> + sqrt(phi x' H^-1 G H^-1 x). This is the same to first
 order, and its best arm is known in closed form up to a one-dimensional search.
 
 Late rewards: a loss enters with the weight of the age of its decision. It is computed with the current estimates,
@@ -83,7 +83,7 @@ _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)  # for integrals ove
 class DriftEstimate(NamedTuple):
     """An estimate of the drift from the rewards so far, one entry per lane. It is rough and has no guarantee.
 
-    ``memory`` is the median memory under the weights, the present effective memory. The middle 80 % of the weight are
+    ``memory`` is the median memory under the weights, the current effective memory. The middle 80 % of the weight is
     between ``memory_low`` and ``memory_high``. ``rate`` (``rate_low``, ``rate_high``) is the speed of theta* per
     round for which that memory would be best, at most 2 S: an estimate of memory m lags v m behind a theta* of speed v,
     its variance is phi d / (2 m i), where i is the information per round and coordinate, and the sum v^2 m^2 + phi d /
@@ -92,7 +92,7 @@ class DriftEstimate(NamedTuple):
 
     ``evidence`` is the log likelihood ratio of forgetting (the mean over the finite memories) against not forgetting
     (the longest memory), for the predictions of the whole run. ``verdict`` is "drift" if it is at least log 20. If the
-    predictions without forgetting were the truth, this would ever happen in at most one of 20 runs. Otherwise it is "no
+    predictions without forgetting were true, at most one run in 20 would ever reach this level. Otherwise it is "no
     drift seen" if the data refute the shortest memory by the same margin, so that drift could have been seen;
     ``rate_high`` is then the speed of a drift that could still be hidden. Otherwise it is "too little data to tell".
     """
@@ -182,12 +182,12 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         return AdaptiveInfo(**known, memories=self.lengths.copy(), weights=weights, acting_memory=acting, drift=drift)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self.check_arms(arms, valid)
+        arms, valid = self.check_arms(arms, valid)
         theta, multiplier = self.estimate()
         widths = self.estimator.measure_width(arms, multiplier, is_sandwich=True, rows=self.acting_rows())
         z = _dot(arms, theta[:, None])
         means = self.reward_link.mean(z)
-        return self.play(means + self.reward_link.slope(z) * widths, present, means)
+        return self.play(means + self.reward_link.slope(z) * widths, valid, means)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         arm_set = self.check_arm_set(arm_set)
@@ -206,7 +206,7 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         return np.asarray(theta * np.minimum(1.0, self.S / np.maximum(length, TINY))[:, None])
 
     def learn(self, feedback: Feedback) -> None:
-        """Score every memory by its prediction of the rewards. Then let all memories learn them."""
+        """Score every memory by its prediction of the rewards, then let all memories learn the rewards."""
         mask = self.mask_restarted(feedback)
         x = np.where(mask[:, None], feedback.x, 0.0)  # masked values must not enter a sum
         reward, weight, age = np.where(mask, [feedback.reward, feedback.weight, feedback.age], 0.0)
@@ -240,17 +240,17 @@ class AdaptiveGLMUCB(EstimatingPolicy):
             array[mask] = 0.0
 
     def estimate_drift(self) -> DriftEstimate | None:
-        """Return what the rewards so far say about the drift, or None if there is only one memory."""
+        """Return an estimate of the drift from the rewards so far, or None if there is only one memory."""
         if len(self.lengths) == 1:
             return None
         weights = _weigh(self.losses)
         low, middle, high = (self.lengths[_quantile(weights, q)] for q in (0.1, 0.5, 0.9))
-        behind = self.run_losses[:, -1:] - self.run_losses  # > 0: better than not forgetting
-        finite = behind[:, :-1]
+        advantage = self.run_losses[:, -1:] - self.run_losses  # over not forgetting
+        finite = advantage[:, :-1]
         top = finite.max(axis=1)
         evidence = top + np.log(np.exp(finite - top[:, None]).mean(axis=1))
-        could_tell = behind[:, 0] <= -EVIDENCE
-        verdict = np.where(evidence >= EVIDENCE, DRIFT, np.where(could_tell, NO_DRIFT, UNKNOWN))
+        is_detectable = advantage[:, 0] <= -EVIDENCE
+        verdict = np.where(evidence >= EVIDENCE, DRIFT, np.where(is_detectable, NO_DRIFT, UNKNOWN))
         rate, slowest, fastest = map(self.estimate_rates, (middle, high, low))
         variation = self.variation.copy()
         return DriftEstimate(verdict, evidence, middle, low, high, rate, slowest, fastest, variation)
@@ -259,16 +259,16 @@ class AdaptiveGLMUCB(EstimatingPolicy):
         """Return the speed of theta* for which ``memory`` would be best, given the information per round."""
         count, ridge = len(self.lengths), self.estimator.ridge
         H = self.estimator.V[count - 1 :: count]  # of the longest memory
-        gathered = np.trace(H, axis1=1, axis2=2) - self.dim * ridge
-        each = np.maximum(gathered, TINY) / np.maximum(self.seen, TINY) / self.dim
+        information = np.trace(H, axis1=1, axis2=2) - self.dim * ridge
+        per_round = np.maximum(information, TINY) / np.maximum(self.seen, TINY) / self.dim
         with np.errstate(over="ignore", invalid="ignore"):
-            best = np.sqrt(self.dispersion * self.dim / (4.0 * each)) * memory**-1.5
-        is_known = np.isfinite(memory) & (gathered > NOTHING * self.dim * ridge)
+            best = np.sqrt(self.dispersion * self.dim / (4.0 * per_round)) * memory**-1.5
+        is_known = np.isfinite(memory) & (information > NOTHING * self.dim * ridge)
         return np.where(is_known, np.minimum(best, 2.0 * self.S), 0.0)
 
 
 def _check_increasing(memories: Sequence[float]) -> Array:
-    """Return memories as an array of increasing numbers above 1."""
+    """Return ``memories`` as an array of increasing numbers above 1."""
     lengths = np.array(check_real_array("memories", memories, "a list of numbers"))
     if lengths.ndim != 1 or not len(lengths) or not ((lengths > 1.0).all() and (np.diff(lengths) > 0.0).all()):
         raise ArgumentError("memories", memories, "one or more increasing numbers of rounds above 1")

@@ -44,10 +44,10 @@ LONGEST_HISTORY = 256  # largest number of blocks in the history; if it grows lo
 
 @documented
 class EXP3(Stateful):
-    """EXP3 over ``arms`` options, one copy per lane: learn which earns most, if only the drawn one is observed.
+    """EXP3 over ``arms`` options, one copy per lane: learn the best option when only the drawn one is observed.
 
     Auer, Cesa-Bianchi, Freund and Schapire, "The nonstochastic multiarmed bandit problem" (SIAM J. Comput. 2002). The
-    weights s_j start at 1; their logarithms are stored, which do not overflow. Turn i draws option j with probability
+    weights s_j start at 1; their logarithms, which do not overflow, are stored. Turn i draws option j with probability
     p_j, and once the gain of the turn (in [0, 1]) is known, only the weight of the drawn option changes:
 
         p_j = (1 - alpha) s_j / sum(s) + alpha / N,     s_j <- s_j exp(alpha gain / (N p_j))
@@ -108,7 +108,7 @@ class BlockInfo(PolicyInfo):
 
     grid: Array | None = None  # the forgetting parameters, [N]
     block: int = 0  # number of the current block, from 0
-    draw_probabilities: Array | None = None  # those with which its forgetting parameter was drawn, [lanes, N]
+    draw_probabilities: Array | None = None  # of the draw of its forgetting parameter, [lanes, N]
     chosen: Array | None = None  # what was drawn, [lanes]
     late: Array | None = None  # number of rewards that arrived after their block, [lanes]
     late_sum: Array | None = None  # their sum
@@ -148,7 +148,7 @@ class BanditOverBandits(Policy):
     stored: ClassVar[tuple[str, ...]] = (*Policy.stored, "drawn", "earned", "is_cut", "late", "late_sum")
 
     def build_worker(self, values: Array) -> EstimatingPolicy:
-        """Return a new worker with the lanes and the seed of this policy, and ``values[lanes]`` to forget by."""
+        """Return a new worker with the lanes and the seed of this policy, which forgets by ``values[lanes]``."""
         raise NotImplementedError
 
     def choose_block(self) -> int:
@@ -178,11 +178,11 @@ class BanditOverBandits(Policy):
         self.history_step = 1
         self.use_worker(self.build_worker(self.chosen), 0)
 
-    def _check_grid(self, given: npt.ArrayLike) -> Array:
-        """Return the values. Each one must be allowed for a worker, not only those that happen to be drawn."""
-        grid = check_real_array(self.grid_name, given, "numbers").copy()
+    def _check_grid(self, values: npt.ArrayLike) -> Array:
+        """Return the values. A worker must accept each of them, not only those that happen to be drawn."""
+        grid = check_real_array(self.grid_name, values, "numbers").copy()
         if grid.ndim != 1 or len(grid) == 0:
-            raise ArgumentError(self.grid_name, given, "a list of one or more numbers")
+            raise ArgumentError(self.grid_name, values, "a list of one or more numbers")
         for place, value in enumerate(grid):
             try:
                 worker = self.build_worker(np.full(self.lane_count, value))
@@ -231,9 +231,9 @@ class BanditOverBandits(Policy):
             self.history = [row for row in self.history if row[0] % self.history_step == 0]
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self.check_arms(arms, valid)
+        arms, valid = self.check_arms(arms, valid)
         self.enter_block()
-        index = self.worker.select(arms, present)
+        index = self.worker.select(arms, valid)
         self.end_round()
         return index
 
@@ -245,14 +245,14 @@ class BanditOverBandits(Policy):
         return played
 
     def end_round(self) -> None:
-        """End the round as the worker has done."""
+        """End the round, with the clock and the decision of the worker."""
         self.follow_clock(self.worker)
         self.decision = self.worker.decision
         if self.decision is not None:
             self.decision.chosen = self.chosen
 
     def learn(self, feedback: Feedback) -> None:
-        """Pass rewards that have been checked to the worker. Rewards of earlier blocks are only counted."""
+        """Pass checked rewards to the worker. Rewards of earlier blocks are only counted."""
         self.worker.learn(feedback)
         amount = np.where(feedback.mask, feedback.weight, 0.0) * np.where(feedback.mask, feedback.reward, 0.0)
         is_late = feedback.mask & ~self.worker.mask_restarted(feedback)
@@ -264,7 +264,7 @@ class BanditOverBandits(Policy):
         self.worker.advance(rounds)
 
     def forget(self, mask: Mask) -> None:
-        """Reset worker and EXP3 in the lanes of ``mask``. Their block continues, but EXP3 does not learn its gain."""
+        """Reset the worker and EXP3 in the lanes of ``mask``. Their block continues, but its gain is not learned."""
         self.worker.restart(mask)
         self.exp3.log_weights[mask] = 0.0
         self.is_cut |= mask
@@ -288,7 +288,7 @@ class BanditOverBandits(Policy):
     def check_fields(self, fields: State, path: str) -> None:
         super().check_fields(fields, path)
         if not ((fields["drawn"] >= 0) & (fields["drawn"] < len(self.grid))).all():
-            raise refuse(path, "drawn", fields["drawn"], f"places in a grid of {len(self.grid)}")
+            raise refuse(path, "drawn", fields["drawn"], f"indices into a grid of {len(self.grid)}")
 
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
         worker = parts["worker"]

@@ -135,13 +135,13 @@ class Policy(InputChecks, Configured, Stateful):
         twin.select(arms, valid)
         decision = twin.info(estimates=False).decision
         if decision is None or decision.scores is None:
-            raise NotImplementedError(f"{self.name} does not say how it scores arms")
+            raise NotImplementedError(f"{self.name} does not record the scores of arms")
         out = np.empty(decision.scores.shape)
         choice_probabilities(decision.scores, self.check_arms(arms, valid)[1], out)
         return out
 
     def learn(self, feedback: Feedback) -> None:
-        """Learn rewards that have been checked."""
+        """Learn checked rewards."""
         raise NotImplementedError
 
     def pass_time(self, rounds: float) -> None:
@@ -153,7 +153,7 @@ class Policy(InputChecks, Configured, Stateful):
         raise NotImplementedError
 
     def info(self, *, estimates: bool = True) -> PolicyInfo:
-        """Return diagnostics: a :class:`PolicyInfo`, or a subclass with more fields. This is the way to read them.
+        """Return diagnostics: a :class:`PolicyInfo`, or a subclass with more fields.
 
         Parameters
         ----------
@@ -195,7 +195,7 @@ class Policy(InputChecks, Configured, Stateful):
         self.t += n
 
     def restart(self, mask: npt.ArrayLike | None = None) -> None:
-        """Forget everything in some lanes. Rewards of earlier decisions are not learned there any more."""
+        """Forget everything in some lanes. They do not learn rewards of earlier decisions any more."""
         lanes = check_mask(mask, self.lane_count)
         self.forget(lanes)
         self.born[lanes] = self.t
@@ -237,7 +237,7 @@ class Policy(InputChecks, Configured, Stateful):
     # --- methods for policies that contain policies ----------------------------------------------------------------
 
     def follow_clock(self, other: Policy) -> None:
-        """Set the clock to that of another policy, such as the one that has just decided for this policy."""
+        """Copy the clock of another policy, such as the one that has just decided for this policy."""
         self.t, self.decisions, self.last_round = other.t, other.decisions, other.last_round
 
     def join_clock(self, master: Policy) -> None:
@@ -246,13 +246,13 @@ class Policy(InputChecks, Configured, Stateful):
         self.born.fill(master.t)
         self.has_restarted = master.t > 1.0
 
-    def choose_reward_range(self, given: float | None) -> float:
-        """Return the width of the range of rewards, by which masters scale them to [0, 1].
+    def choose_reward_range(self, reward_range: float | None) -> float:
+        """Return the width of the range of rewards, with which masters scale rewards to [0, 1].
 
-        The default is 2 sigma. With the identity link sigma describes only the noise, so it is at least 1.
+        The default is 2 sigma. With the identity link, where sigma describes only the noise, the width is at least 1.
         """
-        if given is not None:
-            return check_positive("reward_range", given)
+        if reward_range is not None:
+            return check_positive("reward_range", reward_range)
         is_unbounded = math.isinf(self.reward_link.reward_range(self.noise_scale)[1])
         return max(1.0 if is_unbounded else 0.0, 2.0 * self.noise_scale)
 
@@ -292,7 +292,7 @@ class Policy(InputChecks, Configured, Stateful):
         swap(loaded)
 
     def prepare_fields(self, fields: State) -> dict[str, Any]:
-        """Return the attributes for fields that have been checked. The record of the last decision is lost."""
+        """Return the attributes for checked fields. The record of the last decision is lost."""
         has_restarted = bool((fields["born"] > 1.0).any())
         return super().prepare_fields(fields) | {"has_restarted": has_restarted, "decision": None}
 

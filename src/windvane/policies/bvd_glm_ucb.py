@@ -49,7 +49,7 @@ GUARANTEE = "R_mu d^(2/3) B^(1/3) T^(2/3), orthogonal arms; R_mu d^(9/10) B^(1/5
 
 
 class BVDGLMUCB(GLMPolicy, DiscountedPolicy):
-    """BVD-GLM-UCB (Algorithm 1). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount.
+    """BVD-GLM-UCB (Algorithm 1). Pass ``gamma``, or ``horizon`` and ``drift`` for the recommended discount.
 
     >>> import numpy as np
     >>> policy = BVDGLMUCB(dim=2, gamma=0.99)

@@ -1,7 +1,7 @@
 """DetectGLMUCB: GLM-UCB that restarts when its predictions fail. A baseline of our own.
 
-It is the simplest policy of this kind whose false alarms can be bounded. It is none of the published policies that
-detect changes, such as dLinUCB (Wu, Iyer and Wang, SIGIR 2018), because we could not check their rules at the source.
+It is the simplest policy of this kind whose false alarms can be bounded. It is not one of the published policies that
+detect changes, such as dLinUCB (Wu, Iyer and Wang, SIGIR 2018), because we could not check their rules in the papers.
 
 Each reward is predicted before it is learned. Its standardised prediction error is
 
@@ -59,7 +59,7 @@ class DetectionInfo(PolicyInfo):
 
 
 class DetectGLMUCB(GLMUCB):
-    """GLM-UCB whose lanes restart on an alarm. Give ``horizon`` or ``run_length``.
+    """GLM-UCB whose lanes restart on an alarm. Pass ``horizon`` or ``run_length``.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class DetectGLMUCB(GLMUCB):
         self.alarms = np.zeros(self.lane_count, dtype=np.int64)
 
     def learn(self, feedback: Feedback) -> None:
-        """Update the evidence, learn rewards that have been checked, and restart lanes with an alarm."""
+        """Update the evidence, learn checked rewards, and restart lanes with an alarm."""
         mask = self.mask_restarted(feedback) & (feedback.weight > 0.0)
         x = np.where(mask[:, None], feedback.x, 0.0)
         reward, weight = np.where(mask, [feedback.reward, feedback.weight], 0.0)

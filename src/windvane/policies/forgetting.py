@@ -21,13 +21,13 @@ class ForgettingPolicy(EstimatingPolicy):
     Parameters
     ----------
     forgetting
-        A forgetting rule. Instead, give its shorthand (``gamma``, ``window`` or ``restart_every``), or the horizon and
-        the amount of change for the rule that theory recommends.
+        A forgetting rule. Alternatively, pass its shorthand (``gamma``, ``window`` or ``restart_every``), or the
+        horizon and the amount of change for the rule that theory recommends.
     """
 
     horizon: int | None = None
     forgetting: Forgetting | None = None
-    shorthand: ClassVar[str]  # the setting that can be given instead of a rule
+    shorthand: ClassVar[str]  # the setting that can replace a rule
     rules: ClassVar[tuple[Callable[..., Forgetting], ...]]  # the allowed rules; the shorthand is short for the first
     formula: ClassVar[Callable[..., float]]  # the value that theory recommends
 
@@ -39,23 +39,22 @@ class ForgettingPolicy(EstimatingPolicy):
     def choose_forgetting(self) -> Forgetting:
         if hasattr(self, "arm_geometry"):
             check_choice("arm_geometry", self.arm_geometry, KINDS)
-        by = "switches" if hasattr(self, "switches") else "drift"
-        rule, value, amount, horizon = self.forgetting, getattr(self, self.shorthand), getattr(self, by), self.horizon
+        amount_name = "switches" if hasattr(self, "switches") else "drift"
+        rule, value, amount = self.forgetting, getattr(self, self.shorthand), getattr(self, amount_name)
         if rule is not None:
-            for name, other in ((self.shorthand, value), (by, amount)):
+            for name, other in ((self.shorthand, value), (amount_name, amount)):
                 if other is not None:
                     raise ArgumentError(name, other, "omitted when `forgetting` is given")
             if not isinstance(rule, self.rules):  # type: ignore[arg-type]
                 raise ArgumentError("forgetting", rule, f"one of {', '.join(kind.__name__ for kind in self.rules)}")
             return rule
-        if horizon is not None:
-            horizon = check_whole("horizon", horizon, 1)
+        horizon = None if self.horizon is None else check_whole("horizon", self.horizon, 1)
         if value is not None and amount is not None:
-            raise ArgumentError(by, amount, f"omitted when `{self.shorthand}` is given")
+            raise ArgumentError(amount_name, amount, f"omitted when `{self.shorthand}` is given")
         if value is None:
             if horizon is None or amount is None:
-                raise ArgumentError(self.shorthand, value, f"given, or `horizon` and `{by}`")
-            value = tune_per_lane(lambda B: self.recommend(horizon, B), by, amount)
+                raise ArgumentError(self.shorthand, value, f"given, or `horizon` and `{amount_name}`")
+            value = tune_per_lane(lambda B: self.recommend(horizon, B), amount_name, amount)
         return self.rules[0](value)
 
 

@@ -96,7 +96,7 @@ class GLMUCB(GLMPolicy):
 
 
 class SWBVDGLMUCB(GLMPolicy, WindowSettings):
-    """SW-BVD-GLM-UCB. Give ``window``, or ``horizon`` and ``drift`` for the recommended window."""
+    """SW-BVD-GLM-UCB. Pass ``window``, or ``horizon`` and ``drift`` for the recommended window."""
 
     drift: npt.ArrayLike | None = None
     arm_geometry: str = "orthogonal"
@@ -109,7 +109,7 @@ class SWBVDGLMUCB(GLMPolicy, WindowSettings):
 
 
 class OnePassGLM(OptimisticPolicy, DiscountedPolicy):
-    """OnePassGLM (ours). Give ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB."""
+    """OnePassGLM (ours). Pass ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB."""
 
     link: str | Link = field(default="logistic", kw_only=False)
     confidence: str = "pointwise"

@@ -15,7 +15,7 @@ from windvane.projection import Projection
 class DecisionInfo:
     """How a decision was made. Arrays have one row per lane. Fields that a policy does not use are None."""
 
-    scores: Array | None = None  # index of every arm; one with the largest was played. None after ``select_from``
+    scores: Array | None = None  # index of every arm; the largest was played. None after ``select_from``
     means: Array | None = None  # predicted part of the scores, mu(<x, theta>). The rest is the bonus
     theta_hat: Array | None = None  # the estimate
     theta_tilde: Array | None = None  # the parameter that was used for predictions

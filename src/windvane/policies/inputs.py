@@ -1,4 +1,4 @@
-"""Checks of what policies are given every round: arms, arm sets and rewards."""
+"""Checks of the inputs of each round: arms, arm sets and rewards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Feedback(NamedTuple):
 
 
 class InputChecks:
-    """The part of a policy that checks its input. It needs ``prepare_checks`` once the settings are known."""
+    """The part of a policy that checks its input. Call ``prepare_checks`` once the settings are known."""
 
     dim: int
     L: float
@@ -50,9 +50,9 @@ class InputChecks:
     def check_arms(self, arms: ArrayLike, valid: ArrayLike | None) -> tuple[Array, Mask]:
         """Return the checked arguments of ``select``. Features of arms that are not valid are set to 0."""
         if not _is_ready(arms, 3) or arms.shape[0] != self.lane_count or arms.shape[2] != self.dim:
-            given = check_real_array("arms", arms, "an array of real numbers")
-            hint = "add a leading lanes axis: arms[None]" if given.ndim == 2 else ""
-            arms = check_array("arms", given, (self.lane_count, None, self.dim), hint)
+            array = check_real_array("arms", arms, "an array of real numbers")
+            hint = "add a leading lanes axis: arms[None]" if array.ndim == 2 else ""
+            arms = check_array("arms", array, (self.lane_count, None, self.dim), hint)
         K = arms.shape[1]
         if K == 0:
             raise ArgumentError("arms", arms, "at least one arm in each lane", got="none")
@@ -82,7 +82,7 @@ class InputChecks:
 
     def _refuse_point(self, name: str, point: Array, problem: int, where: str) -> NoReturn:
         if problem == scoring.NOT_FINITE:
-            raise ArgumentError(name, point.tolist(), "finite, and so must its norm", where=where)
+            raise ArgumentError(name, point.tolist(), "finite, with a finite norm", where=where)
         got = f"norm {np.linalg.norm(point):.9g}"
         raise ArgumentError(name, point.tolist(), f"of norm at most L={self.L:g}", got=got, where=where)
 
@@ -124,8 +124,8 @@ class InputChecks:
     def _per_lane(self, name: str, value: ArrayLike) -> Array:
         if _is_ready(value, 1) and len(value) == self.lane_count:
             return value
-        given = check_real_array(name, value, "a number, or one per lane")
-        return arguments.broadcast_lanes(name, given, self.lane_count).copy()  # kernels take no read-only arrays
+        array = check_real_array(name, value, "a number, or one per lane")
+        return arguments.broadcast_lanes(name, array, self.lane_count).copy()  # kernels need writable arrays
 
     def _refuse_feedback(self, problem: int, lane: int, feedback: Feedback) -> NoReturn:
         if problem in (scoring.NOT_FINITE, scoring.TOO_LONG):
@@ -141,5 +141,5 @@ class InputChecks:
 
 
 def _is_ready(value: Any, ndim: int) -> TypeGuard[Array]:
-    """Return whether a kernel can take ``value`` without conversion, which is the usual case."""
+    """Return whether a kernel can use ``value`` without conversion, which is the usual case."""
     return type(value) is np.ndarray and value.dtype is FLOAT64 and value.ndim == ndim and value.flags.carray

@@ -30,8 +30,8 @@ gamma^2. Public code that updates it from V computes something else.
 D-RandLinUCB (Kim and Tewari, "Randomized exploration for non-stationary stochastic linear bandits", UAI 2020) draws one
 Z_t per round. The average bonus is a third of that of D-LinUCB. Guarantee: regret of order d^{7/8} B_T^{1/4} T^{3/4}
 (as corrected on arXiv; the conference version claims d^{2/3} B_T^{1/3} T^{2/3}). What is uncertain: the conditions of
-the theorem on the distribution of Z_t, which we could not read, so we do not know whether it covers the half-normal one
-with 2/5 of the authors' experiments and public code. A ``bonus_scale`` other than 1 is not covered.
+the theorem on the distribution of Z_t, which we could not check, so we do not know whether it covers the half-normal
+one, with 2/5, of the authors' experiments and public code. A ``bonus_scale`` other than 1 is not covered.
 
 SW-LinUCB (Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity", AISTATS 2019), with w = floor((d
 T / B_T)^(2/3)), or floor((d T)^(2/3)) if B_T is unknown. Guarantee: the paper claims regret of order d^{2/3} B_T^{1/3}
@@ -78,7 +78,7 @@ class OFUL(LinearPolicy):
 
 
 class DLinUCB(LinearPolicy, DiscountedPolicy):
-    """D-LinUCB (Russac et al. 2019). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount."""
+    """D-LinUCB (Russac et al. 2019). Pass ``gamma``, or ``horizon`` and ``drift`` for the recommended discount."""
 
     confidence: str = "pointwise"
     name = "D-LinUCB"
@@ -87,7 +87,7 @@ class DLinUCB(LinearPolicy, DiscountedPolicy):
 
 
 class DRandLinUCB(DLinUCB):
-    """D-RandLinUCB (Kim and Tewari 2020). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount."""
+    """D-RandLinUCB (Kim and Tewari 2020). Pass ``gamma``, or ``horizon`` and ``drift`` for the recommended discount."""
 
     name = "D-RandLinUCB"
     card = DLinUCB.card._replace(
@@ -100,7 +100,7 @@ class DRandLinUCB(DLinUCB):
         normal = np.empty((self.lane_count, 1, 1))
         draw_normals(self.key, self.lane_ids, self.decisions, 0, normal)
         draw = self.spread * np.abs(normal[:, 0, 0])
-        assert self.decision is not None  # made by the estimate of D-LinUCB
+        assert self.decision is not None  # set by the estimate of D-LinUCB
         self.decision.draw, self.decision.multiplier = draw, draw * multiplier
         return theta_hat, self.decision.multiplier
 
@@ -112,16 +112,16 @@ class DRandLinUCB(DLinUCB):
         """
         from scipy.special import ndtri
 
-        arms, present = self.check_arms(arms, valid)
+        arms, valid = self.check_arms(arms, valid)
         draws = check_whole("draws", draws, 1, 10**6)
         theta_hat = self.estimator.theta_hat
         bonus = self.bonus(arms, self.bonus_factors * self.compute_beta(theta_hat))
         z = self.spread * ndtri(0.5 + (np.arange(draws) + 0.5) / (2 * draws))  # half-normal quantiles
-        return count_best(self.predict(arms, theta_hat)[:, :, None] + bonus[:, :, None] * z, present)
+        return count_best(self.predict(arms, theta_hat)[:, :, None] + bonus[:, :, None] * z, valid)
 
 
 class SWLinUCB(LinearPolicy, WindowSettings):
-    """SW-LinUCB (Cheung et al. 2019). Give ``window``, or ``horizon`` and, if it is known, ``drift``."""
+    """SW-LinUCB (Cheung et al. 2019). Pass ``window``, or ``horizon`` and, if it is known, ``drift``."""
 
     drift: npt.ArrayLike | None = None
     confidence: str = "pointwise"

@@ -27,7 +27,7 @@ number of changes, for a base that satisfies their conditions. For practical T t
 cannot fail before 3 rho_hat(t) <= 1, which for d = 2, T = 3000, delta = 0.05 means t > 4e10, and the bonus of a copy is
 37 ||x||_{V^-1}. ``test_scale`` multiplies rho_hat, ``bonus_scale`` the bonus. Values below 1 are outside the theorem.
 
-What is uncertain, because we could not read it in the source: rho of the GLM base (here in the form for OFUL); how the
+What is uncertain, because we could not check it in the paper: rho of the GLM base (here in the form for OFUL); how the
 GLM base projects (here as GLM-UCB does); whether test 1 averages over all rounds of the life of a copy, including those
 in which another copy acted.
 
@@ -67,7 +67,7 @@ from windvane.policies.per_lane import PerLane
 from windvane.state import State, Stateful, refuse
 
 ORDERS = 53  # no block is longer than 2^52 rounds
-LOG = 1024  # number of last decisions whose rewards can be assigned to a copy
+LOG_LENGTH = 1024  # number of last decisions whose rewards can be assigned to a copy
 NONE = -1
 SMALLEST = 5e-324  # the smallest positive double, whose logarithm is finite
 GUARANTEE = "min(sqrt(T changes), T^(2/3) B^(1/3))"
@@ -151,7 +151,7 @@ class MasterLane(Policy):
         self.starts = np.full(ORDERS, NONE)  # the first decision of the copy of each order
         self.rewards, self.weights = np.zeros(ORDERS), np.zeros(ORDERS)  # during its life: sum w r, sum w
         self.counts = np.zeros(2, dtype=np.int64)  # restarts, late rewards
-        self.log = np.zeros((LOG, 4))  # of the last decisions: round, order, start of the copy, optimistic value
+        self.log = np.zeros((LOG_LENGTH, 4))  # of the last decisions: round, order, start of the copy, optimistic value
         self.acting = self.build_copy()  # for ``info()`` before the first decision
         self.begin_block(self.first_order)
 
@@ -176,7 +176,7 @@ class MasterLane(Policy):
         self.ceiling = np.ones(1)  # U_t
 
     def end_copies(self) -> None:
-        """Run the tests; end the copies, and the block, whose time is over."""
+        """Run the tests. End the copies, and the block, whose time is over."""
         order, start = self.block.tolist()
         if self.fails_test():
             self.counts[0] += 1
@@ -188,16 +188,16 @@ class MasterLane(Policy):
                 self.drop_copy(m)
 
     def starting_orders(self) -> dict[int, float]:
-        """Return the orders of which a copy may start now, and with which probability."""
+        """Return the probability that a copy starts now, by order."""
         order, start = self.block.tolist()
         tau = self.decisions - start
         return {m: self.rho(2**order) / self.rho(2**m) for m in range(order, -1, -1) if tau % 2**m == 0}
 
     def start_copy(self, m: int) -> None:
-        """Start a copy of order m without observations, whose clock is that of the policy."""
-        self.copies[m] = started = self.spare.pop() if self.spare else self.build_copy()
-        started.restart()
-        started.join_clock(self)
+        """Start a copy of order m that has no observations and the clock of the policy."""
+        self.copies[m] = new = self.spare.pop() if self.spare else self.build_copy()
+        new.restart()
+        new.join_clock(self)
         self.starts[m], self.rewards[m], self.weights[m] = self.decisions, 0.0, 0.0
 
     def drop_copy(self, m: int) -> None:
@@ -218,19 +218,19 @@ class MasterLane(Policy):
         return bool(weight > 0.0 and gap / weight >= 3.0 * self.rho_hat(min(weight, self.decisions - self.block[1])))
 
     def choose_acting(self) -> MasterBase:
-        """Run the tests, end and start copies, and return the copy that decides this round, on the clock of all."""
+        """Run the tests, end and start copies, and return the copy that decides this round, with the current clock."""
         self.end_copies()
         for m, probability in self.starting_orders().items():
             if uniform_pair(self.key, self.lane_ids[0], self.decisions, MASTER, m)[0] < probability:
                 self.start_copy(m)
         self.acting = self.copies[min(self.copies)]
-        self.acting.advance(max(0.0, self.t - self.acting.t))  # not before it, even if a decision of it failed
+        self.acting.advance(max(0.0, self.t - self.acting.t))  # never back in time, even after an error in a decision
         self.acting.t, self.acting.decisions = self.t, self.decisions
         return self.acting
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self.check_arms(arms, valid)
-        index = self.choose_acting().select(arms, present)
+        arms, valid = self.check_arms(arms, valid)
+        index = self.choose_acting().select(arms, valid)
         self.record_value(arms[:, index])
         return index
 
@@ -241,7 +241,7 @@ class MasterLane(Policy):
         return played
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
-        """Return how likely ``select`` is to choose each arm, [1, K]: over the coins that start copies, and ties.
+        """Return the probability that ``select`` chooses each arm, [1, K], over the starts of copies and over ties.
 
         The acting copy is the one of the smallest order now, or a new one of an even smaller order. All new copies
         choose alike.
@@ -250,8 +250,8 @@ class MasterLane(Policy):
         twin.end_copies()
         smallest = min(twin.copies, default=ORDERS)
         stays = math.prod(1.0 - p for m, p in twin.starting_orders().items() if m < smallest)
-        found = (1.0 - stays) * self.build_copy().probabilities(arms, valid)
-        return found if stays == 0.0 else found + stays * twin.copies[smallest].probabilities(arms, valid)
+        new = (1.0 - stays) * self.build_copy().probabilities(arms, valid)
+        return new if stays == 0.0 else new + stays * twin.copies[smallest].probabilities(arms, valid)
 
     def record_value(self, played: Array) -> None:
         """Store the optimistic value of the decision for an arm, [1, 1, dim], and count the decision."""
@@ -262,21 +262,21 @@ class MasterLane(Policy):
         score = (acting.predict(played, decision.theta_tilde) + acting.bonus(played, decision.multiplier)).item()
         value = min(1.0, max(0.0, score / self.base.width_of_rewards))
         self.ceiling = np.minimum(self.ceiling, value)
-        self.log[self.decisions % LOG] = self.t, order, self.starts[order], value
+        self.log[self.decisions % LOG_LENGTH] = self.t, order, self.starts[order], value
         self.end_round()
 
     def learn(self, feedback: Feedback) -> None:
-        """Pass a reward that has been checked to its copy and to the tests. One of an earlier block is only counted."""
+        """Pass a checked reward to its copy and to the tests. A reward of an earlier block is only counted."""
         if not feedback.mask[0]:
             return
-        known = min(self.decisions - int(self.block[1]), LOG)  # decisions of this block in the log
-        times = self.log[(self.decisions - np.arange(1, known + 1)) % LOG, 0]
+        known = min(self.decisions - int(self.block[1]), LOG_LENGTH)  # decisions of this block in the log
+        times = self.log[(self.decisions - np.arange(1, known + 1)) % LOG_LENGTH, 0]
         age = 1 + int((times > feedback.round[0]).sum())  # 1: the last decision at or before ``round``
         if age > known:
             self.counts[1] += 1
             return
-        decided, order, start, value = self.log[(self.decisions - age) % LOG]
-        if self.starts[int(order)] == start:  # the copy is alive; its clock stands still since its last decision
+        decided, order, start, value = self.log[(self.decisions - age) % LOG_LENGTH]
+        if self.starts[int(order)] == start:  # the copy is alive; its clock has stood still since its last decision
             self.copies[int(order)].update(feedback.x, feedback.reward, round=decided, weight=feedback.weight)
         r, w = float(feedback.reward[0]) / self.base.width_of_rewards, float(feedback.weight[0])
         self.sums += w * (value - r), w
@@ -308,7 +308,7 @@ class MasterLane(Policy):
         super().check_fields(fields, path)
         order, start = fields["block"].tolist()
         if not 0 <= order < ORDERS or not 0 <= start <= fields["decisions"].item():
-            raise refuse(path, "block", [order, start], "an order and the decision it began with")
+            raise refuse(path, "block", [order, start], "an order and its first decision")
 
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
         self.copies = {int(name.removeprefix("order")): part for name, part in parts.items()}  # type: ignore[misc]

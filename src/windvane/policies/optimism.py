@@ -63,7 +63,7 @@ class EstimatingPolicy(Policy):
         return None
 
     def choose_lam(self) -> float:
-        """Return the given regularisation, or the recommended one."""
+        """Return ``lam``, or the recommended value if it is None."""
         return check_positive("lam", self.recommend_lam() if self.lam is None else self.lam)
 
     def choose_forgetting(self) -> Forgetting:
@@ -73,7 +73,7 @@ class EstimatingPolicy(Policy):
     def build_estimator(self) -> Estimator:
         """Return an estimator with the settings of the policy."""
         rule, settings = self.choose_forgetting(), self.pick_settings("dim", "link", "S", "L", "tolerance")
-        rule = Never() if isinstance(rule, Restart) else rule  # it restarts the estimator
+        rule = Never() if isinstance(rule, Restart) else rule  # the policy restarts the estimator
         return self.estimator_type(forgetting=rule, lam=self.choose_lam(), lanes=self.lane_count, **settings)
 
     def parts(self) -> Mapping[str, Stateful]:
@@ -86,7 +86,7 @@ class EstimatingPolicy(Policy):
         self.estimator.reset(mask)
 
     def learn(self, feedback: Feedback) -> None:
-        """Learn rewards that have been checked, except those of decisions before the last restart of the lane."""
+        """Learn checked rewards, except those of decisions before the last restart of the lane."""
         mask = self.mask_restarted(feedback)
         self.estimator.absorb(feedback.x, feedback.reward, feedback.age, feedback.weight, mask)
 
@@ -195,15 +195,15 @@ class OptimisticPolicy(EstimatingPolicy):
         return self.record(theta_hat, beta, self.bonus_factors * beta, self.project(beta))
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self.check_arms(arms, valid)
+        arms, valid = self.check_arms(arms, valid)
         theta, multiplier = self.estimate()
         means = self.predict(arms, theta)
-        return self.play(means + self.bonus(arms, multiplier), present, means)
+        return self.play(means + self.bonus(arms, multiplier), valid, means)
 
     def record(
         self, theta_hat: Array, beta: Array, multiplier: Array, projection: Projection | None = None
     ) -> tuple[Array, Array]:
-        """Store how the decision is made, for ``info()``. Return the parameter for predictions and the multiplier."""
+        """Record how the decision is made, for ``info()``. Return the parameter for predictions and the multiplier."""
         theta_tilde = theta_hat if projection is None else projection.theta
         self.decision, self.is_deciding = DecisionInfo(), True
         decision = self.decision

@@ -47,12 +47,12 @@ class PerLane(Policy):
 
     def pick(self, name: str, place: int) -> float:
         """Return the value of a setting for the lane at index ``place``. The setting is one number, or one per lane."""
-        given = check_real_array(name, getattr(self, name), "a number, or one per lane")
-        return float(broadcast_lanes(name, given, self.lane_count)[place])
+        values = check_real_array(name, getattr(self, name), "a number, or one per lane")
+        return float(broadcast_lanes(name, values, self.lane_count)[place])
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self.check_arms(arms, valid)
-        chosen = [policy.select(arms[i, None], present[i, None]) for i, policy in enumerate(self.policies)]
+        arms, valid = self.check_arms(arms, valid)
+        chosen = [policy.select(arms[i, None], valid[i, None]) for i, policy in enumerate(self.policies)]
         self.end_round()
         return np.concatenate(chosen)
 
@@ -63,13 +63,13 @@ class PerLane(Policy):
         return np.concatenate(played)
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Array:
-        arms, present = self.check_arms(arms, valid)
+        arms, valid = self.check_arms(arms, valid)
         lanes = enumerate(self.policies)
-        return np.concatenate([policy.probabilities(arms[i, None], present[i, None]) for i, policy in lanes])
+        return np.concatenate([policy.probabilities(arms[i, None], valid[i, None]) for i, policy in lanes])
 
     def end_round(self) -> None:
-        """End the round as the policies of the lanes have done."""
-        self.follow_clock(self.policies[-1])  # it decides only after all others
+        """End the round, with the clock and the decisions of the lanes' policies."""
+        self.follow_clock(self.policies[-1])  # it decides after all others
         self.decision = join_lanes([policy.decision for policy in self.policies])
 
     def learn(self, feedback: Feedback) -> None:

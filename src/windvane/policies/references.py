@@ -4,15 +4,15 @@
 policy           plays                                                 its regret is
 ===============  ====================================================  ================================================
 UniformRandom    every arm with the same probability                   the cost of knowing nothing
-Oracle           argmax of mu(<x, theta*_t>), which it is given        zero, the best possible
+Oracle           argmax of mu(<x, theta*_t>), which it knows           zero, the best possible
 Greedy           argmax of mu(<x, theta_tilde_t>)                      the cost of estimation without a bonus
 ===============  ====================================================  ================================================
 
 Greedy uses the estimate theta_hat_t and the projection theta_tilde_t of BVD-GLM-UCB
 (:mod:`windvane.policies.bvd_glm_ucb`) without the bonus. With the identity link this is discounted ridge regression,
-projected. If the arms are drawn anew in every round, their variety provides exploration, and Greedy is hard to beat.
-With fixed arms it can miss for ever that an arm has become the best while it was not played. Its regret then grows like
-T. Neither UniformRandom nor Greedy has a guarantee.
+projected. If new arms are drawn in every round, their variety provides exploration, and Greedy is hard to beat.
+With fixed arms it may never notice that an arm it does not play has become the best. Its regret then grows like T.
+Neither UniformRandom nor Greedy has a guarantee.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from windvane.projection import Projection
 
 
 class ReferencePolicy(EstimatingPolicy):
-    """A policy that does not use what it learns. It has a ridge regression only for ``info()``."""
+    """A policy that does not use what it learns. Its ridge regression is only for ``info()``."""
 
     S: float = field(default=1.0, init=False)
     lam: float | None = field(default=1.0, init=False)
@@ -56,8 +56,8 @@ class UniformRandom(ReferencePolicy):
     card = Card("any", "none", "nothing", "none", "-", "O(K)")
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self.check_arms(arms, valid)
-        return self.play(np.zeros(arms.shape[:2]), present)
+        arms, valid = self.check_arms(arms, valid)
+        return self.play(np.zeros(arms.shape[:2]), valid)
 
     def select_from(self, arm_set: ArmSet) -> Array:
         arm_set = self.check_arm_set(arm_set)
@@ -91,14 +91,14 @@ class Oracle(ReferencePolicy):
             raise ArgumentError("truth", self.truth, "a function of (t, arms[lanes, K, dim])")
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self.check_arms(arms, valid)
+        arms, valid = self.check_arms(arms, valid)
         means = check_array("truth(t, arms)", self.truth(self.t, arms), arms.shape[:2])
-        if not np.isfinite(means[present]).all():
+        if not np.isfinite(means[valid]).all():
             raise ArgumentError("truth(t, arms)", means, "finite", where=f"round {self.t:g}")
-        return self.play(means, present, means)
+        return self.play(means, valid, means)
 
     def select_from(self, arm_set: ArmSet) -> Array:
-        raise ArgumentError("arm_set", arm_set, "a finite set of arms: the oracle is told the mean of each")
+        raise ArgumentError("arm_set", arm_set, "a finite set of arms, because the oracle needs the mean of each")
 
 
 class Greedy(GLMPolicy, DiscountedPolicy):
@@ -112,6 +112,6 @@ class Greedy(GLMPolicy, DiscountedPolicy):
         return self.estimator.project(P2, beta)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self.check_arms(arms, valid)
+        arms, valid = self.check_arms(arms, valid)
         means = self.predict(arms, self.estimate()[0])
-        return self.play(means, present, means)
+        return self.play(means, valid, means)

@@ -55,7 +55,7 @@ class Registry(Mapping[str, "type[Policy]"]):
 
     @functools.cached_property
     def _classes(self) -> dict[str, type[Policy]]:
-        classes = (pkgutil.resolve_name(f"windvane.policies.{place}") for place in REGISTERED)
+        classes = (pkgutil.resolve_name(f"windvane.policies.{path}") for path in REGISTERED)
         return {cls.name: cls for cls in classes}
 
     def __getitem__(self, name: str) -> type[Policy]:
@@ -93,7 +93,7 @@ def get_policy(name: str) -> type[Policy]:
 class Signature:
     """The constructor arguments of a class, for code that builds policies from settings in a file.
 
-    ``names`` are those that have one, and ``required`` are those without a default.
+    ``names`` are the arguments that can be passed by name, and ``required`` are those without a default.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class Signature:
         return self._takes_anything or name in self._parameters
 
     def is_number(self, name: str) -> bool:
-        """Return whether the argument is certainly a number, so that true or false is a mistake."""
+        """Return whether the argument is certainly a number, so that a boolean is a mistake."""
         parameter = self._parameters.get(name)
         if parameter is None:
             return False

@@ -62,17 +62,17 @@ class RestartedPolicy(OptimisticPolicy, ForgettingPolicy):
 
 
 class RestartUCB(LinearPolicy, RestartedPolicy):
-    """RestartUCB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended H."""
+    """RestartUCB (Zhao et al. 2020). Pass ``restart_every``, or ``horizon`` and ``drift`` for the recommended H."""
 
     name = "RestartUCB"
     card = Card("linear", "restarts", "T, B_T", ORDER, "Zhao et al. 2020", "O((K + d) d^2)")
 
 
 class RestartGLB(GLMPolicy, RestartedPolicy):
-    """RestartGLB (Zhao et al. 2020). Give ``restart_every``, or ``horizon`` and ``drift`` for the recommended H."""
+    """RestartGLB (Zhao et al. 2020). Pass ``restart_every``, or ``horizon`` and ``drift`` for the recommended H."""
 
     name = "RestartGLB"
     card = Card("generalized linear", "restarts", "T, B_T", "none (flawed proof)", "Zhao et al. 2020", "O((K + H) d^2)")
 
     def choose_factor(self) -> float:
-        return self.constants.R_mu  # nothing is projected
+        return self.constants.R_mu  # without the factor 2, because nothing is projected

@@ -13,7 +13,7 @@ their experiments. Every root of V_tilde gives the same distribution; we use the
 D-LinUCB, as in the authors' public code (which, unlike this policy, plays at random in the first d rounds). Guarantee:
 for linear rewards and an a of the order of a confidence radius, regret with one more logarithm of the number of arms
 than the best possible order; none for a = 1 or generalized linear rewards. What is uncertain: the a of the theorem and
-the exact order, which we could not read.
+the exact order, which we could not check.
 
 D-GLM-TS is not the algorithm of a single paper. It combines Thompson sampling on a Laplace approximation (Chapelle and
 Li 2011) with a discount, as practitioners do for clicks under drift. The prior is N(0, I / (lam c_mu)). The likelihood
@@ -70,9 +70,9 @@ class SamplingPolicy(DiscountedPolicy):
         return decision.theta_tilde, np.zeros(self.lane_count)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
-        arms, present = self.check_arms(arms, valid)
+        arms, valid = self.check_arms(arms, valid)
         theta_tilde, _ = self.estimate()
-        return self.play(self.predict(arms, theta_tilde), present)  # drawn scores: no part of them is a prediction
+        return self.play(self.predict(arms, theta_tilde), valid)  # the scores are random, not predictions
 
     def probabilities(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None, *, draws: int = 1000) -> Array:
         """Estimate the probability that ``select`` chooses each arm, [lanes, K]. Nothing changes.
@@ -82,18 +82,18 @@ class SamplingPolicy(DiscountedPolicy):
         only on the seed, the lane id and the number of the decision. They differ from the sample that the decision will
         use.
         """
-        arms, present = self.check_arms(arms, valid)
+        arms, valid = self.check_arms(arms, valid)
         blocks = (self.dim + 1) // 2
         draws = check_whole("draws", draws, 1, LARGEST_BLOCK // blocks - 1)
         z = np.empty((self.lane_count, draws, self.dim))
         draw_normals(self.key, self.lane_ids, self.decisions, 1, z)
         theta_hat = self.estimator.theta_hat
         theta_tilde = theta_hat[:, None] + self.posterior_scales[:, None, None] * self.spread(theta_hat, z)
-        return count_best(arms @ theta_tilde.transpose(0, 2, 1), present)  # mu is increasing, so it is not needed
+        return count_best(arms @ theta_tilde.transpose(0, 2, 1), valid)  # mu is increasing, so it is not needed
 
 
 class DLinTS(SamplingPolicy):
-    """D-LinTS (Kim and Tewari 2020). Give ``gamma``, or ``horizon`` and ``drift`` for the recommended discount."""
+    """D-LinTS (Kim and Tewari 2020). Pass ``gamma``, or ``horizon`` and ``drift`` for the recommended discount."""
 
     name = "D-LinTS"
     card = Card("linear", "discount", "T, B_T", "none at a = 1", "Kim and Tewari 2020", "O(K d + d^3)")
@@ -105,7 +105,7 @@ class DLinTS(SamplingPolicy):
 
 
 class DGLMTS(LikelihoodPolicy, SamplingPolicy):
-    """D-GLM-TS. Give ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB."""
+    """D-GLM-TS. Pass ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB."""
 
     name = "D-GLM-TS"
     card = Card("generalized linear", "discount", "T, B_T", "none", "Chapelle and Li 2011", "O(K d + memory d^2)")

@@ -13,7 +13,7 @@ import numpy as np
 from windvane.documentation import documented
 from windvane.links import Link, get_link
 
-MOST_EXACT = 1e11  # whole numbers beyond it, such as seeds, count to the last digit
+MOST_EXACT = 1e11  # larger whole numbers, such as seeds, are not rounded
 DIGITS = 12  # significant digits in a hash, because exp and similar functions can differ in the last digit
 
 Derived = TypeVar("Derived", bound="Configured")
@@ -23,7 +23,7 @@ Derived = TypeVar("Derived", bound="Configured")
 class Configured:
     """A class whose annotated fields are the keyword arguments of its constructor, as in a dataclass.
 
-    ``__post_init__`` checks the arguments and builds the parts of the object. The attributes keep the values as given,
+    ``__post_init__`` checks the arguments and builds the parts of the object. The attributes keep the values as passed,
     except that the name of a link is replaced by the link. Assigning to them later does not change the parts. A class
     may also write its own ``__init__``, which its subclasses inherit.
     """
@@ -59,7 +59,7 @@ class Configured:
         return cls(**{name: value for name, value in self.get_params().items() if name in names} | changes)
 
     def prepare_settings(self) -> None:
-        """Replace the name of a link by the link, and arrays, lists and forgetting rules by copies."""
+        """Replace the name of a link with the link, and arrays, lists and forgetting rules with copies."""
         for name, value in self.get_params().items():
             is_rule = dataclasses.is_dataclass(value) and not isinstance(value, Configured)
             if name == "link":
@@ -71,18 +71,18 @@ class Configured:
         """Return the constructor call with the arguments that differ from their defaults."""
         defaults = {field.name: field.default for field in dataclasses.fields(self)}  # type: ignore[arg-type]
         settings = self.get_params().items()
-        shown = [f"{name}={_show(value)}" for name, value in settings if not _is_default(value, defaults[name])]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        texts = [f"{name}={_show(value)}" for name, value in settings if not _is_default(value, defaults[name])]
+        return f"{type(self).__name__}({', '.join(texts)})"
 
 
 def describe(settings: Mapping[str, Any], reach: float) -> dict[str, Any]:
     """Return settings as plain data.
 
-    Links become fingerprints over |z| <= ``reach``, and numbers are rounded to 12 digits. Left out are functions, and
-    the lanes, whose ids a state stores separately.
+    Links become fingerprints over |z| <= ``reach``, and numbers are rounded to 12 digits. Functions are left
+    out, and so are the lanes, whose ids a state stores separately.
     """
-    hashed = {name: value for name, value in settings.items() if name != "lanes" and not callable(value)}
-    return {name: _plain(value, reach) for name, value in hashed.items()}
+    included = {name: value for name, value in settings.items() if name != "lanes" and not callable(value)}
+    return {name: _plain(value, reach) for name, value in included.items()}
 
 
 def _plain(value: Any, reach: float) -> Any:

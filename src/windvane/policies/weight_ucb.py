@@ -22,7 +22,7 @@ P_T is B_T (``drift``) and m = 2 sigma is the range of rewards. If only ``gamma`
 ``lam``, because the default of lam depends on T.
 
 Guarantee: for general arms, regret of order d^{3/4} P_T^{1/4} T^{3/4}, times k_mu^{5/4} c_mu^{-3/4} for GLB; for SCB
-with a dependence on c_mu that is claimed to be better and that we could not read. This is better than the T^{4/5} of
+with a dependence on c_mu that is claimed to be better and that we could not check. This is better than the T^{4/5} of
 BVD-GLM-UCB, but not as good as its T^{2/3} for orthogonal arms. LB has no guarantee for generalized linear rewards. The
 printed radii hold at any fixed round. SCB requires |mu''| <= mu' (logistic, Poisson, identity; not probit) and bounded
 rewards. Its factor 1 + 2S is right for ||x|| <= 1 and is used as printed for other L.
@@ -73,14 +73,14 @@ class WeightSettings(DiscountSettings):
 
 
 class LBWeightUCB(WeightSettings, LinearPolicy):
-    """LB-WeightUCB (Wang et al. 2023). Give ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is the paper's d."""
+    """LB-WeightUCB (Wang et al. 2023). Pass ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is the paper's d."""
 
     name = "LB-WeightUCB"
     card = Card("linear", "discount", "T, B_T", ORDER, "Wang et al. 2023", "O((K + d) d^2)")
 
 
 class GLBWeightUCB(WeightSettings, GLMPolicy):
-    """GLB-WeightUCB (Wang et al. 2023). Give ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is d / c_mu^2."""
+    """GLB-WeightUCB (Wang et al. 2023). Pass ``gamma``, or ``horizon`` and ``drift``; ``lam=None`` is d / c_mu^2."""
 
     name = "GLB-WeightUCB"
     card = LBWeightUCB.card._replace(
@@ -98,7 +98,7 @@ class GLBWeightUCB(WeightSettings, GLMPolicy):
 
 
 class SCBWeightUCB(WeightSettings, GLMPolicy):
-    """SCB-WeightUCB (Wang et al. 2023). Give ``horizon`` and ``drift``; or ``gamma`` and ``horizon`` or ``lam``."""
+    """SCB-WeightUCB (Wang et al. 2023). Pass ``horizon`` and ``drift``; or ``gamma`` and ``horizon`` or ``lam``."""
 
     example = "dim=2, gamma=0.99, lam=1.0"
     name = "SCB-WeightUCB"
@@ -128,5 +128,5 @@ class SCBWeightUCB(WeightSettings, GLMPolicy):
 def logarithmic_ridge(dim: int, horizon: int | None) -> float:
     """Return d log T, the ridge that the self-concordant analyses recommend."""
     if horizon is None:
-        raise ArgumentError("lam", None, "given, or `horizon`, from which it follows")
+        raise ArgumentError("lam", None, "given, or `horizon`, which determines it")
     return dim * math.log(max(SHORTEST, check_whole("horizon", horizon, 1)))

@@ -11,8 +11,8 @@ the EXP3 rate of the meta-algorithm.
 
 Coverage. The paper's Lemma 1 claims its radius for all rounds at once. As printed that cannot hold: with gamma < 1 the
 radius is bounded in t while the discounted noise is stationary, so a long run leaves it (with Gaussian noise, almost
-surely). What holds is coverage at a fixed round ("pointwise"); "horizon" and "anytime" restore a statement about all
-rounds by a union bound. Theorems 1 and 2 need one of those two.
+surely). It does hold at any fixed round ("pointwise"). "horizon" and "anytime" restore coverage of all rounds by a
+union bound. Theorems 1 and 2 need one of those two.
 """
 
 # isort: off

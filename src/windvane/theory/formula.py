@@ -1,4 +1,4 @@
-"""The decorator of formulas: in this package a name of an argument has one meaning and one range."""
+"""The decorator of formulas. In this package each argument name has one meaning and one range."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ KINDS: tuple[str, ...] = ("orthogonal", "general")
 CONFIDENCES: tuple[str, ...] = ("pointwise", "horizon", "anytime")
 
 # log det(V / lam) >= 0 in exact arithmetic. A factorisation of V = lam I in d = 1000 dimensions returns no less
-# than -d * 1e-13 or so; anything below this slack is a mistake of the caller.
+# than -d * 1e-13 or so; anything below this slack is an error of the caller.
 _LOG_DET_SLACK = 1e-8
 
 
 def check_entries(name: str, value: ArrayLike, expected: str, accept: Callable[[Array], Any]) -> Array:
     """Return ``value`` as a C-contiguous float array of any shape with finite entries that ``accept`` accepts.
 
-    Contiguous, because NumPy's logarithm of a strided array may differ in the last bit: a lane would depend on others.
+    NumPy's logarithm of a strided array may differ in the last bit, so that a lane would depend on other lanes.
     """
     wanted = f"a number {expected}"
     array = arguments.check_real_array(name, value, f"{wanted}, or an array of such numbers")
@@ -38,7 +38,7 @@ def check_entries(name: str, value: ArrayLike, expected: str, accept: Callable[[
     bad = ~(np.isfinite(array) & np.asarray(accept(array), dtype=bool))
     if bad.any():
         raise ArgumentError(name, value if array.ndim == 0 else float(array[bad][0]), wanted)
-    return np.asarray(array, order="C")  # ascontiguousarray would make a vector of a number
+    return np.asarray(array, order="C")  # ascontiguousarray would turn a number into a vector
 
 
 def check_at_least(name: str, value: ArrayLike, least: int) -> Array:
@@ -93,16 +93,16 @@ def formula(target: Formula) -> Formula:
     """Complete the docstring of a function or a class, and check its arguments by their names.
 
     An argument that is annotated as ``ArrayLike`` is checked entry by entry and becomes an array, and arrays must
-    broadcast. Any other is one number or word. None is allowed if the annotation allows it. A function returns a Python
-    float instead of an array without dimensions.
+    broadcast. Any other argument is one number or word. None is allowed if the annotation allows it. A function returns
+    a Python float instead of a 0-d array.
     """
     if isinstance(target, type):
-        target.__init__ = _checked(target.__init__)  # type: ignore[misc]
+        target.__init__ = _add_checks(target.__init__)  # type: ignore[misc]
         return documented(target, meanings=_MEANINGS)
-    return documented(_checked(target), meanings=_MEANINGS)
+    return documented(_add_checks(target), meanings=_MEANINGS)
 
 
-def _checked(function: Formula) -> Formula:
+def _add_checks(function: Formula) -> Formula:
     """Return ``function`` with checks of its arguments."""
     parameters = inspect.signature(function).parameters
     positional = [name for name, parameter in parameters.items() if parameter.kind is not parameter.KEYWORD_ONLY]
@@ -112,14 +112,14 @@ def _checked(function: Formula) -> Formula:
 
     @wraps(function)
     def call(*args: Any, **settings: Any) -> Any:
-        given = {**dict(zip(positional, args, strict=False)), **settings}
-        if len(given) < len(args) + len(settings):
-            return function(*args, **settings)  # raises TypeError: too many arguments, or one of them twice
-        for name, value in given.items():
+        values = {**dict(zip(positional, args, strict=False)), **settings}
+        if len(values) < len(args) + len(settings):
+            return function(*args, **settings)  # raises TypeError: too many arguments, or a repeated one
+        for name, value in values.items():
             if name in checks and (value is not None or "None" not in annotations[name]):
-                given[name] = checks[name](name, value)
-        check_broadcast(**{name: given[name] for name in arrays if given.get(name) is not None})
-        result = function(**given)
+                values[name] = checks[name](name, value)
+        check_broadcast(**{name: values[name] for name in arrays if values.get(name) is not None})
+        result = function(**values)
         return float(result) if isinstance(result, np.ndarray | np.generic) and result.ndim == 0 else result
 
     return call  # type: ignore[return-value]

@@ -1,7 +1,7 @@
 """Confidence radii: how far an estimate may be from the parameter it tracks.
 
 A radius is a class whose constructor precomputes whatever does not depend on the round, so that a policy can evaluate
-it every round. A call checks nothing; the functional forms check the round too.
+it every round. Calling it checks nothing; the functions also check the round.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ConfidenceLevel:
         self._log_inverse = np.asarray(math.log(rounds) - np.log(delta))
 
     def log_inverse(self, t: float | Array) -> Array:
-        """Return log(1 / delta_t), without a check of ``t``; it depends on ``t`` with "anytime" only."""
+        """Return log(1 / delta_t), without checking ``t``; it depends on ``t`` only with "anytime"."""
         if not self.is_anytime:
             return self._log_inverse
         growing = 1.0 + np.log(t)
@@ -81,9 +81,9 @@ def confidence_level(
 
 @formula
 class Growth:
-    """The argument of the logarithm in a radius, less 1: ratio (1 - gamma^(2t)) / (1 - gamma^2).
+    """The argument of the logarithm in a radius, minus 1: ratio (1 - gamma^(2t)) / (1 - gamma^2).
 
-    Its limit at gamma = 1 is ratio t. In a window, t is replaced by min(t, window).
+    Its limit at gamma = 1 is ratio t. With a window, t is replaced by min(t, window).
 
     >>> float(Growth(0.5, gamma=1.0)(6.0))
     3.0
@@ -117,8 +117,8 @@ class Radius:
     delta_t of :func:`confidence_level`. The exponent is 2t as printed, although the sum at round t has t - 1 terms.
     With "pointwise" it does not cover all rounds at once. It never covers the tracking error of a drift.
 
-    ``c_mu=1`` gives the radius of D-LinUCB (Russac et al. 2019), used with the norm of V^-1 Vtilde V^-1. In a window
-    (with ``gamma=1``) the count is min(t, w) and Vtilde = V; the paper only says that this form follows easily, and its
+    ``c_mu=1`` gives the radius of D-LinUCB (Russac et al. 2019), used with the norm of V^-1 Vtilde V^-1. With a window
+    (and ``gamma=1``) the count is min(t, w) and Vtilde = V; the paper only says that this form follows easily, and its
     linear counterpart is not the radius printed for SW-LinUCB by Cheung et al. 2019.
 
     A call takes t, a float or an array of real numbers that are at least 0 (at least 1 with "anytime"), and returns an
@@ -140,7 +140,7 @@ class Radius:
         self._bias, self._scale = np.asarray(math.sqrt(lam) * c_mu * S), np.asarray(dim * sigma**2)
         self._noise = np.asarray(2.0 * sigma**2)
         self._fixed_noise = None if confidence == "anytime" else self._noise * self.confidence.log_inverse(1.0)
-        self._constants: Array | None = None  # of ``since``
+        self._constants: Array | None = None  # for ``since``
 
     def since(self, born: Array, t: float) -> Array:
         """Return beta at round ``t`` of lanes that started in the rounds ``born``, [lanes]: the form that policies use.
@@ -154,7 +154,7 @@ class Radius:
         return out
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the compiled form, which the copy makes again."""
+        """Leave out the compiled form, which the copy rebuilds."""
         return {**vars(self), "_constants": None, "_kernel": None}
 
     def _pack(self, lanes: int) -> Array:
@@ -175,7 +175,7 @@ class Radius:
         return constants
 
     def __call__(self, t: float | Array) -> Array:
-        """Return beta_t, without a check of ``t``."""
+        """Return beta_t, without checking ``t``."""
         noise = self._noise * self.confidence.log_inverse(t) if self._fixed_noise is None else self._fixed_noise
         return np.asarray(self._bias + np.sqrt(self._scale * np.log1p(self._growth(t)) + noise))
 
@@ -214,5 +214,5 @@ class OFULRadius:
         self._noise = 2.0 * np.log(np.asarray(delta))
 
     def __call__(self, log_det_ratio: float | Array) -> Array:
-        """Return the radius, without a check of ``log_det_ratio``."""
+        """Return the radius, without checking ``log_det_ratio``."""
         return np.asarray(self._bias + self._sigma * np.sqrt(np.maximum(log_det_ratio, 0.0) - self._noise))

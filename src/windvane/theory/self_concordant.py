@@ -20,7 +20,7 @@ class _Deviation:
 
     sqrt(l)/(2m) + (2m/sqrt(l)) (log(1/delta) + d log 2) + (d m/sqrt(l)) log(1 + growth), where the growth is k_mu times
     the weighted count of observations, over d l. Faury et al. (2020, Theorem 1) prove it for logistic bandits; Russac
-    et al. (2021) carry it over to forgetting.
+    et al. (2021) extend it to forgetting.
     """
 
     def __init__(self, dim: int, ridge: float, reward_range: float) -> None:
@@ -45,7 +45,7 @@ class SelfConcordantRadius:
     with m = 2 sigma. With a discount n = (1 - T^-2) / (1 - gamma^2) and Sb = S + (2 S k_mu + m) / (T lam (1 - gamma));
     the second term is for data older than log T / (1 - gamma) rounds. With a window (instead of a discount)
     n = min(t, window) and Sb = S. Two choices are ours: at gamma = 1 no data is that old, and Sb = S; and n is at most
-    T, the number of rounds there are, which binds if changes are few (gamma > 1 - 1 / (2 T) or so) and makes the radius
+    T, the number of rounds, which binds if changes are few (gamma > 1 - 1 / (2 T) or so) and makes the radius
     a little smaller than printed.
 
     The paper has arms of norm at most 1. For another L the formulas are evaluated at S L and lam / L^2, that is for
@@ -70,9 +70,9 @@ class SelfConcordantRadius:
         self._constant, self._per_growth = terms.without_growth(-np.log(np.asarray(delta) / T)), terms.per_growth
         self._ratio = np.asarray(k_mu / (dim * lam))
         # 1 - gamma^2 is evaluated without rounding gamma^2.
-        gone = 1.0 - np.asarray(gamma)
-        is_discounted = gone > 0.0
-        safe = np.where(is_discounted, gone, 1.0)
+        forget = 1.0 - np.asarray(gamma)
+        is_discounted = forget > 0.0
+        safe = np.where(is_discounted, forget, 1.0)
         count = np.minimum((1.0 - float(T) ** -2) / (safe * (1.0 + np.asarray(gamma))), T)
         S_bar = S + np.where(is_discounted, (2.0 * S * k_mu + m) / (T * lam * safe), 0.0)
         # inside = inside_bias + inside_scale rho; outside = outside_scale (c0 + c1 rho + c2 rho^2)^(3/2).
@@ -87,15 +87,15 @@ class SelfConcordantRadius:
         return np.asarray(self._constant + self._per_growth * np.log1p(self._ratio * n))
 
     def rho(self, t: float | Array) -> Array:
-        """Return the deviation of the noise at round ``t``, which is not checked; it depends on t in a window only."""
+        """Return the deviation of the noise at round ``t``, which is not checked. It varies with t only in a window."""
         return self._fixed_rho.copy() if self._window is None else self._rho_of_count(np.minimum(t, self._window))
 
     def inside(self, t: float | Array) -> Array:
-        """Return the radius for an estimate of norm at most S, without a check of ``t``."""
+        """Return the radius for an estimate of norm at most S, without checking ``t``."""
         return np.asarray(self._inside_bias + self._inside_scale * self.rho(t))
 
     def outside(self, t: float | Array) -> Array:
-        """Return the radius for an estimate of norm above S, without a check of ``t``."""
+        """Return the radius for an estimate of norm above S, without checking ``t``."""
         rho = self.rho(t)
         return np.asarray(self._outside_scale * (self._c0 + rho * (self._c1 + self._c2 * rho)) ** 1.5)
 

@@ -152,12 +152,12 @@ def regret_bound(
 
     where k = k_mu, R = k_mu / c_mu, D = max(1, ceil(log T / (1 - gamma))), C1 = sqrt(32 max(1, L^2 / lam)),
     C2 = C4 = 8 k L^3 S / lam, C3 = 4 k L, C5 = 8 L^4 S / lam^(3/2), C6 = 4 L^2 / sqrt(lam), C7 = 4 L^3 / lam. The paper
-    gives no value to C4..C7; ours contain the factor L that is missing from its general tracking lemma. The proof needs
+    gives no values for C4..C7; ours have the factor L that is missing from its general tracking lemma. The proof needs
     a radius that covers all rounds, so the default ``confidence`` is "horizon" (delta / T), not the printed delta.
 
-    At gamma = 1 the theorem is void unless drift = 0, when both tracking terms of its proof vanish; otherwise the
-    bound is infinite (depth is then reported as T). At practical T the value exceeds :func:`trivial_bound`. It does
-    not cover a ``bonus_scale`` other than 1, nor an inexact projection.
+    At gamma = 1 the bound is infinite unless drift = 0, when both tracking terms of the proof vanish. The depth is
+    then reported as T. At practical T the value exceeds :func:`trivial_bound`. It does not cover a ``bonus_scale``
+    other than 1, nor an inexact projection.
 
     Parameters
     ----------
@@ -232,9 +232,9 @@ def regret_bound_unknown_drift(problem: Problem, *, confidence: str = "pointwise
     delta = 1/T, gamma* = 1 - (1/2) (B / (2 S d T))^(2/3), B = max(drift, T^(-1/2)), C1..C3 and R of Theorem 1.
 
     Departures from the printed display: c_mu in beta* (missing there), n for T / H (the last block may be short) and B
-    no smaller than the grid covers. Orthogonal arms only. The proof needs a radius that covers all rounds:
+    not below the range that the grid covers. Orthogonal arms only. The proof needs a radius that covers all rounds:
     ``confidence="horizon"`` puts delta / T = 1/T^2 in beta*; the default keeps the printed 1/T. A drift above 2 S T,
-    the largest there is, raises an error.
+    the largest possible one, raises an error.
 
     >>> problem = Problem(horizon=3000, drift=1.5708, dim=2, k_mu=0.25, c_mu=0.2, S=1.0, L=1.0, lam=1.0, sigma=0.5)
     >>> regret_bound_unknown_drift(problem).restarts

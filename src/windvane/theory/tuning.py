@@ -9,7 +9,7 @@ import numpy as np
 from windvane.arguments import Array
 from windvane.theory.formula import formula
 
-# The floor of a root that stands for an integer, such as 1000 ** (2 / 3) = 99.99999999999997, must not lose a whole
+# The floor of a root that should be an integer, such as 1000 ** (2 / 3) = 99.99999999999997, must not lose a whole
 # unit to rounding: three roundings of at most 2**-53 each, doubled by the power, are below 1e-14.
 _FLOOR_SLACK = 1.0 + 1e-14
 
@@ -19,7 +19,7 @@ def discount(*, horizon: int, drift: float, dim: int, kind: str = "orthogonal") 
     """Return the discount of Theorem 1, clipped to [1/2, 1]; drift = 0 gives 1.
 
     1 - (B_T / (d T))^(2/3) for "orthogonal", 1 - (B_T / (sqrt(d) T))^(2/5) for "general". The clip is ours: the paper
-    takes B_T sub-linear. This is not the gamma* of its appendix on an unknown drift, for which see
+    assumes a sub-linear B_T. This is not the gamma* of its appendix on an unknown drift, for which see
     :func:`discount_grid`.
 
     >>> discount(horizon=4000, drift=1.0, dim=2)
@@ -50,7 +50,7 @@ def window_length(*, horizon: int, drift: float | None, dim: int, kind: str = "o
     Parameters
     ----------
     drift
-        Total drift B_T: 0 gives T, and None (unknown) stands for 1.
+        Total drift B_T: 0 gives T, and None (unknown) counts as 1.
 
     >>> window_length(horizon=1000, drift=1.0, dim=1)
     100
@@ -79,8 +79,8 @@ def discount_grid(horizon: int, dim: int, S: float) -> Array:
     """Return the N discounts that BOB-BVD-GLM-UCB hedges over, decreasing (Faury et al. 2021, appendix version).
 
     gamma_j = 1 - (1/2) 2^(j-1) / (d^(2/3) T (2S)^(2/3)) for j = 1..N, clipped into [1/2, 1), with
-    N = max(1, ceil((2/3) log2(2 S T^(3/2))) + 1). The grid covers gamma* for every drift in [T^(-1/2), 2 S T], none
-    below. The main text's N = ceil(2 log2(2 S T^(3/2))) is not used: it gives negative discounts.
+    N = max(1, ceil((2/3) log2(2 S T^(3/2))) + 1). The grid covers gamma* for every drift in [T^(-1/2), 2 S T], and
+    for none below. The main text's N = ceil(2 log2(2 S T^(3/2))) is not used: it gives negative discounts.
 
     >>> len(discount_grid(3000, 2, 1.0))
     14
@@ -115,7 +115,7 @@ def exp3_rate(arms: int, rounds: int) -> float:
     Parameters
     ----------
     arms
-        Number N of arms; the rate is 0 for a single one, where there is nothing to explore.
+        Number N of arms. The rate is 0 for a single arm, because there is nothing to explore.
     rounds
         Number n of rounds. The rounds of BOB's master are its blocks, n = ceil(T / H).
 
