@@ -84,7 +84,13 @@ class SWGLUCB(AbruptGLMPolicy, WindowSettings):
 
 
 class SelfConcordantPolicy(GLMPolicy, ForgettingPolicy):
-    """The base class of the two policies, which differ in how they forget. The radius needs the horizon."""
+    """The base class of the two policies, which differ in how they forget. The radius needs the horizon.
+
+    Parameters
+    ----------
+    lam
+        Regularisation of the paper: V starts as (lam / c_mu) I. Default: L^2 d log T.
+    """
 
     switches: npt.ArrayLike | None = None
     lam: float | None = None

@@ -64,9 +64,10 @@ class DetectGLMUCB(GLMUCB):
     Parameters
     ----------
     false_alarm
-        Probability of an alarm within ``horizon`` rounds if nothing changes.
+        Upper bound on the probability of an alarm within ``horizon`` rounds if nothing changes. Not used with
+        ``run_length``.
     run_length
-        Mean time to a false alarm. Default: ``horizon / false_alarm``.
+        Lower bound on the mean time to a false alarm. Default: ``horizon / false_alarm``.
     """
 
     false_alarm: float = 0.05

@@ -109,7 +109,13 @@ class SWBVDGLMUCB(GLMPolicy, WindowSettings):
 
 
 class OnePassGLM(OptimisticPolicy, DiscountedPolicy):
-    """OnePassGLM (ours). Pass ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB."""
+    """OnePassGLM (ours). Pass ``gamma``, or ``horizon`` and ``drift`` for the discount of BVD-GLM-UCB.
+
+    Parameters
+    ----------
+    lam
+        Regularisation: the metric H starts as lam c_mu I.
+    """
 
     link: str | Link = field(default="logistic", kw_only=False)
     confidence: str = "pointwise"

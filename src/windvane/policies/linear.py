@@ -12,7 +12,7 @@ policy        weight w_s              beta_t                                    
 OFUL          1                       sqrt(lam) S + sigma sqrt(2 log(1/delta) + log det(V/lam))  V^-1
 D-LinUCB      gamma^(t-1-s)           :class:`windvane.theory.Radius` with c_mu = 1              V^-1 V_tilde V^-1
 D-RandLinUCB  gamma^(t-1-s)           that of D-LinUCB times Z_t = 2/5 |N(0, 1)|                 V^-1 V_tilde V^-1
-SW-LinUCB     1 in the last w rounds  sqrt(lam) S + sigma sqrt(d log((1 + w L^2 / lam) / delta)  V^-1
+SW-LinUCB     1 in the last w rounds  sqrt(lam) S + sigma sqrt(d log((1 + w L^2 / lam)/delta))   V^-1
 ============  ======================  =========================================================  =====================
 
 Rewards can be any finite numbers. sigma is the sub-Gaussian scale of the noise (1/2 for rewards in [0, 1]). No

@@ -39,7 +39,7 @@ class EstimatingPolicy(Policy):
     Parameters
     ----------
     lam
-        Regularisation: V starts as lam I. None selects the value that theory recommends, if it recommends one.
+        Regularisation: V starts as lam I. A policy whose default is None uses the value that theory recommends.
     """
 
     S: float = 1.0
@@ -157,7 +157,7 @@ class OptimisticPolicy(EstimatingPolicy):
     Parameters
     ----------
     delta
-        Confidence level: the radius fails with probability at most delta. One number, or one per lane.
+        Probability that the confidence set misses the parameter: one number, or one per lane.
     """
 
     delta: npt.ArrayLike = 0.05
