@@ -10,6 +10,7 @@ import pytest
 
 import windvane
 from support.processes import run_python
+from support.refusals import refuses
 from windvane.environments import BallArms, Rotation
 from windvane.lab import runner
 from windvane.lab.cells import Cell
@@ -159,3 +160,13 @@ def test_every_registered_policy_can_be_built_from_the_example() -> None:
     for name, policy in windvane.POLICIES.items():
         windvane.warm_up([policy])
         assert policy.name == name
+
+
+def test_rewards_stay_within_a_small_sigma() -> None:
+    windvane.warm_up([windvane.BVDGLMUCB(dim=2, gamma=0.9, sigma=0.25)])
+    windvane.check_policy(lambda **settings: windvane.DGLUCB(gamma=0.9, sigma=0.25, **settings))
+
+
+def test_one_name_instead_of_a_list_is_refused() -> None:
+    with refuses("policies", value="OFUL"):
+        windvane.warm_up("OFUL")

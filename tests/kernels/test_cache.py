@@ -215,14 +215,12 @@ def test_a_cache_folder_that_is_removed_meanwhile_does_no_harm(folder: Path) -> 
 NOW, DAY = 2_000_000_000.0, 86400
 
 
-def make_cache(root: Path, name: str, days_ago: float, file_days_ago: float | None = None) -> Path:
-    """A cache folder that was last used ``days_ago``; its file was read ``file_days_ago``."""
+def make_cache(root: Path, name: str, days_ago: float) -> Path:
+    """A cache folder that was last used ``days_ago``."""
     file = root / name / "sub" / "kernel.nbc"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"code")
-    read = days_ago if file_days_ago is None else file_days_ago
-    for path, days in ((file, read), (file.parent, 0), (root / name, 0)):
-        os.utime(path, (NOW - DAY * days, NOW - DAY * days_ago))
+    os.utime(root / name, (NOW - DAY * days_ago, NOW - DAY * days_ago))
     return root / name
 
 
@@ -230,13 +228,12 @@ def test_folders_that_were_not_used_for_long_are_removed(tmp_path: Path) -> None
     old = make_cache(tmp_path, "kernels-" + "0" * 16, 31)
     kept = [
         make_cache(tmp_path, "kernels-" + "1" * 16, 29),
-        make_cache(tmp_path, "kernels-" + "2" * 16, 400, file_days_ago=3),  # a version that did not renew the folder
         make_cache(tmp_path, "kernels-" + "3" * 16, 400),  # the current one
         make_cache(tmp_path, "kernels-of-mine", 400),
         make_cache(tmp_path, "something-else", 400),
     ]
     (tmp_path / ("kernels-" + "4" * 16)).symlink_to(kept[-1])
-    assert kernel_cache.remove_unused_folders(kept[2], NOW) == [old]
+    assert kernel_cache.remove_unused_folders(kept[1], NOW) == [old]
     assert not old.exists()
     assert all((folder / "sub" / "kernel.nbc").exists() for folder in kept)
 

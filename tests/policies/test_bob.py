@@ -260,3 +260,20 @@ def test_gains_outside_the_unit_interval_are_refused(gain: float) -> None:
 def test_bad_arguments_are_named(name: str, settings: tuple) -> None:
     with refuses(name):
         exp3(*settings)
+
+
+def test_an_error_about_another_setting_names_that_setting() -> None:
+    for name, bad in {"S": -1.0, "delta": 5.0, "lam": -5.0}.items():
+        with refuses(name):
+            BOB(2, horizon=100, **{name: bad})
+    with refuses("windows", where="place 1"):
+        BOB(2, horizon=100, windows=[10.0, -1.0])
+    with pytest.raises(TypeError, match="reward_range"):
+        BOB(2, horizon=100, reward_range=3.0)
+
+
+def test_a_reward_from_before_the_first_round_is_learned_and_not_late() -> None:
+    policy = BOB(2, horizon=100)
+    policy.update([[0.5, 0.0]], 1.0, round=0.0)
+    assert policy.info().late.tolist() == [0.0]
+    assert policy.info().b.any()

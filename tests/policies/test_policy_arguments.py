@@ -176,12 +176,16 @@ def test_bad_calls_name_the_argument(cls, settings) -> None:
 
 def test_arrays_of_another_shape_do_not_reach_a_kernel() -> None:
     policy, arms = BVDGLMUCB(2, gamma=0.9, lanes=3), np.full((3, 2, 2), 0.5)
-    for name, call in {
-        "beta": lambda: policy.estimator.project(P2, np.ones(1)),
-        "theta": lambda: policy.predict(arms, np.zeros((1, 2))),
-        "multiplier": lambda: policy.bonus(arms, np.ones(1)),
-        "scores": lambda: policy.play(np.zeros((3, 1)), np.ones((3, 2), dtype=bool)),
-    }.items():
+    wide = np.full((3, 2, 90), 0.1)
+    for name, call in (
+        ("beta", lambda: policy.estimator.project(P2, np.ones(1))),
+        ("theta", lambda: policy.predict(arms, np.zeros((1, 2)))),
+        ("arms", lambda: policy.predict(wide, np.zeros((3, 2)))),
+        ("multiplier", lambda: policy.bonus(arms, np.ones(1))),
+        ("arms", lambda: policy.bonus(wide, np.ones(3))),
+        ("arms", lambda: policy.bonus(arms[:2].copy(), np.ones(3))),
+        ("scores", lambda: policy.play(np.zeros((3, 1)), np.ones((3, 2), dtype=bool))),
+    ):
         with refuses(name):
             call()
 

@@ -125,3 +125,10 @@ def test_masters_choose_as_often_as_they_say(cls, settings) -> None:
     if cls in (wv.MasterOFUL, wv.MasterGLMUCB):
         assert mixed >= 1
         assert master_lane(policy).copies
+
+
+@pytest.mark.parametrize("cls", [wv.DLinTS, wv.DGLMTS])
+def test_many_equal_arms_share_in_many_dimensions(cls) -> None:
+    """Products of equal rows can differ in the last bit, which must not break the tie."""
+    arms = np.repeat(np.random.default_rng(0).normal(size=(1, 1, 33)) / 33, 9, axis=1)
+    np.testing.assert_allclose(cls(33, gamma=0.99).probabilities(arms, draws=50), 1 / 9, rtol=1e-12)

@@ -192,3 +192,8 @@ def test_p2_refuses_what_it_cannot_resolve() -> None:
     for name, weights, b in (("b", np.ones(2), [1e60, 0]), ("weights", [1e300, 1.0], [1, 0])):
         with refuses(name):
             p2(EYE, weights, b, EYE, EYE, 0.1, 0.5, 0.2, "logistic")
+
+
+def test_p0_names_its_own_argument() -> None:
+    with refuses("metric"):
+        p0([[1.0, 0.0]], [1.0], [0.5, 0.0], -np.eye(2), 1.0, 0.1, "logistic")

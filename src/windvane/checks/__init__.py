@@ -157,7 +157,7 @@ def check_state_round_trips(factory: Factory) -> None:
     original.select(world.arms(0))  # so that the state is saved between a decision and its reward
     state = original.state()
     assert all(isinstance(a, np.ndarray) and a.dtype != object for a in state.values()), "state must hold plain arrays"
-    outstanding, later = (world.arms(0)[:, 0], np.ones(2)), range(ROUNDS, 2 * ROUNDS)
+    outstanding, later = (world.arms(0)[:, 0], np.full(2, world.largest)), range(ROUNDS, 2 * ROUNDS)
     original.update(*outstanding)
     expected = run_rounds(original, world, later)
     resumed.load_state(state)
@@ -212,7 +212,7 @@ def check_rewards_matter(factory: Factory) -> None:
         differs |= not np.array_equal(*choices)
         for learner, index, sign in zip((policy, opposite), choices, (1.0, -1.0), strict=True):
             x = arms[np.arange(2), index]
-            learner.update(x, (sign * x[:, 0] > 0).astype(float))
+            learner.update(x, world.largest * (sign * x[:, 0] > 0))
     assert differs, "the choices do not depend on the rewards"
 
 
@@ -274,7 +274,7 @@ def check_edge_cases(factory: Factory) -> None:
     for t in range(5):
         index = policy.select(np.zeros((2, 4, 3)))
         assert ((index >= 0) & (index < 4)).all(), "a choice among zero vectors is out of range"
-        policy.update(np.zeros((2, 3)), np.full(2, float(t % 2)))
+        policy.update(np.zeros((2, 3)), np.full(2, world.largest * (t % 2)))
     for t in range(5):
         policy.select(world.arms(t))  # rounds whose rewards never arrive
     for t in range(ROUNDS):
@@ -296,7 +296,7 @@ def check_bad_input_is_refused(factory: Factory) -> None:
     """Check that every bad input raises ``ArgumentError`` and leaves the state unchanged."""
     world, (policy,) = start(factory, 1)
     run_rounds(policy, world, range(5))
-    before, arms, reward = policy.state(), world.arms(9), np.ones(2)
+    before, arms, reward = policy.state(), world.arms(9), np.full(2, world.largest)
     x, select, update, long = arms[:, 0], policy.select, policy.update, 2.0 * policy.L
     calls: dict[str, Callable[[], Any]] = {
         "NaN in arms": lambda: select(_replace(arms, np.nan)),
