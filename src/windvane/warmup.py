@@ -102,7 +102,7 @@ def _start_second_process() -> None:
     is_python = bool(sys.executable) and not getattr(sys, "frozen", False)
     if CACHE_ERROR is not None or is_cached or available_cores() == 1 or not is_python:
         return
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "WINDVANE_QUIET": "1"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sys.path)), "WINDVANE_QUIET": "1"}
     command, none = [sys.executable, "-P", "-c", PROJECT], subprocess.DEVNULL
     with contextlib.suppress(OSError):  # otherwise this process will compile them itself
         process = subprocess.Popen(command, env=environment, stdin=none, stdout=none, stderr=none)

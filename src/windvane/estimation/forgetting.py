@@ -13,16 +13,17 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from windvane.arguments import LARGEST, SMALLEST, Array, check_per_lane
+from windvane.arguments import LARGEST, SMALLEST, Array, check_per_lane, check_real_array
 from windvane.documentation import documented
 from windvane.theory import discount, window_length
 
 
 def tune_per_lane(rule: Callable[[float], float], name: str, amount: ArrayLike) -> float | Array:
     """Apply ``rule`` to an amount of drift, or to one amount per lane."""
-    amounts = check_per_lane(name, amount, np.size(amount), "at least 0", lambda b: b >= 0).tolist()
+    array = check_real_array(name, amount, "a number at least 0, or one per lane")
+    amounts = check_per_lane(name, amount, array.size, "at least 0", lambda b: b >= 0).tolist()
     values = {b: rule(b) for b in set(amounts)}
-    return values[amounts[0]] if np.ndim(amount) == 0 else np.array([values[b] for b in amounts])
+    return values[amounts[0]] if array.ndim == 0 else np.array([values[b] for b in amounts])
 
 
 class Forgetting:

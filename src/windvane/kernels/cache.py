@@ -112,7 +112,7 @@ def _renew(folder: Path) -> None:
         os.utime(folder)
 
 
-CACHE_DIR = _default_root() / f"kernels-{_source_hash()}"
+CACHE_DIR = _default_root().absolute() / f"kernels-{_source_hash()}"
 CACHE_ERROR = _write_error(CACHE_DIR)  # None if compiled code is cached
 if not os.environ.get("WINDVANE_QUIET"):
     _announce()

@@ -135,7 +135,7 @@ class InputChecks:
             allowed = f"in [{low:g}, {high:g}], that is [0, 2 sigma]"
         name, expected = {
             scoring.BAD_REWARD: ("reward", allowed),
-            scoring.BAD_ROUND: ("round", f"at most {self.latest_round:g}"),
+            scoring.BAD_ROUND: ("round", f"finite, at most {self.latest_round:g}"),
         }.get(problem, ("weight", f"a number in [0, {LARGEST_WEIGHT:g}]"))
         raise ArgumentError(name, float(getattr(feedback, name)[lane]), expected, where=f"lane {lane}")
 

@@ -97,7 +97,7 @@ def _plain(value: Any, reach: float) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(entry, reach) for entry in value]
     if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist(), reach)
+        return _plain(float(value) if isinstance(value, np.floating) else value.tolist(), reach)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(f"{float(value):.{DIGITS - 1}e}") if abs(value) < MOST_EXACT else value
     return value
