@@ -9,6 +9,7 @@ import shlex
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -141,3 +142,19 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         time.sleep(4.0)  # the audience has left
     assert files(tmp_path) == set()
     fails("demo --seconds 0.1", tmp_path, "--seconds")
+
+
+def test_an_interrupt_that_a_library_wraps_is_still_an_interrupt(tmp_path: Path) -> None:
+    """As pydantic does, if it is interrupted while it builds a model."""
+    code = """
+import signal, sys, windvane.cli, windvane.cli.app
+def wrap(*_, **__):
+    try:
+        signal.raise_signal(signal.SIGTERM)
+    except KeyboardInterrupt:
+        raise RuntimeError("wrapped") from None
+windvane.cli.app.app = wrap
+sys.exit(windvane.cli.main(["policies"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "windvane: interrupted\n")

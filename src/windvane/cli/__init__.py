@@ -53,7 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
+        if _interrupts:  # a library turned the interrupt into an error of its own, as pydantic does
+            return _fail("interrupted", INTERRUPTED, "")
         return _report(error, words)
+
+
+_interrupts: list[int] = []  # the signals that interrupted the command
 
 
 def _prepare() -> None:
@@ -63,7 +68,10 @@ def _prepare() -> None:
         setattr(sys, name, stream)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    signal.signal(signal.SIGTERM, _interrupted)  # a scheduler's way of saying Ctrl-C
+    _interrupts.clear()
+    signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's way of saying Ctrl-C
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     with contextlib.suppress(OSError):  # the folder may be gone
         sys.path.append(os.getcwd())  # a policy or a drift of the user's own may live beside the spec that names it
 
@@ -88,7 +96,8 @@ def _needed_extra(arguments: Sequence[str]) -> str:
     return "cluster" if any(word.partition("=")[0] == "--cluster" for word in arguments) else "lab"
 
 
-def _interrupted(_signal: int, _frame: object) -> None:
+def _interrupt(number: int, _frame: object) -> None:
+    _interrupts.append(number)
     raise KeyboardInterrupt
 
 
