@@ -7,6 +7,7 @@ import numpy as np
 
 from windvane.arguments import Array
 
+SYMMETRY = 1e-9  # relative difference between a matrix and its transpose that rounding can cause
 _RIDGE = 1e-14  # relative to the trace: about 50 units in the last place of the largest entry
 
 
@@ -21,3 +22,8 @@ def apply_with_ridge(function: Callable[..., Any], A: Array, *b: Array) -> Array
         return np.asarray(function(A, *b), dtype=float)
     except np.linalg.LinAlgError:
         return np.asarray(function(A + _RIDGE * np.trace(A) * np.eye(len(A)), *b), dtype=float)
+
+
+def is_symmetric(matrices: Array) -> bool:
+    """Return whether one matrix, or each in a stack, is symmetric up to rounding."""
+    return np.allclose(matrices, np.swapaxes(matrices, -1, -2), rtol=SYMMETRY, atol=0.0)

@@ -39,11 +39,11 @@ from windvane.estimation import Projection as Projection
 from windvane.kernels.custom import link_kernels
 from windvane.kernels.lanes import BUFFERS, LOST, RECORD, VECTORS, WORK, B, dense_rows
 from windvane.kernels.projection import P0_IN_H, P0_IN_V, P2, REPORT, RESIDUAL, STAGE
+from windvane.linalg import is_symmetric
 from windvane.links import Link, get_link
 
 ROOT_TOLERANCE = 1e-10  # of theta_hat in ``p0`` and ``p2``: far below the accuracy that any use of the result needs
 LARGEST = 1e15  # with larger numbers, rounding leaves the sums too few correct digits to solve with
-SYMMETRY = 1e-9  # relative difference between a matrix and its transpose that rounding can cause
 
 
 @documented
@@ -138,7 +138,6 @@ def _check_history(features: ArrayLike, weights: ArrayLike, b: ArrayLike) -> tup
 
 def _check_metric(name: str, matrix: ArrayLike, d: int) -> Array:
     matrix = check_array(name, matrix, (d, d))
-    is_symmetric = np.isfinite(matrix).all() and np.allclose(matrix, matrix.T, rtol=SYMMETRY, atol=0.0)
-    if not is_symmetric or np.linalg.eigvalsh(matrix).min() <= 0:
+    if not np.isfinite(matrix).all() or not is_symmetric(matrix) or np.linalg.eigvalsh(matrix).min() <= 0:
         raise ArgumentError(name, matrix, "finite, symmetric and positive definite")
     return matrix

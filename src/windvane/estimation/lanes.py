@@ -13,12 +13,12 @@ import numpy.typing as npt
 from windvane.arguments import Array, Index, check_mask
 from windvane.kernels.custom import LinkKernels, link_kernels
 from windvane.kernels.lanes import BUFFERS, FRESH, LOST, RECORD, VECTORS, WORK, dense_rows
+from windvane.linalg import is_symmetric
 from windvane.links import Link
 from windvane.state import State, Stateful, refuse
 
 START_AT_ZERO = ("now", "origin", "dropped", "start", "end", "removals", "status", "passes", "error", "strayed")
 FIRST_CAPACITY = 8  # entries of a new history, which doubles its capacity when it is full
-SYMMETRY = 1e-9  # relative difference between V and its transpose that rounding can cause
 DEFINITENESS = 1e-6, 1e-12  # relative to lam and to the largest eigenvalue: how far rounding can push V below lam I
 
 
@@ -180,10 +180,9 @@ class LaneRows(Stateful):
                 raise refuse(path, name, fields[name], expected)
         for name, first in (("V", VECTORS), ("V_tilde", VECTORS + d)):
             matrix = fields["dense"][:, first : first + d]
-            is_symmetric = np.allclose(matrix, matrix.transpose(0, 2, 1), rtol=SYMMETRY, atol=0.0)
             eigenvalues = np.linalg.eigvalsh(matrix)
             least = self.record["floor"] * (1 - DEFINITENESS[0]) - DEFINITENESS[1] * eigenvalues[:, -1]
-            if not is_symmetric or (eigenvalues[:, 0] < least).any():
+            if not is_symmetric(matrix) or (eigenvalues[:, 0] < least).any():
                 raise refuse(path, "dense", eigenvalues.min(), f"symmetric and at least lam I in the rows of {name}")
 
 

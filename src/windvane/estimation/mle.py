@@ -150,8 +150,8 @@ class MaximumLikelihoodEstimator(Estimator):
         if beta.shape != (n,):
             raise shape_error("beta", beta, (n,))
         projection = Projection(np.empty((n, d)), np.empty((n, d)), np.empty((n, REPORT)))
-        rows = (beta, projection.theta, projection.eta, projection.report, self.record, self.dense, self.history)
         with self.lock:
+            rows = (beta, projection.theta, projection.eta, projection.report, self.record, self.dense, self.history)
             if n == 1:
                 self.kernels.project_lanes(program, *rows, *self.workspaces[0])
             else:

@@ -24,7 +24,7 @@ from windvane.kernels.random import TIES, uniform
 from windvane.linalg import apply_with_ridge
 from windvane.links import LinkConstants
 from windvane.policies.base import Policy
-from windvane.policies.info import DecisionInfo, PolicyInfo
+from windvane.policies.info import PolicyInfo
 from windvane.policies.inputs import Feedback
 from windvane.projection import Projection
 from windvane.state import Stateful
@@ -205,8 +205,7 @@ class OptimisticPolicy(EstimatingPolicy):
     ) -> tuple[Array, Array]:
         """Record how the decision is made, for ``info()``. Return the parameter for predictions and the multiplier."""
         theta_tilde = theta_hat if projection is None else projection.theta
-        self.decision, self.is_deciding = DecisionInfo(), True
-        decision = self.decision
+        decision = self.begin_decision()
         decision.theta_hat, decision.theta_tilde, decision.beta = theta_hat, theta_tilde, beta
         decision.projection, decision.multiplier = projection, multiplier
         return theta_tilde, multiplier

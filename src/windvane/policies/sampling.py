@@ -32,7 +32,7 @@ import numpy.typing as npt
 from windvane.arguments import Array, Index, Mask, check_scale, check_whole
 from windvane.kernels.random import LARGEST_BLOCK
 from windvane.kernels.sampling import draw_normals, spread_lanes
-from windvane.kernels.scoring import TIE
+from windvane.kernels.scoring import choice_probabilities
 from windvane.linalg import apply_with_ridge
 from windvane.policies.base import Card
 from windvane.policies.forgetting import DiscountedPolicy
@@ -118,7 +118,8 @@ class DGLMTS(LikelihoodPolicy, SamplingPolicy):
 
 def count_best(scores: Array, valid: Mask) -> Array:
     """Return the share of the columns of ``scores[lanes, K, n]`` in which each valid arm is best. Ties are shared."""
-    scores = np.where(valid[:, :, None], scores, -np.inf)
-    best = scores.max(axis=1, keepdims=True)
-    is_best = scores >= best - TIE * np.maximum(1.0, np.abs(best))
-    return np.asarray((is_best / is_best.sum(axis=1, keepdims=True)).mean(axis=2))
+    lanes, K, n = scores.shape
+    shares = np.empty((lanes, n, K))
+    rows = np.ascontiguousarray(scores.transpose(0, 2, 1)).reshape(-1, K)
+    choice_probabilities(rows, np.repeat(valid, n, axis=0), shares.reshape(-1, K))
+    return np.asarray(shares.mean(axis=1))
