@@ -1,4 +1,4 @@
-"""What the benchmarks share: the worlds they run in, and how a policy is timed."""
+"""What the benchmarks share: the worlds they run in, how a policy is timed, and how a figure is printed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # naive/, the oracle that ratios are taken against
+
+
+def say(what: str, figure: str, target: str, met: bool) -> None:
+    """Print a figure beside its target."""
+    print(f"{'ok  ' if met else 'MISS'}  {what:<66} {figure:<34} (target {target})", flush=True)
 
 
 def arms_and_luck(rng: np.random.Generator, lanes: int, K: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
@@ -46,6 +51,18 @@ def drive(policy: Any, horizon: int, K: int, seed: int, first: int = 1, last: in
         policy.update(arms[lanes, choice], (luck < click[lanes, choice]).astype(float))
         seconds.append(time.perf_counter() - began)
     return np.array(seconds)
+
+
+def drive_in_turn(policies: dict[str, Any], horizon: int, K: int, seed: int, chunk: int = 200) -> dict[str, np.ndarray]:
+    """Let several policies play the same world, in turns of one chunk, so that noise affects all of them.
+
+    Return the seconds per round, as :func:`drive` does, by the name of the policy.
+    """
+    seconds: dict[str, list[np.ndarray]] = {name: [] for name in policies}
+    for first in range(1, horizon + 1, chunk):
+        for name, policy in policies.items():
+            seconds[name].append(drive(policy, horizon, K, seed, first, min(first + chunk - 1, horizon)))
+    return {name: np.concatenate(parts) for name, parts in seconds.items()}
 
 
 def drive_naive(policy: Any, horizon: int, K: int, dim: int, seed: int, checkpoints: int) -> float:

@@ -57,8 +57,10 @@ def test_choices_are_those_of_the_policy_driven_by_hand(name: str) -> None:
 def test_the_default_is_the_adaptive_policy() -> None:
     agent = Agent(dim=3)
     assert agent.policy.name == "AdaptiveGLMUCB"
-    assert agent.policy.S == 5.0
+    assert agent.policy.S is None  # the scale is learned
+    np.testing.assert_array_equal(agent.policy.info().scales, [1.0, 8.0, 64.0])
     assert agent.policy.link.name == "logistic"
+    np.testing.assert_array_equal(Agent(dim=3, S=2.0).policy.info().scales, [2.0])
     assert Agent(dim=3, policy="GLM-UCB").policy.S == 1.0
 
 
@@ -155,10 +157,31 @@ def test_the_adaptive_policy_keeps_to_a_memory_it_is_told() -> None:
     told, free = Agent(dim=2, half_life=10), Agent(dim=2)
     assert told.policy.info().gamma[0] == pytest.approx(0.5**0.1)
     assert told.memory == pytest.approx(1 / (1 - 0.5**0.1))
+    for agent in (told, free):
+        for i, arms in enumerate(arm_sets(9, 60)):
+            agent.reward(agent.decide(arms), float(i % 2))
+    assert told.policy.info().acting_memory[0] == pytest.approx(1 / (1 - 0.5**0.1))
     assert told.drift_estimate() is None
+    assert free.policy.info().memories.size > 1
     drift = free.drift_estimate()
     assert drift is not None
     assert drift.verdict == "too little data to tell"
+
+
+def test_the_memory_of_the_adaptive_policy_by_the_clock_is_longer_than_the_time_between_decisions() -> None:
+    agent = Agent(dim=2, half_life="2d")
+    for i in range(300):
+        agent.reward(agent.decide(RED, now=NOON + 3600.0 * i), float(i % 2))
+    assert 3600.0 < agent.memory < 3 * 86400.0
+
+
+def test_the_scale_is_learned_where_forgetting_goes_by_the_clock() -> None:
+    """2,000 rewards in 2,000 seconds, 2 % of them 1: they refute a scale of 64, as they do by decisions."""
+    for half_life in (3600, "1h"):
+        agent = Agent(dim=2, half_life=half_life)
+        for i in range(2000):
+            agent.reward(agent.decide({"a": [1.0, 0.0], "b": [0.0, 1.0]}, now=NOON + i), float(i % 50 == 0))
+        assert agent.policy.info().weights[0, 0, 2] < 0.01, half_life
 
 
 def test_memory_of_windows_and_of_those_that_never_forget() -> None:
@@ -422,11 +445,21 @@ def test_an_explanation_tells_whether_the_estimate_was_projected(name: str) -> N
     for _ in range(300):
         agent.reward(agent.decide(RED), 1.0)
     last = agent.decide(RED)
-    if name != "AdaptiveGLMUCB":
-        assert np.linalg.norm(agent.theta) > 0.1
+    assert np.linalg.norm(agent.theta) > 0.1
     assert last.projected is True
-    assert "projected" in str(agent.explain(last))
+    assert "the estimate was outside the ball of radius S" in str(agent.explain(last))
     assert 0.0 < agent.info()["projected_share"] < 1.0
+
+
+def test_without_a_norm_bound_no_estimate_is_outside_of_it() -> None:
+    agent = Agent(dim=2)
+    for _ in range(300):
+        agent.reward(agent.decide(RED), 1.0)
+    last = agent.decide(RED)
+    assert np.linalg.norm(agent.theta) > 1.0
+    assert last.projected is None
+    assert "radius S" not in str(agent.explain(last))
+    assert agent.info()["projected_share"] == 0.0
 
 
 def test_an_explanation_of_random_play_says_so() -> None:

@@ -77,6 +77,13 @@ def test_a_timeout_beyond_the_memory_is_reported() -> None:
     assert codes(Agent(dim=2, wait=1000, missing=0.0, half_life=100, learn="on_arrival")) == []
 
 
+def test_a_timeout_within_the_memory_by_the_clock_is_not_reported_later_either() -> None:
+    agent = Agent(dim=2, wait="1h", missing=0.0, half_life="2d")
+    for i in range(300):
+        agent.decide(RED, now=NOON + 60.0 * i)
+        assert codes(agent) == []
+
+
 def test_a_timeout_by_the_clock_is_compared_with_a_memory_in_decisions_once_it_is_known() -> None:
     agent = Agent(dim=2, wait="1h", missing=0.0, half_life=100)
     for i in range(140):

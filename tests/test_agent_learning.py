@@ -77,7 +77,14 @@ def test_a_prior_decides_at_first_and_fades(name: str, intercept: bool) -> None:
 @pytest.mark.parametrize("prior", [[0.1], [[0.1, 0.2]], [NAN, 0.0], [4.0, 4.0], "ab", ["a", "b"], [None, 1.0], 1.0])
 def test_a_wrong_prior_is_named(prior: object) -> None:
     with rejects("prior"):
-        Agent(dim=2, prior=prior)
+        Agent(dim=2, S=5.0, prior=prior)
+
+
+def test_a_prior_of_any_length_is_learned_where_no_norm_bound_is_given() -> None:
+    agent = Agent(dim=2, prior=[4.0, 4.0])
+    assert agent.decide([[0.6, 0.3]]).prediction == pytest.approx(1.0 / (1.0 + math.exp(-3.6)), rel=1e-12)
+    with rejects("prior"):
+        Agent(dim=2, prior=[INF, 0.0])
 
 
 def test_policies_that_would_lose_a_prior_refuse_it() -> None:

@@ -189,11 +189,22 @@ def test_without_a_default_a_timeout_may_still_be_waited_for() -> None:
     assert (agent.settled, agent.expired, agent.defaulted) == (1, 1, 0)
 
 
-@pytest.mark.parametrize("world", [static, drifting])
-def test_predictions_with_late_clicks_are_near_the_truth(world: Rates) -> None:
+WITHOUT_S = "24 % too high (other seeds: 31 and 24 %); one cause: a loss 1,500 rounds late counts 0.998^1500 = 5 %"
+
+
+@pytest.mark.parametrize(
+    ("world", "S"),
+    [
+        (static, 5.0),
+        (drifting, 5.0),
+        (static, None),
+        pytest.param(drifting, None, marks=pytest.mark.xfail(strict=True, raises=AssertionError, reason=WITHOUT_S)),
+    ],
+)
+def test_predictions_with_late_clicks_are_near_the_truth(world: Rates, S: float | None) -> None:
     """The issue's experiment, shortened: with clicks learned on arrival the mean prediction was 0.74 of rates below
     0.08. Within 20 % of the rate played, and playing what outcomes held back by hand play."""
-    run, by_hand = (simulate(way, world, 9.0, seed=0) for way in (AT_TIMEOUT, BY_HAND))
+    run, by_hand = (simulate(way, world, 9.0, seed=0, S=S) for way in (AT_TIMEOUT, BY_HAND))
     half = slice(len(run.played) // 2, None)
-    assert run.predicted[half].mean() == pytest.approx(run.played[half].mean(), rel=0.2)
     np.testing.assert_array_equal(run.played, by_hand.played)
+    assert run.predicted[half].mean() == pytest.approx(run.played[half].mean(), rel=0.2)

@@ -282,22 +282,26 @@ def test_doctor(tmp_path: Path) -> None:
 # --- the frame -----------------------------------------------------------------------------------------------------
 
 
-def commands() -> list:
+def commands() -> dict:
+    """The commands by the words that call them."""
     import typer.main
 
     from windvane.cli.app import app
 
-    group = typer.main.get_command(app)
-    return [*group.commands.values()]  # type: ignore[attr-defined]
+    found = {}
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", {"": command})
+        found |= {f"{name} {word}".strip(): part for word, part in inner.items()}
+    return found
 
 
 def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
     top = windvane_command("--help", tmp_path).stdout
     assert "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted" in " ".join(top.split())
-    for command in commands():
-        assert command.name in top
-        text = windvane_command(f"{command.name} --help", tmp_path).stdout
-        assert re.search(rf"Examples?:(.|\n)*windvane {command.name}", text), text
+    for name in commands():
+        assert name in top
+        text = windvane_command(f"{name} --help", tmp_path).stdout
+        assert re.search(rf"Examples?:(.|\n)*windvane {name}", text), text
         assert "--json" in text
 
 
@@ -361,7 +365,7 @@ def test_every_option_is_exercised() -> None:
     runners = "windvane_command", "windvane_server"
     used = set()
     here = Path(__file__)
-    others = "test_benchmark.py", "test_cli_policies.py", "test_cli_service.py"
+    others = "test_benchmark.py", "test_benchmark_streams.py", "test_cli_policies.py", "test_cli_service.py"
     files = here, *(here.with_name(name) for name in others)
     for function in (part for file in files for part in ast.parse(file.read_text()).body):
         known: dict[str, str] = {}
@@ -372,10 +376,10 @@ def test_every_option_is_exercised() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in runners:
                 succeeds = node.func.id == "windvane_server" or (len(node.args) == 2 and not node.keywords)
                 words = said(node.args[0], known).split() if succeeds else []
-                used |= {(words[0], word) for word in words}
+                used |= {(" ".join(words[:length]), word) for length in (1, 2) for word in words}
     asked = {
-        (command.name, option)
-        for command in commands()
+        (name, option)
+        for name, command in commands().items()
         for parameter in command.params
         for option in parameter.opts
         if option.startswith("--") and option != "--help"

@@ -85,8 +85,9 @@ def test_commands_in_the_docs_exist(page: Path) -> None:
     group = typer.main.get_command(app)
     for code in blocks(page, "console"):
         for line in re.findall(r"^windvane (.*?)(?:  #.*)?$", code, flags=re.M):
-            name, *words = shlex.split(line)
-            command = group.commands[name]  # type: ignore[attr-defined]
+            command, words = group, shlex.split(line)
+            while hasattr(command, "commands"):  # a group: the next word is the name of one of its commands
+                command = command.commands[words.pop(0)]
             known = {option for parameter in command.params for option in parameter.opts}
             assert {word for word in words if word.startswith("--")} <= known, line
 

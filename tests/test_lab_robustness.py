@@ -14,8 +14,8 @@ import pytest
 from support.refusals import rejects
 from windvane import OFUL
 from windvane.environments import BallArms, ComeAndGo, Rotation, Static
-from windvane.lab.folder import FolderError
-from windvane.lab.presentation import present_all, slugs
+from windvane.lab.folder import FolderError, slugs
+from windvane.lab.presentation import present_all
 from windvane.lab.results import Results
 from windvane.lab.runner import CellError, run
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec, SpecError

@@ -126,7 +126,7 @@ def server(browser, tmp_path_factory):
         found.feed("turnover", 100, {"h": [0.5, 0.1]}, answered=1)
         found.create("pressed", dim=2, S=0.1)
         found.feed("pressed", 400)  # streams draw a seed: after 200, one in twenty was not at the bound often enough
-        found.create("old", title="Last summer", dim=2, half_life="2d")
+        found.create("old", title="Last summer", dim=2, policy="D-LinUCB", half_life="2d")
         found.feed("old", 20)
         found.ask("/v1/streams/old/archive", {})
         yield found
@@ -326,7 +326,8 @@ def test_charts_show_what_the_server_says(server, visit):
     norm = page.evaluate(f"[...{chart('norm')}.data[0].y]")
     assert norm[:-1] == pytest.approx([b["model"]["norm"] for b in buckets])
     assert norm[-1] == pytest.approx(math.hypot(*state["theta"].values()))
-    assert 5.0 in page.evaluate(f"{chart('norm')}.layout.shapes.map(s => s.y1)")
+    assert page.evaluate(f"{chart('norm')}.layout.shapes.length") == 0  # S is learned, so there is no ball
+    assert f"the learned scale is S\u00a0=\u00a0{state['S']:g}, which is no bound" in page.inner_text("#norm .reading")
     assert page.evaluate(f"[...{chart('theta')}.data[0].x]") == pytest.approx(list(state["theta"].values()))
 
     assert page.evaluate(f"{chart('memory')}._fullLayout.yaxis.type") == "log"
@@ -436,6 +437,16 @@ def test_alerts_say_what_is_wrong_and_what_to_do(server, visit, width):
     page.goto(server.url + "/#/busy")
     until(page, "document.querySelector('#title').textContent === 'Home page'")
     assert not page.is_visible("#alerts")
+
+
+@pytest.mark.parametrize(("name", "S"), [("ball", 1.0), ("pressed", 0.1)])
+def test_a_norm_bound_that_was_given_is_drawn(server, visit, name, S):
+    page = visit(f"{server.url}/#/{name}", height=3000)
+    drawn(page, "norm")
+    assert S in page.evaluate(f"{chart('norm')}.layout.shapes.map(s => s.y1)")
+    said = page.inner_text("#norm .reading")
+    assert f"its bound S\u00a0=\u00a0{S:g}" in said
+    assert ("projected back for" in said) == (name == "ball")  # AdaptiveGLMUCB projects nothing
 
 
 def test_a_stream_that_is_not_served_is_told(own, visit):

@@ -294,8 +294,9 @@ def test_a_decision_that_is_refused_closes_none(service: Local) -> None:
 # --- snapshots -------------------------------------------------------------------------------------------------------
 
 
-def test_history_is_not_replayed_again(tmp_path: Path) -> None:
+def test_history_is_not_replayed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few events, much work: a snapshot is due by the time that it took."""
+    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.01)  # on any machine, 4000 rewards take longer
     rng = np.random.default_rng(0)
     vectors = rng.uniform(-0.2, 0.2, (4000, 10)).round(3).tolist()
     service = Local(tmp_path / "a.db")

@@ -27,7 +27,6 @@ from stores import (
     verify,
 )
 from windvane import Features
-from windvane.kernels.lanes import THETA_HAT, B
 from windvane.service.database import PAGE_BYTES, STREAM_SPAN
 from windvane.service.recovery import rebuilt
 from windvane.service.store import Store
@@ -187,9 +186,8 @@ def replace_snapshot(path: Path, change: Callable[[Stream], None]) -> None:
 
 def change_theta(stream: Stream) -> None:
     """Change the parameter by rounding alone."""
-    estimator = stream.agent.policy.estimator
     before = stream.agent.theta.copy()
-    estimator.dense[:, [THETA_HAT, B]] *= 1.0 + 1e-13  # theta is the solution of H theta = b
+    stream.agent.policy.bank.theta[:] *= 1.0 + 1e-13
     assert not np.array_equal(stream.agent.theta, before)
 
 

@@ -19,7 +19,7 @@ from windvane.arms import Ball
 from windvane.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from windvane.environments import Environment
+    from windvane.environments import AnyEnvironment
     from windvane.policies.base import Policy
 
 HEAVY = 100.0  # a reward of this weight moves the estimate out of the ball ||theta|| <= S, so that it is projected
@@ -29,7 +29,7 @@ TOY: dict[str, Any] = {"dim": 2, "horizon": 9, "drift": 1.0, "switches": 1.0, "t
 
 
 def warm_up(
-    policies: Iterable[str | type[Policy] | Policy] | None = None, environments: Iterable[Environment] = ()
+    policies: Iterable[str | type[Policy] | Policy] | None = None, environments: Iterable[AnyEnvironment] = ()
 ) -> float:
     """Compile, or load from the cache, the kernels that policies and environments need. Return the seconds it took.
 
@@ -112,7 +112,7 @@ def _start_second_process() -> None:
 def _play(policy: Policy) -> None:
     """Make some decisions of each kind and learn from them, so that one estimate is projected."""
     arms = np.full((policy.lane_count, 2, policy.dim), 0.5 * policy.L / np.sqrt(policy.dim))
-    reward = min(1.0, policy.reward_link.reward_range(policy.noise_scale)[1])
+    reward = min(1.0, policy.accepted_rewards[1])
     for weight in (1.0, HEAVY, 1.0):
         choice = policy.select(arms)
         policy.update(arms[np.arange(policy.lane_count), choice], reward, weight=weight)
@@ -121,4 +121,5 @@ def _play(policy: Policy) -> None:
         policy.probabilities(arms)
     with contextlib.suppress(NotImplementedError, ArgumentError):
         policy.select_from(Ball(policy.L))
+    policy.info()
     policy.state()

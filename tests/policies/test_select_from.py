@@ -123,7 +123,7 @@ def test_adaptive_glm_ucb_in_a_ball() -> None:
     info, rng = policy.info(), np.random.default_rng(0)
     inverse, x = np.linalg.inv(info.metric), policy.select_from(Ball(1.0))
     for lane in range(2):
-        index = Index("identity", info.theta_hat[lane], inverse[lane] @ info.squared_metric[lane] @ inverse[lane], 1.0)
+        index = Index("identity", info.theta_hat[lane], inverse[lane], 1.0)
         assert_best(index, x[lane], Ball(1.0), rng, tolerance=5e-10)
 
 

@@ -51,11 +51,6 @@ def forget_observations(policy: Any) -> None:
     record["end"] = record["start"]
 
 
-def admissible_estimates(policy: Any) -> np.ndarray:
-    """theta_hat of every memory of AdaptiveGLMUCB, pulled back to the ball, [lanes, memories, dim]."""
-    return policy.pull_back(policy.estimator.theta_hat).reshape(policy.lane_count, -1, policy.dim)
-
-
 def master_lane(policy: Any, lane: int = 0) -> SimpleNamespace:
     kept = policy.policies[lane]
     acting = kept.acting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from windvane._files import write_atomically
@@ -124,7 +126,7 @@ class Agent(Readable):
             half_life=half_life, gamma=gamma, horizon=horizon, drift=drift,
         )  # fmt: skip
         self.policy, self.clock = made.policy, Clock(made.by_clock)
-        low, high = self.policy.reward_link.reward_range(self.policy.noise_scale)
+        low, high = self.policy.accepted_rewards
         self.reward_range = max(low, -LARGEST_REWARD), min(high, LARGEST_REWARD)
         self.wait: Span | None
         self.missing: float | None
@@ -181,11 +183,10 @@ class Agent(Readable):
         with self.lock:
             if self.fits_features:
                 raise ArgumentError("scaling", "fit", "fitted first", hint="give history to update_many")
-            if arms is None and self.features is not None and self.features.arms and not self.features.per_arm:
-                arms = self.features.arms
             names, raw = offered(arms, context, self.features, self.scaling.raw_dim, self.columns)
             columns = self.columns or columns_of(arms, self.features)
-            return Offer(names, self.scaling.apply(raw, "arms", names), columns)
+            longest = math.inf if self.features is None else self.features.longest
+            return Offer(names, self.scaling.apply(raw, "arms", names, longest=longest), columns)
 
     def replay(
         self,
@@ -277,13 +278,17 @@ class Agent(Readable):
         if outcome is not None:
             try:
                 if weight > 0.0:
-                    self.policy.update(pending.x[None], outcome, round=pending.round, weight=weight)
+                    self._update(pending, outcome, weight)
             except Exception:  # of a policy or a link of the user's own
                 self.open_decisions.reopen(pending)
                 raise
             self.settled += 1
             self.reward_total += outcome
         self.open_decisions.forget()
+
+    def _update(self, pending: Pending, outcome: float, weight: float) -> None:
+        """Let the policy learn an outcome. It gets arrays, which it does not have to convert."""
+        self.policy.update(pending.x[None], np.array([outcome]), round=np.array([pending.round]), weight=weight)
 
     def _learn_early(self, at: float) -> None:
         """Learn what can be learned of open decisions before their wait ends."""
@@ -292,7 +297,7 @@ class Agent(Readable):
         length = self.wait.length
         for pending, weight, arrived in self.early.look(lambda pending: self._age(pending, at) / length):
             outcome = self.missing if pending.reward is None else pending.reward
-            self.policy.update(pending.x[None], outcome, round=pending.round, weight=weight)
+            self._update(pending, outcome, weight)
             if pending.is_miss:
                 pending.credited = arrived
             else:
@@ -398,6 +403,8 @@ class Agent(Readable):
 
     def _checked_reward(self, name: str, value: Any) -> float:
         low, high = self.reward_range
+        if isinstance(value, float) and low <= value <= high:  # the usual case needs no closer check
+            return float(value)
         return check_number(name, value, f"in [{low:g}, {high:g}]", lambda r: low <= r <= high)
 
     # --- settings that may change ----------------------------------------------------------------------------------

@@ -18,9 +18,8 @@ from windvane.policies.inputs import Feedback
 from windvane.policies.optimism import EstimatingPolicy
 from windvane.policies.registry import POLICIES, Signature
 
-ADAPTIVE_S = 5.0
-"""S where nothing is said: log-odds up to 5, rates from 0.7 % to 99.3 %. Policies with a worst-case bonus take 1."""
 DEFAULT_LINK = "logistic"
+LONGEST_PRIOR = 1000.0  # norm of a prior, times L, where no S is given
 _OWN = ("lanes", "dim", "truth")  # of a policy; not the user's to set
 
 
@@ -30,7 +29,7 @@ class Built(NamedTuple):
     policy: Policy
     name: str | None
     link: str | None
-    S: float
+    S: float | None
     by_clock: bool
 
 
@@ -53,8 +52,9 @@ def built(
     if "link" not in taken and link_.name not in (DEFAULT_LINK, "identity"):
         raise ArgumentError("link", link, f"omitted, because {cls.name} is linear and takes no link")
     forget = forgetting(cls, dim, **memory)
-    default_S = ADAPTIVE_S if issubclass(cls, AdaptiveGLMUCB) else 1.0
-    S, sigma = check_positive("S", default_S if S is None else S), check_positive("sigma", sigma)
+    sigma = check_positive("sigma", sigma)
+    if S is not None or not signature.may_be_none("S"):  # otherwise the policy learns the scale
+        S = check_positive("S", 1.0 if S is None else S)
     world = {"link": link_, "S": S, "L": L, "sigma": sigma, "seed": seed}
     given = {**{name: value for name, value in world.items() if name in taken}, **forget.settings}
     _check_settings(signature, settings, given)
@@ -63,8 +63,8 @@ def built(
     return Built(made, registered, link_.name if type(link_) is LINKS.get(link_.name) else None, S, forget.by_clock)
 
 
-def learn_prior(policy: Policy, prior: Any, weight: float, S: float, reward_range: tuple[float, float]) -> None:
-    """Make ``policy`` begin at theta = ``prior``: feed it, for each axis e_i, the observation
+def learn_prior(policy: Policy, prior: Any, weight: float, S: float | None, reward_range: tuple[float, float]) -> None:
+    """Make ``policy`` begin at theta = ``prior``. A policy with an estimator learns, for each axis e_i, the observation
 
         x = L e_i,   reward mu(<x, prior>) + ridge prior_i / (weight L),   of that ``weight``,
 
@@ -73,11 +73,13 @@ def learn_prior(policy: Policy, prior: Any, weight: float, S: float, reward_rang
     """
     theta = check_array("prior", prior, (policy.dim,))
     length = float(np.linalg.norm(theta))
-    if not length <= S:  # written this way so that NaN is rejected
-        raise ArgumentError("prior", theta.tolist(), f"finite, of norm at most S = {S:g}", hint="or give a larger `S`")
+    largest = LONGEST_PRIOR / policy.L if S is None else S
+    if not length <= largest:  # written this way so that NaN is rejected
+        expected = f"finite, of norm at most {'S' if S is not None else '1000 / L'} = {largest:g}"
+        raise ArgumentError("prior", theta.tolist(), expected, hint="" if S is None else "or give a larger `S`")
     if not weight <= LARGEST_WEIGHT:
         raise ArgumentError("prior_weight", weight, f"at most {LARGEST_WEIGHT:g}")
-    if not isinstance(policy, EstimatingPolicy):
+    if not isinstance(policy, EstimatingPolicy | AdaptiveGLMUCB):
         expected = f"omitted, because {policy.name} restarts by itself and would forget it"
         raise ArgumentError("prior", theta.tolist(), expected)
     means = np.asarray(policy.reward_link.mean(policy.L * theta))
@@ -91,6 +93,9 @@ def learn_prior(policy: Policy, prior: Any, weight: float, S: float, reward_rang
             got=f"a mean reward of {mean:.4g}",
             hint="or give a larger `sigma`",
         )
+    if isinstance(policy, AdaptiveGLMUCB):
+        policy.start_at(theta, weight)
+        return
     rewards = means + policy.estimator.ridge * theta / (weight * policy.L)
     decided, age, weights, mask = np.array([policy.t]), np.zeros(1), np.array([weight]), np.array([True])
     policy.advance(1.0)  # a round of its own: policies that may restart take no reward from before the first

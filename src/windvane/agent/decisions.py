@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from windvane.agent.features import Name
 from windvane.arguments import Array
@@ -64,7 +63,7 @@ class Explanation:
 
     ``score`` is ``prediction`` (of the mean reward) plus ``bonus`` (for what is not known of the arm; of a policy that
     draws at random, what its draw added). ``rival``: the best of the other arms. ``projected``: whether the estimate
-    had to be brought back to the admissible ball ||theta|| <= S; None for policies that never do so.
+    was outside the ball ||theta|| <= S; None for policies without such a ball.
     """
 
     arm: Name
@@ -94,7 +93,7 @@ class Explanation:
             text = f"{self.arm!r} scored {self.score:.4g}: predicted {self.prediction:.4g}, bonus {self.bonus:.4g}"
         if self.rival_score is not None and not self.explored:
             text += f"; next was {self.rival!r} with {self.rival_score:.4g}"
-        return text + ("; the estimate was projected onto the admissible ball" if self.projected else "")
+        return text + ("; the estimate was outside the ball of radius S" if self.projected else "")
 
 
 @dataclass(slots=True)
@@ -142,22 +141,26 @@ def described(
     randomize: float,
 ) -> Decision:
     """The decision with what explains it: the scores of the round that ``policy`` has just decided."""
-    decision, K = policy.decision, len(names)  # not info(), which costs a tenth of a decision
+    decision = policy.decision  # not info(), which costs a tenth of a decision
     if decision is None or decision.scores is None:
         hint = "end `select` with `play`"
         raise ArgumentError("policy", policy.name, "one that records the scores of its decisions", hint=hint)
-    scores = decision.scores[0]
+    others = decision.scores[0].tolist()
+    score = others.pop(index)
     if decision.means is not None:
         prediction = float(decision.means[0, index])
     elif decision.theta_hat is not None:
         prediction = float(policy.reward_link.mean(rows[index] @ decision.theta_hat[0]))
     else:
-        prediction = float(scores[index])
-    others = np.delete(np.arange(K), index)
-    rival = int(others[np.argmax(scores[others])]) if K > 1 else None
+        prediction = score
+    rival = rival_score = None
+    if others:
+        rival_score = max(others)
+        place = others.index(rival_score)
+        rival = names[place + (place >= index)]
     propensity = None
     if randomize > 0.0:
-        propensity = randomize / K + (1.0 - randomize) * (index == preferred)
+        propensity = randomize / len(names) + (1.0 - randomize) * (index == preferred)
     return Decision(
         id=id,
         arm=names[index],
@@ -166,18 +169,19 @@ def described(
         propensity=propensity,
         explored=explored,
         prediction=prediction,
-        bonus=float(scores[index]) - prediction,
+        bonus=score - prediction,
         preferred=names[preferred],
-        rival=None if rival is None else names[rival],
-        rival_score=None if rival is None else float(scores[rival]),
+        rival=rival,
+        rival_score=rival_score,
         projected=_is_projected(policy, decision),
     )
 
 
 def _is_projected(policy: Policy, decision: DecisionInfo) -> bool | None:
-    """Whether the estimate of ``decision`` lay outside the ball; None if the policy does not project."""
+    """Whether the estimate of ``decision`` lay outside the ball of radius S; None without such a ball."""
     if decision.projection is not None:
         return bool(decision.projection.stage[0] > 1)  # stage 1: it was admissible as it is
-    if isinstance(policy, AdaptiveGLMUCB) and decision.theta_hat is not None:  # it is scaled back to the sphere
-        return bool(np.linalg.norm(decision.theta_hat[0]) >= policy.S * (1.0 - 1e-12))
+    if isinstance(policy, AdaptiveGLMUCB) and policy.S is not None and decision.theta_hat is not None:
+        theta = decision.theta_hat[0]
+        return math.sqrt(theta @ theta) > policy.S
     return None

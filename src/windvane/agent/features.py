@@ -30,6 +30,7 @@ LARGEST_NAME = 2**63  # of whole numbers: what every reader of JSON can hold
 FIT_SPREAD = 4.0  # standard deviations to each side that a fitted range covers, and all of the history
 CONSTANT = 1e-12  # a standard deviation below this part of the largest value is rounding
 KINDS = ("shared", "per_arm", "by_arm")
+PLAIN_NUMBERS = (float, int)
 
 
 @dataclass(frozen=True)
@@ -49,21 +50,28 @@ class Field:
     def bounded(self) -> bool:
         return self.values is not None or self.low is not None
 
-    def encode(self, where: str, value: Any, clip: bool) -> list[float]:
-        """``value`` as numbers; ``where`` is what an error calls it."""
+    def encode(self, owner: str, value: Any, clip: bool) -> list[float]:
+        """``value`` as numbers; ``owner`` is what an error calls the mapping that it comes from."""
         if self.values is not None:
             if not isinstance(value, str) or value not in self.values:
-                raise ArgumentError(where, value, f"one of {_listed(self.values)}")
+                raise ArgumentError(f"{owner}[{self.name!r}]", value, f"one of {_listed(self.values)}")
             return [float(value == one) for one in self.values]
-        found = check_number(where, value, "that is finite", math.isfinite)
-        if self.low is None or self.high is None:
-            return [found]
-        if not self.low <= found <= self.high:
-            if not clip:
-                hint = "declare a wider range, or clip=True"
-                raise ArgumentError(where, value, f"in the declared range [{self.low:g}, {self.high:g}]", hint=hint)
-            found = min(max(found, self.low), self.high)
-        return [2.0 * (found - self.low) / (self.high - self.low) - 1.0]
+        low, high = self.low, self.high
+        if low is None or high is None:
+            return [self._check(f"{owner}[{self.name!r}]", value, clip)]
+        if not isinstance(value, PLAIN_NUMBERS) or not low <= value <= high:  # the usual case needs no closer check
+            value = self._check(f"{owner}[{self.name!r}]", value, clip)
+        return [2.0 * (value - low) / (high - low) - 1.0]
+
+    def _check(self, where: str, value: Any, clip: bool) -> float:
+        """``value`` as a number, within the range if there is one; ``where`` is what an error calls it."""
+        number = check_number(where, value, "that is finite", math.isfinite)
+        if self.low is None or self.high is None or self.low <= number <= self.high:
+            return number
+        if not clip:
+            hint = "declare a wider range, or clip=True"
+            raise ArgumentError(where, value, f"in the declared range [{self.low:g}, {self.high:g}]", hint=hint)
+        return min(max(number, self.low), self.high)
 
     def declared(self) -> dict[str, Any]:
         """As plain data, such as JSON holds."""
@@ -103,10 +111,14 @@ class Features:
                 raise ArgumentError(f"by_arm[{field.name!r}]", field.declared(), f"{declared}, as in `shared`")
         self._context_fields = {field.name: field for field in (*self.shared, *self.by_arm)}
         self._arm_fields = {field.name: field for field in self.per_arm}
-        self._place = {arm: i for i, arm in enumerate(self.arms)}
-        self._block = bool(self.arms) * (1 + sum(field.width for field in self.by_arm))
+        # A context is encoded once, as 1 and its fields; these are the places there of what vectors are made of.
+        places = _places(self._context_fields.values())
+        self._shared = slice(1 - self.intercept, 1 + sum(field.width for field in self.shared))
+        self._block = np.array([0, *(place for field in self.by_arm for place in places[field.name])])
         self._head = self.intercept + sum(field.width for field in (*self.shared, *self.per_arm))
-        self.dim = self._head + len(self.arms) * self._block
+        starts = [self._head + i * len(self._block) for i in range(len(self.arms))]
+        self._own_block = {arm: slice(i, i + len(self._block)) for arm, i in zip(self.arms, starts, strict=True)}
+        self.dim = self._head + len(self.arms) * len(self._block)
         active = self.intercept + len(self.shared) + len(self.per_arm) + bool(self.arms) * (1 + len(self.by_arm))
         if not self.dim:
             raise ArgumentError("features", self.declared(), "at least one field, arms, or intercept=True", got="none")
@@ -115,6 +127,7 @@ class Features:
                 got, hint = f"{name!r} {times} times", "rename a field or an arm"
                 raise ArgumentError("features", self.declared(), "coordinates with different names", got=got, hint=hint)
         self._scale = active**-0.5
+        self.longest = math.inf if self.open_fields else 1.0  # the norm of a vector is at most this, up to rounding
 
     @classmethod
     def of(cls, given: Features | Mapping[str, Any] | None) -> Features | None:
@@ -140,30 +153,30 @@ class Features:
 
     def vectors(self, context: Mapping[str, Any] | None, arms: Sequence[Name] | Mapping[Name, Any]) -> Array:
         """A row for each of ``arms``: their names, or by name their own fields."""
-        context = {} if context is None else context
-        _check_keys("context", context, self._context_fields)
-        known = {
-            name: field.encode(f"context[{name!r}]", context[name], self.clip)
-            for name, field in self._context_fields.items()
-        }
-        shared = [*[1.0] * self.intercept, *(value for field in self.shared for value in known[field.name])]
-        block = [1.0, *(value for field in self.by_arm for value in known[field.name])]
+        numbers = self._encode("context", {} if context is None else context, self._context_fields)
+        shared, block = numbers[self._shared], numbers[self._block]
         rows = np.zeros((len(arms), self.dim))
-        own = arms if isinstance(arms, Mapping) else {arm: {} for arm in arms}
-        for row, (arm, values) in zip(rows, own.items(), strict=True):
-            where = f"arms[{arm!r}]"
-            _check_keys(where, values, self._arm_fields)
-            row[: self._head] = shared + [
-                value
-                for name, field in self._arm_fields.items()
-                for value in field.encode(f"{where}[{name!r}]", values[name], self.clip)
-            ]
+        rows[:, : len(shared)] = shared
+        own_fields = arms if isinstance(arms, Mapping) else None
+        for row, arm in zip(rows, arms, strict=True):
+            if own_fields is not None or self._arm_fields:
+                own = {} if own_fields is None else own_fields[arm]
+                row[len(shared) : self._head] = self._encode(f"arms[{arm!r}]", own, self._arm_fields)[1:]
             if self.arms:
-                if arm not in self._place:
-                    raise ArgumentError(where, arm, f"one of the declared arms {_listed(self.arms)}")
-                start = self._head + self._place[arm] * self._block
-                row[start : start + self._block] = block
-        return np.asarray(rows * self._scale)
+                if arm not in self._own_block:
+                    raise ArgumentError(f"arms[{arm!r}]", arm, f"one of the declared arms {_listed(self.arms)}")
+                row[self._own_block[arm]] = block
+        return rows
+
+    def _encode(self, owner: str, values: Mapping[str, Any], fields: Mapping[str, Field]) -> Array:
+        """1 and the ``values`` of ``fields`` as numbers, all scaled; ``owner`` is what an error calls ``values``."""
+        _check_keys(owner, values, fields)
+        numbers = [1.0]
+        for name, field in fields.items():
+            numbers += field.encode(owner, values[name], self.clip)
+        scaled: Array = np.array(numbers)
+        scaled *= self._scale
+        return scaled
 
     def fitted(self, contexts: Sequence[Mapping[str, Any]], arms: Sequence[Mapping[str, Any]]) -> Features:
         """The same with a range for every number that had none, which covers the history given and the mean with
@@ -286,9 +299,20 @@ def _field(kind: str, name: Any, given: Any) -> Field:
     raise ArgumentError(where, given, "a range (low, high) with low < high, or a list of texts")
 
 
+def _places(fields: Iterable[Field]) -> dict[str, range]:
+    """The places of each field after a first number."""
+    places, start = {}, 1
+    for field in fields:
+        places[field.name] = range(start, start + field.width)
+        start += field.width
+    return places
+
+
 def _check_keys(where: str, given: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
     if not isinstance(given, Mapping):
         raise ArgumentError(where, given, "a mapping from the names of its fields to values")
+    if given.keys() == fields.keys():
+        return
     for name in fields:
         if name not in given:
             raise ArgumentError(f"{where}[{name!r}]", None, "given", got="nothing")

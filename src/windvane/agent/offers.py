@@ -28,13 +28,16 @@ ARM_COLUMN = "arm"  # of a frame: the arms' names
 def offered(
     arms: Any, context: Any, features: Features | None, dim: int, columns: list[Name] | None
 ) -> tuple[list[Name], Array]:
-    """Names and a matrix [K, dim]: of vectors as given, or made of declared ``features``. ``columns``: the order of
-    the coordinates where arms are a frame of vectors; None: that of the frame."""
+    """Names and a matrix [K, dim]: of vectors as given, or made of declared ``features``, of all declared arms if
+    ``arms`` is None and they have no fields of their own. ``columns``: the order of the coordinates where arms are a
+    frame of vectors; None: that of the frame."""
     if features is None:
         if context is not None:
             hint = "or give `features` when you create the agent"
             raise ArgumentError("context", context, "omitted, because the agent has no declared features", hint=hint)
         names, rows = _vectors(arms, dim, columns)
+    elif arms is None and features.arms and not features.per_arm:
+        names, rows = list(features.arms), features.vectors(context, features.arms)
     else:
         own = _by_name(arms)
         names, rows = list(own), features.vectors(context, own)

@@ -17,9 +17,10 @@ from windvane.agent.times import TICK, TICKS, Clock, Span, rounds_of
 from windvane.agent.waiting import AT_TIMEOUT, ON_ARRIVAL, Waiting
 from windvane.arguments import Array
 from windvane.estimation import Estimator
-from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB, AdaptiveInfo
 from windvane.policies.bandit_over_bandits import BanditOverBandits
 from windvane.policies.base import Policy
+from windvane.policies.info import PolicyInfo
 from windvane.policies.optimism import EstimatingPolicy
 from windvane.policies.restart import RestartedPolicy
 
@@ -34,23 +35,29 @@ class Drift(NamedTuple):
     memory: float
     memory_low: float
     memory_high: float
+    scale: float
     rate: float
     rate_low: float
     rate_high: float
     variation: float
 
 
-def drift_of(policy: Policy) -> Drift | None:
+def drift_of(info: PolicyInfo) -> Drift | None:
     """None for a policy that was told how to forget."""
-    drift = policy.info().drift if isinstance(policy, AdaptiveGLMUCB) else None
+    drift = info.drift if isinstance(info, AdaptiveInfo) else None
     return None if drift is None else Drift(*(np.asarray(value)[0].item() for value in drift))
 
 
-def memory_of(policy: Policy) -> float:
-    """How many rounds back the past counts: 1/(1 - gamma), a window, or the time between two restarts."""
+def memory_of(policy: Policy, *, is_late: bool = False) -> float:
+    """How many rounds back the past counts: 1/(1 - gamma), a window, or the time between two restarts.
+
+    ``is_late``: for how many rounds a reward that was not learned yet stays informative. For AdaptiveGLMUCB this is the
+    memory of the acting expert, which is longer than the time over which it averages many rewards.
+    """
     if isinstance(policy, AdaptiveGLMUCB):
-        acting = policy.info(estimates=False).acting_memory
-        return math.inf if acting is None else float(acting[0])
+        info = policy.info(estimates=False)
+        memory = info.acting_memory if is_late else info.effective_memory
+        return math.inf if memory is None else float(memory[0])
     if isinstance(policy, BanditOverBandits):
         return min(memory_of(policy.worker), float(policy.length))
     estimator = getattr(policy, "estimator", None)  # a policy of the user's own may have another one, or none
@@ -134,8 +141,10 @@ class Readable:
     def theta(self) -> Array:
         """The parameter as it is estimated now, in the coordinates of :attr:`feature_names`; 0 without an estimate."""
         with self.lock:
-            theta = self.policy.info().theta_hat
-            return np.zeros(self.policy.dim) if theta is None else np.array(theta[0])
+            return self._theta_of(self.policy.info())
+
+    def _theta_of(self, info: PolicyInfo) -> Array:
+        return np.zeros(self.policy.dim) if info.theta_hat is None else np.array(info.theta_hat[0])
 
     @property
     def feature_names(self) -> list[str]:
@@ -155,7 +164,7 @@ class Readable:
     def drift_estimate(self) -> Drift | None:
         """What the rewards say about the drift; None for a policy that was told how to forget."""
         with self.lock:
-            return drift_of(self.policy)
+            return drift_of(self.policy.info())
 
     @property
     def alerts(self) -> list[Alert]:
@@ -165,7 +174,7 @@ class Readable:
             if self.recently_projected.is_high:
                 largest = self.policy.reward_link.largest_product / self.policy.L
                 raised.append(alerts.norm_bound_active(self.recently_projected, self.config["S"], largest))
-            lag, memory = self._lag(), memory_of(self.policy)
+            lag, memory = self._lag(), memory_of(self.policy, is_late=True)
             if lag > memory * ROUNDING:
                 raised.append(alerts.timeout_exceeds_memory(self._length(lag), self._length(memory)))
             if self.recently_dropped.is_high:
@@ -185,13 +194,21 @@ class Readable:
             return self.wait.length * (TICKS if self.by_clock else 1.0)
         return self.policy.t - self.open_decisions.oldest().round if len(self.open_decisions) else 0.0
 
+    def _scale(self) -> float | None:
+        """S as it was given or is learned; None for a policy without one."""
+        if isinstance(self.policy, AdaptiveGLMUCB):
+            scale = self.policy.info(estimates=False).acting_scale
+            return None if scale is None else float(scale[0])
+        return self.policy.S if isinstance(self.policy, EstimatingPolicy) else None
+
     def _length(self, rounds: float) -> str:
         return f"{rounds * TICK:.3g} seconds" if self.by_clock else f"{rounds:.3g} decisions"
 
     def info(self) -> dict[str, Any]:
         """Counts, the estimate, memory, drift and alerts, for a person or a page to read."""
         with self.lock:
-            drift = self.drift_estimate()
+            described = self.policy.info()  # once: it takes as long as a decision, or longer
+            drift, theta = drift_of(described), self._theta_of(described)
             return {
                 "policy": self.policy.name,
                 "learn": self.learn,
@@ -204,8 +221,8 @@ class Readable:
                 "held": self.held,
                 "expired": self.expired,
                 "dropped": self.dropped,
-                "theta": dict(zip(self.feature_names, self.theta.tolist(), strict=True)),
-                "S": self.policy.S if isinstance(self.policy, EstimatingPolicy) else None,
+                "theta": dict(zip(self.feature_names, theta.tolist(), strict=True)),
+                "S": self._scale(),
                 "projected_share": self.projected_share,
                 "recent_projected_share": self.recent_projected_share,
                 "memory": self.memory,

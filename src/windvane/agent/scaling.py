@@ -28,7 +28,7 @@ class Scaling:
         self.raw_dim, self.L = dim, L
         self.intercept, self.clip, self.remedy = flag("intercept", intercept), flag("clip", clip), remedy or REMEDY
         self.to_fit = isinstance(scaling, str) and scaling == "fit"
-        self.center, self.spread = np.zeros(dim), np.ones(dim)
+        self.center, self.spread, self.is_identity = np.zeros(dim), np.ones(dim), True
         if scaling is not None and not self.to_fit:
             center, spread = _pair(scaling)
             self.set(check_array("scaling['center']", center, (dim,)), check_array("scaling['spread']", spread, (dim,)))
@@ -47,6 +47,7 @@ class Scaling:
             pair = center.tolist(), spread.tolist()
             raise ArgumentError("scaling", pair, "a finite center and a finite, positive spread")
         self.center, self.spread, self.to_fit = center.copy(), spread.copy(), False
+        self.is_identity = not center.any() and bool((spread == 1.0).all())
 
     def fitted(self, rows: Array) -> Scaling:
         """The same, with the center and spread under which ``rows``, finite, have mean 0, equal variances (those that
@@ -66,15 +67,21 @@ class Scaling:
             raise ArgumentError("X", rows, 'numbers whose squares are finite, for scaling="fit"', got=got)
         return Scaling(self.raw_dim, self.L, scaling=pair, intercept=self.intercept, clip=self.clip, remedy=self.remedy)
 
-    def apply(self, rows: Array, argument: str, names: Sequence[Name] | None = None) -> Array:
-        """``argument`` and ``names``: what an error calls the rows."""
+    def apply(
+        self, rows: Array, argument: str, names: Sequence[Name] | None = None, *, longest: float = math.inf
+    ) -> Array:
+        """``rows``, which may be returned as they are. ``argument`` and ``names``: what an error calls them.
+        ``longest``: a bound on their norms, where one is known."""
         if self.to_fit:
             raise ArgumentError("scaling", "fit", "fitted first", hint="give history to update_many")
-        with np.errstate(over="ignore", invalid="ignore"):
-            scaled = (rows - self.center) / self.spread
-            norms = np.sqrt(np.square(scaled).sum(axis=1))
-        if not (norms <= self.L * NORM_SLACK).all():
-            scaled = self._shortened(scaled, norms, argument, names)
+        if self.is_identity and longest <= self.L:
+            scaled = rows
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):
+                scaled = (rows - self.center) / self.spread
+                norms = np.sqrt(np.square(scaled).sum(axis=1))
+            if not (norms <= self.L * NORM_SLACK).all():
+                scaled = self._shortened(scaled, norms, argument, names)
         return np.column_stack((scaled, np.ones(len(scaled)))) if self.intercept else scaled
 
     def _shortened(self, scaled: Array, norms: Array, argument: str, names: Sequence[Name] | None) -> Array:

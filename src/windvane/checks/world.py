@@ -30,7 +30,7 @@ class World:
         policy = factory(dim=dim, lanes=1, seed=0)
         self.L, self.largest = policy.L, 1.0
         if isinstance(policy, Policy):
-            self.largest = min(1.0, policy.reward_link.reward_range(policy.noise_scale)[1])
+            self.largest = min(1.0, policy.accepted_rewards[1])
 
     def arms(self, t: int) -> Array:
         """Return the arms of round t, [lanes, K, dim]."""

@@ -18,6 +18,7 @@ Examples:
   windvane simulate spec.toml            run it, on all cores
   windvane compare results               who is better, with confidence intervals
   windvane benchmark drift --quick       every policy in twelve drifting worlds
+  windvane benchmark streams data.csv    every policy on labelled data of your own
   windvane serve --store windvane.db     decisions over HTTP, and a live page
   windvane demo                          a minute of it, with a simulated audience
 
@@ -51,7 +52,6 @@ for command in (
     analyse.compare,
     bounds.bound,
     policies.policies,
-    benchmark.benchmark,
     studies.study,
     serving.serve,
     serving.token,
@@ -61,3 +61,4 @@ for command in (
     start.doctor,
 ):
     app.command()(command)
+app.add_typer(benchmark.benchmark, name="benchmark")

@@ -53,7 +53,7 @@ def bound(
             raise ArgumentError(f"--{name}", value, f"omitted, because it comes from the experiment in {folder}")
         found = evaluate_results(Results.open(folder), **agent)
         if not found:
-            raise FolderError(folder, "unfinished", "no cell is finished yet")
+            raise FolderError(folder, "unfinished", "no cell of a simulated environment is finished yet")
     else:
         missing = [name for name in ("horizon", "drift", "dim") if name not in told]
         if missing:

@@ -17,18 +17,37 @@ from windvane.cli.tables import print_summary, summary_json
 from windvane.lab import paper
 from windvane.lab.bounds import evaluate_results
 from windvane.lab.results import Results
-from windvane.lab.runner import run
+from windvane.lab.runner import CellError, run
 from windvane.lab.spec import Spec
 
 
 def conduct(
-    spec: Spec, folder: Path, text: str, *, jobs: int | None, cluster: str | None = None, restart: bool = False
+    spec: Spec,
+    folder: Path,
+    text: str,
+    *,
+    jobs: int | None,
+    cluster: str | None = None,
+    restart: bool = False,
+    failures: list[CellError] | None = None,
 ) -> Results:
-    """Run an experiment with a progress bar; Ctrl-C keeps what is finished and says how to go on."""
+    """Run an experiment with a progress bar; Ctrl-C keeps what is finished and says how to go on.
+
+    Cells that fail are added to ``failures`` if it is given; else the first one ends the run.
+    """
     command = "windvane " + shlex.join(sys.argv[1:])
     remark(f"{text}: {spec.runs} runs of {spec.horizon} rounds, into {folder}")
     try:
-        return run(spec, folder, jobs=jobs, cluster=cluster, restart=restart, progress=Bar(text), command=command)
+        return run(
+            spec,
+            folder,
+            jobs=jobs,
+            cluster=cluster,
+            restart=restart,
+            progress=Bar(text),
+            command=command,
+            failures=failures,
+        )
     except KeyboardInterrupt:
         raise InterruptedRunError(f"interrupted; {_how_far(folder)}; the same command goes on from there") from None
 

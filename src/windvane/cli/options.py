@@ -20,6 +20,7 @@ WithDiagnostics = Annotated[
     typer.Option("--diagnostics", help="Record the terms of the analysis and the lemmas' slack; print the bounds."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+Policies = Annotated[str | None, typer.Option(help="Only these policies, with commas: OFUL,BVD-GLM-UCB")]
 Out = Annotated[Path | None, typer.Option(help="The folder to write to.", show_default=False)]
 
 

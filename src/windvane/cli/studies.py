@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +18,7 @@ from windvane.cli.console import number, output, plain, print_json, remark, tabl
 from windvane.cli.experiments import conduct
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart, Seed
 from windvane.lab import no_tuning, rates, unknown_drift
-from windvane.lab.drift_benchmark import Conduct
+from windvane.lab.benchmarks import Conduct
 from windvane.lab.summary import Row
 
 STUDIES = ("unknown-drift", "no-tuning", "rates")
@@ -88,43 +89,61 @@ def _unknown_drift(
 
 
 def _no_tuning(folder: Path, go: Conduct, **asked: int) -> Found:
-    found = no_tuning.no_tuning(folder, go, **asked)
+    cases = no_tuning.no_tuning(folder, go, **asked)
     remark("drawing the figure")
-    files = [str(path) for path in no_tuning.draw(found, folder)]
+    files = [str(path) for path in no_tuning.draw(cases, folder)]
     lines = [
         [
-            one.environment + (" *" if one.set_aside else ""),
-            f"{one.memory:g}", f"{one.scale:g}", *(f"{number(row.mean)} ± {number(row.se)}" for row in _rows(one)),
-            f"{number(one.ratio, 2)} ± {number(no_tuning.geometric_mean([one]).se, 2)}",
+            case.environment + (" *" if case.set_aside else ""),
+            f"{case.memory:g}", f"{case.scale:g}", *(f"{number(row.mean)} ± {number(row.se)}" for row in _rows(case)),
+            f"{number(case.ratio, 2)} ± {number(no_tuning.geometric_mean([case]).se, 2)}",
+            number(case.price_of_scale, 2),
         ]
-        for one in found
+        for case in cases
     ]  # fmt: skip
-    columns = ["environment", "memory", "bonus", "that pair", *(row.label for row in _rows(found[0])[1:]), "ratio"]
+    columns = ["environment", "memory", "bonus", "that pair", *(row.label for row in _rows(cases[0])[1:]), "ratio"]
+    columns.append("price of S")
     means = {
-        "everywhere": no_tuning.geometric_mean(found),
-        "developed in": no_tuning.geometric_mean([one for one in found if not one.set_aside]),
-        "set aside": no_tuning.geometric_mean([one for one in found if one.set_aside]),
+        "everywhere": no_tuning.geometric_mean(cases),
+        "developed in": no_tuning.geometric_mean([case for case in cases if not case.set_aside]),
+        "set aside": no_tuning.geometric_mean([case for case in cases if case.set_aside]),
     }
-    told = ", ".join(f"{name} {number(mean.value, 3)} ± {number(mean.se, 3)}" for name, mean in means.items())
-    runs = found[0].adaptive.runs
-    title = f"Final regret and ratios, mean ± SE of {runs} runs (*: set aside); geometric means of the ratios: {told}"
-    worlds = [{**_without_influence(one), "ratio": no_tuning.geometric_mean([one])._asdict()} for one in found]
+    mean_ratios = ", ".join(f"{name} {number(mean.value, 3)} ± {number(mean.se, 3)}" for name, mean in means.items())
+    runs = cases[0].adaptive.runs
+    prices = {
+        "geometric mean": math.exp(sum(math.log(case.price_of_scale) for case in cases) / len(cases)),
+        "worst": max(case.price_of_scale for case in cases),
+    }
+    title = (
+        f"Final regret and ratios, mean ± SE of {runs} runs (*: set aside); geometric means of the ratios: "
+        f"{mean_ratios}; regret without S relative to that with S: {number(prices['geometric mean'], 3)}, at worst "
+        f"{number(prices['worst'], 2)}"
+    )
+    worlds = [
+        {
+            **_without_influence(case),
+            "ratio": no_tuning.geometric_mean([case])._asdict(),
+            "price_of_scale": case.price_of_scale,
+        }
+        for case in cases
+    ]
     document = {
         "runs": runs,
         "seed": asked["seed"],
         "geometric mean": {name: mean._asdict() for name, mean in means.items()},
+        "price of S": prices,
         "environments": worlds,
         "files": files,
     }
     return document, [table(columns, lines, title)]
 
 
-def _without_influence(one: no_tuning.Comparison) -> dict[str, Any]:
-    return {name: value for name, value in dataclasses.asdict(one).items() if name != "influence"}
+def _without_influence(case: no_tuning.Comparison) -> dict[str, Any]:
+    return {name: value for name, value in dataclasses.asdict(case).items() if name != "influence"}
 
 
-def _rows(one: no_tuning.Comparison) -> list[Row]:
-    return [one.chosen, one.adaptive, one.master, one.greedy]
+def _rows(case: no_tuning.Comparison) -> list[Row]:
+    return [case.chosen, case.adaptive, case.master, case.greedy, case.untold]
 
 
 def _rates(folder: Path, go: Conduct, *, seed: int, runs: int = rates.RUNS, horizon: int = rates.LONGEST) -> Found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,8 +35,9 @@ def print_summary(results: Results, published: Mapping[str, Published] | None = 
         console.print(f"incomplete: {results.finished} of {results.total} cells are finished", markup=False)
     for environment in dict.fromkeys(row.environment for row in rows):
         here = [row for row in rows if row.environment == environment]
-        facts = f"B_T = {here[0].drift:.4g}, θ* changed {here[0].switches:g} times"
-        title = f"{environment}: {here[0].runs} runs of {results.manifest['horizon']} rounds, {facts}"
+        facts = f", B_T = {here[0].drift:.4g}, θ* changed {here[0].switches:g} times"
+        known = facts if math.isfinite(here[0].drift) else ""  # a labelled data stream has no θ*
+        title = f"{environment}: {here[0].runs} runs of {results.manifest['horizon']} rounds{known}"
         columns = ["policy", "regret", "± SE", "sd", "γ", "µs/round", "θ̂ outside", "stages 1/2/3"]
         lines = [_line(row) for row in here]
         if published:

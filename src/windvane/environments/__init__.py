@@ -1,5 +1,7 @@
 """Simulated worlds: drifts, arm laws, reward laws and delay laws, combined freely by :class:`Environment`.
 
+:class:`LabelledStream` makes an environment of a labelled data stream, from arrays or a file.
+
 A drift or law is a small frozen record. Fields and arguments outside their range, and parts that do not fit together,
 raise :class:`windvane.errors.ArgumentError`.
 """
@@ -15,6 +17,7 @@ from windvane.environments.drift import (
     Switches, Turns,
 )
 from windvane.environments.environment import Environment, Round
+from windvane.environments.labelled_stream import AnyEnvironment, LabelledStream
 from windvane.environments.paths import Path
 from windvane.environments.rewards import (
     DELAYS, REWARD_LAWS, BernoulliRewards, BinomialRewards, BoundRewards, DelayLaw, FixedDelay, GaussianRewards,
@@ -22,9 +25,10 @@ from windvane.environments.rewards import (
 )
 
 __all__ = [
-    "ARM_LAWS", "DELAYS", "DRIFTS", "REWARD_LAWS", "Arc", "ArmLaw", "ArmStream", "BallArms", "BernoulliRewards",
-    "BinomialRewards", "BoundRewards", "ComeAndGo", "CubeArms", "DelayLaw", "Drift", "Environment", "FixedArms",
-    "FixedDelay", "FunctionDrift", "GaussianArms", "GaussianRewards", "GeometricDelay", "NoDelay", "OrthogonalArms",
-    "Path", "PiecewiseLinear", "PoissonRewards", "RandomSwitches", "RandomWalk", "RewardLaw", "Rotation", "Round",
-    "Sinusoid", "SkewedArms", "SphereArms", "Static", "Switches", "Turns", "UniformDelay",
+    "ARM_LAWS", "DELAYS", "DRIFTS", "REWARD_LAWS", "AnyEnvironment", "Arc", "ArmLaw", "ArmStream", "BallArms",
+    "BernoulliRewards", "BinomialRewards", "BoundRewards", "ComeAndGo", "CubeArms", "DelayLaw", "Drift", "Environment",
+    "FixedArms", "FixedDelay", "FunctionDrift", "GaussianArms", "GaussianRewards", "GeometricDelay", "LabelledStream",
+    "NoDelay", "OrthogonalArms", "Path", "PiecewiseLinear", "PoissonRewards", "RandomSwitches", "RandomWalk",
+    "RewardLaw", "Rotation", "Round", "Sinusoid", "SkewedArms", "SphereArms", "Static", "Switches", "Turns",
+    "UniformDelay",
 ]

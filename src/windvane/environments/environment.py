@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ class Round(NamedTuple):
         Arms that are on offer, [lanes, K]; None if all are.
     theta, means, best
         theta*_t, [lanes, dim]; mu(<x, theta*_t>), [lanes, K], of absent arms too; the largest one on offer, [lanes].
+        In a :class:`~windvane.environments.LabelledStream`, theta is NaN and the means are the rewards.
 
     >>> from windvane.environments import BallArms, Static
     >>> offer = Environment(Static(), BallArms(count=3), horizon=5).round(1)
@@ -72,6 +73,8 @@ class Environment:
     >>> world.variation.round(4)
     array([1.5708, 1.5708])
     """
+
+    has_theta: ClassVar[bool] = True  # there is a true parameter, unlike in a labelled data stream
 
     def __init__(
         self, drift: Drift, arms: ArmLaw, rewards: RewardLaw | None = None, *, dim: int = 2,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from windvane import arguments
-from windvane.arguments import NORM_SLACK, Array, Index, Mask, check_array, check_per_lane, check_positive, check_whole
+from windvane.arguments import NORM_SLACK, Array, Mask, check_array, check_per_lane, check_positive, check_whole
 from windvane.documentation import documented
 from windvane.errors import ArgumentError
 from windvane.estimation.forgetting import NEVER, Discount, Forgetting, Never, Window
@@ -122,21 +122,16 @@ class Estimator(LaneRows, ABC):
         self.kernels.predict_lanes(self.link.code, arms, theta, means)
         return means
 
-    def measure_width(self, arms: Array, multiplier: Array, *, is_sandwich: bool, rows: Index | None = None) -> Array:
-        """Return multiplier ||x|| in the metric V^-1, or V^-1 V_tilde V^-1 if ``is_sandwich``, [lanes, K].
-
-        With ``rows``, entry i of ``arms[lanes, K, dim]`` and ``multiplier[lanes]`` belongs to lane ``rows[i]``.
-        """
+    def measure_width(self, arms: Array, multiplier: Array, *, is_sandwich: bool) -> Array:
+        """Return multiplier ||x|| in the metric V^-1, or V^-1 V_tilde V^-1 if ``is_sandwich``, [lanes, K]."""
         n, K, d = arms.shape
-        lanes = self.lanes if rows is None else len(rows)
-        if n != lanes or d != self.dim:
-            raise shape_error("arms", arms, (lanes, K, self.dim))
+        if n != self.lanes or d != self.dim:
+            raise shape_error("arms", arms, (self.lanes, K, self.dim))
         if multiplier.shape != (n,):
             raise shape_error("multiplier", multiplier, (n,))
         widths = np.empty((n, K))
         with self.lock:  # other threads may use the workspace
-            dense = self.dense if rows is None else self.dense[rows]
-            width_lanes(is_sandwich, arms, multiplier, dense, self.work, widths)
+            width_lanes(is_sandwich, arms, multiplier, self.dense, self.work, widths)
         return widths
 
     def log_det_ratio(self) -> Array:

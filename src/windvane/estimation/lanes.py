@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
@@ -11,23 +10,24 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index, check_mask
-from windvane.kernels.custom import LinkKernels, link_kernels
+from windvane.estimation.scratch import KernelState
 from windvane.kernels.lanes import BUFFERS, FRESH, LOST, RECORD, VECTORS, WORK, dense_rows
 from windvane.linalg import is_symmetric
 from windvane.links import Link
-from windvane.state import State, Stateful, refuse
+from windvane.state import State, refuse
 
 START_AT_ZERO = ("now", "origin", "dropped", "start", "end", "removals", "status", "passes", "error", "strayed")
 FIRST_CAPACITY = 8  # entries of a new history, which doubles its capacity when it is full
 DEFINITENESS = 1e-6, 1e-12  # relative to lam and to the largest eigenvalue: how far rounding can push V below lam I
 
 
-class LaneRows(Stateful):
+class LaneRows(KernelState):
     """The arrays ``record``, ``dense`` and ``history`` of an estimator, with a lock and workspaces for kernels.
 
     ``settings`` are the settings in the record: one number, or one per lane.
     """
 
+    scratch: ClassVar[tuple[str, ...]] = ("work", "workspaces")
     is_linearised: ClassVar[bool] = False  # whether (pull, H) is updated between solves: Newton's method starts from it
     stored: ClassVar[tuple[str, ...]] = (
         "gamma", "window", "now", "origin", "scale", "dropped", "count", "removals", "status", "passes", "error",
@@ -46,23 +46,13 @@ class LaneRows(Stateful):
         self.dense = np.zeros((lanes, dense_rows(dim, linearised=self.is_linearised), dim))
         self.history = np.zeros((lanes, dim + 3, FIRST_CAPACITY if remembers else 0))
         self.filled = 0  # upper bound on ``end`` of all lanes
-        self._add_scratch()
+        self.prepare_scratch()
         self.reset()
 
-    def _add_scratch(self) -> None:
-        """Set the attributes outside the state: the kernels for the link, a lock and the workspaces of kernels."""
-        self.kernels: LinkKernels = link_kernels(self.link.code, self.link)
-        self.lock = threading.RLock()  # kernels release the interpreter lock, so two threads could write to one history
+    def allocate(self) -> None:
+        """Allocate the workspaces of kernels."""
         self.work = np.zeros((WORK, self.dim, self.dim))
         self.workspaces = self._allocate_workspaces(self.history.shape[2])
-
-    def __getstate__(self) -> dict[str, Any]:
-        scratch = ("kernels", "lock", "work", "workspaces")
-        return {name: value for name, value in vars(self).items() if name not in scratch}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._add_scratch()
 
     @contextmanager
     def borrow(self) -> Iterator[Self]:
@@ -152,11 +142,6 @@ class LaneRows(Stateful):
         rows = {"record": record, "dense": fields["dense"], "history": np.zeros((*self.history.shape[:2], capacity))}
         rows["history"][:, :, :longest] = fields["history"]
         return {**rows, "filled": longest, "workspaces": self._allocate_workspaces(capacity)}
-
-    def write_fields(self, values: Mapping[str, Any]) -> None:
-        """Use the arrays from ``prepare_fields``."""
-        with self.lock:
-            super().write_fields(values)
 
     def check_fields(self, fields: State, path: str) -> None:
         """Raise ``ArgumentError`` for a state that an estimator with these settings cannot reach."""

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from windvane.kernels import elementary, history, lanes, one_pass, projection, root, scoring, sums
+from windvane.kernels import elementary, filters, history, lanes, one_pass, projection, root, scoring, sums
 from windvane.kernels.jit import callable_kernel
 
 Array = npt.NDArray[np.float64]
-MODULES = (lanes, elementary, sums, history, root, projection, scoring, one_pass)
+MODULES = (lanes, elementary, sums, history, root, projection, scoring, one_pass, filters)
 STEP = 1e-5  # of the difference quotient that replaces mu''; its error, of order 1e-10, affects only Newton's steps
 
 
@@ -43,6 +43,8 @@ class LinkKernels:
     project_lanes: Callable[..., None] = projection.project_lanes
     predict_lanes: Callable[..., None] = scoring.predict_lanes
     linearise_lanes: Callable[..., None] = one_pass.linearise_lanes
+    assess_lanes: Callable[..., None] = filters.assess_lanes
+    learn_lanes: Callable[..., None] = filters.learn_lanes
 
 
 COMPILED = LinkKernels()

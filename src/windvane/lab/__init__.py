@@ -19,6 +19,7 @@ _HOME = {
     "SpecError": "windvane.lab.spec",
     "EnvironmentSpec": "windvane.lab.spec",
     "PolicySpec": "windvane.lab.spec",
+    "StreamSpec": "windvane.lab.spec",
     "run": "windvane.lab.runner",
     "Results": "windvane.lab.results",
     "Entry": "windvane.lab.results",
@@ -36,6 +37,7 @@ __all__ = [
     "Results",
     "Spec",
     "SpecError",
+    "StreamSpec",
     "benchmark_spec",
     "leaderboard",
     "paired",
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     from windvane.lab.presentation import present
     from windvane.lab.results import Entry, Results
     from windvane.lab.runner import run
-    from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec, SpecError
+    from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec, SpecError, StreamSpec
     from windvane.lab.standings import leaderboard
     from windvane.lab.summary import paired
 

@@ -34,8 +34,17 @@ def _ratio_axes(figure: Figure) -> Axes:
     return axes
 
 
-def leaderboard_figure(standings: Sequence[Standing], *, confidence: float) -> Figure:
-    """A row per policy: its score with the interval, and a tick at its worst environment; the best on top."""
+def leaderboard_figure(
+    standings: Sequence[Standing],
+    *,
+    confidence: float,
+    score: str = "Regret relative to the best of each environment",
+    places: str = "environments",
+) -> Figure:
+    """A row per policy: its score with the interval, and a tick at its worst environment; the best on top.
+
+    ``score`` and ``places`` are what the axis calls the score and the environments.
+    """
     with style():
         figure = new_figure(7.0, 1.2 + 0.2 * max(len(standings), 4))
         axes = _ratio_axes(figure)
@@ -44,11 +53,13 @@ def leaderboard_figure(standings: Sequence[Standing], *, confidence: float) -> F
             axes.plot([one.low, one.high], [i, i], color=colour, linewidth=2, gid="interval")
             axes.plot(one.score, i, "o", color=colour, markersize=5, gid="score")
             axes.plot(one.worst, i, "|", color=colour, markersize=8, gid="worst")
+        if max(one.worst for one in standings) < 5.0:
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 1.2, 1.5, 2.0, 3.0, 4.0), numticks=20))
         axes.set_yticks(range(len(standings)), [text(one.label, 45) for one in standings], size=SIZE - 1)
         axes.set_ylim(len(standings) - 0.4, -0.6)
         axes.set_xlabel(
-            "Regret relative to the best of each environment (log scale; left is better)\n"
-            f"dot: geometric mean over environments; line: its {100 * confidence:g} % interval; tick: the worst one"
+            f"{score} (log scale; left is better)\n"
+            f"dot: geometric mean over {places}; line: its {100 * confidence:g} % interval; tick: the worst one"
         )
     return figure
 

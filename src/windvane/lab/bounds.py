@@ -15,6 +15,7 @@ import numpy as np
 
 from windvane import theory
 from windvane.arguments import check_positive, check_whole
+from windvane.lab.stream_spec import StreamSpec
 from windvane.lab.summary import Row, row_of
 from windvane.links import Link, get_link
 from windvane.policies.registry import POLICIES
@@ -122,7 +123,7 @@ def evaluate_results(
     found = []
     for environment in spec.environments:
         entries = [entry for entry in results.entries if entry.environment == environment.name]
-        if not entries:
+        if not entries or isinstance(environment, StreamSpec):  # the theorems are about a known drift
             continue
         world = environment.build(horizon=spec.horizon, lanes=1, seed=spec.seed)
         drift = float(max(entries, key=lambda entry: len(entry.lanes)).drift.mean())

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from windvane.environments import Environment
 from windvane.environments.environment import Round
 from windvane.lab.paper import HORIZON, paper_spec
 from windvane.lab.spec import PolicySpec
@@ -37,7 +36,7 @@ class _World:
 
     def __init__(self, lanes: int) -> None:
         spec = paper_spec()
-        self.environment: Environment = spec.environments[0].build(horizon=HORIZON, lanes=range(lanes), seed=spec.seed)
+        self.environment = spec.environments[0].build(horizon=HORIZON, lanes=range(lanes), seed=spec.seed)
         self.rounds: list[Round] = [self.environment.round(t) for t in range(1, ROUNDS + 1)]
 
     def microseconds(self, name: str) -> float:

@@ -70,18 +70,20 @@ def _band(x: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, colour: str
     ]
 
 
-def regret(
+def over_time(
     entries: Sequence[Entry],
+    measure: curves.Measure,
     turning: tuple[float, float] | None = None,
     published: curves.PublishedCurves | None = None,
 ) -> Chart:
-    """Mean regret with bands; each trace's ``meta`` tells which entry it belongs to and what it is."""
+    """A mean over rounds with bands; each trace's ``meta`` tells which entry it belongs to and what it is."""
+    shown_value = f"{measure.name} %{{y:,.{measure.digits}f}}"
     data: list[dict[str, Any]] = []
     legend = []
     banded = len(entries) <= 8
     for i, (entry, look) in enumerate(zip(entries, curves.looks(entries), strict=True)):
         kept = curves.thinned(len(entry.rounds), MOST)
-        rounds, mean, sd = (part[kept] for part in curves.curve(entry))
+        rounds, mean, sd = (part[kept] for part in measure.curve(entry))
         if not np.isnan(sd).all():
             shown = {} if banded else {"visible": False}
             data += _band(rounds, mean - sd, mean + sd, look.colour, meta={"entry": i}, **shown)
@@ -94,44 +96,44 @@ def regret(
                     known[1][some],
                     look.colour,
                     f"{entry.label}, published",
-                    "regret %{y:,.1f}",
+                    shown_value,
                     dash=_DASH["published"],
                     width=1.5,
                     meta={"entry": i, "kind": "published"},
                 )
             )
-        spread = [f" ± {value:,.1f} sd" if np.isfinite(value) else "" for value in sd]
+        spread = [f" ± {value:,.{measure.digits}f} sd" if np.isfinite(value) else "" for value in sd]
         data.append(
             _line(
                 rounds,
                 mean,
                 look.colour,
                 entry.label,
-                "regret %{y:,.1f}%{customdata}",
+                f"{shown_value}%{{customdata}}",
                 customdata=spread,
                 meta={"entry": i, "kind": "mean"},
             )
         )
         legend.append({"label": entry.label, "colour": look.colour})
-    layout = _layout(
-        _axis("Round", rangemode="tozero"), _axis("Cumulative regret (units of reward)", rangemode="tozero")
-    )
+    layout = _layout(_axis("Round", rangemode="tozero"), _axis(measure.axis, **_limits(measure, entries)))
     if turning is not None:
-        layout["shapes"] = [
-            {
-                "type": "rect",
-                "x0": turning[0],
-                "x1": turning[1],
-                "yref": "paper",
-                "y0": 0,
-                "y1": 1,
-                "layer": "below",
-                "line": {"width": 0},
-                "fillcolor": "rgba(128,128,128,0.16)",
-                "label": {"text": "drift period", "textposition": "top center", "font": {"size": 12}},
-            }
-        ]
+        layout["shapes"] = [_drift_period(*turning)]
     return {"data": data, "layout": layout, "legend": legend, "banded": banded}
+
+
+def _drift_period(begin: float, end: float) -> dict[str, Any]:
+    """The rounds in which the world changes, shaded over the whole height."""
+    place = {"type": "rect", "x0": begin, "x1": end, "yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
+    text = {"text": "drift period", "textposition": "top center", "font": {"size": 12}}
+    return {**place, "line": {"width": 0}, "fillcolor": "rgba(128,128,128,0.16)", "label": text}
+
+
+def _limits(measure: curves.Measure, entries: Sequence[Entry]) -> dict[str, Any]:
+    """How far the vertical axis reaches at first."""
+    if measure is curves.REGRET:
+        return {"rangemode": "tozero"}
+    low, high = curves.settled_range(map(measure.curve, entries))
+    return {"range": numbers([low - 0.01, high + 0.01])}
 
 
 def projection(path: ThetaPath) -> list[Chart]:

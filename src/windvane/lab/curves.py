@@ -9,7 +9,7 @@ cannot be told apart: from the ninth policy on they come again, with other marke
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ class Look(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """Regret over recorded rounds: mean and standard deviation over runs (nan throughout for a single run)."""
+    """A measure over recorded rounds: mean and standard deviation over runs (nan throughout for a single run)."""
 
     rounds: npt.NDArray[np.int64]
     mean: Array
@@ -109,6 +109,32 @@ def by_environment(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
 def curve(entry: Entry) -> Curve:
     regret = np.asarray(entry.regret, dtype=float)
     return Curve(np.asarray(entry.rounds), regret.mean(axis=0), sd_over_runs(regret))
+
+
+def mean_reward(entry: Entry) -> Curve:
+    """The mean reward up to each round, where an entry's regret is its number of mistakes."""
+    share = 1.0 - np.asarray(entry.regret, dtype=float) / np.asarray(entry.rounds)
+    return Curve(np.asarray(entry.rounds), share.mean(axis=0), sd_over_runs(share))
+
+
+class Measure(NamedTuple):
+    """What is drawn over rounds: its name, the title of its section, the label of its axis, and the digits shown."""
+
+    name: str
+    title: str
+    axis: str
+    digits: int
+    curve: Callable[[Entry], Curve]
+
+
+REGRET = Measure("regret", "Regret over time", "Cumulative regret (units of reward)", 1, curve)
+MEAN_REWARD = Measure("mean reward", "Mean reward over time", "Mean reward so far (share right)", 3, mean_reward)
+
+
+def settled_range(values: Iterable[Curve]) -> tuple[float, float]:
+    """The least and the largest mean after the first twentieth of the rounds: before, means of few rewards jump."""
+    late = [one.mean[one.rounds >= one.rounds[-1] / 20] for one in values]
+    return min(float(means.min()) for means in late), max(float(means.max()) for means in late)
 
 
 def sd_over_runs(values: Array) -> Array:

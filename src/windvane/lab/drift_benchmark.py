@@ -52,17 +52,17 @@ from windvane.environments import (
     Switches,
 )
 from windvane.errors import ArgumentError
+from windvane.lab.benchmarks import LANES, Conduct, choose_policies, merge_results
 from windvane.lab.curves import by_environment
 from windvane.lab.folder import FolderError
 from windvane.lab.results import Results
-from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec, SpecError
+from windvane.lab.spec import AnyEnvironmentSpec, EnvironmentSpec, Spec, SpecError
 from windvane.policies.registry import POLICIES
 
 DIMS = (2, 10)
 HORIZON, RUNS = 3000, 30
 QUICK_HORIZON, QUICK_RUNS = 500, 5
 SHORTEST = 11  # rounds: ten switches need as many
-LANES = 30  # that a worker takes at once
 RECORD = 100  # rounds kept of a run: enough for a curve
 SCALES = (0.03, 0.1, 0.3, 1.0, 3.0)  # of the bonus, or of the spread of what is sampled, tried by --tuned
 HELD_BACK = 1_000_003  # added to the seed for the runs that the tuning sees
@@ -155,16 +155,11 @@ def benchmark_spec(
     ``runs`` and ``horizon`` stand in place of the usual sizes, ``worlds`` and ``policies`` in place of all of them.
     """
     T = (QUICK_HORIZON if quick else HORIZON) if horizon is None else check_whole("horizon", horizon, SHORTEST)
-    if policies is not None and set(policies) <= set(REFERENCES):
-        raise ArgumentError("policies", list(policies), "at least one that is ranked, besides references")
     chosen = [check_choice("worlds", name, tuple(WORLDS)) for name in (WORLDS if worlds is None else worlds)]
     return Spec(
         title="The drift benchmark",
         environments=[WORLDS[name].spec(name, T, dim) for dim in DIMS for name in chosen],
-        policies=[
-            PolicySpec(check_choice("policies", n, tuple(POLICIES)))
-            for n in (POLICIES if policies is None else policies)
-        ],
+        policies=choose_policies(policies, POLICIES, REFERENCES),
         runs=(QUICK_RUNS if quick else RUNS) if runs is None else runs,
         horizon=T,
         seed=seed,
@@ -202,7 +197,7 @@ def best_scales(held_back: Results) -> Scales:
     return found
 
 
-def tuned_spec(base: Spec, environment: EnvironmentSpec, scales: dict[str, float]) -> Spec:
+def tuned_spec(base: Spec, environment: AnyEnvironmentSpec, scales: dict[str, float]) -> Spec:
     """One environment of ``base``, on its own runs, with the policies at these scales."""
     policies = [
         dataclasses.replace(policy, label=tuned_label(policy.name), settings={policy.scale: scales[policy.name]})
@@ -214,9 +209,6 @@ def tuned_spec(base: Spec, environment: EnvironmentSpec, scales: dict[str, float
 
 def tuned_label(name: str) -> str:
     return f"{name} tuned"
-
-
-Conduct = Callable[[Spec, Path, str], Results]
 
 
 def run_benchmark(base: Spec, folder: Path, conduct: Conduct, *, tuned: bool = False) -> tuple[Results, Scales]:
@@ -232,7 +224,7 @@ def run_benchmark(base: Spec, folder: Path, conduct: Conduct, *, tuned: bool = F
         spec = tuned_spec(base, environment, scales[environment.name])
         text = f"tuned policies, environment {number} of {len(base.environments)}"
         again.append(conduct(spec, _tuned_folder(folder, number), text))
-    return _merged(results, again), scales
+    return merge_results(results, again), scales
 
 
 def stored_benchmark(results: Results) -> Results | None:
@@ -247,7 +239,7 @@ def stored_benchmark(results: Results) -> Results | None:
     if same.fingerprint() != spec.fingerprint():
         return None
     again = _tuned_again(spec, results.folder)
-    return results if again is None else _merged(results, again)
+    return results if again is None else merge_results(results, again)
 
 
 def _tuned_again(base: Spec, folder: Path) -> list[Results] | None:
@@ -268,17 +260,6 @@ def _tuned_again(base: Spec, folder: Path) -> list[Results] | None:
     return again
 
 
-def _merged(results: Results, again: Sequence[Results]) -> Results:
-    """``results`` with the policies that ran ``again``, tuned, environment by environment."""
-    groups = by_environment([*results.entries, *(entry for one in again for entry in one.entries)])
-    return dataclasses.replace(
-        results,
-        entries=[entry for group in groups.values() for entry in group],
-        finished=results.finished + sum(one.finished for one in again),
-        total=results.total + sum(one.total for one in again),
-    )
-
-
 def _tuned_folder(folder: Path, number: int) -> Path:
     """Where the tuned policies of the environment with this number are kept."""
     return folder / "tuned" / f"{number:02d}"
@@ -293,8 +274,8 @@ def notes(runs: int, horizon: int) -> dict[str, list[str]]:
             f'Policies called "{tuned_label("...")}" have the best of the bonus scales '
             f"{', '.join(f'{scale:g}' for scale in SCALES)} in each environment, chosen on other runs.",
             "UniformRandom is a reference and has no rank; the oracle, which loses nothing, is left out.",
-            "AdaptiveGLMUCB was developed in worlds much like these, all but three of the 24 environments, which "
-            "flatters it; windvane study no-tuning tells the three apart.",
+            "AdaptiveGLMUCB was developed in these environments, so its place is too good; windvane study no-tuning "
+            "has three others.",
             "Intervals come from drawing runs anew, the same for all policies; the best of an environment is chosen "
             "by the runs that judge it, which flatters it a little.",
             f"{runs} runs of {horizon} rounds; how fast a policy is depends on the machine.",

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array
-from windvane.environments import Environment, Round
+from windvane.environments import AnyEnvironment, Environment, Round
 from windvane.errors import ArgumentError
 from windvane.lab.cells import Cell, recorded_rounds
 from windvane.lab.post import Post
@@ -50,7 +50,7 @@ class CellResult:
     rounds: npt.NDArray[np.int64]
     regret: Array  # [n, R]
     reward: Array  # [n], the sum of all rewards
-    drift: Array  # [n], B_T
+    drift: Array  # [n], B_T; nan in a labelled data stream, where no theta* is known
     switches: npt.NDArray[np.int64]
     gamma: Array  # [n]
     outside: Array  # [n], share of rounds with the estimate outside Theta; nan where there is none
@@ -75,7 +75,9 @@ def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
     choices = spec.policies[cell.policy].variants
     policy = spec.policies[cell.policy].build(environment, variants=[choices[v] for v in variants])
     recorder = _Recorder(spec, environment, policy, ids, variants)
-    probe = Diagnostics(policy, environment) if spec.diagnostics and applies(policy) else None
+    probe = None
+    if spec.diagnostics and isinstance(environment, Environment) and applies(policy):
+        probe = Diagnostics(policy, environment)
     post = None if environment.delay is None else Post(spec.horizon, environment.lanes, environment.dim)
     everyone = np.arange(environment.lanes)
     clock, spent = time.perf_counter, 0.0
@@ -134,7 +136,7 @@ class _Recorder:
     def __init__(
         self,
         spec: Spec,
-        environment: Environment,
+        environment: AnyEnvironment,
         policy: Policy,
         ids: npt.NDArray[np.int64],
         variants: npt.NDArray[np.int64],
@@ -150,7 +152,8 @@ class _Recorder:
         self._stages = np.zeros((n, STAGES))
         self._has_estimate = self._has_stages = False
         self._everyone = np.arange(n)
-        self._S = getattr(policy, "S", environment.S)  # Theta is the policy's, which may have been told another S
+        S = getattr(policy, "S", None)  # Theta is the policy's, which may have been told another S, or none
+        self._S = environment.S if S is None else S
         self._first = np.flatnonzero(ids == 0)  # lanes of run 0: their parameters are kept for the figure
         self._thetas = np.full((3, len(self._first), R, d), np.nan)
         self._diagnostics: dict[str, Array] = {}
@@ -194,7 +197,7 @@ class _Recorder:
             rounds=self._rounds,
             regret=self._regret,
             reward=self._reward,
-            drift=self._environment.variation,
+            drift=self._environment.variation if self._environment.has_theta else np.full(n, np.nan),
             switches=self._environment.switches,
             gamma=np.full(n, np.nan) if gamma is None else np.broadcast_to(np.asarray(gamma, dtype=float), (n,)),
             outside=self._outside / T if self._has_estimate else np.full(n, np.nan),

@@ -102,6 +102,9 @@ name = "jumping"
 drift = { kind = "random-switches", count = 3 }
 arms = { kind = "sphere", count = 5 }
 
+# A labelled data stream is an environment too, whose arms are the classes: in place of drift and arms, write
+# stream = "data.csv" (CSV or Parquet) and, unless it is the last column, the column of labels: label = "class".
+
 # --- Policies ---
 __POLICIES__
 

@@ -8,9 +8,12 @@ trusted: it counts as not done.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 import platform
+import re
+from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -25,7 +28,7 @@ TABLES = ("curves", "lanes", "paths")
 _TELLING_ONLY = ("cli", "agent", "service", "client", "_files.py")  # packages that show results and compute none
 _COMPUTING = (  # of this package
     "cells.py", "diagnostics.py", "engine.py", "environment_spec.py", "objects.py", "policy_spec.py", "post.py",
-    "tables.py",
+    "stream_spec.py", "tables.py",
 )  # fmt: skip
 _CORE = ("fingerprint", "seed", "runs", "horizon", "environments", "policies", "cells", "versions")
 
@@ -121,3 +124,13 @@ def cell_note(folder: Path, cell: Cell, experiment: str) -> dict[str, Any] | Non
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return None
     return note
+
+
+def slugs(texts: Iterable[str]) -> dict[str, str]:
+    """Texts as parts of file names: letters and digits of any script, the rest dashes; numbered where they agree."""
+    found: dict[str, str] = {}
+    for text in texts:
+        plain = re.sub(r"\W+", "-", text).strip("-").lower()[:60] or "unnamed"
+        numbered = (f"{plain}-{i}" if i > 1 else plain for i in itertools.count(1))
+        found[text] = next(name for name in numbered if name not in found.values())
+    return found

@@ -90,7 +90,8 @@ def paper_spec(
 
 def recognised(spec: Spec) -> tuple[str, float] | None:
     """(arms, bonus_scale) if ``spec`` is the paper's experiment of some size, else None."""
-    arms = spec.environments[0].arms.kind
+    world = spec.environments[0]
+    arms = world.arms.kind if isinstance(world, EnvironmentSpec) else ""
     scale = spec.policies[0].settings.get("bonus_scale", 1.0)
     if arms not in ARMS or not isinstance(scale, int | float):
         return None

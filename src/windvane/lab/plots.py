@@ -27,7 +27,7 @@ from windvane.errors import ArgumentError
 from windvane.lab import curves
 from windvane.lab._figure import INK, MUTED, SHADE, SIZE, new_figure, style, text
 from windvane.lab.benchmark_plots import leaderboard_figure, levels_figure, ratios_figure, slopes_figure
-from windvane.lab.curves import PublishedCurves
+from windvane.lab.curves import Measure, PublishedCurves
 from windvane.lab.study_plots import diagnostics_figure, difference_figure, heat_map
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ __all__ = [
     "heat_map",
     "leaderboard_figure",
     "levels_figure",
+    "mean_reward_figure",
     "projection_figure",
     "ratios_figure",
     "regret_figure",
@@ -88,6 +89,22 @@ def regret_figure(
     ``turning`` (first and last round of the drift) is shaded. ``published`` (policy name -> (rounds, mean)) is dashed
     in the policy's colour. Names stand at the ends of the lines; more than MOST_BANDS entries get a legend, no bands.
     """
+    return _over_time(entries, curves.REGRET, title, turning, published)
+
+
+def mean_reward_figure(entries: Sequence[Entry], others: Sequence[Entry] = (), *, title: str = "") -> Figure:
+    """The mean reward up to each round of a labelled data stream, drawn like the regret; ``others`` are grey lines."""
+    return _over_time(entries, curves.MEAN_REWARD, title, others=others)
+
+
+def _over_time(
+    entries: Sequence[Entry],
+    measure: Measure,
+    title: str,
+    turning: tuple[float, float] | None = None,
+    published: PublishedCurves | None = None,
+    others: Sequence[Entry] = (),
+) -> Figure:
     if not entries:
         raise ArgumentError("entries", entries, "at least one entry")
     crowded = len(entries) > MOST_BANDS
@@ -104,7 +121,7 @@ def regret_figure(
             _shade(axes, turning)
         dashed = False
         for place, (entry, look, name) in enumerate(zip(entries, looks, names, strict=True)):
-            rounds, mean, sd = curves.curve(entry)
+            rounds, mean, sd = measure.curve(entry)
             if banded:
                 axes.fill_between(rounds, mean - sd, mean + sd, color=look.colour, alpha=0.15, linewidth=0)
             step = max(1, len(rounds) // 8)
@@ -122,23 +139,46 @@ def regret_figure(
                 dashed = True
                 axes.plot(*known, color=look.colour, linestyle=DASHES, linewidth=1.1, gid="published")
         axes.set_xlim(0, max(entry.horizon for entry in entries))
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(*_limits(measure, [*entries, *others]))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.set_xlabel("Round t")
-        axes.set_ylabel(f"Cumulative regret (units of reward)\n{_over_runs(runs, banded)}")
+        axes.set_ylabel(f"{measure.axis}\n{_over_runs(runs, banded)}")
         axes.set_title(text(title, 90))
         if dashed:
-            key = [
-                Line2D([], [], color=MUTED, label="measured"),
-                Line2D([], [], color=MUTED, linestyle=DASHES, linewidth=1.1, label="published"),
-            ]
-            axes.legend(handles=key, loc="upper left", handlelength=2.6)
+            _explain_dashes(axes)
+        if others:
+            _draw_others(axes, measure, others)
         if crowded:
             lines = [line for line in axes.get_lines() if line.get_gid() == "measured"]
             figure.legend(lines, names, loc="outside right center", ncols=columns, fontsize=SIZE - 2)
         else:
-            _label_ends(axes, entries, names, [look.colour for look in looks])
+            _label_ends(axes, entries, measure, names, [look.colour for look in looks])
     return figure
+
+
+def _explain_dashes(axes: Axes) -> None:
+    key = [
+        Line2D([], [], color=MUTED, label="measured"),
+        Line2D([], [], color=MUTED, linestyle=DASHES, linewidth=1.1, label="published"),
+    ]
+    axes.legend(handles=key, loc="upper left", handlelength=2.6)
+
+
+def _draw_others(axes: Axes, measure: Measure, others: Sequence[Entry]) -> None:
+    """Thin grey lines behind those that have names."""
+    for other in others:
+        axes.plot(*measure.curve(other)[:2], color=LINK, linewidth=0.7, zorder=1, gid="other")
+    named = f"{len(others)} other {'policy' if len(others) == 1 else 'policies'}"
+    axes.legend(handles=[Line2D([], [], color=LINK, label=named)], loc="lower right")
+
+
+def _limits(measure: Measure, entries: Sequence[Entry]) -> tuple[float | None, float | None]:
+    """The ends of the vertical axis; None where they follow from the curves."""
+    if measure is not curves.MEAN_REWARD:
+        return 0.0, None
+    low, high = curves.settled_range(map(measure.curve, entries))
+    margin = 0.05 * (high - low) + 0.005
+    return max(low - margin, 0.0), min(high + margin, 1.0)
 
 
 def _shade(axes: Axes, turning: tuple[float, float]) -> None:
@@ -163,17 +203,19 @@ def _over_runs(runs: Sequence[int], banded: bool) -> str:
     return f"mean{' ± 1 sd' if banded else ''} over {count} runs"
 
 
-def _label_ends(axes: Axes, entries: Sequence[Entry], names: Sequence[str], colours: Sequence[str]) -> None:
+def _label_ends(
+    axes: Axes, entries: Sequence[Entry], measure: Measure, names: Sequence[str], colours: Sequence[str]
+) -> None:
     """Names and final means right of the lines' ends, moved apart where they would overlap."""
     low, high = axes.get_ylim()
-    ends = np.array([curves.curve(entry).mean[-1] for entry in entries])
+    ends = np.array([measure.curve(entry).mean[-1] for entry in entries])
     shown = np.flatnonzero(np.isfinite(ends))
     height = 0.8 * HEIGHT  # of the axes, about
     heights = (ends[shown] - low) / (high - low)
     places = _apart(heights, gap=1.35 * SIZE / 72 / height)
     for i, end, place in zip(shown.tolist(), heights, places, strict=True):
         axes.annotate(
-            f"{names[i]}  {ends[i]:,.1f}",
+            f"{names[i]}  {ends[i]:,.{measure.digits}f}",
             (entries[i].horizon / axes.get_xlim()[1], end),
             (1.03, place),
             xycoords="axes fraction",
@@ -262,7 +304,8 @@ def _projected(path: ThetaPath, dots: Index) -> Index:
 def _over_rounds(axes: Axes, path: ThetaPath, star: Array, hat: Array, tilde: Array) -> None:
     axes.plot(path.rounds, hat, color=LINK, linewidth=0.7, gid="theta_hat")
     _scatter(axes, path, np.stack([path.rounds, hat], axis=1), np.stack([path.rounds, tilde], axis=1))
-    axes.plot(path.rounds, star, color=INK, linewidth=2, label=r"$\theta^*$ (truth)", gid="theta_star")
+    if not np.isnan(star).all():  # in a labelled data stream, no truth is known
+        axes.plot(path.rounds, star, color=INK, linewidth=2, label=r"$\theta^*$ (truth)", gid="theta_star")
     axes.set_xlim(0, path.rounds[-1])
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
@@ -290,8 +333,9 @@ def _in_plane(axes: Axes, path: ThetaPath) -> None:
     moves = np.stack([hat[projected], tilde[projected]], axis=1)
     axes.add_collection(LineCollection(list(moves), colors=LINK, linewidths=0.5, zorder=0.5), autolim=False)
     _scatter(axes, path, hat, tilde)
-    axes.plot(*star.T, color=INK, linewidth=2, label=r"$\theta^*$ (truth)", gid="theta_star")
-    _arrow(axes, star)
+    if not np.isnan(star).all():
+        axes.plot(*star.T, color=INK, linewidth=2, label=r"$\theta^*$ (truth)", gid="theta_star")
+        _arrow(axes, star)
     centre, half = curves.frame(hat, star, path.S)
     axes.set_xlim(centre[0] - half, centre[0] + half)
     axes.set_ylim(centre[1] - half, centre[1] + half)

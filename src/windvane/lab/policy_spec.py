@@ -27,7 +27,7 @@ from windvane.lab.objects import Table, frozen, plain_link, reference, resolved_
 from windvane.policies.registry import POLICIES, Signature
 
 if TYPE_CHECKING:
-    from windvane.environments import Environment
+    from windvane.environments import AnyEnvironment
     from windvane.policies.base import Policy
 
 SCALES = ("bonus_scale", "posterior_scale")  # how much a policy explores: it takes one of them, or none
@@ -54,6 +54,9 @@ class PolicySpec:
     these by name gets the discount recommended for B_T (:func:`windvane.theory.discount`, for the arms that the
     setting ``arm_geometry`` names). A class that takes ``**settings`` is given all but ``drift`` and ``switches``. One
     whose ``needs_truth`` is true gets ``truth``, the environment's own mean rewards (:meth:`Environment.means`).
+
+    In a labelled data stream there is no theta*: ``S``, ``drift`` and ``switches`` are what its spec assumes. A class
+    whose ``S`` may be None, because it learns the scale, is given None there.
     """
 
     policy: str | type[Policy]
@@ -112,7 +115,7 @@ class PolicySpec:
             self._check_arguments(found)
         return found
 
-    def build(self, environment: Environment, *, variants: Sequence[Mapping[str, float]] | None = None) -> Policy:
+    def build(self, environment: AnyEnvironment, *, variants: Sequence[Mapping[str, float]] | None = None) -> Policy:
         """The policy for ``environment``; ``variants`` says which point of the sweep each of its lanes is."""
         signature = Signature(self.resolve())
         lanes = environment.lanes
@@ -124,10 +127,11 @@ class PolicySpec:
         if "link" in given:
             with field_errors(known=("link",)):
                 given["link"] = resolved_link("link", given["link"])
+        learns_scale = not environment.has_theta and signature.may_be_none("S")
         filled: dict[str, Any] = {
             "dim": environment.dim,
             "link": environment.link,
-            "S": environment.S,
+            "S": None if learns_scale else environment.S,
             "L": environment.L,
             "sigma": environment.sigma,
             "horizon": environment.horizon,
@@ -148,7 +152,7 @@ class PolicySpec:
                 filled["truth"] = environment.means
             return signature.cls(**{name: value for name, value in filled.items() if signature.accepts(name)})
 
-    def check(self, environment: Environment) -> None:
+    def check(self, environment: AnyEnvironment) -> None:
         """Build every variant in a lane of its own; an error names the setting, or the value of the sweep."""
         self.resolve()
         for point in self.variants:
@@ -265,7 +269,7 @@ def _checked_values(name: str, values: Sequence[Any]) -> tuple[float, ...]:
     return tuple(checked)
 
 
-def _recommended(environment: Environment, horizon: int, kind: str) -> Array:
+def _recommended(environment: AnyEnvironment, horizon: int, kind: str) -> Array:
     """gamma for the exact B_T of each lane."""
     check_choice("arm_geometry", kind, theory.KINDS)
     drifts = environment.variation.tolist()

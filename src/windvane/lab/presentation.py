@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from windvane.lab import drift_benchmark, paper, plots
+from windvane.lab.benchmark_pages import present_benchmark
 from windvane.lab.curves import by_environment
-from windvane.lab.folder import FolderError
-from windvane.lab.report import Listing, write_report
+from windvane.lab.folder import FolderError, slugs
+from windvane.lab.report import write_report
 from windvane.lab.results import Entry, Results
 from windvane.lab.spec import SpecError
-from windvane.lab.standings import Standing, leaderboard
 from windvane.lab.summary import Difference, paired
 from windvane.lab.tuning import AXES, Tuned, tuned
 
@@ -108,42 +104,6 @@ def present_paper(results: Results, *, arms: str, bonus_scale: float) -> list[Pa
     )
 
 
-def present_benchmark(results: Results, *, confidence: float = 0.95) -> tuple[list[Standing], list[Path]]:
-    """The leaderboard as a figure, and a report that begins with it; what lost nothing, the oracle, is not drawn."""
-    standings = leaderboard(results.entries, references=drift_benchmark.REFERENCES, confidence=confidence)
-    ranked = {standing.label for standing in standings}
-    drawn = [replace(entry, path=None) for entry in results.entries if entry.label in ranked]  # no room for paths
-    rows = [
-        (
-            standing.label,
-            [
-                (standing.rank or math.nan, str(standing.rank or "reference")),
-                (standing.score, f"{standing.score:.2f}"),
-                (standing.low, f"{standing.low:.2f} to {standing.high:.2f}"),
-                (standing.worst, f"{standing.worst:.2f} ({standing.worst_environment})"),
-                (standing.microseconds, f"{standing.microseconds:.1f}"),
-            ],
-        )
-        for standing in standings
-    ]
-    listing = Listing(
-        "Leaderboard",
-        "Final regret relative to the best policy of each environment, geometric mean over the environments: 1 would "
-        "be the best everywhere. Click a heading to sort.",
-        ["Policy", "Rank", "Relative regret", f"{confidence:.0%} interval", "Worst", "µs a round"],
-        rows,
-    )
-    figure = plots.leaderboard_figure(standings, confidence=confidence)
-    page = write_report(
-        replace(results, entries=drawn),
-        results.folder / "report.html",
-        heading=results.manifest["title"],
-        notes=drift_benchmark.notes(results.manifest["runs"], results.manifest["horizon"]),
-        listings=[listing],
-    )
-    return standings, [*plots.save(figure, results.folder / "figures", "leaderboard"), page]
-
-
 def draw_tuned(found: Tuned, folder: Path, end: str = "") -> list[Path]:
     """The heat map (or curve) of a sweep."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
@@ -171,13 +131,3 @@ def draw_differences(differences: Sequence[Difference], folder: Path, confidence
         figure = plots.difference_figure(here, title=name, confidence=confidence)
         written += plots.save(figure, folder, f"differences{end}")
     return written
-
-
-def slugs(texts: Iterable[str]) -> dict[str, str]:
-    """Texts as parts of file names: letters and digits of any script, the rest dashes; numbered where they agree."""
-    found: dict[str, str] = {}
-    for text in texts:
-        plain = re.sub(r"\W+", "-", text).strip("-").lower()[:60] or "unnamed"
-        numbered = (f"{plain}-{i}" if i > 1 else plain for i in itertools.count(1))
-        found[text] = next(name for name in numbered if name not in found.values())
-    return found

@@ -25,9 +25,9 @@ import numpy as np
 
 from windvane.arguments import Array, check_whole
 from windvane.environments import OrthogonalArms
+from windvane.lab.benchmarks import Conduct
 from windvane.lab.bounds import evaluate
 from windvane.lab.curves import by_environment
-from windvane.lab.drift_benchmark import Conduct
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
 from windvane.lab.summary import spread
 from windvane.lab.unknown_drift import DIM, arc_of_length

@@ -10,6 +10,8 @@ from windvane.environments import ARM_LAWS, DELAYS, DRIFTS, REWARD_LAWS
 from windvane.lab.environment_spec import FIELDS, EnvironmentSpec
 from windvane.lab.errors import NOT_A_FLAG, SpecError, field_errors, refuse_unknown, suggestion, with_hint
 from windvane.lab.policy_spec import RESERVED, PolicySpec
+from windvane.lab.stream_spec import FIELDS as STREAM_FIELDS
+from windvane.lab.stream_spec import StreamSpec
 
 KINDS: dict[str, Mapping[str, type]] = {"drift": DRIFTS, "arms": ARM_LAWS, "rewards": REWARD_LAWS, "delay": DELAYS}
 
@@ -26,8 +28,13 @@ def entries(document: dict[str, Any], name: str, read: Callable[[dict[str, Any]]
     return found
 
 
-def environment(table: dict[str, Any]) -> EnvironmentSpec:
-    refuse_unknown(table, FIELDS)
+def environment(table: dict[str, Any]) -> EnvironmentSpec | StreamSpec:
+    """A simulated environment, or a labelled data stream if the table has the key ``stream``."""
+    if "stream" in table:
+        refuse_unknown(table, STREAM_FIELDS)
+        _needed(table, "name")
+        return StreamSpec(**table)
+    refuse_unknown(table, (*FIELDS, "stream"))
     for name in ("name", "drift", "arms"):
         _needed(table, name)
     values = dict(table)

@@ -54,25 +54,27 @@ def write_report(
     turning: Turning | None = None,
     comparison_rows: Sequence[Difference] | None = None,
     listings: Sequence[Listing] = (),
+    labelled: bool = False,
 ) -> Path:
     """Write the page to ``target``, in one step.
 
     ``notes``: what a reader should know, lines by heading. ``published``: curves to compare with, drawn in every
     environment. ``turning``: first and last round of the drift, for all environments or by name.
-    ``comparison_rows``: paired differences to show. ``listings``: more tables, which come first.
+    ``comparison_rows``: paired differences to show. ``listings``: more tables, which come first. ``labelled``: all
+    environments are labelled data streams; the page is about how often policies are right, and listings are its tables.
     """
     target = Path(target)
     environments = curves.by_environment(results.entries)
     drawn: dict[str, Any] = {}
     sections = [
         *(_listing(i, listing) for i, listing in enumerate(listings)),
-        _regret(environments, drawn, published, turning),
-        _tables(environments, published),
+        _over_time(environments, curves.MEAN_REWARD if labelled else curves.REGRET, drawn, published, turning),
+        "" if labelled else _tables(environments, published),
         *(_note(i, title, lines) for i, (title, lines) in enumerate((notes or {}).items())),
         _differences(comparison_rows, drawn),
         _projection(results.entries, drawn),
         _diagnostics(results.entries, drawn),
-        _file("how_to_read.html"),
+        _file("how_to_read_labelled.html" if labelled else "how_to_read.html"),
         _facts(results),
     ]
     script, plotly = _file("report.js"), _plotly()
@@ -81,7 +83,7 @@ def write_report(
         heading=html.escape(curves.tidy(heading, 200)),
         style=_file("report.css"),
         warning=_warning(results),
-        lede=_lede(results),
+        lede=_labelled_lede(results) if labelled else _lede(results),
         sections="\n".join(filter(None, sections)),
         charts=_embedded(drawn),
         plotly=plotly,
@@ -151,8 +153,26 @@ def _lede(results: Results) -> str:
     return " ".join(said)
 
 
-def _regret(
+def _labelled_lede(results: Results) -> str:
+    labels = {entry.label for entry in results.entries}
+    groups = curves.by_environment(results.entries)
+    said = [
+        "In every round a policy sees the fields of a row, chooses one of the classes, and is told only whether that "
+        f"was right. This page shows how often {_count(len(labels), 'policy was', 'policies were')} right on "
+        f"{_count(len(groups), 'labelled data stream', 'labelled data streams')}; higher is better."
+    ]
+    for name, entries in groups.items():
+        best = min(entries, key=lambda entry: float(entry.final.mean()))
+        said.append(
+            f"Most often right on {html.escape(name)} ({_count(best.horizon, 'row', 'rows')}): "
+            f"{html.escape(best.label)}, {_share(float(curves.mean_reward(best).mean[-1]))}."
+        )
+    return " ".join(said)
+
+
+def _over_time(
     environments: Mapping[str, list[Entry]],
+    measure: curves.Measure,
     drawn: dict[str, Any],
     published: PublishedCurves | None,
     turning: Turning | None,
@@ -162,22 +182,23 @@ def _regret(
     parts = []
     for i, (name, entries) in enumerate(environments.items()):
         period = turning.get(name) if isinstance(turning, Mapping) else turning
-        key = f"regret-{i}"
-        drawn[key] = charts.regret(entries, period, published)
+        key = f"{measure.name.replace(' ', '-')}-{i}"
+        drawn[key] = charts.over_time(entries, measure, period, published)
+        value_axis = _axis_buttons("yaxis", "Regret") if measure is curves.REGRET else ""  # a share needs no log axis
         heading = f"<h3>{html.escape(name)}</h3>" if len(environments) > 1 else ""
         dashed = any(curves.published_for(entry, published) is not None for entry in entries)
-        caption = _regret_caption(entries, period is not None, dashed)
+        caption = _over_time_caption(entries, period is not None, dashed)
         parts.append(
             f'{heading}<figure data-chart="{key}"><div class="tools">{_axis_buttons("xaxis", "Rounds")}'
-            f"{_axis_buttons('yaxis', 'Regret')}"
+            f"{value_axis}"
             '<label><input type="checkbox" class="bands"> bands (&plusmn; 1 sd)</label>'
             '<span><button type="button" data-show="all">show all</button>'
             '<button type="button" data-show="none">hide all</button></span></div>'
-            f'<div class="chart" role="img" aria-label="{html.escape(_spoken(entries))}"></div>'
+            f'<div class="chart" role="img" aria-label="{html.escape(_spoken(entries, measure))}"></div>'
             '<div class="legend" role="group" aria-label="Curves shown" tabindex="0"></div>'
             f"<figcaption>{caption}</figcaption></figure>"
         )
-    return _section("results", "Regret over time", *parts)
+    return _section("results", measure.title, *parts)
 
 
 def _axis_buttons(axis: str, name: str) -> str:
@@ -189,7 +210,7 @@ def _axis_buttons(axis: str, name: str) -> str:
     return f"<span>{name}: {buttons}</span>"
 
 
-def _regret_caption(entries: Sequence[Entry], shaded: bool, dashed: bool) -> str:
+def _over_time_caption(entries: Sequence[Entry], shaded: bool, dashed: bool) -> str:
     runs = max(len(entry.lanes) for entry in entries)
     said = [f"Mean over {runs:,} runs; bands reach one standard deviation to either side." if runs > 1 else "One run."]
     said += ["Shaded: the period in which the world changes."] * shaded
@@ -197,12 +218,14 @@ def _regret_caption(entries: Sequence[Entry], shaded: bool, dashed: bool) -> str
     return " ".join(said)
 
 
-def _spoken(entries: Sequence[Entry]) -> str:
-    """The chart in words, for those who cannot see it."""
-    rows = sorted(map(row_of, entries), key=lambda row: row.mean)
-    ends = [f"{row.label} ends at {row.mean:,.1f}" for row in rows[:_NAMED] if math.isfinite(row.mean)]
-    more = [f"and {len(rows) - _NAMED:,} more"] * (len(rows) > _NAMED)
-    return f"Line chart of mean cumulative regret over {entries[0].horizon:,} rounds: {', '.join([*ends, *more])}."
+def _spoken(entries: Sequence[Entry], measure: curves.Measure) -> str:
+    """The chart in words, for those who cannot see it: the best policies first."""
+    best_first = sorted(entries, key=lambda entry: float(entry.final.mean()))
+    values = [(entry.label, float(measure.curve(entry).mean[-1])) for entry in best_first[:_NAMED]]
+    ends = [f"{label} ends at {value:,.{measure.digits}f}" for label, value in values if math.isfinite(value)]
+    more = [f"and {len(entries) - _NAMED:,} more"] * (len(entries) > _NAMED)
+    what = "mean cumulative regret" if measure is curves.REGRET else measure.name
+    return f"Line chart of {what} over {entries[0].horizon:,} rounds: {', '.join([*ends, *more])}."
 
 
 # --- tables --------------------------------------------------------------------------------------------------------

@@ -48,14 +48,19 @@ def run(
     restart: bool = False,
     progress: Progress | None = None,
     command: str = "",
+    failures: list[CellError] | None = None,
 ) -> Results:
     """Run what is missing of ``spec`` in ``folder`` and return everything that is in it.
 
     ``jobs`` is the number of processes (default: one per core). ``cluster`` is the address of a Dask scheduler
     ("tcp://host:8786") or "local" for one started here with ``jobs`` workers. ``restart`` forgets an experiment that is
     already in the folder.
+
+    A cell that fails ends the run with its :class:`CellError`. If a list of ``failures`` is given, the error is added
+    to it instead, and the other cells go on; the cell stays unfinished and is tried again by the next run.
     """
-    spec.check()
+    spec.check(policies=failures is None)
+    spec = spec.pin()
     jobs = available_cores() if jobs is None else check_whole("jobs", jobs, 1, MOST_THREADS)
     watcher = progress or Silent()
     store = Store(Path(folder), spec)
@@ -64,7 +69,7 @@ def run(
         done = store.finished()
         missing = [(i, cell) for i, cell in enumerate(store.cells) if cell not in done]
         if missing:
-            _run_missing(spec, store, missing, done, jobs, cluster, watcher)
+            _run_missing(spec, store, missing, done, jobs, cluster, watcher, failures)
     return Results.open(folder)
 
 
@@ -76,6 +81,7 @@ def _run_missing(
     jobs: int,
     cluster: str | None,
     watcher: Progress,
+    failures: list[CellError] | None,
 ) -> None:
     compile_kernels(spec, [cell for _, cell in missing])
 
@@ -86,11 +92,15 @@ def _run_missing(
     watcher.begin(sum(size(cell) for cell in store.cells), earlier)
     try:
         with Counters(store.folder / ".progress", len(store.cells), earlier, watcher) as counters:
-            work = _Work(spec, missing, str(counters.path), threads=max(1, jobs // len(missing)))
+            threads = max(1, jobs // len(missing))
+            work = _Work(spec, missing, str(counters.path), threads, raises=failures is None)
             with closing(_finished_cells(work, jobs, cluster)) as finished:
                 for index, cell, result in finished:
-                    work.learn(cell, result.seconds)
-                    store.write(cell, result)
+                    if isinstance(result, CellResult):
+                        work.learn(cell, result.seconds)
+                        store.write(cell, result)
+                    elif failures is not None:
+                        failures.append(result)
                     counters.finish(index, size(cell))
     finally:
         watcher.end()
@@ -111,7 +121,8 @@ def compile_kernels(spec: Spec, cells: Iterable[Cell]) -> None:
     for number, place in pairs.items():
         with suppress(Exception, SystemExit):
             named = spec.policies[number]
-            worlds[place] = spec.environments[place].build(horizon=spec.horizon, lanes=[0], seed=spec.seed)
+            if place not in worlds:
+                worlds[place] = spec.environments[place].build(horizon=spec.horizon, lanes=[0], seed=spec.seed)
             if issubclass(named.resolve(), Policy):
                 built.append(named.build(worlds[place], variants=named.variants[:1]))
     policies = compile_projections_in_background(built)
@@ -123,14 +134,17 @@ def compile_kernels(spec: Spec, cells: Iterable[Cell]) -> None:
             warm_up([policy])
 
 
-Finished = tuple[int, Cell, CellResult]
+Finished = tuple[int, Cell, CellResult | CellError]
 
 
 class _Work:
     """The cells still to be run, handed out so that what takes longest starts first."""
 
-    def __init__(self, spec: Spec, missing: list[tuple[int, Cell]], counters: str, threads: int) -> None:
-        self.spec, self.counters, self.threads = spec, counters, threads
+    def __init__(
+        self, spec: Spec, missing: list[tuple[int, Cell]], counters: str, threads: int, *, raises: bool
+    ) -> None:
+        self._common = counters, threads, raises
+        self.spec = spec
         self.count = len(missing)
         self._left: dict[tuple[int, int], deque[tuple[int, Cell]]] = defaultdict(deque)
         for index, cell in missing:
@@ -141,10 +155,11 @@ class _Work:
         """A lane of this policy in this environment takes that long: its other cells are planned by it."""
         self._seconds[cell.environment, cell.policy] = seconds / (cell.last - cell.first)
 
-    def __iter__(self) -> Iterator[tuple[int, Cell]]:
+    def tasks(self) -> Iterator[tuple[Spec, int, Cell, str, int, bool]]:
+        """The arguments of :func:`_compute` for each cell; the next one is chosen when it is asked for."""
         while self._left:  # what is unknown first, the costliest of the known next
             dearest = max(self._left, key=lambda kind: self._seconds.get(kind, float("inf")))
-            yield self._left[dearest].popleft()
+            yield self.spec, *self._left[dearest].popleft(), *self._common
             if not self._left[dearest]:
                 del self._left[dearest]
 
@@ -166,15 +181,18 @@ def _threads(count: int) -> Iterator[None]:
         set_threads(before)
 
 
-def _compute(spec: Spec, index: int, cell: Cell, counters: str | None, threads: int) -> Finished:
-    """What a worker does: one cell, with the failure, if any, named."""
+def _compute(spec: Spec, index: int, cell: Cell, counters: str | None, threads: int, raises: bool) -> Finished:
+    """What a worker does: one cell, with the failure, if any, named, and raised or returned."""
     with _threads(threads):
         try:
             result = run_cell(spec, cell, Teller(counters, index, cell.last - cell.first))
         except (Exception, SystemExit) as error:
             policy, environment = spec.policies[cell.policy].name, spec.environments[cell.environment].name
             text = f"{policy} in {environment!r} failed: {type(error).__name__}: {error}"
-            raise CellError(text, policy, environment) from error
+            failure = CellError(text, policy, environment)
+            if not raises:
+                return index, cell, failure
+            raise failure from error
     result.versions = versions()
     return index, cell, result
 
@@ -192,8 +210,8 @@ def _begin_worker(parent: int) -> None:
 
 
 def _here(work: _Work) -> Generator[Finished]:
-    for index, cell in work:
-        yield _compute(work.spec, index, cell, work.counters, work.threads)
+    for task in work.tasks():
+        yield _compute(*task)
 
 
 def _in_processes(work: _Work, jobs: int) -> Generator[Finished]:
@@ -202,7 +220,7 @@ def _in_processes(work: _Work, jobs: int) -> Generator[Finished]:
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # or a worker would import whatever lies in the current folder first
-    task = joblib.delayed(_compute)
+    compute = joblib.delayed(_compute)
     # one task per worker is handed out at a time, so that the next one is chosen with what is known by then
     pool = joblib.Parallel(
         n_jobs=jobs,
@@ -215,7 +233,7 @@ def _in_processes(work: _Work, jobs: int) -> Generator[Finished]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*tasks which were still being processed by the workers.*")
-            yield from pool(task(work.spec, index, cell, work.counters, work.threads) for index, cell in work)
+            yield from pool(compute(*task) for task in work.tasks())
     except BaseException as error:
         get_reusable_executor().shutdown(kill_workers=True, wait=True)
         if isinstance(error, TerminatedWorkerError):
@@ -227,8 +245,8 @@ def _on_cluster(work: _Work, jobs: int, address: str) -> Generator[Finished]:
     from windvane.lab.cluster import on_cluster
 
     here = versions()
-    tasks = [(work.spec, index, cell, work.counters, work.threads) for index, cell in work]
-    for index, cell, result in on_cluster(_compute, tasks, workers=jobs, address=address):
-        if different := [name for name, version in here.items() if result.versions.get(name) != version]:
+    for index, cell, result in on_cluster(_compute, list(work.tasks()), workers=jobs, address=address):
+        found = result.versions if isinstance(result, CellResult) else here
+        if different := [name for name, version in here.items() if found.get(name) != version]:
             raise CellError(f"a worker of the cluster has another version of {', '.join(different)} than this process")
         yield index, cell, result

@@ -9,6 +9,11 @@
     drift = { kind = "rotation" }
     arms = { kind = "ball", count = 10 }
 
+    [[environments]]
+    name = "electricity"
+    stream = "elec.csv"              # a labelled data stream: the arms are the classes of its column ``label``
+    label = "class"
+
     [[policies]]
     policy = "BVD-GLM-UCB"
     bonus_scale = 0.5                # every key but policy, label and sweep is a setting of the constructor
@@ -36,14 +41,17 @@ from os import PathLike
 from typing import Any
 
 from windvane.arguments import check_whole
-from windvane.environments import Environment
+from windvane.environments import AnyEnvironment
 from windvane.errors import ArgumentError
 from windvane.lab import reading, toml, writing
 from windvane.lab.environment_spec import EnvironmentSpec
 from windvane.lab.errors import SpecError, field_errors, flag, refuse_unknown, text_line, with_hint
 from windvane.lab.policy_spec import PolicySpec, variant_label
+from windvane.lab.stream_spec import StreamSpec
 
-__all__ = ["EnvironmentSpec", "PolicySpec", "Spec", "SpecError"]
+__all__ = ["AnyEnvironmentSpec", "EnvironmentSpec", "PolicySpec", "Spec", "SpecError", "StreamSpec"]
+
+AnyEnvironmentSpec = EnvironmentSpec | StreamSpec
 
 MOST_RUNS = 2**32  # lane ids have 32 bits
 LONGEST = 2**52  # rounds a policy can count
@@ -59,7 +67,7 @@ class Spec:
     ``diagnostics`` whether the terms of the analysis are recorded.
     """
 
-    environments: Sequence[EnvironmentSpec]
+    environments: Sequence[AnyEnvironmentSpec]
     policies: Sequence[PolicySpec]
     runs: int = 50
     horizon: int = 3000
@@ -72,8 +80,8 @@ class Spec:
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__  # the dataclass is frozen: what is stored is a checked copy
-        for name, kind in (("environments", EnvironmentSpec), ("policies", PolicySpec)):
-            set_(self, name, _distinct(name, getattr(self, name), kind))
+        for name, kinds in (("environments", (EnvironmentSpec, StreamSpec)), ("policies", (PolicySpec,))):
+            set_(self, name, _distinct(name, getattr(self, name), kinds))
         with field_errors(known=FIELDS):
             set_(self, "runs", check_whole("runs", self.runs, 1, MOST_RUNS))
             set_(self, "horizon", check_whole("horizon", self.horizon, 1, LONGEST))
@@ -129,14 +137,26 @@ class Spec:
         with _lines_named(self._origin):
             return writing.fingerprint(self)
 
-    def check(self) -> None:
-        """Build every environment with one lane, and every variant of every policy in it: errors come before a run."""
+    def pin(self) -> Spec:
+        """The same experiment, on the files of labelled data streams as they are now: changed ones are errors."""
+        with _lines_named(self._origin):
+            pinned = []
+            for index, environment in enumerate(self.environments):
+                with field_errors("environments", index):
+                    pinned.append(environment.pin() if isinstance(environment, StreamSpec) else environment)
+        return dataclasses.replace(self, environments=pinned)
+
+    def check(self, *, policies: bool = True) -> None:
+        """Build every environment with one lane, and every variant of every policy in it: errors come before a run.
+
+        Without ``policies``, only the environments: a policy that cannot be built then fails in its own cells.
+        """
         with _lines_named(self._origin):
             built = []
             for index, environment in enumerate(self.environments):
                 with field_errors("environments", index):
                     built.append(environment.check(horizon=self.horizon, seed=self.seed))
-            for index, policy in enumerate(self.policies):
+            for index, policy in enumerate(self.policies if policies else ()):
                 for number, world in enumerate(built):
                     with field_errors("policies", index):
                         _check_in(policy, world, f"environments[{number}]")
@@ -157,7 +177,7 @@ def _lines_named(origin: tuple[str, toml.Lines] | None) -> Iterator[None]:
         raise SpecError(error.path, error.problem, f"{source}:{lines.of(error.path)}") from error.__cause__
 
 
-def _check_in(policy: PolicySpec, environment: Environment, name: str) -> None:
+def _check_in(policy: PolicySpec, environment: AnyEnvironment, name: str) -> None:
     """What is wrong with no setting in particular is wrong with what the environment filled in."""
     try:
         policy.check(environment)
@@ -167,18 +187,19 @@ def _check_in(policy: PolicySpec, environment: Environment, name: str) -> None:
         raise SpecError((), f"in {name}: {error.problem}") from error.__cause__
 
 
-def _distinct(name: str, given: Any, kind: type) -> tuple[Any, ...]:
+def _distinct(name: str, given: Any, kinds: tuple[type, ...]) -> tuple[Any, ...]:
     """One or more parts of a spec, each with a name of its own."""
+    kind = " or ".join(kind.__name__ for kind in kinds)
     if not isinstance(given, Collection) or isinstance(given, str) or len(given) == 0:
-        raise SpecError.of((name,), given, f"a list of one or more {kind.__name__}")
+        raise SpecError.of((name,), given, f"a list of one or more {kind}")
     first: dict[str, int] = {}
     for index, part in enumerate(given):
-        if not isinstance(part, kind):
-            raise SpecError.of((name, index), part, f"of type {kind.__name__}")
+        if not isinstance(part, kinds):
+            raise SpecError.of((name, index), part, f"of type {kind}")
         earlier = first.setdefault(part.name, index)  # type: ignore[attr-defined]
         if earlier != index:
             problem = f'has the name "{part.name}" of {name}[{earlier}]'  # type: ignore[attr-defined]
-            raise SpecError((name, index), with_hint(problem, "" if kind is EnvironmentSpec else "give it a label"))
+            raise SpecError((name, index), with_hint(problem, "give it a label" if name == "policies" else ""))
     return tuple(given)
 
 

@@ -19,7 +19,7 @@ from windvane.errors import ArgumentError, WindvaneError
 
 if TYPE_CHECKING:
     from windvane.lab.results import Entry, Results
-    from windvane.lab.spec import EnvironmentSpec
+    from windvane.lab.spec import AnyEnvironmentSpec
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def difference(entry: Entry, base: Entry, confidence: float = 0.95) -> Differenc
     _, mine, other = np.intersect1d(entry.lanes, base.lanes, assume_unique=True, return_indices=True)
     if not len(mine):
         raise PairingError(*pair, "runs", "they have no run in common")
-    if not np.array_equal(entry.drift[mine], base.drift[other]):
+    if not np.array_equal(entry.drift[mine], base.drift[other], equal_nan=True):
         raise PairingError(*pair, "drift", "the drift of their runs differs")
     gaps = entry.final[mine] - base.final[other]
     n, mean, (se, _) = len(gaps), float(gaps.mean()), spread(gaps)
@@ -184,11 +184,11 @@ def _check_same(environment: str, one: Results, other: Results) -> None:
             raise PairingError(*pair, key, f"the {key} is {one.manifest[key]} and {other.manifest[key]}")
     first, second = _environment(environment, one), _environment(environment, other)
     if first != second:
-        differ = [f.name for f in fields(first) if getattr(first, f.name) != getattr(second, f.name)]
+        differ = [f.name for f in fields(first) if getattr(first, f.name) != getattr(second, f.name, None)]
         raise PairingError(*pair, "environment", f"the environments differ in {', '.join(differ)}")
 
 
-def _environment(name: str, results: Results) -> EnvironmentSpec:
+def _environment(name: str, results: Results) -> AnyEnvironmentSpec:
     return next(environment for environment in results.spec.environments if environment.name == name)
 
 

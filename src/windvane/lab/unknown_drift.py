@@ -20,7 +20,7 @@ from windvane import theory
 from windvane.arguments import check_not_negative
 from windvane.environments import Arc, BallArms
 from windvane.errors import ArgumentError
-from windvane.lab.drift_benchmark import Conduct
+from windvane.lab.benchmarks import Conduct
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
 from windvane.lab.summary import Row, row_of
 

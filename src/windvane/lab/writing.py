@@ -20,6 +20,7 @@ from windvane.lab.errors import field_errors
 from windvane.lab.objects import qualified, resolved_link
 from windvane.lab.policy_spec import PolicySpec
 from windvane.lab.reading import KINDS
+from windvane.lab.stream_spec import StreamSpec
 from windvane.lab.toml import key, written
 from windvane.links import Link
 from windvane.policies.registry import POLICIES
@@ -48,10 +49,12 @@ def _sizes(spec: Spec) -> dict[str, Any]:
     return {name: getattr(spec, name) for name in names}
 
 
-def _environment(environment: EnvironmentSpec) -> dict[str, Any]:
+def _environment(environment: EnvironmentSpec | StreamSpec) -> dict[str, Any]:
     """The fields, the tables last."""
     fields = {field.name: getattr(environment, field.name) for field in dataclasses.fields(environment)}
-    tables = {name: _table(name, part) for name in PARTS if (part := fields.pop(name)) is not None}
+    tables = {}
+    if isinstance(environment, EnvironmentSpec):
+        tables = {name: _table(name, part) for name in PARTS if (part := fields.pop(name)) is not None}
     return {**{name: value for name, value in fields.items() if value is not None}, **tables}
 
 
@@ -95,8 +98,11 @@ def fingerprint(spec: Spec) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _environment_content(environment: EnvironmentSpec, spec: Spec) -> dict[str, Any]:
+def _environment_content(environment: EnvironmentSpec | StreamSpec, spec: Spec) -> dict[str, Any]:
     content = _environment(environment)
+    if isinstance(environment, StreamSpec):
+        content = {**content, "stream": None, "sha256": environment.pin().sha256}  # the content counts, not the path
+        return {name: _canonical(value) for name, value in content.items()}
     if isinstance(environment.drift, FunctionDrift):
         content["drift"] = {"kind": environment.drift.kind, "path": _path_content(environment, spec)}
     for name in PARTS:

@@ -29,8 +29,9 @@ import numpy.typing as npt
 
 from windvane import arguments
 from windvane.arguments import Array, Index, Mask, check_mask, check_positive, check_whole
-from windvane.arms import ArmSet
+from windvane.arms import ArmSet, Function, best_arm
 from windvane.errors import ArgumentError
+from windvane.kernels.random import TIES, uniform
 from windvane.kernels.scoring import choice_probabilities, choose_lanes
 from windvane.links import Identity, Link
 from windvane.policies.info import DecisionInfo, PolicyInfo
@@ -102,7 +103,7 @@ class Policy(InputChecks, Configured, Stateful):
         self.is_deciding = False  # whether that decision is still being made
         self.key = np.uint64(self.seed)
         self.has_restarted = False  # whether any lane was restarted
-        self.prepare_checks(self.reward_link.reward_range(self.noise_scale))
+        self.prepare_checks(self.accepted_rewards)
 
     # --- methods that a subclass overrides -------------------------------------------------------------------------
 
@@ -116,6 +117,16 @@ class Policy(InputChecks, Configured, Stateful):
     def noise_scale(self) -> float:
         """Sub-Gaussian scale sigma of the noise. If the link bounds the rewards, they are in [0, 2 sigma]."""
         return check_positive("sigma", getattr(self, "sigma", 1.0))
+
+    @property
+    def accepted_rewards(self) -> tuple[float, float]:
+        """The smallest and the largest reward that can be learned, which are infinite if the link bounds no rewards."""
+        return self.reward_link.reward_range(self.noise_scale)
+
+    @property
+    def link_reach(self) -> float:
+        """The largest |<x, theta>| at which the settings describe the link: S L."""
+        return float(getattr(self, "S", 1.0) * self.L)
 
     def select(self, arms: npt.ArrayLike, valid: npt.ArrayLike | None = None) -> Index:
         """Decide round t. Return the index of the arm that each lane plays, [lanes]."""
@@ -206,6 +217,10 @@ class Policy(InputChecks, Configured, Stateful):
         """The number of the round to be decided, counted from the last restart of each lane, [lanes]."""
         return self.t - self.born + 1.0
 
+    def mask_restarted(self, feedback: Feedback) -> Mask:
+        """Return the lanes whose reward belongs to a decision since their last restart."""
+        return feedback.mask & (feedback.round >= self.born) if self.has_restarted else feedback.mask
+
     # --- methods for implementing select ---------------------------------------------------------------------------
 
     def begin_decision(self) -> DecisionInfo:
@@ -226,6 +241,18 @@ class Policy(InputChecks, Configured, Stateful):
         choose_lanes(scores, valid, self.key, self.lane_ids, self.decisions, index)
         self.end_round()
         return index
+
+    def play_from(self, arm_set: ArmSet, theta: Array, metrics: Array, factors: Array, mean: Function) -> Array:
+        """Play the arms of an infinite set that maximise mean(<x, theta>) + factor sqrt(x' M x), and end the round.
+
+        ``theta``, ``metrics`` (M) and ``factors`` have one row per lane. Mirror images are ties.
+        """
+        played = np.empty((self.lane_count, self.dim))
+        for lane in range(self.lane_count):
+            coin = uniform(self.key, self.lane_ids[lane], self.decisions, TIES)
+            played[lane] = best_arm(arm_set, theta[lane], metrics[lane], factors[lane], mean, coin)
+        self.end_round()
+        return played
 
     def end_round(self) -> None:
         """Let one round pass and count the decision."""
@@ -253,15 +280,14 @@ class Policy(InputChecks, Configured, Stateful):
         """
         if reward_range is not None:
             return check_positive("reward_range", reward_range)
-        is_unbounded = math.isinf(self.reward_link.reward_range(self.noise_scale)[1])
+        is_unbounded = math.isinf(self.accepted_rewards[1])
         return max(1.0 if is_unbounded else 0.0, 2.0 * self.noise_scale)
 
     # --- state -----------------------------------------------------------------------------------------------------
 
     def config(self) -> dict[str, Any]:
         """Return the settings as plain data, without the lanes."""
-        reach = getattr(self, "S", 1.0) * self.L
-        return {"policy": self.name, **describe(self.get_params(), reach)}
+        return {"policy": self.name, **describe(self.get_params(), self.link_reach)}
 
     @functools.cached_property
     def config_hash(self) -> str:

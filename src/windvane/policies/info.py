@@ -23,7 +23,7 @@ class DecisionInfo:
     projection: Projection | None = None  # of theta_hat, with its stage, value and residual
     multiplier: Array | None = None  # factor of ||x|| in the bonus
     draw: Array | None = None  # random factor of the bonus (D-RandLinUCB)
-    # Forgetting parameter of the acting worker (bandits over bandits), or index of the acting memory (AdaptiveGLMUCB).
+    # Forgetting parameter of the acting worker (bandits over bandits), or index of the acting expert (AdaptiveGLMUCB).
     chosen: npt.NDArray[Any] | None = None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, ClassVar
 
@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array, Index, Mask, check_per_lane, check_positive, check_scale
-from windvane.arms import ArmSet, best_arm
+from windvane.arms import ArmSet
 from windvane.estimation import Estimator, Forgetting, MaximumLikelihoodEstimator, Never, Restart, RidgeEstimator
-from windvane.kernels.random import TIES, uniform
 from windvane.linalg import apply_with_ridge
 from windvane.links import LinkConstants
 from windvane.policies.base import Policy
@@ -29,8 +28,6 @@ from windvane.policies.inputs import Feedback
 from windvane.projection import Projection
 from windvane.state import Stateful
 from windvane.theory import Radius
-
-Mean = Callable[[Any], Any]
 
 
 class EstimatingPolicy(Policy):
@@ -90,10 +87,6 @@ class EstimatingPolicy(Policy):
         mask = self.mask_restarted(feedback)
         self.estimator.absorb(feedback.x, feedback.reward, feedback.age, feedback.weight, mask)
 
-    def mask_restarted(self, feedback: Feedback) -> Mask:
-        """Return the lanes whose reward belongs to a decision since their last restart."""
-        return feedback.mask & (feedback.round >= self.born) if self.has_restarted else feedback.mask
-
     def estimate(self) -> tuple[Array, Array]:
         """Return the parameter of the next decision, [lanes, dim], and the factor of ||x|| in its bonus, [lanes].
 
@@ -113,23 +106,13 @@ class EstimatingPolicy(Policy):
         arm_set = self.check_arm_set(arm_set)
         return self.play_best(arm_set, *self.estimate())
 
-    def play_best(
-        self, arm_set: ArmSet, theta: Array, multiplier: Array, mean: Mean | None = None, rows: Index | None = None
-    ) -> Array:
-        """Play the arms of an infinite set that maximise mu(<x, theta>) + multiplier ||x||, and end the round.
-
-        ``mean`` replaces mu. If the estimator has several rows per lane, ``rows[lanes]`` are those to use.
-        """
-        e, played = self.estimator, np.empty((self.lane_count, self.dim))
-        for lane in range(self.lane_count):
-            row = lane if rows is None else rows[lane]
-            M = apply_with_ridge(np.linalg.inv, e.V[row])
-            if self.is_sandwich:
-                M = M @ e.V_tilde[row] @ M
-            coin = uniform(self.key, self.lane_ids[lane], self.decisions, TIES)
-            played[lane] = best_arm(arm_set, theta[lane], M, multiplier[lane], mean or e.link.mean, coin)
-        self.end_round()
-        return played
+    def play_best(self, arm_set: ArmSet, theta: Array, multiplier: Array) -> Array:
+        """Play the arms of an infinite set that maximise mu(<x, theta>) + multiplier ||x||, and end the round."""
+        e = self.estimator
+        metrics = np.array([apply_with_ridge(np.linalg.inv, V) for V in e.V])
+        if self.is_sandwich:
+            metrics = metrics @ e.V_tilde @ metrics
+        return self.play_from(arm_set, theta, metrics, multiplier, e.link.mean)
 
     def info(self, *, estimates: bool = True) -> PolicyInfo:
         known = self.describe_estimates() if estimates else {}

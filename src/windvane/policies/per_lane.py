@@ -42,8 +42,7 @@ class PerLane(Policy):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.policies = [self.build_lane(place) for place in range(self.lane_count)]
-        first = self.policies[0]  # rewards are checked here, once for all lanes
-        self.prepare_checks(first.reward_link.reward_range(first.noise_scale))
+        self.prepare_checks(self.policies[0].accepted_rewards)  # rewards are checked here, once for all lanes
 
     def pick(self, name: str, place: int) -> float:
         """Return the value of a setting for the lane at index ``place``. The setting is one number, or one per lane."""

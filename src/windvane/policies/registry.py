@@ -119,6 +119,11 @@ class Signature:
         """Return whether the constructor accepts an argument of this name."""
         return self._takes_anything or name in self._parameters
 
+    def may_be_none(self, name: str) -> bool:
+        """Return whether the constructor declares that the argument may be None."""
+        parameter = self._parameters.get(name)
+        return parameter is not None and (parameter.default is None or "None" in str(parameter.annotation))
+
     def is_number(self, name: str) -> bool:
         """Return whether the argument is certainly a number, so that a boolean is a mistake."""
         parameter = self._parameters.get(name)

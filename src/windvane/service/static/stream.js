@@ -366,27 +366,31 @@ function showMemory(stream, { kind, range, model, modelX, age, seen, buckets }) 
 }
 
 function showNorm(stream, { kind, range, buckets, starts, ends, model, modelX }) {
-  const { S: bound, projected_share: share } = stream;
+  const { S: scale, projected_share: share } = stream;
+  const projects = stream.policy !== "AdaptiveGLMUCB"; // which reports an estimate outside the ball, and keeps it
+  const learnsScale = !projects && stream.config.S === null;
+  const bound = learnsScale ? null : scale; // a learned scale is a belief, not a bound
   const norms = model.map(({ norm }) => norm);
   const now = norms.at(-1);
   const known = buckets.some((bucket) => bucket.projected !== null);
   const strip = known && share > 0;
   const each = buckets.map(({ projected, decisions }) => (projected === null ? null : projected / decisions));
-  const where = bound === null ? "this policy has no bound" : `${now > bound * (1 + 1e-9) ? "outside" : "within"} its bound S\u00a0=\u00a0${words.given(bound)}`;
-  const projection = strip ? `It was projected back for ${percent(share)} of decisions.`
-    : known ? "No decision needed a projection." : "";
+  const where = learnsScale ? `and the learned scale is S\u00a0=\u00a0${words.given(scale)}, which is no bound`
+    : bound === null ? "this policy has no bound" : `${now > bound * (1 + 1e-9) ? "outside" : "within"} its bound S\u00a0=\u00a0${words.given(bound)}`;
+  const projection = strip ? `It was ${projects ? "projected back" : "outside"} for ${percent(share)} of decisions.`
+    : known ? `${projects ? "No decision needed a projection" : "It was never outside"}.` : "";
   const section = panel("norm", {
     reading: `The estimate's length ‖θ̂‖ is ${number(now)}, ${where}. ${projection}`.trim(),
     label: "Length of the estimate over time against its bound.",
     caption: `The length of θ̂ over time; ${bound === null ? "no bound applies" : "shaded: the ball of radius S that is allowed"}${
-      strip ? "; below: the share of decisions that needed a projection back into it." : "."}`,
+      strip ? `; below: the share of decisions ${projects ? "that needed a projection back into it" : "with an estimate outside of it"}.` : "."}`,
     draw: normChart({
       kind, range, x: modelX, norms, bound, ends: [starts[0], ...ends], projected: strip ? [each[0], ...each] : null,
     }),
   });
   details($("details", section), () => table(
     "Estimate, the latest first",
-    [{ head: "From" }, { head: "Length", ...COUNT }, { head: "Projected", ...COUNT }],
+    [{ head: "From" }, { head: "Length", ...COUNT }, { head: projects ? "Projected" : "Outside", ...COUNT }],
     backwards(buckets).map((i) => [
       words.clock(buckets[i].since), number(norms[i]), each[i] === null ? "–" : percent(each[i]),
     ]),

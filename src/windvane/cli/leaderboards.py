@@ -1,0 +1,61 @@
+"""The leaderboard as text and as JSON, for all benchmark commands."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from windvane._files import write_atomically
+from windvane.cli.console import number, output, plain, print_json, table
+from windvane.lab.results import Results
+from windvane.lab.standings import Standing
+
+CONFIDENCE = 0.95
+
+
+def leaderboard_json(results: Results, standings: Sequence[Standing]) -> dict[str, Any]:
+    """Return the part of ``leaderboard.json`` that all benchmarks have."""
+    return {
+        "folder": str(results.folder),
+        "complete": results.complete,
+        "seed": results.manifest["seed"],
+        "runs": results.manifest["runs"],
+        "confidence": CONFIDENCE,
+        "leaderboard": [dataclasses.asdict(standing) for standing in standings],
+    }
+
+
+def publish(
+    results: Results, document: dict[str, Any], files: Sequence[Path], *, as_json: bool, show: Callable[[], None]
+) -> None:
+    """Write ``leaderboard.json``. Print it if ``as_json``; otherwise call ``show`` and print the path of the report."""
+    content = (json.dumps(plain(document), indent=2) + "\n").encode()
+    write_atomically(results.folder / "leaderboard.json", content)
+    if as_json:
+        print_json({**document, "files": [str(path) for path in files]})
+        return
+    show()
+    output().print(f"\nReport: {results.folder / 'report.html'}", markup=False)
+
+
+def print_leaderboard(standings: Sequence[Standing], score: str, places: str, meaning: str) -> None:
+    """Print the leaderboard as a table. ``score`` is the heading of the scores, and ``meaning`` explains them."""
+    rows = [
+        [
+            "–" if standing.rank is None else str(standing.rank), standing.label, number(standing.score, 2),
+            number(standing.low, 2), number(standing.high, 2), number(standing.worst, 2), standing.worst_environment,
+            number(standing.microseconds),
+        ]
+        for standing in standings
+    ]  # fmt: skip
+    columns = ["rank", "policy", score, "low", "high", "worst", "where", "µs/round"]
+    console = output()
+    console.print(table(columns, rows, f"Leaderboard over {len(standings[0].ratios)} {places}", left=2))
+    console.print(
+        f"{score}: {meaning}, geometric mean over {places}, with its {CONFIDENCE:.0%} interval (bootstrap over runs).",
+        markup=False,
+        style="dim",
+    )

@@ -1,0 +1,135 @@
+"""The command ``benchmark streams``: every policy on labelled data streams."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from windvane.cli.console import number, output, remark, table
+from windvane.cli.experiments import conduct
+from windvane.cli.leaderboards import CONFIDENCE, leaderboard_json, print_leaderboard, publish
+from windvane.cli.options import AsJson, Cluster, Jobs, Out, Policies, Restart, Runs, Seed, named
+from windvane.lab import streams_benchmark
+from windvane.lab.curves import by_environment
+from windvane.lab.results import Results
+from windvane.lab.runner import CellError
+from windvane.lab.standings import Standing
+from windvane.lab.streams_benchmark import StreamExperiment, score_of
+
+
+def streams(
+    files: Annotated[list[Path], typer.Argument(help="CSV files with a header, or Parquet files. One row is a round.")],
+    label: Annotated[str | None, typer.Option(help="The column of labels (default: the last one).")] = None,
+    rows: Annotated[int | None, typer.Option(help="Use only the first ROWS rows of each file.", min=1)] = None,
+    drop_missing: Annotated[
+        bool, typer.Option("--drop-missing", help="Leave out rows with missing values (default: report an error).")
+    ] = False,
+    s: Annotated[
+        float, typer.Option("--S", help="The norm bound S that policies assume. They assume B_T = 2 S.", min=1e-6)
+    ] = 1.0,
+    policies: Policies = None,
+    runs: Runs = streams_benchmark.RUNS,
+    seed: Seed = 0,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    out: Out = None,
+    restart: Restart = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run every policy on labelled data streams, and print a leaderboard. Repeat the command to continue a stopped run.
+
+    A policy sees the fields of a row and chooses one of the classes. The reward is 1 if it is the label, else 0. Some
+    policies (GLM-UCB) become slower with every row, so try --rows 2000 first. If a policy fails, the others continue,
+    the failure is reported, and the exit code is 1.
+
+    \b
+    Examples:
+      windvane benchmark streams electricity.csv --rows 2000
+      windvane benchmark streams electricity.csv weather.csv --out streams
+      windvane benchmark streams data.parquet --label class --S 3
+      windvane benchmark streams data.csv --policies AdaptiveGLMUCB,Greedy,UniformRandom --runs 20
+    """
+    missing = "drop" if drop_missing else "refuse"
+    experiments = streams_benchmark.streams_experiments(
+        files, label=label, rows=rows, missing=missing, policies=named(policies), runs=runs, seed=seed, S=s
+    )
+    failures: list[CellError] = []
+    results = streams_benchmark.run_streams(
+        experiments,
+        out or Path("benchmark-streams"),
+        functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart, failures=failures),
+    )
+    if failures and not streams_benchmark.ranked_entries(results):
+        raise failures[0]
+    remark("computing the leaderboard and writing the report")
+    from windvane.lab.benchmark_pages import present_streams
+
+    standings, written = present_streams(results, failures, confidence=CONFIDENCE)
+    document = _document(results, standings, experiments, failures)
+    publish(results, document, written, as_json=as_json, show=lambda: _print(results, standings, experiments, failures))
+    if failures:
+        raise typer.Exit(1)
+
+
+def _document(
+    results: Results,
+    standings: Sequence[Standing],
+    experiments: Sequence[StreamExperiment],
+    failures: Sequence[CellError],
+) -> dict[str, Any]:
+    documents = []
+    groups = by_environment(results.entries)
+    for experiment in experiments:
+        name = experiment.file.name
+        ratios = {standing.label: standing.ratios[name] for standing in standings}
+        scores = [dataclasses.asdict(score_of(entry)) for entry in groups.get(name, [])]
+        documents.append(
+            {
+                "stream": name,
+                "file": experiment.file.stream,
+                "sha256": experiment.file.sha256,
+                "rows": experiment.spec.horizon,
+                "classes": experiment.classes,
+                "dim": experiment.dim,
+                "policies": [
+                    {"policy": score.pop("label"), "ratio": ratios.get(label), **score}
+                    for score in scores
+                    for label in [score["label"]]
+                ],
+            }
+        )
+    failed = [{"policy": failure.policy, "stream": failure.environment, "error": str(failure)} for failure in failures]
+    return {**leaderboard_json(results, standings), "streams": documents, "failures": failed}
+
+
+def _print(
+    results: Results,
+    standings: Sequence[Standing],
+    experiments: Sequence[StreamExperiment],
+    failures: Sequence[CellError],
+) -> None:
+    console = output()
+    groups = by_environment(results.entries)
+    for experiment in experiments:
+        scores = sorted(map(score_of, groups.get(experiment.file.name, [])), key=lambda score: -score.mean_reward)
+        rows = [
+            [
+                score.label, number(score.mean_reward, 4), number(score.se, 4), number(score.last_tenth, 4),
+                number(score.mistakes), number(score.microseconds),
+            ]
+            for score in scores
+        ]  # fmt: skip
+        sizes = f"{experiment.spec.runs} runs of {experiment.spec.horizon:,} rows"
+        title = f"{experiment.file.name}: {sizes}, {experiment.classes} classes, d = {experiment.dim}"
+        columns = ["policy", "mean reward", "± SE", "last tenth", "mistakes", "µs/round"]
+        console.print(table(columns, rows, title))
+        console.print()
+    meaning = "mistakes over those of the best policy on each labelled data stream"
+    print_leaderboard(standings, "relative mistakes", "labelled data streams", meaning)
+    for failure in failures:
+        console.print(f"failed: {failure}", markup=False)
