@@ -339,7 +339,7 @@ def test_lines_of_blanks_are_skipped(tmp_path: Path) -> None:
 def test_missing_values_of_pandas() -> None:
     sky = pd.Series(["grey", pd.NA, "blue"], dtype="string")
     for column in (sky, sky.astype(object), pd.Series([1, pd.NA, 3], dtype="Int64"), [True, pd.NA, False]):
-        with rejects("features['sky']", where="row 2", got="no value"):
+        with rejects("features['sky']", where="row 2", got="a missing value"):
             LabelledStream({"sky": column}, [0, 1, 1])
         assert LabelledStream({"sky": column}, [0, 1, 1], missing="drop").horizon == 2
     with rejects("labels", where="row 2"):
