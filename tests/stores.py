@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from serving import ARMS, local, whole
 from windvane.service.access import hashed
-from windvane.service.chain import UnreadableEventError, extend_chain, salt_request, start_chain
-from windvane.service.database import PAGE_BYTES, STREAM_SPAN
 from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError
 from windvane.service.export import Log
 from windvane.service.store import Store, StoreError, Token
+from windvane.service.store.chain import UnreadableEventError, extend_chain, salt_request, start_chain
+from windvane.service.store.database import PAGE_BYTES, STREAM_SPAN
 from windvane.service.verification import verify_store
 
 

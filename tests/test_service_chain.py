@@ -17,7 +17,8 @@ from serving import windvane as command
 from stores import build, copy_store, edit, query, verify
 from support.refusals import rejects
 from windvane.service import access
-from windvane.service.chain import (
+from windvane.service.store import Store, Token
+from windvane.service.store.chain import (
     UnreadableEventError,
     check_event,
     digest_row,
@@ -25,9 +26,8 @@ from windvane.service.chain import (
     salt_request,
     start_chain,
 )
-from windvane.service.database import STREAM_SPAN, Snapshot
-from windvane.service.events import DECIDED, LATE, Event
-from windvane.service.store import Store, Token
+from windvane.service.store.database import STREAM_SPAN, Snapshot
+from windvane.service.store.events import DECIDED, LATE, Event
 
 START = start_chain(1, "shop", 5.0, "{}")
 REQUEST = b'{"context":{"age":41}}'

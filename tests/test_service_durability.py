@@ -19,9 +19,9 @@ from serving import ARMS, Local, Nursery, Server, local, served, until, whole, w
 from windvane.service import engine as engines
 from windvane.service import snapshots
 from windvane.service.engine import Engine
-from windvane.service.events import LATE, Event
 from windvane.service.recovery import rebuilt
 from windvane.service.store import Store
+from windvane.service.store.events import LATE, Event
 from windvane.service.stream_answers import diagnose_stream
 from windvane.service.streams import Stream
 

@@ -26,14 +26,14 @@ from windvane import Agent
 from windvane.service import engine as engines
 from windvane.service import snapshots
 from windvane.service.committer import Committer
-from windvane.service.database import write_meta
 from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError
-from windvane.service.events import DECIDED, LATE, Event
-from windvane.service.marks import Marks
 from windvane.service.recovery import rebuilt
 from windvane.service.schemas import NewStream
 from windvane.service.store import FORMAT, Snapshot, Store, StoreError, Token
+from windvane.service.store.database import write_meta
+from windvane.service.store.events import DECIDED, LATE, Event
+from windvane.service.store.marks import Marks
 
 RAW = json.dumps(ARMS).encode()
 
@@ -185,7 +185,7 @@ def test_beside_a_server_tokens_can_be_changed(store: Store, tmp_path: Path) -> 
 
 def test_a_store_is_made_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut off before any one of the statements that make a store, the next start makes it."""
-    from windvane.service import database
+    from windvane.service.store import database
 
     statements = database.SCHEMA.split(";")
     for count in range(len(statements) + 1):

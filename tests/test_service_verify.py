@@ -27,9 +27,9 @@ from stores import (
     verify,
 )
 from windvane import Features
-from windvane.service.database import PAGE_BYTES, STREAM_SPAN
 from windvane.service.recovery import rebuilt
 from windvane.service.store import Store
+from windvane.service.store.database import PAGE_BYTES, STREAM_SPAN
 from windvane.service.streams import Stream
 
 PAGE_OFFSETS = (0, 1, 3, 5, 7, 9)  # of a page: its kind, free blocks, cells, start of the content, fragments, pointers

@@ -27,13 +27,11 @@ from windvane.errors import ArgumentError
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
 from windvane.service.committer import Committer, Promise
-from windvane.service.database import DamageError, is_damage
 from windvane.service.errors import ServiceError, internal, invalid, unavailable, unknown_stream
-from windvane.service.events import Event
 from windvane.service.recovery import rebuilt
 from windvane.service.schemas import MOST_DIM, NewStream
 from windvane.service.snapshots import ON_START, Snapshots
-from windvane.service.store import Snapshot, Store, StreamRow
+from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
 from windvane.service.streams import Done, ReplayError, Stream
 from windvane.warmup import warm_up
 

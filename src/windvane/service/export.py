@@ -16,10 +16,18 @@ from fastapi.responses import FileResponse, StreamingResponse
 from starlette.background import BackgroundTask
 
 from windvane.agent import Explanation
-from windvane.service.chain import UnreadableEventError, check_event
 from windvane.service.errors import AbortedTransferError, unknown_decision, unreadable
-from windvane.service.events import DECIDED, KINDS, REWARDED, UNREADABLE, Event
-from windvane.service.store import Store, StreamRow
+from windvane.service.store import (
+    DECIDED,
+    KINDS,
+    REWARDED,
+    UNREADABLE,
+    Event,
+    Store,
+    StreamRow,
+    UnreadableEventError,
+    check_event,
+)
 from windvane.service.streams import Stream
 
 CHUNK, CHUNK_BYTES = 1000, 4 << 20

@@ -12,8 +12,8 @@ from typing import Any
 
 from windvane.service.access import Access
 from windvane.service.errors import AbortedTransferError, ServiceError, internal
-from windvane.service.events import encoded
 from windvane.service.metrics import Metrics
+from windvane.service.store import encoded
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from windvane.agent import Decision
 from windvane.service.errors import ServiceError
-from windvane.service.events import DECIDED, LATE, REWARDED, Event, encoded
+from windvane.service.store import DECIDED, LATE, REWARDED, Event, encoded
 
 
 class KeptAnswer(NamedTuple):

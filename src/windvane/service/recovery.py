@@ -6,9 +6,7 @@ import logging
 import sqlite3
 from typing import Any
 
-from windvane.service.database import SnapshotError, StreamRow, is_sound
-from windvane.service.events import Event
-from windvane.service.store import Store
+from windvane.service.store import Event, SnapshotError, Store, StreamRow, is_sound
 from windvane.service.streams import ReplayError, Stream
 
 log = logging.getLogger("windvane.service")

@@ -28,20 +28,7 @@ from windvane.agent.alerts import LOOK
 from windvane.agent.waiting import ON_ARRIVAL
 from windvane.errors import ArgumentError, WindvaneError
 from windvane.service import schemas
-from windvane.service.chain import UnreadableEventError, check_event, extend_chain, salt_request, start_chain
 from windvane.service.errors import ServiceError, invalid, unknown_decision, unreadable
-from windvane.service.events import (
-    ARCHIVED,
-    CONFIGURED,
-    DECIDED,
-    EXPIRED,
-    HISTORY,
-    LATE,
-    LOST,
-    REWARDED,
-    Event,
-    encoded,
-)
 from windvane.service.kept_answers import (
     KeptAnswer,
     answer_reward,
@@ -51,9 +38,27 @@ from windvane.service.kept_answers import (
     read_kept_answer,
     refuse_late,
 )
-from windvane.service.migration import MIGRATED, upgrade_changes
 from windvane.service.statistics import Statistics
-from windvane.service.store import Snapshot, Store, StreamRow
+from windvane.service.store import (
+    ARCHIVED,
+    CONFIGURED,
+    DECIDED,
+    EXPIRED,
+    HISTORY,
+    LATE,
+    LOST,
+    REWARDED,
+    Event,
+    Snapshot,
+    Store,
+    StreamRow,
+    UnreadableEventError,
+    check_event,
+    encoded,
+    extend_chain,
+    salt_request,
+    start_chain,
+)
 from windvane.service.stream_answers import describe_model, describe_stream, diagnose_stream
 
 REMEMBERED = 10_000
@@ -86,7 +91,6 @@ class Stream:
         self.id, self.name, self.created, self._store = row.id, row.name, row.created, store
         self.config: dict[str, Any] = json.loads(row.config)
         self.title: str | None = self.config["title"]
-        self.migrated = int(self.config.get(MIGRATED, 0))  # the last event that an earlier version wrote
         self.agent = Agent(**self.config["agent"])
         self.statistics = Statistics()
         self.number = 0
@@ -266,17 +270,12 @@ class Stream:
             if not self._reward(event.decision or "", outcome["value"], at):
                 raise ReplayError(self.name, event.number, "is a reward that was known already")
         elif event.kind == EXPIRED:
-            recorded, count, drop = outcome, len(outcome["decisions"]), event.number > self.migrated
-            outcome = self._close(at, recorded.get("room", 0), count, drop=drop)
+            recorded, count = outcome, len(outcome["decisions"])
+            outcome = self._close(at, recorded.get("room", 0), count)
             if outcome["decisions"] != recorded["decisions"]:
                 raise ReplayError(self.name, event.number, f"replay expired {outcome['decisions']}")
-            if event.number <= self.migrated:
-                outcome = recorded  # an earlier version recorded less
         elif event.kind == CONFIGURED:
-            changes = outcome["changes"]
-            if event.number <= self.migrated:
-                changes = upgrade_changes(changes, self.agent.configuration)
-            self._configure(changes)
+            self._configure(outcome["changes"])
         elif event.kind == ARCHIVED:
             self.archived = at
         elif event.kind == HISTORY:

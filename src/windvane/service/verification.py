@@ -14,12 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from windvane.service.comparison import Agreement, compare_outcomes, compare_streams
-from windvane.service.database import READ_ERRORS, SnapshotError, StreamRow
-from windvane.service.events import DECIDED, LOST, Event
-from windvane.service.inspection import inspect_structure
-from windvane.service.migration import MIGRATED
 from windvane.service.recovery import apply_event, check_end, create_stream, restore_snapshot
-from windvane.service.store import Store
+from windvane.service.store import DECIDED, LOST, READ_ERRORS, Event, SnapshotError, Store, StreamRow, inspect_structure
 from windvane.service.streams import ReplayError, Stream
 
 LAST_REQUESTS = 20  # requests to decide whose vectors are compared: some rounds of every arm
@@ -102,8 +98,7 @@ class _StreamCheck:
         self._progress = progress
         self._verdict = StreamVerdict(str(row.name))
         self._requests: deque[bytes] = deque(maxlen=LAST_REQUESTS)
-        self._migrated = 0
-        self._other_arms = self._rounded = self._before_upgrade = 0  # numbers of events
+        self._other_arms = self._rounded = 0  # numbers of events
         self._different: list[str] = []
 
     def check(self) -> StreamVerdict:
@@ -141,7 +136,6 @@ class _StreamCheck:
     def _replay(self) -> Stream:
         """Replay the whole log, and compare every outcome."""
         stream = create_stream(self._row, self._store)
-        self._migrated = int(stream.config.get(MIGRATED, 0))
         total = self._verdict.events
         self._progress(stream.name, 0, total)
         try:
@@ -166,8 +160,6 @@ class _StreamCheck:
             return
         if agreement is Agreement.ROUNDED and not has_other_arm:
             self._rounded += 1
-        elif event.number <= self._migrated:
-            self._before_upgrade += 1
         elif has_other_arm:
             self._other_arms += 1
         else:
@@ -207,8 +199,3 @@ class _StreamCheck:
             problems.append(f"{len(self._different)} recorded outcomes differ from a replay ({self._different[0]})")
         if self._rounded:
             notes.append(f"{self._rounded} outcomes differ from a replay by rounding, as on another processor")
-        if self._before_upgrade:
-            notes.append(
-                f"of the events up to {self._migrated}, which an earlier version wrote, {self._before_upgrade} "
-                "have other numbers or arms in a replay"
-            )

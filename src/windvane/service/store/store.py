@@ -2,7 +2,7 @@
 
 Events are only ever appended. An event is durable when :meth:`Store.append` returns (``synchronous=FULL``: the log is
 flushed to disk with every commit). How the file is opened, locked and repaired is in
-:mod:`windvane.service.store_file`.
+:mod:`windvane.service.store.store_file`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from windvane.service.chain import start_chain
-from windvane.service.database import (
+from windvane.service.store.chain import start_chain
+from windvane.service.store.database import (
     FORMAT,
     STREAM_SPAN,
     DamageError,
@@ -28,10 +28,10 @@ from windvane.service.database import (
     read_meta,
     write_meta,
 )
-from windvane.service.events import Event
-from windvane.service.inspection import split_tokens
-from windvane.service.marks import read_marks
-from windvane.service.store_file import StoreFile
+from windvane.service.store.events import Event
+from windvane.service.store.inspection import split_tokens
+from windvane.service.store.marks import read_marks
+from windvane.service.store.store_file import StoreFile
 
 __all__ = ["FORMAT", "Snapshot", "Store", "StoreError", "StreamRow", "Token"]
 
@@ -129,7 +129,7 @@ class Store(StoreFile):
 
     def read_acknowledged(self) -> dict[int, int]:
         """Return the last event by stream that was acknowledged, as far as is known; see
-        :mod:`windvane.service.marks`."""
+        :mod:`windvane.service.store.marks`."""
         return read_marks(self.real_path, read_meta(self.connection).get("id", ""))
 
     def snapshot(self, stream: int) -> Snapshot | None:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-DECIDED, REWARDED, EXPIRED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 10)
+DECIDED, REWARDED, REWARD_PART, EXPIRED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 11)
 KINDS = {
     DECIDED: "decided",
     REWARDED: "rewarded",
+    REWARD_PART: "reward_part",  # added to the reward of a decision
     EXPIRED: "expired",
     CONFIGURED: "configured",
     ARCHIVED: "archived",
@@ -33,7 +34,7 @@ class Event(NamedTuple):
     ``number`` counts the events of a stream from 1. ``decision`` and ``key`` (of the client, for repeated requests)
     may be None. ``outcome_json`` is what came of it. ``request`` is the request as it was received, so that a replay
     reads the very same text; None where there was none, or where it was erased. ``salt``, ``request_digest`` and
-    ``chain`` are described in :mod:`windvane.service.chain`.
+    ``chain`` are described in :mod:`windvane.service.store.chain`.
     """
 
     stream: int
