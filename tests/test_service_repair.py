@@ -328,7 +328,7 @@ def test_tokens_that_become_unreadable_are_repaired(tmp_path: Path, monkeypatch:
         until(lambda: service.get("/readyz").status_code == 200 and (tmp_path / "a.db.damaged-1").exists())
         assert service.get("/v1/streams", headers=headers).status_code == 401  # the token is lost, and needed
         assert service.get("/v1/streams").status_code == 401
-        service.store.open_to_all()
+        service.store.remove_all_tokens()
         assert service.get("/v1/streams").status_code == 200
 
 
@@ -361,7 +361,7 @@ def test_a_large_store_is_checked_after_the_start(
         await engine.start()
         while not (store.is_checked and engine.failure is None):
             await asyncio.sleep(0.01)
-        assert store.of_key(1, "key shop 3") is not None
+        assert store.event_with_key(1, "key shop 3") is not None
         assert set(engine.streams) == set(STREAMS)
         await engine.stop()
 
@@ -429,24 +429,24 @@ def test_a_stream_that_cannot_be_read_costs_only_itself_before_the_check(
     copy = copy_store(path, tmp_path / "b.db")
     monkeypatch.setattr(store_file, "CHECKED_AT_START", 0)
     store = Store(copy)
-    snapshot, number = store.snapshot, store.snapshot_number
+    snapshot, number = store.read_snapshot, store.read_snapshot_number
 
     def broken(stream: int) -> Any:
         if stream == 2:
             raise DamageError("malformed")
         return snapshot(stream)
 
-    monkeypatch.setattr(store, "snapshot", broken)
-    monkeypatch.setattr(store, "snapshot_number", lambda stream: broken(stream) and number(stream))
+    monkeypatch.setattr(store, "read_snapshot", broken)
+    monkeypatch.setattr(store, "read_snapshot_number", lambda stream: broken(stream) and number(stream))
     assert set(Engine(store).streams) == set(STREAMS)  # a snapshot is not needed
-    events = store.events
+    events = store.read_events
 
     def unreadable(stream: int, *arguments: Any, **more: Any) -> Any:
         if stream == 2:
             raise DamageError("malformed")
         return events(stream, *arguments, **more)
 
-    monkeypatch.setattr(store, "events", unreadable)
+    monkeypatch.setattr(store, "read_events", unreadable)
     engine = Engine(store)
     assert set(engine.broken) == {"fields"}
     store.close()
@@ -488,7 +488,7 @@ def test_tokens_are_not_changed_while_a_repair_copies(
     store = Store(copy)
     assert results[0].returncode == 2
     assert "is being repaired" in results[0].stderr
-    assert store.tokens() == facts.tokens
+    assert store.read_tokens() == facts.tokens
     store.close()
     assert windvane("token", *line, "--store", copy).returncode == 0
 
@@ -509,7 +509,7 @@ def test_a_repair_that_begins_during_a_change_of_tokens_is_noticed(
     monkeypatch.setattr(store, "refuse_if_repaired", begin_repair)
     with rejects(error=StoreError, path=copy, code="repairing"):
         store.remove_token("writer")
-    assert len(store.tokens()) == (1 if moment == "committed" else 2)
+    assert len(store.read_tokens()) == (1 if moment == "committed" else 2)
     store.close()
 
 

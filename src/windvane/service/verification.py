@@ -74,9 +74,9 @@ def verify_store(store: Store, progress: Progress = lambda *_: None) -> Verdict:
     # The marks are read before the log, so that no mark is younger than the log that it is compared with.
     marks: dict[int, int] = _read(store.read_acknowledged, {})
     problems = inspect_structure(store.connection)  # which says what the others below cannot read
-    names: list[str] = _read(store.damaged_tokens, [])
+    names: list[str] = _read(store.read_damaged_tokens, [])
     problems += [f"the token {name!r} does not match its checksum, and is not accepted" for name in names]
-    rows: list[StreamRow] = _read(store.streams, [])
+    rows: list[StreamRow] = _read(store.read_streams, [])
     lost = sorted(set(marks) - {row.id for row in rows})
     problems += [f"stream {number} is missing; it had {marks[number]} acknowledged events" for number in lost]
     return Verdict(problems, [_StreamCheck(store, row, marks.get(row.id), progress).check() for row in rows])
@@ -104,7 +104,7 @@ class _StreamCheck:
     def check(self) -> StreamVerdict:
         verdict = self._verdict
         try:
-            with self._store.begin_reading():
+            with self._store.read_transaction():
                 verdict.events = self._store.last_number(self._row.id)
                 self._check_keys()
                 self._check_mark()
@@ -139,7 +139,7 @@ class _StreamCheck:
         total = self._verdict.events
         self._progress(stream.name, 0, total)
         try:
-            for event in self._store.events(stream.id):
+            for event in self._store.read_events(stream.id):
                 arms = stream.differences
                 self._compare(event, apply_event(stream, event), stream.differences > arms)
                 self._progress(stream.name, event.number, total)
@@ -179,7 +179,7 @@ class _StreamCheck:
             return
         if stream.number == 0:
             return  # there is no snapshot: a server would do the same replay
-        for event in self._store.events(stream.id, after=stream.number):
+        for event in self._store.read_events(stream.id, after=stream.number):
             apply_event(stream, event)
         agreement, what = compare_streams(stream, replayed, self._requests)
         if agreement is Agreement.EQUAL:

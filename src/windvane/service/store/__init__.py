@@ -33,7 +33,7 @@ from windvane.service.store.events import (
     REWARDED,
     UNREADABLE,
     Event,
-    encoded,
+    encode_json,
 )
 from windvane.service.store.inspection import inspect_structure
 from windvane.service.store.store import Store
@@ -63,7 +63,7 @@ __all__ = [
     "UnreadableEventError",
     "check_event",
     "digest_row",
-    "encoded",
+    "encode_json",
     "extend_chain",
     "inspect_structure",
     "is_damage",

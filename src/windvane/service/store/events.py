@@ -23,7 +23,7 @@ KINDS = {
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def encoded(document: dict[str, Any]) -> bytes:
+def encode_json(document: dict[str, Any]) -> bytes:
     """JSON without spaces: what is answered, and what is logged."""
     return _encode(document).encode()
 
@@ -54,7 +54,7 @@ class Event(NamedTuple):
         return dict(json.loads(self.outcome_json))
 
     @property
-    def head(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """What every event tells, by the names that exports have for it."""
         return {
             "number": self.number,
@@ -64,10 +64,10 @@ class Event(NamedTuple):
             "key": self.key,
         }
 
-    def told(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, Any]:
         """As people and exports read it."""
         return {
-            **self.head,
+            **self.fields,
             **self.outcome,
             **({"request": json.loads(self.request)} if self.request else {}),
         }

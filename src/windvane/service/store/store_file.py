@@ -267,7 +267,7 @@ class StoreFile:
         """This thread's own; it is closed when the thread ends."""
         own: _ThreadConnection | None = getattr(self._local, "own", None)
         if own is None or own.generation != self._generation:
-            self.check()
+            self.check_in_place()
             own = self._local.own = _ThreadConnection(self.real_path, self._mode, self._generation)
             with self._guard:
                 self._connections.add(own)
@@ -294,7 +294,7 @@ class StoreFile:
                 os.close(descriptor)
         self._file = self._lock = self.marks = None
 
-    def check(self) -> None:
+    def check_in_place(self) -> None:
         """Raise if the file is no longer where it was: what is written would not be found again."""
         try:
             there = self._file is not None and os.path.samestat(os.stat(self.real_path), os.fstat(self._file))
