@@ -44,7 +44,7 @@ def serve(
     store = Store(path)
     try:
         local = on_loopback(host)
-        if not local and not store.tokens():
+        if not local and not store.read_tokens():
             hint = f"other machines can reach it; add a token first: windvane token add NAME --store {path}"
             raise ArgumentError("host", host, "a loopback address while the store has no token", hint=hint)
         name = f"[{host}]" if ":" in host else host
