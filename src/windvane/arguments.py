@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windvane.errors import ArgumentError
+from windvane.errors import ArgumentError, Path
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -24,7 +24,7 @@ NORM_SLACK = 1.0 + 1e-9
 _NOT_NUMBERS = (str, bytes, np.ma.MaskedArray)  # float() or NumPy would convert some of these
 
 
-def check_real_array(name: str, value: Any, expected: str) -> Array:
+def check_real_array(name: str | Path, value: Any, expected: str) -> Array:
     """Return ``value`` as a writable float array, possibly the caller's own array.
 
     Text, dates, complex numbers and masked arrays are rejected. Read-only arrays are copied, because kernels are
@@ -45,7 +45,7 @@ def check_real_array(name: str, value: Any, expected: str) -> Array:
 
 
 def check_number(
-    name: str, value: Any, expected: str, accept: Callable[[float], bool], *, booleans: bool = True
+    name: str | Path, value: Any, expected: str, accept: Callable[[float], bool], *, booleans: bool = True
 ) -> float:
     """Return ``value`` as a finite float for which ``accept`` returns True. True is 1.0 if ``booleans``."""
     rejected_types = _NOT_NUMBERS if booleans else (*_NOT_NUMBERS, bool, np.bool_)
@@ -60,23 +60,23 @@ def check_number(
     return number
 
 
-def check_between(name: str, value: Any, low: float, high: float) -> float:
+def check_between(name: str | Path, value: Any, low: float, high: float) -> float:
     """Return ``value`` as a float in [low, high]."""
     return check_number(name, value, f"in [{low:g}, {high:g}]", lambda v: low <= v <= high)
 
 
-def check_positive(name: str, value: Any) -> float:
+def check_positive(name: str | Path, value: Any) -> float:
     """Return ``value`` as a float in [1e-100, 1e100], so that its square and the inverse of its square are finite."""
     expected = "above 0 (within [1e-100, 1e100])"
     return check_number(name, value, expected, lambda v: SMALLEST <= v <= LARGEST, booleans=False)
 
 
-def check_not_negative(name: str, value: Any) -> float:
+def check_not_negative(name: str | Path, value: Any) -> float:
     """Return ``value`` as a float that is at least 0."""
     return check_number(name, value, "at least 0", lambda v: v >= 0, booleans=False)
 
 
-def check_whole(name: str, value: Any, least: int, most: int | None = None) -> int:
+def check_whole(name: str | Path, value: Any, least: int, most: int | None = None) -> int:
     """Return ``value`` as an int in [least, most]."""
     expected = f"a whole number, at least {least}" + ("" if most is None else f" and at most {most}")
     is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
@@ -85,7 +85,7 @@ def check_whole(name: str, value: Any, least: int, most: int | None = None) -> i
     return int(value)
 
 
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+def check_choice(name: str | Path, value: Any, choices: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
         raise ArgumentError(name, value, f"one of {', '.join(choices)}")
@@ -93,7 +93,7 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def check_per_lane(
-    name: str, value: Any, lanes: int, expected: str, accept: Callable[[Array], Any], mask: Mask | None = None
+    name: str | Path, value: Any, lanes: int, expected: str, accept: Callable[[Array], Any], mask: Mask | None = None
 ) -> Array:
     """Return a new array[lanes] from one number or one per lane. ``accept`` must return True for every entry.
 
@@ -110,7 +110,7 @@ def check_per_lane(
     return values
 
 
-def broadcast_lanes(name: str, array: Array, lanes: int) -> Array:
+def broadcast_lanes(name: str | Path, array: Array, lanes: int) -> Array:
     """Return a scalar or an array[lanes] as an array[lanes]."""
     if array.shape not in ((), (lanes,)):
         got = f"an array of shape {array.shape}"
@@ -118,7 +118,7 @@ def broadcast_lanes(name: str, array: Array, lanes: int) -> Array:
     return np.broadcast_to(array, (lanes,))
 
 
-def check_scale(name: str, value: Any, lanes: int) -> Array:
+def check_scale(name: str | Path, value: Any, lanes: int) -> Array:
     """Return the scale of a bonus or a posterior in each lane."""
     return check_per_lane(name, value, lanes, "in [0, 1e100]", lambda s: (s >= 0) & (s <= LARGEST))
 
@@ -128,7 +128,7 @@ def check_mask(mask: Any, lanes: int) -> Mask:
     return np.ones(lanes, dtype=bool) if mask is None else check_booleans("mask", mask, (lanes,)).copy()
 
 
-def check_booleans(name: str, value: Any, shape: tuple[int, ...]) -> Mask:
+def check_booleans(name: str | Path, value: Any, shape: tuple[int, ...]) -> Mask:
     """Return ``value`` as a boolean array of ``shape``, possibly the caller's own array."""
     expected = f"boolean, of shape {shape}"
     try:
@@ -140,7 +140,7 @@ def check_booleans(name: str, value: Any, shape: tuple[int, ...]) -> Mask:
     return array if array.flags.writeable else array.copy()  # kernels are compiled for writable arrays only
 
 
-def check_array(name: str, value: Any, shape: tuple[int | None, ...], hint: str = "") -> Array:
+def check_array(name: str | Path, value: Any, shape: tuple[int | None, ...], hint: str = "") -> Array:
     """Return ``value`` as a C-contiguous float array of ``shape``, possibly the caller's own array.
 
     None in ``shape`` matches any length.

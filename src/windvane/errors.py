@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copyreg
 from typing import Any
+from urllib.parse import quote
 
 LONGEST_VALUE = 80  # characters of a value in a message, so that it fits on one line
+_FRAGMENT = "~!$&'()*+,;=:@/?"  # what a URI fragment may hold beside letters, digits and "-._~" (RFC 3986)
 
 
 def format_value(value: Any) -> str:
@@ -25,13 +27,18 @@ class WindvaneError(Exception):
         return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
+Path = tuple[str | int, ...]
+"""Where a value is in the arguments of a call: ``("arms", "red", 1)``."""
+
+
 class ArgumentError(WindvaneError, ValueError):
     """An argument has a value that is not allowed.
 
     Parameters
     ----------
     argument
-        Name of the argument, such as ``"gamma"`` or ``"state['t']"``.
+        Name of the argument, such as ``"gamma"`` or ``"state['t']"``; or the path of an entry of it, such as
+        ``("arms", "red", 1)``.
     value, expected
         The rejected value, and what is allowed, worded to follow "must be", such as ``"in (0, 1]"``.
     got
@@ -41,6 +48,12 @@ class ArgumentError(WindvaneError, ValueError):
 
     Attributes
     ----------
+    path
+        The path of the value; the name alone where only a name was given.
+    argument
+        The path as Python would write it: ``arms['red'][1]``.
+    pointer
+        The path as a JSON Pointer in a URI fragment (RFC 6901): ``#/arms/red/1``.
     problem
         The message without the name of the argument: "must be in (0, 1], got 1.2".
 
@@ -49,17 +62,47 @@ class ArgumentError(WindvaneError, ValueError):
     >>> raise ArgumentError("gamma", 1.2, "in (0, 1]")
     Traceback (most recent call last):
     windvane.errors.ArgumentError: `gamma` must be in (0, 1], got 1.2
+    >>> error = ArgumentError(("arms", "red", 1), "two", "a number")
+    >>> error.argument, error.pointer
+    ("arms['red'][1]", '#/arms/red/1')
     """
 
     def __init__(
-        self, argument: str, value: Any, expected: str, *, got: str | None = None, where: str = "", hint: str = ""
+        self,
+        argument: str | Path,
+        value: Any,
+        expected: str,
+        *,
+        got: str | None = None,
+        where: str = "",
+        hint: str = "",
     ) -> None:
-        self.argument, self.value, self.expected = argument, value, expected
+        self.path: Path = (argument,) if isinstance(argument, str) else argument
+        first, *rest = self.path
+        self.argument = f"{first}" + "".join(f"[{format_value(key)}]" for key in rest)
+        self.value, self.expected = value, expected
         self.got, self.where, self.hint = got, where, hint
         value_text = format_value(value) if got is None else got
         self.problem = f"must be {expected}, got {value_text}" + (where and f" in {where}") + (hint and f"; {hint}")
-        super().__init__(f"`{argument}` {self.problem}")
+        super().__init__(f"`{self.argument}` {self.problem}")
 
-    def rename(self, argument: str) -> ArgumentError:
-        """Return the same error for an argument that the caller knows under another name."""
+    @property
+    def pointer(self) -> str:
+        """Return the path as a JSON Pointer."""
+        return json_pointer(self.path)
+
+    def rename(self, argument: str | Path) -> ArgumentError:
+        """Return the same error for an argument that the caller knows under another name or path."""
         return ArgumentError(argument, self.value, self.expected, got=self.got, where=self.where, hint=self.hint)
+
+
+def json_pointer(path: Path) -> str:
+    """Return ``path`` as a JSON Pointer in a URI fragment (RFC 6901).
+
+    Examples
+    --------
+    >>> json_pointer(("arms", "a/b", 0))
+    '#/arms/a~1b/0'
+    """
+    keys = (str(key).replace("~", "~0").replace("/", "~1") for key in path)
+    return "#" + "".join(f"/{quote(key, safe=_FRAGMENT)}" for key in keys)

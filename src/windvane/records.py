@@ -1,0 +1,251 @@
+"""What an agent, the service and the client return: each declared once, here.
+
+Over HTTP, in the log and in exports a record is a JSON object with the names of its fields. Times are datetimes in UTC,
+in JSON RFC 3339 texts with microseconds. JSON has no infinity: an infinite number is None.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+Name = str | int
+"""What an arm may be called."""
+
+RewardStatus = Literal["recorded", "unchanged", "expired"]
+"""What became of a reward: it is new; it repeats what is known; it came after the timeout and is not learned."""
+
+DecisionStatus = Literal["pending", "rewarded", "expired", "dropped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The choice of an arm.
+
+    Attributes
+    ----------
+    id : str
+        What the reward must name.
+    arm, index
+        The arm that is played, by name and by its place among the arms on offer.
+    time : datetime
+        When it was decided.
+    propensity : float or None
+        The probability with which this arm was played, given all that the policy knew and drew. None without
+        ``epsilon``: every other arm had probability 0, and no log of such decisions can be evaluated off-policy.
+    explored : bool
+        Whether the arm was drawn at random, with probability ``epsilon``.
+    prediction, bonus : float
+        The predicted mean reward of the arm, and what optimism adds to it.
+    preferred, rival, rival_score
+        The arm that the policy preferred, the best of the arms that were not played, and its score.
+    projected : bool or None
+        Whether the estimate was outside the ball of radius S. None for policies without such a ball.
+    """
+
+    id: str
+    arm: Name
+    index: int
+    time: datetime
+    propensity: float | None
+    explored: bool
+    prediction: float
+    bonus: float
+    preferred: Name
+    rival: Name | None
+    rival_score: float | None
+    projected: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why an arm was played: the numbers behind a decision, and a sentence."""
+
+    arm: Name
+    preferred: Name
+    explored: bool
+    prediction: float
+    bonus: float
+    score: float
+    rival: Name | None
+    rival_score: float | None
+    projected: bool | None
+    text: str
+
+    @classmethod
+    def of(cls, decision: Decision) -> Explanation:
+        """Explain ``decision``."""
+        d, score = decision, decision.prediction + decision.bonus
+        if d.explored:
+            text = f"{d.arm!r} was played at random; the policy preferred {d.preferred!r}"
+        else:
+            text = f"{d.arm!r} scored {score:.4g}: predicted {d.prediction:.4g}, bonus {d.bonus:.4g}"
+        if d.rival_score is not None and not d.explored:
+            text += f"; next was {d.rival!r} with {d.rival_score:.4g}"
+        if d.projected:
+            text += "; the estimate was outside the ball of radius S"
+        shared = {f.name: getattr(d, f.name) for f in fields(cls) if f.name not in ("score", "text")}
+        return cls(**shared, score=score, text=text)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many decisions, rewards and rows of history an agent has seen.
+
+    ``rewards`` arrived in time. ``pending`` decisions have no reward yet; ``held`` ones have theirs, which is learned
+    at the timeout. ``settled``: the outcome is final and was learned. ``expired``: the timeout passed without a reward,
+    and ``defaulted`` of these counted as ``default_reward``. ``dropped``: pushed out by ``max_pending``, not learned.
+    """
+
+    decisions: int
+    rewards: int
+    pending: int
+    held: int
+    settled: int
+    expired: int
+    defaulted: int
+    dropped: int
+    history_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """What the rewards say about the drift; see :class:`windvane.policies.adaptive_glm_ucb.DriftEstimate`."""
+
+    verdict: str
+    evidence: float | None
+    memory: float | None
+    memory_low: float | None
+    memory_high: float | None
+    scale: float | None
+    rate: float | None
+    rate_low: float | None
+    rate_high: float | None
+    variation: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """A condition under which an agent learns little or predicts badly: a code, and what was seen and what to do."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentInfo:
+    """An agent: its counts, its estimate, how far back it looks, what drift it sees, and its settings.
+
+    Attributes
+    ----------
+    theta : dict
+        The estimated parameter by the name of the feature.
+    S : float or None
+        The norm bound, given or learned. None for a policy without one.
+    projected_share, recent_projected_share : float
+        Of all and of the last 200 decisions: how many had an estimate outside the ball of radius S.
+    memory, memory_unit
+        How far back the past counts, in decisions or in seconds. None: all of it.
+    settings : dict
+        The arguments of :class:`windvane.Agent`, with what was changed since.
+    """
+
+    policy: str
+    link: str
+    dim: int
+    learn: str
+    counts: Counts
+    mean_reward: float | None
+    theta: dict[str, float]
+    S: float | None
+    projected_share: float
+    recent_projected_share: float
+    memory: float | None
+    memory_unit: Literal["decisions", "seconds"]
+    drift: Drift | None
+    alerts: list[Alert]
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamInfo(AgentInfo):
+    """A stream of the service: its agent, and how many events its log has."""
+
+    name: str
+    title: str | None
+    created: datetime
+    archived: datetime | None
+    events: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSummary:
+    """A stream in a list of streams."""
+
+    name: str
+    title: str | None
+    created: datetime
+    archived: datetime | None
+    events: int
+    policy: str
+    counts: Counts
+    mean_reward: float | None
+    alerts: list[Alert]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardReceipt:
+    """The answer to a reward. ``value``: the reward; where it comes in parts, their sum so far."""
+
+    decision: str
+    status: RewardStatus
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRecord:
+    """A decision and what became of it. ``reward`` counts as its outcome; ``late_reward`` came after the timeout."""
+
+    decision: Decision
+    status: DecisionStatus
+    reward: float | None
+    late_reward: float | None
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_datetime(seconds: float) -> datetime:
+    """Return the time ``seconds`` after 1970, to the nearest microsecond.
+
+    Examples
+    --------
+    >>> to_plain(to_datetime(0.25))
+    '1970-01-01T00:00:00.250000Z'
+    """
+    return _EPOCH + timedelta(seconds=seconds)
+
+
+def _to_jsonable(value: Any) -> Any:
+    """Return what the JSON encoder does not know as something that it knows."""
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_to_jsonable).encode
+
+
+def to_json(value: Any) -> bytes:
+    """Return a record, or plain data, as JSON without spaces."""
+    return _encode(value).encode()
+
+
+def to_plain(value: Any) -> Any:
+    """Return a record, or any part of one, as the dicts, lists, numbers and texts of its JSON."""
+    return json.loads(to_json(value))
