@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -163,7 +164,8 @@ async def follow_stream(request: Request, at: At) -> AsyncIterator[ServerSentEve
             last = stream.number
             data = to_json({"info": stream.info(), "charts": stream.charts.document}).decode()
             yield ServerSentEvent(event="info", raw_data=data)
-        await asyncio.wait([asyncio.ensure_future(closing.wait())], timeout=LIVE_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(closing.wait(), LIVE_SECONDS)
 
 
 @streams.get(
