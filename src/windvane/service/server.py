@@ -38,7 +38,7 @@ def serve(
     port: int = 8000,
     rate: float = 0.0,
     most_bytes: int = MOST_BYTES,
-    started: Callable[[str], None] = lambda address: None,
+    started: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve the store at ``path`` until SIGTERM, SIGINT or SIGHUP. Call it from the main thread.
 
