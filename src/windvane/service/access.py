@@ -113,8 +113,8 @@ class Access:
         now = time.monotonic()
         if now - self._read >= RELOAD:
             try:
-                self._tokens = {token.hash: token for token in self._store.tokens()}
-                self._guarded = self._store.guarded
+                self._tokens = {token.hash: token for token in self._store.read_tokens()}
+                self._guarded = self._store.requires_token
             except sqlite3.Error as error:
                 self._report(error)
                 raise unavailable(f"the store cannot be read ({error})") from None

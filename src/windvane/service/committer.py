@@ -12,8 +12,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 
-from windvane.service.events import Event
-from windvane.service.store import Snapshot, Store
+from windvane.service.store import Event, Snapshot, Store
 
 Promise = asyncio.Future[None]
 

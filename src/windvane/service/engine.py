@@ -27,13 +27,11 @@ from windvane.errors import ArgumentError
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
 from windvane.service.committer import Committer, Promise
-from windvane.service.database import DamageError, is_damage
 from windvane.service.errors import ServiceError, internal, invalid, unavailable, unknown_stream
-from windvane.service.events import Event
 from windvane.service.recovery import rebuilt
 from windvane.service.schemas import MOST_DIM, NewStream
 from windvane.service.snapshots import ON_START, Snapshots
-from windvane.service.store import Snapshot, Store, StreamRow
+from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
 from windvane.service.streams import Done, ReplayError, Stream
 from windvane.warmup import warm_up
 
@@ -70,12 +68,12 @@ class Engine:
         """Rebuild all streams from the store. A stream that cannot be read is set aside; the others are served."""
         streams, self.broken, self._snapshots = {}, {}, Snapshots(self._store_snapshot)
         try:
-            rows = self.store.streams()
+            rows = self.store.read_streams()
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise
             self.store.repair()
-            rows = self.store.streams()
+            rows = self.store.read_streams()
         self._rows = {row.name: row for row in rows}
         for row in rows:
             began = time.perf_counter()
@@ -107,7 +105,7 @@ class Engine:
     def _snapshot_number(self, stream: Stream) -> int:
         """Return 0 where the snapshot cannot be read: the next one is due soon."""
         try:
-            return self.store.snapshot_number(stream.id)
+            return self.store.read_snapshot_number(stream.id)
         except sqlite3.DatabaseError:
             return 0
 
@@ -135,7 +133,9 @@ class Engine:
         assert self._committer is not None  # called when there is one
         names = {row.id: row.name for row in self._rows.values()}
         marks = self.store.read_acknowledged()
-        self.store.mark({stream.id: stream.number for stream in self.streams.values() if stream.id not in marks})
+        self.store.mark_acknowledged(
+            {stream.id: stream.number for stream in self.streams.values() if stream.id not in marks}
+        )
         for stream_id, acknowledged in marks.items():
             name = names.get(stream_id)
             if name is None:
@@ -337,7 +337,7 @@ class Engine:
         while True:
             await asyncio.sleep(TICK)
             try:
-                self.store.check()
+                self.store.check_in_place()
             except sqlite3.Error as error:
                 self._failed(error)
             for stream in list(self.streams.values()):
@@ -389,7 +389,7 @@ class Engine:
                 if self._is_damaged:
                     await asyncio.to_thread(self.store.repair)
                     self._is_damaged = False
-                await asyncio.to_thread(self.store.probe)
+                await asyncio.to_thread(self.store.check_writable)
                 self._load()
                 self._open()
                 log.warning("the streams are as the disk has them, and requests are answered again")

@@ -16,10 +16,18 @@ from fastapi.responses import FileResponse, StreamingResponse
 from starlette.background import BackgroundTask
 
 from windvane.agent import Explanation
-from windvane.service.chain import UnreadableEventError, check_event
 from windvane.service.errors import AbortedTransferError, unknown_decision, unreadable
-from windvane.service.events import DECIDED, KINDS, REWARDED, UNREADABLE, Event
-from windvane.service.store import Store, StreamRow
+from windvane.service.store import (
+    DECIDED,
+    KINDS,
+    REWARDED,
+    UNREADABLE,
+    Event,
+    Store,
+    StreamRow,
+    UnreadableEventError,
+    check_event,
+)
 from windvane.service.streams import Stream
 
 CHUNK, CHUNK_BYTES = 1000, 4 << 20
@@ -58,7 +66,7 @@ class Log:
     def _read(self, after: int, chain: bytes, limit: int) -> Iterator[Event]:
         size = 0
         try:
-            for event in self._store.events(self._row.id, after, limit):
+            for event in self._store.read_events(self._row.id, after, limit):
                 if event.number != after + 1:
                     raise UnreadableEventError(after + 1, "is missing")
                 check_event(chain, event)
@@ -75,7 +83,7 @@ class Log:
         if number == 0:
             return self._row.digest
         try:
-            return self._store.chain_at(self._row.id, number) or b""
+            return self._store.read_chain(self._row.id, number) or b""
         except sqlite3.DatabaseError as error:
             self._report(error)
             raise UnreadableEventError(number, "cannot be read") from None
@@ -103,7 +111,7 @@ def _lines(chunks: Iterator[list[Event]]) -> Iterator[bytes]:
     has_begun = False
     try:
         for chunk in chunks:
-            yield b"".join(json.dumps(event.told()).encode() + b"\n" for event in chunk)
+            yield b"".join(json.dumps(event.to_plain()).encode() + b"\n" for event in chunk)
             has_begun = True
     except UnreadableEventError as error:
         if not has_begun:
@@ -141,7 +149,7 @@ def _row(event: Event) -> dict[str, Any]:
     outcome, request = event.outcome, event.request
     arm = outcome.get("arm")
     return {
-        **event.head,
+        **event.fields,
         "arm": None if arm is None else str(arm),
         **{name: outcome.get(name) for name in ("propensity", "explored", "prediction", "bonus", "value")},
         "outcome": json.dumps(outcome),
@@ -165,5 +173,5 @@ def past(stream: Stream, decision: str) -> dict[str, Any]:
         "state": "pending" if waits else "expired" if reward is None else "rewarded",
         "reward": reward,
         "explanation": str(Explanation.read(made.outcome)),
-        "events": [event.told() for event in events],
+        "events": [event.to_plain() for event in events],
     }

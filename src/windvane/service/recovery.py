@@ -6,9 +6,7 @@ import logging
 import sqlite3
 from typing import Any
 
-from windvane.service.database import SnapshotError, StreamRow, is_sound
-from windvane.service.events import Event
-from windvane.service.store import Store
+from windvane.service.store import Event, SnapshotError, Store, StreamRow, is_sound
 from windvane.service.streams import ReplayError, Stream
 
 log = logging.getLogger("windvane.service")
@@ -35,7 +33,7 @@ def rebuilt(row: StreamRow, store: Store, *, from_start: bool = False) -> Stream
         except (ValueError, TypeError, KeyError, sqlite3.Error) as error:
             log.warning("the snapshot of stream %r cannot be used (%s); its log is replayed in full", row.name, error)
             return rebuilt(row, store, from_start=True)
-    for event in store.events(row.id, after=stream.number):
+    for event in store.read_events(row.id, after=stream.number):
         apply_event(stream, event)
     check_end(stream, store)
     return stream
@@ -64,12 +62,12 @@ def restore_snapshot(stream: Stream, store: Store) -> None:
     Raises :class:`SnapshotError` if it was changed or does not belong to the log, :class:`ReplayError` if it is ahead
     of the log, and another ValueError if this version cannot read it.
     """
-    snapshot = store.snapshot(stream.id)
+    snapshot = store.read_snapshot(stream.id)
     if snapshot is None:
         return
     if snapshot.number > (last := store.last_number(stream.id)):
         problem = f"its log ends at event {last}, before its snapshot of event {snapshot.number}"
         raise ReplayError(stream.name, None, problem)
-    if store.chain_at(stream.id, snapshot.number) != snapshot.chain:
+    if store.read_chain(stream.id, snapshot.number) != snapshot.chain:
         raise SnapshotError(f"it does not belong to event {snapshot.number} of the log")
     stream.restore(snapshot)

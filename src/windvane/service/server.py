@@ -65,7 +65,7 @@ def serve(
     store = Store(path)
     try:
         is_local = is_loopback(host)
-        if not is_local and not store.tokens():
+        if not is_local and not store.read_tokens():
             hint = f"other machines can reach it; add a token first: windvane token add NAME --store {path}"
             raise ArgumentError("host", host, "a loopback address while the store has no token", hint=hint)
         name = f"[{host}]" if ":" in host else host

@@ -28,20 +28,7 @@ from windvane.agent.alerts import LOOK
 from windvane.agent.waiting import ON_ARRIVAL
 from windvane.errors import ArgumentError, WindvaneError
 from windvane.service import schemas
-from windvane.service.chain import UnreadableEventError, check_event, extend_chain, salt_request, start_chain
 from windvane.service.errors import ServiceError, invalid, unknown_decision, unreadable
-from windvane.service.events import (
-    ARCHIVED,
-    CONFIGURED,
-    DECIDED,
-    EXPIRED,
-    HISTORY,
-    LATE,
-    LOST,
-    REWARDED,
-    Event,
-    encoded,
-)
 from windvane.service.kept_answers import (
     KeptAnswer,
     answer_reward,
@@ -51,9 +38,27 @@ from windvane.service.kept_answers import (
     read_kept_answer,
     refuse_late,
 )
-from windvane.service.migration import MIGRATED, upgrade_changes
 from windvane.service.statistics import Statistics
-from windvane.service.store import Snapshot, Store, StreamRow
+from windvane.service.store import (
+    ARCHIVED,
+    CONFIGURED,
+    DECIDED,
+    EXPIRED,
+    HISTORY,
+    LATE,
+    LOST,
+    REWARDED,
+    Event,
+    Snapshot,
+    Store,
+    StreamRow,
+    UnreadableEventError,
+    check_event,
+    encode_json,
+    extend_chain,
+    salt_request,
+    start_chain,
+)
 from windvane.service.stream_answers import describe_model, describe_stream, diagnose_stream
 
 REMEMBERED = 10_000
@@ -86,7 +91,6 @@ class Stream:
         self.id, self.name, self.created, self._store = row.id, row.name, row.created, store
         self.config: dict[str, Any] = json.loads(row.config)
         self.title: str | None = self.config["title"]
-        self.migrated = int(self.config.get(MIGRATED, 0))  # the last event that an earlier version wrote
         self.agent = Agent(**self.config["agent"])
         self.statistics = Statistics()
         self.number = 0
@@ -114,7 +118,7 @@ class Stream:
             raise invalid(error) from None
         events = self._expire(now, room=1)
         decision = self._decide(offer, now, secrets.token_hex(8))
-        body = encoded(describe_decision(decision))
+        body = encode_json(describe_decision(decision))
         _remember(self._recent, decision.id, None)
         event = self._event(DECIDED, decision.time, decision.id, key, body, raw)
         return self._remembered(key, digest, Done(200, body, [*events, event]))
@@ -138,7 +142,7 @@ class Stream:
         if not learnt:
             return Done(200, answer_reward(decision, False), events)
         _remember(self._recent, decision, value)
-        event = self._event(REWARDED, now, decision, key, encoded({"value": value}))
+        event = self._event(REWARDED, now, decision, key, encode_json({"value": value}))
         return self._remembered(key, digest, Done(200, answer_reward(decision, True), [*events, event]))
 
     def _not_waiting(self, decision: str, value: float, key: str | None, now: float, events: list[Event]) -> Done:
@@ -171,7 +175,7 @@ class Stream:
                 return self._refused(unreadable(error), events)
             known = next((event.outcome["value"] for event in past if event.kind == LATE), None)
         if known is None:
-            events = [*events, self._event(LATE, now, decision, key, encoded({"value": value}))]
+            events = [*events, self._event(LATE, now, decision, key, encode_json({"value": value}))]
             _remember(self._late_ones, decision, value)
             return self._remembered(key, digest_reward(decision, value), self._refused(refuse_late(decision), events))
         if known == value:
@@ -181,14 +185,14 @@ class Stream:
 
     def read_events_of(self, decision: str) -> list[Event]:
         """Return all stored events of a decision; raise :class:`UnreadableEventError` if one was changed."""
-        events = self._store.of_decision(self.id, decision)
+        events = self._store.events_of_decision(self.id, decision)
         for event in events:
             self._check(event)
         return events
 
     def _check(self, event: Event) -> None:
         """Check a stored event against the chain value that is stored with the one before it."""
-        check_event(self._store.chain_at(self.id, event.number - 1) or b"", event)
+        check_event(self._store.read_chain(self.id, event.number - 1) or b"", event)
 
     def asked_before(self, raw: bytes, key: str | None) -> Done | None:
         """The answer that this bulk history, a JSON document of :class:`schemas.History`, got before."""
@@ -213,8 +217,8 @@ class Stream:
     def learn(self, raw: bytes, key: str | None, learnt: Learnt, now: float) -> Done:
         """Take in what :meth:`learnt` made of ``raw`` at the time ``now``."""
         count = self.agent.adopt(learnt)
-        event = self._event(HISTORY, now, None, key, encoded({"rows": count}), raw)
-        return self._remembered(key, digest_request("history", raw), Done(200, encoded({"learnt": count}), [event]))
+        event = self._event(HISTORY, now, None, key, encode_json({"rows": count}), raw)
+        return self._remembered(key, digest_request("history", raw), Done(200, encode_json({"learnt": count}), [event]))
 
     def configure(self, changes: dict[str, Any], now: float) -> Done:
         self._refuse_if_archived()
@@ -222,19 +226,19 @@ class Stream:
             self._configure(changes)
         except ValueError as error:
             raise invalid(error) from None
-        event = self._event(CONFIGURED, now, None, None, encoded({"changes": changes}))
-        return Done(200, encoded(describe_stream(self)), [event])
+        event = self._event(CONFIGURED, now, None, None, encode_json({"changes": changes}))
+        return Done(200, encode_json(describe_stream(self)), [event])
 
     def archive(self, now: float) -> Done:
         events = []
         if self.archived is None:
             self.archived = now
             events = [self._event(ARCHIVED, now, None, None, b"{}")]
-        return Done(200, encoded(describe_stream(self)), events)
+        return Done(200, encode_json(describe_stream(self)), events)
 
     def record_loss(self, acknowledged: int, now: float) -> Event:
         """Record that events up to number ``acknowledged`` were acknowledged, and are not in the log."""
-        return self._event(LOST, now, None, None, encoded({"acknowledged": acknowledged}))
+        return self._event(LOST, now, None, None, encode_json({"acknowledged": acknowledged}))
 
     def waits_over(self, now: float, *, many: bool = False) -> bool:
         """Whether any decisions have waited too long; or so ``many`` that they should not be closed at once."""
@@ -266,17 +270,12 @@ class Stream:
             if not self._reward(event.decision or "", outcome["value"], at):
                 raise ReplayError(self.name, event.number, "is a reward that was known already")
         elif event.kind == EXPIRED:
-            recorded, count, drop = outcome, len(outcome["decisions"]), event.number > self.migrated
-            outcome = self._close(at, recorded.get("room", 0), count, drop=drop)
+            recorded, count = outcome, len(outcome["decisions"])
+            outcome = self._close(at, recorded.get("room", 0), count)
             if outcome["decisions"] != recorded["decisions"]:
                 raise ReplayError(self.name, event.number, f"replay expired {outcome['decisions']}")
-            if event.number <= self.migrated:
-                outcome = recorded  # an earlier version recorded less
         elif event.kind == CONFIGURED:
-            changes = outcome["changes"]
-            if event.number <= self.migrated:
-                changes = upgrade_changes(changes, self.agent.configuration)
-            self._configure(changes)
+            self._configure(outcome["changes"])
         elif event.kind == ARCHIVED:
             self.archived = at
         elif event.kind == HISTORY:
@@ -347,7 +346,7 @@ class Stream:
     def _expire(self, now: float, room: int = 0, most: int | None = None) -> list[Event]:
         """Before the agent would do so by itself: every end of a wait is an event."""
         outcome = self._close(now, room, most)
-        return [self._event(EXPIRED, now, None, None, encoded(outcome))] if outcome["decisions"] else []
+        return [self._event(EXPIRED, now, None, None, encode_json(outcome))] if outcome["decisions"] else []
 
     def _event(
         self, kind: int, at: float, decision: str | None, key: str | None, outcome: bytes, request: bytes | None = None
@@ -364,7 +363,7 @@ class Stream:
 
     @staticmethod
     def _refused(error: ServiceError, events: list[Event]) -> Done:
-        return Done(error.status, encoded(error.document), events)
+        return Done(error.status, encode_json(error.document), events)
 
     def _repeated(self, key: str | None, digest: str) -> Done | None:
         """The answer that a request with this key got before."""
@@ -372,7 +371,7 @@ class Stream:
             return None
         kept = self._keys.get(key)
         if kept is None:
-            event = self._store.of_key(self.id, key)
+            event = self._store.event_with_key(self.id, key)
             if event is None:
                 return None
             try:
@@ -392,7 +391,7 @@ class Stream:
     def state_json(self) -> bytes:
         """The state in full as JSON; encoded once, however many watch."""
         if self._state_json[0] != self.number:
-            self._state_json = self.number, encoded(diagnose_stream(self))
+            self._state_json = self.number, encode_json(diagnose_stream(self))
         return self._state_json[1]
 
     def log_alerts(self) -> None:

@@ -4,7 +4,7 @@ A decision without a reward at age a is a partial miss: the reward may still com
 at") at the ages tau_1 <= ... <= tau_8; tau_8 is its timeout. At a look at age a,
 
     a reward has come:       it is learned with weight 1, and the decision is done
-    none has come:           ``missing`` is learned with weight n = (F - F_0) (1 - p) / (1 - p F)
+    none has come:           ``default_reward`` is learned with weight n = (F - F_0) (1 - p) / (1 - p F)
 
 =======  ===========================================================================================================
 symbol   meaning
@@ -35,15 +35,15 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from windvane.agent.decisions import Pending
-from windvane.agent.features import Name
+from windvane.agent.pending import Pending
 from windvane.arguments import Array
 from windvane.errors import ArgumentError
+from windvane.records import Name
 
 LOOKS = 8
 CELLS = 25
-"""Of a histogram: cell i holds delays between wait 2^(-(i + 1)/2) and wait 2^(-i/2). The last cell, i = 24, holds all
-delays up to wait / 4096."""
+"""Of a histogram: cell i holds delays between T 2^(-(i + 1)/2) and T 2^(-i/2), T the timeout. The last cell, i = 24,
+holds all delays up to T / 4096."""
 KEPT_DELAYS = 300.0  # rewards after which a delay counts 1/e
 KEPT_ARM, KEPT_ALL = 2000.0, 5000.0  # decisions after which an outcome counts 1/e, in the rate of an arm and of all
 PRIOR_DELAYS = 20.0  # rewards that the common histogram is worth beside that of an arm
@@ -52,11 +52,11 @@ FEWEST_DELAYS = 20.0  # in the common histogram before there are early looks: a 
 MOST_LOOKS = 1000  # in one decision, after a pause: the others wait for the next decisions
 MOST_ARMS = 500  # with a histogram of their own, the first that were seen; others use the common one
 
-_EDGES = 2.0 ** (-0.5 * np.arange(CELLS))  # as shares of the wait, decreasing
+_EDGES = 2.0 ** (-0.5 * np.arange(CELLS))  # as shares of the timeout, decreasing
 
 
-class Outcomes:
-    """Delays of rewards, as shares of the wait, and the number of decisions and of rewards; all fade."""
+class DelayHistogram:
+    """Delays of rewards, as shares of the timeout, and the number of decisions and of rewards; all fade."""
 
     def __init__(self, delays: Array | None = None, counts: Array | None = None) -> None:
         self.delays = np.zeros(CELLS) if delays is None else delays
@@ -85,11 +85,11 @@ class Outcomes:
 
 
 class DelayModel:
-    """What finished decisions say about the delay and the probability of rewards. Ages are shares of the wait."""
+    """What finished decisions say about the delay and the probability of rewards. Ages are shares of the timeout."""
 
     def __init__(self) -> None:
-        self.common = Outcomes()
-        self.arms: dict[Name, Outcomes] = {}
+        self.common = DelayHistogram()
+        self.arms: dict[Name, DelayHistogram] = {}
         self.ages: list[float] = []  # of the early looks, increasing
         self._set_ages()
 
@@ -97,7 +97,7 @@ class DelayModel:
         """Add a decision for ``arm`` whose timeout has passed."""
         self.common.add(delay, KEPT_ALL)
         if arm not in self.arms and len(self.arms) < MOST_ARMS:
-            self.arms[arm] = Outcomes()
+            self.arms[arm] = DelayHistogram()
         if arm in self.arms:
             self.arms[arm].add(delay, KEPT_ARM)
         if delay is not None:
@@ -137,19 +137,21 @@ class DelayModel:
         return np.array([row.delays for row in rows]), np.array([row.counts for row in rows])
 
     @classmethod
-    def of(cls, arms: list[Name], delays: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]) -> DelayModel:
+    def from_arrays(
+        cls, arms: list[Name], delays: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]
+    ) -> DelayModel:
         """Rebuild what :meth:`arrays` returned, for these ``arms``."""
         sizes = delays.shape == (len(arms) + 1, CELLS) and counts.shape == (len(arms) + 1, 2)
         if not sizes or not all(np.isfinite(a).all() and (a >= 0.0).all() for a in (delays, counts)):
             raise ArgumentError("early", delays, "histograms and counts of the right size, finite and not negative")
         model = cls()
-        rows = [Outcomes(d.copy(), c.copy()) for d, c in zip(delays, counts, strict=True)]
+        rows = [DelayHistogram(d.copy(), c.copy()) for d, c in zip(delays, counts, strict=True)]
         model.common, model.arms = rows[0], dict(zip(arms, rows[1:], strict=True))
         model._set_ages()
         return model
 
 
-_NOTHING = Outcomes()
+_NOTHING = DelayHistogram()
 
 
 def _cell(share: float) -> int:
@@ -175,7 +177,7 @@ class EarlyLearning:
             queue.append(pending)
 
     def look(self, age_of: Callable[[Pending], float]) -> Iterator[tuple[Pending, float, float]]:
-        """Look at the decisions that are due, the oldest first, one look for each; ``age_of``: as a share of the wait.
+        """Look at the decisions that are due, the oldest first, one look each; ``age_of``: as a share of the timeout.
 
         Yields what is to be learned: the decision, the weight, and the share of rewards that have come by its age where
         it is a miss, 0 where its reward is to be learned.

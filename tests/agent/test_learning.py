@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from agents import ANEW, INF, LIVE, NAN, NOON, RED, as_policy, by_hand, needed, refuses
+from support.agents import ANEW, INF, LIVE, NAN, NOON, RED, as_policy, by_hand, needed, refuses
 from support.refusals import rejects
 from support.worlds import ball
 from windvane import (

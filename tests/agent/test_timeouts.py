@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_clicks import AT_TIMEOUT, BY_HAND, Rates, drifting, simulate, static
 
-from agents import LIVE, NOON, RED, arm_sets, needed, refuses, refuses_decision
+from support.agents import LIVE, NOON, RED, arm_sets, needed, refuses, refuses_decision
 from support.refusals import rejects
 from windvane import Agent, ConflictingRewardError, ExpiredDecisionError
 from windvane.agent import Closing

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents import refuses
+from support.agents import refuses
 from support.refusals import rejects
 from windvane import Agent, Features
 from windvane.errors import ArgumentError

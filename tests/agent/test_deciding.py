@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from policy_skeleton import Skeleton
 
-from agents import LIVE, NOON, RED, arm_sets, as_policy, by_hand, needed, refuses, refuses_decision
+from support.agents import LIVE, NOON, RED, arm_sets, as_policy, by_hand, needed, refuses, refuses_decision
 from support.refusals import rejects
 from support.worlds import ball
 from windvane import (

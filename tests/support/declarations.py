@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from agents import NOON
+from support.agents import NOON
 
 names = st.text("abcdefghijklmnopqrstuvwxyzåß _-0123456789", min_size=1, max_size=6)
 fields = st.one_of(

@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 
-from agents import NOON, RED
+from support.agents import NOON, RED
 from windvane import Agent
 from windvane.agent import alerts
 from windvane.agent.alerts import RecentShare

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windvane
-from agents import INF, NAN, NOON, RED, refuses
+from support.agents import INF, NAN, NOON, RED, refuses
 from support.refusals import rejects
 from support.worlds import ball
 from windvane import (

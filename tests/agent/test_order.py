@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import NOON
-from declarations import contexts_of, declarations, live
+from support.agents import NOON
+from support.declarations import contexts_of, declarations, live
 from support.refusals import rejects
 from windvane import Agent, Features
 from windvane.agent import FileError

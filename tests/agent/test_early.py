@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_clicks import AT_TIMEOUT, EARLY, fast, simulate
 
-from agents import LIVE, NOON, arm_sets, needed, refuses
+from support.agents import LIVE, NOON, arm_sets, needed, refuses
 from support.refusals import rejects
 from windvane import Agent
 from windvane.agent import early
