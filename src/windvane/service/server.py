@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from windvane.errors import ArgumentError
-from windvane.service.app import MOST_BYTES, create_app
+from windvane.service.http.app import MOST_BYTES, create_app
 from windvane.service.problems import MEDIA_TYPE, Problem
 from windvane.service.store import Store, StoreError
 
