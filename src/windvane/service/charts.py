@@ -108,8 +108,9 @@ class Charts:
         if decision in self._recent:
             self._recent[decision] |= {"status": status, "reward": reward}
 
+    @property
     def document(self) -> dict[str, Any]:
-        """Return the charts, to be encoded by :func:`windvane.records.to_json`."""
+        """The charts, to be encoded by :func:`windvane.records.to_json`."""
         arms, recent = {arm: counts["decisions"] for arm, counts in self._arms.items()}, list(self._recent.values())
         shared = {"width": self._width, "buckets": self._buckets}
         return {**shared, "arms": arms, "others": self._others, "recent": recent}

@@ -29,12 +29,12 @@ class EventLookup:
         while self._unsaved and self._unsaved[0].number <= number:
             self._keys.pop(self._unsaved.popleft().key, None)
 
-    def find_key(self, key: str) -> Event | None:
+    def with_key(self, key: str) -> Event | None:
         """Return the event of the request that had this key."""
         event = self._keys.get(key) or self._store.event_with_key(self._stream, key)
         return None if event is None else self._check(event)
 
-    def find_decision(self, decision: str) -> list[Event]:
+    def of_decision(self, decision: str) -> list[Event]:
         """Return all events of a decision, in order."""
         stored = [self._check(event) for event in self._store.events_of_decision(self._stream, decision)]
         last = stored[-1].number if stored else 0  # events may be on disk and not forgotten yet

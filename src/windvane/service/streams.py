@@ -331,7 +331,7 @@ class Stream:
 
     def _answer_again(self, key: str | None, is_same: Callable[[Event], bool]) -> Done | None:
         """Return the answer that a request with this key got before. ``is_same``: whether it was this request."""
-        event = None if key is None else self.lookup.find_key(key)
+        event = None if key is None else self.lookup.with_key(key)
         if event is None:
             return None
         if not is_same(event):
@@ -345,7 +345,7 @@ class Stream:
 
     def find_decision(self, decision: str) -> DecisionRecord:
         """Return a decision and what became of it."""
-        events = self.lookup.find_decision(decision)
+        events = self.lookup.of_decision(decision)
         if not events:
             raise Problem("unknown-decision", f"there is no decision {decision!r}")
         outcome, reward, late = events[0].outcome, None, None
