@@ -49,7 +49,11 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what FastAPI calls."""
         handler = super().get_route_handler()
-        return lambda request: handler(JsonRequest(request.scope, request.receive))
+
+        async def handle(request: Request) -> Response:
+            return await handler(JsonRequest(request.scope, request.receive))
+
+        return handle
 
 
 class Target(NamedTuple):
@@ -148,7 +152,7 @@ async def archive_stream(at: At) -> Response:
 @streams.get("/{stream}/charts", response_model=schemas.Charts)
 async def get_charts(at: At) -> Response:
     """Return what the page draws: rewards, arms and the model over time."""
-    return respond(at.stream.charts.document)
+    return respond(at.stream.charts.document())
 
 
 @streams.get("/{stream}/live", response_class=EventSourceResponse)
@@ -162,7 +166,7 @@ async def follow_stream(request: Request, at: At) -> AsyncIterator[ServerSentEve
     while not closing.is_set() and request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
         if stream.number != last:
             last = stream.number
-            data = to_json({"info": stream.info(), "charts": stream.charts.document}).decode()
+            data = to_json({"info": stream.info(), "charts": stream.charts.document()}).decode()
             yield ServerSentEvent(event="info", raw_data=data)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(closing.wait(), LIVE_SECONDS)
