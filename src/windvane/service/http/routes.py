@@ -88,7 +88,6 @@ bearer = HTTPBearer(auto_error=False, scheme_name="token", description="Required
 service = APIRouter(tags=["service"])
 streams = APIRouter(prefix="/v1/streams", tags=["streams"], route_class=JsonRoute, dependencies=[Security(bearer)])
 decisions = APIRouter(prefix="/v1/streams", tags=["decisions"], route_class=JsonRoute, dependencies=[Security(bearer)])
-hot.add_routes(decisions)
 
 
 def respond(record: Any, status: int = 200, **headers: str) -> Response:
