@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import select
 import shutil
 import socket
@@ -234,19 +233,18 @@ def test_offers_to_change_the_protocol_are_not_passed_on(site: Site, protocol: s
 
 
 @pytest.mark.parametrize(
-    ("line", "headers", "statuses"),
+    ("line", "headers", "status"),
     [
-        ("GET /" + "x" * 200_000, [], {414}),
-        ("GET /healthz", ["X: " + "y" * 200_000], {400, 494}),
-        ("GET /healthz", ["X: y"] * 50_000, {400, 494}),
-        ("POST /v1/streams", [f"Content-Length: {5 << 20}"], {413}),
+        ("GET /" + "x" * 200_000, [], 414),
+        ("GET /healthz", ["X: " + "y" * 200_000], 400),
+        ("GET /healthz", ["X: y"] * 50_000, 400),
+        ("POST /v1/streams", [f"Content-Length: {5 << 20}"], 413),
     ],
     ids=["URL", "header", "headers", "body"],
 )
-def test_oversize_requests_are_refused(site: Site, line: str, headers: list[str], statuses: set[int]) -> None:
-    answer = site.send(site.head(line, *headers, "Connection: close"))
-    assert set(read_statuses(answer)) <= statuses
-    assert answer == b"" or re.match(rb"HTTP/1\.1 4", answer)
+def test_oversize_requests_are_refused(site: Site, line: str, headers: list[str], status: int) -> None:
+    statuses = read_statuses(site.send(site.head(line, *headers, "Connection: close")))
+    assert statuses == [status] or (status != 413 and not statuses)  # none: reset while the client was sending
 
 
 def test_one_address_has_a_limit(site: Site) -> None:
