@@ -90,7 +90,7 @@ class Charts:
 
     def read(self, store: Store, stream: int, last: int) -> bool:
         """Add some of the stored events up to ``last``; return whether there are more."""
-        self.add_all(store.events(stream, after=self.number, limit=min(READ_AT_ONCE, last - self.number)))
+        self.add_all(store.read_events(stream, after=self.number, limit=min(READ_AT_ONCE, last - self.number)))
         return self.number < last
 
     def add_all(self, events: Iterable[Event]) -> None:
@@ -164,7 +164,6 @@ class Charts:
         if decision in self.recent:
             self.recent[decision] |= {"status": status, "reward": reward}
 
-    @property
     def document(self) -> dict[str, Any]:
         """The charts, to be encoded by :func:`windvane.records.to_json`."""
         return {

@@ -22,10 +22,11 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
-from windvane.agent.core import AgentCore
+from windvane.agent import Agent, Features
+from windvane.errors import ArgumentError
 from windvane.service.charts import Charts
 from windvane.service.committer import Committer, Promise
-from windvane.service.http.schemas import NewStream
+from windvane.service.http.schemas import MAX_DIM, NewStream
 from windvane.service.problems import Problem, invalid
 from windvane.service.recovery import Recovery, recover
 from windvane.service.snapshots import START_SHARE, Snapshots
@@ -110,7 +111,7 @@ class Engine:
             self.store.repair()
             self._is_damaged = False
         if self._committer is not None:
-            self.store.probe()
+            self.store.check_writable()
         return recover(self.store, report)
 
     def _open(self, recovery: Recovery) -> None:
@@ -135,7 +136,7 @@ class Engine:
         """Record in the log of a stream that more was acknowledged than the log has: the write-ahead log was damaged,
         or the store is a restored backup."""
         marks, names = self.store.read_acknowledged(), {row.id for row in self._rows.values()}
-        self.store.mark({id_: stream.number for id_, stream in self._by_id.items() if id_ not in marks})
+        self.store.mark_acknowledged({id_: stream.number for id_, stream in self._by_id.items() if id_ not in marks})
         for id_, acknowledged in marks.items():
             stream = self._by_id.get(id_)
             if id_ not in names:
@@ -186,11 +187,13 @@ class Engine:
     async def create(self, new: NewStream) -> Stream:
         """Create a stream. Without a seed it gets a random one, or all streams would explore in the same rounds."""
         self.refuse_if_not_ready()
-        arguments = new.arguments()
-        if arguments["seed"] is None:
-            arguments["seed"] = secrets.randbits(63)
+        arguments = {"seed": secrets.randbits(63), **new.agent_arguments()}
         try:
-            core = AgentCore(**arguments)  # errors come before anything is stored
+            features = Features.parse(arguments.get("features"))
+            if features is not None and features.dim > MAX_DIM:
+                expected = f"fields with vectors of at most {MAX_DIM} numbers"
+                raise ArgumentError("features", arguments["features"], expected, got=f"{features.dim}")
+            core = Agent(**arguments).core  # errors come before anything is stored
         except (ValueError, TypeError) as error:
             raise invalid(error) from None
         config = json.dumps({"title": new.title, "agent": core.settings})
@@ -319,7 +322,7 @@ class Engine:
             if self.failure is not None:
                 continue
             try:
-                self.store.check()
+                self.store.check_in_place()
             except sqlite3.Error as error:
                 self._fail(error)
                 continue

@@ -30,12 +30,12 @@ class Recovery(NamedTuple):
 def recover(store: Store, report: Callable[[str], None]) -> Recovery:
     """Rebuild all streams and compile what they need. A stream that cannot be rebuilt is set aside, with the reason."""
     try:
-        rows = store.streams()
+        rows = store.read_streams()
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
         store.repair()
-        rows = store.streams()
+        rows = store.read_streams()
     recovery = Recovery({row.name: row for row in rows}, {}, {}, {})
     for i, row in enumerate(rows):
         report(f"recovering: {i} of {len(rows)} streams")
@@ -43,7 +43,7 @@ def recover(store: Store, report: Callable[[str], None]) -> Recovery:
         try:
             with _pause_garbage_collection():
                 stream = recovery.streams[row.name] = rebuild_stream(row, store)
-                recovery.replays[row.name] = store.snapshot_number(row.id), time.perf_counter() - began
+                recovery.replays[row.name] = store.read_snapshot_number(row.id), time.perf_counter() - began
         except (ReplayError, sqlite3.DatabaseError) as error:
             if isinstance(error, sqlite3.Error):
                 if not is_damage(error):
@@ -80,7 +80,7 @@ def rebuild_stream(row: StreamRow, store: Store, *, from_start: bool = False) ->
     except (ValueError, TypeError, KeyError, sqlite3.Error) as error:
         log.warning("the snapshot of stream %r cannot be used (%s); its log is replayed in full", row.name, error)
         return rebuild_stream(row, store, from_start=True)
-    for event in store.events(row.id, after=stream.number):
+    for event in store.read_events(row.id, after=stream.number):
         apply_event(stream, event)
     check_end(stream, store)
     return stream
@@ -92,7 +92,7 @@ def read_snapshot(row: StreamRow, store: Store) -> Snapshot | None:
     Raises :class:`SnapshotError` if it was changed or does not belong to the log, :class:`ReplayError` if the log ends
     before it.
     """
-    snapshot = store.snapshot(row.id)
+    snapshot = store.read_snapshot(row.id)
     if snapshot is None:
         return None
     if snapshot.number > (last := store.last_number(row.id)):

@@ -15,8 +15,11 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from windvane.agent import AgentCore, ConflictingRewardError, LearnedHistory, Offer, RewardOutcome, UnknownDecisionError
-from windvane.agent.alerts import LOOK, AlertLog
+from windvane.agent import AgentCore, ConflictingRewardError, UnknownDecisionError
+from windvane.agent.alerts import CHECK_EVERY, AlertLog
+from windvane.agent.history import LearnedHistory
+from windvane.agent.pending import RewardOutcome
+from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
 from windvane.records import AgentInfo, RewardReceipt, StreamInfo, StreamSummary, to_datetime, to_json, to_plain
 from windvane.service.charts import Charts
@@ -164,7 +167,7 @@ class Stream:
     def read_history(self, raw: bytes, now: float | None) -> LearnedHistory:
         """Learn history in a copy of the agent, in any thread; nothing may change meanwhile. None: it is replayed."""
         try:
-            return self.core.learn_history(**schemas.read_history(raw), now=None if now is None else _round(now))
+            return self.core.learn_history(**schemas.parse_history(raw), now=None if now is None else _round(now))
         except ValueError as error:
             raise invalid(error) from None
 
@@ -279,7 +282,7 @@ class Stream:
 
     def read_offer(self, raw: bytes) -> Offer:
         """Return the arms that a request to decide offers, as the agent encodes them."""
-        return self.core.offer(*schemas.read_offer(raw))
+        return self.core.offer(*schemas.parse_decision(raw))
 
     def _reward(self, decision: str, value: float, now: float, is_part: bool) -> tuple[RewardOutcome, float]:
         """Return what became of a reward or of a part of one, and the sum so far."""
@@ -291,7 +294,7 @@ class Stream:
         """Return the outcome of the event: ``settled`` if the reward was learned on arrival, ``sum`` of parts."""
         if is_part:
             return {"value": value, "sum": total}
-        return {"value": value} | ({"settled": not self.core.is_open(decision)} if kind == REWARDED else {})
+        return {"value": value} | ({"settled": self.core.outcome_of(decision) is not None} if kind == REWARDED else {})
 
     def _close(self, now: float, room: int, most: int | None) -> dict[str, Any]:
         """Close decisions whose timeout has passed or that are too many; return the outcome of the event."""
@@ -382,7 +385,7 @@ class Stream:
     def log_alerts(self) -> None:
         """Log the agent's alerts if enough decisions were made since the last check. Call it regularly."""
         decisions = self.core.counts.decisions
-        if self.archived is None and decisions - self._alerts_checked >= LOOK:
+        if self.archived is None and decisions - self._alerts_checked >= CHECK_EVERY:
             self._alerts_checked = decisions
             self._alert_log.log(self.core.alerts, decisions, f"stream {self.name!r}")
 

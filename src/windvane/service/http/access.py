@@ -86,8 +86,8 @@ class Access:
         now = time.monotonic()
         if now - self._read >= RELOAD:
             try:
-                self._tokens = {token.hash: token for token in self._store.tokens()}
-                self._has_tokens = self._store.guarded
+                self._tokens = {token.hash: token for token in self._store.read_tokens()}
+                self._has_tokens = self._store.requires_token
             except sqlite3.Error as error:
                 self._report(error)
                 raise Problem("unavailable", "the store cannot be read") from None

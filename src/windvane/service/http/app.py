@@ -21,7 +21,7 @@ from windvane.service.engine import Engine
 from windvane.service.http import routes
 from windvane.service.http.access import Access
 from windvane.service.http.metrics import Metrics
-from windvane.service.http.middleware import ServiceMiddleware, respond
+from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
 from windvane.service.http.page import add_files
 from windvane.service.http.schemas import ProblemDetails
 from windvane.service.problems import KINDS, MEDIA_TYPE, Problem, invalid, of_status
@@ -83,58 +83,41 @@ def create_app(
         generate_unique_id_function=lambda route: to_camel(route.name),
     )
     app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
-    app.include_router(routes.router)
-    app.include_router(routes.probes)
+    for router in (routes.decisions, routes.streams, routes.service):  # the hot routes first
+        app.include_router(router)
     add_files(app)
-    for kind, handler in _HANDLERS.items():
-        app.add_exception_handler(kind, handler)
+    for kind in (Problem, RequestValidationError, HTTPException, sqlite3.Error, Exception):
+        app.add_exception_handler(kind, _handle)
     app.openapi = lambda: _build_openapi(app)  # type: ignore[method-assign]
     access = Access(store, rate=rate, closed=closed, report=engine.report_damage)
     return ServiceMiddleware(app, access, metrics, most_bytes=most_bytes, hosts=hosts)
 
 
-async def _handle_problem(_: Request, error: Any) -> Response:
-    return respond(error)
-
-
-async def _handle_invalid(_: Request, error: Any) -> Response:
-    return respond(invalid(error))
-
-
-async def _handle_status(_: Request, error: Any) -> Response:
-    response = respond(of_status(error.status_code, error.detail))
-    response.headers.update(error.headers or {})
+async def _handle(request: Request, error: Exception) -> Response:
+    """Return the problem of an error."""
+    headers = {}
+    if isinstance(error, Problem):
+        problem = error
+    elif isinstance(error, RequestValidationError):
+        problem = invalid(error)
+    elif isinstance(error, HTTPException):
+        problem, headers = of_status(error.status_code, error.detail), dict(error.headers or {})
+    elif isinstance(error, sqlite3.Error):
+        log.error("%s %s: the store cannot be read: %s", request.method, request.url.path, error)
+        request.app.state.engine.report_damage(error)
+        problem = Problem("unavailable", "the store cannot be read")
+    else:
+        problem = Problem("internal", SEE_LOG)  # the middleware writes to it
+    response = respond(problem)
+    response.headers.update(headers)
     return response
-
-
-async def _handle_store_error(request: Request, error: Any) -> Response:
-    log.error("%s %s: the store cannot be read: %s", request.method, request.url.path, error)
-    request.app.state.engine.report_damage(error)
-    return respond(Problem("unavailable", "the store cannot be read"))
-
-
-async def _handle_error(_: Request, __: Any) -> Response:
-    return respond(Problem("internal", "see the server's log"))  # the middleware writes to it
-
-
-_HANDLERS: dict[type[Exception], Any] = {
-    Problem: _handle_problem,
-    RequestValidationError: _handle_invalid,
-    HTTPException: _handle_status,
-    sqlite3.Error: _handle_store_error,
-    Exception: _handle_error,
-}
 
 
 def _build_openapi(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI document, with the problems that each operation may answer with."""
     if app.openapi_schema is None:
-        document = get_openapi(
-            title=app.title, version=app.version, description=app.description, routes=app.routes
-        )
-        _, schema = models_json_schema(
-            [(ProblemDetails, "serialization")], ref_template="#/components/schemas/{model}"
-        )
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        _, schema = models_json_schema([(ProblemDetails, "serialization")], ref_template="#/components/schemas/{model}")
         schemas = document["components"]["schemas"]
         schemas.update(schema["$defs"])
         for name in ("HTTPValidationError", "ValidationError"):

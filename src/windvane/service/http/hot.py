@@ -1,6 +1,6 @@
-"""The routes that take most requests, or need the raw body: declared and documented by FastAPI, executed without it.
+"""Routes that FastAPI declares and documents, and that are executed without it: they take most requests, or raw bodies.
 
-Measured: FastAPI takes 135 µs to call a route with a declared body, and a plain handler 25 µs.
+Measured: FastAPI takes 135 µs to call a route with a declared body; the same route as a plain handler takes 25 µs.
 """
 
 from __future__ import annotations
@@ -15,89 +15,57 @@ from pydantic_core import from_json
 
 from windvane.records import Decision, RewardReceipt
 from windvane.service.engine import Engine
-from windvane.service.http.schemas import (
-    MAX_TEXT,
-    DecisionId,
-    DecisionRequest,
-    History,
-    IdempotencyKey,
-    LearnedRows,
-    Reward,
-    StreamName,
-)
+from windvane.service.http import schemas
+from windvane.service.http.schemas import DecisionId, IdempotencyKey, StreamName
 from windvane.service.problems import MEDIA_TYPE, Problem, invalid
 from windvane.service.streams import Done
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-def execute(handler: Handler) -> type[APIRoute]:
-    """Return a class of routes whose function only documents them, and which execute ``handler``."""
-
-    class PlainRoute(APIRoute):
-        def get_route_handler(self) -> Handler:
-            return handler
-
-    return PlainRoute
-
-
-def respond_done(done: Done, location: str | None = None) -> Response:
-    """Return the response of an operation."""
-    response = Response(done.body, done.status, media_type="application/json" if done.status < 400 else MEDIA_TYPE)
-    if location is not None and done.status == 201:
-        response.headers["location"] = location
-    return response
-
-
-def read_key(request: Request) -> str | None:
-    """Return the Idempotency-Key."""
-    key = request.headers.get("idempotency-key")
-    if key is not None and not 0 < len(key) <= MAX_TEXT:
-        raise Problem("invalid", f"Idempotency-Key: must have 1 to {MAX_TEXT} characters")
-    return key
-
-
-def parse_reward(raw: bytes) -> float:
-    """Return the value in the body of a reward."""
-    try:
-        return Reward.model_validate_json(raw).value
-    except ValueError as error:
-        raise invalid(error) from None
+def respond_done(done: Done) -> Response:
+    """Return the answer of an operation."""
+    return Response(done.body, done.status, media_type="application/json" if done.status < 400 else MEDIA_TYPE)
 
 
 async def _decide(request: Request) -> Response:
     engine: Engine = request.app.state.engine
-    key, raw = read_key(request), await request.body()
+    key, raw = _read_key(request), await request.body()
     stream = engine.stream(request.path_params["stream"])
-    done = await engine.carry_out(stream, lambda: stream.decide(raw, key, time.time()))
-    return respond_done(done, f"/v1/streams/{stream.name}/decisions/{from_json(done.body).get('id')}")
+    response = respond_done(done := await engine.carry_out(stream, lambda: stream.decide(raw, key, time.time())))
+    if done.status == 201:
+        response.headers["location"] = f"/v1/streams/{stream.name}/decisions/{from_json(done.body)['id']}"
+    return response
 
 
 async def _set_reward(request: Request) -> Response:
     engine: Engine = request.app.state.engine
-    value = parse_reward(await request.body())
+    try:
+        value = schemas.Reward.model_validate_json(await request.body()).value
+    except ValueError as error:
+        raise invalid(error) from None
     stream, decision = engine.stream(request.path_params["stream"]), request.path_params["decision"]
     return respond_done(await engine.carry_out(stream, lambda: stream.reward(decision, value, time.time())))
 
 
-async def _add_reward(request: Request) -> Response:
-    engine: Engine = request.app.state.engine
-    key, value = read_key(request), parse_reward(await request.body())
-    stream, decision = engine.stream(request.path_params["stream"]), request.path_params["decision"]
-    return respond_done(await engine.carry_out(stream, lambda: stream.add_reward(decision, value, key, time.time())))
-
-
 async def _learn_history(request: Request) -> Response:
     engine: Engine = request.app.state.engine
-    key, raw = read_key(request), await request.body()
+    key, raw = _read_key(request), await request.body()
     return respond_done(await engine.learn_history(engine.stream(request.path_params["stream"]), raw, key))
 
 
-async def decide(stream: StreamName, body: DecisionRequest, idempotency_key: IdempotencyKey = None) -> None:
+def _read_key(request: Request) -> str | None:
+    key = request.headers.get("idempotency-key")
+    if key is not None and not 0 < len(key) <= schemas.MAX_TEXT:
+        raise Problem("invalid", f"Idempotency-Key: must have 1 to {schemas.MAX_TEXT} characters")
+    return key
+
+
+async def decide(stream: StreamName, body: schemas.DecisionRequest, idempotency_key: IdempotencyKey = None) -> None:
     """Choose an arm. The answer is sent when the decision is on disk."""
 
 
-async def set_reward(stream: StreamName, decision: DecisionId, body: Reward) -> None:
+async def set_reward(stream: StreamName, decision: DecisionId, body: schemas.Reward) -> None:
     """Set the reward of a decision.
 
     The same value again changes nothing; another value is a conflict. After the timeout the reward is recorded and not
@@ -105,31 +73,26 @@ async def set_reward(stream: StreamName, decision: DecisionId, body: Reward) -> 
     """
 
 
-async def add_reward(
-    stream: StreamName, decision: DecisionId, body: Reward, idempotency_key: IdempotencyKey = None
-) -> None:
-    """Add a part to the reward of a decision. The sum is learned at the timeout."""
-
-
-async def learn_history(stream: StreamName, body: History, idempotency_key: IdempotencyKey = None) -> None:
+async def learn_history(stream: StreamName, body: schemas.History, idempotency_key: IdempotencyKey = None) -> None:
     """Learn decisions of the past in bulk, all rows or none."""
 
 
 def add_routes(router: APIRouter) -> None:
-    """Add the routes of this module."""
-    decisions = "/v1/streams/{stream}/decisions"
-    for path, method, declaration, handler, model, status in (
-        (decisions, "POST", decide, _decide, Decision, 201),
-        (decisions + "/{decision}/reward", "PUT", set_reward, _set_reward, RewardReceipt, 200),
-        (decisions + "/{decision}/rewards", "POST", add_reward, _add_reward, RewardReceipt, 200),
-        ("/v1/streams/{stream}/history", "POST", learn_history, _learn_history, LearnedRows, 200),
-    ):
-        router.add_api_route(
-            path,
-            declaration,
-            methods=[method],
-            response_model=model,
-            status_code=status,
-            tags=["decisions"],
-            route_class_override=execute(handler),
-        )
+    """Add the routes: each is documented by its declaration and executes its handler."""
+    path = "/{stream}"  # below the prefix of the router
+    _add(router, "POST", f"{path}/decisions", decide, _decide, Decision, 201)
+    _add(router, "PUT", f"{path}/decisions/{{decision}}/reward", set_reward, _set_reward, RewardReceipt)
+    _add(router, "POST", f"{path}/history", learn_history, _learn_history, schemas.LearnedRows)
+
+
+def _add(
+    router: APIRouter, method: str, path: str, declaration: Any, handler: Handler, model: type, status: int = 200
+) -> None:
+    class PlainRoute(APIRoute):
+        def get_route_handler(self) -> Handler:
+            return handler
+
+    router.add_api_route(
+        path, declaration, methods=[method], status_code=status, response_model=model,
+        route_class_override=PlainRoute,
+    )  # fmt: skip

@@ -24,6 +24,7 @@ CHARGE = "windvane.charge"  # in the scope: count the request as several
 IS_VALID = "windvane.is_valid"  # in the scope: whether the request would still be admitted
 BODY_SECONDS = 20.0  # that a client may take to send a body
 PARQUET = "application/vnd.apache.parquet"
+SEE_LOG = "the request failed; the server's log says why"
 
 SECURITY_HEADERS = [
     (b"cache-control", b"no-cache"),
@@ -106,7 +107,7 @@ class ServiceMiddleware:
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             if not status:
-                await respond(Problem("internal", "see the server's log"))(scope, receive, send_counted)
+                await respond(Problem("internal", SEE_LOG))(scope, receive, send_counted)
         finally:
             path = getattr(scope.get("route"), "path", "other")
             self._metrics.count_request(path, status, time.perf_counter() - start)
@@ -117,7 +118,11 @@ class ServiceMiddleware:
         if path in PUBLIC:
             return
         host = headers.get(b"host", b"").lower()
-        if not self._access.needs_token() and self._hosts is not None and _remove_port(host.decode("latin-1")) not in self._hosts:
+        if (
+            not self._access.needs_token()
+            and self._hosts is not None
+            and _remove_port(host.decode("latin-1")) not in self._hosts
+        ):
             raise Problem("wrong-host", f"this server answers as {', '.join(sorted(self._hosts))} only")
         if path in FILES or path.startswith(FILES[-2:]):
             return

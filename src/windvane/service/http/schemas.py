@@ -17,7 +17,8 @@ from pydantic_core import from_json
 from windvane import Agent
 from windvane.errors import ArgumentError
 from windvane.errors import Path as ArgumentPath
-from windvane.records import Decision, RewardReceipt, StreamSummary
+from windvane.records import Decision, DecisionStatus, Name, RewardReceipt, StreamSummary
+from windvane.service.charts import Bucket
 from windvane.service.problems import KINDS, TYPE_PREFIX, Problem, invalid
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
@@ -114,10 +115,10 @@ class NewStream(StreamChanges):
                 raise ArgumentError(("settings", name), name, "a setting of the policy", hint=hint)
         return settings
 
-    def agent_arguments(self) -> dict[str, Any]:
-        """Return the arguments of the agent that were given, the policy's own among them."""
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the agent that were given, and the seed."""
         given = self.model_dump(exclude={"name", "title", "settings"}, exclude_unset=True)
-        return {name: value for name, value in given.items() if (name, value) != ("seed", None)} | self.settings
+        return {"seed": None, **given, **self.settings}
 
 
 class DecisionRequest(_Body):
@@ -172,7 +173,7 @@ class History(_Body):
     weights: Annotated[list[float], Field(max_length=MAX_HISTORY)] | None = None
 
 
-def parse_history(raw: bytes) -> dict[str, Any]:
+def read_history(raw: bytes) -> dict[str, Any]:
     """Return the arguments of ``AgentCore.learn_history`` in a request; times in seconds since 1970."""
     try:
         history = History.model_validate_json(raw)
@@ -182,7 +183,7 @@ def parse_history(raw: bytes) -> dict[str, Any]:
     return {**dict(history), "times": times}
 
 
-def parse_decision(raw: bytes) -> tuple[Any, Any]:
+def read_offer(raw: bytes) -> tuple[Any, Any]:
     """Return the arms and the context in a request to decide, whose sizes are within the limits.
 
     A model of pydantic would take four times as long, and check what the agent checks again.
@@ -264,6 +265,27 @@ class PendingPage(BaseModel):
 
     decisions: list[Decision]
     next: str | None
+
+
+class RecentDecision(BaseModel):
+    """One of the last decisions."""
+
+    id: str
+    time: datetime
+    arm: Name
+    prediction: float
+    status: DecisionStatus
+    reward: float | None
+
+
+class Charts(BaseModel):
+    """What the page draws. ``others``: decisions for arms that are not listed."""
+
+    width: int
+    buckets: list[Bucket]
+    arms: dict[str, int]
+    others: int
+    recent: list[RecentDecision]
 
 
 class ItemResult(BaseModel):
