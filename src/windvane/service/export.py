@@ -150,6 +150,7 @@ def _row(event: Event) -> dict[str, Any]:
     arm = outcome.get("arm")
     return {
         **event.fields,
+        "time": event.time,
         "arm": None if arm is None else str(arm),
         **{name: outcome.get(name) for name in ("propensity", "explored", "prediction", "bonus", "value")},
         "outcome": json.dumps(outcome),

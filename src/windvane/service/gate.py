@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from functools import lru_cache, partial
 from typing import Any
 
+from windvane.records import to_json
 from windvane.service.access import Access
 from windvane.service.errors import AbortedTransferError, ServiceError, internal
 from windvane.service.metrics import Metrics
-from windvane.service.store import encode_json
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -154,7 +154,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 async def _answer(send: Send, error: ServiceError) -> None:
-    body = encode_json(error.document)
+    body = to_json(error.document)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

@@ -6,8 +6,9 @@ import hashlib
 from typing import Any, NamedTuple
 
 from windvane.agent import Decision
+from windvane.records import to_json
 from windvane.service.errors import ServiceError
-from windvane.service.store import DECIDED, LATE, REWARDED, Event, encode_json
+from windvane.service.store import DECIDED, LATE, REWARDED, Event
 
 
 class KeptAnswer(NamedTuple):
@@ -27,10 +28,8 @@ def read_kept_answer(event: Event) -> KeptAnswer:
         digest = digest_reward(event.decision, event.outcome["value"])
         if event.kind == REWARDED:
             return KeptAnswer(digest, 200, answer_reward(event.decision, True))
-        return KeptAnswer(digest, 410, encode_json(refuse_late(event.decision).document))
-    return KeptAnswer(
-        digest_request("history", event.request or b""), 200, encode_json({"learnt": event.outcome["rows"]})
-    )
+        return KeptAnswer(digest, 410, to_json(refuse_late(event.decision).document))
+    return KeptAnswer(digest_request("history", event.request or b""), 200, to_json({"learnt": event.outcome["rows"]}))
 
 
 def digest_request(operation: str, raw: bytes) -> str:
@@ -44,7 +43,7 @@ def digest_reward(decision: str, value: float) -> str:
 
 def answer_reward(decision: str, learnt: bool) -> bytes:
     """Return the answer to a reward: learnt now, or known already."""
-    return encode_json({"decision": decision, "learnt": learnt})
+    return to_json({"decision": decision, "learnt": learnt})
 
 
 def refuse_late(decision: str) -> ServiceError:

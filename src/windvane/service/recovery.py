@@ -6,7 +6,7 @@ import logging
 import sqlite3
 from typing import Any
 
-from windvane.service.store import Event, SnapshotError, Store, StreamRow, is_sound
+from windvane.service.store import Event, SnapshotError, Store, StreamRow
 from windvane.service.streams import ReplayError, Stream
 
 log = logging.getLogger("windvane.service")
@@ -15,7 +15,7 @@ log = logging.getLogger("windvane.service")
 def create_stream(row: StreamRow, store: Store) -> Stream:
     """Return a stream as it was before its first event."""
     try:
-        if not is_sound(row):
+        if not row.is_sound:
             raise ReplayError(row.name, None, "its name and configuration do not match their checksum")
         return Stream(row, store)
     except ReplayError:

@@ -27,6 +27,7 @@ from windvane.agent import (
 from windvane.agent.alerts import LOOK
 from windvane.agent.waiting import ON_ARRIVAL
 from windvane.errors import ArgumentError, WindvaneError
+from windvane.records import to_json
 from windvane.service import schemas
 from windvane.service.errors import ServiceError, invalid, unknown_decision, unreadable
 from windvane.service.kept_answers import (
@@ -54,10 +55,6 @@ from windvane.service.store import (
     StreamRow,
     UnreadableEventError,
     check_event,
-    encode_json,
-    extend_chain,
-    salt_request,
-    start_chain,
 )
 from windvane.service.stream_answers import describe_model, describe_stream, diagnose_stream
 
@@ -94,7 +91,7 @@ class Stream:
         self.agent = Agent(**self.config["agent"])
         self.statistics = Statistics()
         self.number = 0
-        self.chain = start_chain(row.id, row.name, row.created, row.config)  # of the last event
+        self.chain = row.digest  # of the last event
         self.archived: float | None = None
         self.differences = 0  # decisions that a replay would have made differently
         self.held: asyncio.Future[None] | None = None  # while something long is under way, changes wait for it
@@ -118,7 +115,7 @@ class Stream:
             raise invalid(error) from None
         events = self._expire(now, room=1)
         decision = self._decide(offer, now, secrets.token_hex(8))
-        body = encode_json(describe_decision(decision))
+        body = to_json(describe_decision(decision))
         _remember(self._recent, decision.id, None)
         event = self._event(DECIDED, decision.time, decision.id, key, body, raw)
         return self._remembered(key, digest, Done(200, body, [*events, event]))
@@ -142,7 +139,7 @@ class Stream:
         if not learnt:
             return Done(200, answer_reward(decision, False), events)
         _remember(self._recent, decision, value)
-        event = self._event(REWARDED, now, decision, key, encode_json({"value": value}))
+        event = self._event(REWARDED, now, decision, key, to_json({"value": value}))
         return self._remembered(key, digest, Done(200, answer_reward(decision, True), [*events, event]))
 
     def _not_waiting(self, decision: str, value: float, key: str | None, now: float, events: list[Event]) -> Done:
@@ -175,7 +172,7 @@ class Stream:
                 return self._refused(unreadable(error), events)
             known = next((event.outcome["value"] for event in past if event.kind == LATE), None)
         if known is None:
-            events = [*events, self._event(LATE, now, decision, key, encode_json({"value": value}))]
+            events = [*events, self._event(LATE, now, decision, key, to_json({"value": value}))]
             _remember(self._late_ones, decision, value)
             return self._remembered(key, digest_reward(decision, value), self._refused(refuse_late(decision), events))
         if known == value:
@@ -217,8 +214,8 @@ class Stream:
     def learn(self, raw: bytes, key: str | None, learnt: Learnt, now: float) -> Done:
         """Take in what :meth:`learnt` made of ``raw`` at the time ``now``."""
         count = self.agent.adopt(learnt)
-        event = self._event(HISTORY, now, None, key, encode_json({"rows": count}), raw)
-        return self._remembered(key, digest_request("history", raw), Done(200, encode_json({"learnt": count}), [event]))
+        event = self._event(HISTORY, now, None, key, to_json({"rows": count}), raw)
+        return self._remembered(key, digest_request("history", raw), Done(200, to_json({"learnt": count}), [event]))
 
     def configure(self, changes: dict[str, Any], now: float) -> Done:
         self._refuse_if_archived()
@@ -226,19 +223,19 @@ class Stream:
             self._configure(changes)
         except ValueError as error:
             raise invalid(error) from None
-        event = self._event(CONFIGURED, now, None, None, encode_json({"changes": changes}))
-        return Done(200, encode_json(describe_stream(self)), [event])
+        event = self._event(CONFIGURED, now, None, None, to_json({"changes": changes}))
+        return Done(200, to_json(describe_stream(self)), [event])
 
     def archive(self, now: float) -> Done:
         events = []
         if self.archived is None:
             self.archived = now
             events = [self._event(ARCHIVED, now, None, None, b"{}")]
-        return Done(200, encode_json(describe_stream(self)), events)
+        return Done(200, to_json(describe_stream(self)), events)
 
     def record_loss(self, acknowledged: int, now: float) -> Event:
         """Record that events up to number ``acknowledged`` were acknowledged, and are not in the log."""
-        return self._event(LOST, now, None, None, encode_json({"acknowledged": acknowledged}))
+        return self._event(LOST, now, None, None, to_json({"acknowledged": acknowledged}))
 
     def waits_over(self, now: float, *, many: bool = False) -> bool:
         """Whether any decisions have waited too long; or so ``many`` that they should not be closed at once."""
@@ -293,7 +290,7 @@ class Stream:
         """What makes the snapshot of the stream as it is now, at any time, in any thread."""
         extra = {"title": self.title, "archived": self.archived, "statistics": self.statistics.document()}
         number, chain, agent, text = self.number, self.chain, self.agent.copied(), json.dumps(extra).encode()
-        return lambda: Snapshot(number, agent(), text, chain)
+        return lambda: Snapshot(number, chain, agent(), text)
 
     def restore(self, snapshot: Snapshot) -> None:
         extra = json.loads(snapshot.extra)
@@ -346,16 +343,15 @@ class Stream:
     def _expire(self, now: float, room: int = 0, most: int | None = None) -> list[Event]:
         """Before the agent would do so by itself: every end of a wait is an event."""
         outcome = self._close(now, room, most)
-        return [self._event(EXPIRED, now, None, None, encode_json(outcome))] if outcome["decisions"] else []
+        return [self._event(EXPIRED, now, None, None, to_json(outcome))] if outcome["decisions"] else []
 
     def _event(
         self, kind: int, at: float, decision: str | None, key: str | None, outcome: bytes, request: bytes | None = None
     ) -> Event:
         """Make the next event of the log, with its place in the chain."""
-        salt, digest = (None, None) if request is None else salt_request(request)
-        self.number += 1
-        self.chain = extend_chain(self.chain, self.id, self.number, at, kind, decision, key, outcome, digest)
-        return Event(self.id, self.number, at, kind, decision, key, outcome, request, salt, digest, self.chain)
+        event = Event.create(self.chain, self.id, self.number + 1, at, kind, decision, key, outcome, request)
+        self.number, self.chain = event.number, event.chain
+        return event
 
     def _refuse_if_archived(self) -> None:
         if self.archived is not None:
@@ -363,7 +359,7 @@ class Stream:
 
     @staticmethod
     def _refused(error: ServiceError, events: list[Event]) -> Done:
-        return Done(error.status, encode_json(error.document), events)
+        return Done(error.status, to_json(error.document), events)
 
     def _repeated(self, key: str | None, digest: str) -> Done | None:
         """The answer that a request with this key got before."""
@@ -391,7 +387,7 @@ class Stream:
     def state_json(self) -> bytes:
         """The state in full as JSON; encoded once, however many watch."""
         if self._state_json[0] != self.number:
-            self._state_json = self.number, encode_json(diagnose_stream(self))
+            self._state_json = self.number, to_json(diagnose_stream(self))
         return self._state_json[1]
 
     def log_alerts(self) -> None:

@@ -1,13 +1,5 @@
 """The store: an SQLite file with the streams, their logs, their last snapshots, and access tokens."""
 
-from windvane.service.store.chain import (
-    UnreadableEventError,
-    check_event,
-    digest_row,
-    extend_chain,
-    salt_request,
-    start_chain,
-)
 from windvane.service.store.database import (
     FORMAT,
     READ_ERRORS,
@@ -17,9 +9,10 @@ from windvane.service.store.database import (
     StoreError,
     StreamRow,
     Token,
+    find_damage,
     is_damage,
-    is_sound,
 )
+from windvane.service.store.digests import digest_row
 from windvane.service.store.events import (
     ARCHIVED,
     CONFIGURED,
@@ -33,9 +26,9 @@ from windvane.service.store.events import (
     REWARDED,
     UNREADABLE,
     Event,
-    encode_json,
+    UnreadableEventError,
+    check_event,
 )
-from windvane.service.store.inspection import inspect_structure
 from windvane.service.store.store import Store
 
 __all__ = [
@@ -63,11 +56,6 @@ __all__ = [
     "UnreadableEventError",
     "check_event",
     "digest_row",
-    "encode_json",
-    "extend_chain",
-    "inspect_structure",
+    "find_damage",
     "is_damage",
-    "is_sound",
-    "salt_request",
-    "start_chain",
 ]
