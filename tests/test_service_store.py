@@ -30,8 +30,8 @@ from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError
 from windvane.service.recovery import rebuilt
 from windvane.service.schemas import NewStream
-from windvane.service.store import FORMAT, Snapshot, Store, StoreError, Token
-from windvane.service.store.database import write_row
+from windvane.service.store import Snapshot, Store, StoreError, Token
+from windvane.service.store.database import FORMAT, write_row
 from windvane.service.store.events import DECIDED, EXPIRED, LATE, Event
 from windvane.service.store.marks import Marks
 

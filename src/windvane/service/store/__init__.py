@@ -1,7 +1,6 @@
 """The store: an SQLite file with the streams, their logs, their last snapshots, and access tokens."""
 
 from windvane.service.store.database import (
-    FORMAT,
     READ_ERRORS,
     DamageError,
     Snapshot,
@@ -9,10 +8,8 @@ from windvane.service.store.database import (
     StoreError,
     StreamRow,
     Token,
-    find_damage,
     is_damage,
 )
-from windvane.service.store.digests import digest_row
 from windvane.service.store.events import (
     ARCHIVED,
     CONFIGURED,
@@ -36,7 +33,6 @@ __all__ = [
     "CONFIGURED",
     "DECIDED",
     "EXPIRED",
-    "FORMAT",
     "HISTORY",
     "KINDS",
     "LATE",
@@ -55,7 +51,5 @@ __all__ = [
     "Token",
     "UnreadableEventError",
     "check_event",
-    "digest_row",
-    "find_damage",
     "is_damage",
 ]

@@ -135,31 +135,22 @@ def is_damaged_store(path: Path) -> bool:
 
 
 def _copy_with_first_page(path: Path, copy: Path) -> None:
-    template, size = _create_template(copy), path.stat().st_size
+    """Write the first page of a new store, and all other pages and the log of the store at ``path``, to ``copy``."""
     remove_database(copy)
-    for suffix in ("", "-wal"):
-        source = add_suffix(path, suffix)
-        if source.exists():
-            create_private_file(add_suffix(copy, suffix))
-            shutil.copyfile(source, add_suffix(copy, suffix))
-    page = bytearray(template[:PAGE_BYTES])
-    page[92:96] = page[24:28]  # the page count is valid for this change counter
-    # SQLite reads no table if a file is too short for all of them: where it was cut off, they are empty pages.
-    pages = max(size, len(template)) // PAGE_BYTES
-    page[28:32] = pages.to_bytes(4, "big")  # the file's pages, of which none is free
-    with open(copy, "r+b") as file:
-        file.write(page)
-        file.truncate(max(size, pages * PAGE_BYTES))
-
-
-def _create_template(path: Path) -> bytes:
-    """Return the content of a new store, in WAL mode."""
-    remove_database(path)
-    try:
-        create_file(path, lambda _: None)
-        return path.read_bytes()
-    finally:
-        remove_database(path)
+    create_file(copy, lambda _: None)
+    size = copy.stat().st_size
+    with path.open("rb") as source, copy.open("r+b") as target:
+        target.seek(28)
+        target.write(bytes(4))  # the number of pages: 0 makes SQLite go by the size of the file
+        source.seek(PAGE_BYTES)
+        target.seek(PAGE_BYTES)
+        shutil.copyfileobj(source, target)
+        # SQLite reads no table if a file is too short for all of them: where it was cut off, they are unreadable pages.
+        target.truncate()
+        target.truncate(max(size, target.tell()))
+    if (log := add_suffix(path, "-wal")).exists():
+        create_private_file(add_suffix(copy, "-wal"))
+        shutil.copyfile(log, add_suffix(copy, "-wal"))
 
 
 def create_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:

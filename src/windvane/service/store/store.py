@@ -21,7 +21,6 @@ from typing import Any
 import filelock
 
 from windvane.service.store.database import (
-    Connection,
     DamageError,
     FileKind,
     Snapshot,
@@ -84,7 +83,7 @@ class Store:
         self._file: int | None = None  # the file itself, open to the end, to recognise it
         self._marks: Marks | None = None
         self._local = threading.local()
-        self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._connections: weakref.WeakSet[_ThreadConnection] = weakref.WeakSet()
         self._writing = threading.Lock()  # held while events are written: no connection is closed meanwhile
         self._lock: filelock.BaseFileLock | None = None if shared else lock_store(self.path)
         try:
@@ -192,31 +191,30 @@ class Store:
             raise StoreError(self.path, "repairing", problem)
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> sqlite3.Connection:
         """This thread's own connection; it is closed when the thread ends."""
-        connection: Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
+        own: _ThreadConnection | None = getattr(self._local, "own", None)
+        if own is None:
             self.check_in_place()
-            connection = connect(self.path, self._mode)
+            own = self._local.own = _ThreadConnection(connect(self.path, self._mode))
             if self._mode == "rw":
                 for setting in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=4000"):
-                    connection.execute(f"PRAGMA {setting}")
-            self._local.connection = connection
-            self._connections.add(connection)
-        return connection
+                    own.connection.execute(f"PRAGMA {setting}")
+            self._connections.add(own)
+        return own.connection
 
     def drop_connection(self) -> None:
         """Close this thread's connection; the next use opens a new one."""
-        connection: Connection | None = getattr(self._local, "connection", None)
-        self._local.connection = None
-        if connection is not None:
-            connection.close()
+        own: _ThreadConnection | None = getattr(self._local, "own", None)
+        self._local.own = None
+        if own is not None:
+            own.connection.close()
 
     def close(self) -> None:
         """Close the file; another process may then open it."""
         with self._writing:
-            for connection in list(self._connections):
-                connection.close()
+            for own in list(self._connections):
+                own.connection.close()
         self._local = threading.local()
         if self._marks is not None:
             self._marks.close()
@@ -245,7 +243,7 @@ class Store:
                 connection.execute("COMMIT")
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[Connection]:
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Change streams, settings or tokens: all of the changes, or none.
 
         A server may begin to repair the store at any moment. It creates a file before it copies a row, so a change that
@@ -422,6 +420,17 @@ class Store:
 
     def _read_token_rows(self) -> list[tuple[Any, ...]]:
         return self.connection.execute("SELECT * FROM tokens NOT INDEXED").fetchall()
+
+
+class _ThreadConnection:
+    """Closes the connection when the thread, and with it the thread's data, is gone. The connection alone would stay:
+    it is part of a cycle of references."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def __del__(self) -> None:
+        self.connection.close()
 
 
 def _is_sound_token(row: tuple[Any, ...]) -> bool:
