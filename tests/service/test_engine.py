@@ -71,7 +71,7 @@ def count_expired(service: Local) -> list[int]:
 # --- before it is on disk ------------------------------------------------------------------------------------------
 
 
-def test_whatever_waits_for_the_disk_is_known(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_waits_for_the_disk_is_known(monkeypatch: pytest.MonkeyPatch, service: Local) -> None:
     """The agent forgets sooner: keys, rewards and parts are still carried out once."""
     monkeypatch.setattr("windvane.agent.pending.REMEMBERED", 1)
     service.configure(reward_timeout=3, learn="at_timeout")
@@ -270,9 +270,7 @@ def test_one_snapshot_at_a_time_after_many_events(service: Local, monkeypatch: p
     assert all(later - earlier >= 20 for earlier, later in pairwise(copies))
 
 
-def test_a_stream_that_was_replaced_leaves_nothing_in_the_store(
-    service: Local, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_that_was_replaced_stores_nothing(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     """An operation failed while a snapshot was packed: neither its events nor the snapshot are those on disk."""
     engine, stream = service.engine, service.engine.streams["shop"]
     copy, go = stream.copy, threading.Event()
@@ -281,8 +279,9 @@ def test_a_stream_that_was_replaced_leaves_nothing_in_the_store(
     async def scene() -> None:
         monkeypatch.setattr(snapshots, "SNAPSHOT_EVENTS", 1)
         await engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
+        monkeypatch.setattr(snapshots, "SNAPSHOT_EVENTS", 1e9)
+        stream.decide(RAW, None, time.time())  # its events are lost
         with pytest.raises(engines.Problem) as caught, engine.operating(stream):
-            stream.decide(RAW, None, time.time())
             raise RuntimeError("an operation that fails")
         assert caught.value.code == "internal"
         with pytest.raises(engines.Problem) as caught:
