@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from declarations import contexts_of, declarations
+from support.declarations import contexts_of, declarations
 from serving import Nursery, Server, windvane
 from windvane import Agent, Client
 

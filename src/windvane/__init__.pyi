@@ -2,9 +2,8 @@
 
 from . import environments as environments, estimation as estimation, links as links, policies as policies
 from . import projection as projection, theory as theory
-from .agent import Agent as Agent, ConflictingRewardError as ConflictingRewardError, Decision as Decision
-from .agent import DecisionError as DecisionError, ExpiredDecisionError as ExpiredDecisionError
-from .agent import Explanation as Explanation, Features as Features, UnknownDecisionError as UnknownDecisionError
+from .agent import Agent as Agent, ConflictingRewardError as ConflictingRewardError, DecisionError as DecisionError
+from .agent import Features as Features, UnknownDecisionError as UnknownDecisionError
 from .arms import Ball as Ball, Sphere as Sphere
 from .checks import check_policy as check_policy
 from .client import BatchError as BatchError, Client as Client, ClientError as ClientError
@@ -19,6 +18,7 @@ from .links import Poisson as Poisson, Probit as Probit, get_link as get_link
 from .policies import EXP3 as EXP3, POLICIES as POLICIES, BanditOverBandits as BanditOverBandits, PerLane as PerLane
 from .policies import Policy as Policy, get_policy as get_policy
 from .projection import Projection as Projection, p0 as p0, p2 as p2
+from .records import AgentInfo as AgentInfo, Decision as Decision, Explanation as Explanation
 from .warmup import warm_up as warm_up
 
 # policies:begin

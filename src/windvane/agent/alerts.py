@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from windvane.records import Alert
 
 RECENT = 200
 """Decisions that a recent share is taken over."""
@@ -16,10 +17,10 @@ FEWEST = 50
 """Decisions needed to estimate a share: with fewer, its standard error at one half is above 0.07."""
 LARGEST_SHARE = 0.2
 """Of recent decisions: above it, an alert is raised."""
-REPEAT = 10_000
+LOG_AGAIN = 10_000
 """Decisions after which an alert that is still raised is logged again."""
-LOOK = 100
-"""Decisions between two looks at the alerts, which cost about as much as a decision."""
+CHECK_EVERY = 100
+"""Decisions between two checks of the alerts, which cost about as much as a decision."""
 
 NORM_BOUND_ACTIVE, TIMEOUT_EXCEEDS_MEMORY, DECISIONS_DROPPED, MISSES_LEARNED_LATE = (
     "norm_bound_active",
@@ -30,13 +31,6 @@ NORM_BOUND_ACTIVE, TIMEOUT_EXCEEDS_MEMORY, DECISIONS_DROPPED, MISSES_LEARNED_LAT
 CODES = (NORM_BOUND_ACTIVE, TIMEOUT_EXCEEDS_MEMORY, DECISIONS_DROPPED, MISSES_LEARNED_LATE)
 
 log = logging.getLogger("windvane.agent")
-
-
-class Alert(NamedTuple):
-    """``code`` is one of :data:`CODES`."""
-
-    code: str
-    message: str
 
 
 class RecentShare:
@@ -58,49 +52,49 @@ class RecentShare:
 
 
 class AlertLog:
-    """Logs alerts, each code at most once in :data:`REPEAT` decisions."""
+    """Logs alerts, each code at most once in :data:`LOG_AGAIN` decisions."""
 
     def __init__(self) -> None:
         self._logged: dict[str, int] = {}
 
-    def log(self, alerts: Iterable[Alert], decisions: int, where: str) -> None:
-        """``decisions``: how many were made so far; ``where``: what a line begins with."""
+    def log(self, alerts: Iterable[Alert], decisions: int, source: str) -> None:
+        """``decisions``: how many were made so far; ``source``: what a line begins with."""
         for alert in alerts:
             last = self._logged.get(alert.code)
-            if last is None or decisions - last >= REPEAT:
+            if last is None or decisions - last >= LOG_AGAIN:
                 self._logged[alert.code] = decisions
-                log.warning("%s: %s: %s", where, alert.code, alert.message)
+                log.warning("%s: %s: %s", source, alert.code, alert.message)
 
 
 def norm_bound_active(recent: RecentShare, S: float, largest_S: float) -> Alert:
     larger = min(2.0 * S, largest_S)
     remedy = f"give a larger S, for example S={larger:.3g}" if larger > S else "S cannot be larger with this link and L"
-    return Alert(
-        NORM_BOUND_ACTIVE,
+    message = (
         f"the estimate was at the norm bound S={S:g} in {recent.share:.0%} of the last {len(recent.marks)} decisions, "
-        f"so predictions may be far from the rewards; {remedy}, or declare features with narrower ranges",
+        f"so predictions may be far from the rewards; {remedy}, or declare features with narrower ranges"
     )
+    return Alert(code=NORM_BOUND_ACTIVE, message=message)
 
 
 def timeout_exceeds_memory(lag: str, memory: str) -> Alert:
-    return Alert(
-        TIMEOUT_EXCEEDS_MEMORY,
-        f"rewards are learned {lag} after their decision, when wait ends, but the policy remembers only {memory}, so "
-        f'little is learned; give a shorter wait or a longer memory, or learn="early"',
+    message = (
+        f"rewards are learned {lag} after their decision, at the timeout, but the policy remembers only {memory}, so "
+        'little is learned; give a shorter reward_timeout or a longer memory, or learn="early"'
     )
+    return Alert(code=TIMEOUT_EXCEEDS_MEMORY, message=message)
 
 
 def misses_learned_late(share: float) -> Alert:
-    return Alert(
-        MISSES_LEARNED_LATE,
-        f"rewards are learned on arrival, but {share:.0%} of decisions get none and are learned when wait ends, so "
-        'predictions are too high; set learn to "at_timeout" or "early"',
+    message = (
+        f"rewards are learned on arrival, but {share:.0%} of decisions get none and are learned at the timeout, so "
+        'predictions are too high; set learn to "at_timeout" or "early"'
     )
+    return Alert(code=MISSES_LEARNED_LATE, message=message)
 
 
 def decisions_dropped(recent: RecentShare, max_pending: int) -> Alert:
-    return Alert(
-        DECISIONS_DROPPED,
+    message = (
         f"{recent.share:.0%} of the last {len(recent.marks)} closed decisions were dropped: max_pending={max_pending} "
-        "decisions were open. Nothing was learned from them; give a larger max_pending or a shorter wait",
+        "decisions were open. Nothing was learned from them; give a larger max_pending or a shorter reward_timeout"
     )
+    return Alert(code=DECISIONS_DROPPED, message=message)

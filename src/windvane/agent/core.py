@@ -1,0 +1,443 @@
+"""AgentCore: all of an agent that is saved and replayed. It has no lock, reads no clock and draws no random ids.
+
+:class:`windvane.Agent` adds these; the service replays its log into a core. Two cores with the same settings that get
+the same calls, with the same times and ids, are equal to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from windvane.agent import archive, info
+from windvane.agent.alerts import RecentShare
+from windvane.agent.delays import EarlyLearning
+from windvane.agent.history import LearnedHistory, learn_history, read_history
+from windvane.agent.pending import (
+    AT_TIMEOUT,
+    EARLY,
+    ON_ARRIVAL,
+    ClosedDecision,
+    ClosedOutcome,
+    ConflictingRewardError,
+    Pending,
+    PendingDecisions,
+    RewardOutcome,
+    UnknownDecisionError,
+)
+from windvane.agent.policy import build_policy, check_reward_range, learn_prior
+from windvane.agent.times import Clock, Span, format_duration
+from windvane.agent.vectors import ArmEncoder, Offer
+from windvane.arguments import Array, check_choice, check_number, check_positive, check_whole
+from windvane.errors import ArgumentError
+from windvane.kernels.random import PLAY, uniform_pair
+from windvane.links import Link
+from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.policies.base import Policy
+from windvane.policies.info import DecisionInfo
+from windvane.records import AgentInfo, Alert, Counts, Decision, Explanation, to_datetime
+
+CHANGEABLE = ("reward_timeout", "default_reward", "learn", "max_pending", "epsilon")
+"""Settings that a running agent can change."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Running counts of an agent; see :class:`windvane.records.Counts`. ``projected`` counts decisions whose estimate
+    was outside the ball of radius S, ``reward_total`` adds up the outcomes that were learned."""
+
+    decisions: int = 0
+    rewards: int = 0
+    settled: int = 0
+    expired: int = 0
+    defaulted: int = 0
+    dropped: int = 0
+    history_rows: int = 0
+    projected: int = 0
+    reward_total: float = 0.0
+
+
+class AgentCore:
+    """See the module. The arguments are those of :class:`windvane.Agent`, all of them."""
+
+    def __init__(
+        self, *, dim: Any, link: Any, features: Any, policy: Any, half_life: Any, gamma: Any, horizon: Any, drift: Any,
+        S: Any, L: Any, reward_range: Any, prior: Any, prior_weight: Any, reward_timeout: Any, default_reward: Any,
+        learn: Any, max_pending: Any, scaling: Any, intercept: Any, clip: Any, epsilon: Any, seed: Any, **settings: Any,
+    ) -> None:  # fmt: skip
+        half_life, reward_timeout = format_duration(half_life), format_duration(reward_timeout)
+        self.encoder = ArmEncoder(dim, features, scaling, L=L, intercept=intercept, clip=clip)
+        reward_range, sigma = check_reward_range(reward_range)
+        built = build_policy(
+            policy, self.encoder.scaling.dim, link, settings, S=S, L=self.encoder.scaling.longest, sigma=sigma,
+            seed=seed, half_life=half_life, gamma=gamma, horizon=horizon, drift=drift,
+        )  # fmt: skip
+        self.policy, self.clock = built.policy, Clock(built.by_clock)
+        self.reward_range = built.accepted_rewards(reward_range)
+        self.decisions, self.tally = PendingDecisions(), Tally()
+        self.recently_projected, self.recently_dropped = RecentShare(), RecentShare()
+        self.early: EarlyLearning | None = None
+        self.reward_timeout: Span | None = None
+        self.default_reward: float | None = None
+        self._apply(reward_timeout, default_reward, learn, max_pending, epsilon)
+        arguments = {
+            "dim": dim, "link": built.link, "policy": built.name, "half_life": half_life, "gamma": gamma,
+            "horizon": horizon, "drift": drift, "S": built.S, "L": L, "reward_range": reward_range, "prior": prior,
+            "prior_weight": check_positive("prior_weight", prior_weight), "reward_timeout": reward_timeout,
+            "default_reward": default_reward, "learn": learn, "max_pending": max_pending, "intercept": intercept,
+            "clip": clip, "epsilon": epsilon, "seed": seed, **settings,
+            "features": None if self.encoder.features is None else self.encoder.features.declaration(),
+            "scaling": scaling if scaling is None or isinstance(scaling, str) else self.encoder.scaling.declaration(),
+        }  # fmt: skip
+        self.settings: dict[str, Any] = {name: _to_plain(value) for name, value in arguments.items()}
+        if prior is not None:
+            learn_prior(self.policy, prior, prior_weight, built.S, self.reward_range)
+
+    # --- deciding --------------------------------------------------------------------------------------------------
+
+    def offer(self, arms: Any = None, context: Any = None) -> Offer:
+        """Check the arms of a decision and encode them. Nothing is decided."""
+        return self.encoder.encode(arms, context)
+
+    def decide(self, offer: Offer, *, id: str, now: float, played: int | None = None) -> Decision:
+        """Choose an arm; or, in a replay, let the arm be the one in the place ``played``."""
+        names, vectors, columns = offer
+        if not id or id in self.decisions:
+            raise ArgumentError("id", id, "a text that no other decision has")
+        if played is not None:
+            check_whole("played", played, 0, len(names) - 1)
+        at = self.clock.read(now)  # from here on nothing is refused
+        self.expire(now=at, room=1)
+        self._learn_early(at)
+        self.clock.pass_to(at, self.policy)
+        policy, round_, number = self.policy, self.policy.t, self.policy.decisions
+        preferred = index = int(policy.select(vectors[None])[0])
+        explored = False
+        if self.epsilon > 0.0:
+            coin, place = uniform_pair(policy.key, policy.lane_ids[0], number, PLAY, 0)
+            if coin < self.epsilon:
+                index, explored = int(place * len(names)), True
+        index = index if played is None else played
+        decision = self._describe(offer, id, at, preferred, index, explored)
+        self.encoder.columns = self.encoder.columns or columns
+        pending = Pending(vectors[index].copy(), round_, self.tally.decisions, at, decision)
+        self.decisions.add(pending)
+        if self.early is not None:
+            self.early.add(pending)
+        self.tally.decisions += 1
+        if decision.projected is not None:
+            self.tally.projected += decision.projected
+            self.recently_projected.add(decision.projected)
+        return decision
+
+    def _describe(self, offer: Offer, id: str, at: float, preferred: int, index: int, explored: bool) -> Decision:
+        """Return the record of the round that the policy has just decided."""
+        policy, names, epsilon = self.policy, offer.names, self.epsilon
+        scored = policy.decision  # not info(), which costs a tenth of a decision
+        if scored is None or scored.scores is None:
+            hint = "end `select` with `play`"
+            raise ArgumentError("policy", policy.name, "one that records the scores of its decisions", hint=hint)
+        others = scored.scores[0].tolist()
+        score = others.pop(index)
+        if scored.means is not None:
+            prediction = float(scored.means[0, index])
+        elif scored.theta_hat is not None:
+            prediction = float(policy.reward_link.mean(offer.vectors[index] @ scored.theta_hat[0]))
+        else:
+            prediction = score
+        rival = rival_score = None
+        if others:
+            rival_score = max(others)
+            place = others.index(rival_score)
+            rival = names[place + (place >= index)]
+        propensity = epsilon / len(names) + (1.0 - epsilon) * (index == preferred) if epsilon > 0.0 else None
+        return Decision(
+            id=id, arm=names[index], index=index, time=to_datetime(at), propensity=propensity, explored=explored,
+            prediction=prediction, bonus=score - prediction, preferred=names[preferred], rival=rival,
+            rival_score=rival_score, projected=_is_projected(policy, scored),
+        )  # fmt: skip
+
+    # --- rewards ---------------------------------------------------------------------------------------------------
+
+    def reward(self, id: str, value: float, *, now: float) -> RewardOutcome:
+        """Record the reward of a decision."""
+        value, at = self._check_reward("value", value), self.clock.read(now)
+        pending = self._find_open(id, at)
+        if pending is None or pending.reward is not None:
+            return self.decisions.repeat_reward(id, value)
+        if self.learn == ON_ARRIVAL:
+            self._close(pending, value, value)
+        else:
+            is_miss = value == self.default_reward
+            self.decisions.hold(pending, value, self._age(pending, at), is_miss=is_miss)
+        self.tally.rewards += 1
+        self.expire(now=at)
+        return RewardOutcome("recorded", True)
+
+    def add_reward(self, id: str, value: float, *, now: float) -> tuple[RewardOutcome, float]:
+        """Add a part to the reward of a decision. Returns the sum so far as well."""
+        value = check_number("value", value, "that is finite", math.isfinite)
+        if self.learn != AT_TIMEOUT:
+            hint = 'parts need a `reward_timeout` and learn="at_timeout"'
+            raise ArgumentError("value", value, f"a whole reward, because learn is {self.learn!r}", hint=hint)
+        at = self.clock.read(now)
+        pending = self._find_open(id, at)
+        if pending is None:
+            return RewardOutcome("expired", True), self.decisions.add_late_part(id, value)
+        if pending.reward is not None and not pending.is_partial:
+            raise ConflictingRewardError(id, f"already has the reward {pending.reward:g}; no part can be added")
+        total, (low, high) = (pending.reward or 0.0) + value, self.reward_range
+        if not low <= total <= high:
+            expected = f"a number that keeps the sum of the parts in [{low:g}, {high:g}]"
+            raise ArgumentError("value", value, expected, got=f"{value:g}, which makes it {total:g}")
+        self.tally.rewards += pending.reward is None
+        self.decisions.hold(pending, total, self._age(pending, at), is_miss=total == self.default_reward)
+        pending.is_partial = True
+        self.expire(now=at)
+        return RewardOutcome("recorded", True), total
+
+    def _find_open(self, id: str, at: float) -> Pending | None:
+        """Return an open decision, None if it is closed. One whose timeout has passed is closed now."""
+        pending = self.decisions.open.get(id)
+        if pending is not None and self._is_overdue(pending, at):
+            self.expire(now=at)
+            return None
+        return pending
+
+    def _check_reward(self, name: str, value: Any) -> float:
+        low, high = self.reward_range
+        if isinstance(value, float) and low <= value <= high:  # the usual case needs no closer check
+            return float(value)
+        return check_number(name, value, f"in [{low:g}, {high:g}]", lambda r: low <= r <= high)
+
+    def _close(self, pending: Pending, reward: float | None, outcome: float | None) -> None:
+        """Close a decision whose reward, if one came, is ``reward``, and learn what is not learned yet of its
+        ``outcome``, if there is one. In this order, so that an interruption cannot make an outcome count twice."""
+        came_now = reward is not None and pending.reward is None
+        is_miss = reward == self.default_reward if came_now else pending.is_miss
+        weight = 0.0 if pending.is_learned else 1.0 - pending.credited if is_miss else 1.0
+        self.decisions.close(pending, reward)
+        if outcome is not None:
+            try:
+                if weight > 0.0:
+                    self._update(pending, outcome, weight)
+            except Exception:  # of a policy or a link of the user's own
+                self.decisions.reopen(pending)
+                raise
+            self.tally.settled += 1
+            self.tally.reward_total += outcome
+        self.decisions.forget()
+
+    def _update(self, pending: Pending, outcome: float, weight: float) -> None:
+        """Let the policy learn an outcome. It gets arrays, which it does not have to convert."""
+        self.policy.update(pending.x[None], np.array([outcome]), round=np.array([pending.round]), weight=weight)
+
+    def _learn_early(self, at: float) -> None:
+        """Learn what can be learned of open decisions before their timeout."""
+        if self.early is None or self.reward_timeout is None or self.default_reward is None:
+            return
+        length = self.reward_timeout.length
+        for pending, weight, arrived in self.early.look(lambda pending: self._age(pending, at) / length):
+            outcome = self.default_reward if pending.reward is None else pending.reward
+            self._update(pending, outcome, weight)
+            if pending.is_miss:
+                pending.credited = arrived
+            else:
+                pending.is_learned = True
+
+    # --- timeouts --------------------------------------------------------------------------------------------------
+
+    def expire(self, *, now: float, room: int = 0, most: int | None = None) -> list[ClosedDecision]:
+        """Close the decisions whose timeout has passed, and drop the oldest until ``room`` more may be open; at most
+        ``most`` of them. Returns how each was closed, the oldest first."""
+        closed: list[ClosedDecision] = []
+        at, tally = self.clock.read(now), self.tally
+        while self.decisions and len(closed) != most:
+            oldest = self.decisions.oldest()
+            is_dropped = not self._is_overdue(oldest, at)
+            if is_dropped and len(self.decisions) + room <= self.max_pending:
+                break
+            is_miss = oldest.reward is None
+            learned = None if is_dropped else self.default_reward if is_miss else oldest.reward
+            self._close(oldest, oldest.reward, learned)
+            self.recently_dropped.add(is_dropped)
+            if is_dropped:
+                tally.dropped += 1
+            else:
+                self._record_delay(oldest)
+                tally.expired += is_miss
+                tally.defaulted += is_miss and learned is not None
+            decision = oldest.decision
+            closed.append(ClosedDecision(decision.id, decision.arm, oldest.number, learned, not is_miss, is_dropped))
+        return closed
+
+    def is_due(self, now: float, count: int = 1) -> bool:
+        """Whether :meth:`expire` would close ``count`` decisions or more."""
+        at, open_decisions = self.clock.read(now), len(self.decisions)
+        if open_decisions - self.max_pending >= count:
+            return True
+        if open_decisions < count or not self._is_overdue(self.decisions.oldest(), at):
+            return False
+        return self._is_overdue(next(islice(self.decisions, count - 1, None)), at)
+
+    def _record_delay(self, pending: Pending) -> None:
+        """Let early learning know what became of a decision whose timeout has passed."""
+        if self.early is None or self.reward_timeout is None:
+            return
+        if pending.is_miss:
+            self.early.model.add(pending.decision.arm, None)
+        elif pending.delay is not None:
+            self.early.model.add(pending.decision.arm, min(pending.delay / self.reward_timeout.length, 1.0))
+
+    def _is_overdue(self, pending: Pending, at: float) -> bool:
+        return self.reward_timeout is not None and self._age(pending, at) > self.reward_timeout.length
+
+    def _age(self, pending: Pending, at: float) -> float:
+        """Return the age of a decision, in the unit of ``reward_timeout``."""
+        if self.reward_timeout is not None and self.reward_timeout.by_clock:
+            return at - pending.time
+        return float(self.tally.decisions - pending.number - 1)
+
+    # --- history ---------------------------------------------------------------------------------------------------
+
+    def learn_history(
+        self, rewards: Any, vectors: Any, contexts: Any, arms: Any, times: Any, weights: Any, *, now: float | None
+    ) -> LearnedHistory:
+        """Return what history makes of this agent, which stays as it is and must not change meanwhile.
+
+        ``now``: None in a replay, where the times are not checked again.
+        """
+        rows = read_history(
+            self.encoder, self.clock, self.reward_range, rewards, vectors, contexts, arms, times, weights, now
+        )
+        return learn_history(self.policy, self.clock, rows)
+
+    def adopt(self, learned: LearnedHistory) -> int:
+        """Become what history has made of this agent, which must not have changed since. Returns the number of rows."""
+        self.policy, self.clock, self.encoder, rows = learned
+        self.tally.history_rows += rows
+        return rows
+
+    # --- settings that may change ----------------------------------------------------------------------------------
+
+    def configure(self, **changes: Any) -> None:
+        """Change some of :data:`CHANGEABLE` from now on: all that is given, or none if one is wrong."""
+        for name in sorted(set(changes) - set(CHANGEABLE)):
+            hint = f"only {', '.join(CHANGEABLE)} can be changed"
+            raise ArgumentError(name, changes[name], "omitted", hint=hint)
+        changes = {name: _to_plain(format_duration(value)) for name, value in changes.items()}
+        self._apply(**{name: changes.get(name, self.settings[name]) for name in CHANGEABLE})
+        self.settings |= changes
+
+    def _apply(self, reward_timeout: Any, default_reward: Any, learn: Any, max_pending: Any, epsilon: Any) -> None:
+        timeout = None if reward_timeout is None else Span.parse("reward_timeout", reward_timeout)
+        default = None if default_reward is None else self._check_reward("default_reward", default_reward)
+        if default is not None and timeout is None:
+            expected = "given with `reward_timeout`, after which it counts as the reward"
+            raise ArgumentError("default_reward", default_reward, expected)
+        when = ON_ARRIVAL if default is None else AT_TIMEOUT
+        if learn is not None:
+            when = check_choice("learn", learn, (AT_TIMEOUT, ON_ARRIVAL, EARLY))
+        if when != ON_ARRIVAL and timeout is None:
+            raise ArgumentError("learn", learn, "given with `reward_timeout`")
+        if when == EARLY and (default is None or timeout is None or timeout.length == 0.0):
+            raise ArgumentError("learn", learn, "given with `reward_timeout` > 0 and `default_reward`")
+        most = check_whole("max_pending", max_pending, 1)
+        epsilon = check_number("epsilon", epsilon, "in [0, 1]", lambda e: 0.0 <= e <= 1.0)
+        if timeout is None and self.decisions.held:
+            expected = f"given while {self.decisions.held} rewards are held until their timeout"
+            raise ArgumentError("reward_timeout", reward_timeout, expected)
+        if when != EARLY:
+            self.early = None
+        elif self.early is None or (timeout, default) != (self.reward_timeout, self.default_reward):
+            for pending in self.decisions:
+                pending.delay = None  # it was measured against another timeout or default
+            self.early = EarlyLearning(self.decisions)
+        self.reward_timeout, self.default_reward, self.learn = timeout, default, when
+        self.max_pending, self.epsilon = most, epsilon
+
+    # --- what can be read ------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> Counts:
+        tally, held = self.tally, self.decisions.held
+        return Counts(
+            decisions=tally.decisions, rewards=tally.rewards, pending=len(self.decisions) - held, held=held,
+            settled=tally.settled, expired=tally.expired, defaulted=tally.defaulted, dropped=tally.dropped,
+            history_rows=tally.history_rows,
+        )  # fmt: skip
+
+    @property
+    def mean_reward(self) -> float | None:
+        """The mean outcome of the settled decisions; None if there is none."""
+        return self.tally.reward_total / self.tally.settled if self.tally.settled else None
+
+    @property
+    def feature_names(self) -> list[str]:
+        return self.encoder.feature_names
+
+    @property
+    def theta(self) -> Array:
+        return info.theta_of(self.policy, self.policy.info())
+
+    @property
+    def alerts(self) -> list[Alert]:
+        return info.find_alerts(self)
+
+    def info(self) -> AgentInfo:
+        return info.describe(self)
+
+    def pending(self) -> list[Decision]:
+        """Return the decisions whose reward has not arrived, the oldest first."""
+        return [pending.decision for pending in self.decisions if pending.reward is None]
+
+    def is_pending(self, id: str) -> bool:
+        pending = self.decisions.open.get(id)
+        return pending is not None and pending.reward is None
+
+    def explain(self, id: str) -> Explanation:
+        pending = self.decisions.open.get(id)
+        if pending is None:
+            raise UnknownDecisionError(id, "is closed or unknown; pass the Decision object instead")
+        return Explanation.of(pending.decision)
+
+    def outcome_of(self, id: str) -> ClosedOutcome | None:
+        """Return the outcome of a decision that was closed not too long ago; None for any other."""
+        return self.decisions.closed.get(id)
+
+    # --- saving ----------------------------------------------------------------------------------------------------
+
+    def pack(self) -> Callable[[], bytes]:
+        """Copy the state. The function returned makes the bytes of its file, at any time, in any thread."""
+        return archive.pack(self)
+
+    @classmethod
+    def from_bytes(
+        cls, content: bytes, *, link: Link | None = None, policy: type[Policy] | None = None, where: str = "content"
+    ) -> AgentCore:
+        """Return the core that :meth:`pack` wrote; ``where`` is what an error calls the content."""
+        return archive.unpack(cls, content, link, policy, where)
+
+
+def _is_projected(policy: Policy, decision: DecisionInfo) -> bool | None:
+    """Whether the estimate of ``decision`` lay outside the ball of radius S; None without such a ball."""
+    if decision.projection is not None:
+        return bool(decision.projection.stage[0] > 1)  # stage 1: it was admissible as it is
+    if isinstance(policy, AdaptiveGLMUCB) and policy.S is not None and decision.theta_hat is not None:
+        theta = decision.theta_hat[0]
+        return math.sqrt(theta @ theta) > policy.S
+    return None
+
+
+def _to_plain(value: Any) -> Any:
+    """Return numbers, texts and lists as Python has them, whatever library they come from; the rest as it is."""
+    if isinstance(value, np.ndarray | np.generic):
+        return _to_plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_to_plain(entry) for entry in value]
+    return value

@@ -1,0 +1,204 @@
+"""Learning before the timeout, with a correction for the rewards that are still to come.
+
+A decision without a reward at age a is a partial miss: the reward may still come. Every decision is checked ("looked
+at") at the ages tau_1 <= ... <= tau_8; tau_8 is its timeout. At a look at age a,
+
+    a reward has come:       it is learned with weight 1, and the decision is done
+    none has come:           ``default_reward`` is learned with weight n = (F - F_0) (1 - p) / (1 - p F)
+
+=======  ===========================================================================================================
+symbol   meaning
+=======  ===========================================================================================================
+p        the probability that a reward comes before the timeout
+F        the share of those rewards that come by age a; 1 at the timeout
+F_0      F at the look before; 0 at the first
+=======  ===========================================================================================================
+
+Between two looks a reward comes with probability h = p (F - F_0) / (1 - p F_0), so n is the weight for which
+h (1 - p) = (1 - h) p n: at the true mean reward the expected score is zero at every look, not only over all of them.
+A miss has weight 1 at most in all. With a single look, at the timeout, this is learning at the timeout.
+
+F and p are estimated from decisions whose timeout has passed, of which everything is known: a histogram of delays for
+each arm, shrunk towards the common one, and the share of decisions that got a reward. Looks are at the ages where the
+common F reaches 1/8, 2/8, ... Until enough rewards are known, there is only the look at the timeout.
+
+Guarantee: none. Where F is wrong (delays that jump), young decisions are weighted wrongly until the estimate has
+followed. The constants were chosen in simulations; docs/agent.md has the results.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane.agent.pending import Pending
+from windvane.arguments import Array
+from windvane.errors import ArgumentError
+from windvane.records import Name
+
+LOOKS = 8
+CELLS = 25
+"""Of a histogram: cell i holds delays between T 2^(-(i + 1)/2) and T 2^(-i/2), T the timeout. The last cell, i = 24,
+holds all delays up to T / 4096."""
+KEPT_DELAYS = 300.0  # rewards after which a delay counts 1/e
+KEPT_ARM, KEPT_ALL = 2000.0, 5000.0  # decisions after which an outcome counts 1/e, in the rate of an arm and of all
+PRIOR_DELAYS = 20.0  # rewards that the common histogram is worth beside that of an arm
+PRIOR_OUTCOMES = 100.0  # decisions that the common rate is worth beside that of an arm
+FEWEST_DELAYS = 20.0  # in the common histogram before there are early looks: a share is then known to about 0.1
+MOST_LOOKS = 1000  # in one decision, after a pause: the others wait for the next decisions
+MOST_ARMS = 500  # with a histogram of their own, the first that were seen; others use the common one
+
+_EDGES = 2.0 ** (-0.5 * np.arange(CELLS))  # as shares of the timeout, decreasing
+
+
+class DelayHistogram:
+    """Delays of rewards, as shares of the timeout, and the number of decisions and of rewards; all fade."""
+
+    def __init__(self, delays: Array | None = None, counts: Array | None = None) -> None:
+        self.delays = np.zeros(CELLS) if delays is None else delays
+        self.counts = np.zeros(2) if counts is None else counts  # decisions, rewards
+
+    def add(self, delay: float | None, kept: float) -> None:
+        """Add a decision whose timeout has passed: the ``delay`` of its reward, None if none came."""
+        self.counts *= 1.0 - 1.0 / kept
+        self.counts[0] += 1.0
+        if delay is not None:
+            self.counts[1] += 1.0
+            self.delays *= 1.0 - 1.0 / KEPT_DELAYS
+            self.delays[_cell(delay)] += 1.0
+
+    @property
+    def known(self) -> float:
+        """How many delays are known, those that faded counting less."""
+        return float(self.delays.sum())
+
+    def arrived(self, age: float) -> float:
+        """How many of the known delays are at most ``age``, linear within a cell."""
+        cell = _cell(age)
+        low = _EDGES[cell + 1] if cell + 1 < CELLS else 0.0
+        inside = min((age - low) / (_EDGES[cell] - low), 1.0)
+        return float(self.delays[cell + 1 :].sum() + inside * self.delays[cell])
+
+
+class DelayModel:
+    """What finished decisions say about the delay and the probability of rewards. Ages are shares of the timeout."""
+
+    def __init__(self) -> None:
+        self.common = DelayHistogram()
+        self.arms: dict[Name, DelayHistogram] = {}
+        self.ages: list[float] = []  # of the early looks, increasing
+        self._set_ages()
+
+    def add(self, arm: Name, delay: float | None) -> None:
+        """Add a decision for ``arm`` whose timeout has passed."""
+        self.common.add(delay, KEPT_ALL)
+        if arm not in self.arms and len(self.arms) < MOST_ARMS:
+            self.arms[arm] = DelayHistogram()
+        if arm in self.arms:
+            self.arms[arm].add(delay, KEPT_ARM)
+        if delay is not None:
+            self._set_ages()
+
+    def _set_ages(self) -> None:
+        """The smallest edges of cells by which 1/8, 2/8, ... of all rewards have come."""
+        if self.common.known < FEWEST_DELAYS:
+            self.ages = []
+            return
+        by_edge = np.cumsum(self.common.delays[::-1]) / self.common.known  # by increasing age
+        places = np.searchsorted(by_edge, np.arange(1, LOOKS) / LOOKS * (1.0 - 1e-12))
+        self.ages = _EDGES[::-1][np.minimum(places, CELLS - 1)].tolist()
+
+    def arrived(self, arm: Name, age: float) -> float:
+        """F: the share of the rewards of ``arm`` that come by ``age``."""
+        own = self.arms.get(arm, _NOTHING)
+        common = self.common.arrived(age) / self.common.known
+        return min((own.arrived(age) + PRIOR_DELAYS * common) / (own.known + PRIOR_DELAYS), 1.0)  # but for rounding
+
+    def rate(self, arm: Name) -> float:
+        """p: the probability that a decision for ``arm`` gets a reward."""
+        decisions, rewards = self.arms.get(arm, _NOTHING).counts
+        common = self.common.counts[1] / (self.common.counts[0] + 1.0)  # below 1, so that p is: a miss is possible
+        return float((rewards + PRIOR_OUTCOMES * common) / (decisions + PRIOR_OUTCOMES))
+
+    def miss_weight(self, arm: Name, arrived: float, before: float) -> float:
+        """n: the weight of a miss at a look where the share ``arrived`` has come, ``before`` at the look before."""
+        p = self.rate(arm)
+        return (arrived - before) * (1.0 - p) / (1.0 - p * arrived)
+
+    # --- as data ---------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> tuple[Array, Array]:
+        """Histograms and counts: a row for all arms together, then one for each of ``arms``."""
+        rows = [self.common, *self.arms.values()]
+        return np.array([row.delays for row in rows]), np.array([row.counts for row in rows])
+
+    @classmethod
+    def from_arrays(
+        cls, arms: list[Name], delays: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]
+    ) -> DelayModel:
+        """Rebuild what :meth:`arrays` returned, for these ``arms``."""
+        sizes = delays.shape == (len(arms) + 1, CELLS) and counts.shape == (len(arms) + 1, 2)
+        if not sizes or not all(np.isfinite(a).all() and (a >= 0.0).all() for a in (delays, counts)):
+            raise ArgumentError("early", delays, "histograms and counts of the right size, finite and not negative")
+        model = cls()
+        rows = [DelayHistogram(d.copy(), c.copy()) for d, c in zip(delays, counts, strict=True)]
+        model.common, model.arms = rows[0], dict(zip(arms, rows[1:], strict=True))
+        model._set_ages()
+        return model
+
+
+_NOTHING = DelayHistogram()
+
+
+def _cell(share: float) -> int:
+    """The cell of a delay: the last whose upper edge is not below it."""
+    return int(np.clip(np.searchsorted(-_EDGES, -share, side="right") - 1, 0, CELLS - 1))
+
+
+class EarlyLearning:
+    """A delay model, and the open decisions by the number of looks they had, each queue the oldest first."""
+
+    def __init__(self, pending: Iterable[Pending], model: DelayModel | None = None) -> None:
+        self.model = DelayModel() if model is None else model
+        self._queues: list[deque[Pending]] = [deque() for _ in range(LOOKS - 1)]
+        for decision in pending:
+            self.add(decision)
+
+    def add(self, pending: Pending) -> None:
+        """Let an open decision wait for its next look; the one at its timeout is not counted here."""
+        if pending.looks < len(self._queues):
+            queue = self._queues[pending.looks]
+            while queue and not queue[0].is_open:  # or closed decisions would pile up while there are no early looks
+                queue.popleft()
+            queue.append(pending)
+
+    def look(self, age_of: Callable[[Pending], float]) -> Iterator[tuple[Pending, float, float]]:
+        """Look at the decisions that are due, the oldest first, one look each; ``age_of``: as a share of the timeout.
+
+        Yields what is to be learned: the decision, the weight, and the share of rewards that have come by its age where
+        it is a miss, 0 where its reward is to be learned.
+        """
+        for pending, age in islice(self._due(age_of), MOST_LOOKS):
+            if pending.is_learned:
+                continue
+            if not pending.is_miss:
+                yield pending, 1.0, 0.0
+                continue
+            arm = pending.decision.arm
+            arrived = self.model.arrived(arm, min(age, 1.0))
+            if arrived > pending.credited:
+                yield pending, self.model.miss_weight(arm, arrived, pending.credited), arrived
+
+    def _due(self, age_of: Callable[[Pending], float]) -> Iterator[tuple[Pending, float]]:
+        for looks in reversed(range(len(self.model.ages))):
+            queue, due_age = self._queues[looks], self.model.ages[looks]
+            while queue and (not queue[0].is_open or age_of(queue[0]) > due_age):
+                pending = queue.popleft()
+                if pending.is_open:
+                    pending.looks = looks + 1
+                    self.add(pending)
+                    yield pending, age_of(pending)

@@ -1,0 +1,166 @@
+"""The decisions whose outcome is not final yet, and what became of the last that were closed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from windvane.arguments import Array
+from windvane.errors import WindvaneError, format_value
+from windvane.records import Decision, Name, RewardStatus
+
+AT_TIMEOUT, ON_ARRIVAL, EARLY = "at_timeout", "on_arrival", "early"
+"""When an outcome is learned: when the decision's timeout passes; a reward as soon as it comes; or before the timeout,
+with a correction for the rewards that are still to come."""
+REMEMBERED = 10_000
+"""Closed decisions whose outcome is still known, to tell a repeated reward from a different one."""
+
+
+class DecisionError(WindvaneError, ValueError):
+    """The reward of ``decision`` (an id) cannot be accepted, for the reason ``problem``. Nothing was learned."""
+
+    def __init__(self, decision: str, problem: str) -> None:
+        self.decision, self.problem = decision, problem
+        super().__init__(f"decision {format_value(decision)} {problem}")
+
+
+class UnknownDecisionError(DecisionError):
+    """No decision has this id, or it was closed so long ago that it is no longer known."""
+
+
+class ConflictingRewardError(DecisionError):
+    """The decision has another reward already."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """A decision whose outcome is not final yet.
+
+    ``time`` is that of the decision in seconds since 1970. ``reward`` is the reward that arrived, or the sum of its
+    parts if ``is_partial``, ``delay`` after the decision (in the unit of ``reward_timeout``). With ``learn="early"``,
+    ``looks`` counts the early looks at the decision, ``credited`` is F at the last look without a reward (see
+    :mod:`windvane.agent.delays`), and ``is_learned`` says whether the reward was learned.
+    """
+
+    x: Array
+    round: float  # of the policy
+    number: int  # of the decision
+    time: float
+    decision: Decision
+    reward: float | None = None
+    delay: float | None = None
+    looks: int = 0
+    credited: float = 0.0
+    is_learned: bool = False
+    is_miss: bool = True  # no reward came, or one that was the default when it came
+    is_partial: bool = False
+    is_open: bool = True
+
+
+class ClosedDecision(NamedTuple):
+    """How a decision was closed: the outcome that was ``learned`` (None: nothing), whether its reward had come, and
+    whether it was ``dropped`` because more than ``max_pending`` decisions were open. ``number`` counts decisions."""
+
+    id: str
+    arm: Name
+    number: int
+    learned: float | None
+    rewarded: bool = False
+    dropped: bool = False
+
+
+class ClosedOutcome(NamedTuple):
+    """The reward of a closed decision, and one that came after the timeout. None: there is none."""
+
+    reward: float | None
+    late_reward: float | None = None
+
+
+class RewardOutcome(NamedTuple):
+    """What became of a reward. ``is_new``: it is recorded; otherwise it repeats what is known."""
+
+    status: RewardStatus
+    is_new: bool
+
+
+class PendingDecisions:
+    """``open`` decisions by id, and the outcomes of the last that were ``closed``, both the oldest first.
+
+    An open decision may have its reward already: ``held`` counts those.
+    """
+
+    def __init__(self) -> None:
+        self.open: OrderedDict[str, Pending] = OrderedDict()
+        self.closed: OrderedDict[str, ClosedOutcome] = OrderedDict()
+        self.held = 0
+
+    def __len__(self) -> int:
+        return len(self.open)
+
+    def __iter__(self) -> Iterator[Pending]:
+        return iter(self.open.values())
+
+    def __contains__(self, id: str) -> bool:
+        return id in self.open or id in self.closed
+
+    def oldest(self) -> Pending:
+        return next(iter(self))
+
+    def add(self, pending: Pending) -> None:
+        self.open[pending.decision.id] = pending
+        self.held += pending.reward is not None
+
+    def hold(self, pending: Pending, reward: float, delay: float, *, is_miss: bool) -> None:
+        """Keep a reward that is to be learned later, and the ``delay`` after which it came."""
+        self.held += pending.reward is None
+        pending.reward, pending.delay, pending.is_miss = reward, delay, is_miss
+
+    def close(self, pending: Pending, reward: float | None) -> None:
+        del self.open[pending.decision.id]
+        pending.is_open = False
+        self.held -= pending.reward is not None
+        self.closed[pending.decision.id] = ClosedOutcome(reward)
+
+    def forget(self) -> None:
+        """Drop the outcomes of decisions that were closed too long ago."""
+        while len(self.closed) > REMEMBERED:
+            self.closed.popitem(last=False)
+
+    def reopen(self, pending: Pending) -> None:
+        """Undo :meth:`close`: the decision is open again, in its old place."""
+        del self.closed[pending.decision.id]
+        pending.is_open = True
+        self.add(pending)
+        self.open = OrderedDict(sorted(self.open.items(), key=lambda item: item[1].number))
+
+    def repeat_reward(self, id: str, value: float) -> RewardOutcome:
+        """Take a reward of a decision that has one, or is closed: a repetition, or one that came too late."""
+        known = self._known_reward(id)
+        if known is None:
+            late = self.closed[id].late_reward
+            if late is None:
+                self.closed[id] = ClosedOutcome(None, value)
+            elif late != value:
+                raise ConflictingRewardError(id, f"has expired and already has the late reward {late:g}, not {value:g}")
+            return RewardOutcome("expired", late is None)
+        if id in self.open and self.open[id].is_partial:
+            raise ConflictingRewardError(id, "gets its reward in parts")
+        if known != value:
+            raise ConflictingRewardError(id, f"already has the reward {known:g}, not {value:g}")
+        return RewardOutcome("unchanged", False)
+
+    def add_late_part(self, id: str, value: float) -> float:
+        """Record a part of a reward that came too late; return the sum of such parts."""
+        known = self._known_reward(id)
+        if known is not None:
+            raise ConflictingRewardError(id, f"already has the reward {known:g}; no part can be added")
+        total = (self.closed[id].late_reward or 0.0) + value
+        self.closed[id] = ClosedOutcome(None, total)
+        return total
+
+    def _known_reward(self, id: str) -> float | None:
+        if id not in self:
+            raise UnknownDecisionError(id, "is not known, or was closed long ago")
+        return self.open[id].reward if id in self.open else self.closed[id].reward
