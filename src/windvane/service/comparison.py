@@ -114,11 +114,8 @@ def _find_differences(first: Snapshot, second: Snapshot) -> Iterator[str]:
             if _compare_values(texts[0].get(name), texts[1].get(name)) is Agreement.DIFFERENT:
                 yield name
     for name in sorted({*arrays[0], *arrays[1]}):
-        if (
-            name not in arrays[0]
-            or name not in arrays[1]
-            or not _may_be_rounded(name, arrays[0][name], arrays[1][name])
-        ):
+        pair = [each[name] for each in arrays if name in each]
+        if len(pair) == 1 or not _may_be_rounded(name, *pair):
             yield f"its array {name}"
 
 

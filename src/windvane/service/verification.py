@@ -78,7 +78,8 @@ def verify_store(store: Store, progress: Progress = lambda *_: None) -> StoreRep
     # The marks are read before the log, so that no mark is younger than the log that it is compared with.
     marks: dict[int, int] = _read(store.read_acknowledged, {})
     problems = [Finding("structure", text) for text in store.find_damage()]  # which names what cannot be read below
-    for name in _read(store.read_damaged_tokens, []):
+    damaged: list[str] = _read(store.read_damaged_tokens, [])
+    for name in damaged:
         problems.append(Finding("token", f"the token {name!r} does not match its checksum and is not accepted"))
     rows: list[StreamRow] = _read(store.read_streams, [])
     for number in sorted(set(marks) - {row.id for row in rows}):
