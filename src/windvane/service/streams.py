@@ -355,7 +355,7 @@ class Stream:
         """Return all that is known about the stream."""
         info, archived = self.core.info(), None if self.archived is None else to_datetime(self.archived)
         agent = {field.name: getattr(info, field.name) for field in fields(AgentInfo)}
-        times = {"created": to_datetime(self.created), "archived": archived}
+        times: dict[str, Any] = {"created": to_datetime(self.created), "archived": archived}
         return StreamInfo(**agent, **times, name=self.name, title=self.title, events=self.number)
 
     def _describe_model(self) -> dict[str, float | None]:
