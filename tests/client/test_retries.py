@@ -284,7 +284,7 @@ def test_a_cut_is_never_the_end_of_a_log(connect: Connect, pauses: list[float]) 
         make_cut(make_lines(1, 2)),
         make_cut(make_lines(3, 3) + b'{"number'),
         make_answer(make_lines(4, 4) + b'{"number": 5}'),  # without the end of the line
-        b"HTTP/1.1 200 OK\r\n\r\n" + make_lines(5, 6),  # without a length
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + make_lines(5, 6),  # without a length
         make_answer(make_lines(7, 7)),
     )
     with ScriptedServer(*script) as server, connect(server.address, retries=1) as client:
