@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 from collections.abc import Callable
@@ -174,6 +175,13 @@ def test_connections_are_kept(connect: Connect, monkeypatch: pytest.MonkeyPatch)
         client.close()
         assert client.reward("a", "d1", 1.0) == RECEIPT
         assert until(lambda: len(server.connections) == 2)
+
+
+def test_a_forgotten_client_closes_its_connections() -> None:
+    with ScriptedServer(GOOD) as server:
+        assert Client(server.address).reward("a", "d1", 1.0) == RECEIPT
+        gc.collect()
+        assert until(lambda: server.connections[0].fileno() == -1)
 
 
 def test_threads_do_not_share_a_connection_at_once() -> None:
