@@ -230,7 +230,6 @@ def test_each_setting_can_be_changed(service: Local) -> None:
     ("change", "pointer"),
     [
         ({"reward_timeout": "soon"}, "#/reward_timeout"),
-        ({"reward_timeout": True}, "#/reward_timeout"),
         ({"default_reward": 2}, "#/default_reward"),
         ({"default_reward": "1"}, "#/default_reward"),
         ({"learn": "never"}, "#/learn"),
