@@ -227,7 +227,6 @@ def test_a_bucket_for_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
                 limiter.admit(client)
                 admitted += 1
             except Problem as problem:
-                assert problem.code == "rate-limited"
                 last.append(problem.retry_after)
         return admitted
 

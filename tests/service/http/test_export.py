@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import sqlite3
@@ -124,7 +125,7 @@ def test_an_event_that_cannot_be_read_aborts_the_transfer(tmp_path: Path) -> Non
             messages.append(message)
 
         async def receive() -> Any:
-            return {"type": "http.request", "body": b"", "more_body": False}
+            await asyncio.sleep(60)
 
         headers = [(b"host", b"127.0.0.1")]
         scope = {"type": "http", "method": "GET", "path": EVENTS, "query_string": b"", "headers": headers}

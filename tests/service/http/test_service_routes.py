@@ -92,7 +92,7 @@ def test_files_of_the_page_and_the_documentation(service: Local) -> None:
             again = service.get(path, headers={"if-none-match": answer.headers["etag"]})
             assert (again.status_code, again.content) == (304, b"")
     assert "<script>" not in service.get("/docs").text  # which the policy would not allow
-    assert service.get("/v1/streams/shop", headers={"accept-encoding": "gzip"}).headers["content-encoding"] == "gzip"
+    assert service.get("/metrics", headers={"accept-encoding": "gzip"}).headers["content-encoding"] == "gzip"
     assert "content-encoding" not in service.get("/v1/streams/shop/events?format=parquet").headers
 
 
