@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class AsyncClient(Connection):
-    """A client of the decision service for asynchronous code, for one event loop of asyncio or Trio.
+    """A client of the decision service for asynchronous code. Its connections belong to one event loop.
 
     Parameters and methods are those of :class:`Client`: write ``await``, ``async with`` and ``async for``.
 
