@@ -216,6 +216,8 @@ def test_arguments_that_cannot_be_sent(client: Any, connect: Connect) -> None:
         (lambda: client.decide("a", ARMS, context={"at": datetime(2026, 1, 1)}), "context"),
         (lambda: client.decide("", ARMS), "stream"),
         (lambda: client.info(".."), "stream"),
+        (lambda: client.info("\ud800"), "stream"),
+        (lambda: client.info("a" * 100_000), "stream"),
         (lambda: client.decide("a", ARMS, key="new\nline"), "key"),
         (lambda: client.reward("a", 3, 1.0), "decision"),
         (lambda: client.reward("a", "d", float("inf")), "value"),

@@ -88,7 +88,7 @@ def build_path(stream: str | None = None, *parts: Decision | str) -> str:
 def get_id(value: Any, argument: str = "decision") -> str:
     """Return the id of a decision, or a name that can be a segment of a path."""
     name = value.id if isinstance(value, Decision) else value
-    if not isinstance(name, str) or name in ("", ".", ".."):
+    if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable() or name in (".", ".."):
         raise ArgumentError(argument, value, "a name")
     return name
 
