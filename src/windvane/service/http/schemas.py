@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sized
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema, field_validator
@@ -18,7 +18,6 @@ from windvane import Agent
 from windvane.errors import ArgumentError
 from windvane.errors import Path as ArgumentPath
 from windvane.records import Decision, DecisionStatus, Name, RewardReceipt, StreamSummary
-from windvane.service.charts import Bucket
 from windvane.service.problems import KINDS, TYPE_PREFIX, Problem, invalid
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
@@ -115,10 +114,10 @@ class NewStream(StreamChanges):
                 raise ArgumentError(("settings", name), name, "a setting of the policy", hint=hint)
         return settings
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of the agent that were given, and the seed."""
+    def agent_arguments(self) -> dict[str, Any]:
+        """Return the arguments of the agent that were given."""
         given = self.model_dump(exclude={"name", "title", "settings"}, exclude_unset=True)
-        return {"seed": None, **given, **self.settings}
+        return {name: value for name, value in given.items() if (name, value) != ("seed", None)} | self.settings
 
 
 class DecisionRequest(_Body):
@@ -173,7 +172,7 @@ class History(_Body):
     weights: Annotated[list[float], Field(max_length=MAX_HISTORY)] | None = None
 
 
-def read_history(raw: bytes) -> dict[str, Any]:
+def parse_history(raw: bytes) -> dict[str, Any]:
     """Return the arguments of ``AgentCore.learn_history`` in a request; times in seconds since 1970."""
     try:
         history = History.model_validate_json(raw)
@@ -183,7 +182,7 @@ def read_history(raw: bytes) -> dict[str, Any]:
     return {**dict(history), "times": times}
 
 
-def read_offer(raw: bytes) -> tuple[Any, Any]:
+def parse_decision(raw: bytes) -> tuple[Any, Any]:
     """Return the arms and the context in a request to decide, whose sizes are within the limits.
 
     A model of pydantic would take four times as long, and check what the agent checks again.
@@ -265,6 +264,29 @@ class PendingPage(BaseModel):
 
     decisions: list[Decision]
     next: str | None
+
+
+class ArmCounts(BaseModel):
+    """Of an arm in a bucket: decisions, the sum of predictions, settled decisions, the sum of their outcomes."""
+
+    decisions: int
+    predicted: float
+    settled: int
+    realised: float
+
+
+class Bucket(BaseModel):
+    """Consecutive decisions and their outcomes; ``model`` is null from before the server started."""
+
+    since: datetime
+    until: datetime
+    decisions: int
+    settled: int
+    total: float
+    projected: int | None
+    arms: dict[str, ArmCounts]
+    others: int
+    model: dict[Literal["norm", "memory", "rate"], float | None] | None
 
 
 class RecentDecision(BaseModel):
