@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import math
 import os
 import pickle
@@ -18,9 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.agents import (
-    INF, LIVE, NAN, NOON, RED, arm_sets, assert_same_policy, build_agent, build_policy, refuses, refuses_decision,
-)  # fmt: skip
+from support.agents import INF, LIVE, NAN, NOON, RED, arm_sets, assert_same_policy, build_agent, build_policy
+from support.agents import refuses, refuses_decision  # isort: skip
 from support.worlds import ball
 from windvane import Agent, ConflictingRewardError, CustomLink, DecisionError, Logistic, UnknownDecisionError
 from windvane.agent import pending
@@ -432,7 +432,8 @@ numbers = st.one_of(
 )
 vectors = st.lists(st.floats(-1, 1), min_size=2, max_size=2)
 odd = st.one_of(
-    st.none(), numbers, st.text(max_size=5), st.binary(max_size=3), st.datetimes(), st.datetimes(timezones=st.just(UTC)),
+    st.none(), numbers, st.text(max_size=5), st.binary(max_size=3), st.datetimes(),
+    st.datetimes(timezones=st.just(UTC)),
     st.sampled_from([object(), 1j, np.array(["a"]), np.array([[0.1, 0.2]]), np.array([]), np.nan, Ellipsis]),
     st.lists(vectors, max_size=3), st.dictionaries(st.text(max_size=2), vectors, max_size=3),
 )  # fmt: skip
@@ -464,7 +465,10 @@ def survives(agent: Agent, call: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize(
     "given_settings",
-    [{"dim": 2, "half_life": "1d", "reward_timeout": 5}, {"features": MIXED, "reward_timeout": "9d", "learn": "at_timeout"}],
+    [
+        {"dim": 2, "half_life": "1d", "reward_timeout": 5},
+        {"features": MIXED, "reward_timeout": "9d", "learn": "at_timeout"},
+    ],
 )
 @settings(max_examples=100)
 @given(data=st.data())
@@ -489,14 +493,11 @@ def test_garbage_works_or_is_refused(given_settings: dict, data: st.DataObject) 
     survives(agent, lambda: agent.configure(**draw(st.dictionaries(st.sampled_from(CHANGES), odd))))
 
 
-SETTINGS = (
-    "link policy half_life gamma horizon drift S L reward_range prior prior_weight reward_timeout default_reward learn "
-    "max_pending scaling intercept clip epsilon seed features memories lam"
-).split()
+SETTINGS = [*inspect.signature(Agent).parameters, "memories", "lam"]
 
 
 @settings(max_examples=200)
-@given(given_settings=st.dictionaries(st.sampled_from(SETTINGS), garbage, max_size=2))
+@given(given_settings=st.dictionaries(st.sampled_from(SETTINGS[1:]), garbage, max_size=2))
 def test_garbage_as_settings_works_or_is_refused(given_settings: dict) -> None:
     try:
         agent = Agent(dim=2, **given_settings)

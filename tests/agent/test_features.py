@@ -145,7 +145,7 @@ def test_what_is_stored_and_read_back_means_the_same(way: str, declaration: dict
 WRONG = [
     (("features",), {"intercept": False}), (("shared",), {"shared": "age"}), (("shared",), {"shared": 5}),
     (("shared",), {"shared": {"age", "price"}}), (("shared", "age"), {"shared": ["age", "age"]}),
-    (("shared", ""), {"shared": [""]}), (("shared", 5), {"shared": {5: (0, 1)}}),
+    (("shared", [1]), {"shared": [[1]]}), (("shared", ""), {"shared": [""]}), (("shared", 5), {"shared": {5: (0, 1)}}),
     *((("shared", "age"), {"shared": {"age": field}}) for field in (
         (1, 0), (0, NAN), (0, INF), (-1e308, 1e308), (0, 1, 2), "0-100", [], ["a", "a"], ["a", 1], {"low": 0},
         {"values": "ab"}, {"values": []},
@@ -184,7 +184,8 @@ REFUSED = [
     *(("#/context/age", {**CONTEXT, "age": age}, RED) for age in (101, NAN, "7", None, np.array([7.0]))),
     *(("#/context/member", {**CONTEXT, "member": m}, RED) for m in (NAN, None, np.array(["yes", "no"]), [])),
     ("#/arms/red/price", CONTEXT, {"red": {}}), ("#/arms/red/price", CONTEXT, ["red"]),
-    ("#/arms/red/cost", CONTEXT, {"red": {"price": 1, "cost": 2}}), ("#/arms/red/price", CONTEXT, {"red": {"price": -1}}),
+    ("#/arms/red/cost", CONTEXT, {"red": {"price": 1, "cost": 2}}),
+    ("#/arms/red/price", CONTEXT, {"red": {"price": -1}}),
     ("#/arms/red", CONTEXT, {"red": 5}), ("#/arms/green", CONTEXT, {"green": {"price": 1}}),
     *(("#/arms", CONTEXT, arms) for arms in (
         ["red", "red"], None, "red", b"red", [], {}, np.zeros((2, 9)), np.array("red"),
