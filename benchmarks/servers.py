@@ -27,15 +27,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import numpy as np
 import uvloop
-from service import DIM, Load, POLICIES
+
+from service import DIM, POLICIES, Load
 
 KINDS = ["uvicorn-httptools", "uvicorn-h11", "uvicorn-zttp", "granian"]
 PATIENCE = 12.0  # seconds after which a slow client counts as tolerated
 IDLE = 1200  # connections of the flood
 LIMIT = 1000  # connections that uvicorn is told to serve at most
-HOST = b"Host: 127.0.0.1\r\n"
 
 
 # --- servers, each in a process of its own ---------------------------------------------------------------------------
@@ -56,8 +55,8 @@ async def trivial(scope: Any, receive: Any, send: Any) -> None:
         size, more = size + len(message.get("body", b"")), message.get("more_body", False)
     if scope["path"] == "/slow":
         await asyncio.sleep(1.0)
-    about = '{"decision":"0123456789abcdef","index":7,"path":"%s","size":%d}' % (scope["path"], size)
-    body = b"x" * (32 << 20) if scope["path"] == "/large" else about.encode()
+    about = {"decision": "0123456789abcdef", "index": 7, "path": scope["path"], "size": size}
+    body = b"x" * (32 << 20) if scope["path"] == "/large" else json.dumps(about, separators=(",", ":")).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -67,7 +66,7 @@ def run_server(kind: str, store: str) -> None:
     """Serve the trivial application, or with a store the real one; print the address when the socket is bound."""
     app: Any = trivial
     if store:
-        from windvane.service.app import create_app
+        from windvane.service.http.app import create_app
         from windvane.service.store import Store
 
         app = create_app(Store(store))
@@ -122,7 +121,7 @@ def serving(kind: str, store: str = "", source: Path | None = None) -> Iterator[
         assert process.stdout is not None
         address = process.stdout.readline().split()[0]
         try:
-            wait_until(lambda: status(ask(address, b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n", 1.0)) == "200")
+            wait_until(lambda: status(ask(address, GET)) == "200")
             yield address, process
         finally:
             process.kill()
@@ -140,8 +139,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def measure_throughput(kinds: list[str], baseline: Path | None, pairs: int, repeats: int) -> None:
-    from windvane import Client
-
     apps: list[tuple[str, str]] = [("trivial", kind) for kind in kinds] + [("real", kind) for kind in kinds]
     apps += [("real", "windvane")] + ([("real", "baseline")] if baseline else [])
     loads = {(app, kind, n): Load() for app, kind in apps for n in (1, 16)}
@@ -152,8 +149,9 @@ def measure_throughput(kinds: list[str], baseline: Path | None, pairs: int, repe
             source = baseline if kind == "baseline" else None
             addresses[app, kind], _ = stack.enter_context(serving(kind, store, source))
             if app == "real":
-                with Client(addresses[app, kind]) as client:
-                    client.create("random", dim=DIM, **POLICIES["random"])
+                body = json.dumps({"name": "random", "dim": DIM, **POLICIES["random"]})
+                head = build("Content-Type: application/json", f"Content-Length: {len(body)}", CLOSE, line=CREATE)
+                assert status(ask(addresses[app, kind], head + body.encode(), 60.0)) == "201"
             Load().run(addresses[app, kind], "random", 200, 16)  # what is done once is not counted
         for _ in range(repeats):
             for (app, kind, n), load in loads.items():
@@ -200,33 +198,42 @@ def status(answer: bytes) -> str:
     return " ".join(codes or ["none"]) + (" SMUGGLED" if b'"/smuggled"' in answer else "")
 
 
-NEXT = b"GET /next HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
-SMUGGLED = b"GET /smuggled HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"
-POST = b"POST / HTTP/1.1\r\n" + HOST
-REQUESTS: dict[str, tuple[bytes, ...]] = {
-    "Content-Length and Transfer-Encoding": (POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + SMUGGLED,),
-    "two different Content-Length": (POST + b"Content-Length: 0\r\nContent-Length: %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED,),
-    "Transfer-Encoding: chunked, x": (POST + b"Transfer-Encoding: chunked, x\r\n\r\n0\r\n\r\n" + SMUGGLED,),
-    "space before the colon": (POST + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n" + SMUGGLED,),
-    "folded header (obs-fold)": (POST + b"Content-Length:\r\n %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED,),
-    "bare LF as end of line": (b"GET / HTTP/1.1\nHost: 127.0.0.1\nConnection: close\n\n",),
-    "bare LF in chunk sizes": (POST + b"Transfer-Encoding: chunked\r\n\r\n1\nx\r\n0\r\n\r\n" + SMUGGLED,),
-    "chunk extension": (POST + b"Transfer-Encoding: chunked\r\n\r\n1;a=b\r\nx\r\n0\r\n\r\n" + NEXT,),
-    "chunk extension of 1 MB": (POST + b"Transfer-Encoding: chunked\r\n\r\n1;" + b"a" * (1 << 20) + b"\r\nx\r\n0\r\n\r\n" + NEXT,),
-    "Upgrade: h2c with a body, in one piece": (POST + b"Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 5\r\n\r\n12345" + NEXT,),
-    "Upgrade: h2c, body in a second piece": (POST + b"Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: %d\r\n\r\n" % len(SMUGGLED), SMUGGLED),
-    "Upgrade: websocket": (b"GET / HTTP/1.1\r\n" + HOST + b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",),
-    "NUL in a header": (b"GET / HTTP/1.1\r\n" + HOST + b"X: a\x00b\r\n\r\n",),
-    "no Host": (b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n",),
-    "URL of 200 kB": (b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n",),
-    "header of 200 kB": (b"GET / HTTP/1.1\r\n" + HOST + b"Connection: close\r\nX: " + b"y" * 200_000 + b"\r\n\r\n",),
-    "50,000 headers": (b"GET / HTTP/1.1\r\n" + HOST + b"Connection: close\r\n" + b"X: y\r\n" * 50_000 + b"\r\n",),
-    "3 requests at once (pipelining)": (b"GET /1 HTTP/1.1\r\n" + HOST + b"\r\nGET /2 HTTP/1.1\r\n" + HOST + b"\r\n" + NEXT,),
-}  # fmt: skip
+def build(*headers: str, line: str = "POST /") -> bytes:
+    """Return the head of a request."""
+    return "\r\n".join([f"{line} HTTP/1.1", "Host: 127.0.0.1", *headers, "", ""]).encode()
+
+
+CLOSE, CHUNKED, UPGRADE = "Connection: close", "Transfer-Encoding: chunked", ("Connection: Upgrade", "Upgrade: h2c")
+GET, NEXT, SMUGGLED = (
+    build(CLOSE, line="GET /healthz"),
+    build(CLOSE, line="GET /next"),
+    build(CLOSE, line="GET /smuggled"),
+)
+CREATE = "POST /v1/streams"
+LENGTH, LAST = f"Content-Length: {len(SMUGGLED)}", b"0\r\n\r\n"
+REQUESTS: dict[str, tuple[bytes, ...]] = {  # in pieces
+    "Content-Length and Transfer-Encoding": (build("Content-Length: 5", CHUNKED) + LAST + SMUGGLED,),
+    "two different Content-Length": (build("Content-Length: 0", LENGTH) + SMUGGLED,),
+    "Transfer-Encoding: chunked, x": (build(f"{CHUNKED}, x") + LAST + SMUGGLED,),
+    "space before the colon": (build(CHUNKED.replace(":", " :")) + LAST + SMUGGLED,),
+    "folded header (obs-fold)": (build(LENGTH.replace(" ", "\r\n ")) + SMUGGLED,),
+    "bare LF as end of line": (GET.replace(b"\r", b""),),
+    "bare LF after a chunk size": (build(CHUNKED) + b"1\nx\r\n" + LAST + SMUGGLED,),
+    "chunk extension": (build(CHUNKED) + b"1;a=b\r\nx\r\n" + LAST + NEXT,),
+    "chunk extension of 1 MB": (build(CHUNKED) + b"1;" + b"a" * (1 << 20) + b"\r\nx\r\n" + LAST + NEXT,),
+    "Upgrade: h2c with a body, in one piece": (build(*UPGRADE, "Content-Length: 5") + b"12345" + NEXT,),
+    "Upgrade: h2c, body in a second piece": (build(*UPGRADE, LENGTH), SMUGGLED),
+    "NUL in a header": (build("X: a\x00b"),),
+    "no Host": (GET.replace(b"Host", b"X"),),
+    "URL of 200 kB": (build(CLOSE, line="GET /" + "x" * 200_000),),
+    "header of 200 kB": (build(CLOSE, "X: " + "y" * 200_000, line="GET /"),),
+    "50,000 headers": (build(CLOSE, *["X: y"] * 50_000, line="GET /"),),
+    "3 requests at once (pipelining)": (build(line="GET /1") + build(line="GET /2") + NEXT,),
+}
 
 
 def probe_head(address: str) -> str:
-    answer = ask(address, b"HEAD / HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
+    answer = ask(address, build(CLOSE, line="HEAD /"))
     return status(answer) + (" without body" if answer.endswith(b"\r\n\r\n") else " WITH BODY")
 
 
@@ -269,7 +276,7 @@ def probe_deaf(address: str, process: subprocess.Popen[str]) -> str:
     before = resident(process)
     deaf = [connect(address, buffer=4096) for _ in range(4)]
     for connection in deaf:
-        connection.sendall(b"GET /large HTTP/1.1\r\n" + HOST + b"\r\n")
+        connection.sendall(build(line="GET /large"))
     time.sleep(PATIENCE)
     grown = resident(process) - before
     with contextlib.suppress(OSError):
@@ -287,22 +294,22 @@ def probe_flood(address: str) -> str:
         with contextlib.suppress(OSError):
             idle += [connect(address) for _ in range(IDLE)]
         time.sleep(0.5)
-        new = status(ask(address, b"GET /healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"))
+        new = status(ask(address, GET))
         answer = b""
         with contextlib.suppress(OSError):
-            early.sendall(b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n")
+            early.sendall(GET)
             answer = early.recv(1000)
         for connection in idle:
             connection.close()
     time.sleep(0.5)
-    after = status(ask(address, b"GET /healthz HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n"))
+    after = status(ask(address, GET))
     return f"new {new}, old {status(answer)}, afterwards {after}"
 
 
 def probe_stop(kind: str, number: signal.Signals) -> str:
     """A request that takes a second is under way, and an idle connection is open."""
     with serving(kind) as (address, process), connect(address, timeout=10), connect(address, timeout=10) as busy:
-        busy.sendall(b"GET /slow HTTP/1.1\r\n" + HOST + b"\r\n")
+        busy.sendall(build(line="GET /slow"))
         time.sleep(0.3)
         began = time.monotonic()
         process.send_signal(number)
@@ -344,7 +351,7 @@ def probe(kind: str) -> dict[str, str]:
         slow = {
             "no byte sent": b"",
             "head dripped": b"GET / HTTP/1.1\r\nX: ",
-            "body dripped": POST + b"Content-Length: 1000\r\n\r\n",
+            "body dripped": build("Content-Length: 1000"),
         }
         results |= probe_slow(address, slow)
         results["4 answers of 32 MB never read"] = probe_deaf(address, process)

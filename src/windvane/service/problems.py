@@ -13,9 +13,9 @@ from windvane.records import to_json
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:windvane:problem:"
-MAX_DETAIL = 500  # characters: a detail may quote what was sent
-MAX_POINTER = 300
-MAX_ERRORS = 20  # listed of a request that has more
+MAX_DETAIL = 300  # characters: a detail may quote what was sent
+MAX_POINTER = 100
+MAX_ERRORS = 3  # listed of a request that has more
 
 
 class Kind(NamedTuple):
@@ -90,41 +90,42 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
             "errors": self.errors,
         }
 
+    def move_pointers(self, place: str) -> None:
+        """Let the pointers begin at ``place``, where the document that they point into is part of a larger one."""
+        for error in self.errors:
+            error["pointer"] = place + error["pointer"].removeprefix("#")
+
     def to_json(self) -> bytes:
         """Return :attr:`document` as JSON."""
         return to_json(self.document)
 
 
 def invalid(error: Exception) -> Problem:
-    """Return the problem of a request that the agent or a model of pydantic or FastAPI rejected.
+    """Return the problem of a request that the agent, or a model of pydantic or FastAPI, rejected.
 
-    Every error of a model is listed. One in the body has a ``pointer``; one outside it, in the path, the query or a
-    header, has the name of the ``parameter``.
+    The first few errors of a model are listed; those outside the body, which have no pointer, only as the detail.
     """
     if isinstance(error, ArgumentError):
         return Problem("invalid", str(error), pointer=error.pointer)
     if isinstance(error, RequestValidationError):
-        errors = [_read_error(entry, *entry["loc"]) for entry in error.errors()]
+        entries = [_locate(entry, *entry["loc"]) for entry in error.errors()]
     elif isinstance(error, ValidationError):
-        errors = [_read_error(entry, "body", *entry["loc"]) for entry in error.errors(include_url=False)]
+        entries = [_locate(entry, "body", *entry["loc"]) for entry in error.errors(include_url=False)]
     else:
         return Problem("invalid", " ".join(str(error).split()), pointer="#")
-    first = errors[0]
-    problem = Problem("invalid", f"{first.get('pointer') or first['parameter']}: {first['detail']}")
-    problem.errors = errors[:MAX_ERRORS]
+    problem = Problem("invalid", f"{entries[0][0]}: {entries[0][1]}")
+    problem.errors = [_describe_error(*entry) for entry in entries if entry[0].startswith("#")][:MAX_ERRORS]
     return problem
 
 
-def _read_error(error: Mapping[str, Any], part: str, *path: str | int) -> dict[str, str]:
-    """Describe one error of a model; ``part``: "body", "path", "query" or "header"."""
+def _locate(error: Mapping[str, Any], part: str, *path: str | int) -> tuple[str, str]:
+    """Return where an error of a model is, and what it is; ``part``: "body", "path", "query" or "header"."""
     cause = error.get("ctx", {}).get("error")
     if isinstance(cause, ArgumentError):  # raised by a validator
-        return _describe_error(cause.pointer, str(cause))
-    if part != "body":
-        return {"parameter": str(path[0]), "detail": _shorten(error["msg"], MAX_DETAIL)}
+        return cause.pointer, str(cause)
     if error["type"] == "json_invalid":  # the path is a position in the text then
-        return _describe_error("#", f"must be JSON ({cause})")
-    return _describe_error(json_pointer(path), error["msg"])
+        return "#", f"must be JSON ({cause})"
+    return json_pointer(path) if part == "body" else str(path[0]), error["msg"]
 
 
 def of_status(status: int, detail: str) -> Problem:

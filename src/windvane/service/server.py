@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from windvane.errors import ArgumentError
-from windvane.service.app import MOST_BYTES, create_app
+from windvane.service.http.app import MOST_BYTES, create_app
 from windvane.service.problems import MEDIA_TYPE, Problem
 from windvane.service.store import Store, StoreError
 
@@ -38,7 +38,7 @@ def serve(
     port: int = 8000,
     rate: float = 0.0,
     most_bytes: int = MOST_BYTES,
-    started: Callable[[str], None] = lambda address: None,
+    started: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve the store at ``path`` until SIGTERM, SIGINT or SIGHUP. Call it from the main thread.
 

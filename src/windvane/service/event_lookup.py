@@ -1,0 +1,50 @@
+"""Finding the events of a stream by decision or by key, whether they are on disk yet or not."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from windvane.service.problems import Problem
+from windvane.service.store import Event, Store, UnreadableEventError, check_event
+
+
+class EventLookup:
+    """The events of one stream: those that are not on disk yet from memory, the others from ``store``.
+
+    The engine limits how many events wait for the disk, and thereby what is kept here.
+    """
+
+    def __init__(self, store: Store, stream: int) -> None:
+        self._store, self._stream = store, stream
+        self._unsaved: deque[Event] = deque()
+        self._keys: dict[str | None, Event] = {}  # of the unsaved events
+
+    def add(self, event: Event) -> None:
+        """Add an event that is about to be stored."""
+        self._unsaved.append(event)
+        self._keys[event.key] = event
+
+    def forget(self, number: int) -> None:
+        """Forget the events up to ``number``, which are on disk."""
+        while self._unsaved and self._unsaved[0].number <= number:
+            self._keys.pop(self._unsaved.popleft().key, None)
+
+    def with_key(self, key: str) -> Event | None:
+        """Return the event of the request that had this key."""
+        event = self._keys.get(key) or self._store.event_with_key(self._stream, key)
+        return None if event is None else self._check(event)
+
+    def of_decision(self, decision: str) -> list[Event]:
+        """Return all events of a decision, in order."""
+        stored = [self._check(event) for event in self._store.events_of_decision(self._stream, decision)]
+        last = stored[-1].number if stored else 0  # events may be on disk and not forgotten yet
+        return stored + [event for event in self._unsaved if event.decision == decision and event.number > last]
+
+    def _check(self, event: Event) -> Event:
+        """Return an event that was just made, or that matches the chain value stored with the one before it."""
+        try:
+            if not self._unsaved or event.number < self._unsaved[0].number:
+                check_event(self._store.read_chain(self._stream, event.number - 1) or b"", event)
+            return event
+        except UnreadableEventError as error:
+            raise Problem("unreadable", f"{error}; `windvane verify` says more") from None
