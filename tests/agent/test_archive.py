@@ -54,9 +54,6 @@ def live(agent: Agent, rounds: range) -> list:
     return log
 
 
-# --- it goes on ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", LIVE)
 def test_a_loaded_agent_goes_on_bit_for_bit(name: str, tmp_path: Path) -> None:
     agent, path = build(name), tmp_path / "a.windvane"
@@ -69,18 +66,6 @@ def test_a_loaded_agent_goes_on_bit_for_bit(name: str, tmp_path: Path) -> None:
     assert live(agent, range(50, 100)) == live(loaded, range(50, 100))
     assert loaded.to_bytes() == agent.to_bytes()
     assert loaded.info() == agent.info()
-
-
-def test_an_agent_with_features_is_saved_between_history_and_rewards() -> None:
-    agent = Agent(features={"shared": ["z"], "arms": ["a", "b"]}, scaling="fit", policy="OFUL")
-    agent.history([1.0, 0.0], contexts=[{"z": 1.0}, {"z": 3.0}], arms=["a", "b"], times=[NOON, NOON + 1])
-    agent.decide(context={"z": 2.0}, id="one", now=NOON + 2)
-    loaded = Agent.from_bytes(agent.to_bytes())
-    for each in (agent, loaded):
-        each.reward("one", 1.0)
-        each.decide(context={"z": 2.5}, id="two", now=NOON + 3)
-    assert loaded.pending() == agent.pending()
-    assert loaded.to_bytes() == agent.to_bytes()
 
 
 def test_a_packed_core_is_that_of_the_moment_whatever_comes_later() -> None:
@@ -112,9 +97,6 @@ def test_equal_agents_give_equal_bytes_in_every_process(variable: str, tmp_path:
         agent.decide({"r": [0.1, 0.2], "b": [0.3, 0.1]}, id=str(i), now=i)
     agent.reward("2", 1.0)
     assert (tmp_path / "saved").read_bytes() == agent.to_bytes() or name != "PYTHONHASHSEED"
-
-
-# --- the format, read without windvane -----------------------------------------------------------------------------
 
 
 def read_entries(content: bytes) -> dict[str, bytes]:
@@ -229,9 +211,6 @@ def test_a_link_and_a_policy_of_ones_own_are_given_again() -> None:
     assert caught.value.__cause__.argument == "state['config']"
     with rejects(error=FileError, code="state"):
         Agent.from_bytes(content, policy=LIVE["OFUL"])
-
-
-# --- damaged and forged files --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -394,9 +373,6 @@ def test_other_versions_spellings_and_orders_are_refused(small: bytes) -> None:
     with rejects(error=FileError, code="state") as caught:
         Agent.from_bytes(forge(ordered, {}, reorder))
     assert caught.value.__cause__.argument == "feature_names"
-
-
-# --- on disk -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("owner", "name"), [(os, "fsync"), (Path, "replace"), (Agent, "to_bytes")])

@@ -17,8 +17,6 @@ from windvane import Agent, ConflictingRewardError, Features, Logistic, UnknownD
 from windvane.agent import AgentCore
 from windvane.records import to_plain
 
-# --- rewards in parts ----------------------------------------------------------------------------------------------
-
 
 def baskets(**more: Any) -> Agent:
     """Return an agent with the decisions a, b and c at noon."""
@@ -118,9 +116,6 @@ def test_parts_need_learning_at_the_timeout(changes: dict) -> None:
     assert agent.core.add_reward("a", 1.0, now=NOON)[1] == 3.0
 
 
-# --- offers and settings -------------------------------------------------------------------------------------------
-
-
 def test_an_offer_is_checked_without_deciding() -> None:
     agent = Agent(dim=2)
     before, offer = agent.to_bytes(), agent.core.offer(RED)
@@ -165,9 +160,6 @@ def test_settings_and_files_make_the_same_again(told: dict) -> None:
     assert (loaded.reward_range, loaded.feature_names) == (agent.reward_range, agent.feature_names)
     assert vars(loaded.core.encoder.scaling).keys() == vars(agent.core.encoder.scaling).keys()
     assert loaded.core.encoder.fits_features == agent.core.encoder.fits_features
-
-
-# --- replay --------------------------------------------------------------------------------------------------------
 
 
 def test_a_replay_plays_the_arms_of_the_log() -> None:

@@ -148,9 +148,6 @@ def test_wrong_history_is_named(argument: str, rows: dict) -> None:
     refuses(agent, argument, lambda: agent.history(**rows))
 
 
-# --- ranges and scaling that are fitted ------------------------------------------------------------------------------
-
-
 def test_ranges_are_fitted_on_history_and_then_frozen() -> None:
     rng = np.random.default_rng(1)
     ages, prices, credit = rng.normal(40, 10, 50), rng.exponential(3.0, 50), rng.exponential(3.0, 50)
