@@ -53,7 +53,11 @@ class DamagedTables:
                 return
             except READ_ERRORS:
                 self.has_errors = True
+            # Python reads one row ahead, and so the row before a damaged page is lost: it is read again, alone.
             low = self._find_readable(table, low, high)
+            for rowid, *row in self._select(table, low, high, "LIMIT 1"):
+                yield tuple(row)
+                low = rowid + 1
 
     def query(self, sql: str) -> list[Row]:
         """Return the rows of any query, or as many as there are before the first that cannot be read."""
@@ -65,13 +69,13 @@ class DamagedTables:
             self.has_errors = True
         return rows
 
-    def _select(self, table: str, low: int, high: int) -> sqlite3.Cursor:
-        sql = f"SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid >= ? AND rowid < ? ORDER BY rowid"
+    def _select(self, table: str, low: int, high: int, limit: str = "") -> sqlite3.Cursor:
+        sql = f"SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid >= ? AND rowid < ? ORDER BY rowid {limit}"
         return self.connection.execute(sql, (low, high))
 
     def _find_readable(self, table: str, damaged: int, high: int) -> int:
-        """Return a row id above ``damaged`` from which on rows can be read; ``high`` if there is none."""
-        for rowid in range(damaged + 1, min(damaged + TRIED_ONE_BY_ONE, high)):
+        """Return a row id, ``damaged`` or above, from which on a row can be read; ``high`` if there is none."""
+        for rowid in range(damaged, min(damaged + TRIED_ONE_BY_ONE, high)):
             if self._is_readable(table, rowid, high):
                 return rowid
         distance = TRIED_ONE_BY_ONE
@@ -85,7 +89,7 @@ class DamagedTables:
 
     def _is_readable(self, table: str, low: int, high: int) -> bool:
         try:
-            row = self._select(table, low, high).fetchone()
+            row = self._select(table, low, high, "LIMIT 1").fetchone()
         except READ_ERRORS:
             return False
         return row is None or low <= row[0] < high
