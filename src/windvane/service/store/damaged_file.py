@@ -55,7 +55,7 @@ class DamagedTables:
                 self.has_errors = True
             # Python reads one row ahead, and so the row before a damaged page is lost: it is read again, alone.
             low = self._find_readable(table, low, high)
-            for rowid, *row in self._select(table, low, high, "LIMIT 1"):
+            for rowid, *row in self._read_first(table, low, high) or ():
                 yield tuple(row)
                 low = rowid + 1
 
@@ -76,23 +76,25 @@ class DamagedTables:
     def _find_readable(self, table: str, damaged: int, high: int) -> int:
         """Return a row id, ``damaged`` or above, from which on a row can be read; ``high`` if there is none."""
         for rowid in range(damaged, min(damaged + TRIED_ONE_BY_ONE, high)):
-            if self._is_readable(table, rowid, high):
+            if self._read_first(table, rowid, high) is not None:
                 return rowid
         distance = TRIED_ONE_BY_ONE
-        while damaged + distance < high and not self._is_readable(table, damaged + distance, high):
+        while damaged + distance < high and self._read_first(table, damaged + distance, high) is None:
             distance *= 2
         low, readable = damaged + distance // 2, min(damaged + distance, high)
         while readable - low > 1:
             middle = (low + readable) // 2
-            low, readable = (low, middle) if self._is_readable(table, middle, high) else (middle, readable)
+            is_damaged = self._read_first(table, middle, high) is None
+            low, readable = (middle, readable) if is_damaged else (low, middle)
         return readable
 
-    def _is_readable(self, table: str, low: int, high: int) -> bool:
+    def _read_first(self, table: str, low: int, high: int) -> list[Row] | None:
+        """Return the first row of a range alone, or no row; None if it cannot be read."""
         try:
-            row = self._select(table, low, high, "LIMIT 1").fetchone()
+            rows = self._select(table, low, high, "LIMIT 1").fetchall()
         except READ_ERRORS:
-            return False
-        return row is None or low <= row[0] < high
+            return None
+        return rows if all(low <= row[0] < high for row in rows) else None
 
 
 @contextlib.contextmanager
