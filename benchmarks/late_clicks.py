@@ -1,4 +1,4 @@
-"""When should a click be learned: on arrival, or when the decision's wait ends? The figure in docs/agent.md.
+"""When should a click be learned: on arrival, or when the timeout of its decision passes? The figure in docs/agent.md.
 
     python benchmarks/late_clicks.py [--runs 6] [--hours 24] [--figure docs/figures/late-clicks.svg]
 
@@ -71,7 +71,7 @@ WORLDS = {"static": static, "drifting": drifting, "fast": fast}
 def simulate(way: str, rates: Rates, hours: float, seed: int, mean_delay: float = MEAN_DELAY, **settings) -> Run:
     """One run. Whether a decision is clicked depends on ``seed``, its number and its arm only, not on ``way``."""
     if way in LEARN:
-        settings |= {"wait": "1h", "missing": 0.0, "learn": LEARN[way]}
+        settings |= {"reward_timeout": "1h", "default_reward": 0.0, "learn": LEARN[way]}
     agent = windvane.Agent(features={"arms": [f"arm {i}" for i in range(len(RATES))]}, seed=seed, **settings)
     count, rng = int(hours * PER_HOUR), np.random.default_rng(seed)
     chances, delays = rng.random((count, len(RATES))), rng.exponential(mean_delay, count)
