@@ -55,3 +55,13 @@ def nursery():
     running = Nursery()
     yield running
     running.close()
+
+
+@pytest.fixture(scope="module")
+def fork_server():
+    """Servers that start at once, to be killed."""
+    from support.server import ForkServer
+
+    running = ForkServer()
+    yield running
+    running.close()

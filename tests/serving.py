@@ -142,7 +142,7 @@ class Local:
 
     def replayed(self, name: str = "shop") -> bytes:
         """All that a stream is, made again from its first event on."""
-        row = next(row for row in self.store.streams() if row.name == name)
+        row = next(row for row in self.store.read_streams() if row.name == name)
         return whole(rebuilt(row, self.store, from_start=True))
 
     def stop(self) -> None:

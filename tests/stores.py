@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from serving import ARMS, local, whole
 from windvane.service.access import hashed
-from windvane.service.chain import UnreadableEventError, extend_chain, salt_request, start_chain
-from windvane.service.database import PAGE_BYTES, STREAM_SPAN
 from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError
 from windvane.service.export import Log
 from windvane.service.store import Store, StoreError, Token
+from windvane.service.store.chain import UnreadableEventError, extend_chain, salt_request, start_chain
+from windvane.service.store.database import PAGE_BYTES, STREAM_SPAN
 from windvane.service.verification import verify_store
 
 
@@ -97,7 +97,7 @@ def build(path: Path, rounds: int = 8, snapshots: bool = True) -> Facts:
         logs = {name: service.log(name) for name in STREAMS}
         for name, full in (("writer", True), ("reader", False)):
             service.store.add_token(Token(name, hashed(f"wv_{name}"), full, 1.0))
-        tokens = service.store.tokens()
+        tokens = service.store.read_tokens()
     if not snapshots:
         edit(path, "DELETE FROM snapshots")
     return Facts(states, logs, answers, tokens)
@@ -183,20 +183,20 @@ def serve_copy(path: Path, facts: Facts) -> Served:
                         is_intact = False
                         continue
                     assert (done.body, done.events) == (answer, []), f"{name}, {key}: was carried out twice"
-        assert set(store.tokens()) <= set(facts.tokens), "a token has other rights"
-        assert store.guarded, "tokens are not needed any more"
-        return Served(is_intact and store.tokens() == facts.tokens, dict(engine.broken))
+        assert set(store.read_tokens()) <= set(facts.tokens), "a token has other rights"
+        assert store.requires_token, "tokens are not needed any more"
+        return Served(is_intact and store.read_tokens() == facts.tokens, dict(engine.broken))
     finally:
         store.close()
 
 
 def _compare_log(engine: Engine, name: str, facts: Facts) -> bool:
-    row = next(row for row in engine.store.streams() if row.name == name)
+    row = next(row for row in engine.store.read_streams() if row.name == name)
     log = Log(engine.store, row, engine.streams[name].number, lambda _: None)
     events: list[Any] = []
     try:
         for chunk in log.read_chunks(0, 1 << 40):
-            events += [json.loads(json.dumps(event.told())) for event in chunk]
+            events += [json.loads(json.dumps(event.to_plain())) for event in chunk]
     except UnreadableEventError:
         assert events == facts.logs[name][: len(events)], f"{name}: has another log"
         return False

@@ -19,10 +19,10 @@ from windvane.lab.errors import SpecError, argument_path, field_errors, suggesti
 from windvane.lab.folder import FolderError
 from windvane.lab.runner import CellError
 from windvane.lab.summary import PairingError
-from windvane.service.chain import UnreadableEventError
-from windvane.service.database import StoreError
 from windvane.service.errors import ServiceError, invalid
 from windvane.service.schemas import NewStream
+from windvane.service.store.chain import UnreadableEventError
+from windvane.service.store.database import StoreError
 from windvane.service.streams import ReplayError
 
 MESSAGES = [

@@ -17,7 +17,8 @@ from serving import windvane as command
 from stores import build, copy_store, edit, query, verify
 from support.refusals import rejects
 from windvane.service import access
-from windvane.service.chain import (
+from windvane.service.store import Store, Token
+from windvane.service.store.chain import (
     UnreadableEventError,
     check_event,
     digest_row,
@@ -25,9 +26,8 @@ from windvane.service.chain import (
     salt_request,
     start_chain,
 )
-from windvane.service.database import STREAM_SPAN, Snapshot
-from windvane.service.events import DECIDED, LATE, Event
-from windvane.service.store import Store, Token
+from windvane.service.store.database import STREAM_SPAN, Snapshot
+from windvane.service.store.events import DECIDED, LATE, Event
 
 START = start_chain(1, "shop", 5.0, "{}")
 REQUEST = b'{"context":{"age":41}}'
@@ -104,14 +104,14 @@ def test_the_same_request_twice_has_two_digests() -> None:
 def test_the_log_is_chained_as_it_is_written(tmp_path: Path) -> None:
     build(tmp_path / "a.db")
     store = Store(tmp_path / "a.db")
-    for row in store.streams():
+    for row in store.read_streams():
         chain = row.digest
         assert chain == start_chain(*row[:4])
-        for event in store.events(row.id):
+        for event in store.read_events(row.id):
             check_event(chain, event)
             chain = event.chain
-            assert store.chain_at(row.id, event.number) == chain
-        snapshot = store.snapshot(row.id)
+            assert store.read_chain(row.id, event.number) == chain
+        snapshot = store.read_snapshot(row.id)
         assert snapshot is not None
         assert snapshot.chain == chain
     store.close()
@@ -120,7 +120,7 @@ def test_the_log_is_chained_as_it_is_written(tmp_path: Path) -> None:
 def test_a_snapshot_of_another_log_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     facts = build(tmp_path / "a.db")
     store = Store(tmp_path / "a.db")
-    snapshot = store.snapshot(1)
+    snapshot = store.read_snapshot(1)
     assert snapshot is not None
     store.append([], [(1, Snapshot(snapshot.number, snapshot.agent, snapshot.extra, b"x" * 32))])
     store.close()
@@ -129,7 +129,7 @@ def test_a_snapshot_of_another_log_is_not_used(tmp_path: Path, caplog: pytest.Lo
     with local(tmp_path / "a.db") as service:
         assert service.state("shop") == facts.states["shop"]
         assert "does not belong to event" in caplog.text
-        service.store.open_to_all()
+        service.store.remove_all_tokens()
 
 
 # --- tokens and settings ---------------------------------------------------------------------------------------------
@@ -144,14 +144,14 @@ def test_a_changed_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with local(tmp_path / "a.db") as service:
         assert service.get("/v1/streams", headers=writer).status_code == 200
         assert service.get("/v1/streams", headers=reader).status_code == 401
-        assert service.store.damaged_tokens() == ["reader"]
+        assert service.store.read_damaged_tokens() == ["reader"]
         assert verify(tmp_path / "a.db")["store"] == [
             "the token 'reader' does not match its checksum, and is not accepted"
         ]
         assert service.store.remove_token("reader")
         assert service.store.add_token(Token("reader", access.hashed("wv_reader"), False, 1.0))
         assert service.get("/v1/streams", headers=reader).status_code == 200
-        service.store.open_to_all()
+        service.store.remove_all_tokens()
 
 
 @pytest.mark.parametrize("change", ["DELETE FROM meta WHERE name = 'guarded'", "UPDATE meta SET value = 'no'"])
@@ -163,7 +163,7 @@ def test_access_fails_closed(tmp_path: Path, change: str) -> None:
     assert not verify(tmp_path / "a.db")["sound"]
     with local(tmp_path / "a.db") as service:
         assert service.get("/v1/streams").status_code == 401
-        service.store.open_to_all()
+        service.store.remove_all_tokens()
         until(lambda: service.get("/v1/streams").status_code == 200)
 
 
@@ -225,7 +225,7 @@ def test_export_of_an_event_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     """Over a real connection: the last line names the event, and the transfer is incomplete."""
     build(tmp_path / "a.db")
     store = Store(tmp_path / "a.db")
-    store.open_to_all()
+    store.remove_all_tokens()
     store.close()
     damage_event(tmp_path / "a.db", 5)
     edit(tmp_path / "a.db", "DELETE FROM snapshots WHERE stream = 1")  # so that the stream is replayed, and set aside
@@ -268,7 +268,7 @@ def test_a_changed_answer_is_not_given_again(tmp_path: Path) -> None:
     """The decision id in a stored answer was changed: the key does not return another id."""
     facts = build(tmp_path / "a.db")
     store = Store(tmp_path / "a.db")
-    store.open_to_all()
+    store.remove_all_tokens()
     store.close()
     (name, key), answer = next(iter(facts.answers.items()))
     decision = json.loads(answer)["decision"]
@@ -298,7 +298,7 @@ def test_an_index_that_points_to_another_row_is_not_believed(tmp_path: Path) -> 
     """The rows are read from the table: what the index says about them is compared."""
     build(tmp_path / "a.db")
     store = Store(tmp_path / "a.db")
-    event = next(event for event in store.events(1) if event.key is not None)
+    event = next(event for event in store.read_events(1) if event.key is not None)
     edit(tmp_path / "a.db", "PRAGMA user_version = 1")
     connection = store.connection
     connection.execute("PRAGMA writable_schema = ON")
@@ -309,7 +309,7 @@ def test_an_index_that_points_to_another_row_is_not_believed(tmp_path: Path) -> 
     with_index = query(tmp_path / "a.db", "SELECT sql FROM sqlite_master WHERE name = 'by_key'")
     assert "decision, id" in with_index[0][0]
     again = Store(tmp_path / "a.db")  # which compares the definitions, and repairs the store
-    assert again.of_key(1, event.key) == event
+    assert again.event_with_key(1, event.key) == event
     again.close()
     assert os.path.exists(tmp_path / "a.db.damaged-1")
 

@@ -19,9 +19,9 @@ from serving import ARMS, Local, Nursery, Server, local, served, until, whole, w
 from windvane.service import engine as engines
 from windvane.service import snapshots
 from windvane.service.engine import Engine
-from windvane.service.events import LATE, Event
 from windvane.service.recovery import rebuilt
 from windvane.service.store import Store
+from windvane.service.store.events import LATE, Event
 from windvane.service.stream_answers import diagnose_stream
 from windvane.service.streams import Stream
 
@@ -252,11 +252,11 @@ def follow(path: Path, ledgers: dict[str, Ledger]) -> None:
     """While nobody has the store: replay what is new, and compare with what a server would start from, bit for bit."""
     store = Store(path)
     try:
-        for row in store.streams():
+        for row in store.read_streams():
             ledger = ledgers[row.name]
             if ledger.shadow is None:
                 ledger.shadow = Stream(row, store)
-            for event in store.events(row.id, after=ledger.shadow.number):
+            for event in store.read_events(row.id, after=ledger.shadow.number):
                 ledger.shadow.apply(event)
             assert whole(rebuilt(row, store)) == whole(ledger.shadow)
     finally:
@@ -304,8 +304,8 @@ def test_fifty_kills(tmp_path: Path, nursery: Nursery) -> None:
     assert verdict["sound"]
     assert [one["events"] for one in verdict["streams"]] == [x.shadow.number for x in ledgers.values() if x.shadow]
     store = Store(path)
-    for row in store.streams():  # the log was only ever added to
-        told = [json.loads(json.dumps(event.told())) for event in store.events(row.id)]
+    for row in store.read_streams():  # the log was only ever added to
+        told = [json.loads(json.dumps(event.to_plain())) for event in store.read_events(row.id)]
         assert told[: len(ledgers[row.name].log)] == ledgers[row.name].log
     store.close()
 
@@ -341,7 +341,7 @@ def test_a_torn_log_is_a_prefix(tmp_path: Path, nursery: Nursery) -> None:
     call.close()
     main, wal = (tmp_path / "a.db").read_bytes(), (tmp_path / "a.db-wal").read_bytes()
     store = Store(tmp_path / "a.db")
-    full = list(store.events(1))
+    full = list(store.read_events(1))
     store.close()
     assert len(full) == 90
     rng = random.Random(3)
@@ -426,7 +426,7 @@ def test_a_failed_commit_is_503_and_then_forgotten(tmp_path: Path, monkeypatch: 
         first = service.decide()
         before = service.state()
         failing = Failing(service, monkeypatch)
-        monkeypatch.setattr(service.store, "probe", lambda: service.store.append([]))
+        monkeypatch.setattr(service.store, "check_writable", lambda: service.store.append([]))
         failing.left = 0
         answer = service.post("/v1/streams/shop/decide", ARMS, headers={"idempotency-key": "k"})
         assert answer.status_code == 503
@@ -495,7 +495,7 @@ def test_a_batch_across_a_failure_and_the_recovery(tmp_path: Path, monkeypatch: 
 
         decided = [0]
         monkeypatch.setattr(service.engine, "_load", loading)
-        monkeypatch.setattr(service.store, "probe", lambda: None)
+        monkeypatch.setattr(service.store, "check_writable", lambda: None)
         monkeypatch.setattr(Stream, "decide", deciding)
         answer = service.post("/v1/streams/shop/decide/batch", {"items": [ARMS] * 400})
         assert answer.status_code == 503
@@ -681,7 +681,7 @@ def test_a_million_events_are_recovered_in_two_seconds(tmp_path: Path, nursery: 
     make_long(tmp_path / "a.db", 1_000_000, waiting)
     store = Store(tmp_path / "a.db")
     assert store.last_number(1) >= 1_000_000
-    assert store.last_number(1) - store.snapshot_number(1) > snapshots.SNAPSHOT_EVENTS  # as bad as it gets
+    assert store.last_number(1) - store.read_snapshot_number(1) > snapshots.SNAPSHOT_EVENTS  # as bad as it gets
     began = time.perf_counter()
     engine = Engine(store)
     spent = time.perf_counter() - began
@@ -697,9 +697,9 @@ def test_recovery_does_not_grow_with_the_log(tmp_path: Path, nursery: Nursery) -
     """A log of 300,000 events, nearly all of them before the snapshot: a server answers at once."""
     make_long(tmp_path / "a.db", 6_000)
     store = Store(tmp_path / "a.db")
-    (row,) = store.streams()
+    (row,) = store.read_streams()
     stream = rebuilt(row, store)
-    first = next(iter(store.events(1))).decision
+    first = next(iter(store.read_events(1))).decision
     late = [stream._event(LATE, 1e9, first, None, b'{"value":1.0}') for _ in range(300_000)]
     store.append(late, [(1, stream.snapshot())])
     store.close()

@@ -80,9 +80,9 @@ def test_whatever_waits_for_the_disk_is_known(tmp_path: Path, monkeypatch: pytes
             made = json.loads(in_memory(service, "shop", "decide", RAW, f"k{i + 1}").body)
             assert in_memory(service, "shop", "reward", made["decision"], 0.0, None).status == 200
         again = in_memory(service, "shop", "decide", RAW, "k0")
-        assert (json.loads(again.body), again.events) == (first, [])
+        assert (json.loads(again.body), again.read_events) == (first, [])
         again = in_memory(service, "shop", "reward", first["decision"], 1.0, None)
-        assert (again.status, json.loads(again.body)["learnt"], again.events) == (200, False, [])
+        assert (again.status, json.loads(again.body)["learnt"], again.read_events) == (200, False, [])
         assert in_memory(service, "shop", "reward", first["decision"], 0.0, None).status == 409
         disk.go.set()
         assert len(service.log()) == 26  # when all of it is on disk
@@ -304,11 +304,11 @@ def test_history_is_not_replayed_again(tmp_path: Path, monkeypatch: pytest.Monke
     for _ in range(2):
         answer = service.post("/v1/streams/shop/history", {"rewards": [1.0] * 4000, "vectors": vectors})
         assert answer.json() == {"learnt": 4000}
-    until(lambda: service.store.snapshot_number(1) > 0)
+    until(lambda: service.store.read_snapshot_number(1) > 0)
     service.crash()
     store = Store(tmp_path / "a.db")
-    assert store.last_number(1) - store.snapshot_number(1) <= 1
-    (row,) = store.streams()
+    assert store.last_number(1) - store.read_snapshot_number(1) <= 1
+    (row,) = store.read_streams()
     assert whole(rebuilt(row, store)) == whole(rebuilt(row, store, from_start=True))
     store.close()
 
@@ -366,7 +366,7 @@ def test_a_snapshot_made_of_a_stream_that_is_gone_is_not_stored(tmp_path: Path) 
         while engine.failure is not None:
             await asyncio.sleep(0.01)
         await engine.commit(engine.stream("shop"))
-        assert store.snapshot_number(1) == 0
+        assert store.read_snapshot_number(1) == 0
         await engine.stop()
 
     asyncio.run(scene())

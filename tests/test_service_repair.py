@@ -1,9 +1,8 @@
-"""Repair and migration: a damaged store is rebuilt, an old one upgraded, and a stop in the middle loses neither."""
+"""Repair: a damaged store is rebuilt, and a stop in the middle loses nothing."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sqlite3
 import time
@@ -16,11 +15,11 @@ from serving import ARMS, local, until, windvane
 from stores import STREAMS, Facts, build, copy_store, edit, find_owners, flip, query, raw_request, serve_copy, verify
 from support.refusals import rejects
 from windvane.agent import Agent
-from windvane.service import access, inspection, repair, salvage, store_file
+from windvane.service import access
 from windvane.service import engine as engines
-from windvane.service.database import PAGE_BYTES, STREAM_SPAN, DamageError
 from windvane.service.engine import Engine
-from windvane.service.store import Store, StoreError
+from windvane.service.store import Store, StoreError, inspection, repair, salvage, store_file
+from windvane.service.store.database import PAGE_BYTES, STREAM_SPAN, DamageError
 
 
 @pytest.fixture(scope="module")
@@ -329,7 +328,7 @@ def test_tokens_that_become_unreadable_are_repaired(tmp_path: Path, monkeypatch:
         until(lambda: service.get("/readyz").status_code == 200 and (tmp_path / "a.db.damaged-1").exists())
         assert service.get("/v1/streams", headers=headers).status_code == 401  # the token is lost, and needed
         assert service.get("/v1/streams").status_code == 401
-        service.store.open_to_all()
+        service.store.remove_all_tokens()
         assert service.get("/v1/streams").status_code == 200
 
 
@@ -362,7 +361,7 @@ def test_a_large_store_is_checked_after_the_start(
         await engine.start()
         while not (store.is_checked and engine.failure is None):
             await asyncio.sleep(0.01)
-        assert store.of_key(1, "key shop 3") is not None
+        assert store.event_with_key(1, "key shop 3") is not None
         assert set(engine.streams) == set(STREAMS)
         await engine.stop()
 
@@ -430,24 +429,24 @@ def test_a_stream_that_cannot_be_read_costs_only_itself_before_the_check(
     copy = copy_store(path, tmp_path / "b.db")
     monkeypatch.setattr(store_file, "CHECKED_AT_START", 0)
     store = Store(copy)
-    snapshot, number = store.snapshot, store.snapshot_number
+    snapshot, number = store.read_snapshot, store.read_snapshot_number
 
     def broken(stream: int) -> Any:
         if stream == 2:
             raise DamageError("malformed")
         return snapshot(stream)
 
-    monkeypatch.setattr(store, "snapshot", broken)
-    monkeypatch.setattr(store, "snapshot_number", lambda stream: broken(stream) and number(stream))
+    monkeypatch.setattr(store, "read_snapshot", broken)
+    monkeypatch.setattr(store, "read_snapshot_number", lambda stream: broken(stream) and number(stream))
     assert set(Engine(store).streams) == set(STREAMS)  # a snapshot is not needed
-    events = store.events
+    events = store.read_events
 
     def unreadable(stream: int, *arguments: Any, **more: Any) -> Any:
         if stream == 2:
             raise DamageError("malformed")
         return events(stream, *arguments, **more)
 
-    monkeypatch.setattr(store, "events", unreadable)
+    monkeypatch.setattr(store, "read_events", unreadable)
     engine = Engine(store)
     assert set(engine.broken) == {"fields"}
     store.close()
@@ -489,7 +488,7 @@ def test_tokens_are_not_changed_while_a_repair_copies(
     store = Store(copy)
     assert results[0].returncode == 2
     assert "is being repaired" in results[0].stderr
-    assert store.tokens() == facts.tokens
+    assert store.read_tokens() == facts.tokens
     store.close()
     assert windvane("token", *line, "--store", copy).returncode == 0
 
@@ -510,7 +509,7 @@ def test_a_repair_that_begins_during_a_change_of_tokens_is_noticed(
     monkeypatch.setattr(store, "refuse_if_repaired", begin_repair)
     with rejects(error=StoreError, path=copy, code="repairing"):
         store.remove_token("writer")
-    assert len(store.tokens()) == (1 if moment == "committed" else 2)
+    assert len(store.read_tokens()) == (1 if moment == "committed" else 2)
     store.close()
 
 
@@ -531,13 +530,11 @@ class Stop(BaseException):
     """The process is gone."""
 
 
-@pytest.mark.parametrize("kind", ["damaged", "old"])
 def test_a_stop_at_any_step_of_the_swap(
     original: tuple[Path, Facts],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    kind: str,
 ) -> None:
     """Before each change of the folder: the next start has the old store, or the new one, and all facts."""
     path, facts = original
@@ -545,9 +542,6 @@ def test_a_stop_at_any_step_of_the_swap(
     rename, steps = os.rename, 0
     for stop_at in range(20):
         copy = copy_store(path, tmp_path / f"{stop_at}.db", damaged)
-        if kind == "old":
-            copy.write_bytes(path.read_bytes())
-            downgrade(copy)
         (copy.with_name(copy.name + "-wal")).write_bytes(b"")  # something to be moved
         steps = 0
 
@@ -568,7 +562,7 @@ def test_a_stop_at_any_step_of_the_swap(
         files = {file.name: file.read_bytes() for file in tmp_path.glob(f"{stop_at}.db*") if "-shm" not in file.name}
         is_complete = f"{stop_at}.db.repaired" in files
         found = windvane("verify", "--store", copy)
-        if is_complete or kind == "old":
+        if is_complete:
             assert found.returncode == 2
             with rejects(error=StoreError, path=copy, code="repairing" if is_complete else "format"):
                 Store(copy, shared=True, create=False, read_only=True)
@@ -588,151 +582,16 @@ def test_a_stop_at_any_step_of_the_swap(
         assert windvane("token", "add", "new", "--store", copy).returncode == 0
         assert "new" in {name for (name,) in query(copy, "SELECT name FROM tokens")}
         assert not list(tmp_path.glob(f"{stop_at}.db.rep*"))
-        label = "damaged-1" if kind == "damaged" else "format-1"
-        assert (tmp_path / f"{stop_at}.db.{label}").exists()
+        assert (tmp_path / f"{stop_at}.db.damaged-1").exists()
     assert steps >= 3
     assert stop_at < 19
 
 
-# --- migration -------------------------------------------------------------------------------------------------------
-
-OLD_SCHEMA = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE streams (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, created REAL NOT NULL, config TEXT NOT NULL);
-CREATE TABLE events (
-    id INTEGER PRIMARY KEY, time REAL NOT NULL, kind INTEGER NOT NULL, decision TEXT, key TEXT, body BLOB NOT NULL
-);
-CREATE INDEX by_decision ON events (decision, id) WHERE decision IS NOT NULL;
-CREATE INDEX by_key ON events (key, id) WHERE key IS NOT NULL;
-CREATE TABLE snapshots (stream INTEGER PRIMARY KEY, number INTEGER NOT NULL, agent BLOB NOT NULL, extra TEXT NOT NULL);
-CREATE TABLE tokens (
-    name TEXT PRIMARY KEY, hash TEXT NOT NULL UNIQUE, full INTEGER NOT NULL, created REAL NOT NULL
-);
-"""
-
-
-def downgrade(path: Path) -> None:
-    """Make a store of format 1 of a current one: as version 0.1 would have written it."""
-    rows = {name: query(path, f"SELECT * FROM {name}") for name in ("streams", "events", "tokens", "snapshots")}
-    for suffix in ("", "-wal", "-shm", ".mark"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.executescript(OLD_SCHEMA)
-    with connection:
-        connection.execute("INSERT INTO meta VALUES ('format', '1')")
-        if rows["tokens"]:
-            connection.execute("INSERT INTO meta VALUES ('guarded', 'yes')")
-        for row in rows["streams"]:
-            connection.execute("INSERT INTO streams VALUES (?, ?, ?, ?)", row[:4])
-        for rowid, at, kind, decision, key, outcome, request, *_ in rows["events"]:
-            body = outcome if request is None else outcome + b"\n" + request
-            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", (rowid, at, kind, decision, key, body))
-        for row in rows["tokens"]:
-            connection.execute("INSERT INTO tokens VALUES (?, ?, ?, ?)", row[:4])
-        for stream, number, *_ in rows["snapshots"]:
-            connection.execute("INSERT INTO snapshots VALUES (?, ?, x'00', '{}')", (stream, number))
-    connection.close()
-
-
-def test_a_store_of_format_1_is_upgraded(
-    original: tuple[Path, Facts], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path, facts = original
-    old = copy_store(path, tmp_path / "b.db")
-    downgrade(old)
-    content = old.read_bytes()
-    for line in (("verify",), ("token", "list")):
-        found = windvane(*line, "--store", old)
-        assert (found.returncode, "`windvane serve`" in found.stderr) == (2, True)
-    with rejects(error=StoreError, path=old, code="format"):
-        Store(old, shared=True, create=False, read_only=True)
-    assert old.read_bytes() == content
-    assert serve_copy(old, facts).is_intact
-    assert "stream 'shop': has format 1; rebuilding it from its 17 events" in caplog.text
-    assert (tmp_path / "b.db.format-1").read_bytes() == content
-    configs = dict(query(old, "SELECT name, config FROM streams"))
-    assert json.loads(configs["shop"])["migrated"] == 17
-    assert verify(old)["sound"]
-    late = query(old, "SELECT salt, request_digest FROM events WHERE request IS NULL")
-    assert set(late) == {(None, None)}
-    assert query(old, "SELECT count(*) FROM events WHERE instr(outcome, char(10))") == [(0,)]
-
-
-def test_differences_before_the_upgrade_are_a_note(original: tuple[Path, Facts], tmp_path: Path) -> None:
-    """An earlier version may have come to other numbers; a later change is a problem all the same."""
-    old = copy_store(original[0], tmp_path / "b.db")
-    downgrade(old)
-    body, rowid = query(old, "SELECT body, id FROM events WHERE key = 'key shop 3'")[0]
-    outcome, _, request = body.partition(b"\n")
-    document = json.loads(outcome)
-    document |= {"prediction": 0.123, "preferred": "red" if document["preferred"] != "red" else "blue"}
-    edit(old, "UPDATE events SET body = ? WHERE id = ?", json.dumps(document).encode() + b"\n" + request, rowid)
-    Store(old).close()
-    verdict = verify(old)
-    assert verdict["sound"]
-    assert (
-        "of the events up to 17, which an earlier version wrote, 1 have other numbers or arms in a replay"
-        in (verdict["streams"][0]["note"])
-    )
-
-
-def test_a_damaged_store_of_format_1(original: tuple[Path, Facts], tmp_path: Path) -> None:
-    """An event that is missing sets its stream aside; the others are upgraded."""
-    old = copy_store(original[0], tmp_path / "b.db")
-    downgrade(old)
-    edit(old, "DELETE FROM events WHERE id = ?", STREAM_SPAN + 4)
-    edit(old, "UPDATE streams SET config = 'x' WHERE id = 3")
-    store = Store(old)
-    engine = Engine(store)
-    assert set(engine.streams) == {"fields"}
-    assert "event 5: follows event 3" in engine.broken["shop"]
-    assert "stream 'other': " in engine.broken["other"]
-    store.close()
-
-
-@pytest.mark.parametrize(
-    "config",
-    ["{}", "[]", "null", '"x"', "[[1, 2]]", '{"agent": null}', '{"agent": [1]}', '{"agent": {}}', "[" * 100_000, b"\0"],
-)
-def test_a_damaged_configuration_of_format_1_costs_its_stream_alone(
-    original: tuple[Path, Facts], tmp_path: Path, config: str | bytes
-) -> None:
-    old = copy_store(original[0], tmp_path / "b.db")
-    downgrade(old)
-    edit(old, "UPDATE streams SET config = ? WHERE id = 3", config)
-    store = Store(old)
-    engine = Engine(store)
-    assert set(engine.streams) == {"shop", "fields"}
-    assert set(engine.broken) == {"other"}
-    store.close()
-
-
-@pytest.mark.parametrize("stream", [1 << 23, (1 << 23) - 1, 1 << 50, (1 << 62) - 1, -5, 0])
-def test_a_row_of_format_1_with_an_impossible_id_is_no_stream(
-    original: tuple[Path, Facts], tmp_path: Path, stream: int
-) -> None:
-    """Also where the index over names says the same."""
-    old = copy_store(original[0], tmp_path / "b.db")
-    downgrade(old)
-    edit(old, "INSERT INTO streams VALUES (?, 'junk', 0.0, '{}')", stream)
-    store = Store(old)
-    engine = Engine(store)
-    assert set(engine.streams) == set(STREAMS)
-    assert not engine.broken
-    store.close()
-
-
-@pytest.mark.parametrize("kind", ["current", "old"])
 @pytest.mark.parametrize("damage", ["zeroed", "empty"])
-def test_settings_that_cannot_be_read_are_made_again(
-    original: tuple[Path, Facts], tmp_path: Path, kind: str, damage: str
-) -> None:
+def test_settings_that_cannot_be_read_are_made_again(original: tuple[Path, Facts], tmp_path: Path, damage: str) -> None:
     """The format is known from the tables, and every request needs a token."""
     path, facts = original
     copy = copy_store(path, tmp_path / "b.db")
-    if kind == "old":
-        downgrade(copy)
     if damage == "zeroed":
         copy.write_bytes(zero_page(copy.read_bytes(), root_page(copy, "meta")))
     else:

@@ -161,7 +161,7 @@ def test_a_store_that_cannot_be_read_lets_nobody_in(service: Local, monkeypatch:
     def broken() -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(service.store, "tokens", broken)
+    monkeypatch.setattr(service.store, "read_tokens", broken)
     assert clean(service.get("/v1/streams"), 503)["code"] == "unavailable"
     assert service.get("/healthz").status_code == 200
 
@@ -548,13 +548,13 @@ def test_a_store_that_cannot_be_read_is_503(service: Local, monkeypatch: pytest.
         raise sqlite3.OperationalError("disk I/O error in /srv/secret.py")
 
     with monkeypatch.context() as patch:
-        patch.setattr(service.store, "of_decision", broken)
+        patch.setattr(service.store, "events_of_decision", broken)
         answer = service.get(f"/v1/streams/shop/decisions/{decision}")
         assert clean(answer, 503)["code"] == "unavailable"
         assert "secret" not in answer.text
     before = service.state()
     with monkeypatch.context() as patch:
-        patch.setattr(service.store, "of_key", broken)
+        patch.setattr(service.store, "event_with_key", broken)
         answer = service.post("/v1/streams/shop/decide", ARMS, headers={"idempotency-key": "k"})
         assert clean(answer, 503)["code"] == "unavailable"
         assert "secret" not in answer.text
@@ -572,7 +572,7 @@ def test_guessing_tokens_has_its_limit_too(tmp_path: Path, monkeypatch: pytest.M
         assert statuses[:6] == [401] * 6
         assert set(statuses[6:]) == {429}
         assert service.get("/v1/streams", headers=bearer(secret)).status_code == 200  # who has one is not held up
-        service.store.open_to_all()
+        service.store.remove_all_tokens()
 
 
 def test_an_item_of_a_batch_is_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -610,7 +610,7 @@ def test_the_last_token_does_not_open_the_doors(service: Local, monkeypatch: pyt
     service.store.remove_token("shop")
     assert service.get("/v1/streams").status_code == 401
     assert service.get("/v1/streams", headers=bearer(str(secret))).status_code == 401
-    service.store.open_to_all()
+    service.store.remove_all_tokens()
     assert service.get("/v1/streams").status_code == 200
 
 
@@ -631,12 +631,12 @@ def test_tokens_of_before_guard_too(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "a.db") as connection:
         connection.execute("DELETE FROM meta WHERE name = 'guarded'")
     connection.close()
-    assert store.guarded
+    assert store.requires_token
     assert store.remove_token("shop")
-    assert store.guarded
-    store.open_to_all()
+    assert store.requires_token
+    store.remove_all_tokens()
     assert not store.remove_token("nobody")
-    assert not store.guarded
+    assert not store.requires_token
     store.close()
 
 
@@ -648,7 +648,7 @@ def test_the_command_says_so(tmp_path: Path) -> None:
     assert windvane(*line, "open").returncode == 0
     assert json.loads(windvane(*line, "open", "--json").stdout) == {"open": True}
     store = Store(tmp_path / "a.db")
-    assert not store.guarded
+    assert not store.requires_token
     store.close()
     for name in ("", "a\nb", " ", "x" * 201):
         assert windvane(*line, "add", name).returncode == 2
@@ -686,4 +686,4 @@ def test_with_tokens_a_proxy_may_give_it_any_name(tmp_path: Path, monkeypatch: p
         assert service.get("/v1/streams", headers=named | bearer(secret)).status_code == 200
         assert service.get("/v1/streams", headers=named).status_code == 401
         assert service.get("/healthz", headers=named).status_code == 200
-        service.store.open_to_all()
+        service.store.remove_all_tokens()

@@ -26,14 +26,14 @@ from windvane import Agent
 from windvane.service import engine as engines
 from windvane.service import snapshots
 from windvane.service.committer import Committer
-from windvane.service.database import write_meta
 from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError
-from windvane.service.events import DECIDED, LATE, Event
-from windvane.service.marks import Marks
 from windvane.service.recovery import rebuilt
 from windvane.service.schemas import NewStream
 from windvane.service.store import FORMAT, Snapshot, Store, StoreError, Token
+from windvane.service.store.database import write_meta
+from windvane.service.store.events import DECIDED, EXPIRED, LATE, Event
+from windvane.service.store.marks import Marks
 
 RAW = json.dumps(ARMS).encode()
 
@@ -58,14 +58,18 @@ def test_what_is_appended_is_read_back(store: Store, tmp_path: Path) -> None:
     store.append([*events, *others], [(1, Snapshot(3, b"agent", b"{}"))])
     store.close()
     again = Store(tmp_path / "a.db")
-    assert list(again.events(1)) == events
-    assert list(again.events(1, after=1, limit=1)) == events[1:2]
-    assert list(again.events(2)) == others
-    assert again.of_decision(1, "d") == [events[0], events[2]]
-    assert (again.of_key(1, "k"), again.of_key(2, "k"), again.of_key(1, "x")) == (events[1], others[0], None)
+    assert list(again.read_events(1)) == events
+    assert list(again.read_events(1, after=1, limit=1)) == events[1:2]
+    assert list(again.read_events(2)) == others
+    assert again.events_of_decision(1, "d") == [events[0], events[2]]
+    assert (again.event_with_key(1, "k"), again.event_with_key(2, "k"), again.event_with_key(1, "x")) == (
+        events[1],
+        others[0],
+        None,
+    )
     assert (again.last_number(1), again.last_number(2), again.last_number(3)) == (3, 1, 0)
-    assert (again.snapshot(1), again.snapshot(2)) == (Snapshot(3, b"agent", b"{}"), None)
-    assert (again.snapshot_number(1), again.snapshot_number(2)) == (3, 0)
+    assert (again.read_snapshot(1), again.read_snapshot(2)) == (Snapshot(3, b"agent", b"{}"), None)
+    assert (again.read_snapshot_number(1), again.read_snapshot_number(2)) == (3, 0)
     again.close()
 
 
@@ -73,8 +77,8 @@ def test_streams_do_not_run_into_each_other(store: Store) -> None:
     """The last number that a stream can have, beside the first of the next."""
     last = event((1 << 40) - 1)
     store.append([last, event(1, stream=2)])
-    assert list(store.events(1)) == [last]
-    assert [found.number for found in store.events(2)] == [1]
+    assert list(store.read_events(1)) == [last]
+    assert [found.number for found in store.read_events(2)] == [1]
     assert store.last_number(1) == (1 << 40) - 1
 
 
@@ -82,8 +86,8 @@ def test_an_append_is_stored_whole_or_not_at_all(store: Store) -> None:
     store.append([event(1)])
     with pytest.raises(sqlite3.IntegrityError):
         store.append([event(2), event(3), event(1)], [(1, Snapshot(3, b"x", "{}"))])
-    assert [found.number for found in store.events(1)] == [1]
-    assert store.snapshot(1) is None
+    assert [found.number for found in store.read_events(1)] == [1]
+    assert store.read_snapshot(1) is None
     store.append([event(2)])  # the failure is not in the way
     assert store.last_number(1) == 2
 
@@ -98,7 +102,7 @@ def test_every_commit_is_flushed(store: Store, tmp_path: Path) -> None:
     for name in ("a.db", "a.db-wal"):
         (copied / name).write_bytes((tmp_path / name).read_bytes())
     beside = Store(copied / "a.db")
-    assert list(beside.events(1)) == [event(1)]
+    assert list(beside.read_events(1)) == [event(1)]
     beside.close()
 
 
@@ -174,7 +178,7 @@ def test_beside_a_server_tokens_can_be_changed(store: Store, tmp_path: Path) -> 
     beside = Store(tmp_path / "a.db", shared=True)
     assert beside.add_token(Token("shop", "h1", True, 1.0))
     assert not beside.add_token(Token("shop", "h2", True, 1.0))
-    assert store.tokens() == [Token("shop", "h1", True, 1.0)]
+    assert store.read_tokens() == [Token("shop", "h1", True, 1.0)]
     assert beside.remove_token("shop")
     assert not beside.remove_token("shop")
     beside.close()
@@ -185,7 +189,7 @@ def test_beside_a_server_tokens_can_be_changed(store: Store, tmp_path: Path) -> 
 
 def test_a_store_is_made_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut off before any one of the statements that make a store, the next start makes it."""
-    from windvane.service import database
+    from windvane.service.store import database
 
     statements = database.SCHEMA.split(";")
     for count in range(len(statements) + 1):
@@ -219,7 +223,7 @@ def test_two_that_make_a_store_at_once(tmp_path: Path) -> None:
         thread.join()
     assert not problems
     made = Store(tmp_path / "a.db")
-    assert len(made.tokens()) == 8
+    assert len(made.read_tokens()) == 8
     made.close()
 
 
@@ -260,7 +264,7 @@ def test_another_format_is_refused_by_number(tmp_path: Path) -> None:
         connection.execute("DELETE FROM meta")
     connection.close()
     store = Store(tmp_path / "a.db")  # it has the tables of a store, each to the letter: its settings are made again
-    assert store.guarded
+    assert store.requires_token
     store.close()
     with sqlite3.connect(tmp_path / "a.db") as connection:
         connection.execute("DELETE FROM meta")
@@ -394,14 +398,14 @@ def test_only_events_after_the_snapshot_are_read(store: Store, monkeypatch: pyte
         await engine.create(NewStream(name="shop", dim=2))
         await rounds(engine, 190)
         assert store.last_number(1) == 380
-        assert store.snapshot_number(1) > 380 - 100  # one may be on its way
+        assert store.read_snapshot_number(1) > 380 - 100  # one may be on its way
 
     running(store, scene)
-    assert store.snapshot_number(1) == 380  # the last word of an orderly stop
+    assert store.read_snapshot_number(1) == 380  # the last word of an orderly stop
     read: list[int] = []
-    events = store.events
-    monkeypatch.setattr(store, "events", lambda *a, **k: (read.append(e.number) or e for e in events(*a, **k)))  # type: ignore[func-returns-value]
-    (row,) = store.streams()
+    events = store.read_events
+    monkeypatch.setattr(store, "read_events", lambda *a, **k: (read.append(e.number) or e for e in events(*a, **k)))  # type: ignore[func-returns-value]
+    (row,) = store.read_streams()
     quick = whole(rebuilt(row, store))
     assert read == []
     assert quick == whole(rebuilt(row, store, from_start=True))
@@ -423,8 +427,8 @@ def test_many_crashes_in_a_row_do_not_add_up(tmp_path: Path, monkeypatch: pytest
         life.crash()
     store = Store(tmp_path / "a.db")
     assert store.last_number(1) == 120
-    assert store.last_number(1) - store.snapshot_number(1) < 50
-    (row,) = store.streams()
+    assert store.last_number(1) - store.read_snapshot_number(1) < 50
+    (row,) = store.read_streams()
     assert whole(rebuilt(row, store)) == whole(rebuilt(row, store, from_start=True))
     store.close()
 
@@ -437,12 +441,12 @@ def test_large_snapshots_are_rarer(store: Store, monkeypatch: pytest.MonkeyPatch
     async def scene(engine: Engine) -> None:
         await engine.create(NewStream(name="shop", dim=2))
         await rounds(engine, 20)
-        while store.snapshot_number(1) == 0:
+        while store.read_snapshot_number(1) == 0:
             await asyncio.sleep(0.01)
-        first = store.snapshot_number(1)
+        first = store.read_snapshot_number(1)
         await rounds(engine, 20)
         await asyncio.sleep(0.1)
-        assert store.snapshot_number(1) == first
+        assert store.read_snapshot_number(1) == first
 
     running(store, scene)
 
@@ -545,7 +549,7 @@ def test_a_file_that_is_damaged_all_over_costs_the_streams_in_it(tmp_path: Path)
     assert found.stderr == ""
     with local(tmp_path / "a.db") as service:
         assert service.get("/v1/streams").status_code == 401  # whether there were tokens cannot be told any more
-        service.store.open_to_all()
+        service.store.remove_all_tokens()
         until(lambda: service.get("/v1/streams").status_code == 200)
         assert "event 300: follows event 0" in service.get("/v1/streams").json()["broken"]["shop"]
         service.create("new")
@@ -560,7 +564,7 @@ def test_verify_sees_a_snapshot_that_is_not_what_the_log_says(tmp_path: Path) ->
         service.decide()
     assert windvane("verify", "--store", tmp_path / "a.db").returncode == 0
     store = Store(tmp_path / "a.db")
-    stream = rebuilt(store.streams()[0], store)
+    stream = rebuilt(store.read_streams()[0], store)
     stream.title = "mine"
     store.append([], [(stream.id, stream.snapshot())])
     store.close()
@@ -594,7 +598,7 @@ def test_an_operation_that_breaks_off_leaves_no_gap(store: Store, monkeypatch: p
         with rejects(error=ServiceError, status=503, code="unavailable"):  # from before: no longer the stream
             await engine.commit(kept, [])
         await engine.commit(again, again.decide(RAW, None, time.time() + 7200.0).events)
-        assert whole(again) == whole(rebuilt(store.streams()[0], store, from_start=True))
+        assert whole(again) == whole(rebuilt(store.read_streams()[0], store, from_start=True))
 
     running(store, scene)
 
@@ -613,7 +617,7 @@ def test_waits_are_looked_at_whatever_happens(store: Store, monkeypatch: pytest.
         assert engine.streams["shop"] is not stream
 
     running(store, scene)
-    assert [one.kind for one in store.events(1)] == [DECIDED, 3]
+    assert [one.kind for one in store.read_events(1)] == [DECIDED, EXPIRED]
 
 
 def test_a_snapshot_that_fails_loses_no_event(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -648,7 +652,7 @@ def test_a_server_that_is_told_to_stop_leaves_nothing_to_replay(tmp_path: Path) 
         assert client.post("/v1/streams/shop/decide", json=ARMS).status_code == 200
     server.stop()
     store = Store(tmp_path / "a.db")
-    assert store.snapshot_number(1) == store.last_number(1) == 1
+    assert store.read_snapshot_number(1) == store.last_number(1) == 1
     store.close()
     assert not (tmp_path / "a.db-wal").exists()
 
@@ -742,7 +746,7 @@ def test_replay_goes_by_the_log_where_it_would_choose_otherwise(tmp_path: Path) 
     connection.close()
     reseal(tmp_path / "a.db")
     store = Store(tmp_path / "a.db")
-    stream = rebuilt(store.streams()[0], store)
+    stream = rebuilt(store.read_streams()[0], store)
     assert stream.differences >= 1
     expected = Agent(dim=2, seed=0)
     expected.replay(place, ARMS["arms"], now=first["time"], id="a")

@@ -27,9 +27,9 @@ from stores import (
     verify,
 )
 from windvane import Features
-from windvane.service.database import PAGE_BYTES, STREAM_SPAN
 from windvane.service.recovery import rebuilt
 from windvane.service.store import Store
+from windvane.service.store.database import PAGE_BYTES, STREAM_SPAN
 from windvane.service.streams import Stream
 
 PAGE_OFFSETS = (0, 1, 3, 5, 7, 9)  # of a page: its kind, free blocks, cells, start of the content, fragments, pointers
@@ -177,7 +177,7 @@ def replace_snapshot(path: Path, change: Callable[[Stream], None]) -> None:
     edit(path, "DELETE FROM snapshots")
     reseal(path)
     store = Store(path)
-    row = store.streams()[0]
+    row = store.read_streams()[0]
     stream = rebuilt(row, store)
     change(stream)
     store.append([], [(row.id, stream.snapshot())])
@@ -273,7 +273,7 @@ def test_states_are_compared_by_the_names_of_features(original: tuple[Path, Fact
     """A snapshot whose features are in another order than its parameters, with checksums that match."""
     copy = copy_store(original[0], tmp_path / "b.db")
     store = Store(copy)
-    row = next(row for row in store.streams() if row.name == "fields")
+    row = next(row for row in store.read_streams() if row.name == "fields")
     stream = rebuilt(row, store)
     declared = {**FIELDS, "by_arm": {"device": ["desk", "phone"]}, "shared": {"age": (0, 100)}}
     names = sorted(stream.agent.feature_names)

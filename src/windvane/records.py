@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 Name = str | int
@@ -217,9 +217,6 @@ class DecisionRecord:
     late_reward: float | None
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 def to_datetime(seconds: float) -> datetime:
     """Return the time ``seconds`` after 1970, to the nearest microsecond.
 
@@ -228,7 +225,7 @@ def to_datetime(seconds: float) -> datetime:
     >>> to_plain(to_datetime(0.25))
     '1970-01-01T00:00:00.250000Z'
     """
-    return _EPOCH + timedelta(seconds=seconds)
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _to_jsonable(value: Any) -> Any:

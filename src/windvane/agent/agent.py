@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import secrets
 import threading
-import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,7 +18,7 @@ from windvane.agent.alerts import CHECK_EVERY, AlertLog
 from windvane.agent.core import AgentCore
 from windvane.agent.features import Features
 from windvane.agent.pending import ClosedDecision
-from windvane.agent.times import to_seconds
+from windvane.agent.times import read_clock, to_seconds
 from windvane.arguments import Array
 from windvane.errors import ArgumentError
 from windvane.links import Link
@@ -371,7 +370,7 @@ class Agent:
 
 
 def _read_time(now: float | datetime | None) -> float:
-    return round(time.time(), 6) if now is None else to_seconds("now", now)
+    return read_clock() if now is None else to_seconds("now", now)
 
 
 def _id_of(decision: Decision | str) -> str:

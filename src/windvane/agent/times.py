@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -44,6 +45,11 @@ def parse_duration(name: str, text: str) -> float:
 def format_duration(value: Any) -> Any:
     """Return a timedelta as the text of a duration; anything else as it is."""
     return f"{value.total_seconds():.6f}s" if isinstance(value, timedelta) else value
+
+
+def read_clock() -> float:
+    """Return the time now in seconds since 1970, to the microsecond."""
+    return time.time_ns() // 1000 / 1e6
 
 
 def to_seconds(name: str | Path, when: float | str | datetime) -> float:

@@ -90,10 +90,10 @@ def token(
         raise InputError(str(error)) from None
     try:
         if action == "list":
-            _list(opened.tokens(), store, as_json)
+            _list(opened.read_tokens(), store, as_json)
             return
         if action == "open":
-            opened.open_to_all()
+            opened.remove_all_tokens()
             if as_json:
                 print_json({"open": True})
             return
@@ -113,7 +113,7 @@ def token(
         elif not opened.remove_token(name):
             raise ArgumentError("name", name, "the name of a token")
         else:
-            if not opened.tokens():
+            if not opened.read_tokens():
                 remark("that was the last one: nobody is let in until there is another, or after `windvane token open`")
             if as_json:
                 print_json({"removed": name})

@@ -1,116 +1,87 @@
-"""Group commit: while one transaction is being flushed to disk, requests gather for the next.
+"""Group commit: while one transaction is flushed to disk, requests gather for the next.
 
-A request waits for the flush of what it wrote, so nothing is acknowledged before it is durable; but one flush serves
-all that gathered in the meantime. The order of events is that in which they were handed over. After a failed commit
-nothing more is taken: what was handed over since is not on disk, and whoever owns the state must go back to what is.
+A request waits for the flush of its events, so nothing is acknowledged before it is durable; one flush serves all that
+gathered meanwhile. Events are stored in the order in which they were added. After a failed commit nothing more is
+stored: memory is ahead of the disk, and whoever owns it must go back to what is on disk.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
-from windvane.service.events import Event
-from windvane.service.store import Snapshot, Store
+from windvane.service.store import Event, Snapshot, Store
 
 Promise = asyncio.Future[None]
 
 
 class _Batch:
-    """What is committed together, and the promise that its requests wait for."""
+    """What is committed together."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.snapshots: list[tuple[int, Snapshot]] = []
-        self.promise: Promise | None = None
+        self.promise: Promise | None = None  # once somebody waits for it
 
 
 class Committer:
-    """A thread that writes to ``store``; the rest is called in the thread of the event loop.
+    """Writes to ``store`` in a thread of its own; everything else happens in the thread of the event loop.
 
-    ``committed`` is told the number of events of every commit, ``failed`` the error of the one that failed.
+    ``on_commit`` is called with the events of every commit, ``on_failure`` with the error of the one that failed.
     """
 
-    def __init__(self, store: Store, committed: Callable[[int], None], failed: Callable[[Exception], None]) -> None:
-        self._store, self._committed, self._failed = store, committed, failed
-        self._loop = asyncio.get_running_loop()
-        self._gathering, self._closing = _Batch(), False
+    def __init__(
+        self, store: Store, on_commit: Callable[[list[Event]], None], on_failure: Callable[[Exception], None]
+    ) -> None:
+        self._store, self._on_commit, self._on_failure = store, on_commit, on_failure
+        self._thread, self._loop = ThreadPoolExecutor(1, "windvane-committer"), asyncio.get_running_loop()
+        self._batch = _Batch()
+        self._task: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         self.waiting = 0  # events that are not on disk yet
-        self._wake = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="windvane-committer", daemon=True)
-        self._thread.start()
 
-    def add(self, events: Sequence[Event] = (), snapshot: tuple[int, Snapshot] | None = None) -> Promise:
-        """Hand over ``events``; the promise is kept when they, and all before them, are on disk."""
-        with self._wake:
-            if self._failure is not None:
-                refused = self._promise()
-                refused.set_exception(self._failure)
-                return refused
-            batch = self._gathering
-            if batch.promise is None:
-                batch.promise = self._promise()
-            batch.events.extend(events)
-            self.waiting += len(events)
-            if snapshot is not None:
-                batch.snapshots.append(snapshot)
-            self._wake.notify()
+    def add(self, events: Sequence[Event] = (), snapshots: Sequence[tuple[int, Snapshot]] = ()) -> Promise:
+        """Return a promise that is kept when ``events`` and all events before them are on disk."""
+        batch = self._batch
+        if batch.promise is None:
+            batch.promise = self._loop.create_future()
+        if self._failure is not None:
+            _break(batch, self._failure)
             return batch.promise
+        batch.events += events
+        batch.snapshots += snapshots
+        self.waiting += len(events)
+        if self._task is None:
+            self._task = self._loop.create_task(self._write())
+        return batch.promise
 
-    def _promise(self) -> Promise:
-        promise: Promise = self._loop.create_future()
-        promise.add_done_callback(_seen)
-        return promise
+    async def close(self) -> None:
+        """Write what was added, then end."""
+        if self._task is not None:
+            await self._task
+        self._thread.shutdown()
 
-    def close(self) -> None:
-        """Write what was handed over, then end."""
-        with self._wake:
-            self._closing = True
-            self._wake.notify()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while True:
-            with self._wake:
-                while self._gathering.promise is None and not self._closing:
-                    self._wake.wait()
-                if self._gathering.promise is None:
-                    return
-                batch, self._gathering = self._gathering, _Batch()
+    async def _write(self) -> None:
+        while (promise := self._batch.promise) is not None:
+            batch, self._batch = self._batch, _Batch()
             try:
                 if batch.events or batch.snapshots:
-                    self._store.append(batch.events, batch.snapshots)
+                    await self._loop.run_in_executor(self._thread, self._store.append, batch.events, batch.snapshots)
             except Exception as error:
-                with self._wake:
-                    self._failure = error
-                    late, self._gathering = self._gathering, _Batch()
-                self._tell(self._break, error, batch, late)
+                self._failure = error
+                for lost in (batch, self._batch):
+                    _break(lost, error)
+                self._on_failure(error)
                 return
-            self._tell(self._keep, batch)
-
-    def _tell(self, what: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(what, *arguments)
-
-    def _keep(self, batch: _Batch) -> None:
-        assert batch.promise is not None  # that is why it was committed
-        self.waiting -= len(batch.events)
-        if not batch.promise.done():
-            batch.promise.set_result(None)
-        if batch.events or batch.snapshots:
-            self._committed(len(batch.events))
-
-    def _break(self, error: Exception, *batches: _Batch) -> None:
-        for batch in batches:
-            if batch.promise is not None and not batch.promise.done():
-                batch.promise.set_exception(error)
-        self._failed(error)
+            self.waiting -= len(batch.events)
+            promise.set_result(None)
+            if batch.events or batch.snapshots:
+                self._on_commit(batch.events)
+        self._task = None
 
 
-def _seen(promise: Promise) -> None:
-    """Look at the outcome, so that asyncio does not complain where nobody waited for it."""
-    if not promise.cancelled():
-        promise.exception()
+def _break(batch: _Batch, error: Exception) -> None:
+    if batch.promise is not None and not batch.promise.done():
+        batch.promise.set_exception(error)
+        batch.promise.exception()  # or asyncio complains if nobody waits for it

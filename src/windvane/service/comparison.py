@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.agent import file
-from windvane.service.database import Snapshot
+from windvane.service.store import Snapshot
 from windvane.service.streams import Stream
 
 ROUNDING = 1e-9

@@ -1,267 +1,220 @@
-"""The engine: all streams in memory, the store behind them, and what keeps the two the same.
+"""The engine: all streams in memory, the store behind them, and what keeps the two equal.
 
-An operation changes its stream, hands its events to the committer, and waits for them to be on disk before it answers.
-Streams are only touched in the thread of the event loop, so operations never overlap. If a commit fails, or an
-operation breaks off, memory is ahead of the disk: then nothing is answered any more until all streams have been rebuilt
-from what is on disk. Who still has a stream from before is told so, and gets nothing stored.
+An operation changes its stream, hands its events to the committer, and waits until they are on disk. If a commit or an
+operation fails, memory is ahead of the disk: nothing is answered until all streams are rebuilt from what is on disk.
+Streams from before are replaced then, and whoever still has one gets nothing stored.
 
-What takes long (bulk history, the end of very many waits) is done in a thread or bit by bit, with the stream held: what
-would change it waits, while it can be read, and other streams go on.
+A stream is used by one thread at a time. A thread rebuilds all streams before the event loop gets them, and from then
+on only the loop uses them. What takes long is done in a thread on copies (snapshots, charts) or while the stream is
+held: bulk history in a thread, many timeouts bit by bit. Requests that change a held stream wait; it can be read, and
+other streams are not affected.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import json
 import logging
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
-from windvane.agent import Features
+from windvane.agent import Agent, Features
 from windvane.errors import ArgumentError
-from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
-from windvane.policies.base import Policy
+from windvane.service.charts import Charts
 from windvane.service.committer import Committer, Promise
-from windvane.service.database import DamageError, is_damage
-from windvane.service.errors import ServiceError, internal, invalid, unavailable, unknown_stream
-from windvane.service.events import Event
-from windvane.service.recovery import rebuilt
-from windvane.service.schemas import MOST_DIM, NewStream
-from windvane.service.snapshots import ON_START, Snapshots
-from windvane.service.store import Snapshot, Store, StreamRow
-from windvane.service.streams import Done, ReplayError, Stream
+from windvane.service.http.schemas import MAX_DIM, NewStream
+from windvane.service.problems import Problem, invalid
+from windvane.service.recovery import Recovery, recover
+from windvane.service.snapshots import START_SHARE, Snapshots
+from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
+from windvane.service.streams import Done, Stream
 from windvane.warmup import warm_up
 
-MOST_WAITING = 5000
-"""Events that may wait for the disk. All that tells a repeated request from a new one is in memory until then."""
-TICK = 1.0  # seconds between looks at what has waited too long
-RETRY = 1.0  # seconds between attempts to come back after a failed commit
-
-CHECK_AGAIN = 60 * RETRY  # seconds after which a check of the store that failed is repeated: it reads the whole file
-
-_LOST = "the store could not be written to; repeat the request, and keys tell what of it was kept after all"
+MAX_WAITING = 5000  # events that may wait for the disk
+TICK = 1.0  # seconds between looks at timeouts and alerts
+RETRY = 1.0  # seconds between attempts to recover
+CHECK_AGAIN = 60.0  # seconds after which a check of the store that failed is repeated: it reads the whole file
 
 log = logging.getLogger("windvane.service")
 
 
 class Engine:
-    """See the module. ``committed`` is told the number of events of every commit. ``broken``: streams that could not be
-    rebuilt, by name, and why; all others are served. Their logs can be read up to the damage."""
+    """All streams of ``store``. ``count_events`` is called with the number of events of every commit.
 
-    def __init__(self, store: Store, committed: Callable[[int], None] = lambda _: None) -> None:
-        self.store, self._told = store, committed
+    Attributes
+    ----------
+    streams : dict
+        The streams that are served, by name.
+    unavailable : dict
+        Why a stream could not be rebuilt, by name. Its log can be read up to the damage.
+    failure : str or None
+        Why requests are not answered now.
+    """
+
+    def __init__(self, store: Store, count_events: Callable[[int], None] = lambda _: None) -> None:
+        self.store, self._count_events = store, count_events
         self.streams: dict[str, Stream] = {}
-        self.broken: dict[str, str] = {}
+        self.unavailable: dict[str, str] = {}
         self.failure: str | None = "starting"
+        self._rows: dict[str, StreamRow] = {}  # of all streams
+        self._by_id: dict[int, Stream] = {}
         self._committer: Committer | None = None
-        self._snapshots = Snapshots(self._store_snapshot)
+        self._snapshots = Snapshots(self._save_snapshot)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._rows: dict[str, StreamRow] = {}  # of all streams, those that are not served too
-        self._is_checking = False
-        self._is_damaged = False  # whether the store is to be checked before streams are rebuilt
-        self._load()
+        self._is_damaged = self._is_checking = self._is_stopping = False
 
-    def _load(self) -> None:
-        """Rebuild all streams from the store. A stream that cannot be read is set aside; the others are served."""
-        streams, self.broken, self._snapshots = {}, {}, Snapshots(self._store_snapshot)
-        try:
-            rows = self.store.streams()
-        except sqlite3.DatabaseError as error:
-            if not is_damage(error):
-                raise
-            self.store.repair()
-            rows = self.store.streams()
-        self._rows = {row.name: row for row in rows}
-        for row in rows:
-            began = time.perf_counter()
-            try:
-                with _no_garbage():
-                    stream = streams[row.name] = rebuilt(row, self.store)
-            except ReplayError as error:
-                self._set_aside(row, str(error))
-                continue
-            except sqlite3.DatabaseError as error:
-                if not is_damage(error):
-                    raise
-                self.store.is_checked = False  # it is checked once streams are served
-                self._set_aside(row, f"stream {row.name!r}: cannot be read")
-                continue
-            if stream.differences:
-                log.warning(
-                    "stream %r: in %d rounds other arms would be chosen now than were; the log is what counts",
-                    row.name,
-                    stream.differences,
-                )
-            self._snapshots.begin(stream, self._snapshot_number(stream), time.perf_counter() - began)
-        self.streams = streams
-
-    def _set_aside(self, row: StreamRow, reason: str) -> None:
-        log.error("%s; it is not served", reason)
-        self.broken[row.name] = reason
-
-    def _snapshot_number(self, stream: Stream) -> int:
-        """Return 0 where the snapshot cannot be read: the next one is due soon."""
-        try:
-            return self.store.snapshot_number(stream.id)
-        except sqlite3.DatabaseError:
-            return 0
+    # --- starting, failing and stopping -----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """From now on requests are answered."""
-        self._loop = asyncio.get_running_loop()
-        self._open()
-        self._background(self._look_at_waits())
-
-    def _open(self) -> None:
-        """What took long to replay is not left to be replayed again by the next start."""
-        self._committer = Committer(self.store, self._told, self._failed)
-        self.failure = None
-        self._record_losses()
-        for stream in self.streams.values():
-            if self._snapshots.due(stream, ON_START):
-                self._background(self._snapshots.take(stream))
-            self._settle(stream)
-        if not self.store.is_checked and not self._is_checking:  # so large that the start did not wait for the check
-            self._background(self._check_store())
-
-    def _record_losses(self) -> None:
-        """Record in the log of a stream that more was acknowledged than the log has: the write-ahead log was damaged,
-        or the store is a restored backup."""
-        assert self._committer is not None  # called when there is one
-        names = {row.id: row.name for row in self._rows.values()}
-        marks = self.store.read_acknowledged()
-        self.store.mark({stream.id: stream.number for stream in self.streams.values() if stream.id not in marks})
-        for stream_id, acknowledged in marks.items():
-            name = names.get(stream_id)
-            if name is None:
-                log.error("a stream with %d acknowledged events is not in the store", acknowledged)
-            elif name in self.streams and acknowledged > self.streams[name].number:
-                stream = self.streams[name]
-                text = "stream %r: events %d to %d were acknowledged, but are missing from the log"
-                log.error(text, name, stream.number + 1, acknowledged)
-                self._committer.add([stream.record_loss(acknowledged, time.time())])
-
-    async def _check_store(self) -> None:
-        """Check the structure of the file until a check succeeds; repair the store if it is damaged."""
-        self._is_checking = True
-        try:
-            await self._check_until_done()
-        finally:
-            self._is_checking = False
-
-    async def _check_until_done(self) -> None:
-        while not self.store.is_checked:
-            try:
-                problems = await asyncio.to_thread(self.store.find_damage)
-            except Exception:  # the file may be busy, or out of reach for a while
-                log.exception("%s: cannot be checked; trying again in %g s", self.store.path, CHECK_AGAIN)
-                await asyncio.sleep(CHECK_AGAIN)
-            else:
-                if problems:
-                    self._failed(DamageError(problems[0]))
-                return
+        """Begin to rebuild the streams. Requests are refused until that is done."""
+        self._loop, self._changing = asyncio.get_running_loop(), asyncio.Lock()
+        self._run(self._recover())
+        self._run(self._watch())
 
     async def stop(self) -> None:
-        """Write what is under way and a snapshot of every stream; the next start has nothing to replay."""
+        """Write what is under way and a snapshot of every stream: the next start has nothing to replay."""
+        self._is_stopping = True
         for task in self._tasks:
             task.cancel()
-        if self._committer is None:
-            return
+        if self._committer is not None:
+            if self.failure is None:
+                self.failure = "stopping"
+                self._committer.add(snapshots=[(stream.id, stream.snapshot()) for stream in self.streams.values()])
+            await self._committer.close()
+
+    async def _recover(self) -> None:
+        """Rebuild all streams from what is on disk, in a thread, until that succeeds."""
+        while True:
+            try:
+                async with self._changing:  # no stream is created meanwhile
+                    if self._committer is not None:
+                        await self._committer.close()
+                    self._open(await asyncio.to_thread(self._read_store))
+                return
+            except Exception as error:  # whatever it is, the service must not stay up with a wrong state
+                log.error("not ready: %s", error, exc_info=not isinstance(error, (sqlite3.Error, OSError)))
+            await asyncio.sleep(RETRY)
+
+    def _read_store(self) -> Recovery:
+        """Read all streams, in a thread; after a failure, when the store can be written to again."""
+
+        def report(progress: str) -> None:
+            if self._is_stopping:
+                raise RuntimeError("the service is stopping")
+            self.failure = progress
+
+        if self._is_damaged:
+            self.store.repair()
+            self._is_damaged = False
+        if self._committer is not None:
+            self.store.check_writable()
+        return recover(self.store, report)
+
+    def _open(self, recovery: Recovery) -> None:
+        """Answer requests from now on."""
+        self._rows, self.streams, self.unavailable, replays = recovery
+        self._by_id = {stream.id: stream for stream in self.streams.values()}
+        self._snapshots = Snapshots(self._save_snapshot)
+        committer = self._committer = Committer(self.store, self._note_commit, self._fail)
+        self.failure = None
+        self._record_losses(committer)
+        for name, stream in self.streams.items():
+            self._snapshots.begin(stream, *replays[name])
+            if self._snapshots.is_due(stream, START_SHARE):
+                self._run(self._snapshots.take(stream))
+            self._expire(stream)
+            self._run(self._build_charts(stream))
+        if not self.store.is_checked and not self._is_checking:  # so large that the start did not wait for the check
+            self._is_checking = True
+            self._run(self._check_store())
+
+    def _record_losses(self, committer: Committer) -> None:
+        """Record in the log of a stream that more was acknowledged than the log has: the write-ahead log was damaged,
+        or the store is a restored backup."""
+        marks, names = self.store.read_acknowledged(), {row.id for row in self._rows.values()}
+        self.store.mark_acknowledged({id_: stream.number for id_, stream in self._by_id.items() if id_ not in marks})
+        for id_, acknowledged in marks.items():
+            stream = self._by_id.get(id_)
+            if id_ not in names:
+                log.error("a stream with %d acknowledged events is not in the store", acknowledged)
+            elif stream is not None and acknowledged > stream.number:
+                text = "stream %r: events %d to %d were acknowledged, but are missing from the log"
+                log.error(text, stream.name, stream.number + 1, acknowledged)
+                committer.add(stream.record_loss(acknowledged, time.time()))
+
+    def _fail(self, error: Exception) -> None:
+        """Rebuild the streams: memory may differ from the disk."""
+        self._is_damaged = self._is_damaged or is_damage(error)
         if self.failure is None:
-            self.failure = "stopping"
-            for stream in self.streams.values():
-                self._committer.add(snapshot=(stream.id, stream.snapshot()))
-        await asyncio.to_thread(self._committer.close)
+            log.error("%s; the streams are rebuilt from what is on disk", error)
+            self.failure = "recovering"
+            self._run(self._recover())
+
+    def report_damage(self, error: Exception) -> None:
+        """Schedule a check and repair of the store if ``error`` is a sign of damage. Thread-safe."""
+        if is_damage(error):
+            self._loop.call_soon_threadsafe(self._fail, error)
+
+    def refuse_if_not_ready(self) -> None:
+        if self.failure is not None:
+            raise Problem("unavailable", f"not ready: {self.failure}")
 
     # --- streams ---------------------------------------------------------------------------------------------------
 
     def stream(self, name: str) -> Stream:
-        self.refuse_if_broken()
-        found = self.streams.get(name)
-        if found is not None:
-            return found
-        if name in self.broken:
-            raise unavailable(f"{self.broken[name]}; `windvane verify` says more")
-        raise unknown_stream(name)
-
-    def used_policies(self) -> set[type[Policy]]:
-        """Return the policies of the streams, and the one that a new stream has by default.
-
-        What a stream with another policy needs is compiled when it is created.
-        """
-        return {AdaptiveGLMUCB, *(type(stream.agent.policy) for stream in self.streams.values())}
+        """Return a stream that is served."""
+        self.refuse_if_not_ready()
+        if name in self.unavailable:
+            raise Problem("unavailable", f"{self.unavailable[name]}; `windvane verify` says more")
+        if name not in self.streams:
+            raise Problem("unknown-stream", f"there is no stream {name!r}")
+        return self.streams[name]
 
     async def find_log(self, name: str) -> tuple[StreamRow, int]:
-        """Return a stream, served or not, and the number of its last event; all its events are on disk then."""
-        if name in self.broken:
-            self.refuse_if_broken()
-            row = self._rows[name]
-            return row, self.store.last_number(row.id)
+        """Return a stream, served or not, and the number of its last event, which is on disk."""
+        self.refuse_if_not_ready()
+        if name in self.unavailable:
+            return self._rows[name], self.store.last_number(self._rows[name].id)
         stream = self.stream(name)
+        number = stream.number
         await self.commit(stream)
-        return self._rows[name], stream.number
+        return self._rows[name], number
 
     async def create(self, new: NewStream) -> Stream:
-        self.refuse_if_broken()
-        given = new.agent()
-        if given["seed"] is None:  # or all streams would explore in the same rounds
-            given["seed"] = secrets.randbits(63)
-        config = json.dumps({"title": new.title, "agent": given})
+        """Create a stream. Without a seed it gets a random one, or all streams would explore in the same rounds."""
+        self.refuse_if_not_ready()
+        arguments = {"seed": secrets.randbits(63), **new.agent_arguments()}
         try:
-            if new.features is not None and (dim := Features(**given["features"]).dim) > MOST_DIM:
-                expected = f"features whose vectors have at most {MOST_DIM} numbers"
-                raise ArgumentError("features", given["features"], expected, got=str(dim))
-            trial = Stream(StreamRow(0, new.name, 0.0, config), self.store)  # errors come before anything is stored
+            features = Features.parse(arguments.get("features"))
+            if features is not None and features.dim > MAX_DIM:
+                expected = f"fields with vectors of at most {MAX_DIM} numbers"
+                raise ArgumentError("features", arguments["features"], expected, got=f"{features.dim}")
+            core = Agent(**arguments).core  # errors come before anything is stored
         except (ValueError, TypeError) as error:
             raise invalid(error) from None
-        # In a thread, or other requests would wait while kernels are compiled.
-        await asyncio.to_thread(warm_up, [type(trial.agent.policy)])
-        try:
-            row = await asyncio.to_thread(self.store.add_stream, new.name, time.time(), config)
-        except sqlite3.Error as error:
-            raise unavailable(f"the store cannot be written to ({error})") from None
-        if row is None:
-            raise ServiceError(409, "exists", f"a stream with the name {new.name!r} already exists", "name")
-        self._rows[row.name] = row
-        if new.name not in self.streams:  # it may have been found in the store meanwhile
-            stream = self.streams[new.name] = Stream(row, self.store)
-            self._snapshots.begin(stream, 0, 0.0)
+        config = json.dumps({"title": new.title, "agent": core.settings})
+        await asyncio.to_thread(warm_up, [type(core.policy)])
+        async with self._changing:
+            self.refuse_if_not_ready()
+            try:
+                row = await asyncio.to_thread(self.store.add_stream, new.name, time.time(), config)
+            except sqlite3.Error as error:
+                raise Problem("unavailable", f"the store cannot be written to ({error})") from None
+            if row is None:
+                raise Problem("stream-exists", f"a stream with the name {new.name!r} already exists", pointer="#/name")
+            stream = self.streams[row.name] = self._by_id[row.id] = Stream(row, self.store)
+            self._rows[row.name] = row
+            self._snapshots.begin(stream)
         return self.stream(new.name)
 
-    @contextlib.contextmanager
-    def operating(self, stream: Stream) -> Iterator[None]:
-        """Around every operation. One that breaks off may have changed the stream, and its events are lost: then memory
-        is not to be trusted."""
-        self._refuse_if_gone(stream)
-        if self._committer is not None and self._committer.waiting >= MOST_WAITING:
-            raise unavailable("the disk does not keep up; try again")
-        began = time.perf_counter()
-        try:
-            yield
-        except ServiceError:
-            raise  # said before anything was changed
-        except Exception as error:
-            log.exception("an operation on stream %r broke off", stream.name)
-            self._failed(error)
-            if isinstance(error, sqlite3.Error):
-                raise unavailable("the store cannot be read") from None
-            raise internal() from None
-        self._snapshots.worked(stream, time.perf_counter() - began)
-
-    async def turn(self, stream: Stream) -> None:
-        """Wait until the stream may be changed. What follows must not wait again before it changes it."""
-        await _free(stream)
-        if stream.waits_over(time.time(), many=True):  # or the operation would have to close them all
-            self._settle(stream)
-            await _free(stream)
+    # --- operations ------------------------------------------------------------------------------------------------
 
     async def carry_out(self, stream: Stream, operation: Callable[[], Done]) -> Done:
-        """An operation on ``stream``: on disk when this returns."""
+        """Carry out an operation on ``stream``; its events are on disk when this returns."""
         await self.turn(stream)
         with self.operating(stream):
             done = operation()
@@ -269,93 +222,126 @@ class Engine:
         return done
 
     async def configure(self, stream: Stream, changes: dict[str, Any]) -> Done:
+        """Change settings of ``stream``; a shorter timeout may have passed for some decisions."""
         done = await self.carry_out(stream, lambda: stream.configure(changes, time.time()))
-        self._settle(stream)  # a shorter wait may be over for some
+        self._expire(stream)
         return done
 
-    async def learn(self, stream: Stream, raw: bytes, key: str | None) -> Done:
-        """Bulk history: on disk when this returns."""
+    async def learn_history(self, stream: Stream, raw: bytes, key: str | None) -> Done:
+        """Learn bulk history; it is on disk when this returns."""
         await self.turn(stream)
         with self.operating(stream):
-            repeated = stream.asked_before(raw, key)
-        if repeated is not None:
-            await self.commit(stream)  # what it repeats may still be on its way
-            return repeated
-        with _held(stream):
+            again = stream.find_history(raw, key)
+        if again is not None:
+            await self.commit(stream)  # the first request may still wait for the disk
+            return again
+        with _hold(stream):
             now, began = time.time(), time.perf_counter()
-            learnt = await asyncio.to_thread(stream.learnt, raw, now)
+            learned = await asyncio.to_thread(stream.read_history, raw, now)
             with self.operating(stream):
-                self._snapshots.worked(stream, time.perf_counter() - began)
-                done = stream.learn(raw, key, learnt, now)
+                self._snapshots.add_work(stream, time.perf_counter() - began)
+                done = stream.learn_history(raw, key, learned, now)
             promise = self.hand_over(stream, done.events)
-        await self._kept(promise)
+        await self._wait_for(promise)
         return done
 
+    async def turn(self, stream: Stream) -> None:
+        """Wait until ``stream`` may be changed. The caller must change it before it waits for anything else."""
+        while stream.busy is not None:
+            await asyncio.shield(stream.busy)
+        if stream.is_due(time.time(), many=True):  # the operation would have to close them all
+            self._expire(stream)
+            await self.turn(stream)
+
+    @contextlib.contextmanager
+    def operating(self, stream: Stream) -> Iterator[None]:
+        """Surround an operation. After one that fails, memory is not trusted: its events are lost."""
+        self._refuse_if_replaced(stream)
+        if self._committer is not None and self._committer.waiting >= MAX_WAITING:
+            raise Problem("unavailable", "the disk does not keep up; try again")
+        began = time.perf_counter()
+        try:
+            yield
+        except Problem:  # of the request; only decisions may have been closed
+            self.hand_over(stream, stream.take_events())
+            raise
+        except Exception as error:
+            log.exception("an operation on stream %r failed", stream.name)
+            self._fail(error)
+            if isinstance(error, sqlite3.Error):
+                raise Problem("unavailable", "the store cannot be read") from None
+            raise Problem("internal", "the operation failed; the server's log says why") from None
+        self._snapshots.add_work(stream, time.perf_counter() - began)
+
     def hand_over(self, stream: Stream, events: Sequence[Event]) -> Promise:
-        """To be called at once after what made the events: their numbers are the order they must be stored in."""
-        self._refuse_if_gone(stream)
-        assert self._committer is not None  # the stream was given out, so it runs
+        """Hand the events of an operation to the committer, right after it: their order is that of the log."""
+        self._refuse_if_replaced(stream)
+        assert self._committer is not None  # a stream is served
         promise = self._committer.add(events)
-        if self._snapshots.due(stream):
-            self._background(self._snapshots.take(stream))
+        if self._snapshots.is_due(stream):
+            self._run(self._snapshots.take(stream))
         return promise
 
     async def commit(self, stream: Stream, events: Sequence[Event] = ()) -> None:
         """Hand ``events`` over, and wait until they and all before them are on disk."""
-        await self._kept(self.hand_over(stream, events))
+        await self._wait_for(self.hand_over(stream, events))
 
-    @staticmethod
-    async def _kept(promise: Promise) -> None:
+    async def _wait_for(self, promise: Promise) -> None:
         try:
             await asyncio.shield(promise)
-        except asyncio.CancelledError:
-            raise
         except Exception:
-            raise unavailable(_LOST) from None
+            raise Problem("unavailable", _WRITE_FAILED) from None
 
-    def _refuse_if_gone(self, stream: Stream) -> None:
-        """Since the request began, streams may have been rebuilt: this one's events no longer continue the log."""
-        self.refuse_if_broken()
+    def _refuse_if_replaced(self, stream: Stream) -> None:
+        """Refuse if streams were rebuilt since the request began: the log does not continue with its events."""
+        self.refuse_if_not_ready()
         if self.streams.get(stream.name) is not stream:
-            raise unavailable(_LOST)
+            raise Problem("unavailable", _WRITE_FAILED)
 
-    def _store_snapshot(self, stream: Stream, snapshot: Snapshot) -> None:
-        """Unless streams were rebuilt while it was made: its events may not be those on disk."""
-        with contextlib.suppress(ServiceError):
-            self._refuse_if_gone(stream)
-            assert self._committer is not None  # a stream that is served has one
-            self._committer.add(snapshot=(stream.id, snapshot))
+    def _note_commit(self, events: list[Event]) -> None:
+        for id_, number in {event.stream: event.number for event in events}.items():
+            self._by_id[id_].lookup.forget(number)
+        self._count_events(len(events))
+
+    def _save_snapshot(self, stream: Stream, snapshot: Snapshot) -> None:
+        """Store a snapshot, unless streams were rebuilt while it was made: its events may not be those on disk."""
+        if self.failure is None and self.streams.get(stream.name) is stream and self._committer is not None:
+            self._committer.add(snapshots=[(stream.id, snapshot)])
 
     # --- in the background -----------------------------------------------------------------------------------------
 
-    def _background(self, work: Any) -> None:
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _look_at_waits(self) -> None:
+    async def _watch(self) -> None:
+        """Look at timeouts, alerts and the file of the store, again and again."""
         while True:
             await asyncio.sleep(TICK)
+            if self.failure is not None:
+                continue
             try:
-                self.store.check()
+                self.store.check_in_place()
             except sqlite3.Error as error:
-                self._failed(error)
+                self._fail(error)
+                continue
             for stream in list(self.streams.values()):
                 try:
-                    self._settle(stream)
+                    self._expire(stream)
                     stream.log_alerts()
-                except Exception:  # one stream must not end the waits of all others
-                    log.exception("stream %r: its waits or alerts cannot be checked", stream.name)
+                except Exception:  # the other streams go on
+                    log.exception("stream %r: its timeouts or alerts cannot be checked", stream.name)
 
-    def _settle(self, stream: Stream) -> None:
-        """See to the ends of waits, bit by bit, with the stream held from now on."""
-        if stream.held is None and stream.waits_over(time.time()):
-            holding = contextlib.ExitStack()
-            holding.enter_context(_held(stream))
-            self._background(self._close_waits(stream, holding))
+    def _expire(self, stream: Stream) -> None:
+        """Close decisions whose timeout has passed, bit by bit, with the stream held from now on."""
+        if stream.busy is None and stream.is_due(time.time()):
+            hold = contextlib.ExitStack()
+            hold.enter_context(_hold(stream))
+            self._run(self._expire_held(stream, hold))
 
-    async def _close_waits(self, stream: Stream, holding: contextlib.ExitStack) -> None:
-        with holding, contextlib.suppress(ServiceError):  # it comes back by itself
+    async def _expire_held(self, stream: Stream, hold: contextlib.ExitStack) -> None:
+        with hold, contextlib.suppress(Problem):  # streams are rebuilt after one
             while True:
                 with self.operating(stream):
                     events = stream.expire(time.time())
@@ -363,67 +349,44 @@ class Engine:
                     return
                 await self.commit(stream, events)
 
-    def refuse_if_broken(self) -> None:
-        """While streams are not what the disk has, nothing is answered."""
-        if self.failure is not None:
-            raise unavailable(f"not ready: {self.failure}")
+    async def _build_charts(self, stream: Stream) -> None:
+        """Derive the charts of a stream from its log, in a thread."""
+        charts, last = Charts(), stream.number
+        try:
+            while await asyncio.to_thread(charts.read, self.store, stream.id, last):
+                self._refuse_if_replaced(stream)
+            charts.add_all(stream.charts.queue)
+            stream.charts = charts
+        except Problem:
+            pass  # a new stream has charts of its own
+        except Exception as error:
+            log.exception("the charts of stream %r cannot be built", stream.name)
+            self.report_damage(error)
 
-    def report_damage(self, error: Exception) -> None:
-        """Schedule a check and repair of the store if ``error`` is a sign of damage. Thread-safe."""
-        if is_damage(error):
-            self._loop.call_soon_threadsafe(self._failed, error)
-
-    def _failed(self, error: Exception) -> None:
-        self._is_damaged = self._is_damaged or is_damage(error)
-        if self.failure is not None:
-            return  # it is being seen to
-        log.error("%s; streams are rebuilt from what is on disk", error)
-        self.failure = "the streams are being rebuilt from what is on disk"
-        self._background(self._come_back())
-
-    async def _come_back(self) -> None:
-        while True:
+    async def _check_store(self) -> None:
+        """Check the structure of the file until a check succeeds; repair the store if it is damaged."""
+        while not self.store.is_checked:
             try:
-                if self._committer is not None:
-                    await asyncio.to_thread(self._committer.close)  # what it still has is acknowledged when written
-                if self._is_damaged:
-                    await asyncio.to_thread(self.store.repair)
-                    self._is_damaged = False
-                await asyncio.to_thread(self.store.probe)
-                self._load()
-                self._open()
-                log.warning("the streams are as the disk has them, and requests are answered again")
-                return
-            except Exception as error:  # whatever it is, the service must not stay up with a wrong state
-                log.error("not yet: %s", error)
-            await asyncio.sleep(RETRY)
+                problems = await asyncio.to_thread(self.store.find_damage)
+                if problems:
+                    self._fail(DamageError(problems[0]))
+                break
+            except Exception:  # the file may be busy, or out of reach for a while
+                log.exception("%s: cannot be checked; trying again in %g s", self.store.path, CHECK_AGAIN)
+                await asyncio.sleep(CHECK_AGAIN)
+        self._is_checking = False
+
+
+_WRITE_FAILED = "the store could not be written; retry with the same Idempotency-Key"
 
 
 @contextlib.contextmanager
-def _no_garbage() -> Iterator[None]:
-    """What is rebuilt stays: looking for garbage among 100,000 waiting decisions, again and again while they are made,
-    would take as long as making them."""
-    enabled = gc.isenabled()
-    gc.disable()
+def _hold(stream: Stream) -> Iterator[None]:
+    """Let requests that would change ``stream`` wait."""
+    assert stream.busy is None  # the caller has waited for its turn
+    stream.busy = asyncio.get_running_loop().create_future()
     try:
         yield
     finally:
-        if enabled:
-            gc.enable()
-
-
-async def _free(stream: Stream) -> None:
-    """Wait until nothing long is under way on ``stream``."""
-    while stream.held is not None:
-        await asyncio.shield(stream.held)
-
-
-@contextlib.contextmanager
-def _held(stream: Stream) -> Iterator[None]:
-    assert stream.held is None  # who wants to hold it has waited
-    stream.held = asyncio.get_running_loop().create_future()
-    try:
-        yield
-    finally:
-        stream.held.set_result(None)
-        stream.held = None
+        stream.busy.set_result(None)
+        stream.busy = None

@@ -1,51 +1,106 @@
-"""Rebuilding a stream: its last snapshot, and the events after it; or all of its events."""
+"""Rebuilding streams from the store: the last snapshot and the events after it, or all events."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
 import sqlite3
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-from windvane.service.database import SnapshotError, StreamRow, is_sound
-from windvane.service.events import Event
-from windvane.service.store import Store
+from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.service.store import Event, Snapshot, SnapshotError, Store, StreamRow, is_damage, is_sound
 from windvane.service.streams import ReplayError, Stream
+from windvane.warmup import warm_up
 
 log = logging.getLogger("windvane.service")
 
 
-def create_stream(row: StreamRow, store: Store) -> Stream:
-    """Return a stream as it was before its first event."""
+class Recovery(NamedTuple):
+    """The streams of a store, by name. ``replays``: the event of the snapshot, and the seconds that replaying took."""
+
+    rows: dict[str, StreamRow]
+    streams: dict[str, Stream]
+    unavailable: dict[str, str]
+    replays: dict[str, tuple[int, float]]
+
+
+def recover(store: Store, report: Callable[[str], None]) -> Recovery:
+    """Rebuild all streams and compile what they need. A stream that cannot be rebuilt is set aside, with the reason."""
+    try:
+        rows = store.read_streams()
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        store.repair()
+        rows = store.read_streams()
+    recovery = Recovery({row.name: row for row in rows}, {}, {}, {})
+    for i, row in enumerate(rows):
+        report(f"recovering: {i} of {len(rows)} streams")
+        began = time.perf_counter()
+        try:
+            with _pause_garbage_collection():
+                stream = recovery.streams[row.name] = rebuild_stream(row, store)
+                recovery.replays[row.name] = store.read_snapshot_number(row.id), time.perf_counter() - began
+        except (ReplayError, sqlite3.DatabaseError) as error:
+            if isinstance(error, sqlite3.Error):
+                if not is_damage(error):
+                    raise
+                store.is_checked = False  # it is checked once streams are served
+            log.error("stream %r is not served: %s", row.name, error)
+            recovery.streams.pop(row.name, None)
+            recovery.unavailable[row.name] = str(error)
+            continue
+        if stream.differences:
+            text = "stream %r: for %d decisions a replay prefers another arm than was played"
+            log.warning(text, row.name, stream.differences)
+    report("compiling")
+    warm_up({AdaptiveGLMUCB, *(type(stream.core.policy) for stream in recovery.streams.values())})
+    return recovery
+
+
+def create_stream(row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> Stream:
+    """Return a stream as it was before its first event, or at ``snapshot``; raise only :class:`ReplayError`."""
     try:
         if not is_sound(row):
             raise ReplayError(row.name, None, "its name and configuration do not match their checksum")
-        return Stream(row, store)
-    except ReplayError:
+        return Stream(row, store, snapshot)
+    except (ReplayError, sqlite3.Error):
         raise
-    except Exception as error:  # its configuration was changed from outside, or is of another version
+    except Exception as error:  # it was changed from outside, or is of another version
         raise ReplayError(row.name, None, f"cannot be created again ({error})") from error
 
 
-def rebuilt(row: StreamRow, store: Store, *, from_start: bool = False) -> Stream:
+def rebuild_stream(row: StreamRow, store: Store, *, from_start: bool = False) -> Stream:
     """Return a stream as its events made it: from its last snapshot, or ``from_start``."""
-    stream = create_stream(row, store)
-    if not from_start:
-        try:
-            restore_snapshot(stream, store)
-        except (ValueError, TypeError, KeyError, sqlite3.Error) as error:
-            log.warning("the snapshot of stream %r cannot be used (%s); its log is replayed in full", row.name, error)
-            return rebuilt(row, store, from_start=True)
-    for event in store.events(row.id, after=stream.number):
+    try:
+        stream = create_stream(row, store, None if from_start else read_snapshot(row, store))
+    except (ValueError, TypeError, KeyError, sqlite3.Error) as error:
+        log.warning("the snapshot of stream %r cannot be used (%s); its log is replayed in full", row.name, error)
+        return rebuild_stream(row, store, from_start=True)
+    for event in store.read_events(row.id, after=stream.number):
         apply_event(stream, event)
     check_end(stream, store)
     return stream
 
 
-def check_end(stream: Stream, store: Store) -> None:
-    """Raise if the replay ended before the last event: on a damaged page, a scan may miss what a look-up knows of."""
-    last = store.last_number(stream.id)
-    if stream.number != last:
-        raise ReplayError(stream.name, stream.number + 1, f"cannot be read; the last is {last}")
+def read_snapshot(row: StreamRow, store: Store) -> Snapshot | None:
+    """Return the stored snapshot of a stream, None if there is none.
+
+    Raises :class:`SnapshotError` if it was changed or does not belong to the log, :class:`ReplayError` if the log ends
+    before it.
+    """
+    snapshot = store.read_snapshot(row.id)
+    if snapshot is None:
+        return None
+    if snapshot.number > (last := store.last_number(row.id)):
+        problem = f"its log ends at event {last}, before its snapshot of event {snapshot.number}"
+        raise ReplayError(row.name, None, problem)
+    if store.read_chain(row.id, snapshot.number) != snapshot.chain:
+        raise SnapshotError(f"it does not belong to event {snapshot.number} of the log")
+    return snapshot
 
 
 def apply_event(stream: Stream, event: Event) -> dict[str, Any]:
@@ -58,18 +113,20 @@ def apply_event(stream: Stream, event: Event) -> dict[str, Any]:
         raise ReplayError(stream.name, event.number, f"cannot be replayed ({error!r})") from error
 
 
-def restore_snapshot(stream: Stream, store: Store) -> None:
-    """Restore the stored snapshot, if there is one.
+def check_end(stream: Stream, store: Store) -> None:
+    """Raise if the replay ended before the last event: a scan may miss events on a damaged page."""
+    last = store.last_number(stream.id)
+    if stream.number != last:
+        raise ReplayError(stream.name, stream.number + 1, f"cannot be read; the last is {last}")
 
-    Raises :class:`SnapshotError` if it was changed or does not belong to the log, :class:`ReplayError` if it is ahead
-    of the log, and another ValueError if this version cannot read it.
-    """
-    snapshot = store.snapshot(stream.id)
-    if snapshot is None:
-        return
-    if snapshot.number > (last := store.last_number(stream.id)):
-        problem = f"its log ends at event {last}, before its snapshot of event {snapshot.number}"
-        raise ReplayError(stream.name, None, problem)
-    if store.chain_at(stream.id, snapshot.number) != snapshot.chain:
-        raise SnapshotError(f"it does not belong to event {snapshot.number} of the log")
-    stream.restore(snapshot)
+
+@contextlib.contextmanager
+def _pause_garbage_collection() -> Iterator[None]:
+    """Pause it while objects are made that stay: with 100,000 pending decisions it would double the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,7 +1,7 @@
-"""When a stream's snapshot is due, and how it comes into the store without holding anybody up.
+"""When a snapshot of a stream is due, and how it is made without holding requests up.
 
-A restart replays what came after the last snapshot. One is due after so many events, or after operations that took so
-long together: bulk history, large dimensions and many ends of waits make few events, and long replays.
+A restart replays what came after the last snapshot. A snapshot is due after many events, or after operations that took
+long together: bulk history, large dimensions and many timeouts make few events and long replays.
 """
 
 from __future__ import annotations
@@ -9,74 +9,63 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
-from functools import partial
-from typing import Any
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from windvane.service.store import Snapshot
 from windvane.service.streams import Stream
 
 SNAPSHOT_EVENTS = 2000
 SNAPSHOT_SECONDS = 1.0  # of operations
-SNAPSHOT_SHARE = 0.2
-"""Of the time that may go into a stream's snapshots: where they are large, they are rarer."""
-ON_START = 0.1  # a start whose replay took this share of what is allowed does not leave it to the next
+SNAPSHOT_SHARE = 0.2  # of the time may go into the snapshots of a stream: large ones are rarer
+START_SHARE = 0.1  # a start whose replay took this share of what is allowed makes a snapshot at once
 
 log = logging.getLogger("windvane.service")
 
 
-class _Since:
-    """What has happened since the last snapshot."""
+@dataclass
+class _Progress:
+    """What has happened to a stream since its last snapshot."""
 
-    def __init__(self, number: int, seconds: float = 0.0) -> None:
-        self.number, self.seconds = number, seconds
-        self.next = 0.0  # not before this moment
-        self.packing = False
+    number: int  # of the snapshot
+    seconds: float  # of operations since
+    earliest: float = 0.0  # time of the next snapshot
+    is_packing: bool = False
 
 
 class Snapshots:
-    """Of all streams. ``store`` takes one that is ready, and the stream it was made of."""
+    """The snapshots of all streams. ``save`` is called with a stream and its snapshot when that is ready."""
 
-    def __init__(self, store: Callable[[Stream, Snapshot], None]) -> None:
-        self._store = store
-        self._since: dict[int, _Since] = {}
+    def __init__(self, save: Callable[[Stream, Snapshot], None]) -> None:
+        self._save = save
+        self._progress: dict[int, _Progress] = {}
 
-    def begin(self, stream: Stream, number: int, seconds: float) -> None:
-        """The stored snapshot goes up to event ``number``; what came after it took ``seconds`` to replay."""
-        self._since[stream.id] = _Since(number, seconds)
+    def begin(self, stream: Stream, number: int = 0, seconds: float = 0.0) -> None:
+        """Note that a stream has a snapshot of event ``number``, and that replaying the rest took ``seconds``."""
+        self._progress[stream.id] = _Progress(number, seconds)
 
-    def worked(self, stream: Stream, seconds: float) -> None:
-        self._since[stream.id].seconds += seconds
+    def add_work(self, stream: Stream, seconds: float) -> None:
+        self._progress[stream.id].seconds += seconds
 
-    def due(self, stream: Stream, share: float = 1.0) -> bool:
-        since = self._since[stream.id]
-        if since.packing or stream.number == since.number or time.monotonic() < since.next:
+    def is_due(self, stream: Stream, share: float = 1.0) -> bool:
+        progress = self._progress[stream.id]
+        events = stream.number - progress.number
+        if progress.is_packing or not events or time.monotonic() < progress.earliest:
             return False
-        many = stream.number - since.number >= share * SNAPSHOT_EVENTS
-        return many or since.seconds >= share * SNAPSHOT_SECONDS
+        return events >= share * SNAPSHOT_EVENTS or progress.seconds >= share * SNAPSHOT_SECONDS
 
-    def take(self, stream: Stream) -> Coroutine[Any, Any, None]:
-        """The stream is copied now; what is returned does the rest, which may take a while, in a thread."""
-        since, began = self._since[stream.id], time.monotonic()
-        since.packing = True
-        try:
-            pack = stream.copied()
-        except Exception as error:  # the events are what counts
-            pack = partial(_raise, error)
-        since.number, since.seconds = stream.number, 0.0
-        return self._packed(stream, pack, since, began)
+    def take(self, stream: Stream) -> Awaitable[None]:
+        """Copy the stream now; what is returned packs the copy in a thread, and saves it."""
+        progress, began, copy = self._progress[stream.id], time.monotonic(), stream.copy()
+        progress.is_packing, progress.number, progress.seconds = True, stream.number, 0.0
 
-    async def _packed(self, stream: Stream, pack: Callable[[], Snapshot], since: _Since, began: float) -> None:
-        try:
-            snapshot = await asyncio.to_thread(pack)
-        except Exception:
-            log.exception("no snapshot of stream %r could be made", stream.name)
-        else:
-            self._store(stream, snapshot)
-        finally:
-            since.packing = False
-            since.next = time.monotonic() + (time.monotonic() - began) / SNAPSHOT_SHARE
+        async def pack() -> None:
+            try:
+                self._save(stream, await asyncio.to_thread(copy))
+            except Exception:  # the events are enough to rebuild the stream
+                log.exception("no snapshot of stream %r could be made", stream.name)
+            finally:
+                progress.is_packing = False
+                progress.earliest = time.monotonic() + (time.monotonic() - began) / SNAPSHOT_SHARE
 
-
-def _raise(error: Exception) -> Snapshot:
-    raise error
+        return pack()

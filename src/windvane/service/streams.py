@@ -1,36 +1,32 @@
-"""A stream: an agent, and the events that made it what it is.
+"""A stream: an agent, and the log of the events that made it what it is.
 
-Every operation changes the agent at once and returns the events to be logged; it is acknowledged once they are on disk.
-:meth:`Stream.apply` does what an operation did from its event alone. The two must agree to the last bit: a stream is
-rebuilt from its events, and then goes on from there.
+Every operation changes the agent at once and returns the events to store; it is acknowledged once they are on disk.
+:meth:`Stream.apply` repeats an operation from its event. Both call the agent with the same arguments, so that a stream
+that is rebuilt from its log equals the one that wrote the log to the last bit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any, NamedTuple
 
-from windvane.agent import (
-    Agent,
-    AlertLog,
-    ConflictingRewardError,
-    Decision,
-    ExpiredDecisionError,
-    Learnt,
-    Offer,
-    UnknownDecisionError,
-)
-from windvane.agent.alerts import LOOK
-from windvane.agent.waiting import ON_ARRIVAL
-from windvane.errors import ArgumentError, WindvaneError
-from windvane.service import schemas
-from windvane.service.chain import UnreadableEventError, check_event, extend_chain, salt_request, start_chain
-from windvane.service.errors import ServiceError, invalid, unknown_decision, unreadable
-from windvane.service.events import (
+from windvane.agent import AgentCore, ConflictingRewardError, UnknownDecisionError
+from windvane.agent.alerts import CHECK_EVERY, AlertLog
+from windvane.agent.history import LearnedHistory
+from windvane.agent.pending import RewardOutcome
+from windvane.agent.vectors import Offer
+from windvane.errors import WindvaneError
+from windvane.records import AgentInfo, RewardReceipt, StreamInfo, StreamSummary, to_datetime, to_json, to_plain
+from windvane.service.charts import Charts
+from windvane.service.event_lookup import EventLookup
+from windvane.service.http import schemas
+from windvane.service.problems import Problem, invalid
+from windvane.service.store import (
     ARCHIVED,
     CONFIGURED,
     DECIDED,
@@ -38,32 +34,24 @@ from windvane.service.events import (
     HISTORY,
     LATE,
     LOST,
+    REWARD_PART,
     REWARDED,
     Event,
-    encoded,
+    Snapshot,
+    Store,
+    StreamRow,
+    UnreadableEventError,
+    check_event,
+    extend_chain,
+    salt_request,
+    start_chain,
 )
-from windvane.service.kept_answers import (
-    KeptAnswer,
-    answer_reward,
-    describe_decision,
-    digest_request,
-    digest_reward,
-    read_kept_answer,
-    refuse_late,
-)
-from windvane.service.migration import MIGRATED, upgrade_changes
-from windvane.service.statistics import Statistics
-from windvane.service.store import Snapshot, Store, StreamRow
-from windvane.service.stream_answers import describe_model, describe_stream, diagnose_stream
 
-REMEMBERED = 10_000
-"""Keys, decisions and late rewards that are known without asking the store, and before they are on disk: the engine
-lets fewer events than that wait for the disk."""
-AT_ONCE = 1000  # decisions that one event may expire in the background
+MAX_EXPIRED = 1000  # decisions that are closed at once in the background; more are closed bit by bit
 
 
 class ReplayError(WindvaneError):
-    """The log of ``stream`` cannot be replayed, or the replay of ``event`` differs from what was logged."""
+    """The log of ``stream`` cannot be replayed, or the replay of ``event`` differs from what was recorded."""
 
     def __init__(self, stream: str, event: int | None, problem: str) -> None:
         self.stream, self.event, self.problem = stream, event, problem
@@ -72,7 +60,7 @@ class ReplayError(WindvaneError):
 
 
 class Done(NamedTuple):
-    """What an operation answers, and the events to be on disk before it does (none: an answer given before)."""
+    """The answer of an operation, and the events that must be on disk before it is sent (none: a repeated answer)."""
 
     status: int
     body: bytes
@@ -80,169 +68,151 @@ class Done(NamedTuple):
 
 
 class Stream:
-    """See the module. Not safe to call from several threads."""
+    """A stream as it was created, or as it was at ``snapshot``. One thread at a time may use it."""
 
-    def __init__(self, row: StreamRow, store: Store) -> None:
-        self.id, self.name, self.created, self._store = row.id, row.name, row.created, store
-        self.config: dict[str, Any] = json.loads(row.config)
-        self.title: str | None = self.config["title"]
-        self.migrated = int(self.config.get(MIGRATED, 0))  # the last event that an earlier version wrote
-        self.agent = Agent(**self.config["agent"])
-        self.statistics = Statistics()
-        self.number = 0
-        self.chain = start_chain(row.id, row.name, row.created, row.config)  # of the last event
+    def __init__(self, row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> None:
+        config = json.loads(row.config)
+        self.id, self.name, self.created = row.id, row.name, row.created
+        self.title: str | None = config["title"]
         self.archived: float | None = None
-        self.differences = 0  # decisions that a replay would have made differently
-        self.held: asyncio.Future[None] | None = None  # while something long is under way, changes wait for it
-        self._keys: OrderedDict[str, KeptAnswer] = OrderedDict()
-        self._recent: OrderedDict[str, float | None] = OrderedDict()  # decisions; their reward, if it was learnt
-        self._late_ones: OrderedDict[str, float] = OrderedDict()  # decisions; the reward that came too late
-        self._state_json: tuple[int, bytes] = (-1, b"")
-        self._alert_log, self._looked_at = AlertLog(), 0
+        self.number, self.chain = 0, start_chain(row.id, row.name, row.created, row.config)  # of the last event
+        if snapshot is None:
+            self.core = AgentCore(**config["agent"])
+        else:
+            extra = json.loads(snapshot.extra)
+            self.core = AgentCore.from_bytes(snapshot.agent, where="the snapshot")
+            self.title, self.archived = extra["title"], extra["archived"]
+            self.number, self.chain = snapshot.number, snapshot.chain
+        self.lookup, self.charts = EventLookup(store, row.id), Charts()
+        self.differences = 0  # decisions for which a replay would have preferred another arm
+        self.busy: asyncio.Future[None] | None = None  # while long work is under way: done when it ends
+        self._new_events: list[Event] = []
+        self._alert_log, self._alerts_checked = AlertLog(), 0
 
     # --- operations ------------------------------------------------------------------------------------------------
 
     def decide(self, raw: bytes, key: str | None, now: float) -> Done:
-        """One round. ``raw``: a JSON document of :class:`schemas.Decide`."""
-        digest = "" if key is None else digest_request("decide", raw)  # only ever asked for by key
-        if repeated := self._repeated(key, digest):
-            return repeated
+        """Choose an arm. ``raw``: the JSON of a request to decide."""
+        if again := self._answer_again(key, lambda event: (event.kind, event.request) == (DECIDED, raw)):
+            return again
         self._refuse_if_archived()
         try:
             offer = self.read_offer(raw)
         except ValueError as error:
             raise invalid(error) from None
-        events = self._expire(now, room=1)
-        decision = self._decide(offer, now, secrets.token_hex(8))
-        body = encoded(describe_decision(decision))
-        _remember(self._recent, decision.id, None)
-        event = self._event(DECIDED, decision.time, decision.id, key, body, raw)
-        return self._remembered(key, digest, Done(200, body, [*events, event]))
+        now, decision_id = _round(now), secrets.token_hex(8)
+        self._expire(now, room=1)
+        body = to_json(self.core.decide(offer, id=decision_id, now=now))
+        self._log(DECIDED, now, body, decision_id, key, raw)
+        return Done(201, body, self.take_events())
 
-    def reward(self, decision: str, value: float, key: str | None, now: float) -> Done:
-        digest = "" if key is None else digest_reward(decision, value)
-        if repeated := self._repeated(key, digest):
-            return repeated
+    def reward(self, decision: str, value: float, now: float) -> Done:
+        """Record the reward of a decision. The same reward again changes nothing."""
+        return self._take_reward(decision, float(value), None, now, is_part=False)
+
+    def add_reward(self, decision: str, value: float, key: str | None, now: float) -> Done:
+        """Add a part to the reward of a decision."""
+        value = float(value)
+
+        def is_same(event: Event) -> bool:
+            is_part = event.kind in (REWARD_PART, LATE) and event.decision == decision
+            return is_part and bool(event.outcome["value"] == value)
+
+        return self._answer_again(key, is_same) or self._take_reward(decision, value, key, now, is_part=True)
+
+    def _take_reward(self, decision: str, value: float, key: str | None, now: float, *, is_part: bool) -> Done:
         self._refuse_if_archived()
-        events = self._expire(now)
+        now = _round(now)
+        self._expire(now)
         try:
-            learnt = self._reward(decision, value, now)
-        except ExpiredDecisionError:
-            return self._late(decision, value, key, now, events)
+            (status, is_new), total = self._reward(decision, value, now, is_part)
         except UnknownDecisionError:
-            return self._not_waiting(decision, value, key, now, events)
+            (status, is_new), total = self._reward_forgotten(decision, value, is_part)
         except ConflictingRewardError as error:
-            return self._refused(ServiceError(409, "conflict", str(error), "decision"), events)
+            raise Problem("conflict", str(error)) from None
         except ValueError as error:
-            return self._refused(invalid(error), events)
-        if not learnt:
-            return Done(200, answer_reward(decision, False), events)
-        _remember(self._recent, decision, value)
-        event = self._event(REWARDED, now, decision, key, encoded({"value": value}))
-        return self._remembered(key, digest, Done(200, answer_reward(decision, True), [*events, event]))
+            raise invalid(error) from None
+        if is_new:
+            kind = LATE if status == "expired" else REWARD_PART if is_part else REWARDED
+            self._log(kind, now, to_json(self._describe_reward(kind, decision, value, total, is_part)), decision, key)
+        return Done(200, _write_receipt(decision, status, total), self.take_events())
 
-    def _not_waiting(self, decision: str, value: float, key: str | None, now: float, events: list[Event]) -> Done:
-        """The agent does not know the decision (any more): the store tells what became of it, unless it is so recent
-        that it may not be there yet."""
-        if decision in self._recent:
-            known = self._recent[decision]
-        else:
-            try:
-                past = self.read_events_of(decision)
-            except UnreadableEventError as error:
-                return self._refused(unreadable(error), events)
-            if not past:
-                return self._refused(unknown_decision(decision), events)
-            known = next((event.outcome["value"] for event in past if event.kind == REWARDED), None)
-        if known is None:
-            return self._late(decision, value, key, now, events)
-        if known == value:
-            return Done(200, answer_reward(decision, False), events)
-        text = f"decision {decision!r}: has the reward {known:g} already, not {value:g}"
-        return self._refused(ServiceError(409, "conflict", text, "decision"), events)
-
-    def _late(self, decision: str, value: float, key: str | None, now: float, events: list[Event]) -> Done:
-        """Answer a reward that came after the wait: the first one is recorded, and not learnt from."""
-        known = self._late_ones.get(decision)
-        if known is None:
-            try:
-                past = self.read_events_of(decision)
-            except UnreadableEventError as error:
-                return self._refused(unreadable(error), events)
-            known = next((event.outcome["value"] for event in past if event.kind == LATE), None)
-        if known is None:
-            events = [*events, self._event(LATE, now, decision, key, encoded({"value": value}))]
-            _remember(self._late_ones, decision, value)
-            return self._remembered(key, digest_reward(decision, value), self._refused(refuse_late(decision), events))
-        if known == value:
-            return self._refused(refuse_late(decision), events)
-        text = f"decision {decision!r}: a late reward of {known:g} is recorded, and this one of {value:g} is not"
-        return self._refused(ServiceError(409, "conflict", text, "decision"), events)
-
-    def read_events_of(self, decision: str) -> list[Event]:
-        """Return all stored events of a decision; raise :class:`UnreadableEventError` if one was changed."""
-        events = self._store.of_decision(self.id, decision)
+    def _reward_forgotten(self, decision: str, value: float, is_part: bool) -> tuple[RewardOutcome, float]:
+        """Compare a reward with the log: the agent has forgotten the decision. Nothing changes but the log."""
+        reward = late = None
+        events = self.lookup.of_decision(decision)
+        if not events:
+            raise Problem("unknown-decision", f"there is no decision {decision!r}")
         for event in events:
-            self._check(event)
-        return events
+            if event.kind in (REWARDED, REWARD_PART):
+                reward = _read_total(event)
+            elif event.kind == LATE:
+                late = _read_total(event)
+        if is_part and reward is None:
+            return RewardOutcome("expired", True), (late or 0.0) + value
+        known = late if reward is None else reward
+        if known is None:
+            return RewardOutcome("expired", True), value
+        if is_part or known != value:
+            raise Problem("conflict", f"decision {decision!r} already has the reward {known:g}, not {value:g}")
+        return RewardOutcome("expired" if reward is None else "unchanged", False), value
 
-    def _check(self, event: Event) -> None:
-        """Check a stored event against the chain value that is stored with the one before it."""
-        check_event(self._store.chain_at(self.id, event.number - 1) or b"", event)
+    def find_history(self, raw: bytes, key: str | None) -> Done | None:
+        """Return the answer to bulk history that was learned before with this key."""
+        again = self._answer_again(key, lambda event: (event.kind, event.request) == (HISTORY, raw))
+        if again is None:
+            self._refuse_if_archived()
+        return again
 
-    def asked_before(self, raw: bytes, key: str | None) -> Done | None:
-        """The answer that this bulk history, a JSON document of :class:`schemas.History`, got before."""
-        if repeated := self._repeated(key, digest_request("history", raw)):
-            return repeated
-        self._refuse_if_archived()
-        return None
-
-    def learnt(self, raw: bytes, now: float | None) -> Learnt:
-        """What the history makes of the agent. Nothing is changed, and nothing may change meanwhile; in any thread.
-        ``now``: None for what is in the log."""
-        request = schemas.parsed(schemas.History, raw)
-        given = request.vectors, request.rewards, request.contexts, request.arms, request.times, request.weights
+    def read_history(self, raw: bytes, now: float | None) -> LearnedHistory:
+        """Learn history in a copy of the agent, in any thread; nothing may change meanwhile. None: it is replayed."""
         try:
-            return Learnt.of(self.agent, *given, now)
-        except ArgumentError as error:
-            name, bracket, rest = error.argument.partition("[")  # what the library calls X, a request calls vectors
-            raise invalid(error.rename(f"vectors{bracket}{rest}") if name == "X" else error) from None
+            return self.core.learn_history(**schemas.parse_history(raw), now=None if now is None else _round(now))
         except ValueError as error:
             raise invalid(error) from None
 
-    def learn(self, raw: bytes, key: str | None, learnt: Learnt, now: float) -> Done:
-        """Take in what :meth:`learnt` made of ``raw`` at the time ``now``."""
-        count = self.agent.adopt(learnt)
-        event = self._event(HISTORY, now, None, key, encoded({"rows": count}), raw)
-        return self._remembered(key, digest_request("history", raw), Done(200, encoded({"learnt": count}), [event]))
+    def learn_history(self, raw: bytes, key: str | None, learned: LearnedHistory, now: float) -> Done:
+        """Adopt what :meth:`read_history` learned from ``raw``."""
+        body = to_json({"rows": self.core.adopt(learned)})
+        self._log(HISTORY, _round(now), body, None, key, raw)
+        return Done(200, body, self.take_events())
 
     def configure(self, changes: dict[str, Any], now: float) -> Done:
+        """Change the title and settings of the agent: all of ``changes``, or none if one is refused."""
         self._refuse_if_archived()
         try:
             self._configure(changes)
         except ValueError as error:
             raise invalid(error) from None
-        event = self._event(CONFIGURED, now, None, None, encoded({"changes": changes}))
-        return Done(200, encoded(describe_stream(self)), [event])
+        self._log(CONFIGURED, _round(now), to_json({"changes": changes}))
+        return Done(200, to_json(self.info()), self.take_events())
 
     def archive(self, now: float) -> Done:
-        events = []
+        """End the stream: it can be read, and does not decide or learn any more."""
         if self.archived is None:
-            self.archived = now
-            events = [self._event(ARCHIVED, now, None, None, b"{}")]
-        return Done(200, encoded(describe_stream(self)), events)
+            self.archived = _round(now)
+            self._log(ARCHIVED, self.archived, b"{}")
+        return Done(200, to_json(self.info()), self.take_events())
 
-    def record_loss(self, acknowledged: int, now: float) -> Event:
-        """Record that events up to number ``acknowledged`` were acknowledged, and are not in the log."""
-        return self._event(LOST, now, None, None, encoded({"acknowledged": acknowledged}))
+    def record_loss(self, acknowledged: int, now: float) -> list[Event]:
+        """Record that events up to number ``acknowledged`` were acknowledged and are not in the log."""
+        self._log(LOST, _round(now), to_json({"acknowledged": acknowledged}))
+        return self.take_events()
 
-    def waits_over(self, now: float, *, many: bool = False) -> bool:
-        """Whether any decisions have waited too long; or so ``many`` that they should not be closed at once."""
-        return self.archived is None and self.agent.overdue(now, AT_ONCE if many else 1)
+    def is_due(self, now: float, *, many: bool = False) -> bool:
+        """Return whether any timeouts have passed; or so ``many`` that they should not be closed at once."""
+        return self.archived is None and self.core.is_due(_round(now), MAX_EXPIRED if many else 1)
 
     def expire(self, now: float) -> list[Event]:
-        """Close what has waited too long, some of it at a time; nothing left: no event."""
-        return [] if self.archived is not None else self._expire(now, most=AT_ONCE)
+        """Close some of the decisions whose timeout has passed; no event if there is none."""
+        if self.archived is None:
+            self._expire(_round(now), most=MAX_EXPIRED)
+        return self.take_events()
+
+    def take_events(self) -> list[Event]:
+        """Return the events that were not returned yet. A refused operation leaves some if it closed decisions."""
+        events, self._new_events = self._new_events, []
+        return events
 
     # --- the log ---------------------------------------------------------------------------------------------------
 
@@ -254,157 +224,182 @@ class Stream:
             check_event(self.chain, event)
         except UnreadableEventError as error:
             raise ReplayError(self.name, error.number, error.problem) from None
-        outcome, at = event.outcome, event.time
-        if event.kind == DECIDED:
-            decision = self._decide(self.read_offer(event.request or b""), at, event.decision or "", outcome["index"])
-            if (decision.arm, decision.time) != (outcome["arm"], at):
-                raise ReplayError(self.name, event.number, f"arm {outcome['arm']!r} was not offered")
-            if (decision.preferred, decision.explored) != (outcome["preferred"], outcome["explored"]):
-                self.differences += 1  # another version, or another processor, would have chosen another one
-            outcome = describe_decision(decision)
-        elif event.kind == REWARDED:
-            if not self._reward(event.decision or "", outcome["value"], at):
-                raise ReplayError(self.name, event.number, "is a reward that was known already")
-        elif event.kind == EXPIRED:
-            recorded, count, drop = outcome, len(outcome["decisions"]), event.number > self.migrated
-            outcome = self._close(at, recorded.get("room", 0), count, drop=drop)
-            if outcome["decisions"] != recorded["decisions"]:
-                raise ReplayError(self.name, event.number, f"replay expired {outcome['decisions']}")
-            if event.number <= self.migrated:
-                outcome = recorded  # an earlier version recorded less
-        elif event.kind == CONFIGURED:
-            changes = outcome["changes"]
-            if event.number <= self.migrated:
-                changes = upgrade_changes(changes, self.agent.configuration)
-            self._configure(changes)
-        elif event.kind == ARCHIVED:
-            self.archived = at
-        elif event.kind == HISTORY:
-            outcome = {"rows": self.agent.adopt(self.learnt(event.request or b"", None))}
-        elif event.kind not in (LATE, LOST):  # which change nothing
-            raise ReplayError(self.name, event.number, f"is of no known kind ({event.kind})")
+        outcome = self._replay(event, event.outcome)
         self.number, self.chain = event.number, event.chain
         return outcome
 
+    def _replay(self, event: Event, recorded: dict[str, Any]) -> dict[str, Any]:
+        """Do what the operation did that wrote ``event``; ``recorded`` is its outcome."""
+        decision, now = event.decision or "", event.time
+        if event.kind == DECIDED:
+            offer = self.read_offer(event.request or b"")
+            outcome = to_plain(self.core.decide(offer, id=decision, now=now, played=recorded["index"]))
+            if outcome["arm"] != recorded["arm"]:
+                raise ReplayError(self.name, event.number, f"arm {recorded['arm']!r} was not offered")
+            if any(outcome[name] != recorded[name] for name in ("preferred", "explored")):
+                self.differences += 1  # on another processor, or with another version, rounding may differ
+            return dict(outcome)
+        if event.kind in (REWARDED, REWARD_PART, LATE):
+            return self._replay_reward(event, recorded, is_part="sum" in recorded)
+        if event.kind == EXPIRED:
+            outcome = self._close(now, recorded.get("room", 0), len(recorded["decisions"]))
+            if outcome["decisions"] != recorded["decisions"]:
+                raise ReplayError(self.name, event.number, f"the replay closes {outcome['decisions']}")
+            return outcome
+        if event.kind == CONFIGURED:
+            self._configure(recorded["changes"])
+        elif event.kind == ARCHIVED:
+            self.archived = now
+        elif event.kind == HISTORY:
+            return {"rows": self.core.adopt(self.read_history(event.request or b"", None))}
+        elif event.kind != LOST:
+            raise ReplayError(self.name, event.number, f"is of an unknown kind ({event.kind})")
+        return recorded
+
+    def _replay_reward(self, event: Event, recorded: dict[str, Any], is_part: bool) -> dict[str, Any]:
+        decision, value = event.decision or "", recorded["value"]
+        try:
+            (status, is_new), total = self._reward(decision, value, event.time, is_part)
+        except UnknownDecisionError:
+            if event.kind != LATE:
+                raise
+            return recorded  # the agent had forgotten the decision then, too
+        if not is_new or (status == "expired") != (event.kind == LATE):
+            raise ReplayError(self.name, event.number, f"in the replay the reward is {status}")
+        return self._describe_reward(event.kind, decision, value, total, is_part)
+
     def snapshot(self) -> Snapshot:
-        """The stream as it is now."""
-        return self.copied()()
+        """Return the stream as it is now."""
+        return self.copy()()
 
-    def copied(self) -> Callable[[], Snapshot]:
-        """What makes the snapshot of the stream as it is now, at any time, in any thread."""
-        extra = {"title": self.title, "archived": self.archived, "statistics": self.statistics.document()}
-        number, chain, agent, text = self.number, self.chain, self.agent.copied(), json.dumps(extra).encode()
-        return lambda: Snapshot(number, agent(), text, chain)
-
-    def restore(self, snapshot: Snapshot) -> None:
-        extra = json.loads(snapshot.extra)
-        self.agent = Agent.from_bytes(snapshot.agent)
-        self.title, self.archived = extra["title"], extra["archived"]
-        self.statistics = Statistics.of(extra["statistics"])
-        self.number, self.chain = snapshot.number, snapshot.chain
+    def copy(self) -> Callable[[], Snapshot]:
+        """Copy the stream as it is now; the result makes the snapshot later, in any thread."""
+        extra = json.dumps({"title": self.title, "archived": self.archived}).encode()
+        number, chain, pack = self.number, self.chain, self.core.pack()
+        return lambda: Snapshot(number, pack(), extra, chain)
 
     # --- what operations and replays share --------------------------------------------------------------------------
 
     def read_offer(self, raw: bytes) -> Offer:
         """Return the arms that a request to decide offers, as the agent encodes them."""
-        arms, context = schemas.decide_request(raw)
-        return self.agent.offer(arms, context)
+        return self.core.offer(*schemas.parse_decision(raw))
 
-    def _decide(self, offer: Offer, now: float, decision_id: str, played: int | None = None) -> Decision:
-        decision = self.agent.replay(played, offer, now=now, id=decision_id)
-        model = describe_model(self.agent) if self.statistics.full else {}
-        self.statistics.decided(
-            decision.time, decision.arm, decision.id, decision.prediction, decision.projected, model
-        )
-        return decision
+    def _reward(self, decision: str, value: float, now: float, is_part: bool) -> tuple[RewardOutcome, float]:
+        """Return what became of a reward or of a part of one, and the sum so far."""
+        if is_part:
+            return self.core.add_reward(decision, value, now=now)
+        return self.core.reward(decision, value, now=now), value
 
-    def _reward(self, decision: str, value: float, now: float) -> bool:
-        is_new = self.agent.reward(decision, value, now=now)
-        if is_new:
-            self.statistics.reward(decision, value)
-            if self.agent.learn == ON_ARRIVAL:
-                self.statistics.settle(value)
-        return is_new
+    def _describe_reward(self, kind: int, decision: str, value: float, total: float, is_part: bool) -> dict[str, Any]:
+        """Return the outcome of the event: ``settled`` if the reward was learned on arrival, ``sum`` of parts."""
+        if is_part:
+            return {"value": value, "sum": total}
+        return {"value": value} | ({"settled": self.core.outcome_of(decision) is not None} if kind == REWARDED else {})
 
-    def _close(self, now: float, room: int, most: int | None, *, drop: bool = True) -> dict[str, Any]:
-        """Close decisions whose wait is over, or that are too many; returns the outcome of the event."""
-        closings = self.agent.expire(now=now, room=room, most=most, drop=drop)
-        for closing in closings:
-            self.statistics.close(closing)
-        outcome: dict[str, Any] = {
-            "decisions": [closing.id for closing in closings],
-            "learned": [closing.learned for closing in closings],
+    def _close(self, now: float, room: int, most: int | None) -> dict[str, Any]:
+        """Close decisions whose timeout has passed or that are too many; return the outcome of the event."""
+        closed = self.core.expire(now=now, room=room, most=most)
+        dropped = sum(decision.dropped for decision in closed)  # they come last: the oldest have expired
+        return {
+            "decisions": [decision.id for decision in closed],
+            "learned": [decision.learned for decision in closed],
+            **({"dropped": dropped} if dropped else {}),
+            **({"room": room} if room else {}),
         }
-        dropped = sum(
-            closing.dropped for closing in closings
-        )  # they come last: the oldest are those whose wait is over
-        return outcome | {name: count for name, count in (("dropped", dropped), ("room", room)) if count}
+
+    def _expire(self, now: float, room: int = 0, most: int | None = None) -> None:
+        """Close decisions before the agent does so by itself: whatever closes a decision is an event."""
+        outcome = self._close(now, room, most)
+        if outcome["decisions"]:
+            self._log(EXPIRED, now, to_json(outcome))
 
     def _configure(self, changes: dict[str, Any]) -> None:
-        self.agent.configure(**{name: value for name, value in changes.items() if name != "title"})  # all or nothing
+        self.core.configure(**{name: value for name, value in changes.items() if name != "title"})
         self.title = changes.get("title", self.title)
 
-    def _expire(self, now: float, room: int = 0, most: int | None = None) -> list[Event]:
-        """Before the agent would do so by itself: every end of a wait is an event."""
-        outcome = self._close(now, room, most)
-        return [self._event(EXPIRED, now, None, None, encoded(outcome))] if outcome["decisions"] else []
+    # --- what operations share --------------------------------------------------------------------------------------
 
-    def _event(
-        self, kind: int, at: float, decision: str | None, key: str | None, outcome: bytes, request: bytes | None = None
-    ) -> Event:
-        """Make the next event of the log, with its place in the chain."""
+    def _log(
+        self,
+        kind: int,
+        now: float,
+        outcome: bytes,
+        decision: str | None = None,
+        key: str | None = None,
+        request: bytes | None = None,
+    ) -> None:
+        """Append an event to the log."""
         salt, digest = (None, None) if request is None else salt_request(request)
         self.number += 1
-        self.chain = extend_chain(self.chain, self.id, self.number, at, kind, decision, key, outcome, digest)
-        return Event(self.id, self.number, at, kind, decision, key, outcome, request, salt, digest, self.chain)
+        self.chain = extend_chain(self.chain, self.id, self.number, now, kind, decision, key, outcome, digest)
+        event = Event(self.id, self.number, now, kind, decision, key, outcome, request, salt, digest, self.chain)
+        self._new_events.append(event)
+        self.lookup.add(event)
+        self.charts.add(event, self._describe_model)
 
     def _refuse_if_archived(self) -> None:
         if self.archived is not None:
-            raise ServiceError(409, "archived", f"stream {self.name!r}: is archived, and only read")
+            raise Problem("archived", f"stream {self.name!r} is archived and can only be read")
 
-    @staticmethod
-    def _refused(error: ServiceError, events: list[Event]) -> Done:
-        return Done(error.status, encoded(error.document), events)
-
-    def _repeated(self, key: str | None, digest: str) -> Done | None:
-        """The answer that a request with this key got before."""
-        if key is None:
+    def _answer_again(self, key: str | None, is_same: Callable[[Event], bool]) -> Done | None:
+        """Return the answer that a request with this key got before. ``is_same``: whether it was this request."""
+        event = None if key is None else self.lookup.with_key(key)
+        if event is None:
             return None
-        kept = self._keys.get(key)
-        if kept is None:
-            event = self._store.of_key(self.id, key)
-            if event is None:
-                return None
-            try:
-                self._check(event)
-            except UnreadableEventError as error:
-                raise unreadable(error) from None
-            kept = read_kept_answer(event)
-        if kept.digest != digest:
-            raise ServiceError(409, "key_reused", f"key {key!r}: was used for another request", "key")
-        return Done(kept.status, kept.body, [])
+        if not is_same(event):
+            raise Problem("key-reused", f"the key {key!r} was used for another request")
+        if event.kind in (REWARD_PART, LATE):
+            status = "expired" if event.kind == LATE else "recorded"
+            return Done(200, _write_receipt(event.decision or "", status, _read_total(event)), [])
+        return Done(201 if event.kind == DECIDED else 200, event.outcome_json, [])
 
-    def _remembered(self, key: str | None, digest: str, done: Done) -> Done:
-        if key is not None:
-            _remember(self._keys, key, KeptAnswer(digest, done.status, done.body))
-        return done
+    # --- what can be read -------------------------------------------------------------------------------------------
 
-    def state_json(self) -> bytes:
-        """The state in full as JSON; encoded once, however many watch."""
-        if self._state_json[0] != self.number:
-            self._state_json = self.number, encoded(diagnose_stream(self))
-        return self._state_json[1]
+    def info(self) -> StreamInfo:
+        """Return all that is known about the stream."""
+        info = self.core.info()
+        shared = {field.name: getattr(info, field.name) for field in fields(AgentInfo)}
+        return StreamInfo(**shared, **self._describe())
+
+    def summarize(self) -> StreamSummary:
+        """Return what a list of streams shows."""
+        core = self.core
+        return StreamSummary(
+            **self._describe(), policy=core.policy.name, counts=core.counts, mean_reward=core.mean_reward,
+            alerts=core.alerts,
+        )  # fmt: skip
+
+    def _describe(self) -> dict[str, Any]:
+        archived = None if self.archived is None else to_datetime(self.archived)
+        return {
+            "name": self.name, "title": self.title, "created": to_datetime(self.created), "archived": archived,
+            "events": self.number,
+        }  # fmt: skip
+
+    def _describe_model(self) -> dict[str, float | None]:
+        """Return the numbers of the model that charts show over time."""
+        info = self.core.info()
+        rate = None if info.drift is None else info.drift.rate
+        return {"norm": math.hypot(*info.theta.values()), "memory": info.memory, "rate": rate}
 
     def log_alerts(self) -> None:
         """Log the agent's alerts if enough decisions were made since the last check. Call it regularly."""
-        if self.archived is None and self.agent.decisions - self._looked_at >= LOOK:
-            self._looked_at = self.agent.decisions
-            self._alert_log.log(self.agent.alerts, self.agent.decisions, f"stream {self.name!r}")
+        decisions = self.core.counts.decisions
+        if self.archived is None and decisions - self._alerts_checked >= CHECK_EVERY:
+            self._alerts_checked = decisions
+            self._alert_log.log(self.core.alerts, decisions, f"stream {self.name!r}")
 
 
-def _remember(known: OrderedDict[str, Any], name: str, value: Any) -> None:
-    """Of the last so many."""
-    known[name] = value
-    known.move_to_end(name)
-    if len(known) > REMEMBERED:
-        known.popitem(last=False)
+def _round(now: float) -> float:
+    """Return a time in microseconds, as it is logged: a replay must see the same one."""
+    return round(now, 6)
+
+
+def _read_total(event: Event) -> float:
+    """Return the reward that is known after ``event``."""
+    outcome = event.outcome
+    return float(outcome.get("sum", outcome["value"]))
+
+
+def _write_receipt(decision: str, status: Any, value: float) -> bytes:
+    return to_json(RewardReceipt(decision=decision, status=status, value=value))

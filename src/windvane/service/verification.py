@@ -14,12 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from windvane.service.comparison import Agreement, compare_outcomes, compare_streams
-from windvane.service.database import READ_ERRORS, SnapshotError, StreamRow
-from windvane.service.events import DECIDED, LOST, Event
-from windvane.service.inspection import inspect_structure
-from windvane.service.migration import MIGRATED
 from windvane.service.recovery import apply_event, check_end, create_stream, restore_snapshot
-from windvane.service.store import Store
+from windvane.service.store import DECIDED, LOST, READ_ERRORS, Event, SnapshotError, Store, StreamRow, inspect_structure
 from windvane.service.streams import ReplayError, Stream
 
 LAST_REQUESTS = 20  # requests to decide whose vectors are compared: some rounds of every arm
@@ -78,9 +74,9 @@ def verify_store(store: Store, progress: Progress = lambda *_: None) -> Verdict:
     # The marks are read before the log, so that no mark is younger than the log that it is compared with.
     marks: dict[int, int] = _read(store.read_acknowledged, {})
     problems = inspect_structure(store.connection)  # which says what the others below cannot read
-    names: list[str] = _read(store.damaged_tokens, [])
+    names: list[str] = _read(store.read_damaged_tokens, [])
     problems += [f"the token {name!r} does not match its checksum, and is not accepted" for name in names]
-    rows: list[StreamRow] = _read(store.streams, [])
+    rows: list[StreamRow] = _read(store.read_streams, [])
     lost = sorted(set(marks) - {row.id for row in rows})
     problems += [f"stream {number} is missing; it had {marks[number]} acknowledged events" for number in lost]
     return Verdict(problems, [_StreamCheck(store, row, marks.get(row.id), progress).check() for row in rows])
@@ -102,14 +98,13 @@ class _StreamCheck:
         self._progress = progress
         self._verdict = StreamVerdict(str(row.name))
         self._requests: deque[bytes] = deque(maxlen=LAST_REQUESTS)
-        self._migrated = 0
-        self._other_arms = self._rounded = self._before_upgrade = 0  # numbers of events
+        self._other_arms = self._rounded = 0  # numbers of events
         self._different: list[str] = []
 
     def check(self) -> StreamVerdict:
         verdict = self._verdict
         try:
-            with self._store.begin_reading():
+            with self._store.read_transaction():
                 verdict.events = self._store.last_number(self._row.id)
                 self._check_keys()
                 self._check_mark()
@@ -141,11 +136,10 @@ class _StreamCheck:
     def _replay(self) -> Stream:
         """Replay the whole log, and compare every outcome."""
         stream = create_stream(self._row, self._store)
-        self._migrated = int(stream.config.get(MIGRATED, 0))
         total = self._verdict.events
         self._progress(stream.name, 0, total)
         try:
-            for event in self._store.events(stream.id):
+            for event in self._store.read_events(stream.id):
                 arms = stream.differences
                 self._compare(event, apply_event(stream, event), stream.differences > arms)
                 self._progress(stream.name, event.number, total)
@@ -166,8 +160,6 @@ class _StreamCheck:
             return
         if agreement is Agreement.ROUNDED and not has_other_arm:
             self._rounded += 1
-        elif event.number <= self._migrated:
-            self._before_upgrade += 1
         elif has_other_arm:
             self._other_arms += 1
         else:
@@ -187,7 +179,7 @@ class _StreamCheck:
             return
         if stream.number == 0:
             return  # there is no snapshot: a server would do the same replay
-        for event in self._store.events(stream.id, after=stream.number):
+        for event in self._store.read_events(stream.id, after=stream.number):
             apply_event(stream, event)
         agreement, what = compare_streams(stream, replayed, self._requests)
         if agreement is Agreement.EQUAL:
@@ -207,8 +199,3 @@ class _StreamCheck:
             problems.append(f"{len(self._different)} recorded outcomes differ from a replay ({self._different[0]})")
         if self._rounded:
             notes.append(f"{self._rounded} outcomes differ from a replay by rounding, as on another processor")
-        if self._before_upgrade:
-            notes.append(
-                f"of the events up to {self._migrated}, which an earlier version wrote, {self._before_upgrade} "
-                "have other numbers or arms in a replay"
-            )

@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-DECIDED, REWARDED, EXPIRED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 10)
+DECIDED, REWARDED, REWARD_PART, EXPIRED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 11)
 KINDS = {
     DECIDED: "decided",
     REWARDED: "rewarded",
+    REWARD_PART: "reward_part",  # added to the reward of a decision
     EXPIRED: "expired",
     CONFIGURED: "configured",
     ARCHIVED: "archived",
@@ -22,7 +23,7 @@ KINDS = {
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def encoded(document: dict[str, Any]) -> bytes:
+def encode_json(document: dict[str, Any]) -> bytes:
     """JSON without spaces: what is answered, and what is logged."""
     return _encode(document).encode()
 
@@ -33,7 +34,7 @@ class Event(NamedTuple):
     ``number`` counts the events of a stream from 1. ``decision`` and ``key`` (of the client, for repeated requests)
     may be None. ``outcome_json`` is what came of it. ``request`` is the request as it was received, so that a replay
     reads the very same text; None where there was none, or where it was erased. ``salt``, ``request_digest`` and
-    ``chain`` are described in :mod:`windvane.service.chain`.
+    ``chain`` are described in :mod:`windvane.service.store.chain`.
     """
 
     stream: int
@@ -53,7 +54,7 @@ class Event(NamedTuple):
         return dict(json.loads(self.outcome_json))
 
     @property
-    def head(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """What every event tells, by the names that exports have for it."""
         return {
             "number": self.number,
@@ -63,10 +64,10 @@ class Event(NamedTuple):
             "key": self.key,
         }
 
-    def told(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, Any]:
         """As people and exports read it."""
         return {
-            **self.head,
+            **self.fields,
             **self.outcome,
             **({"request": json.loads(self.request)} if self.request else {}),
         }

@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from windvane.service.database import StoreError
+from windvane.service.store.database import StoreError
 
 
 def lock_side_file(path: Path, store: Path) -> int:

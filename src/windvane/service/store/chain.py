@@ -12,7 +12,7 @@ import secrets
 import struct
 
 from windvane.errors import WindvaneError
-from windvane.service.events import Event
+from windvane.service.store.events import Event
 
 SALT_BYTES = 16  # 128 bits: a short context cannot be guessed from its digest once the salt is erased
 

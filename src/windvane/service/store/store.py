@@ -2,7 +2,7 @@
 
 Events are only ever appended. An event is durable when :meth:`Store.append` returns (``synchronous=FULL``: the log is
 flushed to disk with every commit). How the file is opened, locked and repaired is in
-:mod:`windvane.service.store_file`.
+:mod:`windvane.service.store.store_file`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from windvane.service.chain import start_chain
-from windvane.service.database import (
+from windvane.service.store.chain import start_chain
+from windvane.service.store.database import (
     FORMAT,
     STREAM_SPAN,
     DamageError,
@@ -28,10 +28,10 @@ from windvane.service.database import (
     read_meta,
     write_meta,
 )
-from windvane.service.events import Event
-from windvane.service.inspection import split_tokens
-from windvane.service.marks import read_marks
-from windvane.service.store_file import StoreFile
+from windvane.service.store.events import Event
+from windvane.service.store.inspection import split_tokens
+from windvane.service.store.marks import read_marks
+from windvane.service.store.store_file import StoreFile
 
 __all__ = ["FORMAT", "Snapshot", "Store", "StoreError", "StreamRow", "Token"]
 
@@ -48,7 +48,7 @@ class Store(StoreFile):
         """Store all of ``events`` and, by stream, new ``snapshots``: durable when this returns, or none of them."""
         with self.writing:
             self._append(events, snapshots)
-            self.mark({event.stream: event.number for event in events})
+            self.mark_acknowledged({event.stream: event.number for event in events})
 
     def _append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]]) -> None:
         connection = self.connection
@@ -68,7 +68,7 @@ class Store(StoreFile):
             self.drop_connection()  # a failed connection must not keep a lock
             raise
 
-    def events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
+    def read_events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
         """Yield the events with numbers above ``after``, in order."""
         rows = self.connection.execute(
             "SELECT * FROM events NOT INDEXED WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
@@ -76,11 +76,11 @@ class Store(StoreFile):
         )
         return (read_event(row) for row in rows)
 
-    def of_decision(self, stream: int, decision: str) -> list[Event]:
+    def events_of_decision(self, stream: int, decision: str) -> list[Event]:
         """Return all events of a decision, in order."""
         return [event for event in self._find("decision", stream, decision) if event.decision == decision]
 
-    def of_key(self, stream: int, key: str) -> Event | None:
+    def event_with_key(self, stream: int, key: str) -> Event | None:
         """Return the event that a request with this key made."""
         return next((event for event in self._find("key", stream, key) if event.key == key), None)
 
@@ -96,7 +96,7 @@ class Store(StoreFile):
             raise DamageError(f"the index over the column {column} does not match the events")
         return events
 
-    def chain_at(self, stream: int, number: int) -> bytes | None:
+    def read_chain(self, stream: int, number: int) -> bytes | None:
         """Return the chain value of an event, None if there is no such event. Before the first event it is the digest
         of the stream's row."""
         if number == 0:
@@ -122,17 +122,17 @@ class Store(StoreFile):
         )
         return [str(key) for (key,) in rows]
 
-    def mark(self, numbers: Mapping[int, int]) -> None:
+    def mark_acknowledged(self, numbers: Mapping[int, int]) -> None:
         """Mark the last acknowledged event of some streams."""
         if self.marks is not None:
             self.marks.write(numbers)
 
     def read_acknowledged(self) -> dict[int, int]:
         """Return the last event by stream that was acknowledged, as far as is known; see
-        :mod:`windvane.service.marks`."""
+        :mod:`windvane.service.store.marks`."""
         return read_marks(self.real_path, read_meta(self.connection).get("id", ""))
 
-    def snapshot(self, stream: int) -> Snapshot | None:
+    def read_snapshot(self, stream: int) -> Snapshot | None:
         """Return the stored snapshot, None if there is none; raise :class:`SnapshotError` if it was changed."""
         query = "SELECT number, chain, agent, extra, digest FROM snapshots WHERE stream = ?"
         row = self.connection.execute(query, (stream,)).fetchone()
@@ -148,13 +148,13 @@ class Store(StoreFile):
             raise SnapshotError("it does not match its checksum")
         return snapshot
 
-    def snapshot_number(self, stream: int) -> int:
+    def read_snapshot_number(self, stream: int) -> int:
         """Return the event up to which the stored snapshot goes, 0 if there is none."""
         row = self.connection.execute("SELECT number FROM snapshots WHERE stream = ?", (stream,)).fetchone()
         return row[0] if row is not None and isinstance(row[0], int) else 0
 
     @contextlib.contextmanager
-    def begin_reading(self) -> Iterator[None]:
+    def read_transaction(self) -> Iterator[None]:
         """Hold a read transaction in this thread: concurrent writes are not visible until it ends."""
         connection = self.connection
         connection.execute("BEGIN")
@@ -164,9 +164,9 @@ class Store(StoreFile):
             if connection.in_transaction:  # SQLite may have ended it after an error
                 connection.execute("COMMIT")
 
-    def probe(self) -> None:
+    def check_writable(self) -> None:
         """Write something that changes nothing; raise what a commit would raise."""
-        self.check()
+        self.check_in_place()
         with self._changing() as connection:
             write_meta(connection, "probe", "")
 
@@ -182,10 +182,10 @@ class Store(StoreFile):
                 connection.execute("INSERT INTO streams VALUES (?, ?, ?, ?, ?)", row)
         except sqlite3.IntegrityError:
             return None
-        self.mark({number: 0})
+        self.mark_acknowledged({number: 0})
         return row
 
-    def streams(self) -> list[StreamRow]:
+    def read_streams(self) -> list[StreamRow]:
         rows = self.connection.execute("SELECT * FROM streams NOT INDEXED ORDER BY id")
         return [StreamRow(*row) for row in rows]
 
@@ -198,13 +198,13 @@ class Store(StoreFile):
             return connection.execute("INSERT OR IGNORE INTO tokens VALUES (?, ?, ?, ?, ?)", row).rowcount > 0
 
     @property
-    def guarded(self) -> bool:
+    def requires_token(self) -> bool:
         """Whether every request needs a token: one exists or existed, or the setting cannot be read."""
         if read_meta(self.connection).get("guarded") != "no":
             return True
         return self.connection.execute("SELECT 1 FROM tokens NOT INDEXED LIMIT 1").fetchone() is not None
 
-    def open_to_all(self) -> None:
+    def remove_all_tokens(self) -> None:
         """Remove all tokens, as if there had never been one."""
         with self._changing() as connection:
             connection.execute("DELETE FROM tokens")
@@ -215,11 +215,11 @@ class Store(StoreFile):
         with self._guarding() as connection:
             return connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount > 0
 
-    def tokens(self) -> list[Token]:
+    def read_tokens(self) -> list[Token]:
         """Return the tokens that match their checksum; no other one is accepted."""
         return split_tokens(self.connection)[0]
 
-    def damaged_tokens(self) -> list[str]:
+    def read_damaged_tokens(self) -> list[str]:
         """Return the names of the tokens that do not match their checksum."""
         return split_tokens(self.connection)[1]
 
@@ -251,4 +251,4 @@ class Store(StoreFile):
             raise
         connection.execute("COMMIT")
         self.refuse_if_repaired()
-        self.check()  # a server may have repaired the store, and moved this file aside
+        self.check_in_place()  # a server may have repaired the store, and moved this file aside

@@ -1,7 +1,7 @@
 """The file of a store: locking, opening, and connections.
 
-Locks on ``FILE.lock`` and on the file let one process at a time open it. A store that is damaged, or of an earlier
-format, is rebuilt when it is opened; see :mod:`windvane.service.repair`.
+Locks on ``FILE.lock`` and on the file let one process at a time open it. A damaged store is rebuilt when it
+is opened; see :mod:`windvane.service.store.repair`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import threading
 import weakref
 from pathlib import Path
 
-from windvane.service.database import (
+from windvane.service.store.database import (
     FORMAT,
-    OLD_FORMAT,
     PAGE_BYTES,
     FileKind,
     StoreError,
@@ -34,11 +33,11 @@ from windvane.service.database import (
     read_schema,
     write_meta,
 )
-from windvane.service.inspection import CHECKED_AT_START, find_damage
-from windvane.service.locks import lock_file, lock_side_file
-from windvane.service.marks import Marks
-from windvane.service.repair import ID_BYTES, building_path, completed_path, finish_swap, is_repairing, rebuild
-from windvane.service.salvage import looks_like_store, remove_database
+from windvane.service.store.inspection import CHECKED_AT_START, find_damage
+from windvane.service.store.locks import lock_file, lock_side_file
+from windvane.service.store.marks import Marks
+from windvane.service.store.repair import ID_BYTES, building_path, completed_path, finish_swap, is_repairing, rebuild
+from windvane.service.store.salvage import looks_like_store, remove_database
 
 log = logging.getLogger("windvane.service")
 
@@ -104,12 +103,8 @@ class StoreFile:
             problem = f"has format {stated}; this version reads format {FORMAT}"
             raise StoreError(self.path, "format", problem)
         if self._lock is None:
-            if kind is FileKind.OLD:
-                raise StoreError(self.path, "format", f"has format {OLD_FORMAT}; `windvane serve` upgrades it")
             return
-        if kind is FileKind.OLD:
-            self._rebuild(f"has format {OLD_FORMAT}; upgrading it to format {FORMAT}")
-        elif kind is FileKind.DAMAGED:
+        if kind is FileKind.DAMAGED:
             self._rebuild("is damaged; repairing it")
         else:
             self._check_at_start(pages=self.real_path.stat().st_size <= CHECKED_AT_START)
@@ -272,7 +267,7 @@ class StoreFile:
         """This thread's own; it is closed when the thread ends."""
         own: _ThreadConnection | None = getattr(self._local, "own", None)
         if own is None or own.generation != self._generation:
-            self.check()
+            self.check_in_place()
             own = self._local.own = _ThreadConnection(self.real_path, self._mode, self._generation)
             with self._guard:
                 self._connections.add(own)
@@ -299,7 +294,7 @@ class StoreFile:
                 os.close(descriptor)
         self._file = self._lock = self.marks = None
 
-    def check(self) -> None:
+    def check_in_place(self) -> None:
         """Raise if the file is no longer where it was: what is written would not be found again."""
         try:
             there = self._file is not None and os.path.samestat(os.stat(self.real_path), os.fstat(self._file))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from windvane.service.database import (
+from windvane.service.store.database import (
     PAGE_BYTES,
     READ_ERRORS,
     DamageError,
@@ -116,7 +116,7 @@ class Salvage:
 
 
 @contextlib.contextmanager
-def open_damaged(path: Path) -> Iterator[tuple[sqlite3.Connection, FileKind]]:
+def open_damaged(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a file that is to be rebuilt, for reading.
 
     A first page that cannot be read is replaced, in a copy, by that of a new store: all stores have the same tables at
@@ -129,15 +129,15 @@ def open_damaged(path: Path) -> Iterator[tuple[sqlite3.Connection, FileKind]]:
         kind = _try_identify(connection)
         if kind in (None, FileKind.DAMAGED):
             kind = _try_identify_by_schema(connection) or kind
-        if kind is not FileKind.OLD and not (kind is FileKind.CURRENT and _has_schema(connection)):
+        if not (kind is FileKind.CURRENT and _has_schema(connection)):
             _replace_first_page(path, copy)
             patched = connect(copy)
             if _try_identify(patched) is FileKind.CURRENT:
-                yield patched, FileKind.CURRENT
+                yield patched
                 return
-        if kind not in (FileKind.CURRENT, FileKind.OLD):
+        if kind is not FileKind.CURRENT:
             raise StoreError(path, "damaged", "cannot be used as a store (its first page is damaged)")
-        yield connection, kind
+        yield connection
     finally:
         for each in (connection, patched):
             if each is not None:

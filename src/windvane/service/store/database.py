@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from windvane.errors import WindvaneError
-from windvane.service.chain import digest_row, start_chain
-from windvane.service.events import Event
+from windvane.service.store.chain import digest_row, start_chain
+from windvane.service.store.events import Event
 
-FORMAT = 2
-OLD_FORMAT = 1
+FORMAT = 3
 PAGE_BYTES = 4096  # fixed, so that the first page of every store is laid out alike: see salvage.py
 STREAM_SPAN = 1 << 40
 """An event's rowid is stream * STREAM_SPAN + number: the events of a stream lie together, in order."""
@@ -73,7 +72,6 @@ class FileKind(enum.Enum):
 
     EMPTY = enum.auto()
     FOREIGN = enum.auto()
-    OLD = enum.auto()
     OTHER_FORMAT = enum.auto()
     CURRENT = enum.auto()
     DAMAGED = enum.auto()
@@ -153,9 +151,6 @@ def read_schema(connection: sqlite3.Connection) -> dict[str, Any]:
     return dict(connection.execute("SELECT name, sql FROM sqlite_master"))
 
 
-_OLD_EVENTS = ("id", "time", "kind", "decision", "key", "body")  # columns of the table in format 1
-
-
 @cache
 def expected_schema() -> dict[str, Any]:
     """Return what :func:`read_schema` returns for a sound store."""
@@ -181,7 +176,7 @@ def identify(connection: sqlite3.Connection) -> tuple[FileKind, str]:
         stated = dict(rows).get("format")
         if stated is None:
             return _judge_without_format(connection), ""
-        return (FileKind.OLD if stated == str(OLD_FORMAT) else FileKind.OTHER_FORMAT), str(stated)
+        return FileKind.OTHER_FORMAT, str(stated)
     stated = read_meta(connection).get("format")
     if stated is None:
         return FileKind.DAMAGED, ""
@@ -190,11 +185,7 @@ def identify(connection: sqlite3.Connection) -> tuple[FileKind, str]:
 
 def identify_by_schema(connection: sqlite3.Connection) -> FileKind | None:
     """Return the kind of a store whose settings cannot be read, judged by its tables; None if it is no store."""
-    schema = read_schema(connection)
-    if schema.items() >= expected_schema().items():
-        return FileKind.CURRENT
-    columns = tuple(row[1] for row in connection.execute("PRAGMA table_info(events)"))
-    return FileKind.OLD if schema.keys() >= TABLES and columns == _OLD_EVENTS else None
+    return FileKind.CURRENT if read_schema(connection).items() >= expected_schema().items() else None
 
 
 def _judge_without_format(connection: sqlite3.Connection) -> FileKind:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from windvane.service.chain import digest_row
-from windvane.service.database import (
+from windvane.service.store.chain import digest_row
+from windvane.service.store.database import (
     READ_ERRORS,
     Token,
     connect,

@@ -1,10 +1,9 @@
-"""Repair and migration: a new file with every row that can be read, put in the place of the old one.
+"""Repair: a new file with every row that can be read, put in the place of the old one.
 
-The old file is never written to. It is moved aside (``.damaged-1``, or ``.format-1`` after a migration) once the new
-one is complete and on disk. A process that ends at any moment leaves the old store in place, or a complete new one that
-the next start puts there. Indexes are rebuilt from the log, and so is a stream whose snapshot cannot be read. A stream
-with an event that is missing or does not match its checksum loses its snapshot: it is replayed, and set aside at that
-event.
+The old file is never written to. It is moved aside (``.damaged-1``) once the new one is complete and on disk. A process
+that ends at any moment leaves the old store in place, or a complete new one that the next start puts there. Indexes are
+rebuilt from the log, and so is a stream whose snapshot cannot be read. A stream with an event that is missing or does
+not match its checksum loses its snapshot: it is replayed, and set aside at that event.
 """
 
 from __future__ import annotations
@@ -14,36 +13,30 @@ import logging
 import os
 import secrets
 import sqlite3
-import struct
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from windvane.service.chain import UnreadableEventError, check_event, start_chain
-from windvane.service.database import (
+from windvane.service.store.chain import UnreadableEventError, check_event
+from windvane.service.store.database import (
     FORMAT,
     MOST_STREAMS,
-    OLD_FORMAT,
     READ_ERRORS,
     STREAM_SPAN,
-    FileKind,
     Snapshot,
     StoreError,
     StreamRow,
-    Token,
     add_suffix,
     connect,
     digest_snapshot,
-    digest_token,
     is_sound,
     read_event,
     read_meta,
     write_meta,
 )
-from windvane.service.events import UNREADABLE
-from windvane.service.marks import read_marks, read_store_id
-from windvane.service.migration import upgrade_config_text, upgrade_event
-from windvane.service.salvage import Row, Salvage, create_file, open_damaged, remove_database
+from windvane.service.store.events import UNREADABLE
+from windvane.service.store.marks import read_marks, read_store_id
+from windvane.service.store.salvage import Row, Salvage, create_file, open_damaged, remove_database
 
 CHUNK = 1000  # rows that are copied by one statement
 MOST_COPIES = 5
@@ -76,10 +69,9 @@ def rebuild(path: Path) -> Path:
     building = building_path(path)
     remove_database(building)
     try:
-        with open_damaged(path) as (source, kind):
-            if kind is not FileKind.OLD:
-                _refuse_more_copies(path)
-            create_file(building, lambda target: _Copy(path, source, target, kind).copy())
+        with open_damaged(path) as source:
+            _refuse_more_copies(path)
+            create_file(building, lambda target: _Copy(path, source, target).copy())
         os.rename(building, completed_path(path))
     except Exception:
         remove_database(building)  # it takes room, and keeps tokens from being changed
@@ -107,7 +99,8 @@ def finish_swap(path: Path) -> Path | None:
     completed = completed_path(path)
     if not completed.exists():
         return None
-    aside = _free_name(path, _label(completed))
+    _remove_side_files(completed)
+    aside = _free_name(path)
     for suffix in ("-wal", "-shm", ""):  # the log first: it must never stand beside the new store
         old = add_suffix(path, suffix)
         if old.exists():
@@ -118,19 +111,18 @@ def finish_swap(path: Path) -> Path | None:
     return aside
 
 
-def _label(completed: Path) -> str:
+def _remove_side_files(completed: Path) -> None:
     connection = connect(completed)  # closing it removes the files that SQLite keeps beside it
     try:
-        return read_meta(connection).get("replaces", "damaged")
+        read_meta(connection)
     finally:
         connection.close()
 
 
-def _free_name(path: Path, label: str) -> Path:
+def _free_name(path: Path) -> Path:
     number = 1
     while True:
-        suffix = f"-{number}" if label == "damaged" or number > 1 else ""
-        name = path.with_name(f"{path.name}.{label}{suffix}")
+        name = path.with_name(f"{path.name}.damaged-{number}")
         taken = name.exists()
         for part in ("-wal", "-shm"):  # moved by a swap that broke off: they belong to the file that is still here
             there = add_suffix(path, part).exists()
@@ -151,10 +143,9 @@ def _flush_folder(path: Path) -> None:
 class _Copy:
     """Copies the rows of a store from ``source`` to ``target``, which has empty tables."""
 
-    def __init__(self, path: Path, source: sqlite3.Connection, target: sqlite3.Connection, kind: FileKind) -> None:
+    def __init__(self, path: Path, source: sqlite3.Connection, target: sqlite3.Connection) -> None:
         self._path, self._connection, self._target = path, source, target
         self._source = Salvage(source)
-        self._is_old = kind is FileKind.OLD
         self._marks: dict[int, int] = {}
         self._indexed: dict[int, int] = {}  # the last event by stream that an index or a snapshot knows of
         self._has_indexes = False
@@ -163,7 +154,6 @@ class _Copy:
         store_id = self._read_meta().get("id") or read_store_id(self._path) or secrets.token_hex(ID_BYTES)
         write_meta(self._target, "format", str(FORMAT))
         write_meta(self._target, "id", store_id)
-        write_meta(self._target, "replaces", f"format-{OLD_FORMAT}" if self._is_old else "damaged")
         self._marks = read_marks(self._path, store_id)
         self._read_indexed_numbers()
         for row in self._read_streams():
@@ -188,10 +178,6 @@ class _Copy:
     # --- settings and tokens ---------------------------------------------------------------------------------------
 
     def _read_meta(self) -> dict[str, str]:
-        if self._is_old:
-            self._source.has_errors = False
-            names = {row[1] for row in self._source.read_small("meta")}
-            return {"guarded": "yes" if "guarded" in names or self._source.has_errors else "no"}
         try:
             return read_meta(self._connection)
         except READ_ERRORS:
@@ -201,8 +187,6 @@ class _Copy:
         """Return whether there are tokens, or may have been."""
         self._source.has_errors = False
         rows = [row[1:] for row in self._source.read_small("tokens")]
-        if self._is_old:
-            rows = [_upgrade_token(row) for row in rows]
         self._target.executemany("INSERT OR IGNORE INTO tokens VALUES (?, ?, ?, ?, ?)", rows)
         if self._source.has_errors:
             log.error("%s: some access tokens cannot be read", self._path)
@@ -230,17 +214,12 @@ class _Copy:
         rows: dict[int, StreamRow] = {}
         for row in self._source.read_small("streams"):
             stream = StreamRow(*row[1:])
-            if not self._is_old and not is_sound(stream):
+            if not is_sound(stream):
                 candidates = [stream._replace(id=number, name=name) for number, name in names.items()]
                 stream = next(filter(is_sound, candidates), stream)
             # A row that is not known from elsewhere is no row at all, but bytes read as one.
             is_known = _is_id(stream.id) and (stream.id in known or not known)
-            if self._is_old and is_known:  # its checksum is computed here, and says nothing about the row
-                stream = self._upgrade(stream, names.get(stream.id, f"unreadable-{stream.id}"))
-                is_certain = names.get(stream.id) == stream.name
-            else:
-                is_certain = not self._is_old and is_sound(stream)
-            if is_certain or (is_known and stream.id not in rows):
+            if is_sound(stream) or (is_known and stream.id not in rows):
                 rows[stream.id] = stream
         sound = {row.name for row in rows.values() if is_sound(row)}
         used = self._marks or self._indexed  # an index may be damaged, too: it is asked where there are no marks
@@ -249,17 +228,6 @@ class _Copy:
         for number in sorted(filter(_is_id, lost)):
             yield StreamRow(number, names.get(number, f"unreadable-{number}"), 0.0, "")
 
-    def _upgrade(self, row: StreamRow, indexed_name: str) -> StreamRow:
-        """Return a row of format 1 in the current format. One with values of other types has no configuration."""
-        if not all(map(isinstance, row[1:4], (str, float, str))):
-            return StreamRow(row.id, indexed_name, 0.0, "")
-        low = row.id * STREAM_SPAN
-        query = f"SELECT max(id) FROM events NOT INDEXED WHERE id > {low} AND id < {low + STREAM_SPAN}"
-        last = next((rowid - low for (rowid,) in self._source.query(query) if rowid is not None), 0)
-        config = upgrade_config_text(row.config, last)
-        log.warning("stream %r: has format %d; rebuilding it from its %d events", row.name, OLD_FORMAT, last)
-        return row._replace(config=config, digest=start_chain(row.id, row.name, row.created, config))
-
     def _copy_stream(self, row: StreamRow) -> None:
         insert = "INSERT OR IGNORE INTO streams VALUES (?, ?, ?, ?, ?)"
         if not isinstance(row.name, str):
@@ -267,7 +235,7 @@ class _Copy:
         if self._target.execute(insert, row).rowcount == 0:  # a damaged name that another stream has, or none at all
             row = StreamRow(row.id, f"unreadable-{row.id}", 0.0, "")
             self._target.execute(insert, row)
-        snapshot = None if self._is_old else self._read_snapshot(row.id)
+        snapshot = self._read_snapshot(row.id)
         problem = self._copy_events(row, 0 if snapshot is None else snapshot[1])
         if problem:
             log.error("stream %r: %s", row.name, problem)
@@ -286,8 +254,6 @@ class _Copy:
         known = max(self._marks.get(stream.id, 0), self._indexed.get(stream.id, 0), snapshot)
         source = self._source.read("events", low + 1, low + STREAM_SPAN, low + known if known else 0)
         rows: Iterator[Row] = (row[1:] for row in source)
-        if self._is_old:
-            rows = _upgrade_events(stream, rows)
         last, chain, problem = 0, stream.digest, None
         while chunk := list(islice(rows, CHUNK)):
             self._insert_events(chunk)
@@ -350,21 +316,3 @@ def _is_id(stream: int) -> bool:
 def _placeholder(rowid: int) -> Row:
     """Return a row that matches no checksum, so that the stream is set aside at this event."""
     return rowid, 0.0, UNREADABLE, None, None, b"", None, None, None, b""
-
-
-def _upgrade_token(row: Row) -> Row:
-    try:
-        return (*row, digest_token(Token(row[0], row[1], bool(row[2]), row[3])))
-    except (TypeError, ValueError, AttributeError, OverflowError, struct.error):
-        return (*row, b"")  # a damaged row: the token is refused
-
-
-def _upgrade_events(stream: StreamRow, rows: Iterator[Row]) -> Iterator[Row]:
-    chain = stream.digest
-    for row in rows:
-        try:
-            upgraded = upgrade_event(row, chain)
-        except (TypeError, ValueError, AttributeError, OverflowError, struct.error):
-            continue  # a damaged row: the gap is noticed
-        chain = upgraded[-1]
-        yield upgraded

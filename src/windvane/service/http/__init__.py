@@ -1,0 +1,1 @@
+"""The service over HTTP: routes, access and the page."""

@@ -1,0 +1,126 @@
+"""Who may do what: bearer tokens, of which only hashes are stored, and a limit on requests per client."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+import sqlite3
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from fastapi.security.utils import get_authorization_scheme_param
+
+from windvane.service.problems import Problem
+from windvane.service.store import Store, Token
+
+PREFIX = "wv_"
+RELOAD = 1.0  # seconds until a running server knows that a token was added or removed
+BURST = 2.0  # seconds' worth of requests that may come at once
+MAX_DEBT = 30.0  # seconds that a large batch may delay the next request
+MAX_CLIENTS = 10_000
+
+
+def create_token(store: Store, name: str, *, full: bool) -> str | None:
+    """Add a token and return it; only its hash is stored. None: the name is in use."""
+    secret = PREFIX + secrets.token_urlsafe(32)
+    return secret if store.add_token(Token(name, hash_token(secret), full, time.time())) else None
+
+
+def hash_token(secret: str) -> str:
+    """Return the SHA-256 of a token, which is long and random and needs no salt."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class RateLimiter:
+    """A token bucket for each of the last :data:`MAX_CLIENTS` clients.
+
+    The package ``limits`` was measured: 4 to 10 µs a request and pauses of up to 5 ms with 10,000 clients, against 1 µs
+    here. It also never lets in a batch that is larger than the limit, and does not bound the number of clients.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._rate, self._most = rate, max(BURST * rate, 1.0)
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, and since when
+
+    def admit(self, client: str) -> None:
+        """Count a request; raise if there were too many."""
+        if self._rate <= 0.0:
+            return
+        now = time.monotonic()
+        left, since = self._buckets.pop(client, (self._most, now))
+        left = min(self._most, left + (now - since) * self._rate)
+        if len(self._buckets) >= MAX_CLIENTS:
+            self._buckets.popitem(last=False)
+        self._buckets[client] = left - (left >= 1.0), now
+        if left < 1.0:
+            wait = math.ceil((1.0 - left) / self._rate)
+            detail = f"more than {self._rate:g} requests a second; try again in {wait} s"
+            raise Problem("rate-limited", detail, retry_after=wait)
+
+    def charge(self, client: str, requests: int) -> None:
+        """Count a request that was admitted as ``requests`` more; the next ones wait for it."""
+        if client in self._buckets:
+            left, since = self._buckets[client]
+            self._buckets[client] = max(left - requests, -MAX_DEBT * self._rate), since
+
+
+class Access:
+    """Check who sends a request.
+
+    Without a token in the store everybody is admitted, which is for loopback only; with ``closed``, nobody. Removing
+    the last token does not turn authentication off. ``report`` gets errors of the store that may be a sign of damage.
+    """
+
+    def __init__(self, store: Store, *, rate: float, closed: bool, report: Callable[[Exception], None]) -> None:
+        self._store, self._closed, self._report = store, closed, report
+        self._limiter = RateLimiter(rate)
+        self.charge = self._limiter.charge
+        self._tokens: dict[str, Token] = {}
+        self._has_tokens = False
+        self._read = -math.inf
+
+    def needs_token(self) -> bool:
+        """Return whether a token is needed, as of at most :data:`RELOAD` seconds ago."""
+        now = time.monotonic()
+        if now - self._read >= RELOAD:
+            try:
+                self._tokens = {token.hash: token for token in self._store.read_tokens()}
+                self._has_tokens = self._store.requires_token
+            except sqlite3.Error as error:
+                self._report(error)
+                raise Problem("unavailable", "the store cannot be read") from None
+            self._read = now
+        return self._closed or self._has_tokens
+
+    def admit(self, authorization: str | None, address: str, *, changes: bool) -> str:
+        """Return whose request it is, or raise; ``changes``: whether the request needs a token with full rights."""
+        client = f"address {address}"
+        if self.needs_token():
+            try:
+                token = self._find_token(authorization)
+            except Problem:
+                self._limiter.admit(client)  # guessing tokens is limited too
+                raise
+            if changes and not token.full:
+                raise Problem("read-only-token", f"token {token.name!r} is read-only")
+            client = f"token {token.name}"
+        self._limiter.admit(client)
+        return client
+
+    def is_valid(self, authorization: str | None) -> bool:
+        """Return whether a request that was admitted to read would still be."""
+        try:
+            return not self.needs_token() or bool(self._find_token(authorization))
+        except Problem:
+            return False
+
+    def _find_token(self, authorization: str | None) -> Token:
+        scheme, secret = get_authorization_scheme_param(authorization)
+        if scheme.lower() != "bearer" or not secret.strip():
+            raise Problem("no-token", 'send the header "Authorization: Bearer TOKEN"')
+        token = self._tokens.get(hash_token(secret.strip()))
+        if token is None:
+            raise Problem("wrong-token", "this token is unknown")
+        return token

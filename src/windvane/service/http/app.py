@@ -1,0 +1,151 @@
+"""The ASGI application of the service."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
+
+import windvane
+from windvane.service.engine import Engine
+from windvane.service.http import routes
+from windvane.service.http.access import Access
+from windvane.service.http.metrics import Metrics
+from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
+from windvane.service.http.page import add_files
+from windvane.service.http.schemas import ProblemDetails
+from windvane.service.problems import KINDS, MEDIA_TYPE, Problem, invalid, of_status
+from windvane.service.store import Store
+
+MOST_BYTES = 4 << 20
+DESCRIPTION = """Decisions in a changing world: create a stream, ask it to decide, send the rewards.
+
+Whatever was answered with success is on disk. Errors are problem details (RFC 9457), times are RFC 3339."""
+
+log = logging.getLogger("windvane.service")
+
+
+def create_app(
+    store: Store,
+    *,
+    rate: float = 0.0,
+    most_bytes: int = MOST_BYTES,
+    hosts: frozenset[str] | None = None,
+    closed: bool = False,
+    closing: asyncio.Event | None = None,
+) -> ServiceMiddleware:
+    """Return the ASGI application. It answers at once, and serves streams when they are recovered.
+
+    Parameters
+    ----------
+    store
+        Holds everything. It is not closed.
+    rate
+        Requests a second and client; an item of a batch is one. 0: no limit.
+    most_bytes
+        Largest size of a body.
+    hosts
+        Host names under which it may be asked where no token is needed. Default: any.
+    closed
+        Whether a token is needed even if the store never had one.
+    closing
+        Set it when the server is about to stop: it ends the responses that would go on for ever.
+    """
+    metrics = Metrics()
+    engine = Engine(store, metrics.count_commit)
+    metrics.watch(engine)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await engine.start()
+        yield
+        await engine.stop()
+
+    app = FastAPI(
+        title="windvane",
+        version=windvane.__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        strict_content_type=False,  # the middleware checks it
+        generate_unique_id_function=lambda route: to_camel(route.name),
+    )
+    app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
+    for router in (routes.decisions, routes.streams, routes.service):  # the hot routes first
+        app.include_router(router)
+    add_files(app)
+    for kind in (Problem, RequestValidationError, HTTPException, sqlite3.Error, Exception):
+        app.add_exception_handler(kind, _handle)
+    app.openapi = lambda: _build_openapi(app)  # type: ignore[method-assign]
+    access = Access(store, rate=rate, closed=closed, report=engine.report_damage)
+    return ServiceMiddleware(app, access, metrics, most_bytes=most_bytes, hosts=hosts)
+
+
+async def _handle(request: Request, error: Exception) -> Response:
+    """Return the problem of an error."""
+    headers = {}
+    if isinstance(error, Problem):
+        problem = error
+    elif isinstance(error, RequestValidationError):
+        problem = invalid(error)
+    elif isinstance(error, HTTPException):
+        problem, headers = of_status(error.status_code, error.detail), dict(error.headers or {})
+    elif isinstance(error, sqlite3.Error):
+        log.error("%s %s: the store cannot be read: %s", request.method, request.url.path, error)
+        request.app.state.engine.report_damage(error)
+        problem = Problem("unavailable", "the store cannot be read")
+    else:
+        problem = Problem("internal", SEE_LOG)  # the middleware writes to it
+    response = respond(problem)
+    response.headers.update(headers)
+    return response
+
+
+def _build_openapi(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document, with the problems that each operation may answer with."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        _, schema = models_json_schema([(ProblemDetails, "serialization")], ref_template="#/components/schemas/{model}")
+        schemas = document["components"]["schemas"]
+        schemas.update(schema["$defs"])
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        for path, operations in document["paths"].items():
+            for operation in operations.values():
+                responses = operation["responses"]
+                responses.pop("422", None)
+                responses.update({str(status): _describe_status(status) for status in _list_statuses(path, operation)})
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _list_statuses(path: str, operation: dict[str, Any]) -> list[int]:
+    """Return the statuses of the problems that an operation may answer with."""
+    if path == "/healthz":
+        return []
+    statuses = [401, 403, 429, 500, 503]
+    if "parameters" in operation:
+        statuses += [422]
+    if "{stream}" in path:
+        statuses += [404]
+    if "requestBody" in operation:
+        statuses += [408, 409, 413, 415, 422]
+    return sorted(set(statuses))
+
+
+def _describe_status(status: int) -> dict[str, Any]:
+    titles = [f"{kind.title} (`{code}`)" for code, kind in KINDS.items() if kind.status == status]
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
+    return {"description": ". ".join(titles) + ".", "content": content}

@@ -1,0 +1,126 @@
+"""The log of a stream for others to read: lines of JSON, or a Parquet file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from fastapi import Response
+from fastapi.responses import FileResponse, StreamingResponse
+from starlette.background import BackgroundTask
+
+from windvane.records import to_datetime
+from windvane.service.engine import Engine
+from windvane.service.http.middleware import PARQUET, AbortedTransferError
+from windvane.service.problems import Problem
+from windvane.service.store import KINDS, UNREADABLE, Event, UnreadableEventError, check_event
+
+NDJSON = "application/x-ndjson"
+CHUNK, CHUNK_BYTES = 1000, 4 << 20
+COLUMNS = {"arm": "string", "propensity": "double", "explored": "bool", "prediction": "double", "bonus": "double",
+           "value": "double"}  # fmt: skip
+
+
+async def export_log(engine: Engine, name: str, format_: str, after: int, limit: int) -> Response:
+    """Return the events of a stream, served or not, as "ndjson" or "parquet"."""
+    row, last = await engine.find_log(name)
+    chunks = _read_chunks(engine, row.id, row.digest, after, min(last, after + limit))
+    filename = f"{name}-events.{format_}"
+    try:
+        if format_ == "ndjson":
+            lines = _write_lines(chunks)
+            first = await asyncio.to_thread(next, lines, b"")
+            headers = {"content-disposition": f'attachment; filename="{filename}"'}
+            return StreamingResponse(chain([first], lines), headers=headers, media_type=NDJSON)
+        path = await asyncio.to_thread(_write_parquet, chunks)
+    except UnreadableEventError as error:
+        raise Problem("unreadable", f"{error}; `windvane verify` says more") from None
+    return FileResponse(path, media_type=PARQUET, filename=filename, background=BackgroundTask(path.unlink))
+
+
+def _read_chunks(engine: Engine, stream: int, previous: bytes, after: int, last: int) -> Iterator[list[Event]]:
+    """Yield the events after number ``after`` up to ``last``, each checked; ``previous``: the first chain value.
+
+    No statement stays open between chunks, because a client may read slowly.
+    """
+    problem: UnreadableEventError | None = None
+    is_first = True
+    while after < last:
+        chunk: list[Event] = []
+        try:
+            if is_first and after > 0:
+                previous = engine.store.read_chain(stream, after) or b""
+            is_first, size = False, 0
+            for event in engine.store.read_events(stream, after, min(CHUNK, last - after)):
+                if event.number != after + 1:
+                    break
+                check_event(previous, event)
+                chunk.append(event)
+                after, previous = event.number, event.chain
+                size += len(event.outcome_json) + len(event.request or b"")
+                if size >= CHUNK_BYTES:
+                    break
+            if not chunk:
+                problem = UnreadableEventError(after + 1, "is missing")
+        except UnreadableEventError as error:
+            problem = error
+        except sqlite3.DatabaseError as error:
+            engine.report_damage(error)
+            problem = UnreadableEventError(after + 1, "cannot be read")
+        if chunk:
+            yield chunk
+        if problem is not None:
+            raise problem
+
+
+def _write_lines(chunks: Iterator[list[Event]]) -> Iterator[bytes]:
+    """Yield lines of JSON. If an event after the first cannot be read, the last line says so."""
+    has_begun = False
+    try:
+        for chunk in chunks:
+            yield b"".join(json.dumps(event.to_plain()).encode() + b"\n" for event in chunk)
+            has_begun = True
+    except UnreadableEventError as error:
+        if not has_begun:
+            raise
+        line = {"number": error.number, "kind": KINDS[UNREADABLE], "error": error.problem}
+        yield json.dumps(line).encode() + b"\n"
+        raise AbortedTransferError(str(error)) from None
+
+
+def _write_parquet(chunks: Iterator[list[Event]]) -> Path:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = dict.fromkeys(("kind", "decision", "key"), "string")
+    columns = texts | COLUMNS | dict.fromkeys(("outcome", "request"), "string")
+    schema = pa.schema([("number", pa.int64()), ("time", pa.timestamp("us", "UTC")), *columns.items()])
+    with tempfile.NamedTemporaryFile(suffix=".parquet", delete=False) as file:
+        path = Path(file.name)
+    try:
+        with pq.ParquetWriter(path, schema) as writer:
+            for chunk in chunks:
+                writer.write_table(pa.Table.from_pylist([_describe_row(event) for event in chunk], schema=schema))
+    except BaseException:
+        path.unlink()
+        raise
+    return path
+
+
+def _describe_row(event: Event) -> dict[str, Any]:
+    outcome, request = event.outcome, event.request
+    if "arm" in outcome:
+        outcome["arm"] = str(outcome["arm"])
+    return {
+        **{name: outcome.get(name) for name in COLUMNS},
+        **event.fields,
+        "time": to_datetime(event.time),
+        "outcome": event.outcome_json.decode(),
+        "request": None if request is None else request.decode(),
+    }

@@ -1,0 +1,84 @@
+"""Counters for Prometheus, at ``/metrics``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from windvane.agent.alerts import CODES
+
+if TYPE_CHECKING:
+    from windvane.service.engine import Engine
+
+_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+_COUNTS = {
+    "decisions": (CounterMetricFamily, "Decisions made"),
+    "rewards": (CounterMetricFamily, "Rewards that arrived in time"),
+    "settled": (CounterMetricFamily, "Decisions whose outcome was learned"),
+    "expired": (CounterMetricFamily, "Decisions whose timeout passed without a reward"),
+    "defaulted": (CounterMetricFamily, "Expired decisions that count as the default reward"),
+    "dropped": (CounterMetricFamily, "Decisions dropped by max_pending"),
+    "history_rows": (CounterMetricFamily, "Rows of history learned"),
+    "pending": (GaugeMetricFamily, "Decisions whose reward has not arrived"),
+    "held": (GaugeMetricFamily, "Rewards to be learned at the timeout"),
+}
+"""The fields of :class:`windvane.records.Counts`, as metrics."""
+
+
+class Metrics(Collector):
+    """What the service counts itself; what streams count is read from them when asked."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter("windvane_requests", "Requests answered", ["route", "status"], registry=self._registry)
+        self._seconds = Histogram(
+            "windvane_request_seconds", "Time to answer", ["route"], buckets=_SECONDS, registry=self._registry
+        )
+        self._commits = Counter("windvane_commits", "Transactions flushed to disk", registry=self._registry)
+        self._events = Counter("windvane_events", "Events stored", registry=self._registry)
+        self._counter, self._timer = cache(self._requests.labels), cache(self._seconds.labels)  # labels() is slow
+
+    def count_request(self, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._counter(route, status).inc()
+        self._timer(route).observe(seconds)
+
+    def count_commit(self, events: int) -> None:
+        """Count a transaction."""
+        self._commits.inc()
+        self._events.inc(events)
+
+    def watch(self, engine: Engine) -> None:
+        """Report the streams of ``engine``."""
+        self._engine = engine
+        self._registry.register(self)
+
+    def to_text(self) -> bytes:
+        """Return everything in the text format of Prometheus."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield what the streams count."""
+        engine = self._engine
+        yield GaugeMetricFamily("windvane_ready", "1 if requests are answered", engine.failure is None)
+        yield GaugeMetricFamily("windvane_unavailable_streams", "Streams not recovered", len(engine.unavailable))
+        streams = list(engine.streams.items())
+        for field, (family, text) in _COUNTS.items():
+            metric = family(f"windvane_{field}", text, labels=["stream"])
+            for name, stream in streams:
+                metric.add_metric([name], getattr(stream.core.counts, field))
+            yield metric
+        mean = GaugeMetricFamily("windvane_mean_reward", "Mean of the outcomes that were learned", labels=["stream"])
+        alert = GaugeMetricFamily("windvane_alert", "1 if the alert is raised", labels=["stream", "code"])
+        for name, stream in streams:
+            if stream.core.mean_reward is not None:
+                mean.add_metric([name], stream.core.mean_reward)
+            raised = {alert.code for alert in stream.core.alerts}
+            for code in CODES:
+                alert.add_metric([name, code], float(code in raised))
+        yield from (mean, alert)

@@ -1,0 +1,177 @@
+"""What every request passes before it reaches a route: access, limits on bodies, counting, and a last-resort answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from functools import partial
+
+from fastapi import FastAPI, Response
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
+
+from windvane.errors import WindvaneError
+from windvane.service.http.access import Access
+from windvane.service.http.metrics import Metrics
+from windvane.service.problems import MEDIA_TYPE, Problem
+
+PUBLIC = ("/healthz", "/readyz")  # answered to anybody
+FILES = ("/", "/docs", "/openapi.json", "/page/", "/docs/")  # hold no data; the page asks for it with the user's token
+ENDLESS = ("/live", "/events")  # too long to be made only for HEAD
+CHARGE = "windvane.charge"  # in the scope: count the request as several
+IS_VALID = "windvane.is_valid"  # in the scope: whether the request would still be admitted
+BODY_SECONDS = 20.0  # that a client may take to send a body
+PARQUET = "application/vnd.apache.parquet"
+SEE_LOG = "the request failed; the server's log says why"
+
+SECURITY_HEADERS = [
+    (b"cache-control", b"no-cache"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+]
+
+log = logging.getLogger("windvane.service")
+
+
+class AbortedTransferError(WindvaneError):
+    """A response has begun and cannot be completed. The connection is closed, so that clients notice."""
+
+
+def respond(problem: Problem) -> Response:
+    """Return the response of a problem."""
+    headers = {} if problem.retry_after is None else {"retry-after": f"{problem.retry_after:.0f}"}
+    if problem.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return Response(problem.to_json(), problem.status, headers, MEDIA_TYPE)
+
+
+class ServiceMiddleware:
+    """An ASGI application around the service's.
+
+    ``hosts``: names under which it may be asked where no token is needed; None: any. A page of another site could
+    otherwise ask under a name of its own that resolves to this server. With tokens, a proxy may use any name.
+    Starlette's TrustedHostMiddleware is not used because it answers in plain text.
+    """
+
+    def __init__(
+        self, app: FastAPI, access: Access, metrics: Metrics, *, most_bytes: int, hosts: frozenset[str] | None
+    ) -> None:
+        self.app, self._access, self._metrics = app, access, metrics
+        self._most_bytes, self._hosts = most_bytes, hosts
+        excluded = (*DEFAULT_EXCLUDED_CONTENT_TYPES, PARQUET)
+        self._compressing = GZipMiddleware(app, 1024, compresslevel=6, exclude_content_types=excluded)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 0
+        is_head, is_reading = scope["method"] == "HEAD", scope["method"] in ("GET", "HEAD")
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if is_reading:
+                    names = {name for name, _ in message["headers"]}
+                    message["headers"] = [*message["headers"], *(h for h in SECURITY_HEADERS if h[0] not in names)]
+            elif is_head:
+                message = {**message, "body": b""}
+            await send(message)
+
+        try:
+            headers = dict(scope["headers"])
+            self._check(scope, headers)
+            if is_head:
+                if scope["path"].endswith(ENDLESS):
+                    raise Problem("method-not-allowed", "use GET")
+                scope["method"] = "GET"
+            if is_reading:
+                await self._compressing(scope, receive, send_counted)
+            else:
+                body = await self._read_body(headers, receive)
+                await self.app(scope, _replay(body, receive), send_counted)
+        except Problem as problem:
+            await respond(problem)(scope, receive, send_counted)
+        except ClientDisconnect:
+            status = 499  # the client is gone: the code that nginx logs
+        except AbortedTransferError as error:
+            log.error("%s %s: transfer aborted: %s", scope["method"], scope["path"], error)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            if not status:
+                await respond(Problem("internal", SEE_LOG))(scope, receive, send_counted)
+        finally:
+            path = getattr(scope.get("route"), "path", "other")
+            self._metrics.count_request(path, status, time.perf_counter() - start)
+
+    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        """Raise if the request is not allowed."""
+        path, authorization = scope["path"], headers.get(b"authorization")
+        if path in PUBLIC:
+            return
+        host = headers.get(b"host", b"").lower()
+        if (
+            not self._access.needs_token()
+            and self._hosts is not None
+            and _remove_port(host.decode("latin-1")) not in self._hosts
+        ):
+            raise Problem("wrong-host", f"this server answers as {', '.join(sorted(self._hosts))} only")
+        if path in FILES or path.startswith(FILES[-2:]):
+            return
+        bearer = None if authorization is None else authorization.decode("latin-1")
+        address, changes = (scope.get("client") or ("unknown",))[0], scope["method"] not in ("GET", "HEAD", "OPTIONS")
+        client = self._access.admit(bearer, address, changes=changes)
+        scope[CHARGE], scope[IS_VALID] = partial(self._access.charge, client), partial(self._access.is_valid, bearer)
+        origin = headers.get(b"origin")
+        if changes and origin is not None and origin.lower() != b"http://" + host and not self._access.needs_token():
+            raise Problem("wrong-origin", "without tokens, only pages of this server may change anything")
+
+    async def _read_body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+        too_large = Problem("too-large", f"the body must have at most {self._most_bytes:,} bytes")
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > self._most_bytes:
+            raise too_large
+        media_type = headers.get(b"content-type", b"application/json").split(b";")[0].strip().lower()
+        if media_type != b"application/json":
+            raise Problem("not-json", "the body must be application/json")
+        body = bytearray()
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientDisconnect
+                    body += message.get("body", b"")
+                    if len(body) > self._most_bytes:
+                        raise too_large
+                    if not message.get("more_body", False):
+                        return bytes(body)
+        except TimeoutError:
+            raise Problem("too-slow", f"the body must arrive within {BODY_SECONDS:g} seconds") from None
+
+
+def _remove_port(host: str) -> str:
+    name, _, port = host.rpartition(":")
+    return name if name and (port.isdigit() or not port) else host
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a ``receive`` that gives the whole body at once, and then what comes after it."""
+    is_read = False
+
+    async def replay() -> Message:
+        nonlocal is_read
+        if is_read:
+            return await receive()
+        is_read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay

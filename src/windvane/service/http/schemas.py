@@ -1,0 +1,309 @@
+"""What requests may hold, and the lists that are answered; single records are those of :mod:`windvane.records`.
+
+Only sizes and types that the wire needs are checked here. The agent checks the rest, and its errors have JSON Pointers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sized
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Header, Path, Query
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema, field_validator
+from pydantic_core import from_json
+
+from windvane import Agent
+from windvane.errors import ArgumentError
+from windvane.errors import Path as ArgumentPath
+from windvane.records import Decision, DecisionStatus, Name, RewardReceipt, StreamSummary
+from windvane.service.charts import Bucket
+from windvane.service.problems import KINDS, TYPE_PREFIX, Problem, invalid
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+MAX_ARMS, MAX_ITEMS, MAX_DIM, MAX_HISTORY = 1000, 1000, 500, 20_000
+MAX_TEXT = 200  # characters of a name, a key or a title
+MAX_SETTINGS = 20
+MAX_PENDING = 1_000_000
+MAX_SEED = 2**63 - 1  # what SQLite and NumPy hold
+
+_DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(Agent).parameters.items()}
+
+StreamName = Annotated[str, Path(description="Name of the stream.", examples=["homepage"])]
+DecisionId = Annotated[str, Path(description="Id of the decision.", examples=["9f86d081884c7d65"])]
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=MAX_TEXT,
+        description="The same request with the same key gets the same answer and is carried out once.",
+    ),
+]
+Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
+Vector = Annotated[list[float], Field(min_length=1, max_length=MAX_DIM)]
+Fields = Annotated[dict[Text, float | str], Field(max_length=MAX_DIM)]
+
+
+def _describe(type_: Any, description: str, **schema: Any) -> WithJsonSchema:
+    """Document a value that the agent checks, which says where it is wrong; a union of pydantic would not."""
+    return WithJsonSchema({**TypeAdapter(type_).json_schema(), "description": description, **schema})
+
+
+_Size = Field(min_length=1, max_length=MAX_ARMS)
+_ArmForms = (
+    Annotated[dict[Text, Vector], Field(title="Vectors by name"), _Size]
+    | Annotated[list[Vector], Field(title="Vectors, named 0, 1, ..."), _Size]
+    | Annotated[list[Text], Field(title="Names of declared arms"), _Size]
+    | Annotated[dict[Text, Fields], Field(title="Fields by name"), _Size]
+)
+Arms = Annotated[Any, _describe(_ArmForms | None, "The arms on offer. Omit them if the features declare them.")]
+Context = Annotated[Any, _describe(Fields | None, "Fields of the context, if features are declared.")]
+Duration = Annotated[Any, _describe(str | float | None, 'A number of decisions, or a time such as "2d".')]
+Features = Annotated[Any, _describe(dict[str, Any] | None, "Fields of contexts and arms: see windvane.Features.")]
+Scaling = Annotated[Any, _describe(str | dict[str, Vector] | None, '"fit", or {"center": [...], "spread": [...]}.')]
+PastArm = Annotated[Any, _describe(Text | dict[Text, Fields], "The arm that was played.")]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class StreamChanges(_Body):
+    """Settings of a running stream to change; those that are omitted stay."""
+
+    title: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
+    reward_timeout: Duration = _DEFAULTS["reward_timeout"]
+    default_reward: float | None = _DEFAULTS["default_reward"]
+    learn: str | None = _DEFAULTS["learn"]
+    max_pending: Annotated[int, Field(le=MAX_PENDING)] = _DEFAULTS["max_pending"]
+    epsilon: float = _DEFAULTS["epsilon"]
+
+
+class NewStream(StreamChanges):
+    """A stream to create: its name, and the arguments of :class:`windvane.Agent`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "homepage", "dim": 2, "reward_timeout": "2d"}]})
+
+    name: Annotated[str, Field(pattern=NAME)]
+    dim: Annotated[int, Field(le=MAX_DIM)] | None = _DEFAULTS["dim"]
+    features: Features = _DEFAULTS["features"]
+    link: str = _DEFAULTS["link"]
+    policy: Text = _DEFAULTS["policy"]
+    half_life: Duration = _DEFAULTS["half_life"]
+    gamma: float | None = _DEFAULTS["gamma"]
+    horizon: Annotated[int, Field(le=10**9)] | None = _DEFAULTS["horizon"]
+    drift: float | None = _DEFAULTS["drift"]
+    S: float | None = _DEFAULTS["S"]
+    L: float = _DEFAULTS["L"]
+    reward_range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = _DEFAULTS["reward_range"]
+    prior: Vector | None = _DEFAULTS["prior"]
+    prior_weight: float = _DEFAULTS["prior_weight"]
+    scaling: Scaling = _DEFAULTS["scaling"]
+    intercept: bool = _DEFAULTS["intercept"]
+    clip: bool = _DEFAULTS["clip"]
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED, description="Default: a random one.")] | None = None
+    settings: Annotated[dict[Text, Any], Field(max_length=MAX_SETTINGS, description="The policy's own settings.")] = {}
+
+    @field_validator("settings")
+    @classmethod
+    def _check_settings(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        for name in settings:
+            if name in _DEFAULTS or name in cls.model_fields:
+                hint = "give it beside `settings`"
+                raise ArgumentError(("settings", name), name, "a setting of the policy", hint=hint)
+        return settings
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the agent that were given, and the seed."""
+        given = self.model_dump(exclude={"name", "title", "settings"}, exclude_unset=True)
+        return {"seed": None, **given, **self.settings}
+
+
+class DecisionRequest(_Body):
+    """Arms to choose from, and the context."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"arms": {"red": [0.6, 0.1], "blue": [0.2, 0.7]}}, {"context": {"age": 30}}]}
+    )
+
+    arms: Arms = None
+    context: Context = None
+
+
+class DecisionItem(DecisionRequest):
+    """One decision of a batch."""
+
+    key: Text | None = None
+
+
+class DecisionBatch(_Body):
+    """Decisions, made one after the other."""
+
+    decisions: Annotated[list[DecisionItem], Field(min_length=1, max_length=MAX_ITEMS)]
+
+
+class Reward(_Body):
+    """The reward of a decision, or a part of it."""
+
+    value: Annotated[float, Field(examples=[1.0])]
+
+
+class RewardItem(Reward):
+    """One reward of a batch."""
+
+    decision: Text
+
+
+class RewardBatch(_Body):
+    """Rewards of several decisions."""
+
+    rewards: Annotated[list[RewardItem], Field(min_length=1, max_length=MAX_ITEMS)]
+
+
+class History(_Body):
+    """Decisions of the past with their rewards."""
+
+    rewards: Annotated[list[float], Field(min_length=1, max_length=MAX_HISTORY)]
+    vectors: Annotated[list[Vector], Field(max_length=MAX_HISTORY)] | None = None
+    contexts: Annotated[list[Context], Field(max_length=MAX_HISTORY)] | None = None
+    arms: Annotated[list[PastArm], Field(max_length=MAX_HISTORY)] | None = None
+    times: Annotated[list[Annotated[datetime, Field(strict=False)]], Field(max_length=MAX_HISTORY)] | None = None
+    weights: Annotated[list[float], Field(max_length=MAX_HISTORY)] | None = None
+
+
+def read_history(raw: bytes) -> dict[str, Any]:
+    """Return the arguments of ``AgentCore.learn_history`` in a request; times in seconds since 1970."""
+    try:
+        history = History.model_validate_json(raw)
+    except ValueError as error:
+        raise invalid(error) from None
+    times = None if history.times is None else [time.timestamp() for time in history.times]
+    return {**dict(history), "times": times}
+
+
+def read_offer(raw: bytes) -> tuple[Any, Any]:
+    """Return the arms and the context in a request to decide, whose sizes are within the limits.
+
+    A model of pydantic would take four times as long, and check what the agent checks again.
+    """
+    try:
+        document = from_json(raw, allow_inf_nan=False)
+    except ValueError as error:
+        raise Problem("invalid", f"the body must be JSON ({error})", pointer="#") from None
+    try:
+        if not isinstance(document, dict) or not document.keys() <= DecisionRequest.model_fields.keys():
+            DecisionRequest.model_validate(document)  # says what is wrong
+        arms, context = document.get("arms"), document.get("context")
+        if isinstance(arms, dict | list):
+            _check_size(("arms",), arms, MAX_ARMS)
+            for name, entry in arms.items() if isinstance(arms, dict) else enumerate(arms):
+                _check_size(("arms", name), str(name), MAX_TEXT)
+                _check_entry(("arms", name), entry)
+        _check_entry(("context",), context)
+    except ValueError as error:
+        raise invalid(error) from None
+    return arms, context
+
+
+def _check_entry(path: ArgumentPath, entry: Any) -> None:
+    """Check the sizes of an arm or a context."""
+    if isinstance(entry, str | list | dict):
+        _check_size(path, entry, MAX_TEXT if isinstance(entry, str) else MAX_DIM)
+    if isinstance(entry, dict):
+        for name, value in entry.items():
+            _check_size((*path, name), name, MAX_TEXT)
+            _check_entry((*path, name), value)
+
+
+def _check_size(path: ArgumentPath, value: Sized, most: int) -> None:
+    if len(value) > most:
+        raise ArgumentError(path, value, f"of a size up to {most:,}", got=f"{len(value):,}")
+
+
+class ProblemError(BaseModel):
+    """One of the errors of a request: where in the body, and what."""
+
+    pointer: str
+    detail: str
+
+
+class ProblemDetails(BaseModel):
+    """Why a request failed (RFC 9457)."""
+
+    type: Annotated[str, Field(json_schema_extra={"enum": [TYPE_PREFIX + code for code in KINDS]})]
+    title: str
+    status: int
+    detail: str
+    errors: list[ProblemError]
+
+
+class Health(BaseModel):
+    """Whether the service is alive, or ready."""
+
+    status: str
+
+
+class UnavailableStream(BaseModel):
+    """A stream that could not be recovered."""
+
+    name: str
+    reason: str
+
+
+class StreamPage(BaseModel):
+    """Streams in the order of their names; ``next`` is the ``after`` of the next page."""
+
+    streams: list[StreamSummary]
+    next: str | None
+    unavailable: list[UnavailableStream]
+
+
+class PendingPage(BaseModel):
+    """Pending decisions, the oldest first; ``next`` is the ``after`` of the next page."""
+
+    decisions: list[Decision]
+    next: str | None
+
+
+class RecentDecision(BaseModel):
+    """One of the last decisions."""
+
+    id: str
+    time: datetime
+    arm: Name
+    prediction: float
+    status: DecisionStatus
+    reward: float | None
+
+
+class Charts(BaseModel):
+    """What the page draws. ``others``: decisions for arms that are not listed."""
+
+    width: int
+    buckets: list[Bucket]
+    arms: dict[str, int]
+    others: int
+    recent: list[RecentDecision]
+
+
+class ItemResult(BaseModel):
+    """What came of an item of a batch: the problem, or what the item alone would get. Pointers are of the batch."""
+
+    status: int
+    problem: ProblemDetails | None = None
+    decision: Decision | None = None
+    receipt: RewardReceipt | None = None
+
+
+class BatchResults(BaseModel):
+    """The results of a batch, in the order of its items."""
+
+    results: list[ItemResult]
+
+
+class LearnedRows(BaseModel):
+    """How many rows of history were learned."""
+
+    rows: int

@@ -1,0 +1,136 @@
+"""The errors of the service as problem details (RFC 9457): a code for programs, a sentence, and JSON Pointers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+
+from windvane.errors import ArgumentError, WindvaneError, json_pointer
+from windvane.records import to_json
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:windvane:problem:"
+MAX_DETAIL = 300  # characters: a detail may quote what was sent
+MAX_POINTER = 100
+MAX_ERRORS = 3  # listed of a request that has more
+
+
+class Kind(NamedTuple):
+    """What all problems with the same code share."""
+
+    status: int
+    title: str
+
+
+KINDS = {
+    "invalid": Kind(422, "The request is invalid"),
+    "unknown-stream": Kind(404, "There is no stream with this name"),
+    "unknown-decision": Kind(404, "The stream has no decision with this id"),
+    "conflict": Kind(409, "The decision already has another reward"),
+    "archived": Kind(409, "The stream is archived"),
+    "key-reused": Kind(409, "The Idempotency-Key was used for another request"),
+    "stream-exists": Kind(409, "A stream with this name already exists"),
+    "no-token": Kind(401, "A token is required"),
+    "wrong-token": Kind(401, "The token is unknown"),
+    "read-only-token": Kind(403, "The token is read-only"),
+    "wrong-host": Kind(403, "The server does not answer under this host name"),
+    "wrong-origin": Kind(403, "Requests from pages of other sites are not allowed"),
+    "too-large": Kind(413, "The body is too large"),
+    "not-json": Kind(415, "The body is not application/json"),
+    "too-slow": Kind(408, "The body arrived too slowly"),
+    "rate-limited": Kind(429, "Too many requests"),
+    "unavailable": Kind(503, "The service or the stream is unavailable"),
+    "unreadable": Kind(500, "A stored event cannot be read"),
+    "internal": Kind(500, "Internal error"),
+    "not-found": Kind(404, "There is nothing at this path"),
+    "method-not-allowed": Kind(405, "The method is not allowed for this path"),
+}
+"""Every code, with its status and title."""
+
+
+class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
+    """A request that is refused or failed, as its client is told.
+
+    Parameters
+    ----------
+    code
+        One of :data:`KINDS`; it decides the status and the title.
+    detail
+        A sentence about this request.
+    pointer
+        JSON Pointer of the part of the body that is wrong, such as ``"#/arms/red/1"``.
+    retry_after
+        Seconds after which the same request may succeed. Default: 1 for "unavailable", else None.
+
+    Examples
+    --------
+    >>> problem = Problem("invalid", "`gamma` must be in (0, 1], got 2", pointer="#/gamma")
+    >>> problem.status, problem.errors
+    (422, [{'pointer': '#/gamma', 'detail': '`gamma` must be in (0, 1], got 2'}])
+    """
+
+    def __init__(self, code: str, detail: str, *, pointer: str | None = None, retry_after: float | None = None) -> None:
+        self.code, self.detail = code, _shorten(detail, MAX_DETAIL)
+        self.status, self.title = KINDS[code]
+        self.errors = [] if pointer is None else [_describe_error(pointer, detail)]
+        self.retry_after = 1 if retry_after is None and code == "unavailable" else retry_after
+        super().__init__(self.detail)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The problem as the client gets it."""
+        return {
+            "type": TYPE_PREFIX + self.code,
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "errors": self.errors,
+        }
+
+    def to_json(self) -> bytes:
+        """Return :attr:`document` as JSON."""
+        return to_json(self.document)
+
+
+def invalid(error: Exception) -> Problem:
+    """Return the problem of a request that the agent, or a model of pydantic or FastAPI, rejected.
+
+    The first few errors of a model are listed; those outside the body, which have no pointer, only as the detail.
+    """
+    if isinstance(error, ArgumentError):
+        return Problem("invalid", str(error), pointer=error.pointer)
+    if isinstance(error, RequestValidationError):
+        entries = [_locate(entry, *entry["loc"]) for entry in error.errors()]
+    elif isinstance(error, ValidationError):
+        entries = [_locate(entry, "body", *entry["loc"]) for entry in error.errors(include_url=False)]
+    else:
+        return Problem("invalid", " ".join(str(error).split()), pointer="#")
+    problem = Problem("invalid", f"{entries[0][0]}: {entries[0][1]}")
+    problem.errors = [_describe_error(*entry) for entry in entries if entry[0].startswith("#")][:MAX_ERRORS]
+    return problem
+
+
+def _locate(error: Mapping[str, Any], part: str, *path: str | int) -> tuple[str, str]:
+    """Return where an error of a model is, and what it is; ``part``: "body", "path", "query" or "header"."""
+    cause = error.get("ctx", {}).get("error")
+    if isinstance(cause, ArgumentError):  # raised by a validator
+        return cause.pointer, str(cause)
+    if error["type"] == "json_invalid":  # the path is a position in the text then
+        return "#", f"must be JSON ({cause})"
+    return json_pointer(path) if part == "body" else str(path[0]), error["msg"]
+
+
+def of_status(status: int, detail: str) -> Problem:
+    """Return the problem of a status that the framework chose."""
+    return Problem({404: "not-found", 405: "method-not-allowed", 500: "internal"}.get(status, "invalid"), detail)
+
+
+def _describe_error(pointer: str, detail: str) -> dict[str, str]:
+    return {"pointer": _shorten(pointer, MAX_POINTER), "detail": _shorten(detail, MAX_DETAIL)}
+
+
+def _shorten(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -1,0 +1,73 @@
+"""The store: an SQLite file with the streams, their logs, their last snapshots, and access tokens."""
+
+from windvane.service.store.chain import (
+    UnreadableEventError,
+    check_event,
+    digest_row,
+    extend_chain,
+    salt_request,
+    start_chain,
+)
+from windvane.service.store.database import (
+    FORMAT,
+    READ_ERRORS,
+    DamageError,
+    Snapshot,
+    SnapshotError,
+    StoreError,
+    StreamRow,
+    Token,
+    is_damage,
+    is_sound,
+)
+from windvane.service.store.events import (
+    ARCHIVED,
+    CONFIGURED,
+    DECIDED,
+    EXPIRED,
+    HISTORY,
+    KINDS,
+    LATE,
+    LOST,
+    REWARD_PART,
+    REWARDED,
+    UNREADABLE,
+    Event,
+    encode_json,
+)
+from windvane.service.store.inspection import inspect_structure
+from windvane.service.store.store import Store
+
+__all__ = [
+    "ARCHIVED",
+    "CONFIGURED",
+    "DECIDED",
+    "EXPIRED",
+    "FORMAT",
+    "HISTORY",
+    "KINDS",
+    "LATE",
+    "LOST",
+    "READ_ERRORS",
+    "REWARDED",
+    "REWARD_PART",
+    "UNREADABLE",
+    "DamageError",
+    "Event",
+    "Snapshot",
+    "SnapshotError",
+    "Store",
+    "StoreError",
+    "StreamRow",
+    "Token",
+    "UnreadableEventError",
+    "check_event",
+    "digest_row",
+    "encode_json",
+    "extend_chain",
+    "inspect_structure",
+    "is_damage",
+    "is_sound",
+    "salt_request",
+    "start_chain",
+]
