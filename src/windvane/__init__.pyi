@@ -6,7 +6,7 @@ from .agent import Agent as Agent, ConflictingRewardError as ConflictingRewardEr
 from .agent import Features as Features, UnknownDecisionError as UnknownDecisionError
 from .arms import Ball as Ball, Sphere as Sphere
 from .checks import check_policy as check_policy
-from .client import BatchError as BatchError, Client as Client, ClientError as ClientError
+from .client import AsyncClient as AsyncClient, BatchError as BatchError, Client as Client, ClientError as ClientError
 from .environments import Environment as Environment
 from .errors import ArgumentError as ArgumentError, WindvaneError as WindvaneError
 from .estimation import Discount as Discount, MaximumLikelihoodEstimator as MaximumLikelihoodEstimator, Never as Never

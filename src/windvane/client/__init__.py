@@ -1,6 +1,6 @@
-"""A small client of the decision service: see :class:`windvane.Client`. Standard library only."""
+"""Clients of the decision service: :class:`windvane.Client` and :class:`windvane.AsyncClient`."""
 
-from windvane.client.client import Client
-from windvane.client.messages import BatchError, ClientError, Decided
+from windvane.client.client import AsyncClient, Client
+from windvane.client.messages import BatchError, ClientError
 
-__all__ = ["BatchError", "Client", "ClientError", "Decided"]
+__all__ = ["AsyncClient", "BatchError", "Client", "ClientError"]

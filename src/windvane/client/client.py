@@ -1,150 +1,169 @@
-"""Client: the decision service as Python objects, with retries that cannot count anything twice."""
+"""Client and AsyncClient: the decision service as Python objects, with retries that count nothing twice.
+
+Every method is written once, as a coroutine of :class:`AsyncClient`. :class:`Client` runs the same coroutines over
+blocking sockets: they never wait for an event loop, so that their first step runs them to the end.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
-from urllib.parse import urlencode
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from windvane.arguments import check_not_negative, check_number, check_whole
-from windvane.client.connection import EXAMPLE, FIRST_PAUSE, Connection, FaultError
-from windvane.client.messages import (
-    BatchError,
-    ClientError,
-    Decided,
-    Request,
-    checked_key,
-    decided,
-    decision_id,
-    encoded,
-    entries,
-    entry,
-    learnt,
-    one_reward,
-    one_round,
-    parts_of,
-    path,
-    refusal,
-    text,
-)
+import anyio
+import httpx2
+
+from windvane.arguments import check_not_negative, check_whole
+from windvane.client import messages
+from windvane.client.connection import FIRST_PAUSE, Answer, Connection
+from windvane.client.messages import ClientError, build_path, check_arms, check_key, check_value, encode
 from windvane.errors import ArgumentError
+from windvane.records import Decision, DecisionRecord, Explanation, RewardReceipt, StreamInfo, StreamSummary
 
-_T = TypeVar("_T", bound=Decided | bool)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class Client:
-    """The service at ``url``. Safe to use from several threads, and after a fork.
+class AsyncClient(Connection):
+    """A client of the decision service for asynchronous code, for one event loop of asyncio or Trio.
 
-    ``url``: by default $WINDVANE_URL, else http://127.0.0.1:8000; ``token``: by default $WINDVANE_TOKEN, else none.
-    ``timeout``: seconds to wait for the server at each step. ``retries``: how often a call is repeated when no answer
-    came, or the answer was 429, 502, 503 or 504; after growing pauses, or as long as the server asks for. Decisions,
-    rewards and history carry a key, by which the service knows them again: what is repeated counts once.
+    Parameters and methods are those of :class:`Client`: write ``await``, ``async with`` and ``async for``.
 
-    >>> client = Client()                                                                          # doctest: +SKIP
-    >>> decision = client.decide("homepage", {"red": [0.6, 0.1], "blue": [0.2, 0.7]})              # doctest: +SKIP
-    >>> client.reward("homepage", decision, 1.0)                                                   # doctest: +SKIP
-    True
+    Examples
+    --------
+    >>> async def choose():                                                                        # doctest: +SKIP
+    ...     async with AsyncClient() as client:
+    ...         decision = await client.decide("homepage", {"red": [0.6, 0.1], "blue": [0.2, 0.7]})
+    ...         await client.reward("homepage", decision, 1.0)
     """
 
-    def __init__(
-        self, url: str | None = None, token: str | None = None, *, timeout: float = 10.0, retries: int = 5
-    ) -> None:
-        url = os.environ.get("WINDVANE_URL") or EXAMPLE if url is None else url
-        if not isinstance(url, str):
-            raise ArgumentError("url", url, f"an address such as {EXAMPLE}")
-        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "windvane"}
-        token = os.environ.get("WINDVANE_TOKEN") if token is None else token
-        if token is not None:
-            if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token.strip():
-                expected = "a text as `windvane token add` prints it"
-                raise ArgumentError("token", None, expected, got="another value")  # which may be secret
-            headers["Authorization"] = f"Bearer {token.strip()}"
-        self.url = url.rstrip("/")
-        self._service = Connection(
-            self.url,
-            headers,
-            timeout=check_number("timeout", timeout, "of seconds above 0, at most 1e6", lambda s: 0 < s <= 1e6),
-            retries=check_whole("retries", retries, 0, 100),
-        )
+    _session_class = httpx2.AsyncClient
 
-    def __repr__(self) -> str:
-        return f"Client({self.url!r})"
+    @contextlib.asynccontextmanager
+    async def _transfer(self, *request: Any, **more: Any) -> AsyncIterator[Answer]:
+        async with self._session().stream(*request, **more) as response:
+            yield response, response.aiter_bytes()
 
-    def __enter__(self) -> Client:
+    async def _pause(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+
+    async def __aenter__(self) -> AsyncClient:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
-    def close(self) -> None:
-        """Close the connections of all threads; a later call opens one again."""
-        self._service.close()
+    async def close(self) -> None:
+        """Close all connections. A later call opens one again."""
+        if session := self._sessions.pop(os.getpid(), None):
+            await session.aclose()
 
-    # --- streams ---------------------------------------------------------------------------------------------------
+    # --- streams ---
 
-    def ready(self, wait: float = 0.0) -> bool:
-        """Whether the service answers; asked again for ``wait`` seconds."""
-        until = time.monotonic() + check_not_negative("wait", wait)
+    async def ready(self, wait: float = 0.0) -> bool:
+        """Return whether the service answers and has recovered; ask again for ``wait`` seconds."""
+        end = time.monotonic() + check_not_negative("wait", wait)
         while True:
             try:
-                self._service.ask(Request("GET", "/readyz"))
-                return True
-            except FaultError:
-                if time.monotonic() >= until:
-                    return False
-            time.sleep(FIRST_PAUSE)
+                async with self._open("GET", "/readyz"):
+                    return True
+            except ClientError as error:
+                if not error.is_temporary:
+                    raise
+            if time.monotonic() >= end:
+                return False
+            await self._pause(FIRST_PAUSE)
 
-    def streams(self) -> list[dict[str, Any]]:
-        """All streams, archived ones too."""
-        return entries(self._service.call(Request("GET", "/v1/streams")), "streams")
+    async def create(self, /, name: str, **settings: Any) -> StreamInfo:
+        """Create a stream.
 
-    def create(self, name: str, **settings: Any) -> dict[str, Any]:
-        """A new stream; ``settings`` are those of the library's Agent, the policy's own in a dict ``settings``.
+        Parameters
+        ----------
+        name
+            Of the stream. If it exists, the error has the code ``"stream-exists"``; where an earlier attempt got no
+            answer and may have created it, the error also has ``is_unsure``.
+        **settings
+            ``title`` and the arguments of :class:`windvane.Agent`; those of the policy in a dict ``settings``.
 
-        There is one stream of a name: where an answer was lost, the one that is there may be the one asked for.
+        Examples
+        --------
+        >>> client.create("homepage", dim=2, reward_timeout="1h", default_reward=0.0)              # doctest: +SKIP
         """
-        body = encoded("settings", {"name": text("name", name), **settings})
-        return dict(self._service.call(Request("POST", "/v1/streams", body), creates=name))
+        return await self._send(StreamInfo, "POST", build_path(), encode({"name": name, **settings}))
 
-    def configure(self, name: str, **changes: Any) -> dict[str, Any]:
-        """Change title, wait, missing, max_pending or randomize of a running stream."""
-        return dict(self._service.call(Request("PATCH", path(name), encoded("changes", changes))))
+    async def streams(self) -> list[StreamSummary]:
+        """Return all streams, archived ones too, except those that the service could not recover."""
+        return [stream async for page in self._pages(build_path()) for stream in page.streams]
 
-    def archive(self, name: str) -> dict[str, Any]:
-        """End a stream: it can be read for ever, and decides and learns no more."""
-        return dict(self._service.call(Request("POST", path(name, "archive"), b"")))
+    async def info(self, stream: str) -> StreamInfo:
+        """Return a stream's counts, estimate, memory, drift, alerts and settings."""
+        return await self._send(StreamInfo, "GET", build_path(stream))
 
-    def state(self, name: str) -> dict[str, Any]:
-        """A stream in full: counts, estimate, memory, drift."""
-        return dict(self._service.call(Request("GET", path(name))))
+    async def configure(self, /, stream: str, **changes: Any) -> StreamInfo:
+        """Change ``title``, ``reward_timeout``, ``default_reward``, ``learn``, ``max_pending`` or ``epsilon``."""
+        return await self._send(StreamInfo, "PATCH", build_path(stream), encode(changes, keep_none=True))
 
-    # --- decisions -------------------------------------------------------------------------------------------------
+    async def archive(self, stream: str) -> StreamInfo:
+        """End a stream: it can still be read, and decides and learns no more."""
+        return await self._send(StreamInfo, "POST", build_path(stream, "archive"))
 
-    def decide(
-        self, stream: str, arms: Any = None, context: Mapping[str, Any] | None = None, *, key: str | None = None
-    ) -> Decided:
-        """Choose one of ``arms``: vectors by name, a list or an array of vectors; with declared features their names,
-        or their fields by name, and the ``context``. ``key``: one of your own, to repeat the call after a crash."""
-        body = encoded("arms", one_round(arms, context))
-        return decided(self._service.call(Request("POST", path(stream, "decide"), body, checked_key(key))))
+    # --- decisions and rewards ---
 
-    def reward(self, stream: str, decision: Decided | str, value: float, *, key: str | None = None) -> bool:
-        """The reward of a decision: True if it was learnt now, False if it was known already."""
-        body = encoded("value", one_reward(decision, value))
-        return learnt(self._service.call(Request("POST", path(stream, "reward"), body, checked_key(key))))
+    async def decide(
+        self, stream: str, arms: Any = None, *, context: Mapping[str, Any] | None = None, key: str | None = None
+    ) -> Decision:
+        """Choose one of ``arms``.
 
-    def decide_many(
-        self, stream: str, arms: Iterable[Any], contexts: Iterable[Mapping[str, Any] | None] | None = None
-    ) -> list[Decided]:
-        """Decide one round for each of ``arms``, in order.
+        Parameters
+        ----------
+        stream, arms, context
+            As in :meth:`windvane.Agent.decide`: vectors by name, a list or an array of vectors; with declared features
+            the names of arms or their fields by name, and the ``context``.
+        key
+            Idempotency key of your own, to repeat the call after a crash. Default: a random one for each call.
+
+        Examples
+        --------
+        >>> client.decide("homepage", {"red": [0.6, 0.1], "blue": [0.2, 0.7]}).arm                 # doctest: +SKIP
+        'blue'
+        """
+        body = encode({"arms": check_arms(arms), "context": context})
+        return await self._send(Decision, "POST", build_path(stream, "decisions"), body, check_key(key))
+
+    async def reward(self, stream: str, decision: Decision | str, value: float) -> RewardReceipt:
+        """Send the reward of a decision. To repeat it changes nothing; another value is refused (``"conflict"``).
+
+        The ``status`` of the receipt is ``"recorded"``, ``"unchanged"`` (a repetition) or ``"expired"`` (it came after
+        the timeout and is not learned).
+
+        Examples
+        --------
+        >>> client.reward("homepage", decision, 1.0).status                                        # doctest: +SKIP
+        'recorded'
+        """
+        path = build_path(stream, "decisions", decision, "reward")
+        return await self._send(RewardReceipt, "PUT", path, encode({"value": check_value(value)}))
+
+    async def add_reward(
+        self, stream: str, decision: Decision | str, value: float, *, key: str | None = None
+    ) -> RewardReceipt:
+        """Add a part to the reward of a decision; the receipt has the sum so far. ``key`` as in :meth:`decide`."""
+        path = build_path(stream, "decisions", decision, "rewards")
+        return await self._send(RewardReceipt, "POST", path, encode({"value": check_value(value)}), check_key(key))
+
+    async def decide_many(
+        self, stream: str, arms: Iterable[Any], *, contexts: Iterable[Mapping[str, Any] | None] | None = None
+    ) -> list[Decision]:
+        """Decide once for each of ``arms``, in order, in as many requests as it takes.
 
         Raises
         ------
         BatchError
-            If an item failed. Its ``results`` hold the decisions that were made and the errors, in order. Many rounds
-            go out in several requests; if a later request fails as a whole, its error stands for each of its items.
+            If an item failed. Its ``results`` hold the decisions and the errors, in order. If a later request fails as
+            a whole, its error stands for each of its items.
         ClientError
             If the first request failed as a whole.
         """
@@ -153,23 +172,16 @@ class Client:
         if len(known) != len(offers):
             expected = f"{len(offers)} contexts, one for each of `arms`"
             raise ArgumentError("contexts", contexts, expected, got=str(len(known)))
-        items = [one_round(offer, context) for offer, context in zip(offers, known, strict=True)]
-        return self._send_batch(path(stream, "decide", "batch"), "arms", items, decided)
+        pairs = zip(offers, known, strict=True)
+        items = [{"arms": check_arms(offer), "context": context, "key": check_key(None)} for offer, context in pairs]
+        return await self._send_batch(stream, "decisions", items, Decision)
 
-    def reward_many(self, stream: str, rewards: Iterable[tuple[Decided | str, float]]) -> list[bool]:
-        """Send rewards, pairs of decision and value, in order. For each, what :meth:`reward` returns.
+    async def reward_many(self, stream: str, rewards: Iterable[tuple[Decision | str, float]]) -> list[RewardReceipt]:
+        """Send rewards, pairs of decision and value, in order. Errors are those of :meth:`decide_many`."""
+        items = [{"decision": messages.get_id(decision), "value": check_value(value)} for decision, value in rewards]
+        return await self._send_batch(stream, "rewards", items, RewardReceipt)
 
-        Raises
-        ------
-        BatchError
-            If an item failed, as for :meth:`decide_many`.
-        ClientError
-            If the first request failed as a whole.
-        """
-        items = [one_reward(decision, value) for decision, value in rewards]
-        return self._send_batch(path(stream, "reward", "batch"), "rewards", items, learnt)
-
-    def history(
+    async def history(
         self,
         stream: str,
         rewards: Any,
@@ -181,58 +193,136 @@ class Client:
         weights: Any = None,
         key: str | None = None,
     ) -> int:
-        """Learn decisions of the past, oldest first, all rows or none; returns how many. At most 20,000 a call."""
-        rows = {"rewards": rewards, "vectors": vectors, "contexts": contexts, "arms": arms}
-        rows |= {"times": times, "weights": weights}
-        body = encoded("history", {name: value for name, value in rows.items() if value is not None})
-        answer = self._service.call(Request("POST", path(stream, "history"), body, checked_key(key)))
-        return int(entry(answer, "learnt", int))
+        """Learn from decisions of the past, oldest first: all rows or none. Returns how many.
 
-    def _send_batch(
-        self, where: str, name: str, items: list[dict[str, Any]], read_answer: Callable[[Any], _T]
-    ) -> list[_T]:
-        """Send ``items`` in as many requests as it takes; return their answers, or raise what failed."""
-        results: list[_T | ClientError] = []
-        for part in parts_of([encoded(name, {**item, "key": checked_key(None)}) for item in items]):
-            body = b'{"items":[' + b",".join(part) + b"]}"
-            try:
-                answers = entries(self._service.call(Request("POST", where, body)), "results", len(part))
-            except ClientError as error:
-                if not results:
-                    raise
-                results += [error] * len(part)
-                continue
-            results += [_read_item(answer, read_answer) for answer in answers]
-        succeeded = [result for result in results if not isinstance(result, ClientError)]
-        if len(succeeded) < len(results):
-            raise BatchError(results)
-        return succeeded
+        Arguments are those of :meth:`windvane.Agent.history`, ``key`` that of :meth:`decide`. ``times`` are datetimes
+        or seconds since 1970. At most 20,000 rows in one call.
+        """
+        rows = {"rewards": rewards, "vectors": vectors, "contexts": contexts, "arms": arms, "weights": weights}
+        body = encode(rows | {"times": None if times is None else messages.check_times(times)})
+        return (await self._send(messages.Rows, "POST", build_path(stream, "history"), body, check_key(key))).rows
 
-    # --- what was ----------------------------------------------------------------------------------------------------
+    # --- what was decided ---
 
-    def past(self, stream: str, decision: Decided | str) -> dict[str, Any]:
-        """A decision, why it was made, and what became of it."""
-        return dict(self._service.call(Request("GET", path(stream, "decisions", decision_id(decision)))))
+    async def decision(self, stream: str, decision: Decision | str) -> DecisionRecord:
+        """Return a decision and what became of it."""
+        return await self._send(DecisionRecord, "GET", build_path(stream, "decisions", decision))
 
-    def events(self, stream: str, after: int = 0, limit: int | None = None) -> Iterator[dict[str, Any]]:
-        """The log of a stream, event by event, from the one after number ``after``; at most ``limit`` of them."""
-        first, where = check_whole("after", after, 0), path(stream, "events")
-        most = None if limit is None else check_whole("limit", limit, 1)
+    async def explain(self, stream: str, decision: Decision | str) -> Explanation:
+        """Return the numbers behind a decision, and a sentence."""
+        return await self._send(Explanation, "GET", build_path(stream, "decisions", decision, "explanation"))
 
-        def following(last: dict[str, Any] | None) -> str | None:
-            seen = first if last is None else int(entry(last, "number", int))
-            if most is None:
-                return f"{where}?{urlencode({'after': seen})}"
-            left = most - (seen - first)  # events are numbered without gaps
-            return f"{where}?{urlencode({'after': seen, 'limit': left})}" if left > 0 else None
+    async def pending(self, stream: str) -> list[Decision]:
+        """Return the decisions whose rewards have not arrived."""
+        return [decision async for page in self._pages(build_path(stream, "pending")) for decision in page.decisions]
 
-        return self._service.lines(following)
+    def events(self, stream: str, after: int = 0, limit: int | None = None) -> AsyncIterator[dict[str, Any]]:
+        """Iterate over the log of a stream, from the event after number ``after``; at most ``limit`` events.
+
+        A transfer that breaks off is resumed after the last event that arrived.
+
+        Examples
+        --------
+        >>> [event["kind"] for event in client.events("homepage", limit=2)]                        # doctest: +SKIP
+        ['decided', 'rewarded']
+        """
+        first = check_whole("after", after, 0)
+        end = None if limit is None else first + check_whole("limit", limit, 1)
+        return self._read_events(build_path(stream, "events"), first, end)
 
 
-def _read_item(item: dict[str, Any], read_answer: Callable[[Any], _T]) -> _T | ClientError:
-    """Read one entry of a batch's answer; an error is returned, so that the other entries are read as well."""
+def _run(work: Awaitable[T]) -> T:
+    """Run a coroutine that never waits."""
     try:
-        status, answer = entry(item, "status", int), entry(item, "answer")
-        return read_answer(answer) if status < 300 else refusal(status, answer)
-    except ClientError as error:
-        return error
+        next(work.__await__())
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise AssertionError("the coroutine waits for an event loop")
+
+
+def _block(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """Return a method of AsyncClient as one of Client."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *arguments: P.args, **more: P.kwargs) -> T:
+        return _run(method(self, *arguments, **more))
+
+    return call
+
+
+class Client(Connection):
+    """A client of the decision service. Safe to use from several threads, and after a fork.
+
+    A request without an answer, or with status 429, 502, 503 or 504, is sent again after growing pauses, or after as
+    long as the service asks for (up to a minute). Nothing counts twice: decisions, parts of rewards and history carry
+    an idempotency key, and everything else may be repeated.
+
+    Proxies are taken from the environment (``HTTPS_PROXY``, ``NO_PROXY``), but never for an address of this machine.
+
+    Parameters
+    ----------
+    url
+        Address of the service. Default: ``$WINDVANE_URL``, else http://127.0.0.1:8000.
+    token
+        Access token. Default: ``$WINDVANE_TOKEN``, else none.
+    timeout
+        Seconds to wait for the server at each step of a request.
+    retries
+        How often a request is sent again.
+
+    Examples
+    --------
+    >>> client = Client()                                                                          # doctest: +SKIP
+    >>> decision = client.decide("homepage", {"red": [0.6, 0.1], "blue": [0.2, 0.7]})              # doctest: +SKIP
+    >>> client.reward("homepage", decision, 1.0).status                                            # doctest: +SKIP
+    'recorded'
+    """
+
+    _session_class = httpx2.Client
+
+    @contextlib.asynccontextmanager
+    async def _transfer(self, *request: Any, **more: Any) -> AsyncIterator[Answer]:
+        async def read_chunks() -> AsyncIterator[bytes]:
+            for chunk in response.iter_bytes():
+                yield chunk
+
+        with self._session().stream(*request, **more) as response:
+            yield response, read_chunks()
+
+    async def _pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections of all threads. A later call opens one again."""
+        if session := self._sessions.pop(os.getpid(), None):
+            session.close()
+
+    ready, create, streams = _block(AsyncClient.ready), _block(AsyncClient.create), _block(AsyncClient.streams)
+    info, configure, archive = _block(AsyncClient.info), _block(AsyncClient.configure), _block(AsyncClient.archive)
+    decide, decide_many = _block(AsyncClient.decide), _block(AsyncClient.decide_many)
+    reward, reward_many = _block(AsyncClient.reward), _block(AsyncClient.reward_many)
+    add_reward, history = _block(AsyncClient.add_reward), _block(AsyncClient.history)
+    decision, explain, pending = _block(AsyncClient.decision), _block(AsyncClient.explain), _block(AsyncClient.pending)
+
+    @functools.wraps(AsyncClient.events)
+    def events(self, stream: str, after: int = 0, limit: int | None = None) -> Iterator[dict[str, Any]]:
+        events: Any = AsyncClient.events(self, stream, after, limit)  # type: ignore[arg-type]
+
+        def iterate() -> Iterator[dict[str, Any]]:
+            try:
+                with contextlib.suppress(StopAsyncIteration):
+                    while True:
+                        yield _run(anext(events))
+            finally:
+                _run(events.aclose())
+
+        return iterate()

@@ -1,207 +1,194 @@
-"""Asking until there is an answer: connections that are kept open, and retries.
-
-When an answer is lost, nobody can tell whether the request was carried out. So every decision, reward and history goes
-out with a key, and is sent again with the same one: the service carries out a key once, and gives its answer again.
-Settings may be set twice, and a name is taken once, so that everything else can be repeated as well.
-"""
+"""The way to the service: sessions, attempts, retries, pages and the log."""
 
 from __future__ import annotations
 
-import http.client
+import contextlib
+import ipaddress
+import itertools
 import os
 import random
-import re
 import ssl
-import threading
-import time
-import weakref
-from collections.abc import Callable, Iterator
-from typing import Any
-from urllib.parse import urlsplit
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, TypeVar
 
-from windvane.client.messages import ClientError, Request, document_of, entry, lines_of, not_understood, refusal
-from windvane.errors import ArgumentError, WindvaneError
+import httpx2
+
+from windvane.arguments import check_number, check_whole
+from windvane.client import messages
+from windvane.client.messages import BatchError, ClientError
+from windvane.errors import ArgumentError
 
 EXAMPLE = "http://127.0.0.1:8000"
-IDLE = 10.0  # seconds after which a connection is not trusted any more; the server closes it after 30
+IDLE = 10.0  # seconds that an unused connection is kept; the server closes it after 30
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts, doubled each time
-LONGEST_WAIT = 60.0  # seconds that Retry-After may ask for; beyond, the caller is told instead
-AGAIN = (429, 502, 503, 504)
-PROXY = (502, 504)  # said by one that lost the service's answer
+LONGEST_WAIT = 60.0  # seconds that Retry-After may ask for; beyond, the error is raised at once
+UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 
-_VISIBLE = re.compile(r"[!-~]+")
-
-Open = Callable[[], http.client.HTTPConnection]
-
-
-class FaultError(WindvaneError):
-    """An attempt that failed in a way that another may not. ``sent``: it may have been carried out nevertheless."""
-
-    def __init__(self, error: ClientError, *, sent: bool, wait: float = 0.0) -> None:
-        super().__init__(error.message)
-        self.error, self.sent, self.wait = error, sent, wait
-
-
-class _Line:
-    """A connection that is kept open, of one thread of one process: answers come in the order of requests."""
-
-    def __init__(self, open_one: Open) -> None:
-        self.connection, self.process, self.used = open_one(), os.getpid(), time.monotonic()
-
-    def close(self) -> None:
-        self.connection.close()
-
-    def __del__(self) -> None:  # with the thread that it belonged to
-        if hasattr(self, "connection"):
-            self.close()
+T = TypeVar("T")
+Answer = tuple[httpx2.Response, AsyncIterator[bytes]]
 
 
 class Connection:
-    """To one service. Safe to use from several threads, and after a fork."""
+    """The service at ``url``, asked until it answers. Subclasses say how bytes are transferred and how to pause."""
 
-    def __init__(self, url: str, headers: dict[str, str], *, timeout: float, retries: int) -> None:
-        self.url, self.retries, self._headers = url, retries, headers
-        self._open, self._prefix = _address(url, timeout)
-        self._local = threading.local()
-        self._lines: weakref.WeakSet[_Line] = weakref.WeakSet()
-        self._guard = threading.Lock()
+    _session_class: type[Any]
 
-    def close(self) -> None:
-        """Close the connections of all threads; what is asked later opens one again."""
-        with self._guard:
-            for line in list(self._lines):
-                line.close()
+    def __init__(
+        self, url: str | None = None, token: str | None = None, *, timeout: float = 10.0, retries: int = 5
+    ) -> None:
+        address = _check_url(os.environ.get("WINDVANE_URL") or EXAMPLE if url is None else url)
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "windvane"}
+        token = os.environ.get("WINDVANE_TOKEN") if token is None else token
+        if token is not None:
+            if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token.strip():
+                expected = "a text as `windvane token add` prints it"
+                raise ArgumentError("token", None, expected, got="another value")  # which may be secret
+            headers["Authorization"] = f"Bearer {token.strip()}"
+        self.url = str(address).rstrip("/")
+        self._retries = check_whole("retries", retries, 0, 100)
+        self._sessions: dict[int, Any] = {}  # by process, because a fork shares sockets
+        self._options = {
+            "base_url": address,
+            "headers": headers,
+            "timeout": check_number("timeout", timeout, "of seconds above 0, at most 1e6", lambda s: 0 < s <= 1e6),
+            "trust_env": not _is_loopback(address.host),  # proxies
+            "limits": httpx2.Limits(keepalive_expiry=IDLE),
+            # Certificates are loaded for https only: that takes 60 ms. Without any, no https server is trusted.
+            "verify": True if address.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+        }
 
-    def call(self, request: Request, creates: str | None = None) -> Any:
-        """The answer. ``creates``: the name that a repeated request would find taken."""
-        unsure, attempt = False, 0
-        while True:
-            attempt += 1
-            try:
-                return self.ask(request)
-            except FaultError as fault:
-                unsure = unsure or fault.sent
-                if attempt > self.retries or fault.wait > LONGEST_WAIT:
-                    raise _given_up(fault.error, attempt, unsure) from None
-                wait = fault.wait
-            except ClientError as error:
-                if creates is not None and unsure and error.code == "exists":
-                    text = (
-                        f"{error.message}; an answer was lost, so it may be the one asked for: see state({creates!r})"
-                    )
-                    raise ClientError(error.status, error.code, text, error.field) from None
-                raise
-            time.sleep(_pause(attempt, wait))
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
 
-    def ask(self, request: Request) -> Any:
-        """One attempt, on this thread's connection."""
-        line: _Line | None = getattr(self._local, "line", None)
-        if line is None or line.process != os.getpid():
-            line = self._local.line = _Line(self._open)
-            with self._guard:
-                self._lines.add(line)
-        finished = False
+    def _session(self) -> Any:
+        """Return the session of this process. Of two that threads open at once, one is dropped before its use."""
+        process = os.getpid()
+        return self._sessions.get(process) or self._sessions.setdefault(process, self._session_class(**self._options))
+
+    def _transfer(self, *request: Any, **more: Any) -> contextlib.AbstractAsyncContextManager[Answer]:
+        raise NotImplementedError
+
+    async def _pause(self, seconds: float) -> None:
+        raise NotImplementedError
+
+    @contextlib.asynccontextmanager
+    async def _open(self, *request: str, **more: Any) -> AsyncIterator[Answer]:
+        """Send a request once. Yield the answer and the parts of its body, or raise the problem that it describes."""
         try:
-            response = self._sent(line, request)
-            body = response.read()
-            finished = True
-        except (OSError, http.client.HTTPException) as error:
-            raise _fault(error, self.url) from None
-        finally:  # after Ctrl-C too: what may still come belongs to a question that nobody asks any more
-            line.used = time.monotonic()
-            if not finished:
-                line.close()
-        return _checked(response, body)
+            async with self._transfer(*request, **more) as (response, chunks):
+                if not response.is_success:
+                    body = b"".join([chunk async for chunk in chunks])
+                    raise messages.read_error(response.status_code, body, response.headers.get("Retry-After", ""))
+                yield response, chunks
+        except httpx2.HTTPError as error:
+            code, what = ("unreachable", "no connection") if isinstance(error, UNSENT) else ("no-answer", "no answer")
+            raise ClientError(None, code, f"{self.url}: {what} ({str(error) or type(error).__name__})") from None
 
-    def lines(self, path: Callable[[dict[str, Any] | None], str | None]) -> Iterator[dict[str, Any]]:
-        """The lines of long answers. ``path`` tells what to ask for after the line that came last (None: the first);
-        where an answer breaks off, it goes on from there. It ends with an answer, or where ``path`` is None."""
-        last: dict[str, Any] | None = None
-        failed = 0
-        while (asked := path(last)) is not None:
-            line = _Line(self._open)  # its own: the thread may ask for other things in between
+    async def _send(
+        self, kind: type[T], method: str, path: str, body: bytes | None = None, key: str | None = None, **more: Any
+    ) -> T:
+        """Send a request until it is answered, and return the answer as a ``kind``."""
+        headers = {} if key is None else {"Idempotency-Key": key}
+        is_unsure = False
+        for attempt in itertools.count(1):
             try:
-                response = self._sent(line, Request("GET", asked))
-                if response.status != 200:
-                    _checked(response, response.read())
-                for line_ in lines_of(response):
-                    if last is not None and not entry(line_, "number", int) > entry(last, "number", int):
-                        raise not_understood("repeats itself")
-                    failed, last = 0, line_
-                    yield line_
+                async with self._open(method, path, content=body, headers=headers, **more) as (_, chunks):
+                    answer = b"".join([chunk async for chunk in chunks])
+                return messages.read(kind, answer)
+            except ClientError as error:
+                is_unsure = error.is_unsure = is_unsure or error.is_unsure
+                pause = self._choose_pause(error, attempt)
+            await self._pause(pause)
+        raise AssertionError("the loop above does not end")
+
+    def _choose_pause(self, error: ClientError, attempt: int) -> float:
+        """Return the seconds until the next attempt, or raise ``error`` with what is known about all attempts.
+
+        Pauses grow, and differ between clients that failed together.
+        """
+        if error.is_temporary and attempt <= self._retries and error.retry_after <= LONGEST_WAIT:
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (attempt - 1))
+            return error.retry_after + pause * random.uniform(0.5, 1.5)
+        if error.is_temporary:
+            error.message += f"; gave up after {attempt} attempt{'s' * (attempt > 1)}"
+        if error.is_unsure:
+            error.code = "no-answer" if error.code == "unreachable" else error.code
+            error.message += "; an attempt got no answer, and it is not known whether it was carried out"
+        error.args = (error.message,)
+        raise error from None
+
+    async def _send_batch(self, stream: str, name: str, items: list[dict[str, Any]], kind: type[T]) -> list[T]:
+        """Send ``items`` in as many requests as it takes; return their answers, or raise what failed."""
+        results: list[T | ClientError] = []
+        for part in messages.split_batch([messages.encode(item) for item in items]):
+            body = b'{"%s":[%s]}' % (name.encode(), b",".join(part))
+            try:
+                batch = await self._send(messages.Batch, "POST", messages.build_path(stream, name, "batch"), body)
+                answers = [item.result for item in batch.results if isinstance(item.result, (kind, ClientError))]
+                if len(answers) != len(part):
+                    raise messages.not_understood(f"other results than for {len(part)} {name}")
+                results += answers
+            except ClientError as error:
+                if not results:
+                    raise
+                results += [error] * len(part)
+        succeeded = [result for result in results if not isinstance(result, ClientError)]
+        if len(succeeded) < len(results):
+            raise BatchError(results)
+        return succeeded
+
+    async def _pages(self, path: str) -> AsyncIterator[messages.Page]:
+        """Yield the pages of a list."""
+        after, page = None, messages.Page("")
+        while page.next is not None and page.next != after:
+            after, query = page.next, {"limit": messages.MOST_ITEMS} | ({"after": page.next} if page.next else {})
+            page = await self._send(messages.Page, "GET", path, params=query)
+            yield page
+
+    async def _read_events(self, path: str, after: int, end: int | None) -> AsyncIterator[dict[str, Any]]:
+        """Yield the events after number ``after``, up to number ``end``; resume where an answer breaks off."""
+        failures = 0
+        while end is None or after < end:
+            try:
+                async for line in self._read_lines(path, {"after": after} | ({"limit": end - after} if end else {})):
+                    event = messages.read(dict[str, Any], line)
+                    if "error" in event:  # the last line of a log that the service cannot read on
+                        raise ClientError(200, "unreadable", f"event {event.get('number')}: {event['error']}")
+                    if event.get("number") != after + 1:
+                        raise messages.not_understood(f"not event {after + 1}")
+                    after, failures = after + 1, 0
+                    yield event
                 return
-            except (FaultError, OSError, http.client.HTTPException) as error:
-                fault = _fault(error, self.url)
-            finally:
-                line.close()
-            failed += 1
-            if failed > self.retries or fault.wait > LONGEST_WAIT:
-                raise _given_up(fault.error, failed, False)
-            time.sleep(_pause(failed, fault.wait))
+            except ClientError as error:
+                failures += 1
+                pause = self._choose_pause(error, failures)
+            await self._pause(pause)
 
-    def _sent(self, line: _Line, request: Request) -> http.client.HTTPResponse:
-        connection = line.connection
-        if time.monotonic() - line.used > IDLE:
-            connection.close()
-        if connection.sock is None:
-            try:
-                connection.connect()
-            except OSError as error:
-                told = ClientError(None, "unreachable", f"{self.url}: cannot be reached ({_why(error)})")
-                raise FaultError(told, sent=False) from None
-        headers = self._headers if request.key is None else {**self._headers, "Idempotency-Key": request.key}
-        connection.request(request.method, self._prefix + request.path, request.body, headers)
-        return connection.getresponse()
+    async def _read_lines(self, path: str, query: Mapping[str, int]) -> AsyncIterator[bytes]:
+        """Yield the lines of an answer; raise if it breaks off."""
+        rest = b""
+        async with self._open("GET", path, params=query) as (response, chunks):
+            async for chunk in chunks:
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield line
+        if rest or not {"content-length", "transfer-encoding"} & response.headers.keys():
+            raise ClientError(200, "no-answer", "the log broke off")
 
 
-def _address(url: str, timeout: float) -> tuple[Open, str]:
-    """How to connect to it, and what every path begins with."""
+def _check_url(url: Any) -> httpx2.URL:
+    """Return the address of a service; it has no user, query or fragment."""
+    with contextlib.suppress(httpx2.InvalidURL, TypeError):
+        address = httpx2.URL(url)
+        if address.scheme in ("http", "https") and address.host and not set("@?# ") & set(url):
+            return address
+    is_secret = "@" in str(url)  # it may hold a password
+    expected, got = f"an address such as {EXAMPLE}", "another value" if is_secret else None
+    raise ArgumentError("url", None if is_secret else url, expected, got=got)
+
+
+def _is_loopback(host: str) -> bool:
     try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-        plain = not (parts.query or parts.fragment or parts.username or parts.password)
-        if parts.scheme not in ("http", "https") or not host or not plain or not _VISIBLE.fullmatch(url):
-            raise ValueError
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
-        raise ArgumentError("url", url, f"an address such as {EXAMPLE}") from None
-    if parts.scheme == "http":
-        return lambda: http.client.HTTPConnection(host, port, timeout=timeout), parts.path
-    trust = ssl.create_default_context()
-    return lambda: http.client.HTTPSConnection(host, port, timeout=timeout, context=trust), parts.path
-
-
-def _checked(response: http.client.HTTPResponse, body: bytes) -> Any:
-    """The document of a good answer; raises what a bad one says."""
-    status, document = response.status, document_of(body)
-    if status in AGAIN:
-        asked = response.headers.get("Retry-After", "")
-        wait = float(asked) if asked.isascii() and asked.isdigit() else 0.0  # a date is left to the usual pauses
-        raise FaultError(refusal(status, document), sent=status in PROXY, wait=wait)
-    if not 200 <= status < 300:
-        raise refusal(status, document)
-    if not isinstance(document, dict):
-        raise FaultError(ClientError(status, "no_answer", "the answer cannot be read"), sent=True)
-    return document
-
-
-def _fault(error: Exception, url: str) -> FaultError:
-    if isinstance(error, FaultError):
-        return error
-    return FaultError(ClientError(None, "no_answer", f"{url}: no answer ({_why(error)})"), sent=True)
-
-
-def _given_up(error: ClientError, attempts: int, unsure: bool) -> ClientError:
-    text = f"{error.message}; gave up after {attempts} attempt{'s' * (attempts > 1)}"
-    if not unsure:
-        return ClientError(error.status, error.code, text, error.field)
-    code = "no_answer" if error.status is None else error.code
-    return ClientError(error.status, code, f"{text}; whether it was carried out is not known", error.field)
-
-
-def _why(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
-
-
-def _pause(attempt: int, wait: float) -> float:
-    """Longer every time, and never the same for two clients that failed together."""
-    return wait + min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.5)
+        return False

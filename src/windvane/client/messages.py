@@ -1,54 +1,70 @@
-"""What goes to the service and what comes back, as bytes, and what can be wrong with either."""
+"""What is sent to the service and what it answers, as bytes, and the errors of both."""
 
 from __future__ import annotations
 
-import http.client
+import functools
 import json
-import math
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from types import NoneType
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from windvane.arguments import check_number
-from windvane.errors import ArgumentError, WindvaneError, format_value
+from pydantic import TypeAdapter, ValidationError
 
-MOST_ITEMS, MOST_BYTES = 1000, 1 << 20  # of one batch; more is sent as several
-CHUNK = 1 << 16
+from windvane.arguments import check_number
+from windvane.errors import ArgumentError, WindvaneError
+from windvane.records import Decision, RewardReceipt, StreamSummary, to_datetime, to_plain
+
+MOST_ITEMS, MOST_BYTES = 1000, 1 << 20  # of a batch; more is sent as several requests
+T = TypeVar("T")
 
 
 class ClientError(WindvaneError):
-    """What the service refused, or that it could not be asked.
+    """The service refused a request, or did not answer.
 
-    ``status`` of the answer, None without one; ``code`` for programs; ``message`` for people; ``field`` of the request
-    that is wrong, if it is one. Without an answer the code is "unreachable" (nothing was sent, so nothing was done) or
-    "no_answer" (whether it was done is not known).
+    Attributes
+    ----------
+    status : int or None
+        Of the answer. None without an answer.
+    code : str
+        The service's code, such as ``"unknown-stream"``. ``"unreachable"``: nothing was sent. ``"no-answer"``: it is
+        not known whether the request was carried out. ``"not-understood"``: the answer is not a windvane service's.
+    message : str
+        What is wrong, for people.
+    pointer : str or None
+        JSON Pointer to what is wrong in the request, such as ``"#/arms/red/1"``.
+    is_unsure : bool
+        Whether this or an earlier attempt got no answer, so that it may have been carried out.
+    retry_after : float
+        Seconds that the service asked to wait, or 0.
     """
 
-    def __init__(self, status: int | None, code: str, message: str, field: str | None = None) -> None:
+    def __init__(self, status: int | None, code: str, message: str, pointer: str | None = None) -> None:
         super().__init__(message)
-        self.status, self.code, self.message, self.field = status, code, message, field
+        self.status, self.code, self.message, self.pointer = status, code, message, pointer
+        self.is_unsure, self.retry_after = code == "no-answer" or status in (502, 504), 0.0
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.status in (429, 502, 503, 504) or self.code in ("unreachable", "no-answer")
 
 
 class BatchError(ClientError):
-    """Raised by ``decide_many`` and ``reward_many`` when an item failed. The other items were carried out.
+    """Some items of a batch failed; the others were carried out.
 
     Parameters
     ----------
     results : sequence
-        One entry for each item, in order: what the call returns for an item that succeeded, else a
-        :class:`ClientError`. At least one is an error.
+        For each item, in order, what the call returns for it or a :class:`ClientError`; at least one error.
 
     Attributes
     ----------
-    results : list
-        As above.
-    errors : dict of int to ClientError
-        The errors by their place in ``results``.
-    status, code, message, field
-        ``message`` says how many items failed; the others are those of the first error.
+    results, errors
+        The list of results, and a dict of the errors by their place. ``status``, ``code`` and ``pointer`` are those of
+        the first error.
 
     Examples
     --------
@@ -56,66 +72,42 @@ class BatchError(ClientError):
     BatchError('1 of 2 items failed; results[1]: the decision has another reward')
     """
 
-    def __init__(self, results: Sequence[Decided | bool | ClientError]) -> None:
+    def __init__(self, results: Sequence[Any]) -> None:
         self.results = list(results)
         self.errors = {place: item for place, item in enumerate(self.results) if isinstance(item, ClientError)}
         place, first = next(iter(self.errors.items()))
-        text = f"{len(self.errors)} of {len(self.results)} items failed; results[{place}]: {first.message}"
-        super().__init__(first.status, first.code, text, first.field)
+        message = f"{len(self.errors)} of {len(self.results)} items failed; results[{place}]: {first.message}"
+        super().__init__(first.status, first.code, message, first.pointer)
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """An arm that was chosen; ``id`` is what the reward must name. The fields are those of the library's Decision."""
-
-    id: str
-    arm: str | int
-    index: int
-    time: float
-    propensity: float | None
-    explored: bool
-    prediction: float
-    bonus: float
-    preferred: str | int
-    rival: str | int | None
-    rival_score: float | None
-    projected: bool | None
+# --- what is sent ---------------------------------------------------------------------------------------------------
 
 
-class Request(NamedTuple):
-    method: str
-    path: str
-    body: bytes | None = None
-    key: str | None = None
+def build_path(stream: str | None = None, *parts: Decision | str) -> str:
+    """Return the path of the list of streams, of a stream, or of a part of it."""
+    segments = [] if stream is None else [get_id(stream, "stream"), *map(get_id, parts)]
+    return "/".join(["/v1/streams", *(quote(segment, safe="") for segment in segments)])
 
 
-# --- what goes out -------------------------------------------------------------------------------------------------
+def get_id(value: Any, argument: str = "decision") -> str:
+    """Return the id of a decision, or a name that can be a segment of a path."""
+    name = value.id if isinstance(value, Decision) else value
+    if not isinstance(name, str) or name in ("", ".", ".."):
+        raise ArgumentError(argument, value, "a name")
+    return name
 
 
-def text(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ArgumentError(name, value, "a text")
-    return value
-
-
-def path(stream: str, *parts: str) -> str:
-    return "/".join(("/v1/streams", *(quote(part, safe="") for part in (text("stream", stream), *parts))))
-
-
-def decision_id(decision: Decided | str) -> str:
-    return decision.id if isinstance(decision, Decided) else text("decision", decision)
-
-
-def checked_key(given: str | None) -> str:
-    """The caller's own, or a random one."""
-    if given is None:
+def check_key(key: str | None) -> str:
+    """Return the caller's idempotency key, or a random one."""
+    if key is None:
         return secrets.token_hex(16)
-    if not isinstance(given, str) or not 0 < len(given) <= 200 or not given.isascii() or not given.isprintable():
-        raise ArgumentError("key", given, "a text of 1 to 200 printable ASCII characters")
-    return given
+    if not isinstance(key, str) or not 0 < len(key) <= 200 or not key.isascii() or not key.isprintable():
+        raise ArgumentError("key", key, "a text of 1 to 200 printable ASCII characters")
+    return key
 
 
-def one_round(arms: Any, context: Mapping[str, Any] | None) -> dict[str, Any]:
+def check_arms(arms: Any) -> Any:
+    """Return ``arms`` if JSON can hold them without loss."""
     if isinstance(arms, Mapping):
         labels = [list(vector.index) for vector in arms.values() if hasattr(vector, "loc")]  # of pandas
         if any(label != labels[0] for label in labels):
@@ -124,33 +116,55 @@ def one_round(arms: Any, context: Mapping[str, Any] | None) -> dict[str, Any]:
         for name in arms:
             if not isinstance(name, str):  # JSON would make a text of it, and the answer would name another arm
                 raise ArgumentError("arms", name, "named by texts over HTTP")
-    return {name: value for name, value in (("arms", arms), ("context", context)) if value is not None}
+    return arms
 
 
-def one_reward(decision: Decided | str, value: float) -> dict[str, Any]:
-    return {"decision": decision_id(decision), "value": check_number("value", value, "that is finite", math.isfinite)}
+def check_value(value: Any) -> float:
+    """Return the value of a reward."""
+    return check_number("value", value, "that is finite", lambda _: True)
 
 
-def encoded(name: str, document: Any) -> bytes:
-    try:
-        return json.dumps(document, separators=(",", ":"), allow_nan=False, default=_plain).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        hint = " ".join(str(error).split())
-        raise ArgumentError(name, document, "something that JSON can hold", hint=hint) from None
+def check_times(times: Any) -> list[datetime]:
+    """Return seconds since 1970 and datetimes as datetimes."""
+    expected = "of seconds since 1970 (at most 1e10 from there), or a datetime"
+    return [
+        time
+        if isinstance(time, datetime)
+        else to_datetime(check_number(f"times[{place}]", time, expected, lambda s: abs(s) <= 1e10))
+        for place, time in enumerate(times.tolist() if hasattr(times, "tolist") else times)
+    ]
 
 
-def _plain(value: Any) -> Any:
-    """Arrays and scalars of NumPy, and declared Features, as JSON takes them."""
-    for way in ("tolist", "declared"):
-        if hasattr(value, way):
-            return getattr(value, way)()
+def encode(entries: Mapping[str, Any], *, keep_none: bool = False) -> bytes:
+    """Return ``entries`` as a JSON object; those that are None are left out."""
+    parts = []
+    for name, value in entries.items():
+        try:
+            if value is not None or keep_none:
+                parts.append(f"{json.dumps(name)}:{json.dumps(value, allow_nan=False, default=_to_plain)}")
+        except (TypeError, ValueError, RecursionError) as error:
+            hint = " ".join(str(error).split())
+            raise ArgumentError(name, value, "something that JSON can hold", hint=hint) from None
+    return f"{{{','.join(parts)}}}".encode()
+
+
+def _to_plain(value: Any) -> Any:
+    """Return times, arrays and scalars of NumPy and pandas, and declared Features as JSON holds them."""
+    if isinstance(value, datetime):
+        if value.utcoffset() is None:
+            raise TypeError("a datetime must have a time zone")
+        return to_plain(value.astimezone(UTC))
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.6f}s"
+    for method in ("tolist", "declared"):
+        if hasattr(value, method):
+            return getattr(value, method)()
     raise TypeError(f"{type(value).__name__} is neither a number, a text, an array, a list nor a dict")
 
 
-def parts_of(items: list[bytes]) -> Iterator[list[bytes]]:
-    """``items`` in order, in parts that the service takes."""
-    part: list[bytes] = []
-    size = 0
+def split_batch(items: list[bytes]) -> Iterator[list[bytes]]:
+    """Yield ``items`` in parts that the service accepts."""
+    part, size = list[bytes](), 0
     for item in items:
         if part and (len(part) == MOST_ITEMS or size + len(item) > MOST_BYTES):
             yield part
@@ -161,85 +175,90 @@ def parts_of(items: list[bytes]) -> Iterator[list[bytes]]:
         yield part
 
 
-# --- what comes back -----------------------------------------------------------------------------------------------
+# --- what is answered -----------------------------------------------------------------------------------------------
 
 
-def document_of(body: bytes) -> Any:
-    """None if it is not JSON."""
+@dataclass
+class Problem:
+    """Problem details of RFC 9457."""
+
+    type: str
+    detail: str
+    errors: list[dict[str, str]] = field(default_factory=list)
+
+
+@dataclass
+class Page:
+    """A part of a list; ``next`` is the ``after`` of the following part."""
+
+    next: str | None
+    streams: list[StreamSummary] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+
+
+@dataclass
+class Item:
+    """The answer to an item of a batch."""
+
+    status: int
+    decision: Decision | None = None
+    receipt: RewardReceipt | None = None
+    problem: Problem | None = None
+
+    @property
+    def result(self) -> Any:
+        """What the call returns for the item, or the error."""
+        return build_error(self.status, self.problem) if self.status >= 300 else self.decision or self.receipt
+
+
+@dataclass
+class Batch:
+    """The answers to the items of a batch."""
+
+    results: list[Item]
+
+
+@dataclass
+class Rows:
+    """How many rows of history were learned."""
+
+    rows: int
+
+
+_build_adapter: Any = functools.cache(TypeAdapter)  # building one takes milliseconds
+
+
+def read(kind: type[T], body: bytes) -> T:
+    """Return the answer ``body`` as a ``kind``: a record, or any other type that pydantic knows."""
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
+        record: T = _build_adapter(kind).validate_json(body, strict=True)
+        return record
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        if problem["type"] == "json_invalid":  # cut off without a sign: it may come whole the next time
+            raise ClientError(200, "no-answer", "the answer is not JSON") from None
+        raise not_understood(": ".join(map(str, (*problem["loc"], problem["msg"])))) from None
 
 
-def refusal(status: int, document: Any) -> ClientError:
+def not_understood(problem: str) -> ClientError:
+    """Return the error about an answer that no windvane service gives."""
+    return ClientError(200, "not-understood", f"unexpected answer ({problem}); is this a windvane service?")
+
+
+def build_error(status: int, problem: Problem | None) -> ClientError:
+    """Return the error that problem details describe."""
+    if problem is None:
+        return ClientError(status, "http", f"status {status} without problem details")
+    pointer = problem.errors[0].get("pointer") if problem.errors else None
+    return ClientError(status, problem.type.removeprefix("urn:windvane:problem:"), problem.detail, pointer)
+
+
+def read_error(status: int, body: bytes, retry_after: str) -> ClientError:
+    """Return the error of an answer that is no success."""
     try:
-        error = document["error"]
-        return ClientError(status, str(error["code"]), str(error["message"]), error["field"])
-    except (KeyError, TypeError):
-        return ClientError(status, "http", f"status {status}, and nothing said about why")
-
-
-def not_understood(what: str) -> ClientError:
-    return ClientError(200, "not_understood", f"the answer {what}; is this a windvane service?")
-
-
-def entry(answer: Any, name: str, *kinds: type) -> Any:
-    """An entry of an answer, of one of these ``kinds`` if any are named."""
-    if not isinstance(answer, dict) or name not in answer:
-        raise not_understood(f"has no {name!r}")
-    found = answer[name]
-    if kinds and not (isinstance(found, kinds) and (not isinstance(found, bool) or bool in kinds)):
-        raise not_understood(f"has {format_value(found)} as {name!r}")
-    return found
-
-
-def entries(answer: Any, name: str, count: int | None = None) -> list[dict[str, Any]]:
-    """An entry that is a list of documents, ``count`` of them if it is told."""
-    found = entry(answer, name, list)
-    if not all(isinstance(one, dict) for one in found) or count not in (None, len(found)):
-        raise not_understood(f"has other {name!r} than were asked for")
-    return list(found)
-
-
-def decided(answer: Any) -> Decided:
-    return Decided(
-        entry(answer, "decision", str),
-        *(entry(answer, field.name, *_KINDS[field.name]) for field in fields(Decided)[1:]),
-    )
-
-
-_KINDS: dict[str, tuple[type, ...]] = {
-    "arm": (str, int), "index": (int,), "time": (float, int), "propensity": (float, int, NoneType), "explored": (bool,),
-    "prediction": (float, int), "bonus": (float, int), "preferred": (str, int), "rival": (str, int, NoneType),
-    "rival_score": (float, int, NoneType), "projected": (bool, NoneType),
-}  # fmt: skip
-
-
-def learnt(answer: Any) -> bool:
-    return bool(entry(answer, "learnt", bool))
-
-
-def lines_of(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
-    """Lines of JSON; what breaks off raises, and is never taken for the end."""
-    rest, cut = b"", None
-    while cut is None:
-        try:
-            chunk = response.read(CHUNK)
-        except http.client.IncompleteRead as error:  # the last lines say why, where the service knows it
-            chunk, cut = error.partial, error
-        if not chunk:
-            break
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            found = document_of(line)
-            if not isinstance(found, dict):
-                raise http.client.HTTPException("a line of the answer cannot be read")
-            if found.get("kind") == "unreadable":
-                text = f"event {found.get('number')}: {found.get('error')}"
-                raise ClientError(response.status, "unreadable", text)
-            yield found
-    if cut is not None:
-        raise cut
-    if rest or response.length:
-        raise http.client.IncompleteRead(rest)
+        error = build_error(status, read(Problem, body))
+    except ClientError:
+        error = build_error(status, None)
+    if retry_after.isascii() and retry_after.isdigit():  # a date is left to the usual pauses
+        error.retry_after = float(retry_after)
+    return error

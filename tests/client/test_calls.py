@@ -1,0 +1,366 @@
+"""Every call of both clients against a real server, and nothing counted twice whatever the network does."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+import threading
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import windvane
+from support.clients import ARMS, Connect, failed_batch, refused
+from support.network import LossyProxy
+from support.refusals import rejects
+from support.server import run_command, run_server
+from windvane import BatchError, Client
+from windvane.client import AsyncClient, messages
+from windvane.records import Decision, DecisionRecord, Explanation, RewardReceipt
+
+
+def statuses(receipts: list[RewardReceipt]) -> list[str]:
+    return [receipt.status for receipt in receipts]
+
+
+# --- every call ----------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_from_beginning_to_end(client: Any, name: str) -> None:
+    assert client.ready()
+    info = client.create(name, dim=2, prior=np.array([0.1, 0.2]), epsilon=0.5, max_pending=10)
+    assert (info.name, info.policy, info.settings["prior"]) == (name, "AdaptiveGLMUCB", [0.1, 0.2])
+    assert abs(info.created - datetime.now(UTC)) < timedelta(minutes=5)
+    assert name in [stream.name for stream in client.streams()]
+    decision = client.decide(name, ARMS)
+    assert isinstance(decision, Decision)
+    assert decision.arm in ARMS
+    assert decision.propensity is not None
+    assert abs(decision.time - datetime.now(UTC)) < timedelta(minutes=5)
+    assert client.pending(name) == [decision]
+    assert client.decision(name, decision) == DecisionRecord(
+        decision=decision, status="pending", reward=None, late_reward=None
+    )
+    assert client.explain(name, decision) == Explanation.of(decision)
+    assert client.reward(name, decision, True) == RewardReceipt(decision=decision.id, status="recorded", value=1.0)
+    assert client.reward(name, decision.id, 1.0).status == "unchanged"
+    record = client.decision(name, decision.id)
+    assert (record.status, record.reward) == ("rewarded", 1.0)
+    assert client.configure(name, title="red or blue", epsilon=0.0).title == "red or blue"
+    assert client.configure(name, title=None).title is None
+    assert client.decide(name, ARMS).propensity is None
+    assert client.history(name, np.array([1, 0]), np.array([[0.5, 0.5], [0.1, 0.2]])) == 2
+    counts = client.info(name).counts
+    assert (counts.decisions, counts.rewards, counts.pending, counts.history_rows) == (2, 1, 1, 2)
+    assert client.archive(name).archived is not None
+    assert client.archive(name).archived is not None
+    refused(lambda: client.decide(name, ARMS), 409, "archived")
+    kinds = [event["kind"] for event in client.events(name)]
+    assert kinds == ["decided", "rewarded", "configured", "configured", "decided", "history", "archived"]
+    assert [event["number"] for event in client.events(name, after=2, limit=3)] == [3, 4, 5]
+    assert list(client.events(name, after=7)) == []
+
+
+def test_parts_of_a_reward(client: Any, name: str) -> None:
+    client.create(name, dim=2, link="identity", reward_timeout=timedelta(hours=1), learn="at_timeout")
+    decision = client.decide(name, ARMS)
+    assert [client.add_reward(name, decision, value).value for value in (1.0, 2.5)] == [1.0, 3.5]
+    receipt = client.add_reward(name, decision, 0.5, key="third part")
+    assert receipt == client.add_reward(name, decision.id, 0.5, key="third part")
+    assert receipt.value == 4.0
+
+
+def test_arms_in_every_form(client: Any, name: str) -> None:
+    client.create(name, dim=2)
+    vectors = np.array([[0.6, 0.1], [0.2, 0.7]], dtype=np.float32)
+    for arms in (vectors, list(vectors), vectors.tolist(), [list(row) for row in vectors]):
+        assert client.decide(name, arms).arm in (0, 1)
+    frame = pd.DataFrame(vectors, index=["a", "b"], columns=["x", "y"])
+    for named in (
+        {"a": vectors[0], "b": vectors[1]},
+        {"a": [np.float64(0.1), np.int64(0)], "b": (0.2, 0.3)},
+        {"a": frame.loc["a"], "b": frame.loc["b"]},
+    ):
+        assert client.decide(name, named).arm in ("a", "b")
+    with rejects("arms"):
+        client.decide(name, {"a": frame.loc["a"], "b": frame.loc["b", ["y", "x"]]})
+
+
+def test_contexts(client: Any, name: str) -> None:
+    features = windvane.Features(shared={"age": (0, 100)}, by_arm={"night": ["yes", "no"]}, arms=["red", "blue"])
+    client.create(name, features=features)
+    context = {"age": np.int64(30), "night": "no"}
+    assert client.decide(name, context=context).arm in ("red", "blue")
+    assert client.decide(name, ["red"], context=context).arm == "red"
+    error = failed_batch(lambda: client.decide_many(name, [None, ["blue"]], contexts=[context, {"age": 30}]))
+    assert isinstance(error.results[0], Decision)
+    assert (error.errors[1].status, error.errors[1].code) == (422, "invalid")
+    assert "context" in str(error.errors[1].pointer)
+    assert client.history(name, [1.0], contexts=[context], arms=["red"]) == 1
+
+
+def test_times_of_history(client: Any, name: str) -> None:
+    client.create(name, dim=2, half_life="2d")
+    now, vectors = datetime.now(UTC), [[0.1, 0.1], [0.1, 0.2]]
+    for times in (
+        [now - timedelta(hours=4), now - timedelta(hours=3)],
+        np.array([now.timestamp() - 7200.0, now.timestamp() - 3600.0]),
+        pd.Series(pd.to_datetime([now, now])),
+    ):
+        assert client.history(name, [1.0, 0.0], vectors, times=times) == 2
+    for times in ([datetime(2026, 1, 1), now], ["today", now], [1e12, 1e12]):
+        with rejects("times"):
+            client.history(name, [1.0, 0.0], vectors, times=times)
+
+
+def test_batches(client: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.create(name, dim=2)
+    first, second = client.decide_many(name, [ARMS, [[0.5, 0.5]]])
+    assert (first.arm in ARMS, second.arm) == (True, 0)
+    rewards = [(first, 1.0), (second.id, np.bool_(False)), (first, 1.0)]
+    assert statuses(client.reward_many(name, rewards)) == ["recorded", "recorded", "unchanged"]
+    assert client.decide_many(name, []) == client.reward_many(name, []) == []
+    many = client.decide_many(name, [[[0.1, 0.1]]] * (messages.MOST_ITEMS + 1))
+    assert len({decision.id for decision in many}) == messages.MOST_ITEMS + 1
+    assert [decision.id for decision in client.pending(name)] == [decision.id for decision in many]
+    monkeypatch.setattr(messages, "MOST_BYTES", 100)
+    assert statuses(client.reward_many(name, [(decision, 1.0) for decision in many[:5]])) == ["recorded"] * 5
+    assert client.info(name).counts.rewards == 7
+
+
+def test_a_batch_with_items_that_fail(client: Any, name: str) -> None:
+    """It raises, and the answers of the other items are in the error: they were carried out."""
+    client.create(name, dim=2)
+    error = failed_batch(lambda: client.decide_many(name, [ARMS, {"long": [3.0, 4.0]}, [[0.5, 0.5]]]))
+    first, failure, last = error.results
+    assert isinstance(first, Decision)
+    assert last.arm == 0
+    assert error.errors == {1: failure}
+    assert (error.status, error.code, error.pointer) == (422, "invalid", failure.pointer)
+    assert error.message == f"1 of 3 items failed; results[1]: {failure.message}"
+    assert client.info(name).counts.decisions == 2
+
+    rewards = [(first, 1.0), ("unknown", 1.0), (first, 0.0), (last.id, 0.0), (first, 1.0)]
+    error = failed_batch(lambda: client.reward_many(name, rewards))
+    receipts = [result for result in error.results if isinstance(result, RewardReceipt)]
+    assert statuses(receipts) == ["recorded", "recorded", "unchanged"]
+    assert {place: entry.code for place, entry in error.errors.items()} == {1: "unknown-decision", 2: "conflict"}
+    assert client.info(name).counts.rewards == 2
+
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), list(copy.errors)) == (BatchError, str(error), [1, 2])
+    assert copy.results[0] == receipts[0]
+    refused(lambda: client.decide_many("nowhere", [ARMS]), 404, "unknown-stream")
+
+
+def test_what_the_service_refuses(client: Any, name: str) -> None:
+    client.create(name, dim=2, reward_timeout=1)
+    assert not refused(lambda: client.create(name, dim=2), 409, "stream-exists").is_unsure
+    assert refused(lambda: client.create("no dim"), 422, "invalid").pointer == "#/name"
+    assert refused(lambda: client.create("typo", dim=2, half_live=3), 422, "invalid").pointer == "#/half_live"
+    refused(lambda: client.decide("nowhere", ARMS), 404, "unknown-stream")
+    assert refused(lambda: client.decide(name, {"red": [1.0]}), 422, "invalid").pointer == "#/arms/red"
+    decision = client.decide(name, ARMS)
+    assert refused(lambda: client.reward(name, decision, 7.0), 422, "invalid").pointer == "#/value"
+    client.reward(name, decision, 1.0)
+    refused(lambda: client.reward(name, decision, 0.0), 409, "conflict")
+    late = client.decide_many(name, [ARMS] * 3)[0]
+    assert client.reward(name, late, 0.0).status == "expired"
+    refused(lambda: client.reward(name, "nobody", 0.0), 404, "unknown-decision")
+    refused(lambda: list(client.events("nowhere")), 404, "unknown-stream")
+    refused(lambda: client.history(name, [0.0] * 900_000, np.zeros((900_000, 2))), 413, "too-large")
+    error = refused(lambda: client.decide(name, ARMS, context={"age": 3}), 422, "invalid")
+    assert vars(pickle.loads(pickle.dumps(error))) == vars(error)
+
+
+def test_a_key_of_ones_own(client: Any, name: str) -> None:
+    client.create(name, dim=2)
+    first = client.decide(name, ARMS, key="request 17")
+    assert client.decide(name, ARMS, key="request 17") == first
+    refused(lambda: client.decide(name, {"red": [0.1, 0.1]}, key="request 17"), 409, "key-reused")
+    assert client.history(name, [1.0], [[0.1, 0.1]], key="h") == client.history(name, [1.0], [[0.1, 0.1]], key="h")
+    assert client.info(name).events == 2
+
+
+def test_tokens(tmp_path: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / "w.db"
+    full = run_command("token", "add", "shop", "--store", store).stdout.strip()
+    read_only = run_command("token", "add", "page", "--store", store, "--read-only").stdout.strip()
+    with run_server(store) as server:
+        url = server.address
+        with connect(url, full) as mine, connect(url, read_only) as page, connect(url) as without:
+            mine.create("a", dim=2)
+            assert [stream.name for stream in page.streams()] == ["a"]
+            refused(lambda: page.decide("a", ARMS), 403, "read-only-token")
+            assert full not in str(refused(without.streams, 401, "no-token"))
+            monkeypatch.setenv("WINDVANE_URL", url + "/")
+            monkeypatch.setenv("WINDVANE_TOKEN", full)
+            with connect() as from_environment:
+                assert from_environment.url == url
+                assert from_environment.decide("a", ARMS).arm in ARMS
+                assert full not in repr(from_environment)
+
+
+def test_arguments_that_cannot_be_sent(client: Any, connect: Connect) -> None:
+    for wrong, argument in (
+        (lambda: client.decide("a", {1: [0.1, 0.2]}), "arms"),
+        (lambda: client.decide("a", {"a": [np.nan, 0.2]}), "arms"),
+        (lambda: client.decide("a", {"a": object()}), "arms"),
+        (lambda: client.decide("a", ARMS, context={"at": datetime(2026, 1, 1)}), "context"),
+        (lambda: client.decide("", ARMS), "stream"),
+        (lambda: client.info(".."), "stream"),
+        (lambda: client.decide("a", ARMS, key="new\nline"), "key"),
+        (lambda: client.reward("a", 3, 1.0), "decision"),
+        (lambda: client.reward("a", "d", float("inf")), "value"),
+        (lambda: client.decide_many("a", [ARMS], contexts=[]), "contexts"),
+        (lambda: client.events("a", after=-1), "after"),
+        (lambda: client.events("a", limit=0), "limit"),
+        (lambda: connect("127.0.0.1:8000"), "url"),
+        (lambda: connect("http://host:port"), "url"),
+        (lambda: connect("http://x y"), "url"),
+        (lambda: connect("http://x\ny"), "url"),
+        (lambda: connect("http://x/?a=b"), "url"),
+        (lambda: connect("ftp://x"), "url"),
+        (lambda: connect(3), "url"),
+        (lambda: connect(timeout=0), "timeout"),
+        (lambda: connect(timeout=1e100), "timeout"),
+        (lambda: connect(retries=-1), "retries"),
+    ):
+        with rejects(argument):
+            wrong()
+    for secret, argument in (
+        (lambda: connect(token="secret\nx"), "token"),
+        (lambda: connect("http://me:secret@x"), "url"),
+    ):
+        with rejects(argument, value=None) as caught:
+            secret()
+        assert "secret" not in str(caught.value)
+    assert repr(connect("https://example.org/windvane/")).endswith("Client('https://example.org/windvane')")
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    names = {name for name in vars(AsyncClient) if not name.startswith("_")}
+    assert names == {name for name in vars(Client) if not name.startswith("_")}
+    for name in names - {"close"}:
+        method, other = getattr(Client, name), getattr(AsyncClient, name)
+        assert method.__doc__ == other.__doc__
+        assert not inspect.iscoroutinefunction(method)
+        assert list(inspect.signature(method).parameters) == list(inspect.signature(other).parameters)
+
+
+# --- nothing counts twice ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windvane.client.connection.FIRST_PAUSE", 1e-4)
+
+
+def check_counted_once(client: Any, name: str, decisions: list[str], rewards: dict[str, float]) -> None:
+    """The log holds these decisions and rewards, each of them once, and nothing else."""
+    events = list(client.events(name))
+    assert Counter(e["decision"] for e in events if e["kind"] == "decided") == Counter(dict.fromkeys(decisions, 1))
+    assert Counter(e["decision"] for e in events if e["kind"] == "rewarded") == Counter(dict.fromkeys(rewards, 1))
+    info = client.info(name)
+    assert (info.counts.decisions, info.counts.rewards, info.counts.pending) == (len(decisions), len(rewards), 0)
+    assert info.mean_reward == pytest.approx(np.mean(list(rewards.values())))
+
+
+@pytest.mark.usefixtures("hurry")
+def test_calls_through_a_lossy_network(url: str, client: Any, connect: Connect, name: str) -> None:
+    client.create(name, dim=2, policy="OnePassGLM", gamma=0.99)
+    rng, decisions, rewards = np.random.default_rng(5), list[str](), dict[str, float]()
+    with LossyProxy(url, seed=5, share=0.4) as network, connect(network.address, timeout=60.0, retries=50) as unlucky:
+        for _ in range(100):
+            decision = unlucky.decide(name, rng.uniform(-0.7, 0.7, size=(3, 2)))
+            decisions.append(decision.id)
+            rewards[decision.id] = float(rng.random() < 0.5)
+            assert unlucky.reward(name, decision, rewards[decision.id]).value == rewards[decision.id]
+    assert min(network.lost_requests, network.lost_answers, network.cut_answers) > 5
+    check_counted_once(client, name, decisions, rewards)
+
+
+@pytest.mark.usefixtures("hurry")
+def test_batches_parts_and_history_through_it(url: str, client: Any, connect: Connect, name: str) -> None:
+    client.create(name, dim=2)
+    client.create(f"{name}-parts", dim=2, link="identity", reward_timeout="1h", learn="at_timeout")
+    with LossyProxy(url, seed=6, share=0.6) as network, connect(network.address, timeout=60.0, retries=100) as unlucky:
+        decisions = [decision for _ in range(8) for decision in unlucky.decide_many(name, [ARMS] * 5)]
+        rewards = {decision.id: float(i % 2) for i, decision in enumerate(decisions)}
+        for i in range(0, 40, 10):
+            unlucky.reward_many(name, list(rewards.items())[i : i + 10])
+        assert network.lost_answers + network.cut_answers > 3
+        check_counted_once(client, name, list(rewards), rewards)
+        for _ in range(5):
+            assert unlucky.history(name, [1.0, 0.0], [[0.1, 0.2], [0.3, 0.4]]) == 2
+        decision = unlucky.decide(f"{name}-parts", ARMS)
+        assert [unlucky.add_reward(f"{name}-parts", decision, 1.0).value for _ in range(10)] == list(range(1, 11))
+    counts = client.info(name).counts
+    assert (counts.rewards, counts.history_rows) == (40, 10)
+
+
+@pytest.mark.usefixtures("hurry")
+def test_many_threads_share_a_client(url: str) -> None:
+    decisions, rewards = list[str](), dict[str, float]()
+    with LossyProxy(url, seed=7, share=0.2) as network, Client(network.address, timeout=60.0, retries=50) as shared:
+        shared.create("threads", dim=2, policy="OnePassGLM", gamma=0.99)
+
+        def work(number: int) -> None:
+            for i in range(20):
+                decision = shared.decide("threads", {f"arm {number}": [0.1, 0.2], f"other {number}": [0.3, 0.1]})
+                assert str(decision.arm).endswith(str(number))  # the answer to this thread's own request
+                decisions.append(decision.id)
+                rewards[decision.id] = float(i % 2)
+                shared.reward("threads", decision, rewards[decision.id])
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(decisions) == 120
+        check_counted_once(shared, "threads", decisions, rewards)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_client_after_a_fork(url: str) -> None:
+    with Client(url, timeout=60.0) as client:
+        client.create("forked", dim=2)
+        client.decide("forked", ARMS)
+        children = []
+        for number in range(2):
+            if (pid := os.fork()) == 0:
+                try:
+                    for _ in range(10):
+                        assert client.decide("forked", {f"arm {number}": [0.1, 0.1]}).arm == f"arm {number}"
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            children.append(pid)
+        for _ in range(10):
+            assert client.decide("forked", ARMS).arm in ARMS
+        assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0]
+        assert client.info("forked").counts.decisions == 31
+
+
+@pytest.mark.usefixtures("hurry")
+def test_a_log_that_breaks_off_is_resumed(url: str, client: Any, connect: Connect, name: str) -> None:
+    client.create(name, dim=2)
+    client.decide_many(name, [[[0.1, 0.1]]] * 2000)
+    with LossyProxy(url, seed=8, share=0.8) as network, connect(network.address, timeout=60.0, retries=100) as unlucky:
+        for _ in range(5):
+            assert [event["number"] for event in unlucky.events(name)] == list(range(1, 2001))
+        assert [event["number"] for event in unlucky.events(name, after=10, limit=1500)] == list(range(11, 1511))
+        events = unlucky.events(name)
+        assert next(events)["number"] == 1
+        assert unlucky.info(name).counts.decisions == 2000  # while reading
+        assert next(events)["number"] == 2
+        events.close()
+    assert network.cut_answers > 3
