@@ -1,4 +1,4 @@
-"""Commands around the service: serve, token, verify."""
+"""Commands for the service: serve, token, verify."""
 
 from __future__ import annotations
 
@@ -26,18 +26,22 @@ StorePath = Annotated[Path, typer.Option("--store", help="The file that holds ev
 
 def serve(
     store: StorePath = Path("windvane.db"),
-    host: Annotated[str, typer.Option(help="Where to listen; beyond loopback a token is needed.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other than loopback it needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65535)] = 8000,
     rate: Annotated[
-        float, typer.Option(help="Requests a second and client; an item of a batch is one (0: no limit).", min=0.0)
+        float, typer.Option(help="Requests per second and client; an item of a batch is one (0: no limit).", min=0.0)
     ] = 0.0,
-    body_limit: Annotated[int, typer.Option(help="Bytes of a request's body.", min=1024, max=1 << 30)] = 4 << 20,
+    body_limit: Annotated[
+        int, typer.Option(help="Largest size of a request's body, in bytes.", min=1024, max=1 << 30)
+    ] = 4 << 20,
     as_json: AsJson = False,
 ) -> None:
-    """The decision service: HTTP under /v1, a live page at /, everything durable in one file.
+    """Run the decision service: HTTP under /v1, a live page at /, API documentation at /docs, all data in one file.
 
-    It prints its address once it answers. Ctrl-C or SIGTERM stop it: what is under way is answered, then it ends with
-    code 0.
+    It prints its address when it accepts requests. Ctrl-C or SIGTERM stops it with code 0 after the requests that are
+    under way.
 
     \b
     Examples:
@@ -53,7 +57,7 @@ def serve(
             print_json({"address": address, "store": str(store)})
         else:
             output().print(f"{address}  (store: {store}; Ctrl-C stops)", markup=False, highlight=False, soft_wrap=True)
-        sys.stdout.flush()  # who waits for the address may read from a pipe
+        sys.stdout.flush()  # the reader may wait for the address at the end of a pipe
 
     try:
         run(store, host=host, port=port, rate=rate, most_bytes=body_limit, started=started)
@@ -63,13 +67,15 @@ def serve(
 
 def token(
     action: Annotated[str, typer.Argument(help="add, list, remove or open.")],
-    name: Annotated[str | None, typer.Argument(help="What to call the token.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of the token.")] = None,
     store: StorePath = Path("windvane.db"),
-    read_only: Annotated[bool, typer.Option("--read-only", help="It may read, and change nothing.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="The token may only read.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Access tokens of a store. Once there has been one, every request needs one, also when the last is removed; "open"
-    removes all and lets everybody in again, on loopback. Works beside a running server.
+    """Add, list or remove access tokens, also while a server runs.
+
+    On loopback, authentication is off until the first token is added. Removing the last token does not turn it off
+    again; "open" removes all tokens and does.
 
     \b
     Examples:
@@ -78,7 +84,7 @@ def token(
       windvane token remove shop
     """
     from windvane.arguments import check_choice
-    from windvane.service.access import new_token
+    from windvane.service.http.access import create_token
     from windvane.service.store import Store, StoreError
 
     check_choice("action", action, ("add", "list", "remove", "open"))
@@ -97,24 +103,24 @@ def token(
             if as_json:
                 print_json({"open": True})
             return
-        assert name is not None  # said above
+        assert name is not None  # checked above
         if not name.isprintable() or not name.strip() or len(name) > 200:
             raise ArgumentError("name", name, "a text of 1 to 200 printable characters")
         if action == "add":
-            secret = new_token(opened, name, full=not read_only)
+            secret = create_token(opened, name, full=not read_only)
             if secret is None:
                 hint = "remove that token first, or use another name"
-                raise ArgumentError("name", name, "one that no token has", hint=hint)
+                raise ArgumentError("name", name, "a name that no token has", hint=hint)
             if as_json:
                 print_json({"name": name, "token": secret})
             else:
                 output().print(secret, markup=False, highlight=False, soft_wrap=True)
-                remark("keep it: only its hash is stored")
+                remark("save the token now: only its hash is stored")
         elif not opened.remove_token(name):
             raise ArgumentError("name", name, "the name of a token")
         else:
             if not opened.read_tokens():
-                remark("that was the last one: nobody is let in until there is another, or after `windvane token open`")
+                remark("no token is left: all requests are refused until you add one, or run `windvane token open`")
             if as_json:
                 print_json({"removed": name})
     except StoreError as error:
@@ -129,18 +135,18 @@ def _list(tokens: list[Token], store: Path, as_json: bool) -> None:
         rows = [{"name": t.name, "rights": r, "created": t.created} for t, r in zip(tokens, rights, strict=True)]
         print_json({"tokens": rows})
         return
-    made = [time.strftime("%Y-%m-%d %H:%M", time.localtime(token.created)) for token in tokens]
-    lines = [[token.name, right, at] for token, right, at in zip(tokens, rights, made, strict=True)]
-    output().print(table(["token", "rights", "made"], lines, f"Tokens of {store}", left=3))
+    created = [time.strftime("%Y-%m-%d %H:%M", time.localtime(token.created)) for token in tokens]
+    lines = [[token.name, right, at] for token, right, at in zip(tokens, rights, created, strict=True)]
+    output().print(table(["token", "rights", "created"], lines, f"Tokens of {store}", left=3))
 
 
 def verify(
     store: StorePath = Path("windvane.db"),
     as_json: AsJson = False,
 ) -> None:
-    """Check the file, the checksum of every event, and every recorded outcome against a replay of the whole log.
+    """Check the file, the checksum of every event, and every recorded outcome against a replay of the log.
 
-    Changes nothing, and can run while a server uses the store. The exit code is 1 if there is a problem.
+    It changes nothing and can run while a server uses the store. The exit code is 1 if there is a problem.
 
     \b
     Example:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from pydantic.alias_generators import to_camel
@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 
 import windvane
 from windvane.service.engine import Engine
-from windvane.service.http import routes
+from windvane.service.http import hot, routes
 from windvane.service.http.access import Access
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
@@ -83,7 +83,8 @@ def create_app(
         generate_unique_id_function=lambda route: to_camel(route.name),
     )
     app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
-    for router in (routes.decisions, routes.streams, routes.service):  # the hot routes first
+    hot.add_routes(app.router, dependencies=[Security(routes.bearer)])  # first, because routes are tried in order
+    for router in (routes.decisions, routes.streams, routes.service):
         app.include_router(router)
     add_files(app)
     for kind in (Problem, RequestValidationError, HTTPException, sqlite3.Error, Exception):

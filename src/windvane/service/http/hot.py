@@ -77,22 +77,16 @@ async def learn_history(stream: StreamName, body: schemas.History, idempotency_k
     """Learn decisions of the past in bulk, all rows or none."""
 
 
-def add_routes(router: APIRouter) -> None:
+def add_routes(router: APIRouter, **options: Any) -> None:
     """Add the routes: each is documented by its declaration and executes its handler."""
-    path = "/{stream}"  # below the prefix of the router
-    _add(router, "POST", f"{path}/decisions", decide, _decide, Decision, 201)
-    _add(router, "PUT", f"{path}/decisions/{{decision}}/reward", set_reward, _set_reward, RewardReceipt)
-    _add(router, "POST", f"{path}/history", learn_history, _learn_history, schemas.LearnedRows)
-
-
-def _add(
-    router: APIRouter, method: str, path: str, declaration: Any, handler: Handler, model: type, status: int = 200
-) -> None:
-    class PlainRoute(APIRoute):
-        def get_route_handler(self) -> Handler:
-            return handler
-
-    router.add_api_route(
-        path, declaration, methods=[method], status_code=status, response_model=model,
-        route_class_override=PlainRoute,
-    )  # fmt: skip
+    path = "/v1/streams/{stream}"
+    for method, place, declaration, handler, model, status in (
+        ("POST", "decisions", decide, _decide, Decision, 201),
+        ("PUT", "decisions/{decision}/reward", set_reward, _set_reward, RewardReceipt, 200),
+        ("POST", "history", learn_history, _learn_history, schemas.LearnedRows, 200),
+    ):
+        route = type("PlainRoute", (APIRoute,), {"get_route_handler": lambda _, handler=handler: handler})
+        router.add_api_route(
+            f"{path}/{place}", declaration, methods=[method], status_code=status, response_model=model,
+            tags=["decisions"], route_class_override=route, **options,
+        )  # fmt: skip

@@ -49,7 +49,11 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what FastAPI calls."""
         handler = super().get_route_handler()
-        return lambda request: handler(JsonRequest(request.scope, request.receive))
+
+        async def handle(request: Request) -> Response:
+            return await handler(JsonRequest(request.scope, request.receive))
+
+        return handle
 
 
 class Target(NamedTuple):
@@ -84,7 +88,6 @@ bearer = HTTPBearer(auto_error=False, scheme_name="token", description="Required
 service = APIRouter(tags=["service"])
 streams = APIRouter(prefix="/v1/streams", tags=["streams"], route_class=JsonRoute, dependencies=[Security(bearer)])
 decisions = APIRouter(prefix="/v1/streams", tags=["decisions"], route_class=JsonRoute, dependencies=[Security(bearer)])
-hot.add_routes(decisions)
 
 
 def respond(record: Any, status: int = 200, **headers: str) -> Response:
@@ -148,7 +151,7 @@ async def archive_stream(at: At) -> Response:
 @streams.get("/{stream}/charts", response_model=schemas.Charts)
 async def get_charts(at: At) -> Response:
     """Return what the page draws: rewards, arms and the model over time."""
-    return respond(at.stream.charts.document)
+    return respond(at.stream.charts.document())
 
 
 @streams.get("/{stream}/live", response_class=EventSourceResponse)
@@ -162,7 +165,7 @@ async def follow_stream(request: Request, at: At) -> AsyncIterator[ServerSentEve
     while not closing.is_set() and request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
         if stream.number != last:
             last = stream.number
-            data = to_json({"info": stream.info(), "charts": stream.charts.document}).decode()
+            data = to_json({"info": stream.info(), "charts": stream.charts.document()}).decode()
             yield ServerSentEvent(event="info", raw_data=data)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(closing.wait(), LIVE_SECONDS)

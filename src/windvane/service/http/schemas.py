@@ -115,10 +115,10 @@ class NewStream(StreamChanges):
                 raise ArgumentError(("settings", name), name, "a setting of the policy", hint=hint)
         return settings
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of the agent that were given, and the seed."""
+    def agent_arguments(self) -> dict[str, Any]:
+        """Return the arguments of the agent that were given."""
         given = self.model_dump(exclude={"name", "title", "settings"}, exclude_unset=True)
-        return {"seed": None, **given, **self.settings}
+        return {name: value for name, value in given.items() if (name, value) != ("seed", None)} | self.settings
 
 
 class DecisionRequest(_Body):
@@ -173,7 +173,7 @@ class History(_Body):
     weights: Annotated[list[float], Field(max_length=MAX_HISTORY)] | None = None
 
 
-def read_history(raw: bytes) -> dict[str, Any]:
+def parse_history(raw: bytes) -> dict[str, Any]:
     """Return the arguments of ``AgentCore.learn_history`` in a request; times in seconds since 1970."""
     try:
         history = History.model_validate_json(raw)
@@ -183,7 +183,7 @@ def read_history(raw: bytes) -> dict[str, Any]:
     return {**dict(history), "times": times}
 
 
-def read_offer(raw: bytes) -> tuple[Any, Any]:
+def parse_decision(raw: bytes) -> tuple[Any, Any]:
     """Return the arms and the context in a request to decide, whose sizes are within the limits.
 
     A model of pydantic would take four times as long, and check what the agent checks again.
