@@ -97,9 +97,22 @@ def unpack_old(folder: Path) -> Version | None:
     return Version.of("old", folder / "benchmarks", folder / "src", **cache)
 
 
+class Server(NamedTuple):
+    url: str
+    pid: int
+
+    def read_processor_seconds(self) -> float:
+        """Return the processor time of the process so far, NaN where the system does not tell."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return float("nan")
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextlib.contextmanager
-def serve(version: Version, store: Path) -> Iterator[str]:
-    """Run ``windvane serve`` and yield its address when it is ready; at the end kill it."""
+def serve(version: Version, store: Path) -> Iterator[Server]:
+    """Run ``windvane serve`` and yield it when it is ready; at the end kill it."""
     line = [sys.executable, "-m", "windvane.cli", "serve", "--store", str(store), "--port", "0", "--json"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=version.environment) as process:
         try:
@@ -109,7 +122,7 @@ def serve(version: Version, store: Path) -> Iterator[str]:
                 raise RuntimeError(f"the {version.name} server did not start")
             url = json.loads(first_line)["address"]
             wait_until_ready(url)
-            yield url
+            yield Server(url, process.pid)
         finally:
             process.kill()
 
@@ -297,30 +310,37 @@ def describe(policy: str, connections: int) -> str:
 
 def measure_throughput(versions: list[Version], folder: Path, options: argparse.Namespace) -> dict[str, Path]:
     """Print pairs a second and the time of a request. Return the stores, whose servers were killed."""
-    rates, times = Figures(versions), Figures(versions)
+    rates, times, work = Figures(versions), Figures(versions), Figures(versions)
     stores = {version.name: folder / version.name / "windvane.db" for version in versions}
     with contextlib.ExitStack() as stack:
-        urls = {}
+        servers = {}
         for version in versions:
             stores[version.name].parent.mkdir()
-            url = urls[version.name] = stack.enter_context(serve(version, stores[version.name]))
-            version.run(__file__, "--prepare", url, "--policies", *options.policies)
+            server = servers[version.name] = stack.enter_context(serve(version, stores[version.name]))
+            version.run(__file__, "--prepare", server.url, "--policies", *options.policies)
             for policy in options.policies:
-                Load(version).run(url, policy, 100, 4)  # what is done once is not counted
+                Load(version).run(server.url, policy, 100, 4)  # what is done once is not counted
         for _ in range(options.repeats):
             for policy, connections in itertools.product(options.policies, CONNECTIONS):
                 for version in versions:
                     load, pairs = Load(version), options.pairs // (1 if connections > 1 else 4)
-                    load.run(urls[version.name], policy, pairs, connections)
+                    server = servers[version.name]
+                    before = server.read_processor_seconds()
+                    load.run(server.url, policy, pairs, connections)
+                    spent = server.read_processor_seconds() - before
                     rates.add(describe(policy, connections), version, load.rate)
+                    work.add(describe(policy, connections), version, 1e3 * spent / pairs)
                     times.add(f"{describe(policy, connections)}, p50", version, load.percentile(50))
                     times.add(f"{describe(policy, connections)}, p99", version, load.percentile(99))
             for version in versions:
-                calls = version.run(__file__, "--call", urls[version.name], options.policies[-1], options.pairs // 8)
+                calls = version.run(
+                    __file__, "--call", servers[version.name].url, options.policies[-1], options.pairs // 8
+                )
                 rates.add("windvane.Client, one request after the other", version, float(calls))
         for version in versions:
-            Load(version).run(urls[version.name], RECOVERED, RECOVERED_PAIRS, 16)
+            Load(version).run(servers[version.name].url, RECOVERED, RECOVERED_PAIRS, 16)
     rates.print("pairs a second, durable", ",.0f")
+    work.print("milliseconds of processor time of the server, a pair", ".2f", less_is_better=True)
     times.print("milliseconds of a request", ".1f", less_is_better=True)
     return stores
 
