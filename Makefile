@@ -6,11 +6,12 @@ READY := $(VENV)/.ready
 # No doctests are looked for here: commands and HTTP have none.
 NO_DOCTESTS := __main__.py cli service
 
-.PHONY: demo test lint slow bench generate docs-tables clean lock help
+.PHONY: demo test lint lint-page slow bench generate docs-tables clean lock help
 
 help:
 	@echo "make demo   set up, then reproduce the paper: table, figures, reproduction/report.html"
 	@echo "make test   set up, then lint, types, import contracts, doctests, tests"
+	@echo "make lint-page  types, lint and format of the live page (needs npm)"
 	@echo "make slow   the longer studies (tens of minutes)"
 	@echo "make bench  the speed measurements, each printing a ratio"
 	@echo "make generate  write the stubs and the table of policies in the docs anew from the registry"
@@ -31,6 +32,16 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory lint-page; else echo "lint-page skipped: no npm"; fi
+
+# Types, lint and format of the live page. There is no lock file: package.json has exact versions.
+PAGE := tools/page
+$(PAGE)/node_modules: $(PAGE)/package.json
+	cd $(PAGE) && npm install --no-package-lock --no-audit --no-fund --silent
+	touch $@
+
+lint-page: $(PAGE)/node_modules
+	cd $(PAGE) && npm run --silent check
 
 test: lint
 	$(BIN)/python -m pytest --doctest-modules src/windvane $(NO_DOCTESTS:%=--ignore=src/windvane/%)
@@ -55,4 +66,4 @@ lock:
 	rm -rf .lockenv
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf $(VENV) $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

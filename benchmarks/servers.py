@@ -28,6 +28,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import uvloop
+
 from service import DIM, POLICIES, Load
 
 KINDS = ["uvicorn-httptools", "uvicorn-h11", "uvicorn-zttp", "granian"]
@@ -65,7 +66,7 @@ def run_server(kind: str, store: str) -> None:
     """Serve the trivial application, or with a store the real one; print the address when the socket is bound."""
     app: Any = trivial
     if store:
-        from windvane.service.app import create_app
+        from windvane.service.http.app import create_app
         from windvane.service.store import Store
 
         app = create_app(Store(store))

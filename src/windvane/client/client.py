@@ -253,6 +253,26 @@ def _block(
     return call
 
 
+def _iterate(
+    method: Callable[Concatenate[AsyncClient, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Client, P], Iterator[T]]:
+    """Return a method of AsyncClient that returns an iterator as one of Client."""
+
+    def run_all(items: Any) -> Iterator[T]:
+        try:
+            with contextlib.suppress(StopAsyncIteration):
+                while True:
+                    yield _run(anext(items))
+        finally:
+            _run(items.aclose())
+
+    @functools.wraps(method)
+    def call(self: Any, /, *arguments: P.args, **more: P.kwargs) -> Iterator[T]:
+        return run_all(method(self, *arguments, **more))
+
+    return call
+
+
 class Client(Connection):
     """A client of the decision service. Safe to use from several threads, and after a fork.
 
@@ -312,17 +332,4 @@ class Client(Connection):
     reward, reward_many = _block(AsyncClient.reward), _block(AsyncClient.reward_many)
     add_reward, history = _block(AsyncClient.add_reward), _block(AsyncClient.history)
     decision, explain, pending = _block(AsyncClient.decision), _block(AsyncClient.explain), _block(AsyncClient.pending)
-
-    @functools.wraps(AsyncClient.events)
-    def events(self, stream: str, after: int = 0, limit: int | None = None) -> Iterator[dict[str, Any]]:
-        events: Any = AsyncClient.events(self, stream, after, limit)  # type: ignore[arg-type]
-
-        def iterate() -> Iterator[dict[str, Any]]:
-            try:
-                with contextlib.suppress(StopAsyncIteration):
-                    while True:
-                        yield _run(anext(events))
-            finally:
-                _run(events.aclose())
-
-        return iterate()
+    events = _iterate(AsyncClient.events)

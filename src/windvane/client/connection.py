@@ -77,8 +77,8 @@ class Connection:
         try:
             async with self._transfer(*request, **more) as (response, chunks):
                 if not response.is_success:
-                    body = b"".join([chunk async for chunk in chunks])
-                    raise messages.read_error(response.status_code, body, response.headers.get("Retry-After", ""))
+                    problem = messages.read_problem(b"".join([chunk async for chunk in chunks]))
+                    raise messages.build_error(response.status_code, problem, response.headers.get("Retry-After", ""))
                 yield response, chunks
         except httpx2.HTTPError as error:
             code, what = ("unreachable", "no connection") if isinstance(error, UNSENT) else ("no-answer", "no answer")
@@ -124,8 +124,8 @@ class Connection:
             body = b'{"%s":[%s]}' % (name.encode(), b",".join(part))
             try:
                 batch = await self._send(messages.Batch, "POST", messages.build_path(stream, name, "batch"), body)
-                answers = [item.result for item in batch.results if isinstance(item.result, (kind, ClientError))]
-                if len(answers) != len(part):
+                answers = [messages.read_item(item) for item in batch.results]
+                if [isinstance(answer, (kind, ClientError)) for answer in answers] != [True] * len(part):
                     raise messages.not_understood(f"other results than for {len(part)} {name}")
                 results += answers
             except ClientError as error:

@@ -53,18 +53,14 @@ class ClientError(WindvaneError):
 
 
 class BatchError(ClientError):
-    """Some items of a batch failed; the others were carried out.
-
-    Parameters
-    ----------
-    results : sequence
-        For each item, in order, what the call returns for it or a :class:`ClientError`; at least one error.
+    """Some items of a batch failed; the others were carried out. Status, code and pointer are those of the first.
 
     Attributes
     ----------
-    results, errors
-        The list of results, and a dict of the errors by their place. ``status``, ``code`` and ``pointer`` are those of
-        the first error.
+    results : list
+        For each item, in order, what the call returns for it or a :class:`ClientError`.
+    errors : dict of int to ClientError
+        The errors by their place in ``results``.
 
     Examples
     --------
@@ -126,13 +122,13 @@ def check_value(value: Any) -> float:
 
 def check_times(times: Any) -> list[datetime]:
     """Return seconds since 1970 and datetimes as datetimes."""
-    expected = "of seconds since 1970 (at most 1e10 from there), or a datetime"
-    return [
-        time
-        if isinstance(time, datetime)
-        else to_datetime(check_number(f"times[{place}]", time, expected, lambda s: abs(s) <= 1e10))
-        for place, time in enumerate(times.tolist() if hasattr(times, "tolist") else times)
-    ]
+
+    def check_time(time: Any) -> datetime:
+        expected = "of seconds since 1970 (at most 1e10 from there), or a datetime with a time zone"
+        return to_datetime(check_number("times", time, expected, lambda s: abs(s) <= 1e10))
+
+    plain = times.tolist() if hasattr(times, "tolist") else times
+    return [time if isinstance(time, datetime) else check_time(time) for time in plain]
 
 
 def encode(entries: Mapping[str, Any], *, keep_none: bool = False) -> bytes:
@@ -156,7 +152,7 @@ def _to_plain(value: Any) -> Any:
         return to_plain(value.astimezone(UTC))
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.6f}s"
-    for method in ("tolist", "declared"):
+    for method in ("tolist", "declaration"):
         if hasattr(value, method):
             return getattr(value, method)()
     raise TypeError(f"{type(value).__name__} is neither a number, a text, an array, a list nor a dict")
@@ -180,7 +176,7 @@ def split_batch(items: list[bytes]) -> Iterator[list[bytes]]:
 
 @dataclass
 class Problem:
-    """Problem details of RFC 9457."""
+    """Problem details (RFC 9457)."""
 
     type: str
     detail: str
@@ -204,11 +200,6 @@ class Item:
     decision: Decision | None = None
     receipt: RewardReceipt | None = None
     problem: Problem | None = None
-
-    @property
-    def result(self) -> Any:
-        """What the call returns for the item, or the error."""
-        return build_error(self.status, self.problem) if self.status >= 300 else self.decision or self.receipt
 
 
 @dataclass
@@ -245,20 +236,26 @@ def not_understood(problem: str) -> ClientError:
     return ClientError(200, "not-understood", f"unexpected answer ({problem}); is this a windvane service?")
 
 
-def build_error(status: int, problem: Problem | None) -> ClientError:
+def build_error(status: int, problem: Problem | None, retry_after: str = "") -> ClientError:
     """Return the error that problem details describe."""
     if problem is None:
-        return ClientError(status, "http", f"status {status} without problem details")
-    pointer = problem.errors[0].get("pointer") if problem.errors else None
-    return ClientError(status, problem.type.removeprefix("urn:windvane:problem:"), problem.detail, pointer)
-
-
-def read_error(status: int, body: bytes, retry_after: str) -> ClientError:
-    """Return the error of an answer that is no success."""
-    try:
-        error = build_error(status, read(Problem, body))
-    except ClientError:
-        error = build_error(status, None)
+        error = ClientError(status, "http", f"status {status} without problem details")
+    else:
+        pointer = problem.errors[0].get("pointer") if problem.errors else None
+        error = ClientError(status, problem.type.removeprefix("urn:windvane:problem:"), problem.detail, pointer)
     if retry_after.isascii() and retry_after.isdigit():  # a date is left to the usual pauses
         error.retry_after = float(retry_after)
     return error
+
+
+def read_problem(body: bytes) -> Problem | None:
+    """Return the problem details of an answer, if it has any."""
+    try:
+        return read(Problem, body)
+    except ClientError:
+        return None
+
+
+def read_item(item: Item) -> Any:
+    """Return what a call returns for an item of a batch, or its error."""
+    return build_error(item.status, item.problem) if item.status >= 300 else item.decision or item.receipt

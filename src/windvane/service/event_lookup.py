@@ -9,49 +9,42 @@ from windvane.service.store import Event, Store, UnreadableEventError, check_eve
 
 
 class EventLookup:
-    """Events of one stream: those not on disk yet from memory, the others from ``store``.
+    """The events of one stream: those that are not on disk yet from memory, the others from ``store``.
 
-    The engine bounds how many events wait for the disk, and so what is kept here.
+    The engine limits how many events wait for the disk, and thereby what is kept here.
     """
 
     def __init__(self, store: Store, stream: int) -> None:
         self._store, self._stream = store, stream
         self._unsaved: deque[Event] = deque()
-        self._keys: dict[str, Event] = {}  # of the unsaved ones
+        self._keys: dict[str | None, Event] = {}  # of the unsaved events
 
     def add(self, event: Event) -> None:
         """Add an event that is about to be stored."""
         self._unsaved.append(event)
-        if event.key is not None:
-            self._keys[event.key] = event
+        self._keys[event.key] = event
 
     def forget(self, number: int) -> None:
         """Forget the events up to ``number``, which are on disk."""
         while self._unsaved and self._unsaved[0].number <= number:
-            event = self._unsaved.popleft()
-            if event.key is not None:
-                del self._keys[event.key]
+            self._keys.pop(self._unsaved.popleft().key, None)
 
     def with_key(self, key: str) -> Event | None:
         """Return the event of the request that had this key."""
-        event = self._keys.get(key)
-        if event is None:
-            event = self._store.event_with_key(self._stream, key)
-            if event is not None:
-                self._check(event)
-        return event
+        event = self._keys.get(key) or self._store.event_with_key(self._stream, key)
+        return None if event is None else self._check(event)
 
     def of_decision(self, decision: str) -> list[Event]:
         """Return all events of a decision, in order."""
-        stored = self._store.events_of_decision(self._stream, decision)
-        for event in stored:
-            self._check(event)
-        unsaved = [event for event in self._unsaved if event.decision == decision]
-        return list({event.number: event for event in (*stored, *unsaved)}.values())
+        stored = [self._check(event) for event in self._store.events_of_decision(self._stream, decision)]
+        last = stored[-1].number if stored else 0  # events may be on disk and not forgotten yet
+        return stored + [event for event in self._unsaved if event.decision == decision and event.number > last]
 
-    def _check(self, event: Event) -> None:
-        """Check an event against the chain value that is stored with the one before it."""
+    def _check(self, event: Event) -> Event:
+        """Return an event that was just made, or that matches the chain value stored with the one before it."""
         try:
-            check_event(self._store.read_chain(self._stream, event.number - 1) or b"", event)
+            if not self._unsaved or event.number < self._unsaved[0].number:
+                check_event(self._store.read_chain(self._stream, event.number - 1) or b"", event)
+            return event
         except UnreadableEventError as error:
             raise Problem("unreadable", f"{error}; `windvane verify` says more") from None

@@ -19,7 +19,8 @@ log = logging.getLogger("windvane.service")
 
 
 class Recovery(NamedTuple):
-    """The streams of a store, by name. ``replays``: the event of the snapshot, and the seconds that replaying took."""
+    """The streams of a store, by name: those rebuilt, why others were not, and, for
+    :class:`windvane.service.snapshots.Snapshots`, the event of the snapshot and the seconds of the replay."""
 
     rows: dict[str, StreamRow]
     streams: dict[str, Stream]
@@ -28,7 +29,7 @@ class Recovery(NamedTuple):
 
 
 def recover(store: Store, report: Callable[[str], None]) -> Recovery:
-    """Rebuild all streams and compile what they need. A stream that cannot be rebuilt is set aside, with the reason."""
+    """Rebuild all streams, and compile what they and new streams need. One that cannot be rebuilt is set aside."""
     try:
         rows = store.read_streams()
     except sqlite3.DatabaseError as error:
@@ -42,34 +43,32 @@ def recover(store: Store, report: Callable[[str], None]) -> Recovery:
         began = time.perf_counter()
         try:
             with _pause_garbage_collection():
-                stream = recovery.streams[row.name] = rebuild_stream(row, store)
-                recovery.replays[row.name] = store.read_snapshot_number(row.id), time.perf_counter() - began
+                stream = rebuild_stream(row, store)
+            recovery.replays[row.name] = store.read_snapshot_number(row.id), time.perf_counter() - began
+            recovery.streams[row.name] = stream
+            if stream.differences:
+                text = "stream %r: for %d decisions a replay prefers another arm; the log is what counts"
+                log.warning(text, row.name, stream.differences)
         except (ReplayError, sqlite3.DatabaseError) as error:
-            if isinstance(error, sqlite3.Error):
-                if not is_damage(error):
-                    raise
-                store.is_checked = False  # it is checked once streams are served
-            log.error("stream %r is not served: %s", row.name, error)
-            recovery.streams.pop(row.name, None)
+            if not isinstance(error, ReplayError) and not is_damage(error):
+                raise
+            store.is_checked = store.is_checked and isinstance(error, ReplayError)
             recovery.unavailable[row.name] = str(error)
-            continue
-        if stream.differences:
-            text = "stream %r: for %d decisions a replay prefers another arm than was played"
-            log.warning(text, row.name, stream.differences)
+            log.error("stream %r is not served: %s", row.name, error)
     report("compiling")
     warm_up({AdaptiveGLMUCB, *(type(stream.core.policy) for stream in recovery.streams.values())})
     return recovery
 
 
 def create_stream(row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> Stream:
-    """Return a stream as it was before its first event, or at ``snapshot``; raise only :class:`ReplayError`."""
+    """Return a stream as it was before its first event, or at ``snapshot``, which may be unreadable (ValueError)."""
+    if not is_sound(row):
+        raise ReplayError(row.name, None, "its name and configuration do not match their checksum")
     try:
-        if not is_sound(row):
-            raise ReplayError(row.name, None, "its name and configuration do not match their checksum")
         return Stream(row, store, snapshot)
-    except (ReplayError, sqlite3.Error):
-        raise
     except Exception as error:  # it was changed from outside, or is of another version
+        if snapshot is not None:
+            raise
         raise ReplayError(row.name, None, f"cannot be created again ({error})") from error
 
 
@@ -79,7 +78,7 @@ def rebuild_stream(row: StreamRow, store: Store, *, from_start: bool = False) ->
         stream = create_stream(row, store, None if from_start else read_snapshot(row, store))
     except (ValueError, TypeError, KeyError, sqlite3.Error) as error:
         log.warning("the snapshot of stream %r cannot be used (%s); its log is replayed in full", row.name, error)
-        return rebuild_stream(row, store, from_start=True)
+        stream = create_stream(row, store)
     for event in store.read_events(row.id, after=stream.number):
         apply_event(stream, event)
     check_end(stream, store)
@@ -92,13 +91,11 @@ def read_snapshot(row: StreamRow, store: Store) -> Snapshot | None:
     Raises :class:`SnapshotError` if it was changed or does not belong to the log, :class:`ReplayError` if the log ends
     before it.
     """
-    snapshot = store.read_snapshot(row.id)
-    if snapshot is None:
-        return None
-    if snapshot.number > (last := store.last_number(row.id)):
+    snapshot, last = store.read_snapshot(row.id), store.last_number(row.id)
+    if snapshot is not None and snapshot.number > last:
         problem = f"its log ends at event {last}, before its snapshot of event {snapshot.number}"
         raise ReplayError(row.name, None, problem)
-    if store.read_chain(row.id, snapshot.number) != snapshot.chain:
+    if snapshot is not None and store.read_chain(row.id, snapshot.number) != snapshot.chain:
         raise SnapshotError(f"it does not belong to event {snapshot.number} of the log")
     return snapshot
 

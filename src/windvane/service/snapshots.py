@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from windvane.service.store import Snapshot
 from windvane.service.streams import Stream
@@ -25,11 +26,11 @@ log = logging.getLogger("windvane.service")
 
 @dataclass
 class _Progress:
-    """What has happened to a stream since its last snapshot."""
+    """The event of the last snapshot of a stream, the seconds that operations took since, and when to make the next."""
 
-    number: int  # of the snapshot
-    seconds: float  # of operations since
-    earliest: float = 0.0  # time of the next snapshot
+    number: int
+    seconds: float
+    earliest: float = 0.0
     is_packing: bool = False
 
 
@@ -54,18 +55,18 @@ class Snapshots:
             return False
         return events >= share * SNAPSHOT_EVENTS or progress.seconds >= share * SNAPSHOT_SECONDS
 
-    def take(self, stream: Stream) -> Awaitable[None]:
-        """Copy the stream now; what is returned packs the copy in a thread, and saves it."""
-        progress, began, copy = self._progress[stream.id], time.monotonic(), stream.copy()
+    def take(self, stream: Stream) -> Coroutine[Any, Any, None]:
+        """Copy the stream now; the coroutine returned packs the copy in a thread and saves it."""
+        progress, began, pack = self._progress[stream.id], time.monotonic(), stream.copy()
         progress.is_packing, progress.number, progress.seconds = True, stream.number, 0.0
 
-        async def pack() -> None:
+        async def save() -> None:
             try:
-                self._save(stream, await asyncio.to_thread(copy))
+                self._save(stream, await asyncio.to_thread(pack))
             except Exception:  # the events are enough to rebuild the stream
                 log.exception("no snapshot of stream %r could be made", stream.name)
             finally:
                 progress.is_packing = False
                 progress.earliest = time.monotonic() + (time.monotonic() - began) / SNAPSHOT_SHARE
 
-        return pack()
+        return save()

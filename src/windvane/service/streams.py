@@ -13,6 +13,7 @@ import math
 import secrets
 from collections.abc import Callable
 from dataclasses import fields
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from windvane.agent import AgentCore, ConflictingRewardError, UnknownDecisionError
@@ -21,21 +22,21 @@ from windvane.agent.history import LearnedHistory
 from windvane.agent.pending import RewardOutcome
 from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
-from windvane.records import AgentInfo, RewardReceipt, StreamInfo, StreamSummary, to_datetime, to_json, to_plain
+from windvane.records import (
+    AgentInfo,
+    Decision,
+    DecisionRecord,
+    RewardReceipt,
+    StreamInfo,
+    to_datetime,
+    to_json,
+    to_plain,
+)
 from windvane.service.charts import Charts
 from windvane.service.event_lookup import EventLookup
 from windvane.service.http import schemas
 from windvane.service.problems import Problem, invalid
 from windvane.service.store import (
-    ARCHIVED,
-    CONFIGURED,
-    DECIDED,
-    EXPIRED,
-    HISTORY,
-    LATE,
-    LOST,
-    REWARD_PART,
-    REWARDED,
     Event,
     Snapshot,
     Store,
@@ -46,6 +47,7 @@ from windvane.service.store import (
     salt_request,
     start_chain,
 )
+from windvane.service.store import events as kinds
 
 MAX_EXPIRED = 1000  # decisions that are closed at once in the background; more are closed bit by bit
 
@@ -71,20 +73,19 @@ class Stream:
     """A stream as it was created, or as it was at ``snapshot``. One thread at a time may use it."""
 
     def __init__(self, row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> None:
-        config = json.loads(row.config)
         self.id, self.name, self.created = row.id, row.name, row.created
-        self.title: str | None = config["title"]
-        self.archived: float | None = None
-        self.number, self.chain = 0, start_chain(row.id, row.name, row.created, row.config)  # of the last event
+        self.archived: float | None
         if snapshot is None:
-            self.core = AgentCore(**config["agent"])
+            config = json.loads(row.config)
+            self.core, self.title, self.archived = AgentCore(**config["agent"]), config["title"], None
+            self.number, self.chain = 0, start_chain(row.id, row.name, row.created, row.config)  # of the last event
         else:
             extra = json.loads(snapshot.extra)
             self.core = AgentCore.from_bytes(snapshot.agent, where="the snapshot")
             self.title, self.archived = extra["title"], extra["archived"]
             self.number, self.chain = snapshot.number, snapshot.chain
         self.lookup, self.charts = EventLookup(store, row.id), Charts()
-        self.differences = 0  # decisions for which a replay would have preferred another arm
+        self.differences = 0  # decisions for which a replay preferred another arm
         self.busy: asyncio.Future[None] | None = None  # while long work is under way: done when it ends
         self._new_events: list[Event] = []
         self._alert_log, self._alerts_checked = AlertLog(), 0
@@ -93,30 +94,29 @@ class Stream:
 
     def decide(self, raw: bytes, key: str | None, now: float) -> Done:
         """Choose an arm. ``raw``: the JSON of a request to decide."""
-        if again := self._answer_again(key, lambda event: (event.kind, event.request) == (DECIDED, raw)):
+        if again := self._answer_again(key, lambda event: (event.kind, event.request) == (kinds.DECIDED, raw)):
             return again
         self._refuse_if_archived()
         try:
             offer = self.read_offer(raw)
         except ValueError as error:
             raise invalid(error) from None
-        now, decision_id = _round(now), secrets.token_hex(8)
+        now, id_ = _round(now), secrets.token_hex(8)
         self._expire(now, room=1)
-        body = to_json(self.core.decide(offer, id=decision_id, now=now))
-        self._log(DECIDED, now, body, decision_id, key, raw)
+        body = to_json(self.core.decide(offer, id=id_, now=now))
+        self._log(kinds.DECIDED, now, body, id_, key, raw)
         return Done(201, body, self.take_events())
 
     def reward(self, decision: str, value: float, now: float) -> Done:
         """Record the reward of a decision. The same reward again changes nothing."""
-        return self._take_reward(decision, float(value), None, now, is_part=False)
+        return self._take_reward(decision, value, None, now, is_part=False)
 
     def add_reward(self, decision: str, value: float, key: str | None, now: float) -> Done:
         """Add a part to the reward of a decision."""
-        value = float(value)
 
         def is_same(event: Event) -> bool:
-            is_part = event.kind in (REWARD_PART, LATE) and event.decision == decision
-            return is_part and bool(event.outcome["value"] == value)
+            is_part = event.kind in (kinds.REWARD_PART, kinds.LATE)
+            return is_part and (event.decision, event.outcome["value"]) == (decision, value)
 
         return self._answer_again(key, is_same) or self._take_reward(decision, value, key, now, is_part=True)
 
@@ -133,33 +133,23 @@ class Stream:
         except ValueError as error:
             raise invalid(error) from None
         if is_new:
-            kind = LATE if status == "expired" else REWARD_PART if is_part else REWARDED
+            kind = kinds.LATE if status == "expired" else kinds.REWARD_PART if is_part else kinds.REWARDED
             self._log(kind, now, to_json(self._describe_reward(kind, decision, value, total, is_part)), decision, key)
         return Done(200, _write_receipt(decision, status, total), self.take_events())
 
     def _reward_forgotten(self, decision: str, value: float, is_part: bool) -> tuple[RewardOutcome, float]:
-        """Compare a reward with the log: the agent has forgotten the decision. Nothing changes but the log."""
-        reward = late = None
-        events = self.lookup.of_decision(decision)
-        if not events:
-            raise Problem("unknown-decision", f"there is no decision {decision!r}")
-        for event in events:
-            if event.kind in (REWARDED, REWARD_PART):
-                reward = _read_total(event)
-            elif event.kind == LATE:
-                late = _read_total(event)
-        if is_part and reward is None:
-            return RewardOutcome("expired", True), (late or 0.0) + value
-        known = late if reward is None else reward
-        if known is None:
-            return RewardOutcome("expired", True), value
-        if is_part or known != value:
+        """Compare a reward with the log, because the agent has forgotten the decision, which is closed."""
+        record = self.find_decision(decision)
+        if is_part and record.reward is None:
+            return RewardOutcome("expired", True), (record.late_reward or 0.0) + value
+        known = record.late_reward if record.reward is None else record.reward
+        if known is not None and (is_part or known != value):
             raise Problem("conflict", f"decision {decision!r} already has the reward {known:g}, not {value:g}")
-        return RewardOutcome("expired" if reward is None else "unchanged", False), value
+        return RewardOutcome("expired" if record.reward is None else "unchanged", known is None), value
 
     def find_history(self, raw: bytes, key: str | None) -> Done | None:
-        """Return the answer to bulk history that was learned before with this key."""
-        again = self._answer_again(key, lambda event: (event.kind, event.request) == (HISTORY, raw))
+        """Return the answer to history that was learned before with this key."""
+        again = self._answer_again(key, lambda event: (event.kind, event.request) == (kinds.HISTORY, raw))
         if again is None:
             self._refuse_if_archived()
         return again
@@ -174,7 +164,7 @@ class Stream:
     def learn_history(self, raw: bytes, key: str | None, learned: LearnedHistory, now: float) -> Done:
         """Adopt what :meth:`read_history` learned from ``raw``."""
         body = to_json({"rows": self.core.adopt(learned)})
-        self._log(HISTORY, _round(now), body, None, key, raw)
+        self._log(kinds.HISTORY, _round(now), body, None, key, raw)
         return Done(200, body, self.take_events())
 
     def configure(self, changes: dict[str, Any], now: float) -> Done:
@@ -184,19 +174,19 @@ class Stream:
             self._configure(changes)
         except ValueError as error:
             raise invalid(error) from None
-        self._log(CONFIGURED, _round(now), to_json({"changes": changes}))
+        self._log(kinds.CONFIGURED, _round(now), to_json({"changes": changes}))
         return Done(200, to_json(self.info()), self.take_events())
 
     def archive(self, now: float) -> Done:
         """End the stream: it can be read, and does not decide or learn any more."""
         if self.archived is None:
             self.archived = _round(now)
-            self._log(ARCHIVED, self.archived, b"{}")
+            self._log(kinds.ARCHIVED, self.archived, b"{}")
         return Done(200, to_json(self.info()), self.take_events())
 
     def record_loss(self, acknowledged: int, now: float) -> list[Event]:
         """Record that events up to number ``acknowledged`` were acknowledged and are not in the log."""
-        self._log(LOST, _round(now), to_json({"acknowledged": acknowledged}))
+        self._log(kinds.LOST, _round(now), to_json({"acknowledged": acknowledged}))
         return self.take_events()
 
     def is_due(self, now: float, *, many: bool = False) -> bool:
@@ -210,7 +200,7 @@ class Stream:
         return self.take_events()
 
     def take_events(self) -> list[Event]:
-        """Return the events that were not returned yet. A refused operation leaves some if it closed decisions."""
+        """Return the events that were not returned yet. A refused operation leaves one if it closed decisions."""
         events, self._new_events = self._new_events, []
         return events
 
@@ -230,42 +220,47 @@ class Stream:
 
     def _replay(self, event: Event, recorded: dict[str, Any]) -> dict[str, Any]:
         """Do what the operation did that wrote ``event``; ``recorded`` is its outcome."""
-        decision, now = event.decision or "", event.time
-        if event.kind == DECIDED:
-            offer = self.read_offer(event.request or b"")
-            outcome = to_plain(self.core.decide(offer, id=decision, now=now, played=recorded["index"]))
-            if outcome["arm"] != recorded["arm"]:
-                raise ReplayError(self.name, event.number, f"arm {recorded['arm']!r} was not offered")
-            if any(outcome[name] != recorded[name] for name in ("preferred", "explored")):
-                self.differences += 1  # on another processor, or with another version, rounding may differ
-            return dict(outcome)
-        if event.kind in (REWARDED, REWARD_PART, LATE):
-            return self._replay_reward(event, recorded, is_part="sum" in recorded)
-        if event.kind == EXPIRED:
-            outcome = self._close(now, recorded.get("room", 0), len(recorded["decisions"]))
-            if outcome["decisions"] != recorded["decisions"]:
-                raise ReplayError(self.name, event.number, f"the replay closes {outcome['decisions']}")
-            return outcome
-        if event.kind == CONFIGURED:
-            self._configure(recorded["changes"])
-        elif event.kind == ARCHIVED:
-            self.archived = now
-        elif event.kind == HISTORY:
-            return {"rows": self.core.adopt(self.read_history(event.request or b"", None))}
-        elif event.kind != LOST:
-            raise ReplayError(self.name, event.number, f"is of an unknown kind ({event.kind})")
+        match event.kind:
+            case kinds.DECIDED:
+                return self._replay_decision(event, recorded)
+            case kinds.REWARDED | kinds.REWARD_PART | kinds.LATE:
+                return self._replay_reward(event, recorded, is_part="sum" in recorded)
+            case kinds.EXPIRED:
+                outcome = self._close(event.time, recorded.get("room", 0), len(recorded["decisions"]))
+                if outcome["decisions"] != recorded["decisions"]:
+                    raise ReplayError(self.name, event.number, f"the replay closes {outcome['decisions']}")
+                return outcome
+            case kinds.HISTORY:
+                return {"rows": self.core.adopt(self.read_history(event.request or b"", None))}
+            case kinds.CONFIGURED:
+                self._configure(recorded["changes"])
+            case kinds.ARCHIVED:
+                self.archived = event.time
+            case kinds.LOST:
+                pass
+            case _:
+                raise ReplayError(self.name, event.number, f"is of an unknown kind ({event.kind})")
         return recorded
+
+    def _replay_decision(self, event: Event, recorded: dict[str, Any]) -> dict[str, Any]:
+        offer, played = self.read_offer(event.request or b""), recorded["index"]
+        outcome = to_plain(self.core.decide(offer, id=event.decision or "", now=event.time, played=played))
+        if outcome["arm"] != recorded["arm"]:
+            raise ReplayError(self.name, event.number, f"arm {recorded['arm']!r} was not offered")
+        if any(outcome[name] != recorded[name] for name in ("preferred", "explored")):
+            self.differences += 1  # on another processor, or in another version, rounding may differ
+        return dict(outcome)
 
     def _replay_reward(self, event: Event, recorded: dict[str, Any], is_part: bool) -> dict[str, Any]:
         decision, value = event.decision or "", recorded["value"]
         try:
             (status, is_new), total = self._reward(decision, value, event.time, is_part)
         except UnknownDecisionError:
-            if event.kind != LATE:
+            if event.kind != kinds.LATE:
                 raise
-            return recorded  # the agent had forgotten the decision then, too
-        if not is_new or (status == "expired") != (event.kind == LATE):
-            raise ReplayError(self.name, event.number, f"in the replay the reward is {status}")
+            return recorded  # the agent had forgotten the decision at the time, too
+        if not is_new or (status == "expired") != (event.kind == kinds.LATE):
+            raise ReplayError(self.name, event.number, f"the reward is {status} in the replay")
         return self._describe_reward(event.kind, decision, value, total, is_part)
 
     def snapshot(self) -> Snapshot:
@@ -273,7 +268,7 @@ class Stream:
         return self.copy()()
 
     def copy(self) -> Callable[[], Snapshot]:
-        """Copy the stream as it is now; the result makes the snapshot later, in any thread."""
+        """Copy the stream as it is now; the function returned makes the snapshot later, in any thread."""
         extra = json.dumps({"title": self.title, "archived": self.archived}).encode()
         number, chain, pack = self.number, self.chain, self.core.pack()
         return lambda: Snapshot(number, pack(), extra, chain)
@@ -291,27 +286,25 @@ class Stream:
         return self.core.reward(decision, value, now=now), value
 
     def _describe_reward(self, kind: int, decision: str, value: float, total: float, is_part: bool) -> dict[str, Any]:
-        """Return the outcome of the event: ``settled`` if the reward was learned on arrival, ``sum`` of parts."""
+        """Return the outcome of the event: the ``sum`` of parts, and whether a reward is ``settled`` already."""
         if is_part:
             return {"value": value, "sum": total}
-        return {"value": value} | ({"settled": self.core.outcome_of(decision) is not None} if kind == REWARDED else {})
+        is_settled = self.core.outcome_of(decision) is not None
+        return {"value": value, "settled": is_settled} if kind == kinds.REWARDED else {"value": value}
 
     def _close(self, now: float, room: int, most: int | None) -> dict[str, Any]:
         """Close decisions whose timeout has passed or that are too many; return the outcome of the event."""
         closed = self.core.expire(now=now, room=room, most=most)
-        dropped = sum(decision.dropped for decision in closed)  # they come last: the oldest have expired
-        return {
-            "decisions": [decision.id for decision in closed],
-            "learned": [decision.learned for decision in closed],
-            **({"dropped": dropped} if dropped else {}),
-            **({"room": room} if room else {}),
-        }
+        learned, dropped = [decision.learned for decision in closed], sum(decision.dropped for decision in closed)
+        counts = {"dropped": dropped, "room": room}  # those dropped come last: the oldest have expired
+        outcome = {"decisions": [decision.id for decision in closed], "learned": learned}
+        return outcome | {name: count for name, count in counts.items() if count}
 
     def _expire(self, now: float, room: int = 0, most: int | None = None) -> None:
         """Close decisions before the agent does so by itself: whatever closes a decision is an event."""
         outcome = self._close(now, room, most)
         if outcome["decisions"]:
-            self._log(EXPIRED, now, to_json(outcome))
+            self._log(kinds.EXPIRED, now, to_json(outcome))
 
     def _configure(self, changes: dict[str, Any]) -> None:
         self.core.configure(**{name: value for name, value in changes.items() if name != "title"})
@@ -320,14 +313,9 @@ class Stream:
     # --- what operations share --------------------------------------------------------------------------------------
 
     def _log(
-        self,
-        kind: int,
-        now: float,
-        outcome: bytes,
-        decision: str | None = None,
-        key: str | None = None,
+        self, kind: int, now: float, outcome: bytes, decision: str | None = None, key: str | None = None,
         request: bytes | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Append an event to the log."""
         salt, digest = (None, None) if request is None else salt_request(request)
         self.number += 1
@@ -348,33 +336,32 @@ class Stream:
             return None
         if not is_same(event):
             raise Problem("key-reused", f"the key {key!r} was used for another request")
-        if event.kind in (REWARD_PART, LATE):
-            status = "expired" if event.kind == LATE else "recorded"
-            return Done(200, _write_receipt(event.decision or "", status, _read_total(event)), [])
-        return Done(201 if event.kind == DECIDED else 200, event.outcome_json, [])
+        if event.kind in (kinds.DECIDED, kinds.HISTORY):
+            return Done(201 if event.kind == kinds.DECIDED else 200, event.outcome_json, [])
+        status = "expired" if event.kind == kinds.LATE else "recorded"
+        return Done(200, _write_receipt(event.decision or "", status, event.outcome["sum"]), [])
 
     # --- what can be read -------------------------------------------------------------------------------------------
 
+    def find_decision(self, decision: str) -> DecisionRecord:
+        """Return a decision and what became of it."""
+        events = self.lookup.of_decision(decision)
+        if not events:
+            raise Problem("unknown-decision", f"there is no decision {decision!r}")
+        outcome, reward, late = events[0].outcome, None, None
+        for event in events[1:]:
+            value = event.outcome.get("sum", event.outcome["value"])
+            reward, late = (reward, value) if event.kind == kinds.LATE else (value, late)
+        status = "pending" if self.core.is_pending(decision) else "expired" if reward is None else "rewarded"
+        made = Decision(**outcome | {"time": datetime.fromisoformat(outcome["time"])})
+        return DecisionRecord(decision=made, status=status, reward=reward, late_reward=late)
+
     def info(self) -> StreamInfo:
         """Return all that is known about the stream."""
-        info = self.core.info()
-        shared = {field.name: getattr(info, field.name) for field in fields(AgentInfo)}
-        return StreamInfo(**shared, **self._describe())
-
-    def summarize(self) -> StreamSummary:
-        """Return what a list of streams shows."""
-        core = self.core
-        return StreamSummary(
-            **self._describe(), policy=core.policy.name, counts=core.counts, mean_reward=core.mean_reward,
-            alerts=core.alerts,
-        )  # fmt: skip
-
-    def _describe(self) -> dict[str, Any]:
-        archived = None if self.archived is None else to_datetime(self.archived)
-        return {
-            "name": self.name, "title": self.title, "created": to_datetime(self.created), "archived": archived,
-            "events": self.number,
-        }  # fmt: skip
+        info, archived = self.core.info(), None if self.archived is None else to_datetime(self.archived)
+        agent = {field.name: getattr(info, field.name) for field in fields(AgentInfo)}
+        times = {"created": to_datetime(self.created), "archived": archived}
+        return StreamInfo(**agent, **times, name=self.name, title=self.title, events=self.number)
 
     def _describe_model(self) -> dict[str, float | None]:
         """Return the numbers of the model that charts show over time."""
@@ -384,7 +371,7 @@ class Stream:
 
     def log_alerts(self) -> None:
         """Log the agent's alerts if enough decisions were made since the last check. Call it regularly."""
-        decisions = self.core.counts.decisions
+        decisions = self.core.tally.decisions
         if self.archived is None and decisions - self._alerts_checked >= CHECK_EVERY:
             self._alerts_checked = decisions
             self._alert_log.log(self.core.alerts, decisions, f"stream {self.name!r}")
@@ -393,12 +380,6 @@ class Stream:
 def _round(now: float) -> float:
     """Return a time in microseconds, as it is logged: a replay must see the same one."""
     return round(now, 6)
-
-
-def _read_total(event: Event) -> float:
-    """Return the reward that is known after ``event``."""
-    outcome = event.outcome
-    return float(outcome.get("sum", outcome["value"]))
 
 
 def _write_receipt(decision: str, status: Any, value: float) -> bytes:
