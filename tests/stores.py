@@ -12,9 +12,10 @@ from windvane.service.access import hashed
 from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError
 from windvane.service.export import Log
-from windvane.service.store import Store, StoreError, Token
-from windvane.service.store.chain import UnreadableEventError, extend_chain, salt_request, start_chain
-from windvane.service.store.database import PAGE_BYTES, STREAM_SPAN
+from windvane.service.store import Event, Store, StoreError, Token, UnreadableEventError
+from windvane.service.store.database import PAGE_BYTES
+from windvane.service.store.digests import digest_row
+from windvane.service.store.events import STREAM_SPAN
 from windvane.service.verification import verify_store
 
 
@@ -40,19 +41,16 @@ def reseal(path: Path) -> None:
         for stream, name, created, config in connection.execute(
             "SELECT id, name, created, config FROM streams"
         ).fetchall():
-            chain = start_chain(stream, name, created, config)
+            chain = digest_row("streams", stream, name, created, config)
             connection.execute("UPDATE streams SET digest = ? WHERE id = ?", (chain, stream))
             rows = connection.execute(
                 "SELECT id, time, kind, decision, key, outcome, request FROM events WHERE id / ? = ? ORDER BY id",
                 (STREAM_SPAN, stream),
             ).fetchall()
             for rowid, *values, request in rows:
-                salt, digest = (None, None) if request is None else salt_request(request)
-                chain = extend_chain(chain, stream, rowid % STREAM_SPAN, *values, digest)
-                connection.execute(
-                    "UPDATE events SET salt = ?, request_digest = ?, chain = ? WHERE id = ?",
-                    (salt, digest, chain, rowid),
-                )
+                event = Event.create(chain, stream, rowid % STREAM_SPAN, *values, request)
+                connection.execute("REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", event.to_row())
+                chain = event.chain
     connection.close()
 
 

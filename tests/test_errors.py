@@ -21,7 +21,7 @@ from windvane.lab.runner import CellError
 from windvane.lab.summary import PairingError
 from windvane.service.errors import ServiceError, invalid
 from windvane.service.schemas import NewStream
-from windvane.service.store.chain import UnreadableEventError
+from windvane.service.store import UnreadableEventError
 from windvane.service.store.database import StoreError
 from windvane.service.streams import ReplayError
 

@@ -227,25 +227,25 @@ def read_on(call: Caller, ledger: Ledger) -> None:
 
 def check(ledger: Ledger) -> None:
     """All that was acknowledged is in the log, and once."""
-    by_key: dict[str, list[dict[str, Any]]] = {}
-    by_decision: dict[str, dict[str, list[Any]]] = {}
+    events_by_key: dict[str, list[dict[str, Any]]] = {}
+    events_by_decision: dict[str, dict[str, list[Any]]] = {}
     for event in ledger.log:
         if event["key"] is not None:
-            by_key.setdefault(event["key"], []).append(event)
+            events_by_key.setdefault(event["key"], []).append(event)
         if event["decision"] is not None:
-            kinds = by_decision.setdefault(event["decision"], {"decided": [], "rewarded": [], "late": []})
+            kinds = events_by_decision.setdefault(event["decision"], {"decided": [], "rewarded": [], "late": []})
             kinds[event["kind"]].append(event.get("value"))
-    assert all(len(events) == 1 for events in by_key.values())
-    assert all(len(kind) <= 1 for kinds in by_decision.values() for kind in kinds.values())
-    assert all(kinds["decided"] for kinds in by_decision.values())
+    assert all(len(events) == 1 for events in events_by_key.values())
+    assert all(len(kind) <= 1 for kinds in events_by_decision.values() for kind in kinds.values())
+    assert all(kinds["decided"] for kinds in events_by_decision.values())
     for key, answer in ledger.decided.items():
-        (event,) = by_key[key]
+        (event,) = events_by_key[key]
         assert {name: event[name] for name in answer} == answer
     for decision, status in ledger.rewarded.items():
-        kinds = by_decision[decision]
+        kinds = events_by_decision[decision]
         found = (kinds["rewarded"], kinds["late"])
         assert found == (([ledger.told[decision]], []) if status == 200 else ([], [ledger.told[decision]]))
-        assert by_key[f"r{decision}"][0]["decision"] == decision  # the key of a late reward is kept, too
+        assert events_by_key[f"r{decision}"][0]["decision"] == decision  # the key of a late reward is kept, too
 
 
 def follow(path: Path, ledgers: dict[str, Ledger]) -> None:

@@ -18,8 +18,10 @@ from windvane.agent import Agent
 from windvane.service import access
 from windvane.service import engine as engines
 from windvane.service.engine import Engine
-from windvane.service.store import Store, StoreError, inspection, repair, salvage, store_file
-from windvane.service.store.database import PAGE_BYTES, STREAM_SPAN, DamageError
+from windvane.service.store import Store, StoreError, repair
+from windvane.service.store import store as store_module
+from windvane.service.store.database import PAGE_BYTES, DamageError
+from windvane.service.store.events import STREAM_SPAN
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +135,7 @@ def test_an_index_that_claims_more_than_there_is_costs_nothing(tmp_path: Path) -
             service.decide()
         before = service.state()
     edit(path, "DELETE FROM snapshots")
-    root = root_page(path, "by_decision")
+    root = root_page(path, "events_by_decision")
     at = (root - 1) * PAGE_BYTES
     content = path.read_bytes()
     rowid = (STREAM_SPAN + 5).to_bytes(6, "big")
@@ -154,14 +156,13 @@ def test_an_index_that_claims_far_too_much_does_not_prolong_a_repair(
     path, _ = original
     content = path.read_bytes()
     copy = copy_store(path, tmp_path / "b.db", zero_page(content, root_page(path, "events")))
-    monkeypatch.setattr(salvage, "LONGEST_SEARCH", 200)
-    read = repair._Copy._read_indexed_numbers
+    read = repair.StoreCopy._read_indexed_numbers
 
     def claim(self: Any) -> None:
         read(self)
         self._indexed[1] = STREAM_SPAN - 1
 
-    monkeypatch.setattr(repair._Copy, "_read_indexed_numbers", claim)
+    monkeypatch.setattr(repair.StoreCopy, "_read_indexed_numbers", claim)
     store = Store(copy)
     assert set(Engine(store).broken) == set(STREAMS)
     store.close()
@@ -172,10 +173,10 @@ def test_a_flipped_bit_in_the_index_over_keys_does_not_repeat_a_request(
 ) -> None:
     path, facts = original
     content = path.read_bytes()
-    start = (root_page(path, "by_key") - 1) * PAGE_BYTES
+    start = (root_page(path, "events_by_key") - 1) * PAGE_BYTES
     at = content.index(b"key shop 3", start, start + PAGE_BYTES) + 9
     copy = copy_store(path, tmp_path / "b.db", flip(content, at, 4))
-    assert "index by_key" in " ".join(verify(copy)["store"])
+    assert "index events_by_key" in " ".join(verify(copy)["store"])
     assert serve_copy(copy, facts).is_intact  # the key is known, and so are all others
     assert verify(copy)["sound"]
     assert path.with_name("b.db.damaged-1").exists() is False
@@ -185,7 +186,7 @@ def test_a_flipped_bit_in_the_index_over_keys_does_not_repeat_a_request(
 def test_every_repair_keeps_what_it_replaces(original: tuple[Path, Facts], tmp_path: Path) -> None:
     path, facts = original
     content = path.read_bytes()
-    damaged = zero_page(content, root_page(path, "by_key"))
+    damaged = zero_page(content, root_page(path, "events_by_key"))
     copy = copy_store(path, tmp_path / "b.db", damaged)
     for number in (1, 2, 3):
         copy.write_bytes(damaged)
@@ -197,7 +198,7 @@ def test_every_repair_keeps_what_it_replaces(original: tuple[Path, Facts], tmp_p
 
 def test_damaged_copies_do_not_fill_the_disk(original: tuple[Path, Facts], tmp_path: Path) -> None:
     path, facts = original
-    damaged = zero_page(path.read_bytes(), root_page(path, "by_key"))
+    damaged = zero_page(path.read_bytes(), root_page(path, "events_by_key"))
     copy = copy_store(path, tmp_path / "b.db", damaged)
     for number in range(2, repair.MOST_COPIES + 2):
         (tmp_path / f"b.db.damaged-{number}").touch()
@@ -291,7 +292,7 @@ def test_damage_while_it_runs_is_repaired(tmp_path: Path, monkeypatch: pytest.Mo
         before = service.state()
         service.call(lambda: service.store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
         content = path.read_bytes()
-        page = (root_page(path, "by_key") - 1) * PAGE_BYTES
+        page = (root_page(path, "events_by_key") - 1) * PAGE_BYTES
         with open(path, "r+b") as file:
             file.seek(page)
             file.write(bytes(PAGE_BYTES))
@@ -351,8 +352,8 @@ def test_a_large_store_is_checked_after_the_start(
 ) -> None:
     """It is served at once; what the check finds is repaired then."""
     path, _ = original
-    copy = copy_store(path, tmp_path / "b.db", zero_page(path.read_bytes(), root_page(path, "by_key")))
-    monkeypatch.setattr(store_file, "CHECKED_AT_START", 0)
+    copy = copy_store(path, tmp_path / "b.db", zero_page(path.read_bytes(), root_page(path, "events_by_key")))
+    monkeypatch.setattr(store_module, "CHECKED_AT_START", 0)
     store = Store(copy)
     assert not store.is_checked
 
@@ -379,11 +380,11 @@ def test_a_check_that_fails_is_repeated(
 ) -> None:
     """The file was out of reach: nothing is known about it, and the check is not given up."""
     path, _ = original
-    copy = copy_store(path, tmp_path / "b.db", zero_page(path.read_bytes(), root_page(path, "by_key")))
-    monkeypatch.setattr(store_file, "CHECKED_AT_START", 0)
+    copy = copy_store(path, tmp_path / "b.db", zero_page(path.read_bytes(), root_page(path, "events_by_key")))
+    monkeypatch.setattr(store_module, "CHECKED_AT_START", 0)
     monkeypatch.setattr(engines, "CHECK_AGAIN", 0.01)
     store = Store(copy)
-    check, failures = store_file.find_damage, iter([sqlite3.OperationalError("locked"), OSError("gone")])
+    check, failures = store_module.find_damage, iter([sqlite3.OperationalError("locked"), OSError("gone")])
 
     def fail_twice(*arguments: Any, **options: Any) -> list[str]:
         error = next(failures, None)
@@ -391,7 +392,7 @@ def test_a_check_that_fails_is_repeated(
             raise error
         return check(*arguments, **options)
 
-    monkeypatch.setattr(store_file, "find_damage", fail_twice)
+    monkeypatch.setattr(store_module, "find_damage", fail_twice)
 
     async def scene() -> None:
         engine = Engine(store)
@@ -410,10 +411,10 @@ def test_a_check_that_fails_is_repeated(
 def test_a_check_that_fails_does_not_count(
     original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_file, "CHECKED_AT_START", 0)
+    monkeypatch.setattr(store_module, "CHECKED_AT_START", 0)
     store = Store(copy_store(original[0], tmp_path / "b.db"))
     with monkeypatch.context() as patch:
-        patch.setattr(store_file, "find_damage", lambda _: 1 / 0)
+        patch.setattr(store_module, "find_damage", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             store.find_damage()
     assert not store.is_checked
@@ -427,7 +428,7 @@ def test_a_stream_that_cannot_be_read_costs_only_itself_before_the_check(
 ) -> None:
     path, _ = original
     copy = copy_store(path, tmp_path / "b.db")
-    monkeypatch.setattr(store_file, "CHECKED_AT_START", 0)
+    monkeypatch.setattr(store_module, "CHECKED_AT_START", 0)
     store = Store(copy)
     snapshot, number = store.read_snapshot, store.read_snapshot_number
 
@@ -454,7 +455,7 @@ def test_a_stream_that_cannot_be_read_costs_only_itself_before_the_check(
 
 def test_a_repair_that_fails_leaves_the_store(original: tuple[Path, Facts], tmp_path: Path, monkeypatch) -> None:
     path, facts = original
-    damaged = zero_page(path.read_bytes(), root_page(path, "by_key"))
+    damaged = zero_page(path.read_bytes(), root_page(path, "events_by_key"))
     copy = copy_store(path, tmp_path / "b.db", damaged)
 
     def full(*_: Any) -> None:
@@ -475,16 +476,16 @@ def test_tokens_are_not_changed_while_a_repair_copies(
 ) -> None:
     """Or a token that was removed would be accepted again, and one that was added would be lost."""
     path, facts = original
-    copy = copy_store(path, tmp_path / "b.db", zero_page(path.read_bytes(), root_page(path, "by_key")))
+    copy = copy_store(path, tmp_path / "b.db", zero_page(path.read_bytes(), root_page(path, "events_by_key")))
     results = []
-    copy_stream = repair._Copy._copy_stream
+    copy_stream = repair.StoreCopy._copy_stream
 
     def interfere(self: Any, row: Any) -> None:
         if not results:
             results.append(windvane("token", *line, "--store", copy))
         copy_stream(self, row)
 
-    monkeypatch.setattr(repair._Copy, "_copy_stream", interfere)
+    monkeypatch.setattr(repair.StoreCopy, "_copy_stream", interfere)
     store = Store(copy)
     assert results[0].returncode == 2
     assert "is being repaired" in results[0].stderr
@@ -499,14 +500,14 @@ def test_a_repair_that_begins_during_a_change_of_tokens_is_noticed(
 ) -> None:
     copy = copy_store(original[0], tmp_path / "b.db")
     store = Store(copy, shared=True)
-    refuse, calls = store.refuse_if_repaired, iter(["before", "begun", "changed", "committed"])
+    refuse, calls = store._refuse_if_repairing, iter(["before", "begun", "changed", "committed"])
 
     def begin_repair() -> None:
         if next(calls) == moment:
             repair.building_path(copy).touch()
         refuse()
 
-    monkeypatch.setattr(store, "refuse_if_repaired", begin_repair)
+    monkeypatch.setattr(store, "_refuse_if_repairing", begin_repair)
     with rejects(error=StoreError, path=copy, code="repairing"):
         store.remove_token("writer")
     assert len(store.read_tokens()) == (1 if moment == "committed" else 2)
@@ -538,7 +539,7 @@ def test_a_stop_at_any_step_of_the_swap(
 ) -> None:
     """Before each change of the folder: the next start has the old store, or the new one, and all facts."""
     path, facts = original
-    damaged = zero_page(path.read_bytes(), root_page(path, "by_key"))
+    damaged = zero_page(path.read_bytes(), root_page(path, "events_by_key"))
     rename, steps = os.rename, 0
     for stop_at in range(20):
         copy = copy_store(path, tmp_path / f"{stop_at}.db", damaged)
@@ -603,12 +604,12 @@ def test_a_repair_that_breaks_off_unexpectedly_is_reported(
     original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = copy_store(original[0], tmp_path / "b.db")
-    copy.write_bytes(zero_page(copy.read_bytes(), root_page(copy, "by_key")))
+    copy.write_bytes(zero_page(copy.read_bytes(), root_page(copy, "events_by_key")))
 
     def fail(_: Any) -> None:
         raise LookupError("unexpected")
 
-    monkeypatch.setattr(repair._Copy, "copy", fail)
+    monkeypatch.setattr(repair.StoreCopy, "copy", fail)
     with rejects(error=StoreError, path=copy, code="repair_failed") as caught:
         Store(copy)
     assert isinstance(caught.value.__cause__, LookupError)
@@ -638,7 +639,7 @@ def test_a_snapshot_of_an_old_version_is_not_needed(
 def test_integrity_is_checked_at_every_start_of_a_small_store(original: tuple[Path, Facts], tmp_path: Path) -> None:
     copy = copy_store(original[0], tmp_path / "b.db")
     began = time.perf_counter()
-    assert inspection.find_damage(copy) == []
+    assert verify(copy)["sound"]
     assert time.perf_counter() - began < 1.0
     store = Store(copy)
     assert store.is_checked

@@ -30,8 +30,8 @@ from windvane.service.engine import Engine
 from windvane.service.errors import ServiceError
 from windvane.service.recovery import rebuilt
 from windvane.service.schemas import NewStream
-from windvane.service.store import FORMAT, Snapshot, Store, StoreError, Token
-from windvane.service.store.database import write_meta
+from windvane.service.store import Snapshot, Store, StoreError, Token
+from windvane.service.store.database import FORMAT, write_row
 from windvane.service.store.events import DECIDED, EXPIRED, LATE, Event
 from windvane.service.store.marks import Marks
 
@@ -55,7 +55,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def test_what_is_appended_is_read_back(store: Store, tmp_path: Path) -> None:
     events = [event(1, decision="d"), event(2, key="k"), event(3, decision="d", key="l")]
     others = [event(1, stream=2, decision="d", key="k")]
-    store.append([*events, *others], [(1, Snapshot(3, b"agent", b"{}"))])
+    store.append([*events, *others], [(1, Snapshot(3, b"", b"agent", b"{}"))])
     store.close()
     again = Store(tmp_path / "a.db")
     assert list(again.read_events(1)) == events
@@ -68,7 +68,7 @@ def test_what_is_appended_is_read_back(store: Store, tmp_path: Path) -> None:
         None,
     )
     assert (again.last_number(1), again.last_number(2), again.last_number(3)) == (3, 1, 0)
-    assert (again.read_snapshot(1), again.read_snapshot(2)) == (Snapshot(3, b"agent", b"{}"), None)
+    assert (again.read_snapshot(1), again.read_snapshot(2)) == (Snapshot(3, b"", b"agent", b"{}"), None)
     assert (again.read_snapshot_number(1), again.read_snapshot_number(2)) == (3, 0)
     again.close()
 
@@ -85,7 +85,7 @@ def test_streams_do_not_run_into_each_other(store: Store) -> None:
 def test_an_append_is_stored_whole_or_not_at_all(store: Store) -> None:
     store.append([event(1)])
     with pytest.raises(sqlite3.IntegrityError):
-        store.append([event(2), event(3), event(1)], [(1, Snapshot(3, b"x", "{}"))])
+        store.append([event(2), event(3), event(1)], [(1, Snapshot(3, b"", b"x", "{}"))])
     assert [found.number for found in store.read_events(1)] == [1]
     assert store.read_snapshot(1) is None
     store.append([event(2)])  # the failure is not in the way
@@ -145,7 +145,7 @@ def test_a_link_leads_to_the_same_lock(store: Store, tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "b.db").symlink_to(Path("..") / "link.db")
     (tmp_path / "folder").symlink_to(tmp_path)
     for other in ("link.db", "elsewhere/b.db", "folder/a.db", "elsewhere/../a.db"):
-        with rejects(error=StoreError, path=tmp_path / other, code="in_use"):
+        with rejects(error=StoreError, path=tmp_path / "a.db", code="in_use"):
             Store(tmp_path / other)
 
 
@@ -254,7 +254,7 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
 def test_another_format_is_refused_by_number(tmp_path: Path) -> None:
     Store(tmp_path / "a.db").close()
     with sqlite3.connect(tmp_path / "a.db") as connection:
-        write_meta(connection, "format", "7")
+        write_row(connection, "meta", "format", "7")
     connection.close()
     with rejects(error=StoreError, path=tmp_path / "a.db", code="format") as caught:
         Store(tmp_path / "a.db")

@@ -29,7 +29,8 @@ from stores import (
 from windvane import Features
 from windvane.service.recovery import rebuilt
 from windvane.service.store import Store
-from windvane.service.store.database import PAGE_BYTES, STREAM_SPAN
+from windvane.service.store.database import PAGE_BYTES
+from windvane.service.store.events import STREAM_SPAN
 from windvane.service.streams import Stream
 
 PAGE_OFFSETS = (0, 1, 3, 5, 7, 9)  # of a page: its kind, free blocks, cells, start of the content, fragments, pointers
@@ -68,7 +69,7 @@ CHANGES = {
     "a snapshot's number": "UPDATE snapshots SET number = number - 1",
     "a snapshot's agent": "UPDATE snapshots SET agent = x'00' WHERE stream = 2",
     "a snapshot's extra": """UPDATE snapshots SET extra = CAST(replace(extra, 'a shop', 'a chop') AS BLOB)""",
-    "an index": "DROP INDEX by_key",
+    "an index": "DROP INDEX events_by_key",
     "a definition": "ALTER TABLE tokens RENAME COLUMN full TO part",
 }
 
@@ -421,8 +422,8 @@ def test_marks_that_are_damaged_or_of_another_store_are_ignored(tmp_path: Path) 
     edit(tmp_path / "a.db", "DELETE FROM snapshots")
     edit(tmp_path / "a.db", "DELETE FROM events WHERE id % 1024 > 3")
     assert "events 4 to 5 were acknowledged" in verify(tmp_path / "a.db")["streams"][0]["problem"]
-    slot = 64 + 16 * 1
-    for at in (0, 20, 33, slot + 7, slot + 9):
+    slot = 16
+    for at in (slot + 7, slot + 9):
         mark.write_bytes(flip(content, at, 1))
         assert verify(tmp_path / "a.db")["sound"], at
     mark.unlink()

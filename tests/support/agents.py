@@ -9,11 +9,7 @@ import numpy as np
 
 from support.refusals import rejects
 from support.worlds import ball
-from windvane import (
-    POLICIES,
-    Agent,
-    Policy,
-)
+from windvane import POLICIES, Agent, Policy
 from windvane.agent import DecisionError
 from windvane.errors import ArgumentError, WindvaneError
 
@@ -21,22 +17,25 @@ NAN, INF = float("nan"), float("inf")
 NOON = 1_700_000_000.0
 RED = {"red": [0.6, 0.1], "blue": [0.2, 0.7]}
 LIVE = {name: cls for name, cls in POLICIES.items() if not cls.needs_truth}
-ANEW = [
-    LIVE[name] for name in ("BOB", "BOB-BVD-GLM-UCB", "MASTER-OFUL", "MASTER-GLM-UCB")
-]  # they begin again by themselves
+RESTARTING = ("BOB", "BOB-BVD-GLM-UCB", "MASTER-OFUL", "MASTER-GLM-UCB")  # policies that begin again by themselves
 
 
-def needed(cls: type[Policy]) -> dict:
-    """What a policy must be told, and no more."""
-    taken = inspect.signature(cls).parameters
-    told = {"horizon": 100} if "horizon" in taken else {}
-    return told | {name: 1.0 for name in ("drift", "switches") if name in taken}
+def required_settings(name: str) -> dict[str, Any]:
+    """Return the settings that a policy needs, and no more."""
+    accepted = inspect.signature(LIVE[name]).parameters
+    settings: dict[str, Any] = {"horizon": 100} if "horizon" in accepted else {}
+    return settings | {key: 1.0 for key in ("drift", "switches") if key in accepted}
 
 
-def as_policy(cls: type[Policy], **given) -> Policy:
-    """``cls`` as an agent builds it."""
-    taken = inspect.signature(cls).parameters
-    return cls(**{name: value for name, value in given.items() if name in taken})
+def build_agent(policy: str, **settings: Any) -> Agent:
+    return Agent(dim=2, policy=policy, **required_settings(policy) | settings)
+
+
+def build_policy(name: str, **settings: Any) -> Policy:
+    """Return the policy as an agent builds it, without the settings that it does not accept."""
+    accepted, settings = inspect.signature(LIVE[name]).parameters, required_settings(name) | settings
+    given = {"dim": 2, "L": 1.0, "sigma": 0.5} | settings
+    return LIVE[name](**{key: value for key, value in given.items() if key in accepted})
 
 
 def arm_sets(seed: int, rounds: int, K: int = 4, dim: int = 2) -> np.ndarray:
@@ -44,7 +43,7 @@ def arm_sets(seed: int, rounds: int, K: int = 4, dim: int = 2) -> np.ndarray:
 
 
 def refuses(agent: Agent, argument: str | None, call, error: type[WindvaneError] = ArgumentError, **attributes) -> Any:
-    """``call`` raises ``error`` about ``argument``, and nothing of the agent has changed. Returns the error."""
+    """Expect ``call`` to raise ``error`` about ``argument`` and to change nothing. Returns the error."""
     before = agent.to_bytes()
     with rejects(argument, error=error, **attributes) as caught:
         call()
@@ -54,10 +53,18 @@ def refuses(agent: Agent, argument: str | None, call, error: type[WindvaneError]
 
 
 def refuses_decision(agent: Agent, decision: str, call, error: type[DecisionError]) -> None:
-    """``call`` raises ``error`` about ``decision``, and nothing of the agent has changed."""
+    """Expect ``call`` to raise ``error`` about ``decision`` and to change nothing."""
     refuses(agent, None, call, error, decision=decision)
 
 
-def by_hand(x: np.ndarray, rewards: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """lam I + sum w x x', and sum w r x."""
+def assert_same_policy(one: Agent | Policy, other: Agent | Policy) -> None:
+    """Expect the states of two policies to be equal to the last bit."""
+    states = [(each.policy if isinstance(each, Agent) else each).state() for each in (one, other)]
+    assert states[0].keys() == states[1].keys()
+    for name, array in states[0].items():
+        assert array.tobytes() == states[1][name].tobytes(), name
+
+
+def weighted_sums(x: np.ndarray, rewards: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return lam I + sum w x x', and sum w r x."""
     return np.eye(x.shape[1]) + (x * weights[:, None]).T @ x, (x * weights[:, None]).T @ rewards

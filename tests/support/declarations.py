@@ -51,11 +51,11 @@ def contexts_of(declaration: dict[str, Any], seed: int, count: int) -> list[tupl
 def live(agent: Any, seed: int, rounds: range) -> list[Any]:
     """Decisions with some rewards at once, some late, some never; what was decided."""
     decisions = []
-    for i, (context, arms) in zip(rounds, contexts_of(agent.features.declared(), seed, len(rounds)), strict=True):
+    for i, (context, arms) in zip(rounds, contexts_of(agent.settings["features"], seed, len(rounds)), strict=True):
         decisions.append(agent.decide(arms, context=context, now=NOON + i, id=str(i)))
         luck = np.random.default_rng([seed, i]).integers(4)
         if luck == 0:
             agent.reward(str(i), 1.0)
-        elif luck == 1 and i - 3 >= rounds[0] and agent.waits(str(i - 3)):
+        elif luck == 1 and i - 3 >= rounds[0] and agent.core.is_pending(str(i - 3)):
             agent.reward(str(i - 3), float(i % 2))
     return decisions

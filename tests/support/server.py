@@ -205,7 +205,7 @@ class Local:
         """Return all that a stream is, built again from its first event on."""
         from windvane.service.recovery import rebuild_stream
 
-        row = next(row for row in self.store.streams() if row.name == name)
+        row = next(row for row in self.store.read_streams() if row.name == name)
         return pack_stream(rebuild_stream(row, self.store, from_start=True))
 
     # --- the end ---

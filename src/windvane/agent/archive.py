@@ -13,7 +13,8 @@ to_fit         [whether the scaling is still to be fitted, whether ranges of fea
 tally          the counts of :class:`windvane.agent.core.Tally` by name
 times          [when the policy's round 1 was, where forgetting goes by the clock; the last time seen], or null
 pending        {"id", "arm", "preferred", "rival"}: of each decision that is open, the oldest first
-closed         [id, reward, late reward] for the last that were closed, the oldest first; null: there is none
+closed         [id, reward, late reward, whether it came in parts] of the last that were closed, the oldest first;
+               null: there is none
 early          the arms with a delay histogram of their own, with ``learn="early"``, or null
 =============  =====================================================================================================
 
@@ -46,7 +47,7 @@ import numpy.typing as npt
 
 from windvane.agent.alerts import RECENT, RecentShare
 from windvane.agent.delays import LOOKS, DelayModel, EarlyLearning
-from windvane.agent.features import check_name, check_names
+from windvane.agent.features import check_flag, check_name, check_names
 from windvane.agent.pending import ClosedOutcome, Pending
 from windvane.arguments import NORM_SLACK, check_array, check_number, check_whole
 from windvane.errors import ArgumentError, WindvaneError, format_value
@@ -113,8 +114,7 @@ def pack(core: AgentCore) -> Callable[[], bytes]:
     arrays["recent/dropped"] = np.array(core.recently_dropped.marks, dtype=np.int8)
     pending, dim = list(core.decisions), core.policy.dim
     changing = {name: [getattr(each, name) for each in pending] for name in _CHANGING}  # the rest never changes
-    settings, features = dict(core.settings), core.encoder.features
-    settings["features"] = None if features is None else features.declaration()
+    settings = dict(core.settings)
     document: dict[str, Any] = {
         "feature_names": core.feature_names,
         "columns": core.encoder.columns,
@@ -174,13 +174,13 @@ def _restore(core: AgentCore, document: Mapping[str, Any], arrays: Arrays) -> No
     for name, start in dataclasses.asdict(core.tally).items():
         value = document["tally"][name]
         setattr(core.tally, name, _number(value) if isinstance(start, float) else check_whole(name, value, 0, MOST))
-    first, last = (None if at is None else _number(at) for at in document["times"])
+    first, last = map(_optional, document["times"])
     core.clock.first, core.clock.last = first, -math.inf if last is None else last
     for pending in _read_columns(document["pending"], arrays, core):
         core.decisions.add(pending)
     core.decisions.closed = OrderedDict(
-        (key, ClosedOutcome(*(None if value is None else _number(value) for value in outcome)))
-        for key, *outcome in document["closed"]
+        (key, ClosedOutcome(_optional(reward), _optional(late), check_flag("closed", is_partial)))
+        for key, reward, late, is_partial in document["closed"]
     )
     ids = [*document["pending"]["id"], *core.decisions.closed]
     if len(set(ids)) < len(ids) or not all(isinstance(key, str) for key in ids):
@@ -259,6 +259,10 @@ def _number(value: Any) -> float:
     return check_number("number", value, "that is finite", math.isfinite, booleans=False)
 
 
+def _optional(value: Any) -> float | None:
+    return None if value is None else _number(value)
+
+
 def _write_setting(name: str, value: Any) -> Any:
     """Return a setting as JSON has it."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -294,7 +298,9 @@ def write_archive(document: Mapping[str, Any], arrays: Arrays) -> bytes:
     try:
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED, allowZip64=False) as archive:
             for name, content in sorted(entries.items()):
-                archive.writestr(zipfile.ZipInfo(name), content)  # its date is that of 1980
+                info = zipfile.ZipInfo(name)  # its date is that of 1980
+                info.create_system = 3  # on every system, so that bytes are equal
+                archive.writestr(info, content)
     except zipfile.LargeZipFile:
         problem = "is too large to be saved: its file would be longer than 4 GiB"
         raise FileError("agent", "size", problem) from None

@@ -167,8 +167,11 @@ class AgentCore:
     def reward(self, id: str, value: float, *, now: float) -> RewardOutcome:
         """Record the reward of a decision."""
         value, at = self._check_reward("value", value), self.clock.read(now)
-        pending = self._find_open(id, at)
+        pending = self.decisions.open.get(id)
         if pending is None or pending.reward is not None:
+            return self.decisions.repeat_reward(id, value)
+        if self._is_overdue(pending, at):
+            self.expire(now=at)
             return self.decisions.repeat_reward(id, value)
         if self.learn == ON_ARRIVAL:
             self._close(pending, value, value)
@@ -180,34 +183,28 @@ class AgentCore:
         return RewardOutcome("recorded", True)
 
     def add_reward(self, id: str, value: float, *, now: float) -> tuple[RewardOutcome, float]:
-        """Add a part to the reward of a decision. Returns the sum so far as well."""
+        """Add a part to the reward of a decision. Returns as well the sum so far, or that of the parts that came after
+        the timeout."""
         value = check_number("value", value, "that is finite", math.isfinite)
         if self.learn != AT_TIMEOUT:
             hint = 'parts need a `reward_timeout` and learn="at_timeout"'
             raise ArgumentError("value", value, f"a whole reward, because learn is {self.learn!r}", hint=hint)
-        at = self.clock.read(now)
-        pending = self._find_open(id, at)
-        if pending is None:
-            return RewardOutcome("expired", True), self.decisions.add_late_part(id, value)
-        if pending.reward is not None and not pending.is_partial:
-            raise ConflictingRewardError(id, f"already has the reward {pending.reward:g}; no part can be added")
-        total, (low, high) = (pending.reward or 0.0) + value, self.reward_range
+        reward, late, is_partial = self.decisions.outcome_of(id)
+        if not is_partial and (reward, late) != (None, None):
+            raise ConflictingRewardError(id, "already has a whole reward; no part can be added")
+        total, (low, high) = (reward or 0.0) + (late or 0.0) + value, self.reward_range
         if not low <= total <= high:
             expected = f"a number that keeps the sum of the parts in [{low:g}, {high:g}]"
             raise ArgumentError("value", value, expected, got=f"{value:g}, which makes it {total:g}")
-        self.tally.rewards += pending.reward is None
+        at, pending = self.clock.read(now), self.decisions.open.get(id)
+        if pending is None or self._is_overdue(pending, at):
+            self.expire(now=at)
+            return RewardOutcome("expired", True), self.decisions.add_late_part(id, value)
+        self.tally.rewards += reward is None
         self.decisions.hold(pending, total, self._age(pending, at), is_miss=total == self.default_reward)
         pending.is_partial = True
         self.expire(now=at)
         return RewardOutcome("recorded", True), total
-
-    def _find_open(self, id: str, at: float) -> Pending | None:
-        """Return an open decision, None if it is closed. One whose timeout has passed is closed now."""
-        pending = self.decisions.open.get(id)
-        if pending is not None and self._is_overdue(pending, at):
-            self.expire(now=at)
-            return None
-        return pending
 
     def _check_reward(self, name: str, value: Any) -> float:
         low, high = self.reward_range
@@ -320,6 +317,8 @@ class AgentCore:
     def adopt(self, learned: LearnedHistory) -> int:
         """Become what history has made of this agent, which must not have changed since. Returns the number of rows."""
         self.policy, self.clock, self.encoder, rows = learned
+        if self.encoder.features is not None:
+            self.settings["features"] = self.encoder.features.declaration()  # with the ranges that were fitted
         self.tally.history_rows += rows
         return rows
 

@@ -72,10 +72,11 @@ class ClosedDecision(NamedTuple):
 
 
 class ClosedOutcome(NamedTuple):
-    """The reward of a closed decision, and one that came after the timeout. None: there is none."""
+    """The reward of a decision, and what came after the timeout (None: nothing); ``is_partial``: in parts."""
 
     reward: float | None
     late_reward: float | None = None
+    is_partial: bool = False
 
 
 class RewardOutcome(NamedTuple):
@@ -121,7 +122,7 @@ class PendingDecisions:
         del self.open[pending.decision.id]
         pending.is_open = False
         self.held -= pending.reward is not None
-        self.closed[pending.decision.id] = ClosedOutcome(reward)
+        self.closed[pending.decision.id] = ClosedOutcome(reward, None, pending.is_partial)
 
     def forget(self) -> None:
         """Drop the outcomes of decisions that were closed too long ago."""
@@ -135,32 +136,30 @@ class PendingDecisions:
         self.add(pending)
         self.open = OrderedDict(sorted(self.open.items(), key=lambda item: item[1].number))
 
+    def outcome_of(self, id: str) -> ClosedOutcome:
+        """Return what is known of the reward of a decision, open or closed."""
+        if id in self.closed:
+            return self.closed[id]
+        if id not in self.open:
+            raise UnknownDecisionError(id, "is not known, or was closed long ago")
+        return ClosedOutcome(self.open[id].reward, None, self.open[id].is_partial)
+
     def repeat_reward(self, id: str, value: float) -> RewardOutcome:
         """Take a reward of a decision that has one, or is closed: a repetition, or one that came too late."""
-        known = self._known_reward(id)
-        if known is None:
-            late = self.closed[id].late_reward
-            if late is None:
-                self.closed[id] = ClosedOutcome(None, value)
-            elif late != value:
-                raise ConflictingRewardError(id, f"has expired and already has the late reward {late:g}, not {value:g}")
-            return RewardOutcome("expired", late is None)
-        if id in self.open and self.open[id].is_partial:
+        reward, late, is_partial = self.outcome_of(id)
+        known = late if reward is None else reward
+        if is_partial:
             raise ConflictingRewardError(id, "gets its reward in parts")
-        if known != value:
+        if known is not None and known != value:
             raise ConflictingRewardError(id, f"already has the reward {known:g}, not {value:g}")
-        return RewardOutcome("unchanged", False)
+        if reward is not None:
+            return RewardOutcome("unchanged", False)
+        self.closed[id] = ClosedOutcome(None, value)
+        return RewardOutcome("expired", late is None)
 
     def add_late_part(self, id: str, value: float) -> float:
         """Record a part of a reward that came too late; return the sum of such parts."""
-        known = self._known_reward(id)
-        if known is not None:
-            raise ConflictingRewardError(id, f"already has the reward {known:g}; no part can be added")
-        total = (self.closed[id].late_reward or 0.0) + value
-        self.closed[id] = ClosedOutcome(None, total)
+        reward, late, _ = self.closed[id]
+        total = (late or 0.0) + value
+        self.closed[id] = ClosedOutcome(reward, total, True)
         return total
-
-    def _known_reward(self, id: str) -> float | None:
-        if id not in self:
-            raise UnknownDecisionError(id, "is not known, or was closed long ago")
-        return self.open[id].reward if id in self.open else self.closed[id].reward

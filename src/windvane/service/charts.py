@@ -10,6 +10,8 @@ charts queue the events of operations meanwhile, because these do not follow the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from windvane.records import to_datetime
@@ -22,7 +24,50 @@ MAX_COUNTED = 1000  # arms that are counted by name: those played last
 RECENT = 50
 READ_AT_ONCE = 2000  # events, which take about 20 ms
 
-_NO_COUNTS = {"decisions": 0, "predicted": 0.0, "settled": 0, "realised": 0.0}  # of an arm
+Model = dict[str, float | None]  # "norm", "memory" and "rate"
+
+
+@dataclass(slots=True)
+class ArmCounts:
+    """Of an arm: decisions, the sum of their predictions, settled decisions, the sum of their outcomes."""
+
+    decisions: int = 0
+    predicted: float = 0.0
+    settled: int = 0
+    realised: float = 0.0
+
+
+@dataclass(slots=True)
+class Bucket:
+    """Consecutive decisions and the outcomes of those that are settled. ``others``: of arms that are not listed."""
+
+    since: datetime
+    until: datetime
+    model: Model | None
+    decisions: int = 0
+    settled: int = 0
+    total: float = 0.0
+    projected: int | None = None
+    arms: dict[str, ArmCounts] = field(default_factory=dict)
+    others: int = 0
+
+    def merge(self, later: Bucket) -> None:
+        """Add the next bucket."""
+        self.until, self.model = later.until, self.model or later.model
+        for name in ("decisions", "settled", "total", "others"):
+            setattr(self, name, getattr(self, name) + getattr(later, name))
+        if later.projected is not None:
+            self.projected = (self.projected or 0) + later.projected
+        for arm, counts in later.arms.items():
+            known = self.arms.setdefault(arm, ArmCounts())
+            for name in ArmCounts.__slots__:
+                setattr(known, name, getattr(known, name) + getattr(counts, name))
+        self.trim()
+
+    def trim(self) -> None:
+        """List the arms played most."""
+        for arm in sorted(self.arms, key=lambda arm: self.arms[arm].decisions, reverse=True)[MAX_ARMS:]:
+            self.others += self.arms.pop(arm).decisions
 
 
 class Charts:
@@ -31,8 +76,8 @@ class Charts:
     def __init__(self) -> None:
         self.number = self._decisions = self._others = 0
         self.queue: list[Event] = []
-        self._width, self._buckets = FIRST_WIDTH, list[dict[str, Any]]()
-        self._arms: dict[str, dict[str, Any]] = {}
+        self._width, self._buckets = FIRST_WIDTH, list[Bucket]()
+        self._arms: dict[str, ArmCounts] = {}
         self._recent: dict[str, dict[str, Any]] = {}
         self._open: dict[str, tuple[int, str]] = {}  # number and arm of the decisions that are not settled
 
@@ -45,7 +90,7 @@ class Charts:
         for event in events:
             self.add(event)
 
-    def add(self, event: Event, describe_model: Callable[[], dict[str, Any] | None] = lambda: None) -> None:
+    def add(self, event: Event, describe_model: Callable[[], Model | None] = lambda: None) -> None:
         """Add the next event. ``describe_model`` is called if it opens a bucket."""
         if event.number != self.number + 1:
             self.queue.append(event)
@@ -66,17 +111,17 @@ class Charts:
                 if decision in self._recent and self._recent[decision]["status"] == "pending":
                     self._mark(decision, "expired" if i < first_dropped else "dropped", learned)
 
-    def _add_decision(self, event: Event, describe_model: Callable[[], dict[str, Any] | None]) -> None:
+    def _add_decision(self, event: Event, describe_model: Callable[[], Model | None]) -> None:
         outcome, time = event.outcome, to_datetime(event.time)
         if self._decisions // self._width == len(self._buckets):
-            self._open_bucket({"since": time, "model": describe_model()})
+            self._open_bucket(Bucket(time, time, describe_model()))
         bucket, id_, arm, prediction = self._buckets[-1], outcome["id"], str(outcome["arm"]), outcome["prediction"]
         self._others += _count(self._arms, arm, prediction)
-        bucket["others"] += _count(bucket["arms"], arm, prediction)
-        bucket["decisions"] += 1
-        bucket["until"] = time
+        bucket.others += _count(bucket.arms, arm, prediction)
+        bucket.decisions += 1
+        bucket.until = time
         if outcome["projected"] is not None:
-            bucket["projected"] = (bucket["projected"] or 0) + outcome["projected"]
+            bucket.projected = (bucket.projected or 0) + outcome["projected"]
         shown = {name: outcome[name] for name in ("id", "time", "arm", "prediction")}
         self._recent[id_] = {**shown, "status": "pending", "reward": None}
         if len(self._recent) > RECENT:
@@ -84,25 +129,27 @@ class Charts:
         self._open[id_] = self._decisions, arm
         self._decisions += 1
 
-    def _open_bucket(self, start: dict[str, Any]) -> None:
+    def _open_bucket(self, bucket: Bucket) -> None:
         if self._buckets:
-            _trim(self._buckets[-1])
+            self._buckets[-1].trim()
         if len(self._buckets) == MAX_BUCKETS:
-            self._buckets = [_merge(*pair) for pair in zip(self._buckets[::2], self._buckets[1::2], strict=True)]
+            for first, second in zip(self._buckets[::2], self._buckets[1::2], strict=True):
+                first.merge(second)
+            del self._buckets[1::2]
             self._width *= 2
-        empty = {"decisions": 0, "settled": 0, "total": 0.0, "projected": None, "arms": {}, "others": 0}
-        self._buckets.append(start | empty)
+        self._buckets.append(bucket)
 
     def _settle(self, decision: str, outcome: float | None) -> None:
         """Add a final outcome to the bucket of its decision. None: nothing was learned."""
         number, arm = self._open.pop(decision)
-        if outcome is not None:
-            bucket = self._buckets[number // self._width]
-            bucket["settled"] += 1
-            bucket["total"] += outcome
-            if arm in bucket["arms"]:
-                bucket["arms"][arm]["settled"] += 1
-                bucket["arms"][arm]["realised"] += outcome
+        if outcome is None:
+            return
+        bucket = self._buckets[number // self._width]
+        bucket.settled += 1
+        bucket.total += outcome
+        if arm in bucket.arms:
+            bucket.arms[arm].settled += 1
+            bucket.arms[arm].realised += outcome
 
     def _mark(self, decision: str, status: str, reward: float | None) -> None:
         if decision in self._recent:
@@ -111,33 +158,14 @@ class Charts:
     @property
     def document(self) -> dict[str, Any]:
         """The charts, to be encoded by :func:`windvane.records.to_json`."""
-        arms, recent = {arm: counts["decisions"] for arm, counts in self._arms.items()}, list(self._recent.values())
+        arms, recent = {arm: counts.decisions for arm, counts in self._arms.items()}, list(self._recent.values())
         shared = {"width": self._width, "buckets": self._buckets}
         return {**shared, "arms": arms, "others": self._others, "recent": recent}
 
 
-def _count(arms: dict[str, dict[str, Any]], arm: str, prediction: float) -> int:
+def _count(arms: dict[str, ArmCounts], arm: str, prediction: float) -> int:
     """Count a decision. Of too many arms the one played longest ago is dropped; return how many decisions it had."""
-    counts = arms[arm] = arms.pop(arm, None) or dict(_NO_COUNTS)  # the last one played comes last
-    counts["decisions"] += 1
-    counts["predicted"] += prediction
-    return int(arms.pop(next(iter(arms)))["decisions"]) if len(arms) > MAX_COUNTED else 0
-
-
-def _merge(bucket: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    sums = {name: bucket[name] + later[name] for name in ("decisions", "settled", "total", "others")}
-    projected = [b["projected"] for b in (bucket, later) if b["projected"] is not None]
-    for arm, counts in later["arms"].items():
-        known = bucket["arms"].get(arm, _NO_COUNTS)
-        bucket["arms"][arm] = {name: known[name] + counts[name] for name in known}
-    rest = {"until": later["until"], "projected": sum(projected) if projected else None}
-    merged = {**bucket, **sums, **rest, "model": bucket["model"] or later["model"]}
-    _trim(merged)
-    return merged
-
-
-def _trim(bucket: dict[str, Any]) -> None:
-    """Keep the arms played most."""
-    arms = bucket["arms"]
-    for arm in sorted(arms, key=lambda arm: arms[arm]["decisions"], reverse=True)[MAX_ARMS:]:
-        bucket["others"] += arms.pop(arm)["decisions"]
+    counts = arms[arm] = arms.pop(arm, None) or ArmCounts()  # the last one played comes last
+    counts.decisions += 1
+    counts.predicted += prediction
+    return arms.pop(next(iter(arms))).decisions if len(arms) > MAX_COUNTED else 0

@@ -90,6 +90,11 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
             "errors": self.errors,
         }
 
+    def move_pointers(self, place: str) -> None:
+        """Let the pointers begin at ``place``, where the document that they point into is part of a larger one."""
+        for error in self.errors:
+            error["pointer"] = place + error["pointer"].removeprefix("#")
+
     def to_json(self) -> bytes:
         """Return :attr:`document` as JSON."""
         return to_json(self.document)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
-from windvane.service.store import Event, Snapshot, SnapshotError, Store, StreamRow, is_damage, is_sound
+from windvane.service.store import Event, Snapshot, SnapshotError, Store, StreamRow, is_damage
 from windvane.service.streams import ReplayError, Stream
 from windvane.warmup import warm_up
 
@@ -62,7 +62,7 @@ def recover(store: Store, report: Callable[[str], None]) -> Recovery:
 
 def create_stream(row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> Stream:
     """Return a stream as it was before its first event, or at ``snapshot``, which may be unreadable (ValueError)."""
-    if not is_sound(row):
+    if not row.is_sound:
         raise ReplayError(row.name, None, "its name and configuration do not match their checksum")
     try:
         return Stream(row, store, snapshot)

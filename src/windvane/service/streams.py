@@ -43,9 +43,6 @@ from windvane.service.store import (
     StreamRow,
     UnreadableEventError,
     check_event,
-    extend_chain,
-    salt_request,
-    start_chain,
 )
 from windvane.service.store import events as kinds
 
@@ -78,7 +75,7 @@ class Stream:
         if snapshot is None:
             config = json.loads(row.config)
             self.core, self.title, self.archived = AgentCore(**config["agent"]), config["title"], None
-            self.number, self.chain = 0, start_chain(row.id, row.name, row.created, row.config)  # of the last event
+            self.number, self.chain = 0, row.digest  # of the last event
         else:
             extra = json.loads(snapshot.extra)
             self.core = AgentCore.from_bytes(snapshot.agent, where="the snapshot")
@@ -271,7 +268,7 @@ class Stream:
         """Copy the stream as it is now; the function returned makes the snapshot later, in any thread."""
         extra = json.dumps({"title": self.title, "archived": self.archived}).encode()
         number, chain, pack = self.number, self.chain, self.core.pack()
-        return lambda: Snapshot(number, pack(), extra, chain)
+        return lambda: Snapshot(number, chain, pack(), extra)
 
     # --- what operations and replays share --------------------------------------------------------------------------
 
@@ -317,10 +314,8 @@ class Stream:
         request: bytes | None = None,
     ) -> None:  # fmt: skip
         """Append an event to the log."""
-        salt, digest = (None, None) if request is None else salt_request(request)
-        self.number += 1
-        self.chain = extend_chain(self.chain, self.id, self.number, now, kind, decision, key, outcome, digest)
-        event = Event(self.id, self.number, now, kind, decision, key, outcome, request, salt, digest, self.chain)
+        event = Event.create(self.chain, self.id, self.number + 1, now, kind, decision, key, outcome, request)
+        self.number, self.chain = event.number, event.chain
         self._new_events.append(event)
         self.lookup.add(event)
         self.charts.add(event, self._describe_model)
@@ -360,7 +355,7 @@ class Stream:
         """Return all that is known about the stream."""
         info, archived = self.core.info(), None if self.archived is None else to_datetime(self.archived)
         agent = {field.name: getattr(info, field.name) for field in fields(AgentInfo)}
-        times = {"created": to_datetime(self.created), "archived": archived}
+        times: dict[str, Any] = {"created": to_datetime(self.created), "archived": archived}
         return StreamInfo(**agent, **times, name=self.name, title=self.title, events=self.number)
 
     def _describe_model(self) -> dict[str, float | None]:

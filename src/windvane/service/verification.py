@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from windvane.service.comparison import Agreement, compare_outcomes, compare_streams
 from windvane.service.recovery import apply_event, check_end, create_stream, restore_snapshot
-from windvane.service.store import DECIDED, LOST, READ_ERRORS, Event, SnapshotError, Store, StreamRow, inspect_structure
+from windvane.service.store import DECIDED, LOST, READ_ERRORS, Event, SnapshotError, Store, StreamRow
 from windvane.service.streams import ReplayError, Stream
 
 LAST_REQUESTS = 20  # requests to decide whose vectors are compared: some rounds of every arm
@@ -73,7 +73,7 @@ def verify_store(store: Store, progress: Progress = lambda *_: None) -> Verdict:
     """
     # The marks are read before the log, so that no mark is younger than the log that it is compared with.
     marks: dict[int, int] = _read(store.read_acknowledged, {})
-    problems = inspect_structure(store.connection)  # which says what the others below cannot read
+    problems = store.find_damage()  # which says what the others below cannot read
     names: list[str] = _read(store.read_damaged_tokens, [])
     problems += [f"the token {name!r} does not match its checksum, and is not accepted" for name in names]
     rows: list[StreamRow] = _read(store.read_streams, [])

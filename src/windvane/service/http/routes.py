@@ -7,7 +7,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from datetime import datetime
+from dataclasses import fields
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Depends, Query, Request, Response, Security
@@ -17,14 +17,13 @@ from fastapi.security import HTTPBearer
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic_core import from_json
 
-from windvane.records import Decision, DecisionRecord, Explanation, RewardReceipt, StreamInfo, to_json
+from windvane.records import DecisionRecord, Explanation, RewardReceipt, StreamInfo, StreamSummary, to_json
 from windvane.service.engine import Engine
 from windvane.service.http import hot, schemas
 from windvane.service.http.export import NDJSON, export_log
 from windvane.service.http.middleware import CHARGE, IS_VALID, PARQUET
 from windvane.service.http.schemas import DecisionId, IdempotencyKey, Limit, StreamName
 from windvane.service.problems import Problem
-from windvane.service.store import DECIDED, LATE, REWARD_PART, REWARDED
 from windvane.service.streams import Done, Stream
 
 MAX_NUMBER = 2**40  # of an event
@@ -116,7 +115,12 @@ async def get_metrics(request: Request, _: Annotated[Any, Security(bearer)]) -> 
 @streams.post("", status_code=201, response_model=StreamInfo)
 async def create_stream(engine: ReadyEngine, body: schemas.NewStream) -> Response:
     """Create a stream."""
-    stream = await engine.create(body)
+    try:
+        stream = await engine.create(body)
+    except Problem as problem:  # the agent has the settings of its policy among its own
+        if any(problem.errors) and problem.errors[0]["pointer"].split("/")[1] in body.settings:
+            problem.move_pointers("#/settings")
+        raise
     return respond(stream.info(), 201, location=f"/v1/streams/{stream.name}")
 
 
@@ -124,7 +128,7 @@ async def create_stream(engine: ReadyEngine, body: schemas.NewStream) -> Respons
 async def list_streams(engine: ReadyEngine, limit: Limit = 100, after: str = "") -> Response:
     """List the streams by name, archived ones too, and those that could not be recovered."""
     names = sorted(name for name in engine.streams if name > after)
-    page = [engine.streams[name].summarize() for name in names[:limit]]
+    page = [_summarise(engine.streams[name]) for name in names[:limit]]
     unavailable = [{"name": name, "reason": reason} for name, reason in engine.unavailable.items()]
     more = names[limit - 1] if len(names) > limit else None
     return respond({"streams": page, "next": more, "unavailable": unavailable})
@@ -151,7 +155,7 @@ async def archive_stream(at: At) -> Response:
 @streams.get("/{stream}/charts", response_model=schemas.Charts)
 async def get_charts(at: At) -> Response:
     """Return what the page draws: rewards, arms and the model over time."""
-    return respond(at.stream.charts.document())
+    return respond(at.stream.charts.document)
 
 
 @streams.get("/{stream}/live", response_class=EventSourceResponse)
@@ -165,7 +169,7 @@ async def follow_stream(request: Request, at: At) -> AsyncIterator[ServerSentEve
     while not closing.is_set() and request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
         if stream.number != last:
             last = stream.number
-            data = to_json({"info": stream.info(), "charts": stream.charts.document()}).decode()
+            data = to_json({"info": stream.info(), "charts": stream.charts.document}).decode()
             yield ServerSentEvent(event="info", raw_data=data)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(closing.wait(), LIVE_SECONDS)
@@ -261,8 +265,7 @@ async def _run_batch(
         except Problem as problem:
             if problem.status >= 500 and problem.code != "unreadable":  # which fails the item that needs the event
                 raise
-            for error in problem.errors:  # pointers are those of the batch
-                error["pointer"] = f"#/{field}/{i}" + error["pointer"].removeprefix("#")
+            problem.move_pointers(f"#/{field}/{i}")
             results.append(b'{"status":%d,"problem":%s}' % (problem.status, problem.to_json()))
         if i % PAUSE == PAUSE - 1:
             await asyncio.sleep(0)
@@ -271,16 +274,10 @@ async def _run_batch(
 
 
 async def _find_decision(at: Target, decision: str) -> DecisionRecord:
-    """Return a decision and what became of it, from the log: all that has happened is on disk first."""
-    await at.engine.commit(at.stream)
-    outcomes = {event.kind: event.outcome for event in at.stream.lookup.of_decision(decision)}  # the last of each kind
-    if DECIDED not in outcomes:
-        raise Problem("unknown-decision", f"there is no decision {decision!r}")
-    rewards = [outcomes.get(REWARDED) or outcomes.get(REWARD_PART), outcomes.get(LATE)]
-    reward, late_reward = (None if outcome is None else outcome.get("sum", outcome["value"]) for outcome in rewards)
-    return DecisionRecord(
-        decision=Decision(**outcomes[DECIDED] | {"time": datetime.fromisoformat(outcomes[DECIDED]["time"])}),
-        status="pending" if at.stream.core.is_pending(decision) else "expired" if reward is None else "rewarded",
-        reward=reward,
-        late_reward=late_reward,
-    )
+    await at.engine.commit(at.stream)  # all that has happened is on disk then
+    return at.stream.find_decision(decision)
+
+
+def _summarise(stream: Stream) -> StreamSummary:
+    info = stream.info()
+    return StreamSummary(**{field.name: getattr(info, field.name) for field in fields(StreamSummary)})

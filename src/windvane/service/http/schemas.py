@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sized
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema, field_validator
@@ -18,7 +18,6 @@ from windvane import Agent
 from windvane.errors import ArgumentError
 from windvane.errors import Path as ArgumentPath
 from windvane.records import Decision, DecisionStatus, Name, RewardReceipt, StreamSummary
-from windvane.service.charts import Bucket
 from windvane.service.problems import KINDS, TYPE_PREFIX, Problem, invalid
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
@@ -265,6 +264,29 @@ class PendingPage(BaseModel):
 
     decisions: list[Decision]
     next: str | None
+
+
+class ArmCounts(BaseModel):
+    """Of an arm in a bucket: decisions, the sum of predictions, settled decisions, the sum of their outcomes."""
+
+    decisions: int
+    predicted: float
+    settled: int
+    realised: float
+
+
+class Bucket(BaseModel):
+    """Consecutive decisions and their outcomes; ``model`` is null from before the server started."""
+
+    since: datetime
+    until: datetime
+    decisions: int
+    settled: int
+    total: float
+    projected: int | None
+    arms: dict[str, ArmCounts]
+    others: int
+    model: dict[Literal["norm", "memory", "rate"], float | None] | None
 
 
 class RecentDecision(BaseModel):

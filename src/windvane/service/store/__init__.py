@@ -1,15 +1,6 @@
 """The store: an SQLite file with the streams, their logs, their last snapshots, and access tokens."""
 
-from windvane.service.store.chain import (
-    UnreadableEventError,
-    check_event,
-    digest_row,
-    extend_chain,
-    salt_request,
-    start_chain,
-)
 from windvane.service.store.database import (
-    FORMAT,
     READ_ERRORS,
     DamageError,
     Snapshot,
@@ -18,7 +9,6 @@ from windvane.service.store.database import (
     StreamRow,
     Token,
     is_damage,
-    is_sound,
 )
 from windvane.service.store.events import (
     ARCHIVED,
@@ -33,9 +23,9 @@ from windvane.service.store.events import (
     REWARDED,
     UNREADABLE,
     Event,
-    encode_json,
+    UnreadableEventError,
+    check_event,
 )
-from windvane.service.store.inspection import inspect_structure
 from windvane.service.store.store import Store
 
 __all__ = [
@@ -43,7 +33,6 @@ __all__ = [
     "CONFIGURED",
     "DECIDED",
     "EXPIRED",
-    "FORMAT",
     "HISTORY",
     "KINDS",
     "LATE",
@@ -62,12 +51,5 @@ __all__ = [
     "Token",
     "UnreadableEventError",
     "check_event",
-    "digest_row",
-    "encode_json",
-    "extend_chain",
-    "inspect_structure",
     "is_damage",
-    "is_sound",
-    "salt_request",
-    "start_chain",
 ]

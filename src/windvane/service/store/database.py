@@ -1,25 +1,25 @@
-"""The SQLite file behind a store: its tables, how it is opened, and what kind of file it is."""
+"""The SQLite file behind a store: its tables and rows, what kind of file it is, and whether it is whole."""
 
 from __future__ import annotations
 
 import enum
 import os
 import sqlite3
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from windvane.errors import WindvaneError
-from windvane.service.store.chain import digest_row, start_chain
-from windvane.service.store.events import Event
+from windvane.service.store.digests import Value, is_sealed, seal_row
+from windvane.service.store.events import STREAM_SPAN
 
 FORMAT = 3
-PAGE_BYTES = 4096  # fixed, so that the first page of every store is laid out alike: see salvage.py
-STREAM_SPAN = 1 << 40
-"""An event's rowid is stream * STREAM_SPAN + number: the events of a stream lie together, in order."""
-MOST_STREAMS = (1 << 63) // STREAM_SPAN - 1  # the ids whose events all have a rowid, which is a signed 64-bit number
-PATIENCE = 30.0  # seconds to wait for another process, such as one that adds a token
+PAGE_BYTES = 4096  # fixed, so that the first page of every store is laid out alike: see damaged_file.py
+MOST_STREAMS = (1 << 63) // STREAM_SPAN - 1  # the ids whose events all have a row id, which is a signed 64-bit number
+BUSY_SECONDS = 30.0  # to wait for another process, such as one that adds a token
+MOST_LINES = 20  # of SQLite's own check: enough to see what is damaged
 
 SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL, digest BLOB NOT NULL);
@@ -30,8 +30,8 @@ CREATE TABLE events (
     id INTEGER PRIMARY KEY, time REAL NOT NULL, kind INTEGER NOT NULL, decision TEXT, key TEXT, outcome BLOB NOT NULL,
     request BLOB, salt BLOB, request_digest BLOB, chain BLOB NOT NULL
 );
-CREATE INDEX by_decision ON events (decision, id) WHERE decision IS NOT NULL;
-CREATE INDEX by_key ON events (key, id) WHERE key IS NOT NULL;
+CREATE INDEX events_by_decision ON events (decision, id) WHERE decision IS NOT NULL;
+CREATE INDEX events_by_key ON events (key, id) WHERE key IS NOT NULL;
 CREATE TABLE snapshots (
     stream INTEGER PRIMARY KEY, number INTEGER NOT NULL, chain BLOB NOT NULL, agent BLOB NOT NULL, extra BLOB NOT NULL,
     digest BLOB NOT NULL
@@ -41,6 +41,7 @@ CREATE TABLE tokens (
 );
 """
 TABLES = frozenset({"meta", "streams", "events", "snapshots", "tokens"})
+REQUIRED_META = ("format", "id", "guarded")
 
 
 class StoreError(WindvaneError):
@@ -86,21 +87,40 @@ class StreamRow(NamedTuple):
     config: str
     digest: bytes = b""
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether the row matches its checksum."""
+        return is_sealed("streams", self)
+
 
 class Snapshot(NamedTuple):
-    """A stream after its event ``number``, whose chain value is ``chain``."""
+    """The state of a stream after its event ``number``, whose chain value is ``chain``."""
 
     number: int
+    chain: bytes
     agent: bytes
     extra: bytes
-    chain: bytes = b""
 
 
 class Token(NamedTuple):
+    """An access token: its name, the hash of its secret, and whether it may change anything."""
+
     name: str
     hash: str
     full: bool
     created: float
+
+
+# --- files and connections -------------------------------------------------------------------------------------------
+
+
+def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
+    """Connect to an existing file. With mode "ro", not even closing the connection writes to it."""
+    address = f"file:{quote(str(path))}?mode={mode}"
+    connection = sqlite3.connect(address, BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+    # Text that is not valid UTF-8 is decoded with replacement characters: it fails its checksum instead of the query.
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")
+    return connection
 
 
 def add_suffix(path: Path, suffix: str) -> Path:
@@ -113,17 +133,10 @@ def create_private_file(path: Path) -> None:
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
-def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
-    """Connect to an existing file. With mode "ro", not even closing the connection writes to it."""
-    address = f"file:{quote(str(path))}?mode={mode}"
-    connection = sqlite3.connect(address, uri=True, timeout=PATIENCE, check_same_thread=False, isolation_level=None)
-    # Text that is not valid UTF-8 is decoded with replacement characters: it fails its checksum instead of the query.
-    connection.text_factory = _decode
-    return connection
-
-
-def _decode(text: bytes) -> str:
-    return text.decode("utf-8", "replace")
+def remove_database(path: Path) -> None:
+    """Remove a temporary database and the files that SQLite keeps beside it."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        add_suffix(path, suffix).unlink(missing_ok=True)
 
 
 def is_damage(error: BaseException) -> bool:
@@ -135,9 +148,28 @@ def is_damage(error: BaseException) -> bool:
     return primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def is_foreign(error: BaseException) -> bool:
-    """Whether ``error`` says that the file is no database at all."""
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
+def may_be_damage(error: BaseException) -> bool:
+    """Whether damage may have caused ``error``: a table whose name is damaged is not found, an ordinary error."""
+    return is_damage(error) or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def write_row(connection: sqlite3.Connection, table: str, *values: Value, on_conflict: str = "REPLACE") -> bool:
+    """Insert a row with its checksum; return whether a row was written. ``on_conflict``: see SQLite's "INSERT OR"."""
+    places = ", ".join("?" * (len(values) + 1))
+    sql = f"INSERT OR {on_conflict} INTO {table} VALUES ({places})"
+    return connection.execute(sql, seal_row(table, *values)).rowcount > 0
+
+
+def read_meta(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return the settings by name whose checksums match."""
+    rows = connection.execute("SELECT * FROM meta NOT INDEXED")
+    return {row[0]: row[1] for row in rows if is_sealed("meta", row)}
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
@@ -154,12 +186,14 @@ def read_schema(connection: sqlite3.Connection) -> dict[str, Any]:
 @cache
 def expected_schema() -> dict[str, Any]:
     """Return what :func:`read_schema` returns for a sound store."""
-    connection = sqlite3.connect(":memory:")
-    try:
+    with closing(sqlite3.connect(":memory:")) as connection:
         create_tables(connection)
         return read_schema(connection)
-    finally:
-        connection.close()
+
+
+def has_expected_schema(connection: sqlite3.Connection) -> bool:
+    """Whether all tables and indexes are those of a store of the current format, to the letter."""
+    return read_schema(connection).items() >= expected_schema().items()
 
 
 def identify(connection: sqlite3.Connection) -> tuple[FileKind, str]:
@@ -167,58 +201,45 @@ def identify(connection: sqlite3.Connection) -> tuple[FileKind, str]:
     names = read_schema(connection).keys()
     if not names:
         return FileKind.EMPTY, ""
-    if not names >= TABLES:  # one name that is missing may be damage; a file with two missing is somebody else's
-        return FileKind.DAMAGED if len(TABLES - names) == 1 else FileKind.FOREIGN, ""
+    if missing := TABLES - names:  # one name that is missing may be damage; a file with two missing is something else
+        return FileKind.DAMAGED if len(missing) == 1 else FileKind.FOREIGN, ""
+    for row in connection.execute("SELECT * FROM meta NOT INDEXED"):
+        if row[0] == "format" and (len(row) == 2 or is_sealed("meta", row)):  # the first format had no checksums
+            return (FileKind.CURRENT if row[1] == str(FORMAT) else FileKind.OTHER_FORMAT), str(row[1])
+    return FileKind.DAMAGED if has_expected_schema(connection) else FileKind.FOREIGN, ""
+
+
+def find_damage(connection: sqlite3.Connection, *, pages: bool = True) -> list[str]:
+    """Return what is wrong with the structure of the file: its tables, its settings and, which takes long, all of its
+    ``pages`` and indexes. All of it can be rebuilt from the rows that can be read."""
+    problems: list[str] = []
+    for find in (*([_check_pages] if pages else []), _check_schema, _check_meta):
+        try:
+            problems += find(connection)
+        except READ_ERRORS as error:
+            if not may_be_damage(error):  # a file that is busy or out of reach
+                raise
+            problems.append(str(error))
+    return list(dict.fromkeys(problems))  # a page that cannot be read is reported by each of them
+
+
+def _check_pages(connection: sqlite3.Connection) -> list[str]:
+    lines = [str(line) for (line,) in connection.execute(f"PRAGMA integrity_check({MOST_LINES})")]
+    parts = [part for line in lines for part in line.splitlines() if not part.startswith("*** in database")]
+    return [] if lines == ["ok"] else parts
+
+
+def _check_schema(connection: sqlite3.Connection) -> list[str]:
+    schema = read_schema(connection)
+    return [
+        f"the definition of {name} was changed" if name in schema else f"{name} is missing"
+        for name, sql in expected_schema().items()
+        if name not in schema or schema[name] != sql
+    ]
+
+
+def _check_meta(connection: sqlite3.Connection) -> list[str]:
     rows = connection.execute("SELECT * FROM meta NOT INDEXED").fetchall()
-    if not rows:
-        return _judge_without_format(connection), ""
-    if len(rows[0]) == 2:  # without a column of digests
-        stated = dict(rows).get("format")
-        if stated is None:
-            return _judge_without_format(connection), ""
-        return FileKind.OTHER_FORMAT, str(stated)
-    stated = read_meta(connection).get("format")
-    if stated is None:
-        return FileKind.DAMAGED, ""
-    return (FileKind.CURRENT if stated == str(FORMAT) else FileKind.OTHER_FORMAT), stated
-
-
-def identify_by_schema(connection: sqlite3.Connection) -> FileKind | None:
-    """Return the kind of a store whose settings cannot be read, judged by its tables; None if it is no store."""
-    return FileKind.CURRENT if read_schema(connection).items() >= expected_schema().items() else None
-
-
-def _judge_without_format(connection: sqlite3.Connection) -> FileKind:
-    return FileKind.FOREIGN if identify_by_schema(connection) is None else FileKind.DAMAGED
-
-
-def read_meta(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return the values by name whose digests match."""
-    rows = connection.execute("SELECT name, value, digest FROM meta NOT INDEXED")
-    return {name: value for name, value, digest in rows if digest == digest_row("meta", name, value)}
-
-
-def write_meta(connection: sqlite3.Connection, name: str, value: str) -> None:
-    row = (name, value, digest_row("meta", name, value))
-    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", row)
-
-
-def is_sound(row: StreamRow) -> bool:
-    """Whether the row of a stream matches its checksum."""
-    try:
-        return row.digest == start_chain(row.id, row.name, row.created, row.config)
-    except (TypeError, ValueError, AttributeError):
-        return False
-
-
-def digest_token(token: Token) -> bytes:
-    return digest_row("token", token.name, token.hash, int(token.full), float(token.created))
-
-
-def digest_snapshot(stream: int, snapshot: Snapshot) -> bytes:
-    return digest_row("snapshot", stream, snapshot.number, snapshot.chain, snapshot.agent, snapshot.extra)
-
-
-def read_event(row: tuple[Any, ...]) -> Event:
-    """Return a row of the table of events as an event."""
-    return Event(row[0] // STREAM_SPAN, row[0] % STREAM_SPAN, *row[1:])
+    sound = {row[0] for row in rows if is_sealed("meta", row)}
+    problems = [f"the setting {row[0]!r} does not match its checksum" for row in rows if not is_sealed("meta", row)]
+    return problems + [f"the setting {name!r} is missing" for name in REQUIRED_META if name not in sound]

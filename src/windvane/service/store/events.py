@@ -1,10 +1,19 @@
-"""Events: all that ever changes a stream, in the order in which it changed it. The log of them is the truth; whatever
-else is stored is made from it and can be made again."""
+"""Events: everything that changes a stream, in order. The log of events is the truth; the rest is derived from it.
+
+The events of a stream form a chain: the chain value of an event is the SHA-256 of the chain value before it and of all
+that the event says. The first value is the digest of the stream's own row. Contexts and vectors stand only in an
+event's request, and the request enters the chain as a salted digest: when request and salt are erased, the digest stays
+and the chain can still be checked.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any, NamedTuple
+
+from windvane.errors import WindvaneError
+from windvane.records import to_datetime, to_plain
+from windvane.service.store.digests import digest_row, matches_digest, salt_request
 
 DECIDED, REWARDED, REWARD_PART, EXPIRED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 11)
 KINDS = {
@@ -14,27 +23,39 @@ KINDS = {
     EXPIRED: "expired",
     CONFIGURED: "configured",
     ARCHIVED: "archived",
-    LATE: "late",  # a reward after the wait: recorded, not learnt from
+    LATE: "late",  # a reward after the timeout: recorded, not learned
     HISTORY: "history",
     LOST: "lost",  # events up to number "acknowledged" were acknowledged, and are not in the log
     UNREADABLE: "unreadable",  # in the place of an event that a repair could not read
 }
+STREAM_SPAN = 1 << 40
+"""The id of an event's row is stream * STREAM_SPAN + number: the events of a stream lie together, in order."""
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
 
+class UnreadableEventError(WindvaneError):
+    """Event ``number`` is missing, cannot be read, or does not match its checksum."""
 
-def encode_json(document: dict[str, Any]) -> bytes:
-    """JSON without spaces: what is answered, and what is logged."""
-    return _encode(document).encode()
+    def __init__(self, number: int, problem: str) -> None:
+        super().__init__(f"event {number}: {problem}")
+        self.number, self.problem = number, problem
 
 
 class Event(NamedTuple):
     """An entry of a stream's log.
 
-    ``number`` counts the events of a stream from 1. ``decision`` and ``key`` (of the client, for repeated requests)
-    may be None. ``outcome_json`` is what came of it. ``request`` is the request as it was received, so that a replay
-    reads the very same text; None where there was none, or where it was erased. ``salt``, ``request_digest`` and
-    ``chain`` are described in :mod:`windvane.service.store.chain`.
+    Attributes
+    ----------
+    stream, number
+        The id of the stream, and the place in its log, from 1.
+    decision, key
+        The decision that it is about, and the Idempotency-Key of the request; both may be None.
+    outcome_json
+        What the event led to, as JSON.
+    request
+        The body of the request as it was received, so that a replay reads the same bytes. None if there was none, or if
+        it was erased.
+    salt, request_digest, chain
+        See the module.
     """
 
     stream: int
@@ -49,25 +70,71 @@ class Event(NamedTuple):
     request_digest: bytes | None = None
     chain: bytes = b""
 
+    @classmethod
+    def create(
+        cls,
+        previous: bytes,
+        stream: int,
+        number: int,
+        time: float,
+        kind: int,
+        decision: str | None = None,
+        key: str | None = None,
+        outcome_json: bytes = b"{}",
+        request: bytes | None = None,
+    ) -> Event:
+        """Return the event that follows one whose chain value is ``previous``."""
+        salt, digest = (None, None) if request is None else salt_request(request)
+        event = cls(stream, number, time, kind, decision, key, outcome_json, request, salt, digest)
+        return event._replace(chain=event.chain_after(previous))
+
+    @classmethod
+    def from_row(cls, row: tuple[Any, ...]) -> Event:
+        """Return the event of a row of the table of events."""
+        return cls(row[0] // STREAM_SPAN, row[0] % STREAM_SPAN, *row[1:])
+
+    def to_row(self) -> tuple[Any, ...]:
+        """Return the row of the table of events."""
+        return self.stream * STREAM_SPAN + self.number, *self[2:]
+
+    def chain_after(self, previous: bytes) -> bytes:
+        """Return the chain value that this event has after one with the chain value ``previous``."""
+        # SQLite stores -0.0 as 0: adding 0.0 makes both the same.
+        return digest_row(
+            "events", previous, self.stream * STREAM_SPAN + self.number, self.time + 0.0, self.kind, self.decision,
+            self.key, self.outcome_json, self.request_digest,
+        )  # fmt: skip
+
     @property
     def outcome(self) -> dict[str, Any]:
+        """What the event led to."""
         return dict(json.loads(self.outcome_json))
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What every event tells, by the names that exports have for it."""
+        """What every event has, by the names in exports."""
         return {
             "number": self.number,
-            "time": self.time,
+            "time": to_plain(to_datetime(self.time)),
             "kind": KINDS[self.kind],
             "decision": self.decision,
             "key": self.key,
         }
 
     def to_plain(self) -> dict[str, Any]:
-        """As people and exports read it."""
-        return {
-            **self.fields,
-            **self.outcome,
-            **({"request": json.loads(self.request)} if self.request else {}),
-        }
+        """Return the event as exports show it."""
+        request = {} if self.request is None else {"request": json.loads(self.request)}
+        return self.fields | self.outcome | request
+
+
+def check_event(previous: bytes, event: Event) -> None:
+    """Raise :class:`UnreadableEventError` unless ``event`` follows the chain value ``previous``.
+
+    The columns of a damaged row may hold values of any type.
+    """
+    try:
+        is_whole = event.chain_after(previous) == event.chain and matches_digest(*event[7:10])
+    except (TypeError, ValueError, AttributeError):
+        is_whole = False
+    if not is_whole:
+        raise UnreadableEventError(event.number, "does not match its checksum")

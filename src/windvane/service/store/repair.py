@@ -14,34 +14,28 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from itertools import islice
+from itertools import count
 from pathlib import Path
+from typing import Any
 
-from windvane.service.store.chain import UnreadableEventError, check_event
+from windvane.service.store.damaged_file import DamagedTables, Row, create_file, flush, open_damaged
 from windvane.service.store.database import (
     FORMAT,
     MOST_STREAMS,
     READ_ERRORS,
-    STREAM_SPAN,
-    Snapshot,
     StoreError,
     StreamRow,
     add_suffix,
-    connect,
-    digest_snapshot,
-    is_sound,
-    read_event,
     read_meta,
-    write_meta,
+    remove_database,
+    write_row,
 )
-from windvane.service.store.events import UNREADABLE
-from windvane.service.store.marks import read_marks, read_store_id
-from windvane.service.store.salvage import Row, Salvage, create_file, open_damaged, remove_database
+from windvane.service.store.digests import is_sealed
+from windvane.service.store.events import STREAM_SPAN, UNREADABLE, Event, UnreadableEventError, check_event
+from windvane.service.store.marks import ID_BYTES, read_marks, read_store_id
 
-CHUNK = 1000  # rows that are copied by one statement
 MOST_COPIES = 5
 """Damaged files that are kept. A store that is damaged this often is on a failing disk: another copy would fill it."""
-ID_BYTES = 16  # of the random id of a store
 
 log = logging.getLogger("windvane.service")
 
@@ -71,12 +65,12 @@ def rebuild(path: Path) -> Path:
     try:
         with open_damaged(path) as source:
             _refuse_more_copies(path)
-            create_file(building, lambda target: _Copy(path, source, target).copy())
+            create_file(building, lambda target: StoreCopy(path, source, target).copy())
         os.rename(building, completed_path(path))
     except Exception:
         remove_database(building)  # it takes room, and keeps tokens from being changed
         raise
-    _flush_folder(path)
+    flush(path.parent)
     aside = finish_swap(path)
     assert aside is not None  # it was completed above
     return aside
@@ -86,12 +80,11 @@ def _refuse_more_copies(path: Path) -> None:
     start = f"{path.name}.damaged-"
     copies = [name for name in os.listdir(path.parent) if name.startswith(start) and name[len(start) :].isdigit()]
     if len(copies) >= MOST_COPIES:
-        raise StoreError(
-            path,
-            "damaged",
+        problem = (
             f"is damaged, and was repaired {len(copies)} times before; check the disk, and remove the damaged copies "
-            f"({start}N) to have it repaired again",
+            f"({start}N) to have it repaired again"
         )
+        raise StoreError(path, "damaged", problem)
 
 
 def finish_swap(path: Path) -> Path | None:
@@ -99,61 +92,38 @@ def finish_swap(path: Path) -> Path | None:
     completed = completed_path(path)
     if not completed.exists():
         return None
-    _remove_side_files(completed)
-    aside = _free_name(path)
+    names = (add_suffix(path, f".damaged-{number}") for number in count(1))
+    aside = next(name for name in names if _is_free(path, name))
     for suffix in ("-wal", "-shm", ""):  # the log first: it must never stand beside the new store
         old = add_suffix(path, suffix)
         if old.exists():
             os.rename(old, add_suffix(aside, suffix))
-    _flush_folder(path)
+    flush(path.parent)
     os.rename(completed, path)
-    _flush_folder(path)
+    flush(path.parent)
     return aside
 
 
-def _remove_side_files(completed: Path) -> None:
-    connection = connect(completed)  # closing it removes the files that SQLite keeps beside it
-    try:
-        read_meta(connection)
-    finally:
-        connection.close()
+def _is_free(path: Path, aside: Path) -> bool:
+    """Whether the store at ``path`` can be moved to ``aside``. A swap that was interrupted may have moved its log."""
+    parts = [(add_suffix(path, suffix), add_suffix(aside, suffix)) for suffix in ("-wal", "-shm")]
+    return not aside.exists() and not any(old.exists() and new.exists() for old, new in parts)
 
 
-def _free_name(path: Path) -> Path:
-    number = 1
-    while True:
-        name = path.with_name(f"{path.name}.damaged-{number}")
-        taken = name.exists()
-        for part in ("-wal", "-shm"):  # moved by a swap that broke off: they belong to the file that is still here
-            there = add_suffix(path, part).exists()
-            taken = taken or (there and add_suffix(name, part).exists())
-        if not taken:
-            return name
-        number += 1
-
-
-def _flush_folder(path: Path) -> None:
-    descriptor = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-class _Copy:
-    """Copies the rows of a store from ``source`` to ``target``, which has empty tables."""
+class StoreCopy:
+    """Copies the rows of the store at ``path`` from ``source`` to ``target``, which has empty tables."""
 
     def __init__(self, path: Path, source: sqlite3.Connection, target: sqlite3.Connection) -> None:
-        self._path, self._connection, self._target = path, source, target
-        self._source = Salvage(source)
+        self._path, self._source, self._target = path, DamagedTables(source), target
         self._marks: dict[int, int] = {}
-        self._indexed: dict[int, int] = {}  # the last event by stream that an index or a snapshot knows of
+        self._indexed: dict[int, int] = {}  # the last event by stream that an index knows of
         self._has_indexes = False
 
     def copy(self) -> None:
+        """Copy everything that can be read."""
         store_id = self._read_meta().get("id") or read_store_id(self._path) or secrets.token_hex(ID_BYTES)
-        write_meta(self._target, "format", str(FORMAT))
-        write_meta(self._target, "id", store_id)
+        write_row(self._target, "meta", "format", str(FORMAT))
+        write_row(self._target, "meta", "id", store_id)
         self._marks = read_marks(self._path, store_id)
         self._read_indexed_numbers()
         for row in self._read_streams():
@@ -161,33 +131,37 @@ class _Copy:
         with self._begin_reading():  # tokens come last: they may be changed beside a server, which reads them here
             has_tokens = self._copy_tokens()
             is_open = self._read_meta().get("guarded") == "no" and not has_tokens
-        write_meta(self._target, "guarded", "no" if is_open else "yes")
+        write_row(self._target, "meta", "guarded", "no" if is_open else "yes")
 
     @contextlib.contextmanager
     def _begin_reading(self) -> Iterator[None]:
         """Hold a read transaction on the source, where it allows one."""
+        connection = self._source.connection
         with contextlib.suppress(*READ_ERRORS):
-            self._connection.execute("BEGIN")
+            connection.execute("BEGIN")
         try:
             yield
         finally:
             with contextlib.suppress(*READ_ERRORS):
-                if self._connection.in_transaction:
-                    self._connection.execute("COMMIT")
-
-    # --- settings and tokens ---------------------------------------------------------------------------------------
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
 
     def _read_meta(self) -> dict[str, str]:
-        try:
-            return read_meta(self._connection)
-        except READ_ERRORS:
-            return {}
+        with contextlib.suppress(*READ_ERRORS):
+            return read_meta(self._source.connection)
+        return {}
+
+    def _insert(self, table: str, row: Row) -> bool:
+        """Insert a row as it is; return False if it breaks a rule of the table."""
+        places = ", ".join("?" * len(row))
+        return self._target.execute(f"INSERT OR IGNORE INTO {table} VALUES ({places})", row).rowcount > 0
 
     def _copy_tokens(self) -> bool:
         """Return whether there are tokens, or may have been."""
         self._source.has_errors = False
-        rows = [row[1:] for row in self._source.read_small("tokens")]
-        self._target.executemany("INSERT OR IGNORE INTO tokens VALUES (?, ?, ?, ?, ?)", rows)
+        rows = list(self._source.read("tokens"))
+        for row in rows:
+            self._insert("tokens", row)
         if self._source.has_errors:
             log.error("%s: some access tokens cannot be read", self._path)
         return bool(rows) or self._source.has_errors
@@ -197,9 +171,10 @@ class _Copy:
     def _read_indexed_numbers(self) -> None:
         """Find the last event of every stream without reading the events."""
         self._source.has_errors = False
-        for index, column in (("by_decision", "decision"), ("by_key", "key")):
+        for column in ("decision", "key"):
             query = (
-                f"SELECT max(id) FROM events INDEXED BY {index} WHERE {column} IS NOT NULL GROUP BY id / {STREAM_SPAN}"
+                f"SELECT max(id) FROM events INDEXED BY events_by_{column} WHERE {column} IS NOT NULL "
+                f"GROUP BY id / {STREAM_SPAN}"
             )
             for (rowid,) in self._source.query(query):
                 stream, number = divmod(rowid, STREAM_SPAN)
@@ -212,16 +187,16 @@ class _Copy:
         names: dict[int, str] = dict(self._source.query(query))
         known = {*self._marks, *names}
         rows: dict[int, StreamRow] = {}
-        for row in self._source.read_small("streams"):
-            stream = StreamRow(*row[1:])
-            if not is_sound(stream):
-                candidates = [stream._replace(id=number, name=name) for number, name in names.items()]
-                stream = next(filter(is_sound, candidates), stream)
+        for values in self._source.read("streams"):
+            row = StreamRow(*values)
+            if not row.is_sound:  # the index may have the id and the name as they were
+                candidates = [row._replace(id=number, name=name) for number, name in names.items()]
+                row = next((candidate for candidate in candidates if candidate.is_sound), row)
             # A row that is not known from elsewhere is no row at all, but bytes read as one.
-            is_known = _is_id(stream.id) and (stream.id in known or not known)
-            if is_sound(stream) or (is_known and stream.id not in rows):
-                rows[stream.id] = stream
-        sound = {row.name for row in rows.values() if is_sound(row)}
+            is_known = _is_id(row.id) and (row.id in known or not known)
+            if row.is_sound or (is_known and row.id not in rows):
+                rows[row.id] = row
+        sound = {row.name for row in rows.values() if row.is_sound}
         used = self._marks or self._indexed  # an index may be damaged, too: it is asked where there are no marks
         lost = {*used, *(number for number, name in names.items() if name not in sound)} - set(rows)
         yield from rows.values()
@@ -229,20 +204,18 @@ class _Copy:
             yield StreamRow(number, names.get(number, f"unreadable-{number}"), 0.0, "")
 
     def _copy_stream(self, row: StreamRow) -> None:
-        insert = "INSERT OR IGNORE INTO streams VALUES (?, ?, ?, ?, ?)"
-        if not isinstance(row.name, str):
-            row = row._replace(name=f"unreadable-{row.id}")
-        if self._target.execute(insert, row).rowcount == 0:  # a damaged name that another stream has, or none at all
+        if not isinstance(row.name, str) or not self._insert("streams", row):  # another stream has a damaged name
             row = StreamRow(row.id, f"unreadable-{row.id}", 0.0, "")
-            self._target.execute(insert, row)
-        snapshot = self._read_snapshot(row.id)
-        problem = self._copy_events(row, 0 if snapshot is None else snapshot[1])
+            self._insert("streams", row)
+        snapshots = self._source.read("snapshots", row.id, row.id + 1)
+        snapshot = next((snapshot for snapshot in snapshots if is_sealed("snapshots", snapshot)), None)
+        problem = self._copy_events(row, snapshot[1] if snapshot else 0)
         if problem:
             log.error("stream %r: %s", row.name, problem)
-        elif snapshot is not None and is_sound(row):
-            self._target.execute("INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", snapshot)
+        elif snapshot and row.is_sound:
+            self._insert("snapshots", snapshot)
 
-    # --- events and snapshots ----------------------------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------------------------
 
     def _copy_events(self, stream: StreamRow, snapshot: int) -> str | None:
         """Copy the events of a stream; return what is wrong with the first that is missing or was changed.
@@ -252,25 +225,25 @@ class _Copy:
         self._source.has_errors = False
         low = stream.id * STREAM_SPAN
         known = max(self._marks.get(stream.id, 0), self._indexed.get(stream.id, 0), snapshot)
-        source = self._source.read("events", low + 1, low + STREAM_SPAN, low + known if known else 0)
-        rows: Iterator[Row] = (row[1:] for row in source)
         last, chain, problem = 0, stream.digest, None
-        while chunk := list(islice(rows, CHUNK)):
-            self._insert_events(chunk)
-            for row in () if problem else chunk:
-                event = read_event(row)
-                try:
-                    if event.number != last + 1:
-                        raise UnreadableEventError(last + 1, "cannot be read")
-                    check_event(chain, event)
-                except UnreadableEventError as error:
-                    problem = str(error)
-                    break
+        for row in self._source.read("events", low + 1, low + STREAM_SPAN):
+            event = Event.from_row(row)
+            if not self._insert("events", row):  # it has no value where there must be one: its place is kept
+                self._insert("events", _placeholder(row[0]))
+            if problem is not None:
+                continue
+            try:
+                if event.number != last + 1:
+                    raise UnreadableEventError(last + 1, "cannot be read")
+                check_event(chain, event)
+            except UnreadableEventError as error:
+                problem = str(error)
+            else:
                 last, chain = event.number, event.chain
         if problem is None and (snapshot > last or self._is_cut_off(stream.id, last)):
             problem = f"event {last + 1}: cannot be read"
         if problem is not None:  # whatever was copied, a replay stops: at the event, at a gap, or here
-            self._target.execute(_INSERT_EVENT, _placeholder(low + max(known, last + 1)))
+            self._insert("events", _placeholder(low + max(known, last + 1)))
         return problem
 
     def _is_cut_off(self, stream: int, last: int) -> bool:
@@ -287,30 +260,9 @@ class _Copy:
             return is_marked or is_indexed or not self._has_indexes
         return is_indexed and (is_marked or stream not in self._marks)
 
-    def _insert_events(self, rows: list[Row]) -> None:
-        if self._target.executemany(_INSERT_EVENT, rows).rowcount < len(rows):
-            for row in rows:  # one has no value where there must be one: its place is kept
-                if self._target.execute(_INSERT_EVENT, row).rowcount == 0:
-                    self._target.execute(_INSERT_EVENT, _placeholder(row[0]))
 
-    def _read_snapshot(self, stream: int) -> Row | None:
-        """Return the row of a snapshot, None if it cannot be read or was changed."""
-        row = self._source.read_one("snapshots", stream)
-        if row is None:
-            return None
-        _, _, number, chain, agent, extra, digest = row
-        try:
-            is_whole = digest == digest_snapshot(stream, Snapshot(number, agent, extra, chain))
-        except (TypeError, ValueError, AttributeError):
-            is_whole = False
-        return row[1:] if is_whole else None
-
-
-_INSERT_EVENT = "INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-
-
-def _is_id(stream: int) -> bool:
-    return 0 < stream < MOST_STREAMS
+def _is_id(stream: Any) -> bool:
+    return isinstance(stream, int) and 0 < stream < MOST_STREAMS
 
 
 def _placeholder(rowid: int) -> Row:

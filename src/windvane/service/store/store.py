@@ -1,157 +1,235 @@
 """The store: an SQLite file in WAL mode that holds streams, their events, their last snapshots, and access tokens.
 
 Events are only ever appended. An event is durable when :meth:`Store.append` returns (``synchronous=FULL``: the log is
-flushed to disk with every commit). How the file is opened, locked and repaired is in
-:mod:`windvane.service.store.store_file`.
+flushed to disk with every commit). A damaged store is rebuilt when it is opened; see
+:mod:`windvane.service.store.repair`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import sqlite3
+import threading
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
+from typing import Any
 
-from windvane.service.store.chain import start_chain
+import filelock
+
 from windvane.service.store.database import (
-    FORMAT,
-    STREAM_SPAN,
     DamageError,
+    FileKind,
     Snapshot,
     SnapshotError,
     StoreError,
     StreamRow,
     Token,
-    digest_snapshot,
-    digest_token,
-    read_event,
+    connect,
+    find_damage,
     read_meta,
-    write_meta,
+    remove_database,
+    write_row,
 )
-from windvane.service.store.events import Event
-from windvane.service.store.inspection import split_tokens
-from windvane.service.store.marks import read_marks
-from windvane.service.store.store_file import StoreFile
+from windvane.service.store.digests import is_sealed, seal_row
+from windvane.service.store.events import STREAM_SPAN, Event
+from windvane.service.store.marks import Marks, read_marks
+from windvane.service.store.opening import create_store, identify_file, lock_store, open_file, restrict_access
+from windvane.service.store.repair import building_path, completed_path, finish_swap, is_repairing, rebuild
 
-__all__ = ["FORMAT", "Snapshot", "Store", "StoreError", "StreamRow", "Token"]
-
-_AT_ONCE = 64  # rows per statement: each statement releases the GIL and waits to get it back
+CHECKED_AT_START = 64 << 20
+"""Bytes up to which a store is checked before it is served. Measured with the file in the page cache, SQLite's check
+takes 1.6 s for a million events of 145 bytes, the smallest there are, and 2.6 s for a million of 1,100 bytes (d = 10,
+20 arms): at least 90 MB a second, so that this many bytes take less than a second."""
+_ROWS = 64  # events per statement: each statement releases the GIL and waits to get it back
 _COLUMNS = 10  # of an event
 
+log = logging.getLogger("windvane.service")
 
-class Store(StoreFile):
-    """See the module. Reading and writing may happen in any thread; of events, in one at a time."""
 
-    # --- events ----------------------------------------------------------------------------------------------------
+class Store:
+    """A store that is open. Any thread may use it; events are written by one thread at a time.
 
-    def append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]] = ()) -> None:
-        """Store all of ``events`` and, by stream, new ``snapshots``: durable when this returns, or none of them."""
-        with self.writing:
-            self._append(events, snapshots)
-            self.mark_acknowledged({event.stream: event.number for event in events})
+    Parameters
+    ----------
+    path
+        The file.
+    shared
+        Open without the lock, beside a running server, to read or to change tokens. Nothing is repaired.
+    create
+        Create a store that does not exist.
+    read_only
+        Write nothing, not even when it is closed. Needs ``shared``.
 
-    def _append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]]) -> None:
-        connection = self.connection
-        rows = [(e.stream * STREAM_SPAN + e.number, *e[2:]) for e in events]
-        connection.execute("BEGIN IMMEDIATE")
+    Attributes
+    ----------
+    path : Path
+        The file, with links resolved: a store that is reached through a link is still one store.
+    is_checked : bool
+        Whether the structure of the file has been checked.
+    """
+
+    def __init__(self, path: str | Path, *, shared: bool = False, create: bool = True, read_only: bool = False) -> None:
+        self.path = Path(path).resolve()
+        if not self.path.parent.is_dir():
+            raise StoreError(Path(path), "no_folder", f"the folder {Path(path).parent} does not exist")
+        if not create and not self._exists():
+            raise StoreError(self.path, "no_store", "there is no such store")
+        self.is_checked = False
+        self._mode = "ro" if read_only else "rw"
+        self._file: int | None = None  # the file itself, open to the end, to recognise it
+        self._marks: Marks | None = None
+        self._local = threading.local()
+        self._connections: weakref.WeakSet[_ThreadConnection] = weakref.WeakSet()
+        self._writing = threading.Lock()  # held while events are written: no connection is closed meanwhile
+        self._lock: filelock.BaseFileLock | None = None if shared else lock_store(self.path)
         try:
-            for i in range(0, len(rows), _AT_ONCE):
-                batch = rows[i : i + _AT_ONCE]
-                places = ", ".join([f"({', '.join('?' * _COLUMNS)})"] * len(batch))
-                connection.execute(f"INSERT INTO events VALUES {places}", list(chain.from_iterable(batch)))
-            for stream, snapshot in snapshots:
-                number, agent, extra, head = snapshot
-                row = (stream, number, head, agent, extra, digest_snapshot(stream, snapshot))
-                connection.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)", row)
-            connection.execute("COMMIT")
-        except BaseException:
-            self.drop_connection()  # a failed connection must not keep a lock
+            self._open()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, sqlite3.Error | UnicodeDecodeError):
+                raise StoreError(self.path, "unreadable", f"cannot be used as a store ({error})") from None
             raise
 
-    def read_events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
-        """Yield the events with numbers above ``after``, in order."""
-        rows = self.connection.execute(
-            "SELECT * FROM events NOT INDEXED WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
-            (stream * STREAM_SPAN + after, (stream + 1) * STREAM_SPAN, limit),
-        )
-        return (read_event(row) for row in rows)
+    def _exists(self) -> bool:
+        return completed_path(self.path).exists() or (self.path.is_file() and self.path.stat().st_size > 0)
 
-    def events_of_decision(self, stream: int, decision: str) -> list[Event]:
-        """Return all events of a decision, in order."""
-        return [event for event in self._find("decision", stream, decision) if event.decision == decision]
+    # --- the file --------------------------------------------------------------------------------------------------
 
-    def event_with_key(self, stream: int, key: str) -> Event | None:
-        """Return the event that a request with this key made."""
-        return next((event for event in self._find("key", stream, key) if event.key == key), None)
-
-    def _find(self, column: str, stream: int, value: str) -> list[Event]:
-        """Look ``value`` up in an index, and read the rows from the table itself: the index may be damaged."""
-        ids = self.connection.execute(
-            f"SELECT id FROM events WHERE {column} = ? AND id > ? AND id < ? ORDER BY id",
-            (value, stream * STREAM_SPAN, (stream + 1) * STREAM_SPAN),
-        ).fetchall()
-        rows = [self.connection.execute("SELECT * FROM events NOT INDEXED WHERE id = ?", id_).fetchone() for id_ in ids]
-        events = [read_event(row) for row in rows if row is not None]
-        if len(events) < len(ids) or any(getattr(event, column) != value for event in events):
-            raise DamageError(f"the index over the column {column} does not match the events")
-        return events
-
-    def read_chain(self, stream: int, number: int) -> bytes | None:
-        """Return the chain value of an event, None if there is no such event. Before the first event it is the digest
-        of the stream's row."""
-        if number == 0:
-            row = self.connection.execute("SELECT digest FROM streams WHERE id = ?", (stream,)).fetchone()
+    def _open(self) -> None:
+        is_exclusive = self._lock is not None
+        if is_exclusive:
+            self._finish_swap()
+            remove_database(building_path(self.path))  # of a repair that was interrupted before it was complete
+        elif completed_path(self.path).exists():
+            raise StoreError(self.path, "repairing", "a repair was interrupted; `windvane serve` finishes it")
+        self._file = open_file(self.path, lock=is_exclusive)
+        kind = identify_file(self.path, exclusive=is_exclusive, read_only=self._mode == "ro")
+        if kind is FileKind.EMPTY:
+            create_store(self.path)
+        if self._mode == "rw":
+            restrict_access(self.path)
+        if not is_exclusive:
+            return
+        if kind is FileKind.DAMAGED:
+            self._rebuild("is damaged; repairing it")
         else:
-            query = "SELECT chain FROM events NOT INDEXED WHERE id = ?"
-            row = self.connection.execute(query, (stream * STREAM_SPAN + number,)).fetchone()
-        return None if row is None else row[0]
+            self._repair_if_damaged(pages=self.path.stat().st_size <= CHECKED_AT_START)
+        self._open_marks()
 
-    def last_number(self, stream: int) -> int:
-        """Return the number of the last event, 0 if there is none."""
-        low, high = stream * STREAM_SPAN, (stream + 1) * STREAM_SPAN
-        query = "SELECT max(id) FROM events NOT INDEXED WHERE id > ? AND id < ?"
-        ((last,),) = self.connection.execute(query, (low, high))
-        return 0 if last is None else int(last) - low
+    def _open_marks(self) -> None:
+        store_id = read_meta(self.connection).get("id")
+        if store_id is None:
+            raise DamageError("it has no id")
+        self._marks = Marks(self.path, store_id)
 
-    def find_repeated_keys(self, stream: int) -> list[str]:
-        """Return the keys that several events have, without the help of the index over keys."""
-        rows = self.connection.execute(
-            "SELECT key FROM events NOT INDEXED WHERE id > ? AND id < ? AND key IS NOT NULL "
-            "GROUP BY key HAVING count(*) > 1",
-            (stream * STREAM_SPAN, (stream + 1) * STREAM_SPAN),
-        )
-        return [str(key) for (key,) in rows]
+    def _finish_swap(self) -> None:
+        aside = finish_swap(self.path)
+        if aside is not None:
+            log.warning("%s: finished a repair that was interrupted; the old file is kept as %s", self.path, aside)
 
-    def mark_acknowledged(self, numbers: Mapping[int, int]) -> None:
-        """Mark the last acknowledged event of some streams."""
-        if self.marks is not None:
-            self.marks.write(numbers)
+    def find_damage(self, *, pages: bool = True) -> list[str]:
+        """Return what is wrong with the structure of the file: the tables, the settings and, which takes long, all of
+        its ``pages``."""
+        with contextlib.closing(connect(self.path, "ro")) as connection:
+            problems = find_damage(connection, pages=pages)
+        self.is_checked = self.is_checked or pages  # not if it raised: then nothing is known
+        return problems
 
-    def read_acknowledged(self) -> dict[int, int]:
-        """Return the last event by stream that was acknowledged, as far as is known; see
-        :mod:`windvane.service.store.marks`."""
-        return read_marks(self.real_path, read_meta(self.connection).get("id", ""))
+    def repair(self) -> list[str]:
+        """Check the structure of the file, and rebuild it if it is damaged; return the problems.
 
-    def read_snapshot(self, stream: int) -> Snapshot | None:
-        """Return the stored snapshot, None if there is none; raise :class:`SnapshotError` if it was changed."""
-        query = "SELECT number, chain, agent, extra, digest FROM snapshots WHERE stream = ?"
-        row = self.connection.execute(query, (stream,)).fetchone()
-        if row is None:
-            return None
-        number, head, agent, extra, digest = row
-        snapshot = Snapshot(number, agent, extra, head)
+        Nothing may be written meanwhile. Threads that are reading keep reading the old file.
+        """
+        self.drop_connection()
+        if self._file is None:  # an earlier attempt failed
+            self._finish_swap()
+            self._file = open_file(self.path, lock=True)
+        problems = self._repair_if_damaged(pages=True)
+        if problems and self._marks is not None:
+            self._marks.close()
+            self._open_marks()
+        return problems
+
+    def _repair_if_damaged(self, *, pages: bool) -> list[str]:
+        problems = self.find_damage(pages=pages)
+        if problems:
+            self._rebuild(f"is damaged ({problems[0]}); repairing it")
+        return problems
+
+    def _rebuild(self, reason: str) -> None:
+        """Replace the file by a new one with all rows that can be read."""
+        log.error("%s: %s", self.path, reason)
+        self._close_file()
         try:
-            is_whole = digest == digest_snapshot(stream, snapshot)
-        except (TypeError, AttributeError):  # a damaged row may hold anything
-            is_whole = False
-        if not is_whole:
-            raise SnapshotError("it does not match its checksum")
-        return snapshot
+            aside = rebuild(self.path)
+        except StoreError:
+            raise
+        except Exception as error:  # a damaged file may hold anything: whatever it causes, the caller gets one error
+            raise StoreError(self.path, "repair_failed", f"{reason} failed ({error})") from error
+        log.warning("%s: the old file is kept as %s", self.path, aside)
+        self._local = threading.local()  # no thread uses its connection to the old file again
+        self._file = open_file(self.path, lock=True)
+        self.is_checked = True
 
-    def read_snapshot_number(self, stream: int) -> int:
-        """Return the event up to which the stored snapshot goes, 0 if there is none."""
-        row = self.connection.execute("SELECT number FROM snapshots WHERE stream = ?", (stream,)).fetchone()
-        return row[0] if row is not None and isinstance(row[0], int) else 0
+    def check_in_place(self) -> None:
+        """Raise if the file is no longer where it was: what is written would not be found again."""
+        try:
+            is_there = self._file is not None and os.path.samestat(os.stat(self.path), os.fstat(self._file))
+        except OSError:
+            is_there = False
+        if not is_there:
+            raise sqlite3.OperationalError(f"{self.path}: was moved, removed or replaced")
+
+    def _refuse_if_repairing(self) -> None:
+        """Raise where another process may be repairing the store: a change would be lost, or come back."""
+        if self._lock is None and is_repairing(self.path):
+            problem = "is being repaired; try again when the server is ready, or has been started again"
+            raise StoreError(self.path, "repairing", problem)
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """This thread's own connection; it is closed when the thread ends."""
+        own: _ThreadConnection | None = getattr(self._local, "own", None)
+        if own is None:
+            self.check_in_place()
+            own = self._local.own = _ThreadConnection(connect(self.path, self._mode))
+            if self._mode == "rw":
+                for setting in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=4000"):
+                    own.connection.execute(f"PRAGMA {setting}")
+            self._connections.add(own)
+        return own.connection
+
+    def drop_connection(self) -> None:
+        """Close this thread's connection; the next use opens a new one."""
+        own: _ThreadConnection | None = getattr(self._local, "own", None)
+        self._local.own = None
+        if own is not None:
+            own.connection.close()
+
+    def close(self) -> None:
+        """Close the file; another process may then open it."""
+        with self._writing:
+            for own in list(self._connections):
+                own.connection.close()
+        self._local = threading.local()
+        if self._marks is not None:
+            self._marks.close()
+            self._marks = None
+        self._close_file()  # before the lock: SQLite's own locks end with the file
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    # --- transactions ----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def read_transaction(self) -> Iterator[None]:
@@ -164,38 +242,147 @@ class Store(StoreFile):
             if connection.in_transaction:  # SQLite may have ended it after an error
                 connection.execute("COMMIT")
 
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Change streams, settings or tokens: all of the changes, or none.
+
+        A server may begin to repair the store at any moment. It creates a file before it copies a row, so a change that
+        the copy may have missed finds that file after its commit, or another store in the place of this one.
+        """
+        connection = self.connection
+        self._refuse_if_repairing()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._refuse_if_repairing()
+            yield connection
+            self._refuse_if_repairing()
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+        self._refuse_if_repairing()
+        self.check_in_place()
+
     def check_writable(self) -> None:
         """Write something that changes nothing; raise what a commit would raise."""
         self.check_in_place()
-        with self._changing() as connection:
-            write_meta(connection, "probe", "")
+        with self._transaction() as connection:
+            write_row(connection, "meta", "probe", "")
+
+    # --- events and snapshots --------------------------------------------------------------------------------------
+
+    def append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]] = ()) -> None:
+        """Store all of ``events`` and, by stream, new ``snapshots``: durable when this returns, or none of them."""
+        with self._writing:
+            self._append(events, snapshots)
+            self.mark_acknowledged({event.stream: event.number for event in events})
+
+    def _append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]]) -> None:
+        connection = self.connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for i in range(0, len(events), _ROWS):
+                rows = [event.to_row() for event in events[i : i + _ROWS]]
+                places = ", ".join([f"({', '.join('?' * _COLUMNS)})"] * len(rows))
+                connection.execute(f"INSERT INTO events VALUES {places}", list(chain.from_iterable(rows)))
+            for stream, snapshot in snapshots:
+                write_row(connection, "snapshots", stream, *snapshot)
+            connection.execute("COMMIT")
+        except BaseException:
+            self.drop_connection()  # a failed connection must not keep a lock
+            raise
+
+    def read_events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
+        """Yield the events with numbers above ``after``, in order."""
+        rows = self._select_events("*", stream, "ORDER BY id LIMIT ?", limit, after=after)
+        return map(Event.from_row, rows)
+
+    def events_of_decision(self, stream: int, decision: str) -> list[Event]:
+        """Return all events of a decision, in order."""
+        return self._find_events("decision", stream, decision)
+
+    def event_with_key(self, stream: int, key: str) -> Event | None:
+        """Return the event of the request with this Idempotency-Key."""
+        return next(iter(self._find_events("key", stream, key)), None)
+
+    def _find_events(self, column: str, stream: int, value: str) -> list[Event]:
+        """Look ``value`` up in an index, and read the rows from the table itself: the index may be damaged."""
+        low, high = stream * STREAM_SPAN, (stream + 1) * STREAM_SPAN
+        query = f"SELECT id FROM events WHERE {column} = ? AND id > ? AND id < ? ORDER BY id"
+        ids = self.connection.execute(query, (value, low, high)).fetchall()
+        rows = [self.connection.execute("SELECT * FROM events NOT INDEXED WHERE id = ?", id_).fetchone() for id_ in ids]
+        events = [Event.from_row(row) for row in rows if row is not None]
+        if len(events) < len(ids) or any(getattr(event, column) != value for event in events):
+            raise DamageError(f"the index over the column {column} does not match the events")
+        return events
+
+    def _select_events(self, columns: str, stream: int, rest: str, *values: int, after: int = 0) -> sqlite3.Cursor:
+        """Select from the events of a stream, without the help of an index, which may be damaged."""
+        query = f"SELECT {columns} FROM events NOT INDEXED WHERE id > ? AND id < ? {rest}"
+        low = stream * STREAM_SPAN
+        return self.connection.execute(query, (low + after, low + STREAM_SPAN, *values))
+
+    def read_chain(self, stream: int, number: int) -> bytes | None:
+        """Return the chain value of an event, None if there is no such event. Before the first event it is the digest
+        of the stream's row."""
+        if number == 0:
+            row = self.connection.execute("SELECT digest FROM streams WHERE id = ?", (stream,)).fetchone()
+        else:
+            row = self._select_events("chain", stream, "AND id = ?", stream * STREAM_SPAN + number).fetchone()
+        return None if row is None else row[0]
+
+    def last_number(self, stream: int) -> int:
+        """Return the number of the last event, 0 if there is none."""
+        ((last,),) = self._select_events("max(id)", stream, "")
+        return 0 if last is None else int(last) % STREAM_SPAN
+
+    def find_repeated_keys(self, stream: int) -> list[str]:
+        """Return the keys that several events have."""
+        rows = self._select_events("key", stream, "AND key IS NOT NULL GROUP BY key HAVING count(*) > 1")
+        return [str(key) for (key,) in rows]
+
+    def mark_acknowledged(self, numbers: Mapping[int, int]) -> None:
+        """Mark the last acknowledged event of some streams."""
+        if self._marks is not None:
+            self._marks.write(numbers)
+
+    def read_acknowledged(self) -> dict[int, int]:
+        """Return the last event by stream that was acknowledged, as far as is known; see
+        :mod:`windvane.service.store.marks`."""
+        return read_marks(self.path, read_meta(self.connection).get("id", ""))
+
+    def read_snapshot(self, stream: int) -> Snapshot | None:
+        """Return the stored snapshot, None if there is none; raise :class:`SnapshotError` if it was changed."""
+        row = self.connection.execute("SELECT * FROM snapshots WHERE stream = ?", (stream,)).fetchone()
+        if row is None:
+            return None
+        if not is_sealed("snapshots", row):
+            raise SnapshotError("it does not match its checksum")
+        return Snapshot(*row[1:-1])
+
+    def read_snapshot_number(self, stream: int) -> int:
+        """Return the event up to which the stored snapshot goes, 0 if there is none."""
+        row = self.connection.execute("SELECT number FROM snapshots WHERE stream = ?", (stream,)).fetchone()
+        return row[0] if row is not None and isinstance(row[0], int) else 0
 
     # --- streams ---------------------------------------------------------------------------------------------------
 
     def add_stream(self, name: str, created: float, config: str) -> StreamRow | None:
         """Return the new stream, None if the name is taken. An id that a lost stream had is not used again."""
-        try:
-            with self._changing() as connection:
-                ((last,),) = connection.execute("SELECT max(id) FROM streams")
-                number = max(last or 0, 0 if self.marks is None else self.marks.highest) + 1
-                row = StreamRow(number, name, created, config, start_chain(number, name, created, config))
-                connection.execute("INSERT INTO streams VALUES (?, ?, ?, ?, ?)", row)
-        except sqlite3.IntegrityError:
-            return None
+        with self._transaction() as connection:
+            ((last,),) = connection.execute("SELECT max(id) FROM streams")
+            number = max(last or 0, 0 if self._marks is None else self._marks.highest) + 1
+            row: Any = seal_row("streams", number, name, float(created), config)
+            if not write_row(connection, "streams", *row[:-1], on_conflict="IGNORE"):
+                return None
         self.mark_acknowledged({number: 0})
-        return row
+        return StreamRow(*row)
 
     def read_streams(self) -> list[StreamRow]:
-        rows = self.connection.execute("SELECT * FROM streams NOT INDEXED ORDER BY id")
-        return [StreamRow(*row) for row in rows]
+        """Return all streams. A row may be damaged: see :attr:`StreamRow.is_sound`."""
+        return [StreamRow(*row) for row in self.connection.execute("SELECT * FROM streams NOT INDEXED ORDER BY id")]
 
     # --- tokens ----------------------------------------------------------------------------------------------------
-
-    def add_token(self, token: Token) -> bool:
-        """Return False if the name is taken. From now on every request needs a token."""
-        row = (token.name, token.hash, int(token.full), token.created, digest_token(token))
-        with self._guarding() as connection:
-            return connection.execute("INSERT OR IGNORE INTO tokens VALUES (?, ?, ?, ?, ?)", row).rowcount > 0
 
     @property
     def requires_token(self) -> bool:
@@ -204,51 +391,52 @@ class Store(StoreFile):
             return True
         return self.connection.execute("SELECT 1 FROM tokens NOT INDEXED LIMIT 1").fetchone() is not None
 
-    def remove_all_tokens(self) -> None:
-        """Remove all tokens, as if there had never been one."""
-        with self._changing() as connection:
-            connection.execute("DELETE FROM tokens")
-            write_meta(connection, "guarded", "no")
+    def add_token(self, token: Token) -> bool:
+        """Return False if the name is taken. From now on every request needs a token."""
+        with self._transaction() as connection:
+            values = token.name, token.hash, int(token.full), float(token.created)
+            return write_row(connection, "tokens", *values, on_conflict="IGNORE") and _require_token(connection)
 
     def remove_token(self, name: str) -> bool:
         """Return False if there is none of this name. Every request still needs a token."""
-        with self._guarding() as connection:
-            return connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount > 0
+        with self._transaction() as connection:
+            removed = connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount > 0
+            return removed and _require_token(connection)
+
+    def remove_all_tokens(self) -> None:
+        """Remove all tokens, as if there had never been one: no request needs a token."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM tokens")
+            write_row(connection, "meta", "guarded", "no")
 
     def read_tokens(self) -> list[Token]:
         """Return the tokens that match their checksum; no other one is accepted."""
-        return split_tokens(self.connection)[0]
+        rows = filter(_is_sound_token, self._read_token_rows())
+        return sorted(Token(name, hash_, bool(full), created) for name, hash_, full, created, _ in rows)
 
     def read_damaged_tokens(self) -> list[str]:
         """Return the names of the tokens that do not match their checksum."""
-        return split_tokens(self.connection)[1]
+        return sorted(str(row[0]) for row in self._read_token_rows() if not _is_sound_token(row))
 
-    @contextlib.contextmanager
-    def _guarding(self) -> Iterator[sqlite3.Connection]:
-        """Change tokens, and record that there are or were some: both or neither."""
-        with self._changing() as connection:
-            before = connection.total_changes
-            yield connection
-            if connection.total_changes > before:
-                write_meta(connection, "guarded", "yes")
+    def _read_token_rows(self) -> list[tuple[Any, ...]]:
+        return self.connection.execute("SELECT * FROM tokens NOT INDEXED").fetchall()
 
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        """All that is done in it, or nothing.
 
-        A server may begin to repair the store at any moment. It creates a file before it copies a row, so a change that
-        the copy may have missed finds that file after its commit, or another store in the place of this one.
-        """
-        connection = self.connection
-        self.refuse_if_repaired()
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            self.refuse_if_repaired()
-            yield connection
-            self.refuse_if_repaired()
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
-        self.refuse_if_repaired()
-        self.check_in_place()  # a server may have repaired the store, and moved this file aside
+class _ThreadConnection:
+    """Closes the connection when the thread, and with it the thread's data, is gone. The connection alone would stay:
+    it is part of a cycle of references."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+
+    def __del__(self) -> None:
+        self.connection.close()
+
+
+def _is_sound_token(row: tuple[Any, ...]) -> bool:
+    return is_sealed("tokens", row)
+
+
+def _require_token(connection: sqlite3.Connection) -> bool:
+    """Record, in the transaction that changes tokens, that there are or were some. Returns True."""
+    return write_row(connection, "meta", "guarded", "yes")

@@ -1,0 +1,177 @@
+"""Reading a damaged file: every row that can be read, whatever else cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from windvane.service.store.database import (
+    FORMAT,
+    PAGE_BYTES,
+    READ_ERRORS,
+    DamageError,
+    FileKind,
+    StoreError,
+    add_suffix,
+    connect,
+    create_private_file,
+    create_tables,
+    has_expected_schema,
+    identify,
+    remove_database,
+)
+
+TRIED_ONE_BY_ONE = 1 << 12
+"""Row ids after a damaged row that are tried one by one: those of some 40 pages of small rows. Beyond them the next
+readable row is searched by doubling and halving the distance. Every id that is tried takes some 10 microseconds."""
+_NO_STORE = "cannot be used as a store (its first page is damaged)"
+
+Row = tuple[Any, ...]
+
+
+class DamagedTables:
+    """The tables of a damaged file. ``has_errors`` is set when rows could not be read."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.has_errors = False
+
+    def read(self, table: str, low: int = 0, high: int = 1 << 62) -> Iterator[Row]:
+        """Yield the rows with ``low`` <= row id < ``high`` that can be read, in order."""
+        while low < high:
+            try:
+                for rowid, *row in self._select(table, low, high):
+                    if not low <= rowid < high:  # a pointer on the page is damaged: the number is not that of a row
+                        raise DamageError("a row is out of order")
+                    yield tuple(row)
+                    low = rowid + 1
+                return
+            except READ_ERRORS:
+                self.has_errors = True
+            low = self._find_readable(table, low, high)
+
+    def query(self, sql: str) -> list[Row]:
+        """Return the rows of any query, or as many as there are before the first that cannot be read."""
+        rows: list[Row] = []
+        try:
+            for row in self.connection.execute(sql):
+                rows.append(row)
+        except READ_ERRORS:
+            self.has_errors = True
+        return rows
+
+    def _select(self, table: str, low: int, high: int) -> sqlite3.Cursor:
+        sql = f"SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid >= ? AND rowid < ? ORDER BY rowid"
+        return self.connection.execute(sql, (low, high))
+
+    def _find_readable(self, table: str, damaged: int, high: int) -> int:
+        """Return a row id above ``damaged`` from which on rows can be read; ``high`` if there is none."""
+        for rowid in range(damaged + 1, min(damaged + TRIED_ONE_BY_ONE, high)):
+            if self._is_readable(table, rowid, high):
+                return rowid
+        distance = TRIED_ONE_BY_ONE
+        while damaged + distance < high and not self._is_readable(table, damaged + distance, high):
+            distance *= 2
+        low, readable = damaged + distance // 2, min(damaged + distance, high)
+        while readable - low > 1:
+            middle = (low + readable) // 2
+            low, readable = (low, middle) if self._is_readable(table, middle, high) else (middle, readable)
+        return readable
+
+    def _is_readable(self, table: str, low: int, high: int) -> bool:
+        try:
+            row = self._select(table, low, high).fetchone()
+        except READ_ERRORS:
+            return False
+        return row is None or low <= row[0] < high
+
+
+@contextlib.contextmanager
+def open_damaged(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a damaged store for reading; raise :class:`StoreError` if the file is none.
+
+    A first page that cannot be read is replaced, in a copy, by that of a new store: all stores have the same tables at
+    the same pages.
+    """
+    with contextlib.closing(connect(path, "ro")) as connection:
+        if _try(has_expected_schema, connection):
+            yield connection
+            return
+    if not _may_hold_settings(path):
+        raise StoreError(path, "damaged", _NO_STORE)
+    copy = add_suffix(path, ".salvage")
+    try:
+        _copy_with_first_page(path, copy)
+        with contextlib.closing(connect(copy)) as connection:
+            if _try(identify, connection) != (FileKind.CURRENT, str(FORMAT)):
+                raise StoreError(path, "damaged", _NO_STORE)
+            yield connection
+    finally:
+        remove_database(copy)
+
+
+def _try(read: Callable[[sqlite3.Connection], Any], connection: sqlite3.Connection) -> Any:
+    with contextlib.suppress(*READ_ERRORS):
+        return read(connection)
+
+
+def _may_hold_settings(path: Path) -> bool:
+    """Whether it makes sense to copy the file: its settings are on its second page, or may be in its log."""
+    with path.open("rb") as file:
+        file.seek(PAGE_BYTES)
+        return b"guarded" in file.read(PAGE_BYTES) or add_suffix(path, "-wal").exists()
+
+
+def is_damaged_store(path: Path) -> bool:
+    """Whether a file that does not open as a store is one, apart from its first page or its settings."""
+    with contextlib.suppress(StoreError, OSError, *READ_ERRORS), open_damaged(path):
+        return True
+    return False
+
+
+def _copy_with_first_page(path: Path, copy: Path) -> None:
+    """Write the first page of a new store, and all other pages and the log of the store at ``path``, to ``copy``."""
+    remove_database(copy)
+    create_file(copy, lambda _: None)
+    size = copy.stat().st_size
+    with path.open("rb") as source, copy.open("r+b") as target:
+        target.seek(28)
+        target.write(bytes(4))  # the number of pages: 0 makes SQLite go by the size of the file
+        source.seek(PAGE_BYTES)
+        target.seek(PAGE_BYTES)
+        shutil.copyfileobj(source, target)
+        # SQLite reads no table if a file is too short for all of them: where it was cut off, they are unreadable pages.
+        target.truncate()
+        target.truncate(max(size, target.tell()))
+    if (log := add_suffix(path, "-wal")).exists():
+        create_private_file(add_suffix(copy, "-wal"))
+        shutil.copyfile(log, add_suffix(copy, "-wal"))
+
+
+def create_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
+    """Create a database with the tables of a store, call ``fill`` in the same transaction, and flush it to disk."""
+    create_private_file(path)
+    with contextlib.closing(connect(path)) as connection:
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+        connection.execute("PRAGMA journal_mode=OFF")  # the file is complete, or it is not used
+        connection.execute("PRAGMA synchronous=OFF")
+        connection.execute("BEGIN")
+        create_tables(connection)
+        fill(connection)
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode=WAL")
+    flush(path)
+
+
+def flush(path: Path) -> None:
+    """Flush a file or a folder to disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
