@@ -17,7 +17,7 @@ from windvane.errors import ArgumentError
 
 if TYPE_CHECKING:
     from windvane.service.store import Token
-    from windvane.service.verification import Verdict
+    from windvane.service.verification import StoreReport
 
 PROGRESS_EVENTS = 100  # events between two updates of the bar: about 10 ms of replay
 
@@ -161,17 +161,17 @@ def verify(
         raise InputError(str(error)) from None
     progress = _VerifyProgress()
     try:
-        verdict = verify_store(opened, progress.show)
+        report = verify_store(opened, progress.show)
     except sqlite3.Error as error:
         raise InputError(f"{store}: cannot be read ({error})") from None
     finally:
         progress.end()
         opened.close()
     if as_json:
-        print_json(verdict.document)
+        print_json(report.to_plain())
     else:
-        _print_verdict(verdict, store)
-    if not verdict.is_sound:
+        _print_report(report, store)
+    if not report.is_sound:
         raise typer.Exit(FAILED)
 
 
@@ -196,11 +196,12 @@ class _VerifyProgress:
             self._bar = None
 
 
-def _print_verdict(verdict: Verdict, store: Path) -> None:
-    for problem in verdict.store:
-        output().print(f"{store}: {problem}", markup=False, highlight=False, soft_wrap=True)
+def _print_report(report: StoreReport, store: Path) -> None:
+    for problem in report.problems:
+        output().print(f"{store}: {problem.text}", markup=False, highlight=False, soft_wrap=True)
     lines = []
-    for stream in verdict.streams:
-        notes = [f"note: {note}" for note in stream.notes]
-        lines.append([stream.stream, str(stream.events), "; ".join([*(stream.problems or ["sound"]), *notes])])
+    for stream in report.streams:
+        problems = [problem.text for problem in stream.problems] or ["sound"]
+        notes = [f"note: {note.text}" for note in stream.notes]
+        lines.append([stream.stream, str(stream.events), "; ".join([*problems, *notes])])
     output().print(table(["stream", "events", "verdict"], lines, str(store), left=1))

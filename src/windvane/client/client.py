@@ -326,6 +326,9 @@ class Client(Connection):
         if session := self._sessions.pop(os.getpid(), None):
             session.close()
 
+    def __del__(self) -> None:
+        self.close()
+
     ready, create, streams = _block(AsyncClient.ready), _block(AsyncClient.create), _block(AsyncClient.streams)
     info, configure, archive = _block(AsyncClient.info), _block(AsyncClient.configure), _block(AsyncClient.archive)
     decide, decide_many = _block(AsyncClient.decide), _block(AsyncClient.decide_many)

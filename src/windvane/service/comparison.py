@@ -1,17 +1,17 @@
-"""Comparing what was recorded with what a replay comes to: numbers up to rounding, everything else exactly."""
+"""Comparing what was recorded with the result of a replay: numbers up to rounding, everything else exactly."""
 
 from __future__ import annotations
 
 import enum
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from windvane.agent import file
+from windvane.agent.archive import read_archive
 from windvane.service.store import Snapshot
 from windvane.service.streams import Stream
 
@@ -20,10 +20,9 @@ ROUNDING = 1e-9
 about 1e-10 over the 1e6 operations of a long stream. This leaves a factor of ten."""
 
 _SCORES = ("prediction", "bonus", "rival_score")  # sums and differences of each other: one size for all of them
-_COMPUTED = (*_SCORES, "propensity")  # numbers of an outcome that the model computes; all others were given to it
-_COMPUTED_STATISTICS = frozenset({"prediction", "total", "model"})
+_COMPUTED = frozenset({*_SCORES, "propensity"})  # numbers of an outcome that the model computes; all others are exact
 _COMPUTED_ENTRIES = frozenset({"features", "reward_total"})  # of the document of an agent: ranges may have been fitted
-_GIVEN_REALS = (0, 1, 6, 7)  # columns of ``pending/reals``: round, time, reward and delay; see windvane.agent.saving
+_EXACT_ARRAYS = frozenset({"pending/round", "pending/time", "pending/reward", "pending/delay"})
 _SOLVER_STATE = ("checksum", "passes", "status")
 """Last parts of the names of arrays of a policy that rounding changes altogether: the checksum of the others, and how
 far an iterative solution has come."""
@@ -37,6 +36,10 @@ class Agreement(enum.IntEnum):
     DIFFERENT = 2
 
 
+Comparison = tuple[Agreement, str]
+"""How well two things agree, and the name of the part that agrees least."""
+
+
 def compare_numbers(first: float, second: float, scale: float = 0.0) -> Agreement:
     """Compare two numbers. ``scale``: the size of the numbers that they were computed from."""
     if first == second or (math.isnan(first) and math.isnan(second)):
@@ -45,94 +48,98 @@ def compare_numbers(first: float, second: float, scale: float = 0.0) -> Agreemen
     return Agreement.ROUNDED if is_close else Agreement.DIFFERENT
 
 
-def compare_outcomes(recorded: Mapping[str, Any], replayed: Mapping[str, Any]) -> tuple[Agreement, str]:
+def compare_outcomes(recorded: Mapping[str, Any], replayed: Mapping[str, Any]) -> Comparison:
     """Return how well two outcomes of an event agree, and the name of the field that agrees least."""
-    values = [abs(values[name]) for values in (recorded, replayed) for name in _SCORES if values.get(name) is not None]
-    scale = max(values, default=0.0)
-    worst, field = Agreement.EQUAL, ""
-    for name in sorted({*recorded, *replayed}):
-        first, second = recorded.get(name), replayed.get(name)
-        if name in _COMPUTED and isinstance(first, float) and isinstance(second, float):
-            agreement = compare_numbers(first, second, scale)
-        else:
-            same = first == second and isinstance(first, bool) == isinstance(second, bool)
-            agreement = Agreement.EQUAL if same else Agreement.DIFFERENT
-        if agreement > worst:
-            worst, field = agreement, name
-    return worst, field
+    scores = [outcome[name] for outcome in (recorded, replayed) for name in _SCORES if outcome.get(name) is not None]
+    scale = max(map(abs, scores), default=0.0)
+    names = sorted({*recorded, *replayed})
+    return _find_worst(
+        (_compare_values(recorded.get(name), replayed.get(name), scale if name in _COMPUTED else None), name)
+        for name in names
+    )
 
 
-def compare_streams(first: Stream, second: Stream, requests: Sequence[bytes]) -> tuple[Agreement, str]:
+def compare_streams(first: Stream, second: Stream, requests: Sequence[bytes]) -> Comparison:
     """Return how well two states of a stream agree, and what agrees least.
 
     They are compared by the names of features, by their parameters, by the vectors that ``requests`` to decide are
     encoded to, and by all that a snapshot holds. What agrees least is "its bytes" where nothing but the last digits of
     numbers that the model computes is different.
     """
-    names = first.agent.feature_names
-    if sorted(names) != sorted(second.agent.feature_names):
+    names, others = first.core.feature_names, second.core.feature_names
+    if sorted(names) != sorted(others):
         return Agreement.DIFFERENT, "the names of its features"
-    worst, what = Agreement.EQUAL, ""
-    parameters = dict(zip(second.agent.feature_names, second.agent.theta.tolist(), strict=True))
+    parameters = dict(zip(others, second.core.theta.tolist(), strict=True))
     scale = max(map(abs, parameters.values()), default=0.0)
-    for name, value in zip(names, first.agent.theta.tolist(), strict=True):
-        agreement = compare_numbers(value, parameters[name], scale)
-        if agreement > worst:
-            worst, what = agreement, f"the parameter of {name}"
-    for request in requests:
-        agreement = _compare_offers(first, second, request)
-        if agreement > worst:
-            worst, what = agreement, "the vectors of the last requests"
-    if worst is Agreement.DIFFERENT:
-        return worst, what
-    agreement, part = _compare_snapshots(first.snapshot(), second.snapshot())
-    return (agreement, part) if agreement > worst else (worst, what)
+    pairs = zip(names, first.core.theta.tolist(), strict=True)
+    worst = _find_worst(
+        [
+            *((compare_numbers(value, parameters[name], scale), f"the parameter of {name}") for name, value in pairs),
+            *((_compare_offers(first, second, request), "the vectors of the last requests") for request in requests),
+        ]
+    )
+    if worst[0] is Agreement.DIFFERENT:
+        return worst
+    return _find_worst([worst, _compare_snapshots(first.snapshot(), second.snapshot())])
 
 
-def _compare_snapshots(first: Snapshot, second: Snapshot) -> tuple[Agreement, str]:
+def _find_worst(comparisons: Any) -> Comparison:
+    return max(comparisons, key=lambda comparison: comparison[0], default=(Agreement.EQUAL, ""))
+
+
+def _compare_offers(first: Stream, second: Stream, request: bytes) -> Agreement:
+    offer, other = first.read_offer(request), second.read_offer(request)
+    columns = [first.core.feature_names.index(name) for name in second.core.feature_names]
+    if offer.names != other.names or offer.vectors.shape != other.vectors.shape:
+        return Agreement.DIFFERENT
+    return _compare_arrays(offer.vectors[:, columns], other.vectors)
+
+
+def _compare_snapshots(first: Snapshot, second: Snapshot) -> Comparison:
     """Compare the bytes of two states, and where they differ, what stands in them: only numbers that the model computes
-    may be rounded. Counts, ids, rewards, times, the title and whatever else was given must be the same."""
+    may be rounded. Counts, ids, rewards, times, the title and all other things must be the same."""
     if first == second:
         return Agreement.EQUAL, ""
-    if (first.number, first.chain) != (second.number, second.chain):
+    if first[:2] != second[:2]:
         return Agreement.DIFFERENT, "its last event"
-    extras = json.loads(first.extra), json.loads(second.extra)
-    agents = file.unpacked(first.agent, "the snapshot"), file.unpacked(second.agent, "the replay")
-    documents = [{name: value for name, value in agent[0].items() if name != "digest"} for agent in agents]
-    for texts, computed in ((extras, _COMPUTED_STATISTICS), (documents, _COMPUTED_ENTRIES)):
-        for name in sorted({*texts[0], *texts[1]}):
-            values = texts[0].get(name), texts[1].get(name)
-            if _compare_values(*values, computed, name in computed) is Agreement.DIFFERENT:
-                return Agreement.DIFFERENT, name
-    arrays, others = agents[0][1], agents[1][1]
-    for name in sorted({*arrays, *others}):
-        if name not in arrays or name not in others or not _is_close(name, arrays[name], others[name]):
-            return Agreement.DIFFERENT, f"its array {name}"
-    return Agreement.ROUNDED, "its bytes"
+    different = next(_find_differences(first, second), None)
+    return (Agreement.ROUNDED, "its bytes") if different is None else (Agreement.DIFFERENT, different)
 
 
-def _compare_values(first: Any, second: Any, computed: frozenset[str], is_computed: bool) -> Agreement:
-    """Compare two JSON values. ``computed``: the entries with numbers that may be rounded; ``is_computed``: whether
-    these are in such an entry."""
+def _find_differences(first: Snapshot, second: Snapshot) -> Iterator[str]:
+    """Yield the names of parts that differ by more than rounding."""
+    documents, arrays = zip(read_archive(first.agent, "snapshot"), read_archive(second.agent, "replay"), strict=True)
+    for texts in ((json.loads(first.extra), json.loads(second.extra)), documents):
+        for name in sorted({*texts[0], *texts[1]} - {"digest"}):
+            if _compare_values(texts[0].get(name), texts[1].get(name)) is Agreement.DIFFERENT:
+                yield name
+    for name in sorted({*arrays[0], *arrays[1]}):
+        pair = [each[name] for each in arrays if name in each]
+        if len(pair) == 1 or not _may_be_rounded(name, *pair):
+            yield f"its array {name}"
+
+
+def _compare_values(first: Any, second: Any, scale: float | None = None) -> Agreement:
+    """Compare two JSON values. ``scale``: the size of numbers that may be rounded; None: numbers must be the same."""
     if type(first) is not type(second):
         return Agreement.DIFFERENT
     if isinstance(first, dict):
         if list(first) != list(second):
             return Agreement.DIFFERENT
-        pairs = [(first[name], second[name], is_computed or name in computed) for name in first]
+        scales = [1.0 if name in _COMPUTED_ENTRIES else scale for name in first]
+        first, second = list(first.values()), list(second.values())
     elif isinstance(first, list):
-        if len(first) != len(second):
-            return Agreement.DIFFERENT
-        pairs = [(*pair, is_computed) for pair in zip(first, second, strict=True)]
-    elif isinstance(first, float):
-        agreement = compare_numbers(first, second, 1.0 if is_computed else 0.0)
-        return agreement if is_computed or agreement is Agreement.EQUAL else Agreement.DIFFERENT
+        scales = [scale] * len(first)
+    elif isinstance(first, float) and scale is not None:
+        return compare_numbers(first, second, scale)
     else:
         return Agreement.EQUAL if first == second else Agreement.DIFFERENT
-    return max((_compare_values(*pair[:2], computed, pair[2]) for pair in pairs), default=Agreement.EQUAL)
+    if len(first) != len(second):
+        return Agreement.DIFFERENT
+    return max(map(_compare_values, first, second, scales), default=Agreement.EQUAL)
 
 
-def _is_close(name: str, first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
+def _may_be_rounded(name: str, first: npt.NDArray[Any], second: npt.NDArray[Any]) -> bool:
     """Whether two arrays of an agent may be the same up to rounding: whole numbers and texts exactly.
 
     Of the numbers of a policy only their places are compared: some are residuals, which are nothing but rounding. What
@@ -142,28 +149,21 @@ def _is_close(name: str, first: npt.NDArray[Any], second: npt.NDArray[Any]) -> b
         return False
     if first.dtype.kind != "f":
         return name.endswith(_SOLVER_STATE) or np.array_equal(first, second)
-    if name == "pending/reals":
-        given = list(_GIVEN_REALS)
-        if not np.array_equal(first[:, given], second[:, given], equal_nan=True):
-            return False
-        first, second = np.delete(first, given, axis=1), np.delete(second, given, axis=1)
+    if name in _EXACT_ARRAYS:
+        return np.array_equal(first, second, equal_nan=True)
+    if name.startswith("policy/"):
+        return np.array_equal(np.isfinite(first), np.isfinite(second))
+    return _compare_arrays(first, second) is not Agreement.DIFFERENT
+
+
+def _compare_arrays(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Agreement:
+    """Compare arrays of one shape whose numbers are of one size."""
     is_finite = np.isfinite(first)
     if not np.array_equal(is_finite, np.isfinite(second)):
-        return False
-    if name.startswith("policy/"):
-        return True
+        return Agreement.DIFFERENT
     first, second = first[is_finite], second[is_finite]
     scale = max(np.abs(first).max(initial=0.0), np.abs(second).max(initial=0.0))
-    return bool(np.abs(first - second).max(initial=0.0) <= ROUNDING * scale)
-
-
-def _compare_offers(first: Stream, second: Stream, request: bytes) -> Agreement:
-    one, other = first.read_offer(request), second.read_offer(request)
-    columns = [first.agent.feature_names.index(name) for name in second.agent.feature_names]
-    rows, others = np.asarray(one.rows)[:, columns], np.asarray(other.rows)
-    if list(one.names) != list(other.names) or rows.shape != others.shape:
-        return Agreement.DIFFERENT
-    if np.array_equal(rows, others):
+    difference = np.abs(first - second).max(initial=0.0)
+    if difference == 0.0:
         return Agreement.EQUAL
-    scale = ROUNDING * max(float(np.abs(rows).max()), float(np.abs(others).max()))
-    return Agreement.ROUNDED if float(np.abs(rows - others).max()) <= scale else Agreement.DIFFERENT
+    return Agreement.ROUNDED if difference <= ROUNDING * scale else Agreement.DIFFERENT
