@@ -65,18 +65,13 @@ def serve(
     store = Store(path)
     try:
         is_local = is_loopback(host)
-        if not is_local and not store.read_tokens():
+        if not is_local and not _has_token(store):
             hint = f"other machines can reach it; add a token first: windvane token add NAME --store {path}"
             raise ArgumentError("host", host, "a loopback address while the store has no token", hint=hint)
         name = f"[{host}]" if ":" in host else host
         with _bind(host, port) as listener:
             closing, hosts = asyncio.Event(), LOOPBACK_NAMES | {name} if is_local else None
-            try:
-                app = create_app(
-                    store, rate=rate, most_bytes=most_bytes, hosts=hosts, closed=not is_local, closing=closing
-                )
-            except sqlite3.Error as error:
-                raise StoreError(store.path, "unreadable", str(error)) from None
+            app = create_app(store, rate=rate, most_bytes=most_bytes, hosts=hosts, closed=not is_local, closing=closing)
             address = f"http://{name}:{listener.getsockname()[1]}"
             _run(_Server(app, lambda: started(address), closing), listener)
     finally:
@@ -91,6 +86,13 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _has_token(store: Store) -> bool:
+    try:
+        return bool(store.read_tokens())
+    except sqlite3.Error as error:
+        raise StoreError(store.path, "unreadable", str(error)) from None
 
 
 def _bind(host: str, port: int) -> socket.socket:
