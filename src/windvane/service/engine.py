@@ -229,7 +229,8 @@ class Engine:
         if again is not None:
             await self.commit(stream)  # the first request may still wait for the disk
             return again
-        with _hold(stream):
+        stream.busy = self._loop.create_future()
+        with _release(stream):
             now, began = time.time(), time.perf_counter()
             learned = await asyncio.to_thread(stream.read_history, raw, now)
             with self.operating(stream):
@@ -330,12 +331,11 @@ class Engine:
     def _expire(self, stream: Stream) -> None:
         """Close decisions whose timeout has passed, bit by bit, with the stream held from now on."""
         if stream.busy is None and stream.is_due(time.time()):
-            hold = contextlib.ExitStack()
-            hold.enter_context(_hold(stream))
-            self._run(self._expire_held(stream, hold))
+            stream.busy = self._loop.create_future()
+            self._run(self._expire_held(stream))
 
-    async def _expire_held(self, stream: Stream, hold: contextlib.ExitStack) -> None:
-        with hold, contextlib.suppress(Problem):  # streams are rebuilt after one
+    async def _expire_held(self, stream: Stream) -> None:
+        with _release(stream), contextlib.suppress(Problem):  # streams are rebuilt after one
             while True:
                 with self.operating(stream):
                     events = stream.expire(time.time())
@@ -380,12 +380,11 @@ async def _wait_while_busy(stream: Stream) -> None:
 
 
 @contextlib.contextmanager
-def _hold(stream: Stream) -> Iterator[None]:
-    """Let requests that would change ``stream`` wait."""
-    assert stream.busy is None  # the caller has waited for its turn
-    stream.busy = asyncio.get_running_loop().create_future()
+def _release(stream: Stream) -> Iterator[None]:
+    """Let requests that change ``stream`` go on at the end."""
     try:
         yield
     finally:
-        stream.busy.set_result(None)
+        if stream.busy is not None:
+            stream.busy.set_result(None)
         stream.busy = None
