@@ -338,7 +338,7 @@ def test_history_is_learned_as_the_library_learns_it(service: Local) -> None:
     service.create("shop", features=features, half_life="1d")
     agent = Agent(features=features, half_life="1d")
     times = [1_600_000_000.0 + 3600.0 * i for i in range(9)]
-    body = {
+    body: dict[str, Any] = {
         "rewards": [float(i % 2) for i in range(9)],
         "contexts": [{"age": 10 * i, "device": ("phone", "desk")[i % 2]} for i in range(9)],
         "arms": [{"abc"[i % 3]: {"price": i}} for i in range(9)],
