@@ -48,16 +48,6 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def nursery():
-    """Servers that start at once, to be killed."""
-    from serving import Nursery
-
-    running = Nursery()
-    yield running
-    running.close()
-
-
-@pytest.fixture(scope="module")
 def fork_server():
     """Servers that start at once, to be killed."""
     from support.server import ForkServer

@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 
 import made_up
-from entries import entry
+from support.entries import entry
 from support.refusals import rejects
 from test_cli import fails, files, windvane_command
 from windvane import theory

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import made_up
-from entries import entry
+from support.entries import entry
 from support.refusals import rejects
 from test_cli import fails, files, windvane_command
 from windvane import OFUL

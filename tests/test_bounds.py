@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from entries import entry, results
+from support.entries import entry, results
 from support.refusals import rejects
 from windvane import CustomLink, theory
 from windvane.environments import ARM_LAWS, DRIFTS, REWARD_LAWS

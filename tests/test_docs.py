@@ -14,7 +14,7 @@ import pytest
 import typer.main
 
 import windvane
-from network import served
+from support.server import run_server
 from windvane.cli.app import app
 from windvane.lab.spec import Spec
 
@@ -32,8 +32,8 @@ def service(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     if not any("windvane.Client(" in code for code in blocks(page, "python")):
         yield
         return
-    with served(tmp_path / "windvane.db") as address:
-        monkeypatch.setenv("WINDVANE_URL", address)
+    with run_server(tmp_path / "windvane.db") as server:
+        monkeypatch.setenv("WINDVANE_URL", server.address)
         yield
 
 
@@ -52,16 +52,16 @@ def test_curl_commands_of_the_service_run_as_pasted(tmp_path: Path) -> None:
     commands = [code for code in blocks(page, "console") if "curl " in code]
     assert len(commands) == 2
     (tmp_path / ".curlrc").write_text("fail-with-body\n")
-    with served(tmp_path / "windvane.db") as address, windvane.Client(address) as client:
-        host = f"localhost:{address.rpartition(':')[2]}"
+    with run_server(tmp_path / "windvane.db") as server, windvane.Client(server.address) as client:
+        host = f"localhost:{server.address.rpartition(':')[2]}"
         script = "".join(commands).replace("localhost:8000", host)
         environment = {**os.environ, "CURL_HOME": str(tmp_path)}
         line = ["bash", "-e", "-o", "pipefail", "-c", script]
         done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-        state = client.state("homepage")
-    assert '"learnt":true' in done.stdout.replace(" ", "")
-    assert (state["decisions"], state["rewards"]) == (1, 1)
+        counts = client.info("homepage").counts
+    assert '"status":"recorded"' in done.stdout.replace(" ", "")
+    assert (counts.decisions, counts.rewards) == (1, 1)
     assert (tmp_path / "events.parquet").read_bytes()[:4] == b"PAR1"
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from entries import entry, results
+from support.entries import entry, results
 from support.refusals import rejects
 from windvane.environments import ARM_LAWS, DRIFTS
 from windvane.lab.runner import run

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entries import entry, results
+from support.entries import entry, results
 from support.refusals import rejects
 from windvane import BVDGLMUCB
 from windvane.environments import ARM_LAWS, DRIFTS

@@ -65,7 +65,13 @@ class Service:
     def __init__(self, store: str | os.PathLike[str], *options: str, seconds: float = START_SECONDS) -> None:
         command = [sys.executable, "-m", "windvane.cli", "serve", "--store", os.fspath(store), "--port", "0", "--json"]
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by _wait
-        self._process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=self._stderr, text=True)
+        self._process = subprocess.Popen(
+            [*command, *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
+        )
         self.pid = self._process.pid
         assert self._process.stdout is not None
         watchdog = threading.Timer(seconds, self._process.kill)  # ends the read below on every platform

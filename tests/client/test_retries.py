@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 from collections.abc import Callable
@@ -176,6 +177,13 @@ def test_connections_are_kept(connect: Connect, monkeypatch: pytest.MonkeyPatch)
         assert until(lambda: len(server.connections) == 2)
 
 
+def test_a_forgotten_client_closes_its_connections() -> None:
+    with ScriptedServer(GOOD) as server:
+        assert Client(server.address).reward("a", "d1", 1.0) == RECEIPT
+        gc.collect()
+        assert until(lambda: server.connections[0].fileno() == -1)
+
+
 def test_threads_do_not_share_a_connection_at_once() -> None:
     with ScriptedServer(None, GOOD) as server, Client(server.address, timeout=1.0, retries=0) as client:
         waiting = threading.Thread(target=lambda: refused(lambda: client.reward("a", "d1", 1.0), None, "no-answer"))
@@ -284,7 +292,7 @@ def test_a_cut_is_never_the_end_of_a_log(connect: Connect, pauses: list[float]) 
         make_cut(make_lines(1, 2)),
         make_cut(make_lines(3, 3) + b'{"number'),
         make_answer(make_lines(4, 4) + b'{"number": 5}'),  # without the end of the line
-        b"HTTP/1.1 200 OK\r\n\r\n" + make_lines(5, 6),  # without a length
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + make_lines(5, 6),  # without a length
         make_answer(make_lines(7, 7)),
     )
     with ScriptedServer(*script) as server, connect(server.address, retries=1) as client:

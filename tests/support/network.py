@@ -55,7 +55,8 @@ class Listener:
 class ScriptedServer(Listener):
     """Answers each request with the next entry of a script; the last entry answers all later ones.
 
-    None: hang until the client gives up. After an answer that is shorter than it promises, the server hangs up.
+    None: hang until the client gives up. After an answer that is shorter than it promises, or says "Connection: close",
+    the server hangs up.
     """
 
     def __init__(self, *script: bytes | None) -> None:
@@ -70,7 +71,7 @@ class ScriptedServer(Listener):
                 connection.recv(1)  # until the other side hangs up
                 return
             connection.sendall(answer)
-            if not is_complete(answer):
+            if not is_complete(answer) or b"\r\nConnection: close" in answer:
                 return
 
     @property

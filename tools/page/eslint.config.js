@@ -28,4 +28,5 @@ export default [
       "prefer-const": "error",
     },
   },
+  { files: ["**/docs.js"], languageOptions: { sourceType: "script", globals: { SwaggerUIBundle: "readonly" } } },
 ];

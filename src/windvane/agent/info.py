@@ -46,7 +46,7 @@ def describe(core: AgentCore) -> AgentInfo:
         memory_unit="seconds" if core.clock.by_clock else "decisions",
         drift=drift_of(info),
         alerts=find_alerts(core),
-        settings=dict(core.settings),
+        settings={name: _finite(value) for name, value in core.settings.items()},
     )
 
 
@@ -130,5 +130,8 @@ def _scale_of(policy: Policy) -> float | None:
     return policy.S if isinstance(policy, EstimatingPolicy) else None
 
 
-def _finite(value: float) -> float | None:
+def _finite(value: Any) -> Any:
+    """Return None for a number that JSON does not have, also within a list."""
+    if isinstance(value, list):
+        return [_finite(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

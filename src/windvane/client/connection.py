@@ -36,6 +36,7 @@ class Connection:
     def __init__(
         self, url: str | None = None, token: str | None = None, *, timeout: float = 10.0, retries: int = 5
     ) -> None:
+        self._sessions: dict[int, Any] = {}  # by process, because a fork shares sockets
         address = _check_url(os.environ.get("WINDVANE_URL") or EXAMPLE if url is None else url)
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "windvane"}
         token = os.environ.get("WINDVANE_TOKEN") if token is None else token
@@ -46,7 +47,6 @@ class Connection:
             headers["Authorization"] = f"Bearer {token.strip()}"
         self.url = str(address).rstrip("/")
         self._retries = check_whole("retries", retries, 0, 100)
-        self._sessions: dict[int, Any] = {}  # by process, because a fork shares sockets
         self._options = {
             "base_url": address,
             "headers": headers,

@@ -101,8 +101,7 @@ function show(record, { text, score, ...explanation }) {
 /** @param {DecisionRecord} record */
 function describeOutcome({ status, reward, late_reward: late }) {
   if (status === "rewarded") return formatNumber(reward);
-  const learned = status === "expired" && reward !== null ? `; learned ${formatNumber(reward)}` : "";
-  return `${status}${learned}${late === null ? "" : `; ${formatNumber(late)} arrived too late and was not learned`}`;
+  return `${status}${late === null ? "" : `; ${formatNumber(late)} arrived too late and was not learned`}`;
 }
 
 /** @param {() => void} onClose */

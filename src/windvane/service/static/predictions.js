@@ -41,11 +41,12 @@ export function showPredictions(charts, series, colors) {
       return element("div", {}, title, element("p", { className: "note" }), place);
     },
     update: (item, { arm, color, overTime, recent }) => {
-      const text = `predicted ${formatNumber(recent.predicted)}, realised ${formatNumber(recent.realised)}`;
+      const means = `predicted ${formatNumber(recent.predicted)}, realised ${formatNumber(recent.realised)}`;
+      const text = recent.decisions > 0 ? `Recent: ${means}` : "Not chosen recently";
       $("i", item).style.background = `var(--${color})`;
-      setText($("p", item), recent.decisions > 0 ? `Recent: ${text}` : "Not chosen recently");
+      setText($("p", item), text);
       const lines = makeLines(overTime, color);
-      drawChart($(".chart", item), `Reward of ${arm} over ${kind}. Recent: ${text}.`, {
+      drawChart($(".chart", item), `Reward of ${arm} over ${kind}. ${text}.`, {
         kind,
         range,
         x: ends,

@@ -1,0 +1,141 @@
+"""From arms to vectors: scaling, length, frames of pandas and polars and the order of their columns."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from support.agents import INF, NAN, RED, refuses
+from support.refusals import rejects
+from windvane import Agent, DLinUCB
+from windvane.agent.scaling import REMEDY
+
+
+def test_scaling_is_fitted_on_the_first_history_and_then_frozen() -> None:
+    rng = np.random.default_rng(8)
+    raw = rng.normal([5.0, -300.0, 0.1], [2.0, 100.0, 0.0], (50, 3))  # the last does not vary
+    rewards, agent = rng.normal(size=50), Agent(dim=3, policy="D-LinUCB", gamma=0.99, scaling="fit", intercept=True)
+    refuses(agent, "scaling", lambda: agent.decide(raw[:2]), value="fit")
+    assert agent.history(rewards, raw) == 50
+    z = (raw - raw.mean(axis=0)) / [raw[:, 0].std(), raw[:, 1].std(), 1.0]
+    z /= 1.25 * np.linalg.norm(z, axis=1).max()
+    policy = DLinUCB(4, gamma=0.99, L=math.hypot(1.0, 1.0))
+    for row, reward in zip(z, rewards, strict=True):
+        round_ = policy.t
+        policy.advance(1.0)
+        policy.update([[*row, 1.0]], reward, round=round_)
+    np.testing.assert_allclose(agent.theta, policy.info().theta_hat[0], rtol=1e-9, atol=1e-12)
+    center = agent.core.encoder.scaling.center.copy()
+    agent.history(rewards[:10], raw[:10] + 1.0)
+    np.testing.assert_array_equal(agent.core.encoder.scaling.center, center)
+    agent.decide(raw[:4])
+    refuses(agent, "arms[1]", lambda: agent.decide([raw[0], raw[0] * 100]), hint=REMEDY)
+
+
+def test_declared_scaling_intercept_and_clip() -> None:
+    center, spread = [1.0, 2.0], [2.0, 4.0]
+    agent = Agent(dim=2, policy="OFUL", scaling=(center, spread), intercept=True, clip=True)
+    for raw, scaled in (([2.0, 2.0], [0.5, 0.0, 1.0]), ([1.0, 10.0], [0.0, 1.0, 1.0])):  # the second was twice as long
+        np.testing.assert_allclose(agent.core.offer([raw]).vectors, [scaled], rtol=1e-12)
+    assert agent.feature_names == ["x0", "x1", "1"]
+    assert pytest.approx(math.sqrt(2.0)) == agent.policy.L
+    assert agent.settings["scaling"] == Agent(dim=2, scaling={"center": center, "spread": spread}).settings["scaling"]
+
+
+def test_a_vector_that_is_too_long_says_what_to_do() -> None:
+    agent = Agent(dim=2)
+    refuses(agent, "arms['red']", lambda: agent.decide({"blue": [0.1, 0.1], "red": [1.0, 1.0]}), hint=REMEDY)
+    for huge in (1e200, 1e308, INF, -INF, NAN):
+        refuses(agent, "arms['red']", lambda huge=huge: agent.decide({"red": [huge, 0.1]}), hint="")
+    np.testing.assert_allclose(Agent(dim=2, clip=True).core.offer({"red": [300.0, 400.0]}).vectors, [[0.6, 0.8]])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_of_vectors(library: str) -> None:
+    frames = pytest.importorskip(library)
+    agent, plain = Agent(dim=2, policy="OFUL"), Agent(dim=2, policy="OFUL")
+    columns = {"arm": ["red", "blue"], "size": [0.6, 0.2], "price": [0.1, 0.7]}
+    for _ in range(5):
+        decision = agent.decide(frames.DataFrame(columns))
+        assert decision.arm == plain.decide(RED, id=decision.id).arm
+        agent.reward(decision, 1.0)
+        plain.reward(decision.id, 1.0)
+    assert agent.feature_names == ["size", "price"]
+    assert agent.decide(frames.DataFrame({"size": [0.9, 0.0], "price": [0.0, 0.0]})).arm == 0
+    agent.history(frames.Series([1.0, 0.0]), frames.DataFrame({"size": [0.1, 0.2], "price": [0.3, 0.4]}))
+    plain.decide([[0.9, 0.0], [0.0, 0.0]])
+    plain.history([1.0, 0.0], [[0.1, 0.3], [0.2, 0.4]])
+    np.testing.assert_array_equal(agent.theta, plain.theta)
+    for bad in (
+        {"arm": ["red", "red"], "size": [0.1, 0.2], "price": [0.1, 0.2]}, {"arm": ["red"], "size": [0.1]},
+        {"arm": ["red"], "size": [0.1], "price": ["x"]}, {"size": [0.1, None], "price": [0.1, 0.2]},
+        {"arm": [], "size": [], "price": []},
+    ):  # fmt: skip
+        refuses(agent, "arms", lambda bad=bad: agent.decide(frames.DataFrame(bad)))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_the_columns_of_frames_are_known_by_name(library: str) -> None:
+    """A later frame may have its columns in another order; the coefficients stay with their columns, also in a file."""
+    frames = pytest.importorskip(library)
+    agent = Agent(dim=2, policy="OFUL")
+    agent.history([1.0, 0.0], frames.DataFrame({"size": [0.5, 0.0], "price": [0.0, 0.5]}))
+    assert agent.feature_names == ["size", "price"]
+    for each in (agent, Agent.from_bytes(agent.to_bytes())):
+        plain = each.decide({"a": [0.5, 0.1]}).prediction
+        assert plain > 0.1  # size pays, price does not
+        assert each.decide(frames.DataFrame({"price": [0.1], "size": [0.5]})).prediction == plain
+        renamed = frames.DataFrame({"x": [0.1], "size": [0.5]})
+        refuses(each, "arms", lambda each=each, renamed=renamed: each.decide(renamed), value=["x", "size"])
+        assert each.history([1.0], frames.DataFrame({"price": [0.0], "size": [0.5]})) == 1
+        assert each.theta[0] > each.theta[1]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_of_fields(library: str) -> None:
+    frames = pytest.importorskip(library)
+    features = {"shared": {"age": (0, 100), "member": ["yes", "no"]}, "per_arm": {"price": (0, 10)}, "arms": list(RED)}
+    one, other = Agent(features=features, policy="OFUL"), Agent(features=features, policy="OFUL")
+    frame, context = frames.DataFrame({"arm": ["red", "blue"], "price": [1.0, 9.0]}), {"age": 30, "member": "yes"}
+    own = {"red": {"price": 1.0}, "blue": {"price": 9.0}}
+    offers = [agent.core.offer(arms, context) for agent, arms in ((one, frame), (other, own))]
+    assert offers[0].names == offers[1].names
+    np.testing.assert_array_equal(offers[0].vectors, offers[1].vectors)
+    contexts = {"age": [10, 20], "member": ["yes", "no"]}
+    assert one.history([1.0, 0.0], contexts=frames.DataFrame(contexts), arms=frame) == 2
+    rows = [{"age": 10, "member": "yes"}, {"age": 20, "member": "no"}]
+    other.history([1, 0], contexts=rows, arms=[{name: own[name]} for name in own])
+    np.testing.assert_array_equal(one.theta, other.theta)
+    bad = frames.DataFrame({"arm": ["red"], "cost": [1.0]})
+    refuses(one, "arms['red']['price']", lambda: one.decide(bad, context=context))
+
+
+def test_labelled_vectors_are_read_by_their_labels() -> None:
+    pandas = pytest.importorskip("pandas")
+    core = Agent(dim=2, policy="OFUL").core
+    arms = {"r": pandas.Series([0.5, 0.1], ["a", "b"]), "q": pandas.Series([0.2, 0.6], ["b", "a"])}
+    np.testing.assert_array_equal(core.offer(arms).vectors, [[0.5, 0.1], [0.6, 0.2]])
+    for bad in ([0.1, 0.2], pandas.Series([0.5, 0.1], ["a", "c"])):
+        with rejects("arms"):
+            core.offer(arms | {"s": bad})
+
+
+@pytest.mark.parametrize("columns", [[0.5, 1.5], [("a", 1), ("a", 2)], [True, False], ["a", "a"]])
+def test_columns_that_cannot_be_saved_or_repeat_are_refused(columns: list) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame([[0.5, 0.1]], columns=pandas.Index(columns, tupleize_cols=False))
+    agent = Agent(dim=2, policy="OFUL")
+    value = columns if columns == ["a", "a"] else columns[0]
+    refuses(agent, "arms", lambda: agent.decide(frame), value=value)
+    refuses(agent, "vectors", lambda: agent.history([1.0], frame), value=value)
+
+
+def test_frames_of_pandas_with_an_index_or_numbered_columns_or_times() -> None:
+    pandas = pytest.importorskip("pandas")
+    agent = Agent(dim=2, policy="OFUL")
+    assert agent.decide(pandas.DataFrame(RED).T).arm in ("red", "blue")  # columns 0 and 1
+    agent.history([1.0], pandas.DataFrame([[0.1, 0.2]]))
+    stamps = pandas.Series(pandas.to_datetime(["2024-01-01", "2024-01-02"], utc=True))
+    assert Agent(dim=2, half_life="1d").history([1.0, 0.0], [[0.1, 0.1]] * 2, times=stamps) == 2

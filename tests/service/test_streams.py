@@ -1,0 +1,393 @@
+"""What a stream does with decisions, rewards, keys, timeouts, history and changes: what the library's agent does."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.server import ARMS, Local, read_problem, run_local, until
+from windvane import Agent
+from windvane.records import to_datetime, to_plain
+from windvane.service import engine as engines
+
+FEATURES = {
+    "shared": {"age": {"low": 0, "high": 100}},
+    "per_arm": {"price": {"low": 0, "high": 10}},
+    "by_arm": {"device": {"values": ["phone", "desk"]}},
+    "arms": ["a", "b", "c"],
+}
+HISTORY: dict[str, Any] = {"rewards": [1.0, 0.0], "vectors": [[0.1, 0.2], [0.3, 0.1]]}
+NOW = 1_700_000_000.0
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Local]:
+    with run_local(tmp_path / "a.db") as running:
+        yield running
+
+
+def read_core(service: Local, name: str = "shop") -> bytes:
+    """The agent of a stream as bytes."""
+    return service.call(service.engine.streams[name].core.pack())
+
+
+def learn(service: Local, body: dict[str, Any], key: str | None = None) -> Any:
+    headers = {} if key is None else {"idempotency-key": key}
+    return service.post("/v1/streams/shop/history", body, headers=headers)
+
+
+# --- as the library ------------------------------------------------------------------------------------------------
+
+SETTINGS: list[dict[str, Any]] = [
+    {"dim": 2},
+    {"dim": 2, "link": "identity", "reward_range": [0.0, 2.0], "S": 2.0, "seed": 7},
+    {"dim": 2, "link": "poisson", "reward_range": [0.0, 4.0], "half_life": 50.0},
+    {"dim": 2, "epsilon": 0.3, "seed": 11, "reward_timeout": 4.0, "default_reward": 0.0},
+    {"dim": 2, "seed": 3, "reward_timeout": 4.0, "default_reward": 0.0, "learn": "on_arrival"},
+    {"dim": 2, "reward_timeout": "20m", "default_reward": 0.0, "learn": "early"},
+    {"dim": 2, "half_life": "1h", "clip": True, "L": 0.5},
+    {"dim": 2, "prior": [1.0, -1.0], "prior_weight": 3.0, "max_pending": 5},
+    {"dim": 2, "intercept": True, "scaling": {"center": [0.1, 0.2], "spread": [2.0, 1.0]}},
+    {"dim": 2, "policy": "OFUL", "settings": {"lam": 2.0, "delta": 0.1}},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: next(reversed(s)))
+def test_the_service_decides_as_the_library_does(
+    service: Local, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same rounds at the same times, through HTTP and with an Agent: the same answers and bytes."""
+    clock = [NOW]
+    monkeypatch.setattr(engines, "TICK", 1e9)
+    monkeypatch.setattr("windvane.service.http.hot.time.time", lambda: clock[0])
+    arguments = {name: value for name, value in settings.items() if name != "settings"} | settings.get("settings", {})
+    agent = Agent(**arguments)
+    service.create(**settings)
+    rng, low_high = np.random.default_rng(4), arguments.get("reward_range", (0.0, 1.0))
+    for i in range(25):
+        clock[0] += round(float(rng.uniform(0, 600)), 6)
+        clock[0] = round(clock[0], 6)
+        arms = {name: rng.uniform(-0.6, 0.6, 2).round(6).tolist() for name in ("red", "blue", "green")}
+        answer = service.decide(body={"arms": arms})
+        mine = agent.decide(arms, now=clock[0], id=answer["id"])
+        assert answer == to_plain(mine)
+        if i % 4:
+            value = round(float(rng.uniform(*low_high)), 3)
+            assert service.reward(answer["id"], value).json()["status"] == "recorded"
+            agent.expire(now=clock[0])  # the service closes what has expired before all else, to log it
+            assert agent.reward(mine.id, value, now=clock[0]) == "recorded"
+    info, expected = service.info(), to_plain(agent.info())
+    assert {name: info[name] for name in expected} == expected
+    assert read_core(service) == agent.to_bytes()
+
+
+def test_history_is_learned_as_the_library_learns_it(service: Local) -> None:
+    rng = np.random.default_rng(5)
+    vectors = rng.uniform(-3, 3, (60, 2)).round(4).tolist()
+    rewards = (rng.uniform(size=60) < 0.3).astype(float).tolist()
+    service.create(scaling="fit")
+    agent = Agent(dim=2, scaling="fit")
+    assert read_problem(service.post("/v1/streams/shop/decisions", ARMS), 422)["errors"][0]["pointer"] == "#/scaling"
+    for _ in range(2):
+        assert learn(service, {"rewards": rewards, "vectors": vectors}, "h").json() == {"rows": 60}
+    assert learn(service, {"rewards": [1], "vectors": [[1, 1]], "weights": [3]}).json() == {"rows": 1}
+    agent.history(rewards, vectors)
+    agent.history([1], [[1, 1]], weights=[3])
+    assert read_core(service) == agent.to_bytes()
+    assert service.decide()["arm"]
+    event, _ = (event for event in service.events() if event["kind"] == "history")
+    assert (event["rows"], event["request"]["rewards"]) == (60, rewards)
+
+
+def test_history_of_fields_with_times(service: Local) -> None:
+    service.create(features=FEATURES, half_life="1d")
+    agent = Agent(features=FEATURES, half_life="1d")
+    times = [to_datetime(1_600_000_000.0 + 3600.0 * ((7 * i) % 9)) for i in range(9)]
+    body: dict[str, Any] = {
+        "rewards": [float(i % 2) for i in range(9)],
+        "contexts": [{"age": 10 * i, "device": ("phone", "desk")[i % 2]} for i in range(9)],
+        "arms": [{"abc"[i % 3]: {"price": i}} for i in range(9)],
+    }
+    assert read_problem(learn(service, body), 422)["errors"][0]["pointer"] == "#/times"
+    assert learn(service, body | {"times": to_plain(times)}).json() == {"rows": 9}
+    agent.history(**body, times=times)
+    assert read_core(service) == agent.to_bytes()
+
+
+def test_what_is_learned_does_not_depend_on_how_fast_rewards_arrive(service: Local) -> None:
+    """The same decisions and outcomes, with the positive rewards at once or just before the timeout."""
+    thetas = []
+    for name, lag in (("fast", 0), ("slow", 3)):
+        service.create(name, reward_timeout=4, default_reward=0.0)
+        ids = []
+        for i in range(60):
+            ids.append(service.decide(name, {"arms": {"only": [0.6, 0.1 * (i % 5)]}})["id"])
+            if (i - lag) % 3 == 0 and 0 <= i - lag < 50:
+                assert service.reward(ids[i - lag], 1.0, name).json()["status"] == "recorded"
+        thetas.append(service.info(name)["theta"])
+    assert thetas[0] == thetas[1]
+
+
+# --- rewards -------------------------------------------------------------------------------------------------------
+
+
+def test_rewards_and_what_can_be_wrong_with_them(service: Local) -> None:
+    service.create()
+    service.create("other")
+    decision = service.decide()["id"]
+    before = service.state()
+    for value in (1.5, -0.1, 1e12):
+        assert read_problem(service.reward(decision, value), 422)["errors"][0]["pointer"] == "#/value"
+    for name, id_ in (("shop", "nobody"), ("other", decision)):
+        assert read_problem(service.reward(id_, 1.0, name), 404)["code"] == "unknown-decision"
+    assert service.state() == before
+    receipt = {"decision": decision, "value": 0.25}
+    assert service.reward(decision, 0.25).json() == {**receipt, "status": "recorded"}
+    after = service.state()
+    for _ in range(2):
+        assert service.reward(decision, 0.25).json() == {**receipt, "status": "unchanged"}
+        assert read_problem(service.reward(decision, 0.5), 409)["code"] == "conflict"
+        assert read_problem(service.reward(decision, 1.5), 422)["code"] == "invalid"  # whatever else it may be
+    assert service.state() == after != before
+
+
+@pytest.mark.parametrize(
+    ("settings", "fine", "wrong"),
+    [
+        ({}, (0, 0.5, 1), (-0.01, 1.01)),
+        ({"reward_range": [0.0, 4.0], "link": "poisson"}, (0, 4), (4.1, -1)),
+        ({"link": "identity", "policy": "OFUL"}, (-3.5, 1e6), ()),
+    ],
+)
+def test_the_range_of_rewards(service: Local, settings: dict[str, Any], fine: Any, wrong: Any) -> None:
+    service.create(**settings)
+    for value in wrong:
+        assert read_problem(service.reward(service.decide()["id"], value), 422)["code"] == "invalid"
+    for value in fine:
+        assert service.reward(service.decide()["id"], value).status_code == 200
+
+
+def test_a_late_reward_is_recorded_once_and_not_learned(service: Local) -> None:
+    service.create(reward_timeout=2)
+    decision = service.decide()["id"]
+    for _ in range(4):
+        service.decide()
+    before = service.info()
+    assert before["counts"]["expired"] == 1
+    answers = service.request_together(*[("PUT", f"/v1/streams/shop/decisions/{decision}/reward", {"value": 1.0})] * 5)
+    assert [answer.json()["status"] for answer in answers] == ["expired"] * 5
+    assert read_problem(service.reward(decision, 0.0), 409)["code"] == "conflict"
+    after = service.info()
+    assert (after["theta"], after["counts"]["rewards"]) == (before["theta"], 0)
+    late = [(event["decision"], event["value"]) for event in service.events() if event["kind"] == "late"]
+    assert late == [(decision, 1.0)]
+
+
+def test_parts_of_a_reward_add_up(service: Local) -> None:
+    service.create(reward_timeout=3, default_reward=0.0)
+    decision, whole, late = (service.decide()["id"] for _ in range(3))
+    for part, total, key in ((0.25, 0.25, "a"), (0.5, 0.75, "b"), (0.25, 0.25, "a"), (0.5, 0.75, "b")):
+        answer = service.add_reward(decision, part, headers={"idempotency-key": key})
+        assert answer.json() == {"decision": decision, "status": "recorded", "value": total}  # repeated by the key
+    for other, part in ((decision, 0.1), (whole, 0.25)):
+        problem = read_problem(service.add_reward(other, part, headers={"idempotency-key": "a"}), 409)
+        assert problem["code"] == "key-reused"
+    assert read_problem(service.add_reward(decision, 0.5), 422)["errors"][0]["pointer"] == "#/value"  # the sum is 1.25
+    assert read_problem(service.reward(decision, 0.75), 409)["code"] == "conflict"
+    service.reward(whole, 1.0)
+    assert read_problem(service.add_reward(whole, 0.1), 409)["code"] == "conflict"
+    for _ in range(6):
+        service.decide()
+    assert service.info()["mean_reward"] == pytest.approx((0.75 + 1.0) / service.info()["counts"]["settled"])
+    for total, key in ((0.5, "x"), (1.0, "y"), (0.5, "x")):
+        answer = service.add_reward(late, 0.5, headers={"idempotency-key": key})
+        assert answer.json() == {"decision": late, "status": "expired", "value": total}
+    kinds = [event["kind"] for event in service.events() if event["decision"] in (decision, late)]
+    assert kinds == ["decided", "decided", "reward_part", "reward_part", "late", "late"]
+    service.create("other")
+    assert read_problem(service.add_reward(service.decide("other")["id"], 0.5, "other"), 422)["code"] == "invalid"
+
+
+def test_what_the_agent_has_forgotten_is_in_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys, rewards, parts and late rewards are known for ever, after a restart too."""
+    monkeypatch.setattr("windvane.agent.pending.REMEMBERED", 3)
+    with run_local(tmp_path / "a.db") as service:
+        service.create(reward_timeout=20, learn="at_timeout")
+        made = [service.decide(key=f"k{i}") for i in range(10)]
+        for one in made[:5]:
+            assert service.reward(one["id"], 1.0).json()["status"] == "recorded"
+        parts = service.add_reward(made[5]["id"], 0.5, headers={"idempotency-key": "p"}).json()
+        for _ in range(50):
+            service.decide()
+        count = len(service.events())
+    for status in ("expired", "expired"):
+        with run_local(tmp_path / "a.db") as service:
+            assert [service.decide(key=f"k{i}") for i in range(10)] == made
+            for one in made[:5]:
+                assert service.reward(one["id"], 1.0).json()["status"] == "unchanged"
+                assert read_problem(service.reward(one["id"], 0.0), 409)["code"] == "conflict"
+            assert service.add_reward(made[5]["id"], 0.5, headers={"idempotency-key": "p"}).json() == parts
+            assert service.reward(made[5]["id"], 0.5).json()["status"] == "unchanged"
+            assert read_problem(service.add_reward(made[5]["id"], 0.5), 409)["code"] == "conflict"
+            for _ in range(3):
+                assert service.reward(made[9]["id"], 1.0).json()["status"] == status
+            assert read_problem(service.reward(made[9]["id"], 0.0), 409)["code"] == "conflict"
+            part = service.add_reward(made[8]["id"], 0.5, headers={"idempotency-key": "late"})
+            assert part.json() == {"decision": made[8]["id"], "status": "expired", "value": 0.5}
+            kinds = [event["kind"] for event in service.events()[count:]]
+            assert sorted(kind for kind in kinds if kind != "expired") == ["late", "late"]
+
+
+# --- keys ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_repeats_the_answer_and_belongs_to_one_request(service: Local) -> None:
+    service.create()
+    service.create("other")
+    made = service.decide(key="k")
+    assert service.decide(key="k") == made
+    assert learn(service, HISTORY, "h").json() == learn(service, HISTORY, "h").json() == {"rows": 2}
+    key = {"idempotency-key": "k"}
+    other = {"arms": {"red": [0.1, 0.1]}}
+    assert read_problem(service.post("/v1/streams/shop/decisions", other, headers=key), 409)["code"] == "key-reused"
+    assert read_problem(learn(service, HISTORY, "k"), 409)["code"] == "key-reused"
+    assert read_problem(service.add_reward(made["id"], 1.0, headers=key), 409)["code"] == "key-reused"
+    answer = service.post("/v1/streams/shop/decisions", ARMS, headers={"idempotency-key": "h"})
+    assert read_problem(answer, 409)["code"] == "key-reused"
+    assert service.decide("other", key="k")["id"] != made["id"]  # a stream has keys of its own
+    answer = service.post("/v1/streams/shop/decisions", {"arms": {"red": [9, 9]}}, headers={"idempotency-key": "x"})
+    assert read_problem(answer, 422)["code"] == "invalid"
+    assert service.decide(key="x")["arm"]  # a request that is refused does not use its key up
+    assert [event["key"] for event in service.events()] == ["k", "h", "x"]
+
+
+# --- timeouts ------------------------------------------------------------------------------------------------------
+
+
+def test_a_reward_is_acknowledged_at_once_and_learned_at_the_timeout(service: Local) -> None:
+    service.create(reward_timeout=3, default_reward=0.0)
+    first, second = service.decide()["id"], service.decide()["id"]
+    start = service.info()
+    assert (start["learn"], start["settings"]["learn"]) == ("at_timeout", None)
+    assert service.reward(second, 1.0).json()["status"] == "recorded"
+    held = service.info()
+    assert held["theta"] == start["theta"]
+    expected = {"rewards": 1, "held": 1, "pending": 1, "settled": 0}
+    assert {name: held["counts"][name] for name in expected} == expected
+    assert service.get(f"/v1/streams/shop/decisions/{second}").json()["status"] == "rewarded"
+    assert read_problem(service.reward(second, 0.5), 409)["code"] == "conflict"
+    for _ in range(5):
+        service.decide()
+    closed = [event for event in service.events() if event["kind"] == "expired"]
+    assert [(event["decisions"], event["learned"]) for event in closed] == [([first], [0.0]), ([second], [1.0])]
+    after = service.info()
+    assert after["theta"] != start["theta"]
+    expected = {"rewards": 1, "held": 0, "settled": 2, "defaulted": 1, "expired": 1}
+    assert {name: after["counts"][name] for name in expected} == expected
+    assert after["mean_reward"] == 0.5
+    assert service.reward(first, 1.0).json()["status"] == "expired"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_pending": 4}, {"reward_timeout": 3}, {"max_pending": 1, "reward_timeout": 9}],
+)
+def test_whatever_closes_a_decision_is_logged(service: Local, settings: dict[str, Any]) -> None:
+    """Also if it makes room for another; also if the operation itself is refused."""
+    service.create(**settings)
+    made = [service.decide()["id"] for _ in range(12)]
+    assert read_problem(service.reward(made[-1], 9.0), 422)["code"] == "invalid"
+    closed = [id_ for event in service.events() if event["kind"] == "expired" for id_ in event["decisions"]]
+    counts, end = service.info()["counts"], "dropped" if "max_pending" in settings else "expired"
+    assert closed == made[: len(closed)]
+    assert len(closed) == counts[end] >= 8
+    assert counts["pending"] == 12 - len(closed)
+    recent = service.get("/v1/streams/shop/charts").json()["recent"]
+    assert [row["status"] for row in recent][: len(closed)] == [end] * len(closed)
+
+
+def test_a_decision_that_is_refused_closes_none(service: Local) -> None:
+    service.create(max_pending=1)
+    made = service.decide()
+    for arms in ({"a": [30, 40]}, {}):
+        assert read_problem(service.post("/v1/streams/shop/decisions", {"arms": arms}), 422)["code"] == "invalid"
+    assert service.reward(made["id"], 1.0).json()["status"] == "recorded"
+
+
+# --- changes, archives, restarts -----------------------------------------------------------------------------------
+
+
+def test_a_change_of_learn_leaves_held_rewards_to_their_timeout(service: Local) -> None:
+    service.create(reward_timeout=2, default_reward=0.0)
+    service.reward(service.decide()["id"], 1.0)
+    counts = service.configure(learn="on_arrival")["counts"]
+    assert (counts["held"], counts["settled"]) == (1, 0)
+    before = service.state()
+    problem = read_problem(service.patch("/v1/streams/shop", {"reward_timeout": None, "default_reward": None}), 422)
+    assert problem["errors"][0]["pointer"] == "#/reward_timeout"
+    assert service.state() == before
+    for _ in range(4):
+        service.decide()
+    info = service.info()
+    assert (info["counts"]["held"], info["counts"]["settled"], info["mean_reward"]) == (0, 1, 1.0)
+
+
+@pytest.mark.parametrize("end", ["crash", "stop"])
+def test_everything_is_there_after_a_restart(tmp_path: Path, end: str) -> None:
+    """Through the log alone, and through a snapshot."""
+    service = Local(tmp_path / "a.db")
+    service.create(title="Shop", reward_timeout=50, default_reward=0.0)
+    service.create("cafe", features=FEATURES)
+    service.configure(title="New", epsilon=0.5)
+    service.archive("cafe")
+    made = [service.decide()["id"] for _ in range(20)]
+    for decision in made[::3]:
+        service.reward(decision, 1.0)
+    before = service.info(), service.info("cafe"), service.events(), service.state()
+    getattr(service, end)()
+    with run_local(tmp_path / "a.db") as service:
+        assert (service.info(), service.info("cafe"), service.events(), service.state()) == before
+        assert (before[0]["title"], before[0]["counts"]["held"]) == ("New", 7)
+        assert service.reward(made[0], 1.0).json()["status"] == "unchanged"
+
+
+def test_early_learning_is_replayed_to_the_last_bit(tmp_path: Path) -> None:
+    """Looks happen inside of decisions: the log of decisions, rewards and timeouts is enough."""
+    service = Local(tmp_path / "a.db")
+    service.create(reward_timeout=30, default_reward=0.0, learn="early")
+    made: list[str] = []
+    for i in range(120):
+        made.append(service.decide()["id"])
+        if i > 5 and i % 3:
+            service.reward(made[-1 - i % 5], 1.0)
+    assert service.info()["counts"]["settled"] > 50
+    before = service.state()
+    service.crash()
+    with run_local(tmp_path / "a.db") as service:
+        assert service.state() == before
+        service.decide()
+
+
+def test_alerts_are_logged_with_the_stream_and_rarely(
+    service: Local, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any clicks, the estimate soon lies at the bound S = 1 in every decision."""
+    monkeypatch.setattr(engines, "TICK", 0.01)
+    service.create(S=1.0, half_life=50)
+    with caplog.at_level(logging.WARNING, logger="windvane.agent"):
+        for _ in range(3):
+            answer = service.post("/v1/streams/shop/decisions/batch", {"decisions": [ARMS] * 200})
+            ids = [result["decision"]["id"] for result in answer.json()["results"]]
+            rewards = [{"decision": id_, "value": 0.0} for id_ in ids]
+            assert service.post("/v1/streams/shop/rewards/batch", {"rewards": rewards}).status_code == 200
+        lines = until(lambda: [r.getMessage() for r in caplog.records if r.name == "windvane.agent"])
+        time.sleep(0.1)
+    assert [alert["code"] for alert in service.info()["alerts"]] == ["norm_bound_active"]
+    assert len(lines) == 1
+    assert lines[0].startswith("stream 'shop': norm_bound_active: ")
