@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import windvane
-from stores import reseal
 from support.refusals import rejects
+from support.stores import reseal
 from test_cli import SCRIPT, fails, files, windvane_command
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from serving import ARMS, Local, local, until, whole
-from stores import edit, reseal
+from support.stores import edit, reseal
 from windvane.agent import Closing, waiting
 from windvane.service import engine as engines
 from windvane.service import snapshots, streams
