@@ -60,10 +60,8 @@ def is_repairing(path: Path) -> bool:
 
 def rebuild(path: Path) -> None:
     """Replace the store at ``path`` by a new one with all rows that can be read."""
-    if int(_name_aside(path).name.rpartition("-")[2]) > MOST_COPIES:
-        problem = (
-            f"is damaged, and was repaired {MOST_COPIES} times before; check the disk, and remove the damaged copies"
-        )
+    if all(add_suffix(path, f".damaged-{n}").exists() for n in range(1, MOST_COPIES + 1)):
+        problem = f"is damaged, and was repaired {MOST_COPIES} times before; check the disk, and remove damaged copies"
         raise StoreError(path, "damaged", f"{problem} ({path.name}.damaged-N) to have it repaired again")
     building = building_path(path)
     remove_database(building)
