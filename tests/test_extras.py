@@ -86,11 +86,23 @@ def assert_needs(extra: str, python: Path, words: list[str], folder: Path) -> No
     assert re.fullmatch(pattern, done.stderr), done.stderr
 
 
-def test_the_library_itself_needs_no_extra(core: Path, tmp_path: Path) -> None:
-    code = "import windvane; print(int(windvane.OFUL(2).select([[[0.5, 0.5]]])[0]), windvane.Client())"
+def run_code(python: Path, code: str, folder: Path) -> str:
     settings = {**os.environ, "PYTHONPATH": str(SOURCE), "WINDVANE_QUIET": "1"}
-    done = subprocess.run([core, "-c", code], cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
-    assert done.stdout.startswith("0 Client("), done.stderr
+    line = [python, "-c", f"import windvane; {code}"]
+    done = subprocess.run(line, cwd=folder, env=settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_library_itself_needs_no_extra(core: Path, tmp_path: Path) -> None:
+    assert run_code(core, "print(int(windvane.OFUL(2).select([[[0.5, 0.5]]])[0]))", tmp_path) == "0\n"
+    assert run_code(core, "print(windvane.Agent(dim=1).decide({'a': [0.5]}).arm)", tmp_path) == "a\n"
+
+
+def test_the_client_needs_its_own_extra_only(tmp_path: Path) -> None:
+    python = create_environment(tmp_path / "environment", "client")
+    printed = run_code(python, "print(windvane.Client('http://a:1'), windvane.AsyncClient('http://a:1'))", tmp_path)
+    assert printed == "Client('http://a:1') AsyncClient('http://a:1')\n"
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["--version"], ["nonsense"]], ids=str)
