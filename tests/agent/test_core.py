@@ -17,8 +17,6 @@ from windvane import Agent, ConflictingRewardError, Features, Logistic, UnknownD
 from windvane.agent import AgentCore
 from windvane.records import to_plain
 
-# --- rewards in parts ----------------------------------------------------------------------------------------------
-
 
 def baskets(**more: Any) -> Agent:
     """Return an agent with the decisions a, b and c at noon."""
@@ -40,7 +38,11 @@ def test_parts_add_up_and_are_learned_at_the_timeout() -> None:
     agent = Agent.from_bytes(agent.to_bytes())
     assert agent.core.add_reward("a", 1.0, now=NOON + 3600)[1] == 4.0
     closed = agent.expire(NOON + 3601)
-    assert [(each.id, each.learned, each.rewarded) for each in closed] == [("a", 4.0, True), ("b", 0.0, True), ("c", 1.0, False)]
+    assert [(each.id, each.learned, each.rewarded) for each in closed] == [
+        ("a", 4.0, True),
+        ("b", 0.0, True),
+        ("c", 1.0, False),
+    ]
     counts = agent.info().counts
     assert (counts.rewards, counts.settled, counts.expired, counts.defaulted) == (2, 3, 1, 1)
     assert agent.info().mean_reward == pytest.approx(5 / 3)
@@ -114,9 +116,6 @@ def test_parts_need_learning_at_the_timeout(changes: dict) -> None:
     assert agent.core.add_reward("a", 1.0, now=NOON)[1] == 3.0
 
 
-# --- offers and settings -------------------------------------------------------------------------------------------
-
-
 def test_an_offer_is_checked_without_deciding() -> None:
     agent = Agent(dim=2)
     before, offer = agent.to_bytes(), agent.core.offer(RED)
@@ -163,9 +162,6 @@ def test_settings_and_files_make_the_same_again(told: dict) -> None:
     assert loaded.core.encoder.fits_features == agent.core.encoder.fits_features
 
 
-# --- replay --------------------------------------------------------------------------------------------------------
-
-
 def test_a_replay_plays_the_arms_of_the_log() -> None:
     """Whatever would be played; and learns from them."""
     agent = Agent(dim=2, policy="D-LinUCB", gamma=0.9)
@@ -189,7 +185,9 @@ CHANGES = [
     {"learn": "at_timeout"}, {"max_pending": 2}, {"reward_timeout": "25s", "default_reward": None, "learn": None},
 ]  # fmt: skip
 steps = st.tuples(
-    st.sampled_from(["decide"] * 4 + ["reward"] * 3 + ["add_reward"] * 2 + ["expire", "history", "configure", "restart"]),
+    st.sampled_from(
+        ["decide"] * 4 + ["reward"] * 3 + ["add_reward"] * 2 + ["expire", "history", "configure", "restart"]
+    ),
     st.integers(0, 5),  # which decision, change, ...
     st.sampled_from([0.0, 0.25, 0.5, 1.0]),  # the reward
     st.sampled_from([0.0, 1.5, 12.25]),  # seconds that pass
@@ -203,14 +201,20 @@ def test_a_life_can_be_replayed_to_the_last_bit(given_settings: dict, life: list
     """A log of the calls that changed something, with the arms that were played, makes an equal core."""
     agent, log, now = Agent(**given_settings), list[tuple[str, dict[str, Any]]](), NOON
     untrained = agent.settings
-    ages = {"rewards": [0.0, 1.0], "contexts": [{"age": 20.0, "plan": "x"}, {"age": 60.0, "plan": "y"}], "arms": ["red", "blue"]}
-    rows = ages if "features" in untrained and untrained["features"] else {"rewards": [1.0, 0.0], "vectors": [[0.1, 0.2], [0.3, 0.0]]}
+    ages = {
+        "rewards": [0.0, 1.0],
+        "contexts": [{"age": 20.0, "plan": "x"}, {"age": 60.0, "plan": "y"}],
+        "arms": ["red", "blue"],
+    }
+    rows = ages if untrained["features"] else {"rewards": [1.0, 0.0], "vectors": [[0.1, 0.2], [0.3, 0.0]]}
     for number, (step, choice, value, gap) in enumerate([("history", 0, 0.0, 0.0), *life]):
         now, key = now + gap, f"d{max(0, number - 1 - choice)}"
         try:
             if step == "decide":
                 x = np.random.default_rng(number).uniform(-0.6, 0.6, (3, 2))
-                offer = {"arms": x} if rows is not ages else {"context": {"age": 30.0 + choice, "plan": "xy"[choice % 2]}}
+                offer = (
+                    {"arms": x} if rows is not ages else {"context": {"age": 30.0 + choice, "plan": "xy"[choice % 2]}}
+                )
                 decision = agent.decide(**offer, now=now, id=f"d{number}")
                 log.append(("decide", {"offer": offer, "id": decision.id, "now": now, "played": decision.index}))
             elif step in ("reward", "add_reward"):

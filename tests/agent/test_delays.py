@@ -90,7 +90,7 @@ def test_until_delays_are_known_it_is_learning_at_the_timeout(policy: str) -> No
 
 
 def test_predictions_are_right_while_rewards_are_on_their_way() -> None:
-    """With a memory of 50 decisions and a timeout of 100, nearly all that counts is of decisions that are still open."""
+    """With a memory of 50 decisions and a timeout of 100, nearly all that counts is of open decisions."""
     truth, predicted = 0.3, {}
     for learn in ("early", "on_arrival"):
         agent = build(learn, policy="OnePassGLM", gamma=0.98, S=6.0)

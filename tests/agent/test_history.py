@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.agents import (
-    NAN, NOON, RED, assert_same_policy, build_agent, build_policy, refuses, weighted_sums,
-)  # fmt: skip
+from support.agents import NAN, NOON, RED, assert_same_policy, build_agent, build_policy, refuses, weighted_sums
 from support.refusals import rejects
 from support.worlds import ball
 from windvane import Agent, Policy
@@ -40,7 +38,14 @@ def test_a_history_with_a_bad_row_is_not_learned_at_all() -> None:
     rows = {"vectors": ball(rng, (100,), 2), "rewards": rng.random(100), "times": NOON + np.arange(100.0)}
     agent = Agent(dim=2, half_life="1h")
     agent.history(rows["rewards"][:5], rows["vectors"][:5], times=rows["times"][:5] - 100)
-    bad_values = [("vectors", NAN), ("vectors", 3.0), ("rewards", 1.5), ("rewards", NAN), ("weights", -1.0), ("times", NAN)]
+    bad_values = [
+        ("vectors", NAN),
+        ("vectors", 3.0),
+        ("rewards", 1.5),
+        ("rewards", NAN),
+        ("weights", -1.0),
+        ("times", NAN),
+    ]
     for argument, bad in bad_values:
         given = {name: values.copy() for name, values in rows.items()} | {"weights": np.ones(100)}
         given[argument][57] = bad
@@ -133,15 +138,14 @@ WRONG_FIELDS: list[tuple[str, dict[str, Any]]] = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("argument", "rows"), WRONG_VECTORS + [(a, {"is_declared": True} | r) for a, r in WRONG_FIELDS])
+@pytest.mark.parametrize(
+    ("argument", "rows"), WRONG_VECTORS + [(a, {"is_declared": True} | r) for a, r in WRONG_FIELDS]
+)
 def test_wrong_history_is_named(argument: str, rows: dict) -> None:
     features = {"features": {"by_arm": {"age": (0, 100)}, "arms": ["red"]}}
     agent = Agent(**features if rows.get("is_declared") else {"dim": 2})
     rows = {"rewards": [1.0]} | {name: value for name, value in rows.items() if name != "is_declared"}
     refuses(agent, argument, lambda: agent.history(**rows))
-
-
-# --- ranges and scaling that are fitted ------------------------------------------------------------------------------
 
 
 def test_ranges_are_fitted_on_history_and_then_frozen() -> None:

@@ -84,9 +84,6 @@ def test_wrong_settings_are_named(argument: str, settings: dict) -> None:
         Agent(**{"dim": 2} | settings)
 
 
-# --- the range of rewards ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("settings", "given", "accepted", "sigma"),
     [
@@ -116,9 +113,6 @@ def test_the_range_of_rewards_sets_sigma(settings: dict, given: object, accepted
     again = Agent.from_bytes(agent.to_bytes())
     assert (again.reward_range, again.settings) == (agent.reward_range, agent.settings)
     assert agent.settings["reward_range"] == (None if given is None else list(map(float, accepted)))
-
-
-# --- prior ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_prior_of_a_linear_model_in_closed_form() -> None:

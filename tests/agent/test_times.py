@@ -70,9 +70,6 @@ def test_a_clock_that_goes_back_stands_still() -> None:
     assert agent.policy.info().b[0, 0] == pytest.approx(1.0, rel=1e-6)
 
 
-# --- forgetting ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("half_life", "scale"), [("10s", 10.0), ("2d", 172_800.0), ("1h30m", 5400.0)])
 def test_forgetting_by_the_clock_is_a_weighted_sum(half_life: str, scale: float) -> None:
     """V = lam I + sum 2^(-age/half_life) x x', whatever the gaps, and in whatever order the rewards come."""

@@ -52,9 +52,6 @@ def test_a_vector_that_is_too_long_says_what_to_do() -> None:
     np.testing.assert_allclose(Agent(dim=2, clip=True).core.offer({"red": [300.0, 400.0]}).vectors, [[0.6, 0.8]])
 
 
-# --- frames --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_frames_of_vectors(library: str) -> None:
     frames = pytest.importorskip(library)
@@ -65,6 +62,7 @@ def test_frames_of_vectors(library: str) -> None:
         assert decision.arm == plain.decide(RED, id=decision.id).arm
         agent.reward(decision, 1.0)
         plain.reward(decision.id, 1.0)
+    assert agent.feature_names == ["size", "price"]
     assert agent.decide(frames.DataFrame({"size": [0.9, 0.0], "price": [0.0, 0.0]})).arm == 0
     agent.history(frames.Series([1.0, 0.0]), frames.DataFrame({"size": [0.1, 0.2], "price": [0.3, 0.4]}))
     plain.decide([[0.9, 0.0], [0.0, 0.0]])
@@ -132,15 +130,6 @@ def test_columns_that_cannot_be_saved_or_repeat_are_refused(columns: list) -> No
     value = columns if columns == ["a", "a"] else columns[0]
     refuses(agent, "arms", lambda: agent.decide(frame), value=value)
     refuses(agent, "vectors", lambda: agent.history([1.0], frame), value=value)
-
-
-def test_an_offer_keeps_the_columns_of_its_frame() -> None:
-    pandas = pytest.importorskip("pandas")
-    agent = Agent(dim=2, policy="OFUL")
-    agent.decide(pandas.DataFrame({"size": [0.5], "price": [0.1]}))
-    assert agent.feature_names == ["size", "price"]
-    offer = agent.core.offer(pandas.DataFrame({"price": [0.1], "size": [0.5]}))
-    np.testing.assert_array_equal(offer.vectors, [[0.5, 0.1]])
 
 
 def test_frames_of_pandas_with_an_index_or_numbered_columns_or_times() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from windvane.agent import archive, info
 from windvane.agent.alerts import RecentShare
 from windvane.agent.delays import EarlyLearning
-from windvane.agent.history import LearnedHistory, learn_history, read_history
+from windvane.agent.history import LearnedHistory, learn_history
 from windvane.agent.pending import (
     AT_TIMEOUT,
     EARLY,
@@ -309,10 +309,10 @@ class AgentCore:
 
         ``now``: None in a replay, where the times are not checked again.
         """
-        rows = read_history(
-            self.encoder, self.clock, self.reward_range, rewards, vectors, contexts, arms, times, weights, now
-        )
-        return learn_history(self.policy, self.clock, rows)
+        return learn_history(
+            self.policy, self.clock, self.encoder, self.reward_range,
+            rewards=rewards, vectors=vectors, contexts=contexts, arms=arms, times=times, weights=weights, now=now,
+        )  # fmt: skip
 
     def adopt(self, learned: LearnedHistory) -> int:
         """Become what history has made of this agent, which must not have changed since. Returns the number of rows."""

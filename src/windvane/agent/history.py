@@ -3,47 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from windvane.agent.features import Features, check_name, check_sequence
 from windvane.agent.times import Clock, to_seconds
-from windvane.agent.vectors import (
-    ArmEncoder,
-    check_matrix,
-    frame_fields,
-    frame_matrix,
-    frame_names,
-    frame_rows,
-    is_frame,
-)
+from windvane.agent.vectors import ArmEncoder, check_matrix, frame_fields, frame_names, frame_rows, is_frame, read_frame
 from windvane.arguments import Array, check_real_array
 from windvane.errors import ArgumentError
 from windvane.policies.base import Policy
 
 LARGEST_WEIGHT = 1e9
-
-
-@dataclass(frozen=True)
-class HistoryRows:
-    """Rows, the oldest first: vectors as the policy sees them, rewards, times, weights; and the encoder that they went
-    through, fitted if it was to be."""
-
-    x: Array
-    rewards: Array
-    times: Array | None
-    weights: Array
-    encoder: ArmEncoder
-
-    def __len__(self) -> int:
-        return len(self.rewards)
-
-    def __iter__(self) -> Iterator[tuple[Array, float, float | None, float]]:
-        times = [None] * len(self) if self.times is None else self.times.tolist()
-        return zip(self.x, self.rewards.tolist(), times, self.weights.tolist(), strict=True)
 
 
 class LearnedHistory(NamedTuple):
@@ -55,26 +27,17 @@ class LearnedHistory(NamedTuple):
     rows: int
 
 
-def read_history(
-    encoder: ArmEncoder,
-    clock: Clock,
-    reward_range: tuple[float, float],
-    rewards: Any,
-    vectors: Any,
-    contexts: Any,
-    arms: Any,
-    times: Any,
-    weights: Any,
-    now: float | None,
-) -> HistoryRows:
-    """Check the arguments of :meth:`windvane.Agent.history`. ``now``: None for a replay, whose times are not checked
-    again."""
-    encoder, where = copy.copy(encoder), "vectors"
+def learn_history(
+    policy: Policy, clock: Clock, encoder: ArmEncoder, reward_range: tuple[float, float], *, rewards: Any, vectors: Any,
+    contexts: Any, arms: Any, times: Any, weights: Any, now: float | None,
+) -> LearnedHistory:  # fmt: skip
+    """Check the arguments of :meth:`windvane.Agent.history`, and learn the rows, the oldest first, with copies of
+    ``policy``, ``clock`` and ``encoder``. ``now``: None for a replay, whose times are not checked again."""
+    policy, clock, encoder = copy.deepcopy(policy), copy.copy(clock), copy.copy(encoder)
     if encoder.features is None:
-        raw = _read_vectors(encoder, vectors, contexts, arms)
+        where, raw = "vectors", _read_vectors(encoder, vectors, contexts, arms)
     else:
-        where = "arms"
-        raw = _encode_fields(encoder, vectors, contexts, arms)
+        where, raw = "arms", _encode_fields(encoder, vectors, contexts, arms)
     if encoder.scaling.to_fit:
         if not np.isfinite(raw).all():
             row = int(np.argmax(~np.isfinite(raw).all(axis=1)))
@@ -84,22 +47,13 @@ def read_history(
     values = _check_column("rewards", rewards, count, *reward_range)
     weight = np.ones(count) if weights is None else _check_column("weights", weights, count, 0.0, LARGEST_WEIGHT)
     at = _check_times(clock, times, count, now)
-    if at is None:
-        return HistoryRows(x, values, None, weight, encoder)
-    order = np.argsort(at, kind="stable")
-    return HistoryRows(x[order], values[order], at[order], weight[order], encoder)
-
-
-def learn_history(policy: Policy, clock: Clock, rows: HistoryRows) -> LearnedHistory:
-    """Learn ``rows`` with copies of ``policy`` and ``clock``."""
-    policy, clock = copy.deepcopy(policy), copy.copy(clock)
-    for x, reward, at, weight in rows:
+    for row in range(count) if at is None else np.argsort(at, kind="stable"):
         if at is not None:
-            clock.pass_to(at, policy)
+            clock.pass_to(float(at[row]), policy)
         round_ = policy.t
         policy.advance(1.0)
-        policy.update(x[None], reward, round=round_, weight=weight)
-    return LearnedHistory(policy, clock, rows.encoder, len(rows))
+        policy.update(x[row, None], float(values[row]), round=round_, weight=float(weight[row]))
+    return LearnedHistory(policy, clock, encoder, count)
 
 
 def _read_vectors(encoder: ArmEncoder, vectors: Any, contexts: Any, arms: Any) -> Array:
@@ -111,8 +65,7 @@ def _read_vectors(encoder: ArmEncoder, vectors: Any, contexts: Any, arms: Any) -
     dim = encoder.scaling.raw_dim
     if not is_frame(vectors):
         return check_matrix("vectors", vectors, dim)
-    raw = frame_matrix("vectors", vectors, dim, encoder.columns)
-    encoder.columns = encoder.columns or encoder.columns_of("vectors", vectors)
+    raw, encoder.columns = read_frame("vectors", vectors, dim, encoder.columns)
     return raw
 
 

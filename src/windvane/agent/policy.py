@@ -59,54 +59,33 @@ def check_reward_range(reward_range: Any) -> tuple[list[float] | None, float]:
 
 
 def build_policy(
-    policy: str | type[Policy],
-    dim: int,
-    link: str | Link,
-    settings: Mapping[str, Any],
-    *,
-    S: float | None,
-    L: float,
-    sigma: float,
-    seed: int,
-    **memory: Any,
-) -> BuiltPolicy:
+    policy: str | type[Policy], dim: int, link: str | Link, settings: Mapping[str, Any], *, S: float | None, L: float,
+    sigma: float, seed: int, **memory: Any,
+) -> BuiltPolicy:  # fmt: skip
     """Build a policy of one lane. ``memory``: the arguments of :func:`choose_forgetting`."""
     cls, link_ = _policy_class(policy), get_link(link)
     signature = Signature(cls)
     accepted = signature.names
     if "link" not in accepted and link_.name not in (DEFAULT_LINK, "identity"):
         raise ArgumentError("link", link, f"omitted, because {cls.name} is linear and takes no link")
-    forgetting = choose_forgetting(cls, dim, **memory)
+    forgetting, by_clock = choose_forgetting(cls, dim, **memory)
     if S is not None or not signature.may_be_none("S"):  # otherwise the policy learns the scale
         S = check_positive("S", 1.0 if S is None else S)
     world = {"link": link_, "S": S, "L": L, "sigma": sigma, "seed": seed}
-    given = {**{name: value for name, value in world.items() if name in accepted}, **forgetting.settings}
+    given = {**{name: value for name, value in world.items() if name in accepted}, **forgetting}
     _check_settings(signature, settings, given)
     built = cast(Callable[..., Policy], cls)(dim=dim, **given, **settings)
-    registered = cls.name if POLICIES.get(cls.name) is cls else None
-    return BuiltPolicy(
-        built, registered, link_.name if type(link_) is LINKS.get(link_.name) else None, S, forgetting.by_clock
-    )
-
-
-class Forgetting(NamedTuple):
-    """Settings of the policy that make it forget as asked, and whether its rounds are ticks of the clock."""
-
-    settings: dict[str, Any]
-    by_clock: bool
+    name = cls.name if POLICIES.get(cls.name) is cls else None
+    link_name = link_.name if type(link_) is LINKS.get(link_.name) else None
+    return BuiltPolicy(built, name, link_name, S, by_clock)
 
 
 def choose_forgetting(
-    policy: type[Policy],
-    dim: int,
-    *,
-    half_life: str | float | None = None,
-    gamma: float | None = None,
-    horizon: int | None = None,
-    drift: float | None = None,
-) -> Forgetting:
-    """Choose by ``half_life`` (a duration, or a number of decisions), ``gamma``, or ``drift`` with ``horizon``: one of
-    them, or none."""
+    policy: type[Policy], dim: int, *, half_life: Any, gamma: Any, horizon: Any, drift: Any
+) -> tuple[dict[str, Any], bool]:
+    """Return the settings of the policy that make it forget as asked, by ``half_life`` (a duration, or a number of
+    decisions), ``gamma``, or ``drift`` with ``horizon``, one of them or none; and whether its rounds are ticks of the
+    clock."""
     rates = {"half_life": half_life, "gamma": gamma, "drift": drift}
     names = [name for name, value in rates.items() if value is not None]
     if len(names) > 1:
@@ -135,7 +114,7 @@ def choose_forgetting(
     elif horizon is not None and "horizon" not in accepted:
         hint = "or give `drift` as well"
         raise ArgumentError("horizon", horizon, f"omitted, because {policy.name} takes no horizon", hint=hint)
-    return Forgetting(settings, by_clock)
+    return settings, by_clock
 
 
 def memory_of_discount(gamma: float) -> float:
@@ -176,13 +155,8 @@ def learn_prior(policy: Policy, prior: Any, weight: float, S: float | None, rewa
     low, high = reward_range
     if not ((means >= low) & (means <= high)).all():
         mean = float(means[np.argmax(~((means >= low) & (means <= high)))])
-        raise ArgumentError(
-            "prior",
-            theta.tolist(),
-            f"a parameter whose mean rewards lie in [{low:g}, {high:g}]",
-            got=f"a mean reward of {mean:.4g}",
-            hint="or give a wider `reward_range`",
-        )
+        expected, got = f"a parameter whose mean rewards lie in [{low:g}, {high:g}]", f"a mean reward of {mean:.4g}"
+        raise ArgumentError("prior", theta.tolist(), expected, got=got, hint="or give a wider `reward_range`")
     if isinstance(policy, AdaptiveGLMUCB):
         policy.start_at(theta, weight)
         return
@@ -201,8 +175,7 @@ def _check_settings(signature: Signature, settings: Mapping[str, Any], given: Ma
             raise ArgumentError(name, settings[name], f"omitted, because neither Agent nor {policy} takes it")
         if name in given:
             instead = "`reward_range`" if name == "sigma" else "`half_life`, `gamma` or `drift`"
-            expected = f"omitted: {instead} sets it"
-            raise ArgumentError(name, settings[name], expected)
+            raise ArgumentError(name, settings[name], f"omitted: {instead} sets it")
     for name in signature.required:
         if name not in {"dim", *settings, *given}:
             raise ArgumentError(name, None, f"given, because {policy} needs it", got="nothing")

@@ -73,21 +73,14 @@ class ArmEncoder:
                 hint = "or give `features` when you create the agent"
                 expected = "omitted, because the agent has no declared features"
                 raise ArgumentError("context", context, expected, hint=hint)
-            names, rows = _read_vectors(arms, self.scaling.raw_dim, self.columns)
+            names, rows, columns = _read_vectors(arms, self.scaling.raw_dim, self.columns)
             longest = math.inf
         else:
             names, rows = _encode_fields(self.features, arms, context)
-            longest = self.features.longest
+            columns, longest = None, self.features.longest
         if not names:
             raise ArgumentError("arms", arms, "at least one arm")
-        vectors = self.scaling.apply(rows, "arms", names, longest=longest)
-        return Offer(names, vectors, self.columns or self.columns_of("arms", arms))
-
-    def columns_of(self, argument: str, frame: Any) -> list[Name] | None:
-        """Return the order of the coordinates that a frame of raw vectors sets; None for anything else."""
-        if self.features is not None or not is_frame(frame):
-            return None
-        return check_names(argument, _vector_columns(argument, frame))
+        return Offer(names, self.scaling.apply(rows, "arms", names, longest=longest), columns)
 
 
 def _encode_fields(features: Features, arms: Any, context: Any) -> tuple[list[Name], Array]:
@@ -105,17 +98,18 @@ def _encode_fields(features: Features, arms: Any, context: Any) -> tuple[list[Na
     return list(by_name), features.vectors(context, by_name)
 
 
-def _read_vectors(arms: Any, dim: int, columns: list[Name] | None) -> tuple[list[Name], Array]:
+def _read_vectors(arms: Any, dim: int, columns: list[Name] | None) -> tuple[list[Name], Array, list[Name] | None]:
+    """Return names, vectors, and the columns that set the order of the coordinates, if there are any."""
     if is_frame(arms):
-        return check_names("arms", frame_names("arms", arms)), frame_matrix("arms", arms, dim, columns)
+        return check_names("arms", frame_names("arms", arms)), *read_frame("arms", arms, dim, columns)
     if not isinstance(arms, Mapping):
         rows = check_matrix("arms", arms, dim)
-        return list(range(len(rows))), rows
+        return list(range(len(rows))), rows, columns
     names, vectors = check_names("arms", list(arms)), _align(list(arms.values()))
     try:
         if any(isinstance(vector, np.ma.MaskedArray) for vector in vectors):
             raise ArgumentError("arms", vectors, "vectors without masked entries")
-        return names, check_matrix("arms", vectors, dim)
+        return names, check_matrix("arms", vectors, dim), columns
     except ValueError:
         for name, vector in zip(names, vectors, strict=True):  # find the vector that is wrong
             row = check_real_array(("arms", name), vector, f"{dim} numbers")
@@ -124,7 +118,7 @@ def _read_vectors(arms: Any, dim: int, columns: list[Name] | None) -> tuple[list
                 raise ArgumentError(("arms", name), vector, f"{dim} numbers", got=got) from None
         if names:
             raise
-        return [], np.zeros((0, dim))
+        return [], np.zeros((0, dim)), columns
 
 
 def _align(vectors: list[Any]) -> list[Any]:
@@ -174,19 +168,16 @@ def frame_fields(argument: str, frame: Any) -> list[dict[Any, Any]]:
     return [{column: value for column, value in row.items() if column != ARM_COLUMN} for row in rows]
 
 
-def frame_matrix(argument: str, frame: Any, dim: int, columns: list[Name] | None) -> Array:
-    """Return the numbers of a frame: all columns but that of the arms' names, in the order of ``columns``, or its
-    own."""
-    own = check_names(argument, _vector_columns(argument, frame))
+def read_frame(argument: str, frame: Any, dim: int, columns: list[Name] | None) -> tuple[Array, list[Name]]:
+    """Return the numbers of a frame, without the column of the arms' names, and the order of the other columns: that of
+    ``columns``, the first frame's, or its own."""
+    own = check_names(argument, [column for column in _check_columns(argument, frame) if column != ARM_COLUMN])
     if columns is not None and set(own) != set(columns):
         expected = f"a frame with the columns {format_value(columns)} of the first frame"
         hint = f"{format_value(min(set(own) ^ set(columns), key=str))} differs"
         raise ArgumentError(argument, own, expected, hint=hint)
-    return check_matrix(argument, frame[columns or own].to_numpy(), dim)
-
-
-def _vector_columns(argument: str, frame: Any) -> list[Any]:
-    return [column for column in _check_columns(argument, frame) if column != ARM_COLUMN]
+    order = columns or own
+    return check_matrix(argument, frame[order].to_numpy(), dim), order
 
 
 def _check_columns(argument: str, frame: Any) -> list[Any]:

@@ -191,14 +191,18 @@ def test_a_head_that_drips_is_cut_off(site: Site) -> None:
 def test_answers_that_nobody_reads_are_cut_off(site: Site) -> None:
     """nginx takes a large answer from the service, so that nobody is held up, and resets the connection."""
     with contextlib.ExitStack() as stack:
+        client = stack.enter_context(site.client())
+        rows = {"rewards": [1.0] * 3500, "vectors": [[0.12345678901234567] * 50] * 3500}
+        client.post("/v1/streams", json={"name": "large", "dim": 50, "policy": "UniformRandom"}).raise_for_status()
+        for _ in range(3):  # 4 MB each: more than the buffers of the sockets hold
+            client.post("/v1/streams/large/history", json=rows).raise_for_status()
         poller = select.poll()
-        for _ in range(20):
+        for _ in range(5):
             connection = stack.enter_context(site.connect(buffer=4096))
-            connection.sendall(site.head("GET /page/plotly.js"))
+            connection.sendall(site.head("GET /v1/streams/large/events"))
             poller.register(connection, 0)  # errors are reported all the same
-        with site.client() as client:
-            assert client.post("/v1/streams/shop/decisions", json=ARMS).status_code == 201
-        until(lambda: len(poller.poll(0)) == 20)
+        assert client.post("/v1/streams/shop/decisions", json=ARMS).status_code == 201
+        until(lambda: len(poller.poll(0)) == 5, 60)
 
 
 @pytest.mark.parametrize(

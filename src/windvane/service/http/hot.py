@@ -77,7 +77,7 @@ async def learn_history(stream: StreamName, body: schemas.History, idempotency_k
     """Learn decisions of the past in bulk, all rows or none."""
 
 
-def add_routes(router: APIRouter, **options: Any) -> None:
+def add_routes(router: APIRouter) -> None:
     """Add the routes: each is documented by its declaration and executes its handler."""
     path = "/v1/streams/{stream}"
     for method, place, declaration, handler, model, status in (
@@ -88,5 +88,5 @@ def add_routes(router: APIRouter, **options: Any) -> None:
         route = type("PlainRoute", (APIRoute,), {"get_route_handler": lambda _, handler=handler: handler})
         router.add_api_route(
             f"{path}/{place}", declaration, methods=[method], status_code=status, response_model=model,
-            tags=["decisions"], route_class_override=route, **options,
+            tags=["decisions"], route_class_override=route,
         )  # fmt: skip

@@ -62,6 +62,7 @@ Context = Annotated[Any, _describe(Fields | None, "Fields of the context, if fea
 Duration = Annotated[Any, _describe(str | float | None, 'A number of decisions, or a time such as "2d".')]
 Features = Annotated[Any, _describe(dict[str, Any] | None, "Fields of contexts and arms: see windvane.Features.")]
 Scaling = Annotated[Any, _describe(str | dict[str, Vector] | None, '"fit", or {"center": [...], "spread": [...]}.')]
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"}, max_length=MAX_TEXT)]
 PastArm = Annotated[Any, _describe(Text | dict[Text, Fields], "The arm that was played.")]
 
 
@@ -168,18 +169,16 @@ class History(_Body):
     vectors: Annotated[list[Vector], Field(max_length=MAX_HISTORY)] | None = None
     contexts: Annotated[list[Context], Field(max_length=MAX_HISTORY)] | None = None
     arms: Annotated[list[PastArm], Field(max_length=MAX_HISTORY)] | None = None
-    times: Annotated[list[Annotated[datetime, Field(strict=False)]], Field(max_length=MAX_HISTORY)] | None = None
+    times: Annotated[list[Time], Field(max_length=MAX_HISTORY)] | None = None
     weights: Annotated[list[float], Field(max_length=MAX_HISTORY)] | None = None
 
 
 def parse_history(raw: bytes) -> dict[str, Any]:
-    """Return the arguments of ``AgentCore.learn_history`` in a request; times in seconds since 1970."""
+    """Return the arguments of ``AgentCore.learn_history`` in the body of a request."""
     try:
-        history = History.model_validate_json(raw)
+        return dict(History.model_validate_json(raw))
     except ValueError as error:
         raise invalid(error) from None
-    times = None if history.times is None else [time.timestamp() for time in history.times]
-    return {**dict(history), "times": times}
 
 
 def parse_decision(raw: bytes) -> tuple[Any, Any]:

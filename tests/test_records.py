@@ -1,0 +1,65 @@
+"""Records: their JSON has the names of their fields, RFC 3339 times to the microsecond, and nothing that JSON lacks."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windvane import records
+from windvane.records import Counts, Decision, DecisionRecord, Explanation, to_datetime, to_json, to_plain
+
+AT = datetime(2026, 11, 16, 18, 0, 0, 123_456, tzinfo=UTC)
+DECISION: dict[str, Any] = {
+    "id": "a", "arm": 5, "index": 0, "time": AT, "propensity": None, "explored": False, "prediction": 0.25,
+    "bonus": 0.5, "preferred": 5, "rival": "b", "rival_score": 0.7, "projected": None,
+}  # fmt: skip
+
+
+def test_a_record_in_json() -> None:
+    decision = Decision(**DECISION)
+    plain = DECISION | {"time": "2026-11-16T18:00:00.123456Z"}
+    assert to_plain(decision) == plain
+    assert to_json(decision) == json.dumps(plain, separators=(",", ":")).encode()
+    whole = DecisionRecord(decision=decision, status="rewarded", reward=1.0, late_reward=None)
+    assert to_plain([whole]) == [{"decision": plain, "status": "rewarded", "reward": 1.0, "late_reward": None}]
+    assert Decision(**DECISION) == decision
+    assert Decision(**to_plain(decision) | {"time": datetime.fromisoformat(plain["time"])}) == decision
+    with pytest.raises(AttributeError):
+        decision.arm = 6  # type: ignore[misc]
+
+
+@given(seconds=st.floats(-1e10, 1e10))
+def test_times_are_to_the_microsecond(seconds: float) -> None:
+    at = to_datetime(seconds)
+    assert abs(at - datetime(1970, 1, 1, tzinfo=UTC) - timedelta(seconds=seconds)) < timedelta(microseconds=1)
+    text = to_plain(at)
+    assert len(text) == len("2026-11-16T18:00:00.123456Z")
+    assert datetime.fromisoformat(text) == at == to_datetime(at.timestamp())
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_json_has_no_infinity(number: float) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        to_json(Decision(**DECISION | {"bonus": number}))
+
+
+def test_an_explanation_has_the_numbers_of_its_decision() -> None:
+    why = Explanation.of(Decision(**DECISION))
+    assert {name: value for name, value in to_plain(why).items() if name in DECISION} == {
+        name: DECISION[name] for name in DECISION if name not in ("id", "index", "time", "propensity")
+    }
+    assert why.score == 0.75
+    assert str(why) == why.text == "5 scored 0.75: predicted 0.25, bonus 0.5; next was 'b' with 0.7"
+    assert "at random" in Explanation.of(Decision(**DECISION | {"explored": True})).text
+
+
+def test_records_need_all_their_fields() -> None:
+    with pytest.raises(TypeError):
+        Counts(decisions=1)  # type: ignore[call-arg]
+    fields = {name: list(getattr(records, name).__dataclass_fields__) for name in ("AgentInfo", "StreamInfo")}
+    assert fields["StreamInfo"][: len(fields["AgentInfo"])] == fields["AgentInfo"]
