@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from windvane.service.http.schemas import ProblemDetails
+from windvane.service.http.responses import ProblemDetails
 from windvane.service.problems import KINDS, MEDIA_TYPE
 
 LOCATION = {"Location": {"description": "Path of what was created.", "schema": {"type": "string"}}}
