@@ -46,6 +46,8 @@ def test_from_nothing_to_a_moving_chart_through_an_outage(own, visit):
     assert "not connected" not in page.title()
     own.feed("homepage", 30, seed=1)
     until(page, "document.querySelector('#numbers dd').textContent === '91'")
+    assert plot(page, "#norm .norm")["lines"]["norm"][0] is None  # the model is known since the server started
+    assert "since the server started" in page.inner_text("#norm figcaption")
     own.stop()  # an open page does not delay it
     page.wait_for_selector(".connection[data-kind=lost]")
 

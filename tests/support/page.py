@@ -108,8 +108,8 @@ def until(page: Any, script: str) -> None:
 
 PLOT = """async (selector) => {
     const place = document.querySelector(selector);
-    const { plot, spec } = (await import('/page/chart.js')).chartOf(place);
-    if (!plot || place.clientWidth === 0) return null;
+    const { plot, spec, isStale } = (await import('/page/chart.js')).chartOf(place);
+    if (!plot || isStale || place.clientWidth === 0) return null;
     const lines = Object.fromEntries(spec.lines.map((line, i) => [line.label, [...plot.data[i + 1]]]));
     const colors = plot.series.slice(1).map((series) => series.stroke(plot, 1));
     const { kind, band } = spec;

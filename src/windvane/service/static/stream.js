@@ -26,6 +26,7 @@ export function showStream(info, charts, kind) {
   showNumbers(info, charts, series);
   showStart(info, charts);
   $("#charts").hidden = charts.buckets.length === 0;
+  $("#charts-pending").hidden = info.counts.decisions === 0 || charts.buckets.length > 0;
   if (charts.buckets.length > 0) {
     showReward(info, charts, series);
     const colors = colorArms(info.name, charts, series.last);
