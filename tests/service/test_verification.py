@@ -384,9 +384,9 @@ def test_verify_beside_a_server_that_writes(tmp_path: Path) -> None:
 
     writer = threading.Thread(target=write)
     writer.start()
-    numbers = []
+    numbers: list[int] = []
     with open_beside(tmp_path / "a.db") as beside:
-        for _ in range(4):
+        while len(numbers) < 4 or numbers[-1] == numbers[0]:
             report = verify_store(beside)
             assert report.is_sound, report
             numbers.append(sum(stream.events for stream in report.streams))
@@ -394,7 +394,6 @@ def test_verify_beside_a_server_that_writes(tmp_path: Path) -> None:
     writer.join()
     store.close()
     assert numbers == sorted(numbers)
-    assert numbers[-1] > numbers[0]
 
 
 def test_the_command(copy: Path) -> None:

@@ -320,6 +320,10 @@ def test_other_formats_are_refused_by_number(tmp_path: Path, stated: str) -> Non
         edit(path, "DROP TABLE meta")
         edit(path, OLD_META)
         edit(path, "INSERT INTO meta VALUES ('format', '1')")
+    elif stated == "2":  # which had other checksums, and other names of indexes
+        edit(path, "UPDATE meta SET value = '2', digest = x'00' WHERE name = 'format'")
+        edit(path, "DROP INDEX events_by_key")
+        edit(path, "CREATE INDEX by_key ON events (key, id) WHERE key IS NOT NULL")
     else:
         with closing(sqlite3.connect(path)) as connection, connection:
             write_row(connection, "meta", "format", stated)

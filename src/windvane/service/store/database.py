@@ -203,10 +203,13 @@ def identify(connection: sqlite3.Connection) -> tuple[FileKind, str]:
         return FileKind.EMPTY, ""
     if missing := TABLES - names:  # one name that is missing may be damage; a file with two missing is something else
         return FileKind.DAMAGED if len(missing) == 1 else FileKind.FOREIGN, ""
-    for row in connection.execute("SELECT * FROM meta NOT INDEXED"):
-        if row[0] == "format" and (len(row) == 2 or is_sealed("meta", row)):  # the first format had no checksums
-            return (FileKind.CURRENT if row[1] == str(FORMAT) else FileKind.OTHER_FORMAT), str(row[1])
-    return FileKind.DAMAGED if has_expected_schema(connection) else FileKind.FOREIGN, ""
+    rows = [row for row in connection.execute("SELECT * FROM meta NOT INDEXED") if row[0] == "format"]
+    if rows and is_sealed("meta", rows[0]):
+        return (FileKind.CURRENT if rows[0][1] == str(FORMAT) else FileKind.OTHER_FORMAT), rows[0][1]
+    if has_expected_schema(connection):
+        return FileKind.DAMAGED, ""
+    # Earlier formats had other tables, and other checksums or none.
+    return (FileKind.OTHER_FORMAT, str(rows[0][1])) if rows else (FileKind.FOREIGN, "")
 
 
 def find_damage(connection: sqlite3.Connection, *, pages: bool = True) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from windvane.errors import WindvaneError
 from windvane.records import to_datetime, to_plain
-from windvane.service.store.digests import digest_row, matches_digest, salt_request
+from windvane.service.store.digests import Value, digest_row, matches_digest, salt_request
 
 DECIDED, REWARDED, REWARD_PART, EXPIRED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 11)
 KINDS = {
@@ -77,8 +77,8 @@ class Event(NamedTuple):
     ) -> Event:  # fmt: skip
         """Return the event that follows one whose chain value is ``previous``."""
         salt, digest = (None, None) if request is None else salt_request(request)
-        event = cls(stream, number, time, kind, decision, key, outcome_json, request, salt, digest)
-        return event._replace(chain=event.chain_after(previous))
+        chain = _extend_chain(previous, stream, number, time, kind, decision, key, outcome_json, digest)
+        return cls(stream, number, time, kind, decision, key, outcome_json, request, salt, digest, chain)
 
     @classmethod
     def from_row(cls, row: tuple[Any, ...]) -> Event:
@@ -88,14 +88,6 @@ class Event(NamedTuple):
     def to_row(self) -> tuple[Any, ...]:
         """Return the row of the table of events."""
         return self.stream * STREAM_SPAN + self.number, *self[2:]
-
-    def chain_after(self, previous: bytes) -> bytes:
-        """Return the chain value that this event has after one with the chain value ``previous``."""
-        # SQLite stores -0.0 as 0: adding 0.0 makes both the same.
-        return digest_row(
-            "events", previous, self.stream * STREAM_SPAN + self.number, self.time + 0.0, self.kind, self.decision,
-            self.key, self.outcome_json, self.request_digest,
-        )  # fmt: skip
 
     @property
     def outcome(self) -> dict[str, Any]:
@@ -119,14 +111,21 @@ class Event(NamedTuple):
         return self.fields | self.outcome | request
 
 
+def _extend_chain(previous: bytes, stream: int, number: int, time: float, *values: Value) -> bytes:
+    """Return the chain value of an event. ``values``: its kind, decision, key, outcome and digest of the request."""
+    # SQLite stores -0.0 as 0: adding 0.0 makes both the same.
+    return digest_row("events", previous, stream * STREAM_SPAN + number, time + 0.0, *values)
+
+
 def check_event(previous: bytes, event: Event) -> None:
     """Raise :class:`UnreadableEventError` unless ``event`` follows the chain value ``previous``.
 
     The columns of a damaged row may hold values of any type.
     """
     try:
-        is_whole = event.chain_after(previous) == event.chain and matches_digest(*event[7:10])
-    except (TypeError, ValueError, AttributeError):
+        is_whole = _extend_chain(previous, *event[:7], event.request_digest) == event.chain
+        is_whole = is_whole and matches_digest(event.request, event.salt, event.request_digest)
+    except (TypeError, LookupError):
         is_whole = False
     if not is_whole:
         raise UnreadableEventError(event.number, "does not match its checksum")
