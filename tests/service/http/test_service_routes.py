@@ -77,6 +77,20 @@ def test_head_is_get_without_a_body(service: Local) -> None:
         assert service.request("HEAD", path).status_code == 405
 
 
+def test_head_over_a_connection(tmp_path: Path) -> None:
+    """The server must know that the method was HEAD, or it would wait for the body; it must write no error."""
+    with run_server(tmp_path / "a.db") as server, server.client() as client:
+        for path, status in (
+            ("/healthz", 200),
+            ("/v1/streams", 200),
+            ("/v1/streams/none", 404),
+            ("/page/page.css", 200),
+        ):
+            head = client.head(path)
+            assert (head.status_code, head.content) == (status, b"")
+            assert client.get(path).status_code == status  # on the same connection
+
+
 def test_files_of_the_page_and_the_documentation(service: Local) -> None:
     for path, kind in (
         ("/", "text/html"), ("/docs", "text/html"), ("/page/page.css", "text/css"),

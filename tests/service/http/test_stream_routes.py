@@ -119,10 +119,10 @@ def test_wrong_settings_are_refused(service: Local, settings: dict[str, Any], po
 
 def test_huge_features_are_refused_before_they_are_built(service: Local) -> None:
     fields = {f"f{i}": {"values": [f"v{j}" for j in range(40)]} for i in range(40)}
-    for features in ({"by_arm": fields, "arms": [f"arm{i}" for i in range(400)]}, {"shared": fields}):
-        began = time.monotonic()
+    for features in ({"by_arm": fields, "arms": [f"arm{i}" for i in range(4000)]}, {"shared": fields}):
+        began = time.process_time()  # which does not depend on the load of the machine
         assert read_pointers(service.post("/v1/streams", {"name": "large", "features": features})) == ["#/features"]
-        assert time.monotonic() - began < 5
+        assert time.process_time() - began < 1.0
 
 
 def test_every_argument_of_an_agent_can_be_set(service: Local) -> None:

@@ -18,7 +18,7 @@ from windvane.service.engine import Engine
 from windvane.service.http import schemas
 from windvane.service.http.responses import LearnedRows
 from windvane.service.http.schemas import DecisionId, IdempotencyKey, StreamName
-from windvane.service.problems import MEDIA_TYPE, Problem, invalid
+from windvane.service.problems import Problem, invalid
 from windvane.service.streams import Done
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -26,16 +26,16 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 def respond_done(done: Done) -> Response:
     """Return the answer of an operation."""
-    return Response(done.body, done.status, media_type="application/json" if done.status < 400 else MEDIA_TYPE)
+    return Response(done.body, done.status, media_type="application/json")
 
 
 async def _decide(request: Request) -> Response:
     engine: Engine = request.app.state.engine
     key, raw = _read_key(request), await request.body()
     stream = engine.stream(request.path_params["stream"])
-    response = respond_done(done := await engine.carry_out(stream, lambda: stream.decide(raw, key, time.time())))
-    if done.status == 201:
-        response.headers["location"] = f"/v1/streams/{stream.name}/decisions/{from_json(done.body)['id']}"
+    done = await engine.carry_out(stream, lambda: stream.decide(raw, key, time.time()))
+    response = respond_done(done)
+    response.headers["location"] = f"/v1/streams/{stream.name}/decisions/{from_json(done.body)['id']}"
     return response
 
 

@@ -18,7 +18,8 @@ from windvane.service.http.metrics import Metrics
 from windvane.service.problems import MEDIA_TYPE, Problem
 
 PUBLIC = ("/healthz", "/readyz")  # answered to anybody
-FILES = ("/", "/docs", "/openapi.json", "/page/", "/docs/")  # hold no data; the page asks for it with the user's token
+FILES = ("/", "/docs", "/openapi.json")  # hold no data; the page asks for it with the user's token
+FOLDERS = ("/page/", "/docs/")  # of such files
 ENDLESS = ("/live", "/events")  # too long to be made only for HEAD
 CHARGE = "windvane.charge"  # in the scope: count the request as several
 IS_VALID = "windvane.is_valid"  # in the scope: whether the request would still be admitted
@@ -92,7 +93,7 @@ class ServiceMiddleware:
             if is_head:
                 if scope["path"].endswith(ENDLESS):
                     raise Problem("method-not-allowed", "use GET")
-                scope["method"] = "GET"
+                scope = {**scope, "method": "GET"}  # a copy: the server reads its own when it sends the answer
             if is_reading:
                 await self._compressing(scope, receive, send_counted)
             else:
@@ -124,7 +125,7 @@ class ServiceMiddleware:
             and _remove_port(host.decode("latin-1")) not in self._hosts
         ):
             raise Problem("wrong-host", f"this server answers as {', '.join(sorted(self._hosts))} only")
-        if path in FILES or path.startswith(FILES[-2:]):
+        if path in FILES or path.startswith(FOLDERS):
             return
         bearer = None if authorization is None else authorization.decode("latin-1")
         address, changes = (scope.get("client") or ("unknown",))[0], scope["method"] not in ("GET", "HEAD", "OPTIONS")

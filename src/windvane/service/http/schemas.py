@@ -43,9 +43,9 @@ Vector = Annotated[list[float], Field(min_length=1, max_length=MAX_DIM)]
 Fields = Annotated[dict[Text, float | str], Field(max_length=MAX_DIM)]
 
 
-def _describe(type_: Any, description: str, **schema: Any) -> WithJsonSchema:
+def _describe(type_: Any, description: str) -> WithJsonSchema:
     """Document a value that the agent checks, which says where it is wrong; a union of pydantic would not."""
-    return WithJsonSchema({**TypeAdapter(type_).json_schema(), "description": description, **schema})
+    return WithJsonSchema({**TypeAdapter(type_).json_schema(), "description": description})
 
 
 _Size = Field(min_length=1, max_length=MAX_ARMS)
@@ -103,6 +103,21 @@ class NewStream(StreamChanges):
     clip: bool = _DEFAULTS["clip"]
     seed: Annotated[int, Field(ge=0, le=MAX_SEED, description="Default: a random one.")] | None = None
     settings: Annotated[dict[Text, Any], Field(max_length=MAX_SETTINGS, description="The policy's own settings.")] = {}
+
+    @field_validator("features")
+    @classmethod
+    def _check_features(cls, features: Any) -> Any:
+        """Refuse vectors that are too long before the agent names each of their numbers: fields times arms are many."""
+        arms, fields = (
+            (features.get(name) for name in ("arms", "by_arm")) if isinstance(features, dict) else (None, None)
+        )
+        if isinstance(arms, list) and isinstance(fields, dict):
+            values = [field.get("values") for field in fields.values() if isinstance(field, dict)]
+            least = len(arms) * sum(len(entry) if isinstance(entry, list) else 1 for entry in values)
+            if least > MAX_DIM:
+                expected = f"fields with vectors of at most {MAX_DIM} numbers"
+                raise ArgumentError("features", features, expected, got=f"{least:,} or more")
+        return features
 
     @field_validator("settings")
     @classmethod
