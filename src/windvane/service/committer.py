@@ -68,6 +68,7 @@ class Committer:
             try:
                 if batch.events or batch.snapshots:
                     await self._loop.run_in_executor(self._thread, self._store.append, batch.events, batch.snapshots)
+                    self._on_commit(batch.events)
             except Exception as error:
                 self._failure = error
                 for lost in (batch, self._batch):
@@ -76,8 +77,6 @@ class Committer:
                 return
             self.waiting -= len(batch.events)
             promise.set_result(None)
-            if batch.events or batch.snapshots:
-                self._on_commit(batch.events)
         self._task = None
 
 

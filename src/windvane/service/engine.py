@@ -113,14 +113,14 @@ class Engine:
         self._by_id = {stream.id: stream for stream in self.streams.values()}
         self._snapshots = Snapshots(self._save_snapshot)
         committer = self._committer = Committer(self.store, self._note_commit, self._fail)
-        self.failure = None
         self._record_losses(committer)
         for name, stream in self.streams.items():
             self._snapshots.begin(stream, *replays[name])
             if self._snapshots.is_due(stream, START_SHARE):
                 self._run(self._snapshots.take(stream))
             self._expire(stream)
-            self._run(self._build_charts(stream))
+        self.failure = None
+        self._run(self._build_charts(list(self.streams.values())))
         if not self.store.is_checked and not self._is_checking:  # so large that the start did not wait for the check
             self._is_checking = True
             self._run(self._check_store())
@@ -343,19 +343,19 @@ class Engine:
                     return
                 await self.commit(stream, events)
 
-    async def _build_charts(self, stream: Stream) -> None:
-        """Derive the charts of a stream from its log, in a thread."""
-        charts, last = Charts(), stream.number
-        try:
-            while await asyncio.to_thread(charts.read, self.store, stream.id, last):
-                self._refuse_if_replaced(stream)
-            charts.add_all(stream.charts.queue)
-            stream.charts = charts
-        except Problem:
-            pass  # a new stream has charts of its own
-        except Exception as error:
-            log.exception("the charts of stream %r cannot be built", stream.name)
-            self.report_damage(error)
+    async def _build_charts(self, streams: list[Stream]) -> None:
+        """Derive the charts of the streams from their logs, one after the other, in a thread."""
+        for stream in streams:
+            charts, last = Charts(), stream.number
+            try:
+                while await asyncio.to_thread(charts.read, self.store, stream.id, last):
+                    if self.streams.get(stream.name) is not stream:
+                        return  # streams were rebuilt
+                charts.add_all(stream.charts.queue)
+                stream.charts = charts
+            except Exception as error:
+                log.exception("the charts of stream %r cannot be built", stream.name)
+                self.report_damage(error)
 
     async def _check_store(self) -> None:
         """Check the structure of the file until a check succeeds; repair the store if it is damaged."""

@@ -22,28 +22,12 @@ from windvane.agent.history import LearnedHistory
 from windvane.agent.pending import RewardOutcome
 from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
-from windvane.records import (
-    AgentInfo,
-    Decision,
-    DecisionRecord,
-    RewardReceipt,
-    StreamInfo,
-    to_datetime,
-    to_json,
-    to_plain,
-)
+from windvane.records import Decision, DecisionRecord, RewardReceipt, StreamInfo, to_datetime, to_json, to_plain
 from windvane.service.charts import Charts
 from windvane.service.event_lookup import EventLookup
 from windvane.service.http import schemas
 from windvane.service.problems import Problem, invalid
-from windvane.service.store import (
-    Event,
-    Snapshot,
-    Store,
-    StreamRow,
-    UnreadableEventError,
-    check_event,
-)
+from windvane.service.store import Event, Snapshot, Store, StreamRow, UnreadableEventError, check_event
 from windvane.service.store import events as kinds
 
 MAX_EXPIRED = 1000  # decisions that are closed at once in the background; more are closed bit by bit
@@ -349,7 +333,7 @@ class Stream:
     def info(self) -> StreamInfo:
         """Return all that is known about the stream."""
         info, archived = self.core.info(), None if self.archived is None else to_datetime(self.archived)
-        agent = {field.name: getattr(info, field.name) for field in fields(AgentInfo)}
+        agent = {field.name: getattr(info, field.name) for field in fields(info)}
         times: dict[str, Any] = {"created": to_datetime(self.created), "archived": archived}
         return StreamInfo(**agent, **times, name=self.name, title=self.title, events=self.number)
 
