@@ -3,7 +3,7 @@
 Two parts, each server measured in turn in this one run. Throughput: pairs a second of benchmarks/load.py with 1 and 16
 kept connections, against an application that does nothing and against the real one (policy UniformRandom). Behaviour:
 what a server does by itself with slow clients, smuggled requests, floods and signals, with the application that does
-nothing. ``windvane`` is the command of this checkout; ``--baseline SRC`` adds the command of another one.
+nothing. ``windvane`` is the command ``windvane serve``; benchmarks/service.py compares it with an earlier version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ async def trivial(scope: Any, receive: Any, send: Any) -> None:
         size, more = size + len(message.get("body", b"")), message.get("more_body", False)
     if scope["path"] == "/slow":
         await asyncio.sleep(1.0)
-    about = {"decision": "0123456789abcdef", "index": 7, "path": scope["path"], "size": size}
+    about = {"id": "0123456789abcdef", "index": 7, "path": scope["path"], "size": size}
     body = b"x" * (32 << 20) if scope["path"] == "/large" else json.dumps(about, separators=(",", ":")).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -109,61 +109,72 @@ def run_server(kind: str, store: str) -> None:
 
 
 @contextlib.contextmanager
-def serving(kind: str, store: str = "", source: Path | None = None) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def serving(kind: str, store: str = "") -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Address and process of a server that answers /healthz."""
     line = [sys.executable, __file__, "--serve", kind, "--store", store]
-    environment = dict(os.environ)
-    if kind in ("windvane", "baseline"):
+    if kind == "windvane":
         line = [sys.executable, "-m", "windvane.cli", "serve", "--port", "0", "--store", store]
-        if source is not None:
-            environment["PYTHONPATH"] = str(source)
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = process.stdout.readline().split()[0]
         try:
-            wait_until(lambda: status(ask(address, GET)) == "200")
+            wait_for(address, "/healthz")
             yield address, process
         finally:
             process.kill()
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        if time.monotonic() > until:
-            raise TimeoutError("the server does not answer")
+def wait_for(address: str, path: str) -> None:
+    """Wait until ``path`` is answered with 200."""
+    end = time.monotonic() + 60
+    while status(ask(address, build(CLOSE, line=f"GET {path}"))) != "200":
+        if time.monotonic() > end:
+            raise TimeoutError(f"{path} is not answered")
         time.sleep(0.05)
 
 
 # --- throughput ------------------------------------------------------------------------------------------------------
 
 
-def measure_throughput(kinds: list[str], baseline: Path | None, pairs: int, repeats: int) -> None:
+def measure_throughput(kinds: list[str], pairs: int, repeats: int) -> None:
     apps: list[tuple[str, str]] = [("trivial", kind) for kind in kinds] + [("real", kind) for kind in kinds]
-    apps += [("real", "windvane")] + ([("real", "baseline")] if baseline else [])
+    apps.append(("real", "windvane"))
     loads = {(app, kind, n): Load() for app, kind in apps for n in (1, 16)}
+    processes, seconds = {}, dict.fromkeys(loads, 0.0)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         addresses = {}
         for app, kind in apps:
             store = f"{folder}/{kind}.db" if app == "real" else ""
-            source = baseline if kind == "baseline" else None
-            addresses[app, kind], _ = stack.enter_context(serving(kind, store, source))
+            address, processes[app, kind] = stack.enter_context(serving(kind, store))
+            addresses[app, kind] = address
             if app == "real":
                 body = json.dumps({"name": "random", "dim": DIM, **POLICIES["random"]})
                 head = build("Content-Type: application/json", f"Content-Length: {len(body)}", CLOSE, line=CREATE)
-                assert status(ask(addresses[app, kind], head + body.encode(), 60.0)) == "201"
-            Load().run(addresses[app, kind], "random", 200, 16)  # what is done once is not counted
+                wait_for(address, "/readyz")
+                assert status(ask(address, head + body.encode(), 60.0)) == "201"
+            Load().run(address, "random", 200, 16)  # done once: not counted
         for _ in range(repeats):
             for (app, kind, n), load in loads.items():
+                before = read_cpu_seconds(processes[app, kind])
                 load.run(addresses[app, kind], "random", pairs, n)
-    print(f"\npairs a second, median of {repeats} (ratio to {apps[0][1]}), requests of p50 and p99 in ms")
+                seconds[app, kind, n] += read_cpu_seconds(processes[app, kind]) - before
+    print(f"\npairs a second: median of {repeats} and ratio to {apps[0][1]}; p50 and p99 of a request in ms;")
+    print("CPU time of the server in µs a pair, which other work on the machine changes least, and its ratio")
     for app in ("trivial", "real"):
         for n in (1, 16):
-            first = loads[app, kinds[0], n].rate
+            first, least = loads[app, kinds[0], n].rate, seconds[app, kinds[0], n]
             for kind in (kind for app_, kind in apps if app_ == app):
                 load = loads[app, kind, n]
                 times = f"{load.percentile(50):6.2f} {load.percentile(99):6.2f}"
-                print(f"{app:8} {n:3} connections  {kind:18} {load.rate:7,.0f}  {load.rate / first:5.2f}x  {times}")
+                used = seconds[app, kind, n]
+                rate, cpu = f"{load.rate:7,.0f} {load.rate / first:5.2f}x", f"{1e6 * used / pairs / repeats:6.0f}"
+                print(f"{app:8} {n:3} connections  {kind:18} {rate}  {times}  {cpu} {used / least:5.2f}x")
+
+
+def read_cpu_seconds(process: subprocess.Popen[str]) -> float:
+    """Return the CPU time that a process has used."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 # --- behaviour -------------------------------------------------------------------------------------------------------
@@ -374,7 +385,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--store", default="", help=argparse.SUPPRESS)
-    parser.add_argument("--baseline", type=Path, help="the src folder of another checkout")
     parser.add_argument("--pairs", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", choices=("throughput", "behaviour"))
@@ -386,7 +396,7 @@ def main() -> None:
     kinds = [kind for kind in KINDS if importlib.util.find_spec(packages.get(kind, "uvicorn"))]
     print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} before the first measurement", flush=True)
     if arguments.only != "behaviour":
-        measure_throughput(kinds, arguments.baseline, arguments.pairs, arguments.repeats)
+        measure_throughput(kinds, arguments.pairs, arguments.repeats)
     if arguments.only != "throughput":
         print_table({kind: probe(kind) for kind in kinds})
 

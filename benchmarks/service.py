@@ -1,8 +1,14 @@
-"""How many decisions the service makes: `python benchmarks/service.py`. All is measured side by side in this one run.
+"""Measure the decision service, and the version before its rebuild, side by side: `python benchmarks/service.py`.
 
-A real server in one process, a load generator in another, loopback between them. A pair is a decision and its reward,
-each a request of its own, answered when it is on disk. d = 10, K = 20, gamma = 0.999 at t >= 20,000: BVD-GLM-UCB, whose
-cost grows with its memory; OnePassGLM, whose cost does not; and UniformRandom, which is all but the model.
+Each version has its own server, load generator (its benchmarks/load.py) and windvane.Client. The old one, commit
+0d66128, is unpacked from the git history into a temporary folder and runs in the same environment, with its own cache
+of compiled kernels. Without that commit, as in a shallow clone, only the new version is measured. All servers listen on
+loopback. The versions take turns, so that noise of the machine affects both. A ratio is the median over the repeats,
+with its range; "even" means that the range includes 1.
+
+A pair is a decision and its reward: two requests, each answered when it is on disk. d = 10, K = 20, gamma = 0.999 after
+20,000 rounds. BVD-GLM-UCB: the cost grows with the memory. OnePassGLM: it does not. UniformRandom: everything but the
+model. Recovery: seconds from the start of the process until it is ready, after kill -9, with a snapshot and without.
 """
 
 from __future__ import annotations
@@ -10,16 +16,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import http.client
+import io
+import itertools
 import json
 import multiprocessing
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -27,38 +40,125 @@ import numpy as np
 import uvloop
 from common import arms_and_luck, theta_star
 
+import windvane
 from windvane import Agent, Client
 
+OLD_COMMIT = "0d66128"
 DIM, ARMS, ROUNDS = 10, 20, 20_000
 POLICIES = {
     "bvd": {"policy": "BVD-GLM-UCB", "gamma": 0.999},
     "onepass": {"policy": "OnePassGLM", "gamma": 0.999},
     "random": {"policy": "UniformRandom"},
 }
-LOAD = Path(__file__).with_name("load.py")
-REPEATS = 3  # of every measurement, in turn, so that a busy neighbour does not hit one of them alone
+CONNECTIONS = (1, 16)
+RECOVERED = "recovered"  # a stream without history, for the measurement of recovery
+RECOVERED_PAIRS = 3000
+START_SECONDS = 180.0  # the first start compiles kernels
+LOAD_SECONDS = 300.0
+ROOT = Path(__file__).parent.parent
 
 
-def say(what: str, figure: str, target: str = "", met: bool = True) -> None:
-    verdict = ("ok  " if met else "MISS") if target else "    "
-    print(f"{verdict}  {what:<58} {figure:<34} {f'(target {target})' if target else ''}".rstrip(), flush=True)
+# --- versions, each in processes of its own ------------------------------------------------------------------------
+
+
+class Version(NamedTuple):
+    """A checkout: ``benchmarks`` holds its load generator, ``environment`` makes Python import its package."""
+
+    name: str
+    benchmarks: Path
+    environment: dict[str, str]
+
+    @classmethod
+    def of(cls, name: str, benchmarks: Path, source: Path, **more: str) -> Version:
+        return cls(name, benchmarks, {**os.environ, "PYTHONPATH": str(source), **more})
+
+    def run(self, *arguments: object) -> str:
+        """Run a script with this version's package; return its standard output."""
+        line = [sys.executable, *map(str, arguments)]
+        done = subprocess.run(
+            line, env=self.environment, check=True, timeout=LOAD_SECONDS, stdout=subprocess.PIPE, text=True
+        )
+        return done.stdout
+
+
+NEW = Version.of("new", Path(__file__).parent, Path(windvane.__file__).parents[1])
+
+
+def unpack_old(folder: Path) -> Version | None:
+    """Return the version of :data:`OLD_COMMIT`, or None if the git history does not have it."""
+    archive = subprocess.run(
+        ["git", "-C", ROOT, "archive", OLD_COMMIT, "src", "benchmarks"], capture_output=True, check=False
+    )
+    if archive.returncode != 0:
+        return None
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+        tar.extractall(folder, filter="data")
+    cache = {"WINDVANE_CACHE_DIR": str(folder / "cache"), "WINDVANE_QUIET": "1"}
+    return Version.of("old", folder / "benchmarks", folder / "src", **cache)
+
+
+class Server(NamedTuple):
+    url: str
+    pid: int
+
+    def read_processor_seconds(self) -> float:
+        """Return the processor time of the process so far, NaN where the system does not tell."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return float("nan")
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def serve(version: Version, store: Path) -> Iterator[Server]:
+    """Run ``windvane serve`` and yield it when it is ready; at the end kill it."""
+    line = [sys.executable, "-m", "windvane.cli", "serve", "--store", str(store), "--port", "0", "--json"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=version.environment) as process:
+        try:
+            assert process.stdout is not None
+            first_line = process.stdout.readline()
+            if not first_line:
+                raise RuntimeError(f"the {version.name} server did not start")
+            url = json.loads(first_line)["address"]
+            wait_until_ready(url)
+            yield Server(url, process.pid)
+        finally:
+            process.kill()
+
+
+def wait_until_ready(url: str) -> None:
+    end = time.monotonic() + START_SECONDS
+    host = url.removeprefix("http://")
+    while time.monotonic() < end:
+        connection = http.client.HTTPConnection(host, timeout=5.0)
+        with contextlib.suppress(OSError), contextlib.closing(connection):
+            connection.request("GET", "/readyz")
+            if connection.getresponse().status == 200:
+                return
+        time.sleep(0.01)
+    raise TimeoutError("the server did not become ready")
+
+
+# --- throughput ----------------------------------------------------------------------------------------------------
 
 
 class Load:
-    """What the load generator measured, over all repeats."""
+    """What the load generator of a version measured against a server, over all repeats."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: Version | None = None) -> None:
+        self._version = version or NEW
         self.rates: list[float] = []
         self.seconds: list[float] = []
 
     def run(self, url: str, stream: str, pairs: int, connections: int) -> None:
-        sizes = ["--pairs", str(pairs), "--connections", str(connections), "--arms", str(ARMS), "--dim", str(DIM)]
-        seed = ["--seed", str(len(self.rates))]
-        with tempfile.NamedTemporaryFile() as out:
-            subprocess.run([sys.executable, LOAD, url, stream, out.name, *sizes, *seed], check=True, timeout=300)
-            found = json.loads(out.read())
-        self.rates.append(pairs / found["elapsed"])
-        self.seconds += found["seconds"]
+        sizes = ["--pairs", pairs, "--connections", connections, "--arms", ARMS, "--dim", DIM]
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder, "out.json")
+            self._version.run(self._version.benchmarks / "load.py", url, stream, out, *sizes, "--seed", len(self.rates))
+            result = json.loads(out.read_text())
+        self.rates.append(pairs / result["elapsed"])
+        self.seconds += result["seconds"]
 
     @property
     def rate(self) -> float:
@@ -66,29 +166,57 @@ class Load:
         return float(np.median(self.rates))
 
     def percentile(self, p: float) -> float:
-        """Of a request, in milliseconds, over all repeats."""
+        """Milliseconds of a request, over all repeats."""
         return 1e3 * float(np.percentile(self.seconds, p))
 
-    def __str__(self) -> str:
-        pace = f"{2 * self.rate:,.0f} requests/s, p50 {self.percentile(50):.1f} ms, p99 {self.percentile(99):.1f} ms"
-        return f"{pace} (pairs/s by repeat: {', '.join(f'{rate:,.0f}' for rate in self.rates)})"
+
+def prepare(url: str, policies: list[str]) -> None:
+    """Create a stream for each policy and teach it history; runs in a process with the client of either version."""
+    rng = np.random.default_rng(1)
+    with Client(url) as client:
+        client.create(RECOVERED, dim=DIM, **POLICIES["onepass"])
+        for name in policies:
+            client.create(name, dim=DIM, **POLICIES[name])
+            for _ in range(0, ROUNDS, 2000):
+                vectors, clicks = past(rng, 2000)
+                client.history(name, clicks, vectors)
 
 
-@contextlib.contextmanager
-def server(store: Path) -> Iterator[str]:
-    line = [sys.executable, "-m", "windvane.cli", "serve", "--store", store, "--port", "0", "--json"]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield json.loads(process.stdout.readline())["address"]
-        finally:
-            process.terminate()
+def past(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return vectors that were played, and clicks."""
+    arms, luck = arms_and_luck(rng, rows, 1, DIM)
+    x = arms[:, 0]
+    return x, (luck < 1 / (1 + np.exp(-x @ theta_star(1, 3, DIM)))).astype(float)
+
+
+def call(url: str, stream: str, pairs: int) -> None:
+    """Print the pairs a second of windvane.Client, which sends one request after the other."""
+    arms, _ = arms_and_luck(np.random.default_rng(2), pairs, ARMS, DIM)
+    offers = [{f"arm{k}": row for k, row in enumerate(offer)} for offer in arms.tolist()]
+    with Client(url) as client:
+        client.reward(stream, client.decide(stream, offers[0]), 1.0)  # the connection is open from here on
+        start = time.perf_counter()
+        for offer in offers:
+            client.reward(stream, client.decide(stream, offer), 1.0)
+        print(pairs / (time.perf_counter() - start))
+
+
+def play(agent: Agent, pairs: int) -> float:
+    """Return the pairs a second of the Agent in this process: no HTTP, no store."""
+    arms, luck = arms_and_luck(np.random.default_rng(3), 500, ARMS, DIM)
+    clicks = luck[:, None] < 1 / (1 + np.exp(-arms @ theta_star(1, 3, DIM)))
+    offers = [{f"arm{k}": row for k, row in enumerate(offer)} for offer in arms]
+    start = time.perf_counter()
+    for i in range(pairs):
+        decision = agent.decide(offers[i % 500])
+        agent.reward(decision, clicks[i % 500, decision.index])
+    return pairs / (time.perf_counter() - start)
 
 
 class Nothing(asyncio.Protocol):
     """Answers every request, which comes in one piece, with the same bytes."""
 
-    BODY = b'{"decision":"0123456789abcdef","arm":"arm7","index":7,"learnt":true}'
+    BODY = b'{"id":"0123456789abcdef","arm":"arm7","index":7,"status":"recorded"}'
     ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(BODY), BODY)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -104,87 +232,180 @@ class Nothing(asyncio.Protocol):
             self._transport.write(self.ANSWER)  # type: ignore[attr-defined]
 
 
-def answer_nothing(told: Connection) -> None:
+def answer_nothing(address: Connection) -> None:
     async def run() -> None:
-        listening = await asyncio.get_running_loop().create_server(Nothing, "127.0.0.1", 0)
-        told.send(listening.sockets[0].getsockname()[1])
-        await listening.serve_forever()
+        listener = await asyncio.get_running_loop().create_server(Nothing, "127.0.0.1", 0)
+        address.send(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
+        await listener.serve_forever()
 
     uvloop.run(run())
 
 
 @contextlib.contextmanager
-def trivial() -> Iterator[str]:
+def serve_nothing() -> Iterator[str]:
+    """The address of a server that does nothing, to measure the load generator itself."""
     here, there = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=answer_nothing, args=(there,), daemon=True)
     process.start()
     try:
-        yield f"http://127.0.0.1:{here.recv()}"
+        yield here.recv()
     finally:
         process.terminate()
         process.join()
 
 
-def history(rounds: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Vectors and clicks of the past, in parts that one request holds."""
-    rng = np.random.default_rng(1)
-    for _ in range(0, rounds, 2000):
-        x, luck = arms_and_luck(rng, 2000, 1, DIM)
-        yield x[:, 0], (luck < 1 / (1 + np.exp(-x[:, 0] @ theta_star(1, 3, DIM)))).astype(float)
+# --- recovery ------------------------------------------------------------------------------------------------------
 
 
-def in_process(agent: Agent, pairs: int, seed: int) -> float:
-    """Pairs a second of the library's Agent, with the same offers and no HTTP, no store."""
-    rng = np.random.default_rng(seed)
-    arms, luck = arms_and_luck(rng, 500, ARMS, DIM)
-    clicks = luck[:, None] < 1 / (1 + np.exp(-arms @ theta_star(1, 3, DIM)))
-    offers = [{f"arm{k}": row for k, row in enumerate(offer)} for offer in arms]
-    began = time.perf_counter()
-    for i in range(pairs):
-        decision = agent.decide(offers[i % 500])
-        agent.reward(decision, clicks[i % 500, decision.index])
-    return pairs / (time.perf_counter() - began)
+def time_start(version: Version, store: Path) -> float:
+    """Return the seconds from the start of a server until it is ready."""
+    start = time.perf_counter()
+    with serve(version, store):
+        return time.perf_counter() - start
+
+
+def copy_store(store: Path, folder: Path, *, with_snapshots: bool) -> Path:
+    """Return a copy of the store of a server that was killed."""
+    folder.mkdir()
+    for file in store.parent.glob(f"{store.name}*"):
+        shutil.copy(file, folder)
+    copy = folder / store.name
+    if not with_snapshots:
+        with contextlib.closing(sqlite3.connect(copy)) as database, database:
+            database.execute("DELETE FROM snapshots")
+    return copy
+
+
+# --- the run -------------------------------------------------------------------------------------------------------
+
+
+class Figures:
+    """Figures of each version, one for each repeat, by what was measured."""
+
+    def __init__(self, versions: list[Version]) -> None:
+        self._names = [version.name for version in versions]
+        self._values: dict[str, dict[str, list[float]]] = {}
+
+    def add(self, what: str, version: Version, value: float) -> None:
+        self._values.setdefault(what, {name: [] for name in self._names})[version.name].append(value)
+
+    def print(self, title: str, form: str, *, less_is_better: bool = False) -> None:
+        """Print the medians, and with two versions the median and the range of their ratios."""
+        print(f"\n{title:<52}" + "".join(f"{name:>9}" for name in self._names) + "   new/old" * (len(self._names) > 1))
+        for what, values in self._values.items():
+            verdict, ratio = "", ""
+            if len(self._names) > 1:
+                ratios = np.array(values["new"]) / np.array(values["old"])
+                low, median, high = np.min(ratios), np.median(ratios), np.max(ratios)
+                is_better = median <= 1.0 if less_is_better else median >= 1.0
+                verdict = "ok" if is_better else "even" if low <= 1.0 <= high else "MISS"
+                ratio = f"   {median:.2f}x ({low:.2f} to {high:.2f})"
+            medians = "".join(f"{format(float(np.median(values[name])), form):>9}" for name in self._names)
+            print(f"{verdict:4}  {what:<46}{medians}{ratio}", flush=True)
+
+
+def describe(policy: str, connections: int) -> str:
+    return f"{POLICIES[policy]['policy']}, {connections} connection{'s' * (connections > 1)}"
+
+
+def measure_throughput(versions: list[Version], folder: Path, options: argparse.Namespace) -> dict[str, Path]:
+    """Print pairs a second and the time of a request. Return the stores, whose servers were killed."""
+    rates, times, work = Figures(versions), Figures(versions), Figures(versions)
+    stores = {version.name: folder / version.name / "windvane.db" for version in versions}
+    with contextlib.ExitStack() as stack:
+        servers = {}
+        for version in versions:
+            stores[version.name].parent.mkdir()
+            server = servers[version.name] = stack.enter_context(serve(version, stores[version.name]))
+            version.run(__file__, "--prepare", server.url, "--policies", *options.policies)
+            for policy in options.policies:
+                Load(version).run(server.url, policy, 100, 4)  # what is done once is not counted
+        for _ in range(options.repeats):
+            for policy, connections in itertools.product(options.policies, CONNECTIONS):
+                for version in versions:
+                    load, pairs = Load(version), options.pairs // (1 if connections > 1 else 4)
+                    server = servers[version.name]
+                    before = server.read_processor_seconds()
+                    load.run(server.url, policy, pairs, connections)
+                    spent = server.read_processor_seconds() - before
+                    rates.add(describe(policy, connections), version, load.rate)
+                    work.add(describe(policy, connections), version, 1e3 * spent / pairs)
+                    times.add(f"{describe(policy, connections)}, p50", version, load.percentile(50))
+                    times.add(f"{describe(policy, connections)}, p99", version, load.percentile(99))
+            for version in versions:
+                calls = version.run(
+                    __file__, "--call", servers[version.name].url, options.policies[-1], options.pairs // 8
+                )
+                rates.add("windvane.Client, one request after the other", version, float(calls))
+        for version in versions:
+            Load(version).run(servers[version.name].url, RECOVERED, RECOVERED_PAIRS, 16)
+    rates.print("pairs a second, durable", ",.0f")
+    work.print("milliseconds of processor time of the server, a pair", ".2f", less_is_better=True)
+    times.print("milliseconds of a request", ".1f", less_is_better=True)
+    return stores
+
+
+def measure_limits(policies: list[str]) -> None:
+    """Print what bounds the figures: the load generator itself, and the Agent without HTTP and store."""
+    load = Load()
+    with serve_nothing() as url:
+        load.run(url, "nothing", 2000, 16)
+    print(f"the load generator against a server that does nothing: {load.rate:,.0f} pairs a second")
+    for name in policies:
+        agent, rng = Agent(dim=DIM, **POLICIES[name]), np.random.default_rng(1)
+        for _ in range(0, ROUNDS, 2000):
+            vectors, clicks = past(rng, 2000)
+            agent.history(clicks, vectors)
+        play(agent, 200)
+        print(f"the Agent in-process, {POLICIES[name]['policy']}: {play(agent, 500):,.0f} pairs a second", flush=True)
+
+
+def measure_recovery(versions: list[Version], stores: dict[str, Path], folder: Path, repeats: int) -> None:
+    figures = Figures(versions)
+    for repeat in range(repeats):
+        for with_snapshots in (True, False):
+            for version in versions:
+                copy = folder / f"{version.name}-{repeat}-{with_snapshots}"
+                store = copy_store(stores[version.name], copy, with_snapshots=with_snapshots)
+                what = "after kill -9" if with_snapshots else "after kill -9, snapshots removed"
+                figures.add(what, version, time_start(version, store))
+    figures.print("seconds until the service is ready", ".2f", less_is_better=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=2000, help="of each repeat")
-    parser.add_argument("--connections", type=int, default=16)
-    given = parser.parse_args()
-    print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} before the first measurement", flush=True)
-    loads = {name: Load() for name in ("nothing", *POLICIES)}
-    alone: dict[str, list[float]] = {name: [] for name in POLICIES}
-    agents = {name: Agent(dim=DIM, **settings) for name, settings in POLICIES.items()}
-    with tempfile.TemporaryDirectory() as folder, server(Path(folder) / "windvane.db") as url, Client(url) as client:
-        for name, settings in POLICIES.items():
-            client.create(name, dim=DIM, **settings)
-            for x, clicks in history(ROUNDS):
-                client.history(name, clicks, x)
-                agents[name].update_many(x, clicks)
-            loads[name].run(url, name, 200, given.connections)  # what is done once is not counted
-            loads[name] = Load()
-            in_process(agents[name], 200, 0)
-        for _ in range(REPEATS):
-            with trivial() as nowhere:
-                loads["nothing"].run(nowhere, "nothing", given.pairs, given.connections)
-            for name in POLICIES:
-                loads[name].run(url, name, given.pairs, given.connections)
-                alone[name].append(in_process(agents[name], given.pairs // 4, 1))
-    say("the load generator against a handler that does nothing", str(loads["nothing"]))
-    for name, settings in POLICIES.items():
-        load, library = loads[name], float(np.median(alone[name]))
-        aimed = name != "random"
-        label = f"{settings['policy']}, decide + reward, durable"
-        say(label, str(load))
-        if aimed:
-            say("  pairs a second", f"{load.rate:,.0f}", "at least 1,000", load.rate >= 1000)
-            p99 = load.percentile(99)
-            say("  p99 of a request", f"{p99:.1f} ms", "25 ms", p99 <= 25)
-            say(
-                "  against the same with the model replaced by random choice",
-                f"{load.rate / loads['random'].rate:.2f}x",
-            )
-        say("  against the Agent in-process", f"{load.rate / library:.2f}x its {library:,.0f} pairs/s")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=1600, help="of each repeat with 16 connections (default: 1600)")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--policies", nargs="+", choices=list(POLICIES), default=list(POLICIES))
+    parser.add_argument("--new-only", action="store_true", help="do not measure the old version")
+    parser.add_argument("--prepare", help=argparse.SUPPRESS)
+    parser.add_argument("--call", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.prepare:
+        prepare(options.prepare, options.policies)
+        return
+    if options.call:
+        url, stream, pairs = options.call
+        call(url, stream, int(pairs))
+        return
+    with tempfile.TemporaryDirectory(prefix="windvane-benchmark-") as temporary:
+        folder = Path(temporary)
+        old = None if options.new_only else unpack_old(folder / "checkout")
+        if old is not None:
+            try:
+                print(f"compiling the kernels of {OLD_COMMIT}, once for this run", flush=True)
+                time_start(old, folder / "compiled.db")
+            except (RuntimeError, TimeoutError) as error:
+                print(f"{error} in this environment", flush=True)
+                old = None
+        if old is None:
+            print(f"measuring the new version alone: commit {OLD_COMMIT} is not available here", flush=True)
+        versions = [NEW] if old is None else [NEW, old]
+        time_start(NEW, folder / "warm.db")
+        print(f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} before the first measurement", flush=True)
+        measure_limits(options.policies)
+        stores = measure_throughput(versions, folder, options)
+        measure_recovery(versions, stores, folder, options.repeats)
 
 
 if __name__ == "__main__":

@@ -46,44 +46,6 @@ def get(address: str) -> Any:
         return json.loads(answer.read())
 
 
-def test_serve(tmp_path: Path) -> None:
-    """It says where, answers, and ends without a word when told to, by either signal, even while a page follows it."""
-    line = "serve --store a.db --host 127.0.0.1 --port 0 --rate 1000 --body-limit 2048"
-    with windvane_server(line, tmp_path, signal.SIGINT) as said:
-        address = said.split()[0]
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+  \(store: a\.db; Ctrl-C stops\)\n", said)
-        assert get(f"{address}/readyz") == {"status": "ready"}
-        with windvane.Client(address) as client:
-            client.create("a", dim=2)
-            with rejects(error=windvane.ClientError, status=413, code="too_large"):
-                client.decide("a", [[0.1, 0.2]] * 500)
-        following = urllib.request.urlopen(f"{address}/v1/streams/a/live", timeout=60)
-        assert following.readline() == b"event: state\n"
-    following.close()
-    with windvane_server(f"{line} --json", tmp_path) as said:
-        told = json.loads(said)
-        assert told["store"] == "a.db"
-        assert [one["name"] for one in get(told["address"] + "/v1/streams")["streams"]] == ["a"]
-        fails("serve --store a.db --port 0", tmp_path, "a.db: ", "(process ")
-        port = told["address"].rpartition(":")[2]
-        fails(f"serve --store b.db --port {port}", tmp_path, "`port`", port)
-        fails(f"demo --port {port}", tmp_path, "`port`", port)
-    fails("serve --store b.db --host 0.0.0.0", tmp_path, "`host`", "'0.0.0.0'", "windvane token add NAME --store b.db")
-    fails("serve --store nowhere/b.db", tmp_path, "nowhere/b.db: ")
-
-
-@pytest.mark.parametrize("wait", [0.5, 1.5, 2.5])
-def test_stopped_while_it_starts(tmp_path: Path, wait: float) -> None:
-    """Whatever it was at: it ends soon, and without a traceback. Early on, it is interrupted as any command."""
-    process = subprocess.Popen(
-        [SCRIPT, "serve", "--store", "a.db", "--port", "0"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
-    time.sleep(wait)
-    process.terminate()
-    _, complaints = process.communicate(timeout=60)
-    assert (process.returncode, complaints) in ((0, ""), (130, "windvane: interrupted\n"), (-signal.SIGTERM, ""))
-
-
 def test_token(tmp_path: Path) -> None:
     secret = windvane_command("token add shop --store a.db", tmp_path).stdout.strip()
     told = json.loads(windvane_command("token add page --store a.db --read-only --json", tmp_path).stdout)

@@ -16,42 +16,42 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from network import COMMAND
+from support.server import command
 from windvane import Agent
-from windvane.cli.demo import DIM, STREAMS, TICKS, TOPICS, audience
+from windvane.cli.demo import DIM, STREAMS, TICKS, TOPICS, create_audience
 
 
 def run(tmp_path: Path, *options: str, code: int = 0) -> str:
     settings = {**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "120"}
-    found = subprocess.run([*COMMAND, "demo", *options], env=settings, capture_output=True, text=True, check=False)
+    found = subprocess.run(command("demo", *options), env=settings, capture_output=True, text=True, check=False)
     assert (found.returncode, found.stderr) == (code, ""), found.stderr
     assert list(tmp_path.iterdir()) == []
     return found.stdout
 
 
-def test_what_is_learnt(tmp_path: Path) -> None:
+def test_the_summary(tmp_path: Path) -> None:
     text = run(tmp_path, "--seconds", "3", "--no-open")
     assert re.search(r"the live page: http://127\.0\.0\.1:\d+/\n", text)
-    assert re.search(r"[\d,]+ visits to every stream in 3 s; the taste of the audience turned once around", text)
+    assert re.search(r"[\d,]+ visits to every stream in 3 s; the audience's taste turned once", text)
     for name in (*STREAMS, "best possible"):
         assert re.search(rf"^{name} +\d+\.\d% +\d+% +\d+", text, re.M), text
     assert len(re.findall(r"[▁▂▃▄▅▆▇█]{10}", text)) == len(STREAMS)
-    assert re.search(r'What "adaptive" says about the drift: .*; it goes by .*\.\n', text)
+    assert re.search(r'What "adaptive" has learned about the drift: .*; it uses .*\.\n', text)
 
 
 def test_as_json(tmp_path: Path) -> None:
     found = json.loads(run(tmp_path, "--seconds", "3", "--no-open", "--json"))
     assert found["visits"] > 3
     assert found["drift"]["verdict"] in ("drift", "no drift seen", "too little data to tell")
-    for one in found["streams"]:
-        assert 0.0 <= one["click_rate"] <= 1.0
-        assert 0.0 <= one["regret"] <= found["visits"]
-        assert len(one["by_tenth"]) == 10
+    for stream in found["streams"]:
+        assert 0.0 <= stream["click_rate"] <= 1.0
+        assert 0.0 <= stream["regret"] <= found["visits"]
+        assert len(stream["by_tenth"]) == 10
 
 
 def test_every_topic_has_its_time() -> None:
     """All policies meet the same audience; the taste passes every topic, and comes back."""
-    world = audience()
+    world = create_audience()
     rounds = [world.round(t) for t in range(1, TICKS, TICKS // 160)]
     favourites = [TOPICS[int(np.argmax(offer.means[0]))] for offer in rounds]
     assert [min(favourites.count(topic), 15) for topic in TOPICS] == [15] * len(TOPICS)
@@ -63,7 +63,7 @@ def test_every_topic_has_its_time() -> None:
 def test_the_demo_makes_its_point() -> None:
     """Its streams, in this process, before the same audience with the same luck: who adapts is ahead of who never
     forgets, and both of who plays at random."""
-    world, visits = audience(), 1500
+    world, visits = create_audience(), 1500
     lost = {}
     for name, (_, settings) in STREAMS.items():
         agent, rng, total = Agent(dim=DIM, intercept=True, **settings), np.random.default_rng(3), 0.0
@@ -82,7 +82,7 @@ def test_the_demo_makes_its_point() -> None:
 def test_stopped_early_nothing_is_left(tmp_path: Path, stop: signal.Signals) -> None:
     settings = {**os.environ, "TMPDIR": str(tmp_path)}
     process = subprocess.Popen(
-        [*COMMAND, "demo", "--no-open"], env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command("demo", "--no-open"), env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None  # a pipe, as asked for
     assert process.stdout.readline().startswith("the live page")
@@ -101,7 +101,7 @@ def test_stopped_early_nothing_is_left(tmp_path: Path, stop: signal.Signals) -> 
 def test_a_terminal_sees_how_far_it_is(tmp_path: Path) -> None:
     main, worker = pty.openpty()
     settings = {**os.environ, "TMPDIR": str(tmp_path), "TERM": "xterm"}
-    line = [*COMMAND, "demo", "--seconds", "2", "--no-open", "--json"]
+    line = command("demo", "--seconds", "2", "--no-open", "--json")
     process = subprocess.Popen(line, env=settings, stdout=subprocess.PIPE, stderr=worker)
     os.close(worker)
     seen = b""

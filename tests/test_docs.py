@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import shlex
@@ -13,10 +15,12 @@ from pathlib import Path
 import pytest
 import typer.main
 
-import windvane
-from support.server import run_server
 from windvane.cli.app import app
 from windvane.lab.spec import Spec
+from windvane.service.http.app import create_app
+from windvane.service.problems import KINDS
+from windvane.service.store import Store
+from windvane.testing import serve
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -28,12 +32,12 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pytest.fixture
 def service(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """For a page that talks to the service, a server at the address that a client asks by default."""
+    """For a page that talks to the service, run one at the default address of the client."""
     if not any("windvane.Client(" in code for code in blocks(page, "python")):
         yield
         return
-    with run_server(tmp_path / "windvane.db") as server:
-        monkeypatch.setenv("WINDVANE_URL", server.address)
+    with serve(tmp_path / "windvane.db") as client:
+        monkeypatch.setenv("WINDVANE_URL", client.url)
         yield
 
 
@@ -47,22 +51,47 @@ def test_python_snippets_run(page: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_curl_commands_of_the_service_run_as_pasted(tmp_path: Path) -> None:
-    """Block after block in one shell, with the port of a live server; an answer that is an error ends it."""
-    page = ROOT / "docs" / "service.md"
-    commands = [code for code in blocks(page, "console") if "curl " in code]
+    """Run all blocks with curl in one shell, with the port of a live server; an answer that is an error ends it."""
+    commands = [code for code in blocks(ROOT / "docs" / "service.md", "console") if "curl " in code]
     assert len(commands) == 2
     (tmp_path / ".curlrc").write_text("fail-with-body\n")
-    with run_server(tmp_path / "windvane.db") as server, windvane.Client(server.address) as client:
-        host = f"localhost:{server.address.rpartition(':')[2]}"
-        script = "".join(commands).replace("localhost:8000", host)
-        environment = {**os.environ, "CURL_HOME": str(tmp_path)}
+    with serve(tmp_path / "windvane.db") as client:
+        script = "".join(commands).replace("localhost:8000", f"localhost:{client.url.rpartition(':')[2]}")
+        environment = {**os.environ, "CURL_HOME": str(tmp_path), "NO_PROXY": "localhost"}
         line = ["bash", "-e", "-o", "pipefail", "-c", script]
         done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-        counts = client.info("homepage").counts
-    assert '"status":"recorded"' in done.stdout.replace(" ", "")
-    assert (counts.decisions, counts.rewards) == (1, 1)
+        info = client.info("homepage")
+    assert '"status":"recorded"' in done.stdout
+    assert (info.counts.decisions, info.counts.settled, info.mean_reward) == (1, 1, 1.0)
+    assert any(info.theta.values())
+    lines = (tmp_path / "events.ndjson").read_text().splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["decided", "rewarded"]
     assert (tmp_path / "events.parquet").read_bytes()[:4] == b"PAR1"
+
+
+def test_routes_in_the_docs_are_those_of_the_service(tmp_path: Path) -> None:
+    """All of them, with their methods."""
+    text = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+    table = text[text.index("## Routes") : text.index("## Errors")]
+    listed = set()
+    for request in re.findall(r"`((?:GET|POST|PUT|PATCH) )?(/[^ `?]+)[^`]*`", table):
+        method, path = request[0].strip() or "GET", request[1].replace("NAME", "{stream}").replace("ID", "{decision}")
+        listed.add((method, path))
+    with contextlib.closing(Store(tmp_path / "windvane.db")) as store:
+        paths = create_app(store).app.openapi()["paths"]
+    assert listed == {(method.upper(), path) for path, methods in paths.items() for method in methods}
+
+
+def test_problem_codes_in_the_docs_are_those_of_the_service() -> None:
+    text = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+    table = text[text.index("| status | codes |") : text.index("The client raises")]
+    listed = {}
+    for line in table.splitlines()[2:]:
+        statuses, codes = line.split("|")[1:3] if line else ("", "")
+        listed |= dict.fromkeys(re.findall(r"`([a-z-]+)`", codes), statuses)
+    assert listed.keys() == KINDS.keys()
+    assert [code for code, statuses in listed.items() if str(KINDS[code].status) not in statuses] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

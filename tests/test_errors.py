@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import windvane
-from windvane.agent import ConflictingRewardError, ExpiredDecisionError, UnknownDecisionError
-from windvane.agent.file import FileError
+from windvane.agent import ConflictingRewardError, FileError, UnknownDecisionError
 from windvane.client.messages import BatchError, ClientError
 from windvane.errors import LONGEST_VALUE, ArgumentError, WindvaneError, format_value
 from windvane.lab.cluster import ClusterError
@@ -19,11 +18,10 @@ from windvane.lab.errors import SpecError, argument_path, field_errors, suggesti
 from windvane.lab.folder import FolderError
 from windvane.lab.runner import CellError
 from windvane.lab.summary import PairingError
-from windvane.service.errors import ServiceError, invalid
-from windvane.service.schemas import NewStream
-from windvane.service.store import UnreadableEventError
-from windvane.service.store.database import StoreError
+from windvane.service.problems import Problem
+from windvane.service.store import StoreError, UnreadableEventError
 from windvane.service.streams import ReplayError
+from windvane.testing import ServiceError
 
 MESSAGES = [
     (ArgumentError("gamma", 1.2, "in (0, 1]"), "`gamma` must be in (0, 1], got 1.2"),
@@ -45,12 +43,13 @@ MESSAGES = [
     (ReplayError("shop", 7, "cannot be read"), "stream 'shop', event 7: cannot be read"),
     (ReplayError("shop", None, "cannot be created again"), "stream 'shop': cannot be created again"),
     (UnreadableEventError(7, "is missing"), "event 7: is missing"),
-    (ClientError(404, "unknown_stream", "there is no stream 'a'"), "there is no stream 'a'"),
+    (ClientError(404, "unknown-stream", "there is no stream 'a'"), "there is no stream 'a'"),
     (
         BatchError([True, ClientError(409, "conflict", "another reward is known")]),
         "1 of 2 items failed; results[1]: another reward is known",
     ),
-    (ServiceError(503, "unavailable", "not ready"), "not ready"),
+    (Problem("unavailable", "not ready"), "not ready"),
+    (ServiceError("the service did not start"), "the service did not start"),
 ]
 
 
@@ -69,13 +68,13 @@ def test_every_exception_of_the_package_is_a_windvane_error() -> None:
     modules = [importlib.import_module(name) for name in names if not name.endswith("__main__")]
     values = {value for module in modules for value in vars(module).values() if isinstance(value, type)}
     defined = {cls for cls in values if issubclass(cls, Exception) and cls.__module__.startswith("windvane")}
-    assert {ArgumentError, SpecError, ServiceError, ClientError} <= defined
+    assert {ArgumentError, SpecError, Problem, ClientError} <= defined
     assert [cls.__name__ for cls in defined if not issubclass(cls, WindvaneError)] == []
 
 
 def test_errors_keep_the_type_of_the_standard_library() -> None:
     values = [ArgumentError, SpecError, FolderError, FileError, PairingError]
-    values += [UnknownDecisionError, ConflictingRewardError, ExpiredDecisionError]
+    values += [UnknownDecisionError, ConflictingRewardError]
     assert [cls for cls in values if not issubclass(cls, ValueError)] == []
     assert [cls for cls in (CellError, ClusterError) if not issubclass(cls, RuntimeError)] == []
 
@@ -117,14 +116,3 @@ def test_suggestions() -> None:
     assert suggestion("runz", ["seed", "runs"]) == 'did you mean "runs"?'
     assert suggestion("x", ["seed", "runs"]) == "allowed: seed, runs"
     assert suggestion("x", []) == ""
-
-
-def test_the_field_of_a_response_is_the_argument_of_the_error_or_that_of_the_schema() -> None:
-    found = invalid(ArgumentError("arms['red']", 5, "a vector"))
-    assert (found.status, found.code, found.field) == (422, "invalid", "arms['red']")
-    assert invalid(ValueError("gamma=2: too large")).field is None
-    for document, field in (({"dim": 0}, "dim"), ({}, "dim"), ({"dim": 2, "settings": {"dim": 3}}, "settings")):
-        with pytest.raises(ValueError) as caught:
-            NewStream.model_validate({"name": "a", **document})
-        found = invalid(caught.value)
-        assert (found.field, field in found.message) == (field, True)

@@ -79,6 +79,11 @@ def windvane_in(python: Path, words: list[str], folder: Path) -> subprocess.Comp
     return subprocess.run(line, cwd=folder, env=settings, capture_output=True, text=True, check=False)
 
 
+def run_python(python: Path, code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    settings = {**os.environ, "PYTHONPATH": str(SOURCE), "WINDVANE_QUIET": "1"}
+    return subprocess.run([python, "-c", code], cwd=folder, env=settings, capture_output=True, text=True, check=False)
+
+
 def assert_needs(extra: str, python: Path, words: list[str], folder: Path) -> None:
     done = windvane_in(python, words, folder)
     assert (done.returncode, done.stdout) == (2, ""), done
@@ -87,10 +92,14 @@ def assert_needs(extra: str, python: Path, words: list[str], folder: Path) -> No
 
 
 def test_the_library_itself_needs_no_extra(core: Path, tmp_path: Path) -> None:
-    code = "import windvane; print(int(windvane.OFUL(2).select([[[0.5, 0.5]]])[0]), windvane.Client())"
-    settings = {**os.environ, "PYTHONPATH": str(SOURCE), "WINDVANE_QUIET": "1"}
-    done = subprocess.run([core, "-c", code], cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
-    assert done.stdout.startswith("0 Client("), done.stderr
+    code = "import windvane; print(windvane.Agent(dim=2).decide([[0.5, 0.5]]).index)"
+    done = run_python(core, code, tmp_path)
+    assert done.stdout == "0\n", done.stderr
+
+
+def test_the_client_names_its_extra(core: Path, tmp_path: Path) -> None:
+    done = run_python(core, "import windvane; windvane.Client()", tmp_path)
+    assert "pip install 'windvane[client]'" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["--version"], ["nonsense"]], ids=str)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import pickle
-import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from support.refusals import rejects
 from support.server import run_command, run_server
 from windvane import BatchError, Client
 from windvane.client import AsyncClient, messages
-from windvane.records import Decision, DecisionRecord, Explanation, RewardReceipt
+from windvane.records import Counts, Decision, DecisionRecord, Explanation, RewardReceipt
 
 
 def statuses(receipts: list[RewardReceipt]) -> list[str]:
@@ -215,6 +216,8 @@ def test_arguments_that_cannot_be_sent(client: Any, connect: Connect) -> None:
         (lambda: client.decide("a", ARMS, context={"at": datetime(2026, 1, 1)}), "context"),
         (lambda: client.decide("", ARMS), "stream"),
         (lambda: client.info(".."), "stream"),
+        (lambda: client.info("\ud800"), "stream"),
+        (lambda: client.info("a" * 100_000), "stream"),
         (lambda: client.decide("a", ARMS, key="new\nline"), "key"),
         (lambda: client.reward("a", 3, 1.0), "decision"),
         (lambda: client.reward("a", "d", float("inf")), "value"),
@@ -308,8 +311,9 @@ def test_batches_parts_and_history_through_it(url: str, client: Any, connect: Co
 @pytest.mark.usefixtures("hurry")
 def test_many_threads_share_a_client(url: str) -> None:
     decisions, rewards = list[str](), dict[str, float]()
+    with Client(url, timeout=60.0) as direct:
+        direct.create("threads", dim=2, policy="OnePassGLM", gamma=0.99)
     with LossyProxy(url, seed=7, share=0.2) as network, Client(network.address, timeout=60.0, retries=50) as shared:
-        shared.create("threads", dim=2, policy="OnePassGLM", gamma=0.99)
 
         def work(number: int) -> None:
             for i in range(20):
@@ -319,13 +323,29 @@ def test_many_threads_share_a_client(url: str) -> None:
                 rewards[decision.id] = float(i % 2)
                 shared.reward("threads", decision, rewards[decision.id])
 
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(work, range(6)))
         assert len(decisions) == 120
         check_counted_once(shared, "threads", decisions, rewards)
+
+
+@pytest.mark.usefixtures("hurry")
+def test_many_tasks_share_a_client(url: str) -> None:
+    async def work(shared: AsyncClient, number: int) -> None:
+        for _ in range(10):
+            decision = await shared.decide("tasks", {f"arm {number}": [0.1, 0.2], f"other {number}": [0.3, 0.1]})
+            assert str(decision.arm).endswith(str(number))  # the answer to this task's own request
+            await shared.reward("tasks", decision, 1.0)
+
+    async def run(address: str) -> Counts:
+        async with AsyncClient(address, timeout=60.0, retries=50) as shared:
+            await asyncio.gather(*(work(shared, number) for number in range(8)))
+            return (await shared.info("tasks")).counts
+
+    with Client(url, timeout=60.0) as direct, LossyProxy(url, seed=7, share=0.2) as network:
+        direct.create("tasks", dim=2, policy="OnePassGLM", gamma=0.99)
+        counts = asyncio.run(run(network.address))
+    assert (counts.decisions, counts.rewards, counts.pending) == (80, 80, 0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from support.server import is_running
+from support.server import is_running, until
 from windvane import testing
 
 
@@ -22,8 +22,7 @@ def test_a_service_that_is_killed_and_started_again(tmp_path: Path) -> None:
     """What was answered is on disk."""
     service = testing.Service(tmp_path / "windvane.db", "--rate", "1000")
     with httpx2.Client(base_url=service.address, trust_env=False) as client:
-        while client.get("/readyz").status_code != 200:
-            pass
+        assert until(lambda: client.get("/readyz").status_code == 200, 60.0)
         assert client.post("/v1/streams", json={"name": "homepage", "dim": 2}).status_code == 201
     service.kill()
     assert not is_running(service.pid)

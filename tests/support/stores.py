@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from support.server import ARMS, pack_stream
-from windvane.agent.core import AgentCore
+from windvane import Agent
 from windvane.service.problems import Problem
 from windvane.service.recovery import recover
 from windvane.service.store import Event, Store, StoreError, Token, UnreadableEventError, check_event
@@ -108,8 +108,8 @@ class Facts(NamedTuple):
 
 
 def add_stream(store: Store, name: str, **settings: Any) -> Stream:
-    core = AgentCore(**({"seed": 0, "dim": 2} | settings if "features" not in settings else {"seed": 0, **settings}))
-    row = store.add_stream(name, 1.0, json.dumps({"title": None, "agent": core.settings}))
+    agent = Agent(**({"dim": 2} | settings if "features" not in settings else settings))
+    row = store.add_stream(name, 1.0, json.dumps({"title": None, "agent": agent.core.settings}))
     assert row is not None
     return Stream(row, store)
 
@@ -180,10 +180,10 @@ def verify(path: Path) -> StoreReport:
         return StoreReport([Finding(error.code, error.problem)], [])
 
 
-def codes(report: StoreReport) -> dict[str, list[str]]:
+def codes(report: StoreReport) -> dict[str, tuple[str, ...]]:
     """Return the codes of the problems, by stream; those of the file under "file"."""
     findings = {stream.stream: stream.problems for stream in report.streams} | {"file": report.problems}
-    return {name: [problem.code for problem in problems] for name, problems in findings.items() if problems}
+    return {name: tuple(problem.code for problem in problems) for name, problems in findings.items() if problems}
 
 
 def recover_all(store: Store) -> tuple[dict[str, Stream], dict[str, str]]:

@@ -1,13 +1,11 @@
-"""The command demo: the service, an audience whose taste turns, and what was learnt about it."""
+"""The command demo: the service, a simulated audience whose taste changes, and what was learned about it."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,66 +19,67 @@ import typer
 
 from windvane.cli.console import Bar, InputError, number, output, print_json, remark, share, table
 from windvane.cli.options import AsJson
+from windvane.records import to_plain
 
 if TYPE_CHECKING:
     from windvane import Client, Environment
+    from windvane.records import Drift
 
 TOPICS = ("sport", "politics", "science", "travel", "food", "music", "money", "weather")
 STREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "adaptive": ("learns how fast the audience changes", {}),
-    "never-forgets": ("the same policy, told that nothing changes", {"gamma": 1.0}),
-    "random": ("any topic, whatever happened", {"policy": "UniformRandom"}),
+    "never-forgets": ("the same policy, with an infinite memory", {"gamma": 1.0}),
+    "random": ("a random topic each time", {"policy": "UniformRandom"}),
 }
 DIM = 5
 STRENGTH = 2.5  # of the audience's taste, in log-odds
-REST = -1.5  # log-odds of a click on a topic that nobody minds
-TICKS = 1_000_000  # into which the time is cut: a visit happens at a tick, whatever the rate that is reached
+REST = -1.5  # log-odds of a click on a topic that nobody cares about
+TICKS = 1_000_000  # of simulated time: a visit happens at a tick, at any rate of visits
 PARTS = 10
 BARS = "▁▂▃▄▅▆▇█"
 
 
 def demo(
     seconds: Annotated[float, typer.Option(help="How long the audience comes.", min=1.0, max=86_400.0)] = 60.0,
-    port: Annotated[int, typer.Option(help="The port of the service; 0 takes a free one.", min=0, max=65535)] = 0,
+    port: Annotated[int, typer.Option(help="Port of the service; 0 takes a free one.", min=0, max=65535)] = 0,
     open_page: Annotated[
         bool | None,
         typer.Option("--open/--no-open", help="Show the live page in a browser (default: if there is a desktop)."),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Serve on after the summary, until Ctrl-C.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep serving after the summary, until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """A minute of the service: a simulated audience, whose taste turns, clicks through the HTTP API.
+    """Run the service for a minute: a simulated audience, whose taste changes, clicks through the HTTP API.
 
-    Three streams serve the same audience with the same luck: one that learns how fast it changes, one that never
-    forgets, and one that plays at random. Nothing is left behind: the store is a temporary one.
+    Three streams serve the same audience with the same luck: one learns how fast it changes, one never forgets, and one
+    plays at random. The store is temporary.
 
     \b
     Examples:
       windvane demo
       windvane demo --seconds 20 --keep
     """
-    from windvane.client import Client
-
-    with _Stop() as stop, tempfile.TemporaryDirectory(prefix="windvane-demo-") as folder:
-        remark("starting the service (the first time, kernels are compiled: about 30 s)")
-        with _service(Path(folder), port) as address, Client(address, retries=2) as client:
+    with _Interruption() as interruption, tempfile.TemporaryDirectory(prefix="windvane-demo-") as folder:
+        remark("starting the service (the first time, kernels are compiled: about 10 s)")
+        with _serve(Path(folder, "demo.db"), port) as client:
             if not as_json:
-                output().print(f"the live page: {address}/", markup=False, soft_wrap=True)
+                output().print(f"the live page: {client.url}/", markup=False, soft_wrap=True)
                 sys.stdout.flush()
-            if open_page or (open_page is None and _on_a_desktop()):
-                _show(f"{address}/")
+            if open_page or (open_page is None and _has_desktop()):
+                _show(f"{client.url}/")
             for name, (title, settings) in STREAMS.items():
                 client.create(name, title=title, dim=DIM, intercept=True, **settings)
-            with stop.between_visits():
-                seen = _played(client, seconds, stop)
-            seen["address"], seen["drift"] = address, client.state("adaptive")["drift"]
+            with interruption.between_visits():
+                results = _play(client, seconds, interruption)
+            drift = client.info("adaptive").drift
+            assert drift is not None  # the adaptive policy estimates it
             if as_json:
-                print_json(seen)
+                print_json({**results, "address": client.url, "drift": to_plain(drift)})
             else:
-                _summary(seen)
+                _print_summary(results, drift)
             if keep:
                 sys.stdout.flush()
-                remark(f"serving on at {address}/ (Ctrl-C stops)")
+                remark(f"still serving at {client.url}/ (Ctrl-C stops)")
                 with contextlib.suppress(KeyboardInterrupt):
                     signal.pause()
 
@@ -88,8 +87,8 @@ def demo(
 # --- the audience --------------------------------------------------------------------------------------------------
 
 
-def audience() -> Environment:
-    """Eight topics around a circle; the taste goes round it once, so that each is the favourite in its turn."""
+def create_audience() -> Environment:
+    """Return an audience with eight topics around a circle. Its taste goes round once; each topic has its time."""
     from windvane import Environment
     from windvane.environments import Arc, FixedArms
 
@@ -101,30 +100,29 @@ def audience() -> Environment:
     )
 
 
-def _played(client: Client, seconds: float, stop: _Stop) -> dict[str, Any]:
-    """Visits, one after the other, to every stream at once, until the time is over, or ``stop`` is asked for."""
-    world = audience()
-    world.reward(1, world.round(1).best)  # kernels are loaded before the clock starts
+def _play(client: Client, seconds: float, interruption: _Interruption) -> dict[str, Any]:
+    """Send visitors, one after the other, to all streams, until the time is over or there is an interruption."""
+    audience = create_audience()
+    audience.reward(1, audience.round(1).best)  # loads kernels before the clock starts
     clicks, regret = np.zeros((2, len(STREAMS), PARTS))
     visits, best = np.zeros((2, PARTS))
     bar = Bar("the audience", "s")
-    began, tick = time.monotonic(), 0
+    start, tick = time.monotonic(), 0
     pool = ThreadPoolExecutor(len(STREAMS))
     bar.begin(math.ceil(seconds), 0)
     try:
-        while (passed := (time.monotonic() - began) / seconds) < 1.0:
-            if stop.asked:
-                raise KeyboardInterrupt
+        while (passed := (time.monotonic() - start) / seconds) < 1.0:
             tick = max(tick + 1, math.ceil(passed * TICKS))
-            offer = world.round(min(tick, TICKS))
+            offer = audience.round(min(tick, TICKS))
             arms = dict(zip(TOPICS, offer.arms[0, :, :DIM].tolist(), strict=True))
-            would = [bool(world.reward(offer.t, [mean])[0]) for mean in offer.means[0]]  # one luck for all topics
-            chosen = list(pool.map(lambda name, a=arms, w=would: _visit(client, name, a, w), STREAMS))
+            would_click = [bool(audience.reward(offer.t, [mean])[0]) for mean in offer.means[0]]  # same luck for all
+            with interruption.during_visit():
+                chosen = list(pool.map(lambda name, a=arms, w=would_click: _visit(client, name, a, w), STREAMS))
             part = int(passed * PARTS)
             visits[part] += 1
             best[part] += offer.best[0]
             for i, index in enumerate(chosen):
-                clicks[i, part] += would[index]
+                clicks[i, part] += would_click[index]
                 regret[i, part] += offer.best[0] - offer.means[0, index]
             bar.show(int(passed * seconds))
     finally:
@@ -147,115 +145,109 @@ def _played(client: Client, seconds: float, stop: _Stop) -> dict[str, Any]:
     }
 
 
-def _visit(client: Client, stream: str, arms: dict[str, list[float]], would: list[bool]) -> int:
-    """A visitor sees what the stream decides, and clicks or not; returns the place of what was shown."""
+def _visit(client: Client, stream: str, arms: dict[str, list[float]], would_click: list[bool]) -> int:
+    """Show a visitor what the stream decides, and send the click; return the index of the topic."""
     decision = client.decide(stream, arms)
-    client.reward(stream, decision, would[decision.index])
+    client.reward(stream, decision, would_click[decision.index])
     return decision.index
 
 
-# --- what was learnt -----------------------------------------------------------------------------------------------
+# --- the summary ---------------------------------------------------------------------------------------------------
 
 
-def _summary(seen: dict[str, Any]) -> None:
-    console, best = output(), seen["best"]
+def _print_summary(results: dict[str, Any], drift: Drift) -> None:
+    console, best = output(), results["best"]
     rows = [
-        [one["stream"], _percent(one["click_rate"]), share(one["click_rate"] / best), number(one["regret"], 0),
-         _line(one["by_tenth"], best)]
-        for one in seen["streams"]
+        [row["stream"], f"{row['click_rate']:.1%}", share(row["click_rate"] / best), number(row["regret"], 0),
+         _draw_line(row["by_tenth"], best)]
+        for row in results["streams"]
     ]  # fmt: skip
-    pace = f"{seen['visits']:,} visits to every stream in {seen['seconds']:g} s"
+    pace = f"{results['visits']:,} visits to every stream in {results['seconds']:g} s"
     columns = ["stream", "clicks", "of the best possible", "regret", "by tenth of the time"]
     console.print(
         table(
             columns,
-            [*rows, ["best possible", _percent(best), "100%", "0", ""]],
-            f"{pace}; the taste of the audience turned once around",
+            [*rows, ["best possible", f"{best:.1%}", "100%", "0", ""]],
+            f"{pace}; the audience's taste turned once",
         )
     )
-    console.print(_said(seen["drift"]), markup=False, soft_wrap=True)
+    console.print(_describe_drift(drift), markup=False, soft_wrap=True)
 
 
-def _percent(value: float) -> str:
-    return f"{value:.1%}"
-
-
-def _line(rates: list[float], best: float) -> str:
-    """Bars, the highest for what is best on average, or luckier."""
+def _draw_line(rates: list[float], best: float) -> str:
+    """Return bars; the highest is for the best possible rate or more."""
     return "".join(BARS[min(len(BARS) - 1, int(rate / best * len(BARS)))] for rate in rates)
 
 
-def _said(drift: dict[str, Any]) -> str:
-    """What the adaptive stream found out about the drift, which nobody told it."""
-    text = f'What "adaptive" says about the drift: {drift["verdict"]}'
-    if drift["verdict"] == "drift":
-        text += f" (log-likelihood {drift['evidence']:.0f} nats better than without)"
-    longest = drift["memory"]
-    memory = "everything" if longest is None else f"the last {longest:.0f} decisions or so"
-    return f"{text}; it goes by {memory}."
+def _describe_drift(drift: Drift) -> str:
+    """Return what the adaptive stream has learned about the drift."""
+    text = f'What "adaptive" has learned about the drift: {drift.verdict}'
+    if drift.verdict == "drift" and drift.evidence is not None:
+        text += f" (log-likelihood {drift.evidence:.0f} nats better than without)"
+    memory = "all data so far" if drift.memory is None else f"about the last {drift.memory:.0f} decisions"
+    return f"{text}; it uses {memory}."
 
 
 # --- the service ---------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _service(folder: Path, port: int) -> Iterator[str]:
-    """The address of a server in a process of its own, which ends with the block, whatever happens in it."""
-    line = [sys.executable, "-m", "windvane.cli", "serve", "--store", str(folder / "demo.db"), "--port", str(port)]
-    errors = folder / "stderr"
-    with errors.open("w") as sink:  # a session of its own: Ctrl-C is for us, and we tell it
-        process = subprocess.Popen(
-            [*line, "--json"], stdout=subprocess.PIPE, stderr=sink, text=True, start_new_session=True
-        )
+def _serve(store: Path, port: int) -> Iterator[Client]:
+    """Run the service in a process of its own until the end of the block; yield a client."""
+    from windvane.testing import ServiceError, serve
+
     try:
-        assert process.stdout is not None  # a pipe, as asked for
-        told = process.stdout.readline()
-        if not told:
-            process.wait()
-            said = errors.read_text().strip().splitlines() or ["it ended without a word"]
-            raise InputError(f"the service did not start: {said[-1].removeprefix('windvane: error: ')}")
-        yield json.loads(told)["address"]
-    finally:
-        process.terminate()
-        try:
-            process.communicate(timeout=10.0)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
+        with serve(store, "--port", str(port), retries=2) as client:
+            yield client
+    except ServiceError as error:
+        raise InputError(str(error).splitlines()[-1].replace("windvane: error: ", "")) from None
 
 
-class _Stop:
-    """Ctrl-C, SIGTERM and a terminal that is closed all end the demo in order: the service must not outlive it."""
+class _Interruption:
+    """Ctrl-C, SIGTERM and a closed terminal end the demo in order, because the service must not outlive it."""
 
     def __init__(self) -> None:
-        self.asked = self._later = False
+        self._is_requested = self._is_deferred = False
 
-    def __enter__(self) -> _Stop:
+    def __enter__(self) -> _Interruption:
         signals = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-        self._before = {one: signal.signal(one, self._interrupt) for one in signals}
+        self._handlers = {each: signal.signal(each, self._interrupt) for each in signals}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for one, handler in self._before.items():
-            signal.signal(one, handler)
+        for each, handler in self._handlers.items():
+            signal.signal(each, handler)
 
     def _interrupt(self, _signal: int, _frame: object) -> None:
-        self.asked = True
-        if not self._later:
+        self._is_requested = True
+        if not self._is_deferred:
             raise KeyboardInterrupt
 
     @contextlib.contextmanager
     def between_visits(self) -> Iterator[None]:
-        """In the block ``asked`` is looked at: an interrupt while kernels are loaded may be lost in a callback."""
-        self._later = True
+        """In the block, interrupt only after a visit: while kernels load, a KeyboardInterrupt may be lost."""
+        self._is_deferred = True
         try:
             yield
         finally:
-            self._later = False
+            self._is_deferred = False
+
+    @contextlib.contextmanager
+    def during_visit(self) -> Iterator[None]:
+        """Surround a visit. Ctrl-C reaches the service too, so a visit that fails then is no error."""
+        from windvane.client import ClientError
+
+        try:
+            yield
+        except ClientError:
+            if not self._is_requested:
+                raise
+        if self._is_requested:
+            raise KeyboardInterrupt
 
 
-def _on_a_desktop() -> bool:
-    """Whether a browser would open in a window, and not in this terminal."""
+def _has_desktop() -> bool:
+    """Return whether a browser would open in a window, not in this terminal."""
     window = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     return bool(window) and sys.stdout.isatty()
 

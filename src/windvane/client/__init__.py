@@ -1,6 +1,10 @@
 """Clients of the decision service: :class:`windvane.Client` and :class:`windvane.AsyncClient`."""
 
-from windvane.client.client import AsyncClient, Client
-from windvane.client.messages import BatchError, ClientError
+try:
+    from windvane.client.client import AsyncClient, Client
+    from windvane.client.messages import BatchError, ClientError
+except ModuleNotFoundError as error:
+    hint = f"{error.name} is missing; install it with: pip install 'windvane[client]'"
+    raise ModuleNotFoundError(hint, name=error.name) from None
 
 __all__ = ["AsyncClient", "BatchError", "Client", "ClientError"]

@@ -6,6 +6,7 @@ blocking sockets: they never wait for an event loop, so that their first step ru
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import os
@@ -13,7 +14,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import anyio
 import httpx2
 
 from windvane.arguments import check_not_negative, check_whole
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class AsyncClient(Connection):
-    """A client of the decision service for asynchronous code, for one event loop of asyncio or Trio.
+    """A client of the decision service for asynchronous code. Its connections belong to one event loop.
 
     Parameters and methods are those of :class:`Client`: write ``await``, ``async with`` and ``async for``.
 
@@ -48,7 +48,7 @@ class AsyncClient(Connection):
             yield response, response.aiter_bytes()
 
     async def _pause(self, seconds: float) -> None:
-        await anyio.sleep(seconds)
+        await asyncio.sleep(seconds)
 
     async def __aenter__(self) -> AsyncClient:
         return self

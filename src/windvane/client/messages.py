@@ -88,7 +88,7 @@ def build_path(stream: str | None = None, *parts: Decision | str) -> str:
 def get_id(value: Any, argument: str = "decision") -> str:
     """Return the id of a decision, or a name that can be a segment of a path."""
     name = value.id if isinstance(value, Decision) else value
-    if not isinstance(name, str) or name in ("", ".", ".."):
+    if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable() or name in (".", ".."):
         raise ArgumentError(argument, value, "a name")
     return name
 
@@ -137,7 +137,7 @@ def encode(entries: Mapping[str, Any], *, keep_none: bool = False) -> bytes:
     for name, value in entries.items():
         try:
             if value is not None or keep_none:
-                parts.append(f"{json.dumps(name)}:{json.dumps(value, allow_nan=False, default=_to_plain)}")
+                parts.append(f"{_to_json(name)}:{_to_json(value)}")
         except (TypeError, ValueError, RecursionError) as error:
             hint = " ".join(str(error).split())
             raise ArgumentError(name, value, "something that JSON can hold", hint=hint) from None
@@ -156,6 +156,9 @@ def _to_plain(value: Any) -> Any:
         if hasattr(value, method):
             return getattr(value, method)()
     raise TypeError(f"{type(value).__name__} is neither a number, a text, an array, a list nor a dict")
+
+
+_to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_to_plain).encode
 
 
 def split_batch(items: list[bytes]) -> Iterator[list[bytes]]:

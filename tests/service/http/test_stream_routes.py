@@ -50,7 +50,7 @@ def test_a_stream_from_its_creation_to_its_end(service: Local) -> None:
     (summary,) = service.get("/v1/streams").json()["streams"]
     assert summary == {name: info[name] for name in summary}
     charts = service.get("/v1/streams/shop/charts").json()
-    assert [row["id"] for row in charts["recent"]][0] == first["id"]
+    assert charts["recent"][0]["id"] == first["id"]
     archived = service.archive()
     assert archived["archived"] is not None
     assert service.archive() == archived == service.info()
@@ -230,7 +230,6 @@ def test_each_setting_can_be_changed(service: Local) -> None:
     ("change", "pointer"),
     [
         ({"reward_timeout": "soon"}, "#/reward_timeout"),
-        ({"reward_timeout": True}, "#/reward_timeout"),
         ({"default_reward": 2}, "#/default_reward"),
         ({"default_reward": "1"}, "#/default_reward"),
         ({"learn": "never"}, "#/learn"),

@@ -7,13 +7,10 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
-from fastapi import FastAPI, Request, Response, Security
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from pydantic.alias_generators import to_camel
-from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
 import windvane
@@ -22,9 +19,9 @@ from windvane.service.http import hot, routes
 from windvane.service.http.access import Access
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.middleware import SEE_LOG, ServiceMiddleware, respond
+from windvane.service.http.openapi import build_openapi
 from windvane.service.http.page import add_files
-from windvane.service.http.schemas import ProblemDetails
-from windvane.service.problems import KINDS, MEDIA_TYPE, Problem, invalid, of_status
+from windvane.service.problems import Problem, invalid, of_status
 from windvane.service.store import Store
 
 MOST_BYTES = 4 << 20
@@ -83,13 +80,13 @@ def create_app(
         generate_unique_id_function=lambda route: to_camel(route.name),
     )
     app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
-    hot.add_routes(app.router, dependencies=[Security(routes.bearer)])  # first, because routes are tried in order
+    hot.add_routes(app.router)  # first, because routes are tried in order
     for router in (routes.decisions, routes.streams, routes.service):
         app.include_router(router)
     add_files(app)
     for kind in (Problem, RequestValidationError, HTTPException, sqlite3.Error, Exception):
         app.add_exception_handler(kind, _handle)
-    app.openapi = lambda: _build_openapi(app)  # type: ignore[method-assign]
+    app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
     access = Access(store, rate=rate, closed=closed, report=engine.report_damage)
     return ServiceMiddleware(app, access, metrics, most_bytes=most_bytes, hosts=hosts)
 
@@ -112,41 +109,3 @@ async def _handle(request: Request, error: Exception) -> Response:
     response = respond(problem)
     response.headers.update(headers)
     return response
-
-
-def _build_openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document, with the problems that each operation may answer with."""
-    if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        _, schema = models_json_schema([(ProblemDetails, "serialization")], ref_template="#/components/schemas/{model}")
-        schemas = document["components"]["schemas"]
-        schemas.update(schema["$defs"])
-        for name in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(name, None)
-        for path, operations in document["paths"].items():
-            for operation in operations.values():
-                responses = operation["responses"]
-                responses.pop("422", None)
-                responses.update({str(status): _describe_status(status) for status in _list_statuses(path, operation)})
-        app.openapi_schema = document
-    return app.openapi_schema
-
-
-def _list_statuses(path: str, operation: dict[str, Any]) -> list[int]:
-    """Return the statuses of the problems that an operation may answer with."""
-    if path == "/healthz":
-        return []
-    statuses = [401, 403, 429, 500, 503]
-    if "parameters" in operation:
-        statuses += [422]
-    if "{stream}" in path:
-        statuses += [404]
-    if "requestBody" in operation:
-        statuses += [408, 409, 413, 415, 422]
-    return sorted(set(statuses))
-
-
-def _describe_status(status: int) -> dict[str, Any]:
-    titles = [f"{kind.title} (`{code}`)" for code, kind in KINDS.items() if kind.status == status]
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
-    return {"description": ". ".join(titles) + ".", "content": content}

@@ -22,5 +22,5 @@ def add_files(app: FastAPI) -> None:
     async def get_docs() -> Response:
         return FileResponse(str(STATIC / "docs.html"))
 
-    app.mount("/page", StaticFiles(directory=str(STATIC), packages=[("plotly", "package_data")]))
+    app.mount("/page", StaticFiles(directory=str(STATIC)))
     app.mount("/docs", StaticFiles(directory=str(STATIC), packages=[("fastapi_offline", "static")]))

@@ -10,16 +10,15 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Literal, NamedTuple
 
-from fastapi import APIRouter, Depends, Query, Request, Response, Security
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
-from fastapi.security import HTTPBearer
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic_core import from_json
 
 from windvane.records import DecisionRecord, Explanation, RewardReceipt, StreamInfo, StreamSummary, to_json
 from windvane.service.engine import Engine
-from windvane.service.http import hot, schemas
+from windvane.service.http import hot, responses, schemas
 from windvane.service.http.export import NDJSON, export_log
 from windvane.service.http.middleware import CHARGE, IS_VALID, PARQUET
 from windvane.service.http.schemas import DecisionId, IdempotencyKey, Limit, StreamName
@@ -83,10 +82,9 @@ def find_target(engine: ReadyEngine, stream: StreamName) -> Target:
 
 At = Annotated[Target, Depends(find_target)]
 
-bearer = HTTPBearer(auto_error=False, scheme_name="token", description="Required once the store has had a token.")
 service = APIRouter(tags=["service"])
-streams = APIRouter(prefix="/v1/streams", tags=["streams"], route_class=JsonRoute, dependencies=[Security(bearer)])
-decisions = APIRouter(prefix="/v1/streams", tags=["decisions"], route_class=JsonRoute, dependencies=[Security(bearer)])
+streams = APIRouter(prefix="/v1/streams", tags=["streams"], route_class=JsonRoute)
+decisions = APIRouter(prefix="/v1/streams", tags=["decisions"], route_class=JsonRoute)
 
 
 def respond(record: Any, status: int = 200, **headers: str) -> Response:
@@ -94,20 +92,20 @@ def respond(record: Any, status: int = 200, **headers: str) -> Response:
     return Response(to_json(record), status, headers, "application/json")
 
 
-@service.get("/healthz", response_model=schemas.Health)
+@service.get("/healthz", response_model=responses.Health)
 async def get_health() -> Response:
     """Liveness probe."""
     return respond({"status": "ok"})
 
 
-@service.get("/readyz", response_model=schemas.Health, dependencies=[Depends(get_engine)])
+@service.get("/readyz", response_model=responses.Health, dependencies=[Depends(get_engine)])
 async def get_readiness() -> Response:
     """Readiness probe: 503 while streams are recovered."""
     return respond({"status": "ready"})
 
 
 @service.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-async def get_metrics(request: Request, _: Annotated[Any, Security(bearer)]) -> Response:
+async def get_metrics(request: Request) -> Response:
     """Return counters in the text format of Prometheus."""
     return Response(request.app.state.metrics.to_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -124,7 +122,7 @@ async def create_stream(engine: ReadyEngine, body: schemas.NewStream) -> Respons
     return respond(stream.info(), 201, location=f"/v1/streams/{stream.name}")
 
 
-@streams.get("", response_model=schemas.StreamPage)
+@streams.get("", response_model=responses.StreamPage)
 async def list_streams(engine: ReadyEngine, limit: Limit = 100, after: str = "") -> Response:
     """List the streams by name, archived ones too, and those that could not be recovered."""
     names = sorted(name for name in engine.streams if name > after)
@@ -152,7 +150,7 @@ async def archive_stream(at: At) -> Response:
     return await at.carry_out(lambda: at.stream.archive(time.time()))
 
 
-@streams.get("/{stream}/charts", response_model=schemas.Charts)
+@streams.get("/{stream}/charts", response_model=responses.Charts)
 async def get_charts(at: At) -> Response:
     """Return what the page draws: rewards, arms and the model over time."""
     return respond(at.stream.charts.document)
@@ -196,7 +194,7 @@ async def export_events(
     return await export_log(engine, stream, format, after, limit)
 
 
-@decisions.get("/{stream}/pending", response_model=schemas.PendingPage)
+@decisions.get("/{stream}/pending", response_model=responses.PendingPage)
 async def list_pending(at: At, limit: Limit = 100, after: str | None = None) -> Response:
     """List the pending decisions, the oldest first. The decision ``after`` may have been closed meanwhile."""
     pending = at.stream.core.pending()
@@ -227,7 +225,7 @@ async def add_reward(
     return await at.carry_out(lambda: at.stream.add_reward(decision, body.value, idempotency_key, time.time()))
 
 
-@decisions.post("/{stream}/decisions/batch", response_model=schemas.BatchResults)
+@decisions.post("/{stream}/decisions/batch", response_model=responses.BatchResults)
 async def decide_batch(request: Request, at: At, body: schemas.DecisionBatch) -> Response:
     """Make several decisions, one after the other. Every item has a status of its own and may have a key."""
 
@@ -238,7 +236,7 @@ async def decide_batch(request: Request, at: At, body: schemas.DecisionBatch) ->
     return await _run_batch(request, at, decide, body.decisions, "decisions", "decision")
 
 
-@decisions.post("/{stream}/rewards/batch", response_model=schemas.BatchResults)
+@decisions.post("/{stream}/rewards/batch", response_model=responses.BatchResults)
 async def set_rewards(request: Request, at: At, body: schemas.RewardBatch) -> Response:
     """Set the rewards of several decisions. Every item has a status of its own."""
 

@@ -56,7 +56,19 @@ export const streamPath = (...parts) => ["v1/streams", ...parts.map(encodeURICom
  * @param {AbortSignal} [signal]
  * @returns {Promise<T>}
  */
-export const get = async (path, signal) => (await request(path, { signal })).json();
+export const get = async (path, signal) => parseJson(await (await request(path, { signal })).text());
+
+/**
+ * Parse JSON; an integer that a number cannot hold, such as a seed, becomes its text where the browser can do that.
+ *
+ * @param {string} text
+ */
+function parseJson(text) {
+  /** @type {(key: string, value: unknown, context?: { source?: string }) => unknown} */
+  const revive = (_key, value, context) =>
+    Number.isInteger(value) && !Number.isSafeInteger(value) ? (context?.source ?? value) : value;
+  return JSON.parse(text, revive);
+}
 
 /**
  * @param {ExampleRequest} example
@@ -153,7 +165,7 @@ export function followStream(name, onContact, onInfo, onError) {
         onSuccess();
         onContact();
       })) {
-        if (event === "info") onInfo(JSON.parse(data));
+        if (event === "info") onInfo(parseJson(data));
       }
       throw new Error("the server closed the connection");
     } finally {

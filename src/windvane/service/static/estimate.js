@@ -34,12 +34,12 @@ export function showNorm(info, series) {
     ),
   });
   const describe = (/** @type {number} */ value) => `norm ${formatNumber(value)}`;
-  const top = 1.15 * Math.max(...norms.map(Number), bound ?? 0, 1e-9);
+  const largest = Math.max(...norms.map(Number), bound ?? 0);
   drawChart($(".norm", section), `Norm of the estimate over ${kind}. ${reading}`, {
     kind,
     range,
     x,
-    y: { range: [0, top], format: formatTick },
+    y: { range: [0, largest > 0 ? 1.15 * largest : 1], format: formatTick },
     lines: [{ label: "norm", values: norms, color: "series-0", width: 2.5, describe }],
     band: bound === null ? undefined : { low: 0, high: bound, label: `S = ${formatSetting(bound)}` },
   });

@@ -4,7 +4,7 @@
 
 import { chartOf } from "./chart.js";
 import { $, fillTable, setDetails, setText } from "./dom.js";
-import { formatClock, formatSetting, parseTime } from "./format.js";
+import { formatClock, formatNumber, formatSetting, parseTime } from "./format.js";
 
 /**
  * The text of a panel. The label describes a chart for those who do not see it; `blank` says why there is no chart.
@@ -15,7 +15,7 @@ import { formatClock, formatSetting, parseTime } from "./format.js";
 export function showPanel(id, { reading, caption, blank = null }) {
   const section = $(`#${id}`);
   setText($(".reading", section), reading);
-  setText($("figcaption", section), caption);
+  setText($("figcaption", section), blank === null ? caption : "");
   setText($(".blank", section), blank ?? "");
   $(".blank", section).hidden = blank === null;
   const charts = /** @type {NodeListOf<HTMLElement>} */ (section.querySelectorAll(".chart, .bars"));
@@ -48,7 +48,10 @@ export function rangeOf(values) {
 }
 
 /** @type {(value: number) => string} */
-export const formatTick = (value) => formatSetting(Number(value.toPrecision(4)));
+export const formatTick = (value) => {
+  const isSmall = value !== 0 && Math.abs(value) < 1e-3;
+  return isSmall ? formatNumber(value) : formatSetting(Number(value.toPrecision(4)));
+};
 
 /**
  * Join the texts that apply.

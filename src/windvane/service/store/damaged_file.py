@@ -53,7 +53,11 @@ class DamagedTables:
                 return
             except READ_ERRORS:
                 self.has_errors = True
+            # Python reads one row ahead, and so the row before a damaged page is lost: it is read again, alone.
             low = self._find_readable(table, low, high)
+            for rowid, *row in self._read_first(table, low, high) or ():
+                yield tuple(row)
+                low = rowid + 1
 
     def query(self, sql: str) -> list[Row]:
         """Return the rows of any query, or as many as there are before the first that cannot be read."""
@@ -65,30 +69,32 @@ class DamagedTables:
             self.has_errors = True
         return rows
 
-    def _select(self, table: str, low: int, high: int) -> sqlite3.Cursor:
-        sql = f"SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid >= ? AND rowid < ? ORDER BY rowid"
+    def _select(self, table: str, low: int, high: int, limit: str = "") -> sqlite3.Cursor:
+        sql = f"SELECT rowid, * FROM {table} NOT INDEXED WHERE rowid >= ? AND rowid < ? ORDER BY rowid {limit}"
         return self.connection.execute(sql, (low, high))
 
     def _find_readable(self, table: str, damaged: int, high: int) -> int:
-        """Return a row id above ``damaged`` from which on rows can be read; ``high`` if there is none."""
-        for rowid in range(damaged + 1, min(damaged + TRIED_ONE_BY_ONE, high)):
-            if self._is_readable(table, rowid, high):
+        """Return a row id, ``damaged`` or above, from which on a row can be read; ``high`` if there is none."""
+        for rowid in range(damaged, min(damaged + TRIED_ONE_BY_ONE, high)):
+            if self._read_first(table, rowid, high) is not None:
                 return rowid
         distance = TRIED_ONE_BY_ONE
-        while damaged + distance < high and not self._is_readable(table, damaged + distance, high):
+        while damaged + distance < high and self._read_first(table, damaged + distance, high) is None:
             distance *= 2
         low, readable = damaged + distance // 2, min(damaged + distance, high)
         while readable - low > 1:
             middle = (low + readable) // 2
-            low, readable = (low, middle) if self._is_readable(table, middle, high) else (middle, readable)
+            is_damaged = self._read_first(table, middle, high) is None
+            low, readable = (middle, readable) if is_damaged else (low, middle)
         return readable
 
-    def _is_readable(self, table: str, low: int, high: int) -> bool:
+    def _read_first(self, table: str, low: int, high: int) -> list[Row] | None:
+        """Return the first row of a range alone, or no row; None if it cannot be read."""
         try:
-            row = self._select(table, low, high).fetchone()
+            rows = self._select(table, low, high, "LIMIT 1").fetchall()
         except READ_ERRORS:
-            return False
-        return row is None or low <= row[0] < high
+            return None
+        return rows if all(low <= row[0] < high for row in rows) else None
 
 
 @contextlib.contextmanager

@@ -106,6 +106,8 @@ def identify_file(path: Path, *, exclusive: bool, read_only: bool) -> FileKind:
         return FileKind.DAMAGED
     if kind in (FileKind.EMPTY, FileKind.FOREIGN) and exclusive and is_damaged_store(path):
         return FileKind.DAMAGED  # its first page, which lists the tables, is damaged
+    if kind is FileKind.EMPTY and path.stat().st_size > PAGE_BYTES:  # more than a process leaves that creates a store
+        raise StoreError(path, "unreadable", "cannot be used as a store (it has pages, and no tables)")
     if kind is FileKind.FOREIGN:
         raise StoreError(path, "not_a_store", "is an SQLite file of something else")
     if kind is FileKind.OTHER_FORMAT:

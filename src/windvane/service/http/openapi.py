@@ -1,0 +1,62 @@
+"""The OpenAPI document: what FastAPI derives from the routes, and the problems that each may answer with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
+
+from windvane.service.http.responses import ProblemDetails
+from windvane.service.problems import KINDS, MEDIA_TYPE
+
+LOCATION = {"Location": {"description": "Path of what was created.", "schema": {"type": "string"}}}
+
+
+def build_openapi(app: FastAPI) -> dict[str, Any]:
+    """Return the document; it is built once."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        schemas = document["components"]["schemas"]
+        _, problem = models_json_schema(
+            [(ProblemDetails, "serialization")], ref_template="#/components/schemas/{model}"
+        )
+        schemas.update(problem["$defs"])
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        for path, operations in document["paths"].items():
+            for method, operation in operations.items():
+                _complete(operation["responses"], _list_statuses(method, path, operation))
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}, {}]  # on loopback, authentication is off until the first token is added
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _complete(responses: dict[str, Any], statuses: set[int]) -> None:
+    """Add the problems, and what FastAPI leaves out of successes."""
+    responses.pop("422", None)
+    for status, response in responses.items():
+        for content in response["content"].values():
+            if content.pop("itemSchema", None) or not content.get("schema"):  # OpenAPI 3.1 has no schema of events
+                content["schema"] = {"type": "string"}
+        if status == "201":
+            response["headers"] = LOCATION
+    for status in sorted(statuses):
+        titles = [f"{kind.title} (`{code}`)." for code, kind in KINDS.items() if kind.status == status]
+        content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
+        responses[str(status)] = {"description": " ".join(titles), "content": content}
+
+
+def _list_statuses(method: str, path: str, operation: dict[str, Any]) -> set[int]:
+    if path == "/healthz":
+        return set()
+    statuses = {401, 403, 429, 500, 503}
+    if method != "get":
+        statuses |= {408, 409, 413, 415, 422}
+    if "parameters" in operation:
+        statuses.add(422)
+    if "{stream}" in path:
+        statuses.add(404)
+    return statuses

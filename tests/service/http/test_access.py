@@ -1,0 +1,246 @@
+"""Tokens, host names, origins and the rate: who may do what."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.server import ARMS, Local, read_problem, run_command, run_local, run_server, until
+from windvane.service.http import access
+from windvane.service.http.access import RateLimiter, create_token
+from windvane.service.problems import Problem
+
+READS = ("/v1/streams", "/v1/streams/shop", "/v1/streams/shop/events", "/v1/streams/shop/charts", "/metrics")
+FILES = ("/", "/docs", "/openapi.json", "/page/index.html", "/docs/swagger-ui.css")  # which hold no data
+CHANGES: list[tuple[str, str, Any]] = [
+    ("POST", "/v1/streams", {"name": "new", "dim": 2}),
+    ("PATCH", "/v1/streams/shop", {"title": "x"}),
+    ("POST", "/v1/streams/shop/decisions", ARMS),
+    ("POST", "/v1/streams/shop/decisions/batch", {"decisions": [ARMS]}),
+    ("PUT", "/v1/streams/shop/decisions/x/reward", {"value": 1.0}),
+    ("POST", "/v1/streams/shop/decisions/x/rewards", {"value": 1.0}),
+    ("POST", "/v1/streams/shop/rewards/batch", {"rewards": [{"decision": "x", "value": 1.0}]}),
+    ("POST", "/v1/streams/shop/history", {"rewards": [1.0], "vectors": [[0.5, 0.5]]}),
+    ("POST", "/v1/streams/shop/archive", {}),
+]
+HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Local]:
+    monkeypatch.setattr(access, "RELOAD", 0.0)
+    with run_local(tmp_path / "a.db") as service:
+        service.create("shop")
+        yield service
+
+
+def bearer(secret: str | None, scheme: str = "Bearer") -> dict[str, str]:
+    return {"authorization": f"{scheme} {secret}"}
+
+
+def test_who_may_do_what(service: Local) -> None:
+    full = str(create_token(service.store, "full", full=True))
+    reading = str(create_token(service.store, "reading", full=False))
+    before = service.state()
+    wrong: list[dict[str, Any]] = [
+        {}, bearer("wv_" + "x" * 43), bearer(full, "Basic"), {"authorization": full}, {"authorization": "Bearer "},
+        bearer(full[:-1]), bearer(full.swapcase()), bearer(hashlib.sha256(full.encode()).hexdigest()),
+        {"authorization": b"Bearer \xff\xfe"}, {"x-token": full, "cookie": f"token={full}"},
+    ]  # fmt: skip
+    for path in READS:
+        for headers in (bearer(full), bearer(reading), bearer(full, "bearer")):
+            assert service.get(path, headers=headers).status_code == 200
+        for headers in wrong:
+            answer = service.get(path, headers=headers)
+            assert read_problem(answer, 401)["code"] in ("no-token", "wrong-token")
+            assert answer.headers["www-authenticate"] == "Bearer"
+            assert full not in answer.text
+        read_problem(service.get(f"{path}?token={full}&access_token={full}"), 401)
+    for method, path, body in CHANGES:
+        read_problem(service.request(method, path, json=body), 401)
+        problem = read_problem(service.request(method, path, json=body, headers=bearer(reading)), 403)
+        assert problem["code"] == "read-only-token"
+    assert service.state() == before
+    for method, path, body in CHANGES:
+        assert service.request(method, path, json=body, headers=bearer(full)).status_code in (200, 201, 404, 422)
+    for path in ("/healthz", "/readyz", *FILES):
+        assert service.get(path).status_code == 200
+
+
+def test_removing_the_last_token_does_not_turn_authentication_off(service: Local) -> None:
+    secret = create_token(service.store, "shop", full=True)
+    assert service.get("/v1/streams", headers=bearer(secret)).status_code == 200
+    assert create_token(service.store, "shop", full=True) is None  # the name is in use
+    service.store.remove_token("shop")
+    for headers in ({}, bearer(secret)):
+        read_problem(service.get("/v1/streams", headers=headers), 401)
+    service.store.remove_all_tokens()
+    assert service.get("/v1/streams").status_code == 200
+
+
+def test_a_closed_server_without_tokens_admits_nobody(tmp_path: Path) -> None:
+    with run_local(tmp_path / "a.db", closed=True) as service:
+        for path in READS:
+            read_problem(service.get(path), 401)
+        read_problem(service.post("/v1/streams", {"name": "x", "dim": 2}), 401)
+        assert service.get("/healthz").status_code == 200
+
+
+def test_a_store_that_cannot_be_read_admits_nobody(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "read_tokens", fail)
+        assert read_problem(service.get("/v1/streams"), 503)["code"] == "unavailable"
+        assert service.get("/healthz").status_code == 200
+
+
+def test_commands_for_tokens(tmp_path: Path) -> None:
+    line = ("token", "--store", tmp_path / "a.db")
+    secret = run_command(*line, "add", "shop").stdout.strip()
+    assert re.fullmatch(r"wv_[\w-]{43}", secret)
+    other = json.loads(run_command(*line, "add", "page", "--read-only", "--json").stdout)["token"]
+    content = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    for token in (secret, other):  # only the hash is stored
+        assert token.removeprefix("wv_").encode() not in content
+        assert hashlib.sha256(token.encode()).hexdigest().encode() in content
+    tokens = json.loads(run_command(*line, "list", "--json").stdout)["tokens"]
+    assert [(row["name"], row["rights"]) for row in tokens] == [("page", "read"), ("shop", "full")]
+    assert "shop" in run_command(*line, "list").stdout
+    for words, argument in (
+        (("add", "shop"), "name"), (("remove", "none"), "name"), (("add",), "name"), (("list", "shop"), "name"),
+        (("steal", "shop"), "action"), (("add", ""), "name"), (("add", "a\nb"), "name"), (("add", "x" * 201), "name"),
+    ):  # fmt: skip
+        result = run_command(*line, *words)
+        assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+        assert result.stderr.startswith(f"windvane: error: `{argument}` ")
+    assert run_command(*line, "remove", "shop").returncode == 0
+    assert json.loads(run_command(*line, "open", "--json").stdout) == {"open": True}
+
+
+def test_tokens_come_and_go_while_the_server_runs(tmp_path: Path) -> None:
+    """A token that is removed also ends what is followed with it."""
+    path = tmp_path / "a.db"
+    with run_server(path) as server, server.client() as client:
+        assert client.get("/v1/streams").status_code == 200
+        secret, reading = (run_command("token", "add", name, "--store", path).stdout.strip() for name in "ab")
+        until(lambda: client.get("/v1/streams").status_code == 401)
+        client.headers.update(bearer(secret))
+        assert client.post("/v1/streams", json={"name": "shop", "dim": 2}).status_code == 201
+        with client.stream("GET", "/v1/streams/shop/live", headers=bearer(reading)) as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == "event: info"
+            run_command("token", "remove", "b", "--store", path)
+            list(lines)  # it ends
+
+
+# --- host names and origins ------------------------------------------------------------------------------------------
+
+
+def test_without_tokens_it_answers_under_its_own_names_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page at evil.example whose name resolves to 127.0.0.1 sends that name. With tokens, a proxy may use any."""
+    monkeypatch.setattr(access, "RELOAD", 0.0)
+    with run_local(tmp_path / "a.db", hosts=HOSTS) as service:
+        for host in ("127.0.0.1", "127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]", "[::1]:8000"):
+            assert service.get("/v1/streams", headers={"host": host}).status_code == 200
+        wrong = ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost:80@evil.example", "")
+        for host in (*wrong, "127.0.0.1:8000:8000", "x127.0.0.1", "127.0.0.1, evil.example", "evil.example#localhost"):
+            for path in ("/v1/streams", "/metrics", *FILES):
+                assert read_problem(service.get(path, headers={"host": host}), 403)["code"] == "wrong-host"
+            read_problem(service.post("/v1/streams", {"name": "x", "dim": 2}, headers={"host": host}), 403)
+        named = {"host": "shop.example"}
+        assert service.get("/healthz", headers=named).status_code == 200
+        secret = create_token(service.store, "shop", full=True)
+        assert service.get("/", headers=named).status_code == 200
+        assert service.get("/v1/streams", headers=named | bearer(secret)).status_code == 200
+        assert service.get("/v1/streams", headers=named).status_code == 401
+
+
+def test_pages_of_other_sites_change_nothing(service: Local) -> None:
+    """A browser sends what any page asks it to send, if it looks like a form; but it says whose page it was."""
+    before, path = service.state(), "/v1/streams/shop/decisions"
+    body = json.dumps(ARMS).encode()
+    for origin in ("https://evil.example", "null", "http://127.0.0.1:9000", "http://localhost"):
+        for kind in ({}, {"content-type": "application/json"}):
+            answer = service.request("POST", path, content=body, headers={"origin": origin, **kind})
+            assert read_problem(answer, 403)["code"] == "wrong-origin"
+        answer = service.get("/v1/streams/shop", headers={"origin": origin})
+        assert answer.status_code == 200
+        assert "access-control-allow-origin" not in answer.headers
+    forms = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x")
+    for form in (*forms, "application/xml", "application/jsonx", "text/json", ""):
+        answer = service.request("POST", path, content=body, headers={"content-type": form})
+        assert read_problem(answer, 415)["code"] == "not-json"
+    assert service.state() == before
+    for json_type in ("application/json", "application/json; charset=utf-8", "Application/JSON"):
+        own = {"content-type": json_type, "origin": "http://127.0.0.1:8000"}
+        assert service.request("POST", path, content=body, headers=own).status_code == 201
+    secret = create_token(service.store, "full", full=True)
+    headers = {"origin": "https://shop.example.com", **bearer(secret)}
+    assert service.post(path, ARMS, headers=headers).status_code == 201
+
+
+# --- the rate --------------------------------------------------------------------------------------------------------
+
+
+def test_the_rate_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item of a batch counts as a request. Guessing tokens is limited, and does not delay others."""
+    monkeypatch.setattr(access, "RELOAD", 0.0)
+    clock = [100.0]
+    monkeypatch.setattr("windvane.service.http.access.time.monotonic", lambda: clock[0])
+    with run_local(tmp_path / "a.db", rate=10.0) as service:
+        service.create("shop")
+        path = "/v1/streams/shop/decisions"
+        assert service.post(f"{path}/batch", {"decisions": [ARMS] * 100}).status_code == 200
+        answer = service.post(path, ARMS)
+        assert read_problem(answer, 429)["code"] == "rate-limited"
+        assert answer.headers["retry-after"] == "9"
+        assert service.get("/healthz").status_code == 200
+        clock[0] += 8.5
+        assert service.post(path, ARMS).status_code == 201
+        clock[0] += 100
+        secret = create_token(service.store, "shop", full=True)
+        statuses = [service.get("/v1/streams", headers=bearer(f"wv_{i}")).status_code for i in range(30)]
+        assert statuses == [401] * 20 + [429] * 10
+        assert service.get("/v1/streams", headers=bearer(secret)).status_code == 200
+        service.store.remove_all_tokens()
+        clock[0] += 100
+
+
+def test_a_bucket_for_every_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("windvane.service.http.access.time.monotonic", lambda: clock[0])
+    limiter = RateLimiter(2.0)
+
+    def count(client: str, times: int) -> int:
+        admitted = 0
+        for _ in range(times):
+            try:
+                limiter.admit(client)
+                admitted += 1
+            except Problem as problem:
+                last.append(problem.retry_after)
+        return admitted
+
+    last: list[float | None] = []
+    assert count("a", 50) == count("b", 50) == 4  # two seconds' worth at once
+    clock[0] = 0.5
+    assert count("a", 50) == 1
+    clock[0] = 100.0
+    assert count("a", 1) == 1
+    limiter.charge("a", 1000)  # most of it is forgiven
+    assert count("a", 1) == 0
+    assert last[-1] == 31
+    monkeypatch.setattr(access, "MAX_CLIENTS", 3)
+    for i in range(10):  # many clients do not let one start again that keeps asking
+        count(f"c{i}", 1)
+        assert count("a", 1) == 0
+    RateLimiter(0.0).admit("a")

@@ -1,0 +1,380 @@
+"""The store by itself: what is stored when, who may open a store, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from support.refusals import rejects
+from support.server import run_command
+from support.stores import copy_store, edit, query, root_page
+from windvane.service.store import LATE, DamageError, Event, Snapshot, Store, StoreError, Token, database, is_damage
+from windvane.service.store import store as store_module
+from windvane.service.store.database import FORMAT, PAGE_BYTES, write_row
+
+
+def event(number: int, stream: int = 1, decision: str | None = None, key: str | None = None) -> Event:
+    return Event(stream, number, 10.0 + number, LATE, decision, key, b'{"value":0.5}')
+
+
+# --- events and streams ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_appended_is_read_back(store: Store, tmp_path: Path) -> None:
+    events = [event(1, decision="d"), event(2, key="k"), event(3, decision="d", key="l")]
+    others = [event(1, stream=2, decision="d", key="k")]
+    snapshot = Snapshot(3, b"chain", b"agent", b"{}")
+    store.append([*events, *others], [(1, snapshot)])
+    store.close()
+    with closing(Store(tmp_path / "a.db")) as again:
+        assert list(again.read_events(1)) == events
+        assert list(again.read_events(1, after=1, limit=1)) == events[1:2]
+        assert list(again.read_events(2)) == others
+        assert again.events_of_decision(1, "d") == [events[0], events[2]]
+        assert [again.event_with_key(*where) for where in ((1, "k"), (2, "k"), (1, "x"))] == [
+            events[1],
+            others[0],
+            None,
+        ]
+        assert [again.last_number(stream) for stream in (1, 2, 3)] == [3, 1, 0]
+        assert [again.read_snapshot(stream) for stream in (1, 2)] == [snapshot, None]
+        assert [again.read_snapshot_number(stream) for stream in (1, 2)] == [3, 0]
+
+
+def test_streams_do_not_run_into_each_other(store: Store) -> None:
+    """The last number that a stream can have, beside the first of the next."""
+    last = event((1 << 40) - 1)
+    store.append([last, event(1, stream=2)])
+    assert list(store.read_events(1)) == [last]
+    assert [each.number for each in store.read_events(2)] == [1]
+    assert store.last_number(1) == last.number
+
+
+def test_an_append_is_stored_whole_or_not_at_all(store: Store) -> None:
+    store.append([event(1)])
+    with pytest.raises(sqlite3.IntegrityError):
+        store.append([event(2), event(3), event(1)], [(1, Snapshot(3, b"", b"x", b"{}"))])
+    assert [each.number for each in store.read_events(1)] == [1]
+    assert store.read_snapshot(1) is None
+    store.append([event(2)])  # the failure is not in the way
+    assert store.last_number(1) == 2
+
+
+def test_every_commit_is_flushed(store: Store, tmp_path: Path) -> None:
+    """What makes it durable: WAL, and a flush of it with every commit (2: FULL)."""
+    assert store.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert store.connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    store.append([event(1)])
+    with closing(Store(copy_store(tmp_path / "a.db", tmp_path / "b.db"))) as copy:
+        assert list(copy.read_events(1)) == [event(1)]
+
+
+def test_every_thread_reads_and_its_connection_ends_with_it(store: Store) -> None:
+    """Export threads come and go for months: they must not leave anything open behind them."""
+    store.append([event(1)])
+    numbers: list[int] = []
+    for _ in range(30):
+        thread = threading.Thread(target=lambda: numbers.append(store.last_number(1)))
+        thread.start()
+        thread.join()
+    assert numbers == [1] * 30
+    descriptors = Path("/proc/self/fd")
+    if descriptors.is_dir():
+        links = [os.path.realpath(descriptors / name) for name in os.listdir(descriptors)]
+        assert links.count(str(store.path)) <= 3  # the store's own; and SQLite keeps one at hand for the next
+
+
+def test_an_index_that_points_to_other_rows_is_not_believed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.append([event(1, decision="first", key="k"), event(2, decision="other", key="l")])
+    store.close()
+    content, start = store.path.read_bytes(), (root_page(store.path, "events_by_decision") - 1) * PAGE_BYTES
+    page = content[start : start + PAGE_BYTES].replace(b"first", b"other")
+    store.path.write_bytes(content[:start] + page + content[start + PAGE_BYTES :])
+    monkeypatch.setattr(store_module, "CHECKED_AT_START", 0)  # or it would be repaired
+    with closing(Store(store.path)) as again:
+        assert again.event_with_key(1, "k") == event(1, decision="first", key="k")
+        with pytest.raises(DamageError) as caught:
+            again.events_of_decision(1, "other")
+        assert is_damage(caught.value)
+
+
+def test_a_stream_is_added_once_and_no_id_is_used_again(store: Store, tmp_path: Path) -> None:
+    row = store.add_stream("shop", 1, "{}")
+    assert row is not None
+    assert row.is_sound
+    assert store.add_stream("shop", 2.0, "{}") is None
+    assert store.read_streams() == [row]
+    edit(tmp_path / "a.db", "DELETE FROM streams")
+    again = store.add_stream("shop", 3.0, "{}")
+    assert again is not None
+    assert again.id == 2  # the mark of the stream that was lost is still there
+
+
+# --- tokens ----------------------------------------------------------------------------------------------------------
+
+
+def test_tokens(store: Store, tmp_path: Path) -> None:
+    """They may be changed beside a server. Once there has been one, a token is needed."""
+    assert not store.requires_token
+    with closing(Store(tmp_path / "a.db", shared=True)) as beside:
+        assert beside.add_token(Token("shop", "h1", True, 1))
+        assert not beside.add_token(Token("shop", "h2", True, 1.0))
+        assert store.read_tokens() == [Token("shop", "h1", True, 1.0)]
+        assert store.requires_token
+        assert beside.remove_token("shop")
+        assert not beside.remove_token("shop")
+        assert (store.read_tokens(), store.requires_token) == ([], True)
+        beside.remove_all_tokens()
+        assert not store.requires_token
+
+
+@pytest.mark.parametrize("change", ["full = 1", "hash = 'h2'", "created = 2.0", "full = 'x'", "digest = x'00'"])
+def test_a_changed_token_is_not_accepted(store: Store, tmp_path: Path, change: str) -> None:
+    """A flipped flag does not turn a token that may only read into a full one."""
+    for name in ("reader", "writer"):
+        store.add_token(Token(name, name, name == "writer", 1.0))
+    edit(tmp_path / "a.db", f"UPDATE tokens SET {change} WHERE name = 'reader'")
+    assert [token.name for token in store.read_tokens()] == ["writer"]
+    assert store.read_damaged_tokens() == ["reader"]
+    assert store.remove_token("reader")
+    assert store.add_token(Token("reader", "reader", False, 1.0))
+    assert store.read_damaged_tokens() == []
+
+
+@pytest.mark.parametrize("change", ["DELETE FROM meta WHERE name = 'guarded'", "UPDATE meta SET value = 'no'"])
+def test_access_fails_closed(store: Store, tmp_path: Path, change: str) -> None:
+    """Whether tokens are needed is not known any more: they are, also after a repair."""
+    store.add_token(Token("shop", "h", True, 1.0))
+    edit(tmp_path / "a.db", "DELETE FROM tokens")
+    edit(tmp_path / "a.db", f"{change} {'AND' if 'WHERE' in change else 'WHERE'} name = 'guarded'")
+    assert store.requires_token
+    store.close()
+    with closing(Store(tmp_path / "a.db")) as again:
+        assert again.requires_token
+
+
+# --- who may open it -------------------------------------------------------------------------------------------------
+
+
+def test_links_lead_to_the_same_lock(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(tmp_path / "a.db")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "b.db").symlink_to(Path("..") / "link.db")
+    (tmp_path / "folder").symlink_to(tmp_path)
+    for name in ("a.db", "link.db", "elsewhere/b.db", "folder/a.db", "elsewhere/../a.db"):
+        with rejects(error=StoreError, path=tmp_path / "a.db", code="in_use") as caught:
+            Store(tmp_path / name)
+        assert f"(process {os.getpid()})" in caught.value.problem
+    if sys.platform == "linux":
+        (tmp_path / "a.db.lock").rename(tmp_path / "b.db.lock")  # as if the file were mounted in another folder
+        with rejects(error=StoreError, path=tmp_path / "a.db", code="in_use"):
+            Store(tmp_path / "a.db")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_store_is_free_once_its_process_is_gone(tmp_path: Path, how: signal.Signals) -> None:
+    script = f"""from windvane.service.store import Store
+store = Store({str(tmp_path / "a.db")!r})
+print(1, flush=True)
+input()"""
+    process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"1\n"
+    with rejects(error=StoreError, code="in_use") as caught:
+        Store(tmp_path / "a.db")
+    assert f"(process {process.pid})" in caught.value.problem
+    process.send_signal(how)
+    process.communicate()
+    Store(tmp_path / "a.db").close()
+
+
+def test_a_lock_that_is_no_plain_file_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / "a.db.lock").symlink_to(tmp_path / "victim")
+    os.mkfifo(tmp_path / "b.db.lock")
+    (tmp_path / "c.db.lock").mkdir()
+    for name in ("a.db", "b.db", "c.db"):
+        with rejects(error=StoreError, path=tmp_path / name, code="unlockable"):
+            Store(tmp_path / name)
+    assert (tmp_path / "victim").read_text() == "precious"
+    assert not list(tmp_path.glob("*.db"))
+
+
+def test_a_store_with_two_names_is_refused(store: Store, tmp_path: Path) -> None:
+    """Each name would have a log of its own beside it, and one of them would be lost."""
+    os.link(tmp_path / "a.db", tmp_path / "b.db")
+    with rejects(error=StoreError, path=tmp_path / "b.db", code="hard_links"):
+        Store(tmp_path / "b.db")
+    store.close()
+    with rejects(error=StoreError, path=tmp_path / "a.db", code="hard_links"):
+        Store(tmp_path / "a.db")
+    (tmp_path / "b.db").unlink()
+    Store(tmp_path / "a.db").close()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_only_its_owner_can_read_a_store(tmp_path: Path, shared: bool) -> None:
+    Store(tmp_path / "a.db").close()
+    assert stat.S_IMODE((tmp_path / "a.db").stat().st_mode) == 0o600
+    (tmp_path / "a.db").chmod(0o644)  # as after a restored backup
+    with closing(Store(tmp_path / "a.db", shared=shared)) as store:
+        store.add_token(Token("t", "h", True, 1.0))
+        for path in tmp_path.glob("a.db*"):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+def test_a_store_that_is_moved_away_is_not_written_to(store: Store, tmp_path: Path) -> None:
+    names = ("a.db", "a.db-wal", "a.db-shm")
+    store.append([event(1)])
+    (tmp_path / "elsewhere").mkdir()
+    for name in names:
+        (tmp_path / name).rename(tmp_path / "elsewhere" / name)
+    for use in (store.check_in_place, store.check_writable, lambda: store.add_stream("a", 1.0, "{}"), store.repair):
+        with pytest.raises(sqlite3.OperationalError):
+            use()
+    assert not list(tmp_path.glob("a.db.damaged*"))
+    assert not (tmp_path / "a.db").exists()  # nothing is created in its place
+    for name in names:
+        (tmp_path / "elsewhere" / name).rename(tmp_path / name)
+    store.check_writable()
+    store.append([event(2)])
+    assert store.last_number(1) == 2
+
+
+# --- what is created, and what is refused ----------------------------------------------------------------------------
+
+
+def test_a_store_is_created_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut off before any one of the statements that create a store, the next start creates it."""
+    statements = database.SCHEMA.split(";")
+    for count in range(len(statements) + 1):
+        path = tmp_path / f"{count}.db"
+        with monkeypatch.context() as patch:
+            patch.setattr(database, "SCHEMA", ";".join([*statements[:count], "SELECT * FROM nowhere"]))
+            with rejects(error=StoreError, path=path, code="unreadable"):
+                Store(path)
+        with closing(Store(path)) as store:
+            store.append([event(1)])
+
+
+def test_processes_that_create_a_store_at_once(tmp_path: Path) -> None:
+    """Tokens are added while the server starts for the first time."""
+    errors: list[Exception] = []
+
+    def add_token(number: int) -> None:
+        try:
+            with closing(Store(tmp_path / "a.db", shared=True)) as beside:
+                beside.add_token(Token(f"t{number}", f"h{number}", True, 1.0))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=add_token, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    with closing(Store(tmp_path / "a.db")) as store:
+        assert len(store.read_tokens()) == 8
+
+
+def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+    sqlite3.connect(tmp_path / "contacts.db").close()
+    edit(tmp_path / "contacts.db", "CREATE TABLE contacts (name TEXT)")
+    (tmp_path / "letter.txt").write_text("dear store, " * 1000)
+    (tmp_path / "folder.db").mkdir()
+    os.mkfifo(tmp_path / "pipe.db")
+    cases = {
+        "contacts.db": "not_a_store",
+        "letter.txt": "unreadable",
+        "folder.db": "unreadable",
+        "pipe.db": "unreadable",
+    }
+    for name, code in cases.items():
+        path = tmp_path / name
+        before = path.read_bytes() if path.is_file() else None
+        for shared in (False, True):
+            with rejects(error=StoreError, path=path, code=code):
+                Store(path, shared=shared)
+        assert before is None or path.read_bytes() == before
+        assert not (tmp_path / f"{name}-wal").exists()
+
+
+OLD_META = "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+
+
+@pytest.mark.parametrize("stated", ["1", "2", "7"])
+def test_other_formats_are_refused_by_number(tmp_path: Path, stated: str) -> None:
+    path = tmp_path / "a.db"
+    Store(path).close()
+    if stated == "1":  # which had no checksums
+        edit(path, "DROP TABLE meta")
+        edit(path, OLD_META)
+        edit(path, "INSERT INTO meta VALUES ('format', '1')")
+    else:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            write_row(connection, "meta", "format", stated)
+    content = path.read_bytes()
+    for options in ({}, {"shared": True}, {"shared": True, "read_only": True}):
+        with rejects(error=StoreError, path=path, code="format") as caught:
+            Store(path, **options)
+        assert stated in caught.value.problem
+        assert str(FORMAT) in caught.value.problem
+    assert path.read_bytes() == content
+
+
+def test_a_store_without_settings_is_known_by_its_tables(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    Store(path).close()
+    edit(path, "DELETE FROM meta")
+    with closing(Store(path)) as store:  # all tables are those of a store, to the letter: its settings are made again
+        assert store.requires_token
+    edit(path, "DELETE FROM meta")
+    edit(path, "ALTER TABLE events RENAME COLUMN kind TO sort")
+    with rejects(error=StoreError, path=path, code="not_a_store"):
+        Store(path)
+
+
+def test_places_where_nothing_can_be_written(tmp_path: Path) -> None:
+    with rejects(error=StoreError, path=tmp_path / "missing" / "a.db", code="no_folder"):
+        Store(tmp_path / "missing" / "a.db")
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    closed.chmod(0o500)
+    if os.geteuid() == 0:  # whom nothing stops in a plain folder
+        closed = Path("/sys/kernel")
+    with rejects(error=StoreError, path=closed / "a.db", code="unlockable"):
+        Store(closed / "a.db")
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_what_is_only_read_is_not_created(tmp_path: Path, is_empty: bool) -> None:
+    """A mistyped name is not an empty store in which all is well."""
+    path = tmp_path / "typo.db"
+    if is_empty:
+        path.touch()
+    for line in (("verify",), ("token", "list"), ("token", "remove", "x")):
+        result = run_command(*line, "--store", path)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith(f"windvane: error: {path}: ")
+    with rejects(error=StoreError, path=path, code="no_store"):
+        Store(path, shared=True, create=False)
+    assert [file.stat().st_size for file in tmp_path.iterdir()] == [0] * is_empty
+
+
+def test_names_that_sqlite_would_read_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("file:a.db", ":memory:", "a?mode=ro.db", "a%20b.db", "a b.db"):
+        with closing(Store(name)) as store:
+            store.append([event(1)])
+        assert (tmp_path / name).is_file()
+        assert query(tmp_path / name, "SELECT count(*) FROM events") == [(1,)]
