@@ -134,3 +134,15 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("package", ["agent", "cli", "client", "environments", "lab", "service"])
+def test_the_layout_names_every_module(package: str) -> None:
+    """And no module that does not exist."""
+    text = (ROOT / "docs" / "developing.md").read_text(encoding="utf-8")
+    layout = text[text.index("## Layout") : text.index("Imports point one way")]
+    part = re.search(rf"^  {package}/.*?(?=^(?:  )?[a-z])", layout, flags=re.M | re.S)
+    assert part is not None
+    modules = {path.stem for path in (ROOT / "src" / "windvane" / package).rglob("*.py") if path.stem[:2] != "__"}
+    assert modules - set(re.findall(r"\w+", part[0])) == set()
+    assert set(re.findall(r"(\w+)\.py\b", part[0])) <= modules

@@ -102,6 +102,12 @@ def test_the_client_names_its_extra(core: Path, tmp_path: Path) -> None:
     assert "pip install 'windvane[client]'" in done.stderr.splitlines()[-1]
 
 
+def test_the_client_needs_its_own_extra_only(tmp_path: Path) -> None:
+    python = create_environment(tmp_path / "environment", "client")
+    done = run_python(python, "import windvane; print(windvane.Client(), windvane.AsyncClient())", tmp_path)
+    assert re.fullmatch(r"Client\(.*\) AsyncClient\(.*\)\n", done.stdout), done.stderr
+
+
 @pytest.mark.parametrize("words", [[], ["--help"], ["--version"], ["nonsense"]], ids=str)
 def test_without_extras_the_program_needs_lab(core: Path, tmp_path: Path, words: list[str]) -> None:
     assert_needs("lab", core, words, tmp_path)

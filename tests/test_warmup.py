@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -15,7 +16,7 @@ from windvane.environments import BallArms, Rotation
 from windvane.lab import runner
 from windvane.lab.cells import Cell
 from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
-from windvane.service.engine import Engine
+from windvane.service import recovery
 from windvane.service.store import Store
 
 KERNELS = """
@@ -147,13 +148,16 @@ def test_the_runner_warms_up_only_what_is_missing(monkeypatch: pytest.MonkeyPatc
     assert warmed == ["DLinUCB"]
 
 
-def test_the_service_compiles_the_policies_of_its_streams(tmp_path: Path) -> None:
-    engine = Engine(Store(tmp_path / "a.db"), lambda *_: None)
-    assert engine.used_policies() == {windvane.AdaptiveGLMUCB}  # what a new stream has by default
-    agents = [windvane.Agent(dim=2, policy="OFUL"), windvane.Agent(dim=3, policy="OFUL")]
-    engine.streams = {str(i): SimpleNamespace(agent=agent) for i, agent in enumerate(agents)}
-    assert engine.used_policies() == {windvane.AdaptiveGLMUCB, windvane.OFUL}
-    engine.store.close()
+def test_the_service_compiles_the_policies_of_its_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warmed: list[set[type]] = []
+    monkeypatch.setattr(recovery, "warm_up", warmed.append)
+    with contextlib.closing(Store(tmp_path / "a.db")) as store:
+        recovery.recover(store, lambda _: None)
+        config = {"title": None, "agent": windvane.Agent(dim=2, policy="OFUL").settings}
+        store.add_stream("linear", 0.0, json.dumps(config))
+        recovery.recover(store, lambda _: None)
+    default = windvane.AdaptiveGLMUCB  # of a new stream
+    assert warmed == [{default}, {default, windvane.OFUL}]
 
 
 def test_every_registered_policy_can_be_built_from_the_example() -> None:

@@ -43,10 +43,10 @@ def _complete(responses: dict[str, Any], statuses: set[int]) -> None:
                 content["schema"] = {"type": "string"}
         if status == "201":
             response["headers"] = LOCATION
-    for status in sorted(statuses):
-        titles = [f"{kind.title} (`{code}`)." for code, kind in KINDS.items() if kind.status == status]
+    for number in sorted(statuses):
+        titles = [f"{kind.title} (`{code}`)." for code, kind in KINDS.items() if kind.status == number]
         content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
-        responses[str(status)] = {"description": " ".join(titles), "content": content}
+        responses[str(number)] = {"description": " ".join(titles), "content": content}
 
 
 def _list_statuses(method: str, path: str, operation: dict[str, Any]) -> set[int]:
