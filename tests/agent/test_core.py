@@ -129,7 +129,7 @@ def test_an_offer_is_checked_without_deciding() -> None:
 
 
 MIXED = {"shared": {"age": (0, 100)}, "per_arm": {"price": (0, 10)}, "by_arm": {"plan": ["a", "b"]}, "arms": ["r", 2]}
-TOLD: list[dict[str, Any]] = [
+ARGUMENTS: list[dict[str, Any]] = [
     {"dim": 3, "prior": np.array([0.1, -0.2, 0.3]), "prior_weight": 3},
     {"dim": np.int64(2), "gamma": np.float32(0.5), "seed": np.uint8(3), "max_pending": np.int32(9)},
     {"dim": 2, "scaling": ([1.0, 2.0], np.array([0.5, 0.25])), "intercept": np.True_, "clip": True, "L": 2},
@@ -143,13 +143,13 @@ TOLD: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("told", TOLD)
-def test_settings_and_files_make_the_same_again(told: dict) -> None:
-    agent = Agent(**told)
+@pytest.mark.parametrize("arguments", ARGUMENTS)
+def test_settings_and_files_make_the_same_again(arguments: dict) -> None:
+    agent = Agent(**arguments)
     again = AgentCore(**agent.settings)
-    assert again.settings == agent.settings == agent.info().settings or "memories" in told
+    assert again.settings == agent.settings == agent.info().settings or "memories" in arguments
     assert again.pack()() == agent.to_bytes()
-    if "memories" in told:
+    if "memories" in arguments:
         assert to_plain(agent.info())["settings"]["memories"] == [10.0, None]  # JSON has no infinity
     else:
         assert AgentCore(**json.loads(json.dumps(agent.settings))).pack()() == agent.to_bytes()

@@ -70,6 +70,7 @@ class AgentCore:
         S: Any, L: Any, reward_range: Any, prior: Any, prior_weight: Any, reward_timeout: Any, default_reward: Any,
         learn: Any, max_pending: Any, scaling: Any, intercept: Any, clip: Any, epsilon: Any, seed: Any, **settings: Any,
     ) -> None:  # fmt: skip
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "settings")}
         half_life, reward_timeout = format_duration(half_life), format_duration(reward_timeout)
         self.encoder = ArmEncoder(dim, features, scaling, L=L, intercept=intercept, clip=clip)
         reward_range, sigma = check_reward_range(reward_range)
@@ -85,16 +86,14 @@ class AgentCore:
         self.reward_timeout: Span | None = None
         self.default_reward: float | None = None
         self._apply(reward_timeout, default_reward, learn, max_pending, epsilon)
-        arguments = {
-            "dim": dim, "link": built.link, "policy": built.name, "half_life": half_life, "gamma": gamma,
-            "horizon": horizon, "drift": drift, "S": built.S, "L": L, "reward_range": reward_range, "prior": prior,
-            "prior_weight": check_positive("prior_weight", prior_weight), "reward_timeout": reward_timeout,
-            "default_reward": default_reward, "learn": learn, "max_pending": max_pending, "intercept": intercept,
-            "clip": clip, "epsilon": epsilon, "seed": seed, **settings,
+        arguments |= {
+            "link": built.link, "policy": built.name, "S": built.S, "half_life": half_life,
+            "prior_weight": check_positive("prior_weight", prior_weight), "reward_range": reward_range,
+            "reward_timeout": reward_timeout,
             "features": None if self.encoder.features is None else self.encoder.features.declaration(),
             "scaling": scaling if scaling is None or isinstance(scaling, str) else self.encoder.scaling.declaration(),
         }  # fmt: skip
-        self.settings: dict[str, Any] = {name: _to_plain(value) for name, value in arguments.items()}
+        self.settings: dict[str, Any] = {name: _to_plain(value) for name, value in (arguments | settings).items()}
         if prior is not None:
             learn_prior(self.policy, prior, prior_weight, built.S, self.reward_range)
 

@@ -55,10 +55,11 @@ class Field:
             if not isinstance(value, str) or value not in self.values:
                 raise ArgumentError((*owner, self.name), value, f"one of {list_values(self.values)}")
             return [float(value == each) for each in self.values]
-        low, high, where = self.low, self.high, (*owner, self.name)
+        low, high = self.low, self.high
         if low is None or high is None:
-            return [check_number(where, value, "that is finite", math.isfinite)]
+            return [check_number((*owner, self.name), value, "that is finite", math.isfinite)]
         if not isinstance(value, PLAIN_NUMBERS) or not low <= value <= high:  # the usual case needs no closer check
+            where = (*owner, self.name)
             number = check_number(where, value, "that is finite", math.isfinite)
             if not clip and not low <= number <= high:
                 hint = "declare a wider range, or clip=True"
