@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import windvane
-from stores import reseal
 from support.refusals import rejects
+from support.stores import reseal
 from test_cli import SCRIPT, fails, files, windvane_command
 
 
@@ -80,18 +80,19 @@ def test_verify(tmp_path: Path) -> None:
     found = json.loads(windvane_command("verify --store a.db --json", tmp_path).stdout)
     assert found == {
         "sound": True,
-        "store": [],
-        "streams": [{"stream": "a", "events": 2, "problem": None, "note": None}],
+        "problems": [],
+        "streams": [{"stream": "a", "events": 2, "problems": [], "notes": []}],
     }
     with sqlite3.connect(tmp_path / "a.db") as store:  # somebody changes what was decided
         other = """CAST(replace(CAST(outcome AS TEXT), '"arm":', '"arm":7') AS BLOB)"""
         store.execute(f"UPDATE events SET outcome = {other} WHERE kind = 1")
     store.close()
     found = json.loads(windvane_command("verify --store a.db --json", tmp_path, code=1).stdout)
-    assert found["streams"][0]["problem"] == "stream 'a', event 1: does not match its checksum"
+    text = "stream 'a', event 1: does not match its checksum"
+    assert found["streams"][0]["problems"] == [{"code": "replay", "text": text}]
     reseal(tmp_path / "a.db")
     found = json.loads(windvane_command("verify --store a.db --json", tmp_path, code=1).stdout)
-    assert re.match(r"stream 'a', event 1: arm 7[01] was not offered", found["streams"][0]["problem"])
+    assert re.match(r"stream 'a', event 1: arm 7[01] was not offered", found["streams"][0]["problems"][0]["text"])
 
 
 def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

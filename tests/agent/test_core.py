@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from support.agents import INF, NAN, NOON, RED, refuses, refuses_decision
 from support.refusals import rejects
-from windvane import Agent, ConflictingRewardError, Features, Logistic, UnknownDecisionError
+from windvane import Agent, ConflictingRewardError, DecisionError, Features, Logistic, UnknownDecisionError
 from windvane.agent import AgentCore
+from windvane.errors import ArgumentError
 from windvane.records import to_plain
 
 
@@ -178,7 +179,14 @@ SETTINGS = [
     {"dim": 2, "half_life": "1h", "reward_timeout": "30s", "default_reward": 0.0, "epsilon": 0.3},
     {"dim": 2, "policy": "BVD-GLM-UCB", "gamma": 0.9, "reward_timeout": 3, "max_pending": 4, "learn": "at_timeout"},
     {"dim": 2, "reward_timeout": 4, "default_reward": 0.0, "learn": "early", "epsilon": 0.1},
-    {"features": FEATURES, "scaling": "fit", "policy": "OnePassGLM", "gamma": 0.95, "reward_timeout": "20s"},
+    {
+        "features": FEATURES,
+        "scaling": "fit",
+        "policy": "OnePassGLM",
+        "gamma": 0.95,
+        "reward_timeout": "20s",
+        "learn": "at_timeout",
+    },
 ]
 CHANGES = [
     {"epsilon": 0.5}, {"learn": "on_arrival"}, {"reward_timeout": 5, "default_reward": 0.5, "learn": "early"},
@@ -194,54 +202,61 @@ steps = st.tuples(
 )
 
 
+ROWS = {"rewards": [0.0, 1.0], "vectors": [[0.1, 0.2], [0.3, 0.0]]}
+FIELDS = {
+    "rewards": [0.0, 1.0],
+    "contexts": [{"age": 20, "plan": "x"}, {"age": 60, "plan": "y"}],
+    "arms": ["red", "blue"],
+}
+
+
+def replay(core: AgentCore, step: str, arguments: dict[str, Any], call: dict[str, Any]) -> None:
+    """Repeat a call of an agent: ``arguments`` are the rows of history or the offer of a decision."""
+    if step == "decide":
+        core.decide(core.offer(**arguments), **call)
+    elif step == "history":
+        none = dict.fromkeys(("vectors", "contexts", "arms", "weights"))
+        core.adopt(core.learn_history(**none | arguments, times=call["times"], now=None))
+    else:
+        getattr(core, step)(**call)
+
+
 @pytest.mark.parametrize("given_settings", SETTINGS, ids=["clock", "decisions", "early", "features"])
 @settings(max_examples=40, deadline=None)
-@given(life=st.lists(steps, min_size=5, max_size=50))
+@given(life=st.lists(steps, min_size=30, max_size=60))
 def test_a_life_can_be_replayed_to_the_last_bit(given_settings: dict, life: list) -> None:
     """A log of the calls that changed something, with the arms that were played, makes an equal core."""
-    agent, log, now = Agent(**given_settings), list[tuple[str, dict[str, Any]]](), NOON
-    untrained = agent.settings
-    ages = {
-        "rewards": [0.0, 1.0],
-        "contexts": [{"age": 20.0, "plan": "x"}, {"age": 60.0, "plan": "y"}],
-        "arms": ["red", "blue"],
-    }
-    rows = ages if untrained["features"] else {"rewards": [1.0, 0.0], "vectors": [[0.1, 0.2], [0.3, 0.0]]}
+    agent, ids, log, now = Agent(**given_settings), ["unknown"], list[Any](), NOON
+    untrained, has_fields = agent.settings, "features" in given_settings
     for number, (step, choice, value, gap) in enumerate([("history", 0, 0.0, 0.0), *life]):
-        now, key = now + gap, f"d{max(0, number - 1 - choice)}"
+        now, arguments, is_new = now + gap, dict[str, Any](), True
+        call: dict[str, Any] = {"id": ids[-1 - choice % len(ids)], "value": value, "now": now}
         try:
             if step == "decide":
-                x = np.random.default_rng(number).uniform(-0.6, 0.6, (3, 2))
-                offer = (
-                    {"arms": x} if rows is not ages else {"context": {"age": 30.0 + choice, "plan": "xy"[choice % 2]}}
-                )
-                decision = agent.decide(**offer, now=now, id=f"d{number}")
-                log.append(("decide", {"offer": offer, "id": decision.id, "now": now, "played": decision.index}))
-            elif step in ("reward", "add_reward"):
-                outcome = getattr(agent.core, step)(key, value, now=now)
-                if (outcome if step == "reward" else outcome[0]).is_new:
-                    log.append((step, {"id": key, "value": value, "now": now}))
-            elif step == "expire":
-                if agent.expire(now):
-                    log.append(("expire", {"now": now}))
+                arms = np.random.default_rng(number).uniform(-0.6, 0.6, (3, 2))
+                arguments = {"context": {"age": 30 + choice, "plan": "x"}} if has_fields else {"arms": arms}
+                decision = agent.decide(**arguments, id=f"d{number}", now=now)
+                call = {"id": decision.id, "now": now, "played": decision.index}
+                ids.append(decision.id)
             elif step == "history":
-                agent.history(**rows, times=[now, now], now=now)
-                log.append(("history", {**rows, "times": [now, now]}))
+                arguments, call = FIELDS if has_fields else ROWS, {"times": [now, now]}
+                agent.history(**arguments, **call, now=now)
+            elif step == "reward":
+                is_new = agent.core.reward(**call).is_new
+            elif step == "add_reward":
+                is_new = agent.core.add_reward(**call)[0].is_new
+            elif step == "expire":
+                call = {"now": now}
+                is_new = bool(agent.expire(now))
             elif step == "configure":
-                agent.configure(**CHANGES[choice])
-                log.append(("configure", CHANGES[choice]))
+                call = CHANGES[choice]
+                agent.configure(**call)
             else:
-                agent = Agent.from_bytes(agent.to_bytes())
-        except ValueError:
+                agent, is_new = Agent.from_bytes(agent.to_bytes()), False
+        except (ArgumentError, DecisionError):
             continue  # refused: nothing changed, and it is not in the log
-    replay = AgentCore(**untrained)
-    for step, arguments in log:
-        if step == "decide":
-            offer = replay.offer(arguments["offer"].get("arms"), arguments["offer"].get("context"))
-            replay.decide(offer, **{name: value for name, value in arguments.items() if name != "offer"})
-        elif step == "history":
-            given_rows = dict.fromkeys(("vectors", "contexts", "arms", "weights")) | arguments
-            replay.adopt(replay.learn_history(**given_rows, now=None))
-        else:
-            getattr(replay, step)(**arguments)
-    assert replay.pack()() == agent.to_bytes()
+        log += [(step, arguments, call)] * is_new
+    again = AgentCore(**untrained)
+    for entry in log:
+        replay(again, *entry)
+    assert again.pack()() == agent.to_bytes()

@@ -18,7 +18,7 @@ from windvane.service import engine as engines
 from windvane.service import snapshots, streams
 from windvane.service.http.schemas import NewStream
 from windvane.service.recovery import rebuild_stream
-from windvane.service.store import EXPIRED, Store
+from windvane.service.store import EXPIRED, DamageError, Store
 from windvane.service.streams import Done, Stream
 
 RAW = json.dumps(ARMS).encode()
@@ -237,6 +237,28 @@ def test_a_change_closes_decisions_bit_by_bit_before_anything_else(
     time.sleep(0.05)
     service.configure(reward_timeout="10ms")  # shorter than the age of those that are left
     until(lambda: service.info()["counts"]["expired"] == 2)
+
+
+def test_a_request_for_a_stream_that_was_replaced_does_not_wait(
+    service: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has many timeouts to close, which nobody will close any more."""
+    monkeypatch.setattr(streams, "MAX_EXPIRED", 2)
+    for _ in range(6):
+        service.decide()
+    engine, stream = service.engine, service.engine.streams["shop"]
+
+    async def scene() -> None:
+        engine.report_damage(DamageError("as a damaged page"))
+        stream.core.configure(max_pending=1)
+        await asyncio.sleep(0)
+        with pytest.raises(engines.Problem) as caught:
+            await engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
+        assert caught.value.code == "unavailable"
+
+    service.run(scene())
+    until(lambda: service.get("/readyz").status_code == 200)
+    assert service.info()["counts"]["pending"] == 6
 
 
 # --- snapshots -----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 
 from support.server import ARMS, Local, read_problem, run_local, until
 from windvane import Agent
-from windvane.records import to_datetime, to_plain
+from windvane.records import to_plain
 from windvane.service import engine as engines
 
 FEATURES = {
@@ -22,7 +22,6 @@ FEATURES = {
     "by_arm": {"device": {"values": ["phone", "desk"]}},
     "arms": ["a", "b", "c"],
 }
-HISTORY: dict[str, Any] = {"rewards": [1.0, 0.0], "vectors": [[0.1, 0.2], [0.3, 0.1]]}
 NOW = 1_700_000_000.0
 
 
@@ -37,24 +36,12 @@ def read_core(service: Local, name: str = "shop") -> bytes:
     return service.call(service.engine.streams[name].core.pack())
 
 
-def learn(service: Local, body: dict[str, Any], key: str | None = None) -> Any:
-    headers = {} if key is None else {"idempotency-key": key}
-    return service.post("/v1/streams/shop/history", body, headers=headers)
-
-
 # --- as the library ------------------------------------------------------------------------------------------------
 
 SETTINGS: list[dict[str, Any]] = [
-    {"dim": 2},
-    {"dim": 2, "link": "identity", "reward_range": [0.0, 2.0], "S": 2.0, "seed": 7},
-    {"dim": 2, "link": "poisson", "reward_range": [0.0, 4.0], "half_life": 50.0},
-    {"dim": 2, "epsilon": 0.3, "seed": 11, "reward_timeout": 4.0, "default_reward": 0.0},
-    {"dim": 2, "seed": 3, "reward_timeout": 4.0, "default_reward": 0.0, "learn": "on_arrival"},
-    {"dim": 2, "reward_timeout": "20m", "default_reward": 0.0, "learn": "early"},
-    {"dim": 2, "half_life": "1h", "clip": True, "L": 0.5},
-    {"dim": 2, "prior": [1.0, -1.0], "prior_weight": 3.0, "max_pending": 5},
-    {"dim": 2, "intercept": True, "scaling": {"center": [0.1, 0.2], "spread": [2.0, 1.0]}},
-    {"dim": 2, "policy": "OFUL", "settings": {"lam": 2.0, "delta": 0.1}},
+    {"seed": 3, "reward_timeout": 4.0, "default_reward": 0.0, "learn": "on_arrival"},
+    {"epsilon": 0.3, "reward_timeout": "20m", "default_reward": 0.0, "learn": "early"},
+    {"half_life": "1h", "max_pending": 5},
 ]
 
 
@@ -66,57 +53,21 @@ def test_the_service_decides_as_the_library_does(
     clock = [NOW]
     monkeypatch.setattr(engines, "TICK", 1e9)
     monkeypatch.setattr("windvane.service.http.hot.time.time", lambda: clock[0])
-    arguments = {name: value for name, value in settings.items() if name != "settings"} | settings.get("settings", {})
-    agent = Agent(**arguments)
+    agent, rng = Agent(dim=2, **settings), np.random.default_rng(4)
     service.create(**settings)
-    rng, low_high = np.random.default_rng(4), arguments.get("reward_range", (0.0, 1.0))
     for i in range(25):
-        clock[0] += round(float(rng.uniform(0, 600)), 6)
-        clock[0] = round(clock[0], 6)
+        clock[0] = round(clock[0] + float(rng.uniform(0, 600)), 6)
         arms = {name: rng.uniform(-0.6, 0.6, 2).round(6).tolist() for name in ("red", "blue", "green")}
         answer = service.decide(body={"arms": arms})
         mine = agent.decide(arms, now=clock[0], id=answer["id"])
         assert answer == to_plain(mine)
         if i % 4:
-            value = round(float(rng.uniform(*low_high)), 3)
+            value = round(float(rng.uniform()), 3)
             assert service.reward(answer["id"], value).json()["status"] == "recorded"
             agent.expire(now=clock[0])  # the service closes what has expired before all else, to log it
             assert agent.reward(mine.id, value, now=clock[0]) == "recorded"
     info, expected = service.info(), to_plain(agent.info())
     assert {name: info[name] for name in expected} == expected
-    assert read_core(service) == agent.to_bytes()
-
-
-def test_history_is_learned_as_the_library_learns_it(service: Local) -> None:
-    rng = np.random.default_rng(5)
-    vectors = rng.uniform(-3, 3, (60, 2)).round(4).tolist()
-    rewards = (rng.uniform(size=60) < 0.3).astype(float).tolist()
-    service.create(scaling="fit")
-    agent = Agent(dim=2, scaling="fit")
-    assert read_problem(service.post("/v1/streams/shop/decisions", ARMS), 422)["errors"][0]["pointer"] == "#/scaling"
-    for _ in range(2):
-        assert learn(service, {"rewards": rewards, "vectors": vectors}, "h").json() == {"rows": 60}
-    assert learn(service, {"rewards": [1], "vectors": [[1, 1]], "weights": [3]}).json() == {"rows": 1}
-    agent.history(rewards, vectors)
-    agent.history([1], [[1, 1]], weights=[3])
-    assert read_core(service) == agent.to_bytes()
-    assert service.decide()["arm"]
-    event, _ = (event for event in service.events() if event["kind"] == "history")
-    assert (event["rows"], event["request"]["rewards"]) == (60, rewards)
-
-
-def test_history_of_fields_with_times(service: Local) -> None:
-    service.create(features=FEATURES, half_life="1d")
-    agent = Agent(features=FEATURES, half_life="1d")
-    times = [to_datetime(1_600_000_000.0 + 3600.0 * ((7 * i) % 9)) for i in range(9)]
-    body: dict[str, Any] = {
-        "rewards": [float(i % 2) for i in range(9)],
-        "contexts": [{"age": 10 * i, "device": ("phone", "desk")[i % 2]} for i in range(9)],
-        "arms": [{"abc"[i % 3]: {"price": i}} for i in range(9)],
-    }
-    assert read_problem(learn(service, body), 422)["errors"][0]["pointer"] == "#/times"
-    assert learn(service, body | {"times": to_plain(times)}).json() == {"rows": 9}
-    agent.history(**body, times=times)
     assert read_core(service) == agent.to_bytes()
 
 
@@ -135,58 +86,6 @@ def test_what_is_learned_does_not_depend_on_how_fast_rewards_arrive(service: Loc
 
 
 # --- rewards -------------------------------------------------------------------------------------------------------
-
-
-def test_rewards_and_what_can_be_wrong_with_them(service: Local) -> None:
-    service.create()
-    service.create("other")
-    decision = service.decide()["id"]
-    before = service.state()
-    for value in (1.5, -0.1, 1e12):
-        assert read_problem(service.reward(decision, value), 422)["errors"][0]["pointer"] == "#/value"
-    for name, id_ in (("shop", "nobody"), ("other", decision)):
-        assert read_problem(service.reward(id_, 1.0, name), 404)["code"] == "unknown-decision"
-    assert service.state() == before
-    receipt = {"decision": decision, "value": 0.25}
-    assert service.reward(decision, 0.25).json() == {**receipt, "status": "recorded"}
-    after = service.state()
-    for _ in range(2):
-        assert service.reward(decision, 0.25).json() == {**receipt, "status": "unchanged"}
-        assert read_problem(service.reward(decision, 0.5), 409)["code"] == "conflict"
-        assert read_problem(service.reward(decision, 1.5), 422)["code"] == "invalid"  # whatever else it may be
-    assert service.state() == after != before
-
-
-@pytest.mark.parametrize(
-    ("settings", "fine", "wrong"),
-    [
-        ({}, (0, 0.5, 1), (-0.01, 1.01)),
-        ({"reward_range": [0.0, 4.0], "link": "poisson"}, (0, 4), (4.1, -1)),
-        ({"link": "identity", "policy": "OFUL"}, (-3.5, 1e6), ()),
-    ],
-)
-def test_the_range_of_rewards(service: Local, settings: dict[str, Any], fine: Any, wrong: Any) -> None:
-    service.create(**settings)
-    for value in wrong:
-        assert read_problem(service.reward(service.decide()["id"], value), 422)["code"] == "invalid"
-    for value in fine:
-        assert service.reward(service.decide()["id"], value).status_code == 200
-
-
-def test_a_late_reward_is_recorded_once_and_not_learned(service: Local) -> None:
-    service.create(reward_timeout=2)
-    decision = service.decide()["id"]
-    for _ in range(4):
-        service.decide()
-    before = service.info()
-    assert before["counts"]["expired"] == 1
-    answers = service.request_together(*[("PUT", f"/v1/streams/shop/decisions/{decision}/reward", {"value": 1.0})] * 5)
-    assert [answer.json()["status"] for answer in answers] == ["expired"] * 5
-    assert read_problem(service.reward(decision, 0.0), 409)["code"] == "conflict"
-    after = service.info()
-    assert (after["theta"], after["counts"]["rewards"]) == (before["theta"], 0)
-    late = [(event["decision"], event["value"]) for event in service.events() if event["kind"] == "late"]
-    assert late == [(decision, 1.0)]
 
 
 def test_parts_of_a_reward_add_up(service: Local) -> None:
@@ -242,29 +141,6 @@ def test_what_the_agent_has_forgotten_is_in_the_log(tmp_path: Path, monkeypatch:
             assert part.json() == {"decision": made[8]["id"], "status": "expired", "value": 0.5}
             kinds = [event["kind"] for event in service.events()[count:]]
             assert sorted(kind for kind in kinds if kind != "expired") == ["late", "late"]
-
-
-# --- keys ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_key_repeats_the_answer_and_belongs_to_one_request(service: Local) -> None:
-    service.create()
-    service.create("other")
-    made = service.decide(key="k")
-    assert service.decide(key="k") == made
-    assert learn(service, HISTORY, "h").json() == learn(service, HISTORY, "h").json() == {"rows": 2}
-    key = {"idempotency-key": "k"}
-    other = {"arms": {"red": [0.1, 0.1]}}
-    assert read_problem(service.post("/v1/streams/shop/decisions", other, headers=key), 409)["code"] == "key-reused"
-    assert read_problem(learn(service, HISTORY, "k"), 409)["code"] == "key-reused"
-    assert read_problem(service.add_reward(made["id"], 1.0, headers=key), 409)["code"] == "key-reused"
-    answer = service.post("/v1/streams/shop/decisions", ARMS, headers={"idempotency-key": "h"})
-    assert read_problem(answer, 409)["code"] == "key-reused"
-    assert service.decide("other", key="k")["id"] != made["id"]  # a stream has keys of its own
-    answer = service.post("/v1/streams/shop/decisions", {"arms": {"red": [9, 9]}}, headers={"idempotency-key": "x"})
-    assert read_problem(answer, 422)["code"] == "invalid"
-    assert service.decide(key="x")["arm"]  # a request that is refused does not use its key up
-    assert [event["key"] for event in service.events()] == ["k", "h", "x"]
 
 
 # --- timeouts ------------------------------------------------------------------------------------------------------

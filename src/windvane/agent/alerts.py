@@ -22,13 +22,7 @@ LOG_AGAIN = 10_000
 CHECK_EVERY = 100
 """Decisions between two checks of the alerts, which cost about as much as a decision."""
 
-NORM_BOUND_ACTIVE, TIMEOUT_EXCEEDS_MEMORY, DECISIONS_DROPPED, MISSES_LEARNED_LATE = (
-    "norm_bound_active",
-    "timeout_exceeds_memory",
-    "decisions_dropped",
-    "misses_learned_late",
-)
-CODES = (NORM_BOUND_ACTIVE, TIMEOUT_EXCEEDS_MEMORY, DECISIONS_DROPPED, MISSES_LEARNED_LATE)
+CODES = ("norm_bound_active", "timeout_exceeds_memory", "decisions_dropped", "misses_learned_late")
 
 log = logging.getLogger("windvane.agent")
 
@@ -73,7 +67,7 @@ def norm_bound_active(recent: RecentShare, S: float, largest_S: float) -> Alert:
         f"the estimate was at the norm bound S={S:g} in {recent.share:.0%} of the last {len(recent.marks)} decisions, "
         f"so predictions may be far from the rewards; {remedy}, or declare features with narrower ranges"
     )
-    return Alert(code=NORM_BOUND_ACTIVE, message=message)
+    return Alert(code="norm_bound_active", message=message)
 
 
 def timeout_exceeds_memory(lag: str, memory: str) -> Alert:
@@ -81,7 +75,7 @@ def timeout_exceeds_memory(lag: str, memory: str) -> Alert:
         f"rewards are learned {lag} after their decision, at the timeout, but the policy remembers only {memory}, so "
         'little is learned; give a shorter reward_timeout or a longer memory, or learn="early"'
     )
-    return Alert(code=TIMEOUT_EXCEEDS_MEMORY, message=message)
+    return Alert(code="timeout_exceeds_memory", message=message)
 
 
 def misses_learned_late(share: float) -> Alert:
@@ -89,7 +83,7 @@ def misses_learned_late(share: float) -> Alert:
         f"rewards are learned on arrival, but {share:.0%} of decisions get none and are learned at the timeout, so "
         'predictions are too high; set learn to "at_timeout" or "early"'
     )
-    return Alert(code=MISSES_LEARNED_LATE, message=message)
+    return Alert(code="misses_learned_late", message=message)
 
 
 def decisions_dropped(recent: RecentShare, max_pending: int) -> Alert:
@@ -97,4 +91,4 @@ def decisions_dropped(recent: RecentShare, max_pending: int) -> Alert:
         f"{recent.share:.0%} of the last {len(recent.marks)} closed decisions were dropped: max_pending={max_pending} "
         "decisions were open. Nothing was learned from them; give a larger max_pending or a shorter reward_timeout"
     )
-    return Alert(code=DECISIONS_DROPPED, message=message)
+    return Alert(code="decisions_dropped", message=message)

@@ -62,25 +62,13 @@ FORMAT, VERSION = "windvane agent", 5
 HEADER = "agent.json"
 NAMES = ("id", "arm", "preferred", "rival")
 MOST = 2**53
+_ANY, _COUNT, _SHARE, _FLAG = ("f8", -math.inf, math.inf), ("i8", 0, MOST), ("f8", 0, 1), ("i1", 0, 1)
 COLUMNS: dict[str, tuple[str, float, float]] = {
-    "round": ("f8", -math.inf, math.inf),
-    "time": ("f8", -math.inf, math.inf),
-    "number": ("i8", 0, MOST),
-    "index": ("i8", 0, MOST),
-    "prediction": ("f8", -math.inf, math.inf),
-    "bonus": ("f8", -math.inf, math.inf),
-    "propensity": ("f8", 0, 1),
-    "rival_score": ("f8", -math.inf, math.inf),
-    "explored": ("i1", 0, 1),
-    "projected": ("i1", -1, 1),
-    "reward": ("f8", -math.inf, math.inf),
-    "delay": ("f8", 0, math.inf),
-    "looks": ("i1", 0, LOOKS),
-    "credited": ("f8", 0, 1),
-    "is_learned": ("i1", 0, 1),
-    "is_miss": ("i1", 0, 1),
-    "is_partial": ("i1", 0, 1),
-}
+    "round": _ANY, "time": _ANY, "number": _COUNT, "index": _COUNT, "prediction": _ANY, "bonus": _ANY,
+    "propensity": _SHARE, "rival_score": _ANY, "explored": _FLAG, "projected": ("i1", -1, 1), "reward": _ANY,
+    "delay": ("f8", 0, math.inf), "looks": ("i1", 0, LOOKS), "credited": _SHARE, "is_learned": _FLAG, "is_miss": _FLAG,
+    "is_partial": _FLAG,
+}  # fmt: skip
 """Numbers of an open decision: type, smallest and largest value."""
 _OPTIONAL = ("propensity", "rival_score", "reward", "delay")  # NaN: None
 _CHANGING = ("reward", "delay", "looks", "credited", "is_learned", "is_miss", "is_partial")

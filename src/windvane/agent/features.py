@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from windvane.arguments import Array, check_number
+from windvane.arguments import LARGEST, Array, check_between, check_number
 from windvane.errors import ArgumentError, Path
 from windvane.records import Name
 
@@ -55,22 +55,16 @@ class Field:
             if not isinstance(value, str) or value not in self.values:
                 raise ArgumentError((*owner, self.name), value, f"one of {list_values(self.values)}")
             return [float(value == each) for each in self.values]
-        low, high = self.low, self.high
+        low, high, where = self.low, self.high, (*owner, self.name)
         if low is None or high is None:
-            return [self._check((*owner, self.name), value, clip)]
+            return [check_number(where, value, "that is finite", math.isfinite)]
         if not isinstance(value, PLAIN_NUMBERS) or not low <= value <= high:  # the usual case needs no closer check
-            value = self._check((*owner, self.name), value, clip)
+            number = check_number(where, value, "that is finite", math.isfinite)
+            if not clip and not low <= number <= high:
+                hint = "declare a wider range, or clip=True"
+                raise ArgumentError(where, value, f"in the declared range [{low:g}, {high:g}]", hint=hint)
+            value = min(max(number, low), high)
         return [2.0 * (value - low) / (high - low) - 1.0]
-
-    def _check(self, where: Path, value: Any, clip: bool) -> float:
-        """Return ``value`` as a number, within the range if there is one."""
-        number = check_number(where, value, "that is finite", math.isfinite)
-        if self.low is None or self.high is None or self.low <= number <= self.high:
-            return number
-        if not clip:
-            hint = "declare a wider range, or clip=True"
-            raise ArgumentError(where, value, f"in the declared range [{self.low:g}, {self.high:g}]", hint=hint)
-        return min(max(number, self.low), self.high)
 
     def declaration(self) -> dict[str, Any]:
         """Return the field as plain data, such as JSON holds."""
@@ -120,15 +114,11 @@ class Features:
         self.dim = self._head + len(self.arms) * len(self._block)
         active = self.intercept + len(self.shared) + len(self.per_arm) + bool(self.arms) * (1 + len(self.by_arm))
         if not self.dim:
-            raise ArgumentError(
-                "features", self.declaration(), "at least one field, arms, or intercept=True", got="none"
-            )
+            raise ArgumentError("features", self.declaration(), "at least one field, arms, or an intercept", got="none")
         for name, times in Counter(self.names).items():
             if times > 1:
-                got, hint = f"{name!r} {times} times", "rename a field or an arm"
-                raise ArgumentError(
-                    "features", self.declaration(), "coordinates with different names", got=got, hint=hint
-                )
+                expected, got = "coordinates with different names", f"{name!r} {times} times"
+                raise ArgumentError("features", self.declaration(), expected, got=got, hint="rename a field or an arm")
         self._scale = active**-0.5
         self.longest = math.inf if self.open_fields else 1.0  # the norm of a vector is at most this, up to rounding
 
@@ -195,19 +185,13 @@ class Features:
         for name in self.open_fields:
             kind, rows = ("contexts", contexts) if name in self._context_fields else ("arms", arms)
             values = np.array(
-                [
-                    check_number((kind, i, name), row[name], "in [-1e100, 1e100]", lambda v: abs(v) <= 1e100)
-                    for i, row in enumerate(rows)
-                ]
+                [check_between((kind, i, name), row[name], -LARGEST, LARGEST) for i, row in enumerate(rows)]
             )
             if len(values) < 2 or values.std() <= CONSTANT * np.abs(values).max():
                 got, hint = f"{len(values)} values that do not vary", "declare a range"
                 raise ArgumentError(kind, values.tolist(), f"rows whose {name!r} varies", got=got, hint=hint)
-            half = FIT_SPREAD * float(values.std())
-            ranges[name] = (
-                min(float(values.mean()) - half, float(values.min())),
-                max(float(values.mean()) + half, float(values.max())),
-            )
+            middle, half = float(values.mean()), FIT_SPREAD * float(values.std())
+            ranges[name] = min(middle - half, float(values.min())), max(middle + half, float(values.max()))
         given = self.declaration()
         for kind in KINDS:
             given[kind] = {name: ranges.get(name, declared) for name, declared in given[kind].items()}
@@ -300,9 +284,7 @@ def _parse_field(path: Path, name: Any, declaration: Any) -> Field:
                 raise ArgumentError(path, declaration, "a list of texts that are all different")
             return Field(name, values=tuple(str.__str__(value) for value in declaration))
         if len(declaration) == 2:
-            low, high = (
-                check_number(path, end, "in [-1e100, 1e100]", lambda v: abs(v) <= 1e100) for end in declaration
-            )
+            low, high = (check_between(path, end, -LARGEST, LARGEST) for end in declaration)
             if low < high:
                 return Field(name, low, high)
     raise ArgumentError(path, declaration, "a range (low, high) with low < high, or a list of texts")

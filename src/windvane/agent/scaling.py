@@ -23,15 +23,9 @@ class Scaling:
     ``remedy``: what to do about a vector that is too long.
     """
 
-    def __init__(
-        self, dim: int, L: float, *, scaling: Any, intercept: bool, clip: bool, remedy: str | None = None
-    ) -> None:
-        self.raw_dim, self.L = dim, L
-        self.intercept, self.clip, self.remedy = (
-            check_flag("intercept", intercept),
-            check_flag("clip", clip),
-            remedy or REMEDY,
-        )
+    def __init__(self, dim: int, L: float, *, scaling: Any, intercept: bool, clip: bool, remedy: str = REMEDY) -> None:
+        self.raw_dim, self.L, self.remedy = dim, L, remedy
+        self.intercept, self.clip = check_flag("intercept", intercept), check_flag("clip", clip)
         self.to_fit = isinstance(scaling, str) and scaling == "fit"
         self.center, self.spread, self.is_identity = np.zeros(dim), np.ones(dim), True
         if scaling is not None and not self.to_fit:

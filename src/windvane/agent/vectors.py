@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from windvane.agent.features import Features, check_names
-from windvane.agent.scaling import Scaling
+from windvane.agent.scaling import REMEDY, Scaling
 from windvane.arguments import Array, check_positive, check_real_array, check_whole
 from windvane.errors import ArgumentError, format_value
 from windvane.records import Name
@@ -41,7 +41,7 @@ class ArmEncoder:
         if (dim is None) == (self.features is None):
             expected = "given unless `features` is" if dim is None else "omitted when `features` is given"
             raise ArgumentError("dim", dim, expected)
-        remedy = None
+        remedy = REMEDY
         if self.features is None:
             dim = check_whole("dim", dim, 1)
         else:

@@ -165,7 +165,7 @@ class Charts:
 
 def _count(arms: dict[str, ArmCounts], arm: str, prediction: float) -> int:
     """Count a decision. Of too many arms the one played longest ago is dropped; return how many decisions it had."""
-    counts = arms[arm] = arms.pop(arm, None) or ArmCounts()  # the last one played comes last
+    counts = arms[arm] = arms.pop(arm, ArmCounts())  # the last one played comes last
     counts.decisions += 1
     counts.predicted += prediction
     return arms.pop(next(iter(arms))).decisions if len(arms) > MAX_COUNTED else 0

@@ -158,12 +158,8 @@ def _may_be_rounded(name: str, first: npt.NDArray[Any], second: npt.NDArray[Any]
 
 def _compare_arrays(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Agreement:
     """Compare arrays of one shape whose numbers are of one size."""
-    is_finite = np.isfinite(first)
-    if not np.array_equal(is_finite, np.isfinite(second)):
-        return Agreement.DIFFERENT
-    first, second = first[is_finite], second[is_finite]
-    scale = max(np.abs(first).max(initial=0.0), np.abs(second).max(initial=0.0))
-    difference = np.abs(first - second).max(initial=0.0)
-    if difference == 0.0:
+    if np.array_equal(first, second, equal_nan=True):
         return Agreement.EQUAL
-    return Agreement.ROUNDED if difference <= ROUNDING * scale else Agreement.DIFFERENT
+    scale = max(np.abs(values[np.isfinite(values)]).max(initial=0.0) for values in (first, second))
+    is_close = np.allclose(first, second, rtol=0.0, atol=ROUNDING * scale, equal_nan=True)
+    return Agreement.ROUNDED if is_close else Agreement.DIFFERENT

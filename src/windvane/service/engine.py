@@ -45,14 +45,8 @@ log = logging.getLogger("windvane.service")
 class Engine:
     """All streams of ``store``. ``count_events`` is called with the number of events of every commit.
 
-    Attributes
-    ----------
-    streams : dict
-        The streams that are served, by name.
-    unavailable : dict
-        Why a stream could not be rebuilt, by name. Its log can be read up to the damage.
-    failure : str or None
-        Why requests are not answered now.
+    ``streams`` are those served, by name; ``unavailable`` says of the others why they could not be rebuilt, and
+    ``failure`` why no request is answered now.
     """
 
     def __init__(self, store: Store, count_events: Callable[[int], None] = lambda _: None) -> None:
@@ -101,18 +95,17 @@ class Engine:
 
     def _read_store(self) -> Recovery:
         """Read all streams, in a thread; after a failure, when the store can be written to again."""
-
-        def report(progress: str) -> None:
-            if self._is_stopping:
-                raise RuntimeError("the service is stopping")
-            self.failure = progress
-
         if self._is_damaged:
             self.store.repair()
             self._is_damaged = False
         if self._committer is not None:
             self.store.check_writable()
-        return recover(self.store, report)
+        return recover(self.store, self._report_progress)
+
+    def _report_progress(self, progress: str) -> None:
+        if self._is_stopping:
+            raise RuntimeError("the service is stopping")
+        self.failure = progress
 
     def _open(self, recovery: Recovery) -> None:
         """Answer requests from now on."""
@@ -135,13 +128,14 @@ class Engine:
     def _record_losses(self, committer: Committer) -> None:
         """Record in the log of a stream that more was acknowledged than the log has: the write-ahead log was damaged,
         or the store is a restored backup."""
-        marks, names = self.store.read_acknowledged(), {row.id for row in self._rows.values()}
-        self.store.mark_acknowledged({id_: stream.number for id_, stream in self._by_id.items() if id_ not in marks})
-        for id_, acknowledged in marks.items():
-            stream = self._by_id.get(id_)
-            if id_ not in names:
-                log.error("a stream with %d acknowledged events is not in the store", acknowledged)
-            elif stream is not None and acknowledged > stream.number:
+        marks = self.store.read_acknowledged()
+        for id_ in marks.keys() - {row.id for row in self._rows.values()}:
+            log.error("a stream with %d acknowledged events is not in the store", marks[id_])
+        for stream in self.streams.values():
+            acknowledged = marks.get(stream.id)
+            if acknowledged is None:
+                self.store.mark_acknowledged({stream.id: stream.number})
+            elif acknowledged > stream.number:
                 text = "stream %r: events %d to %d were acknowledged, but are missing from the log"
                 log.error(text, stream.name, stream.number + 1, acknowledged)
                 committer.add(stream.record_loss(acknowledged, time.time()))
@@ -235,7 +229,8 @@ class Engine:
         if again is not None:
             await self.commit(stream)  # the first request may still wait for the disk
             return again
-        with _hold(stream):
+        stream.busy = self._loop.create_future()
+        with _release(stream):
             now, began = time.time(), time.perf_counter()
             learned = await asyncio.to_thread(stream.read_history, raw, now)
             with self.operating(stream):
@@ -247,11 +242,10 @@ class Engine:
 
     async def turn(self, stream: Stream) -> None:
         """Wait until ``stream`` may be changed. The caller must change it before it waits for anything else."""
-        while stream.busy is not None:
-            await asyncio.shield(stream.busy)
+        await _wait_while_busy(stream)
         if stream.is_due(time.time(), many=True):  # the operation would have to close them all
             self._expire(stream)
-            await self.turn(stream)
+            await _wait_while_busy(stream)
 
     @contextlib.contextmanager
     def operating(self, stream: Stream) -> Iterator[None]:
@@ -262,8 +256,9 @@ class Engine:
         began = time.perf_counter()
         try:
             yield
-        except Problem:  # of the request; only decisions may have been closed
-            self.hand_over(stream, stream.take_events())
+        except Problem:
+            if events := stream.take_events():  # a request that is refused may have closed decisions
+                self.hand_over(stream, events)
             raise
         except Exception as error:
             log.exception("an operation on stream %r failed", stream.name)
@@ -336,12 +331,11 @@ class Engine:
     def _expire(self, stream: Stream) -> None:
         """Close decisions whose timeout has passed, bit by bit, with the stream held from now on."""
         if stream.busy is None and stream.is_due(time.time()):
-            hold = contextlib.ExitStack()
-            hold.enter_context(_hold(stream))
-            self._run(self._expire_held(stream, hold))
+            stream.busy = self._loop.create_future()
+            self._run(self._expire_held(stream))
 
-    async def _expire_held(self, stream: Stream, hold: contextlib.ExitStack) -> None:
-        with hold, contextlib.suppress(Problem):  # streams are rebuilt after one
+    async def _expire_held(self, stream: Stream) -> None:
+        with _release(stream), contextlib.suppress(Problem):  # streams are rebuilt after one
             while True:
                 with self.operating(stream):
                     events = stream.expire(time.time())
@@ -380,13 +374,17 @@ class Engine:
 _WRITE_FAILED = "the store could not be written; retry with the same Idempotency-Key"
 
 
+async def _wait_while_busy(stream: Stream) -> None:
+    while stream.busy is not None:
+        await asyncio.shield(stream.busy)
+
+
 @contextlib.contextmanager
-def _hold(stream: Stream) -> Iterator[None]:
-    """Let requests that would change ``stream`` wait."""
-    assert stream.busy is None  # the caller has waited for its turn
-    stream.busy = asyncio.get_running_loop().create_future()
+def _release(stream: Stream) -> Iterator[None]:
+    """Let requests that change ``stream`` go on at the end."""
     try:
         yield
     finally:
-        stream.busy.set_result(None)
+        if stream.busy is not None:
+            stream.busy.set_result(None)
         stream.busy = None

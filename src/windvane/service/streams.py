@@ -16,7 +16,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from windvane.agent import AgentCore, ConflictingRewardError, UnknownDecisionError
+from windvane.agent import AgentCore, ClosedDecision, ConflictingRewardError, UnknownDecisionError
 from windvane.agent.alerts import CHECK_EVERY, AlertLog
 from windvane.agent.history import LearnedHistory
 from windvane.agent.pending import RewardOutcome
@@ -223,7 +223,8 @@ class Stream:
             case kinds.REWARDED | kinds.REWARD_PART | kinds.LATE:
                 return self._replay_reward(event, recorded, is_part="sum" in recorded)
             case kinds.EXPIRED:
-                outcome = self._close(event.time, recorded.get("room", 0), len(recorded["decisions"]))
+                room, most = recorded.get("room", 0), len(recorded["decisions"])
+                outcome = _describe_closed(self.core.expire(now=event.time, room=room, most=most), room)
                 if outcome["decisions"] != recorded["decisions"]:
                     raise ReplayError(self.name, event.number, f"the replay closes {outcome['decisions']}")
                 return outcome
@@ -289,19 +290,10 @@ class Stream:
         is_settled = self.core.outcome_of(decision) is not None
         return {"value": value, "settled": is_settled} if kind == kinds.REWARDED else {"value": value}
 
-    def _close(self, now: float, room: int, most: int | None) -> dict[str, Any]:
-        """Close decisions whose timeout has passed or that are too many; return the outcome of the event."""
-        closed = self.core.expire(now=now, room=room, most=most)
-        learned, dropped = [decision.learned for decision in closed], sum(decision.dropped for decision in closed)
-        counts = {"dropped": dropped, "room": room}  # those dropped come last: the oldest have expired
-        outcome = {"decisions": [decision.id for decision in closed], "learned": learned}
-        return outcome | {name: count for name, count in counts.items() if count}
-
     def _expire(self, now: float, room: int = 0, most: int | None = None) -> None:
         """Close decisions before the agent does so by itself: whatever closes a decision is an event."""
-        outcome = self._close(now, room, most)
-        if outcome["decisions"]:
-            self._log(kinds.EXPIRED, now, to_json(outcome))
+        if closed := self.core.expire(now=now, room=room, most=most):
+            self._log(kinds.EXPIRED, now, to_json(_describe_closed(closed, room)))
 
     def _configure(self, changes: dict[str, Any]) -> None:
         self.core.configure(**{name: value for name, value in changes.items() if name != "title"})
@@ -347,9 +339,12 @@ class Stream:
         for event in events[1:]:
             value = event.outcome.get("sum", event.outcome["value"])
             reward, late = (reward, value) if event.kind == kinds.LATE else (value, late)
-        status = "pending" if self.core.is_pending(decision) else "expired" if reward is None else "rewarded"
-        made = Decision(**outcome | {"time": datetime.fromisoformat(outcome["time"])})
-        return DecisionRecord(decision=made, status=status, reward=reward, late_reward=late)
+        return DecisionRecord(
+            decision=Decision(**outcome | {"time": datetime.fromisoformat(outcome["time"])}),
+            status="pending" if self.core.is_pending(decision) else "expired" if reward is None else "rewarded",
+            reward=reward,
+            late_reward=late,
+        )
 
     def info(self) -> StreamInfo:
         """Return all that is known about the stream."""
@@ -375,6 +370,13 @@ class Stream:
 def _round(now: float) -> float:
     """Return a time in microseconds, as it is logged: a replay must see the same one."""
     return round(now, 6)
+
+
+def _describe_closed(closed: list[ClosedDecision], room: int) -> dict[str, Any]:
+    """Return the outcome of the event: the decisions, what was learned, and how many of the last were dropped."""
+    counts = {"dropped": sum(decision.dropped for decision in closed), "room": room}
+    outcome = {"decisions": [decision.id for decision in closed], "learned": [d.learned for d in closed]}
+    return outcome | {name: count for name, count in counts.items() if count}
 
 
 def _write_receipt(decision: str, status: Any, value: float) -> bytes:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
 
 from windvane.service.comparison import Agreement, compare_outcomes, compare_streams
 from windvane.service.recovery import apply_event, check_end, create_stream, read_snapshot
@@ -25,7 +25,8 @@ _T = TypeVar("_T")
 Progress = Callable[[str, int, int], None]
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class Finding:
     """A problem, or something to know: a code, and a sentence."""
 
     code: str
@@ -40,11 +41,6 @@ class StreamReport:
     events: int = 0
     problems: list[Finding] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        findings = {name: [each._asdict() for each in getattr(self, name)] for name in ("problems", "notes")}
-        return {"stream": self.stream, "events": self.events, **findings}
 
 
 @dataclass
@@ -61,8 +57,7 @@ class StoreReport:
 
     def to_plain(self) -> dict[str, Any]:
         """Return the report as JSON values."""
-        problems, streams = [each._asdict() for each in self.problems], [each.to_plain() for each in self.streams]
-        return {"sound": self.is_sound, "problems": problems, "streams": streams}
+        return {"sound": self.is_sound, **asdict(self)}
 
 
 def verify_store(store: Store, progress: Progress = lambda *_: None) -> StoreReport:
@@ -104,7 +99,7 @@ class _StreamCheck:
         self._report = StreamReport(str(row.name))
         self._requests: deque[bytes] = deque(maxlen=LAST_REQUESTS)
         self._counts: Counter[str] = Counter()  # of events that differ from their replay
-        self._first_difference = ""
+        self._difference = ""  # the first of an outcome
 
     def check(self) -> StreamReport:
         try:
@@ -170,7 +165,7 @@ class _StreamCheck:
         else:
             self._counts["outcomes"] += 1
             values = f"{recorded.get(name)!r} was recorded, and the replay gives {replayed.get(name)!r}"
-            self._first_difference = self._first_difference or f"event {event.number}: as {name!r}, {values}"
+            self._difference = self._difference or f"event {event.number}: as {name!r}, {values}"
 
     def _check_snapshot(self, replayed: Stream) -> None:
         """Compare the state that a server would start from with the state after the replay."""
@@ -198,12 +193,12 @@ class _StreamCheck:
             self._add_problem("state", text)
 
     def _sum_up(self) -> None:
-        counts = self._counts
-        if counts["arms"]:
-            self._add_problem("arms", f"for {counts['arms']} decisions a replay prefers another arm than was recorded")
-        if counts["outcomes"]:
-            text = f"{counts['outcomes']} recorded outcomes differ from a replay ({self._first_difference})"
-            self._add_problem("outcomes", text)
-        if counts["rounding"]:
-            text = f"{counts['rounding']} outcomes differ from a replay by rounding, as on another processor"
-            self._add_note("rounding", text)
+        """Report how many events differ from their replay, by code."""
+        rounding, report = "outcomes differ from a replay by rounding, as on another processor", self._report
+        for findings, code, text in (
+            (report.problems, "arms", "decisions were recorded for which a replay prefers another arm"),
+            (report.problems, "outcomes", f"recorded outcomes differ from a replay ({self._difference})"),
+            (report.notes, "rounding", rounding),
+        ):
+            if self._counts[code]:
+                findings.append(Finding(code, f"{self._counts[code]} {text}"))

@@ -176,12 +176,12 @@ def test_pages_of_other_sites_change_nothing(service: Local) -> None:
         assert answer.status_code == 200
         assert "access-control-allow-origin" not in answer.headers
     forms = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x")
-    for kind in (*forms, "application/xml", "application/jsonx", "text/json", ""):
-        answer = service.request("POST", path, content=body, headers={"content-type": kind})
+    for form in (*forms, "application/xml", "application/jsonx", "text/json", ""):
+        answer = service.request("POST", path, content=body, headers={"content-type": form})
         assert read_problem(answer, 415)["code"] == "not-json"
     assert service.state() == before
-    for kind in ("application/json", "application/json; charset=utf-8", "Application/JSON"):
-        own = {"content-type": kind, "origin": "http://127.0.0.1:8000"}
+    for json_type in ("application/json", "application/json; charset=utf-8", "Application/JSON"):
+        own = {"content-type": json_type, "origin": "http://127.0.0.1:8000"}
         assert service.request("POST", path, content=body, headers=own).status_code == 201
     secret = create_token(service.store, "full", full=True)
     headers = {"origin": "https://shop.example.com", **bearer(secret)}

@@ -175,7 +175,7 @@ def test_records_and_explanations(service: Local) -> None:
     agent = Agent(dim=2, reward_timeout=3)
     made = service.decide()
     place = f"{DECISIONS}/{made['id']}"
-    record = {"decision": made, "status": "pending", "reward": None, "late_reward": None}
+    record: dict[str, Any] = {"decision": made, "status": "pending", "reward": None, "late_reward": None}
     assert service.get(place).json() == record
     explanation = service.get(f"{place}/explanation").json()
     assert explanation == to_plain(agent.explain(agent.decide(ARMS["arms"])))
@@ -237,7 +237,7 @@ def test_a_late_reward_is_recorded_and_not_learned(service: Local) -> None:
 def test_parts_of_a_reward_add_up(service: Local) -> None:
     service.create("shop", link="identity", reward_timeout=3, default_reward=0.0, learn="at_timeout")
     decision = service.decide()["id"]
-    key = {"headers": {"idempotency-key": "p"}}
+    key: dict[str, Any] = {"headers": {"idempotency-key": "p"}}
     first = {"decision": decision, "status": "recorded", "value": 0.25}
     for _ in range(2):
         assert service.add_reward(decision, 0.25, **key).json() == first
@@ -338,7 +338,7 @@ def test_history_is_learned_as_the_library_learns_it(service: Local) -> None:
     service.create("shop", features=features, half_life="1d")
     agent = Agent(features=features, half_life="1d")
     times = [1_600_000_000.0 + 3600.0 * i for i in range(9)]
-    body = {
+    body: dict[str, Any] = {
         "rewards": [float(i % 2) for i in range(9)],
         "contexts": [{"age": 10 * i, "device": ("phone", "desk")[i % 2]} for i in range(9)],
         "arms": [{"abc"[i % 3]: {"price": i}} for i in range(9)],

@@ -36,8 +36,8 @@ def hash_token(secret: str) -> str:
 class RateLimiter:
     """A token bucket for each of the last :data:`MAX_CLIENTS` clients.
 
-    The package ``limits`` was measured: 4 to 10 µs a request and pauses of up to 5 ms with 10,000 clients, against 1 µs
-    here. It also never lets in a batch that is larger than the limit, and does not bound the number of clients.
+    The package ``limits`` was tried: it never admits a batch that is larger than the limit, does not bound the number
+    of clients in memory, and takes 2.4 to 5.6 µs of processor time a request against 0.5 µs.
     """
 
     def __init__(self, rate: float) -> None:

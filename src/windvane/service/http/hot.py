@@ -1,6 +1,6 @@
 """Routes that FastAPI declares and documents, and that are executed without it: they take most requests, or raw bodies.
 
-Measured: FastAPI takes 135 µs to call a route with a declared body; the same route as a plain handler takes 25 µs.
+Measured (processor time, three arms): 77 µs for the route to decide if FastAPI executes it, 27 µs as a plain handler.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pydantic_core import from_json
 from windvane.records import Decision, RewardReceipt
 from windvane.service.engine import Engine
 from windvane.service.http import schemas
+from windvane.service.http.responses import LearnedRows
 from windvane.service.http.schemas import DecisionId, IdempotencyKey, StreamName
 from windvane.service.problems import MEDIA_TYPE, Problem, invalid
 from windvane.service.streams import Done
@@ -83,7 +84,7 @@ def add_routes(router: APIRouter) -> None:
     for method, place, declaration, handler, model, status in (
         ("POST", "decisions", decide, _decide, Decision, 201),
         ("PUT", "decisions/{decision}/reward", set_reward, _set_reward, RewardReceipt, 200),
-        ("POST", "history", learn_history, _learn_history, schemas.LearnedRows, 200),
+        ("POST", "history", learn_history, _learn_history, LearnedRows, 200),
     ):
         route = type("PlainRoute", (APIRoute,), {"get_route_handler": lambda _, handler=handler: handler})
         router.add_api_route(

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from windvane.service.http.schemas import ProblemDetails
+from windvane.service.http.responses import ProblemDetails
 from windvane.service.problems import KINDS, MEDIA_TYPE
 
 LOCATION = {"Location": {"description": "Path of what was created.", "schema": {"type": "string"}}}
@@ -43,10 +43,10 @@ def _complete(responses: dict[str, Any], statuses: set[int]) -> None:
                 content["schema"] = {"type": "string"}
         if status == "201":
             response["headers"] = LOCATION
-    for status in sorted(statuses):
-        titles = [f"{kind.title} (`{code}`)." for code, kind in KINDS.items() if kind.status == status]
+    for number in sorted(statuses):
+        titles = [f"{kind.title} (`{code}`)." for code, kind in KINDS.items() if kind.status == number]
         content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
-        responses[str(status)] = {"description": " ".join(titles), "content": content}
+        responses[str(number)] = {"description": " ".join(titles), "content": content}
 
 
 def _list_statuses(method: str, path: str, operation: dict[str, Any]) -> set[int]:

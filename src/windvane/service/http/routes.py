@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from windvane.records import DecisionRecord, Explanation, RewardReceipt, StreamInfo, StreamSummary, to_json
 from windvane.service.engine import Engine
-from windvane.service.http import hot, schemas
+from windvane.service.http import hot, responses, schemas
 from windvane.service.http.export import NDJSON, export_log
 from windvane.service.http.middleware import CHARGE, IS_VALID, PARQUET
 from windvane.service.http.schemas import DecisionId, IdempotencyKey, Limit, StreamName
@@ -92,13 +92,13 @@ def respond(record: Any, status: int = 200, **headers: str) -> Response:
     return Response(to_json(record), status, headers, "application/json")
 
 
-@service.get("/healthz", response_model=schemas.Health)
+@service.get("/healthz", response_model=responses.Health)
 async def get_health() -> Response:
     """Liveness probe."""
     return respond({"status": "ok"})
 
 
-@service.get("/readyz", response_model=schemas.Health, dependencies=[Depends(get_engine)])
+@service.get("/readyz", response_model=responses.Health, dependencies=[Depends(get_engine)])
 async def get_readiness() -> Response:
     """Readiness probe: 503 while streams are recovered."""
     return respond({"status": "ready"})
@@ -122,7 +122,7 @@ async def create_stream(engine: ReadyEngine, body: schemas.NewStream) -> Respons
     return respond(stream.info(), 201, location=f"/v1/streams/{stream.name}")
 
 
-@streams.get("", response_model=schemas.StreamPage)
+@streams.get("", response_model=responses.StreamPage)
 async def list_streams(engine: ReadyEngine, limit: Limit = 100, after: str = "") -> Response:
     """List the streams by name, archived ones too, and those that could not be recovered."""
     names = sorted(name for name in engine.streams if name > after)
@@ -150,7 +150,7 @@ async def archive_stream(at: At) -> Response:
     return await at.carry_out(lambda: at.stream.archive(time.time()))
 
 
-@streams.get("/{stream}/charts", response_model=schemas.Charts)
+@streams.get("/{stream}/charts", response_model=responses.Charts)
 async def get_charts(at: At) -> Response:
     """Return what the page draws: rewards, arms and the model over time."""
     return respond(at.stream.charts.document)
@@ -194,7 +194,7 @@ async def export_events(
     return await export_log(engine, stream, format, after, limit)
 
 
-@decisions.get("/{stream}/pending", response_model=schemas.PendingPage)
+@decisions.get("/{stream}/pending", response_model=responses.PendingPage)
 async def list_pending(at: At, limit: Limit = 100, after: str | None = None) -> Response:
     """List the pending decisions, the oldest first. The decision ``after`` may have been closed meanwhile."""
     pending = at.stream.core.pending()
@@ -225,7 +225,7 @@ async def add_reward(
     return await at.carry_out(lambda: at.stream.add_reward(decision, body.value, idempotency_key, time.time()))
 
 
-@decisions.post("/{stream}/decisions/batch", response_model=schemas.BatchResults)
+@decisions.post("/{stream}/decisions/batch", response_model=responses.BatchResults)
 async def decide_batch(request: Request, at: At, body: schemas.DecisionBatch) -> Response:
     """Make several decisions, one after the other. Every item has a status of its own and may have a key."""
 
@@ -236,7 +236,7 @@ async def decide_batch(request: Request, at: At, body: schemas.DecisionBatch) ->
     return await _run_batch(request, at, decide, body.decisions, "decisions", "decision")
 
 
-@decisions.post("/{stream}/rewards/batch", response_model=schemas.BatchResults)
+@decisions.post("/{stream}/rewards/batch", response_model=responses.BatchResults)
 async def set_rewards(request: Request, at: At, body: schemas.RewardBatch) -> Response:
     """Set the rewards of several decisions. Every item has a status of its own."""
 

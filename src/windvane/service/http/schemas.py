@@ -1,4 +1,4 @@
-"""What requests may hold, and the lists that are answered; single records are those of :mod:`windvane.records`.
+"""What requests may hold.
 
 Only sizes and types that the wire needs are checked here. The agent checks the rest, and its errors have JSON Pointers.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sized
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema, field_validator
@@ -17,8 +16,7 @@ from pydantic_core import from_json
 from windvane import Agent
 from windvane.errors import ArgumentError
 from windvane.errors import Path as ArgumentPath
-from windvane.records import Decision, DecisionStatus, Name, RewardReceipt, StreamSummary
-from windvane.service.problems import KINDS, TYPE_PREFIX, Problem, invalid
+from windvane.service.problems import Problem, invalid
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 MAX_ARMS, MAX_ITEMS, MAX_DIM, MAX_HISTORY = 1000, 1000, 500, 20_000
@@ -184,7 +182,8 @@ def parse_history(raw: bytes) -> dict[str, Any]:
 def parse_decision(raw: bytes) -> tuple[Any, Any]:
     """Return the arms and the context in a request to decide, whose sizes are within the limits.
 
-    A model of pydantic would take four times as long, and check what the agent checks again.
+    A model of pydantic would check what the agent checks again, could not say where in a union an error is, and take
+    as long for three arms and twice as long for a hundred.
     """
     try:
         document = from_json(raw, allow_inf_nan=False)
@@ -218,113 +217,3 @@ def _check_entry(path: ArgumentPath, entry: Any) -> None:
 def _check_size(path: ArgumentPath, value: Sized, most: int) -> None:
     if len(value) > most:
         raise ArgumentError(path, value, f"of a size up to {most:,}", got=f"{len(value):,}")
-
-
-class ProblemError(BaseModel):
-    """One of the errors of a request: where in the body, and what."""
-
-    pointer: str
-    detail: str
-
-
-class ProblemDetails(BaseModel):
-    """Why a request failed (RFC 9457)."""
-
-    type: Annotated[str, Field(json_schema_extra={"enum": [TYPE_PREFIX + code for code in KINDS]})]
-    title: str
-    status: int
-    detail: str
-    errors: list[ProblemError]
-
-
-class Health(BaseModel):
-    """Whether the service is alive, or ready."""
-
-    status: str
-
-
-class UnavailableStream(BaseModel):
-    """A stream that could not be recovered."""
-
-    name: str
-    reason: str
-
-
-class StreamPage(BaseModel):
-    """Streams in the order of their names; ``next`` is the ``after`` of the next page."""
-
-    streams: list[StreamSummary]
-    next: str | None
-    unavailable: list[UnavailableStream]
-
-
-class PendingPage(BaseModel):
-    """Pending decisions, the oldest first; ``next`` is the ``after`` of the next page."""
-
-    decisions: list[Decision]
-    next: str | None
-
-
-class ArmCounts(BaseModel):
-    """Of an arm in a bucket: decisions, the sum of predictions, settled decisions, the sum of their outcomes."""
-
-    decisions: int
-    predicted: float
-    settled: int
-    realised: float
-
-
-class Bucket(BaseModel):
-    """Consecutive decisions and their outcomes; ``model`` is null from before the server started."""
-
-    since: datetime
-    until: datetime
-    decisions: int
-    settled: int
-    total: float
-    projected: int | None
-    arms: dict[str, ArmCounts]
-    others: int
-    model: dict[Literal["norm", "memory", "rate"], float | None] | None
-
-
-class RecentDecision(BaseModel):
-    """One of the last decisions."""
-
-    id: str
-    time: datetime
-    arm: Name
-    prediction: float
-    status: DecisionStatus
-    reward: float | None
-
-
-class Charts(BaseModel):
-    """What the page draws. ``others``: decisions for arms that are not listed."""
-
-    width: int
-    buckets: list[Bucket]
-    arms: dict[str, int]
-    others: int
-    recent: list[RecentDecision]
-
-
-class ItemResult(BaseModel):
-    """What came of an item of a batch: the problem, or what the item alone would get. Pointers are of the batch."""
-
-    status: int
-    problem: ProblemDetails | None = None
-    decision: Decision | None = None
-    receipt: RewardReceipt | None = None
-
-
-class BatchResults(BaseModel):
-    """The results of a batch, in the order of its items."""
-
-    results: list[ItemResult]
-
-
-class LearnedRows(BaseModel):
-    """How many rows of history were learned."""
-
-    rows: int

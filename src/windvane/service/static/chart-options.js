@@ -1,51 +1,11 @@
-/** Options of uPlot: axes, lines, the tooltip, and what uPlot does not draw itself. */
+/** Options of uPlot: lines, the tooltip, and what uPlot does not draw itself. */
 
-/** @import { AxisKind, ChartSpec, Line } from "./types.js" */
+/** @import { ChartSpec, Line } from "./types.js" */
 
+import { FONT, RIGHT_PADDING, makeXAxis, makeYAxis } from "./chart-axes.js";
+import { color } from "./colors.js";
 import { element, setText, syncChildren } from "./dom.js";
 import { formatClock, formatCount } from "./format.js";
-
-const FONT = "12px system-ui, sans-serif";
-const CHARACTER = 6.6; // pixels, of FONT, on average
-const DAY = 86400;
-const TIME_STEPS = [
-  1,
-  2,
-  5,
-  10,
-  15,
-  30,
-  60,
-  120,
-  300,
-  600,
-  900,
-  1800,
-  3600,
-  7200,
-  3 * 3600,
-  6 * 3600,
-  12 * 3600,
-  ...[1, 2, 4, 7, 14, 30, 60, 90, 180, 365].map((days) => days * DAY),
-];
-const COUNT_STEPS = Array.from({ length: 10 }, (_, i) => 10 ** i).flatMap((ten) => [ten, 2 * ten, 5 * ten]);
-const seconds = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
-const minutes = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
-const days = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
-
-/** @type {Map<string, string>} */
-const colors = new Map();
-
-/** @param {string} name of a custom property, without its dashes */
-function color(name) {
-  if (!colors.has(name)) {
-    colors.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
-  }
-  return /** @type {string} */ (colors.get(name));
-}
-
-/** The colours of the page have changed. */
-export const forgetColors = () => colors.clear();
 
 /**
  * Everything that can change without a new plot is read from `current()` when it is drawn.
@@ -61,7 +21,7 @@ export function makeOptions(current, width, height) {
   return {
     width,
     height,
-    padding: [8, 10, 0, 0],
+    padding: [8, RIGHT_PADDING, 0, 0],
     legend: { show: false },
     cursor: {
       y: false,
@@ -80,75 +40,6 @@ export function makeOptions(current, width, height) {
       ready: [(plot) => plot.over.append(tooltip.node)],
       setCursor: [(plot) => tooltip.update(plot)],
     },
-  };
-}
-
-/** @returns {uPlot.Axis} */
-function makeAxis() {
-  return {
-    stroke: () => color("muted"),
-    font: FONT,
-    labelFont: FONT,
-    grid: { stroke: () => color("grid"), width: 1 },
-    ticks: { show: false },
-  };
-}
-
-/**
- * @param {AxisKind} kind
- * @returns {uPlot.Axis}
- */
-function makeXAxis(kind) {
-  const isTime = kind === "time";
-  return {
-    ...makeAxis(),
-    size: isTime ? 40 : 28,
-    gap: 6,
-    space: 70,
-    incrs: isTime ? TIME_STEPS : COUNT_STEPS,
-    grid: { show: false },
-    ticks: { show: true, stroke: () => color("line"), width: 1, size: 4 },
-    border: { show: true, stroke: () => color("line"), width: 1 },
-    values: (_plot, splits, _axis, _space, step) => (isTime ? formatTimes(splits, step) : splits.map(formatCount)),
-  };
-}
-
-/**
- * Labels of a time axis, with the day where it begins.
- *
- * @param {number[]} splits
- * @param {number} step
- */
-function formatTimes(splits, step) {
-  let lastDay = "";
-  return splits.map((time) => {
-    const date = new Date(1000 * time);
-    const day = days.format(date);
-    const isNew = day !== lastDay;
-    lastDay = day;
-    if (step >= DAY) return isNew ? day : "";
-    return `${(step < 60 ? seconds : minutes).format(date)}${isNew ? `\n${day}` : ""}`;
-  });
-}
-
-/**
- * @param {() => ChartSpec} current
- * @returns {uPlot.Axis}
- */
-function makeYAxis(current) {
-  const { ticks } = current().y;
-  return {
-    ...makeAxis(),
-    gap: 6,
-    space: 34,
-    size: (_plot, values) => 14 + CHARACTER * Math.max(2, ...(values ?? []).map((text) => text.length)),
-    values: (_plot, splits) => splits.map((value) => current().y.format(value)),
-    ...(ticks === undefined
-      ? {}
-      : {
-          splits: () => current().y.ticks ?? ticks,
-          filter: (/** @type {uPlot} */ _plot, /** @type {number[]} */ splits) => splits,
-        }),
   };
 }
 

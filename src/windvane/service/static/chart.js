@@ -2,7 +2,8 @@
 
 /** @import { ChartSpec } from "./types.js" */
 
-import { forgetColors, makeOptions } from "./chart-options.js";
+import { makeOptions } from "./chart-options.js";
+import { forgetColors } from "./colors.js";
 
 const darkMode = window.matchMedia("(prefers-color-scheme: dark)");
 

@@ -72,17 +72,9 @@ class Event(NamedTuple):
 
     @classmethod
     def create(
-        cls,
-        previous: bytes,
-        stream: int,
-        number: int,
-        time: float,
-        kind: int,
-        decision: str | None = None,
-        key: str | None = None,
-        outcome_json: bytes = b"{}",
-        request: bytes | None = None,
-    ) -> Event:
+        cls, previous: bytes, stream: int, number: int, time: float, kind: int, decision: str | None = None,
+        key: str | None = None, outcome_json: bytes = b"{}", request: bytes | None = None,
+    ) -> Event:  # fmt: skip
         """Return the event that follows one whose chain value is ``previous``."""
         salt, digest = (None, None) if request is None else salt_request(request)
         event = cls(stream, number, time, kind, decision, key, outcome_json, request, salt, digest)

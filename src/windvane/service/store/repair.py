@@ -58,42 +58,34 @@ def is_repairing(path: Path) -> bool:
     return building_path(path).exists() or completed_path(path).exists()
 
 
-def rebuild(path: Path) -> Path:
-    """Replace the store at ``path`` by a new one with all rows that can be read. Returns where the old one is."""
+def rebuild(path: Path) -> None:
+    """Replace the store at ``path`` by a new one with all rows that can be read."""
+    if all(add_suffix(path, f".damaged-{n}").exists() for n in range(1, MOST_COPIES + 1)):
+        problem = f"is damaged, and was repaired {MOST_COPIES} times before; check the disk, and remove damaged copies"
+        raise StoreError(path, "damaged", f"{problem} ({path.name}.damaged-N) to have it repaired again")
     building = building_path(path)
     remove_database(building)
     try:
         with open_damaged(path) as source:
-            _refuse_more_copies(path)
             create_file(building, lambda target: StoreCopy(path, source, target).copy())
         os.rename(building, completed_path(path))
     except Exception:
         remove_database(building)  # it takes room, and keeps tokens from being changed
         raise
     flush(path.parent)
-    aside = finish_swap(path)
-    assert aside is not None  # it was completed above
-    return aside
+    finish_swap(path)
 
 
-def _refuse_more_copies(path: Path) -> None:
-    start = f"{path.name}.damaged-"
-    copies = [name for name in os.listdir(path.parent) if name.startswith(start) and name[len(start) :].isdigit()]
-    if len(copies) >= MOST_COPIES:
-        problem = (
-            f"is damaged, and was repaired {len(copies)} times before; check the disk, and remove the damaged copies "
-            f"({start}N) to have it repaired again"
-        )
-        raise StoreError(path, "damaged", problem)
+def _name_aside(path: Path) -> Path:
+    """Return a free name for the damaged file. A swap that was interrupted gets the same name again."""
+    return next(name for n in count(1) if not (name := add_suffix(path, f".damaged-{n}")).exists())
 
 
-def finish_swap(path: Path) -> Path | None:
-    """Put a completed new store in its place, and return where the old one is now; None if there is none to place."""
-    completed = completed_path(path)
+def finish_swap(path: Path) -> None:
+    """Put a completed new store, if there is one, in its place."""
+    completed, aside = completed_path(path), _name_aside(path)
     if not completed.exists():
-        return None
-    names = (add_suffix(path, f".damaged-{number}") for number in count(1))
-    aside = next(name for name in names if _is_free(path, name))
+        return
     for suffix in ("-wal", "-shm", ""):  # the log first: it must never stand beside the new store
         old = add_suffix(path, suffix)
         if old.exists():
@@ -101,13 +93,7 @@ def finish_swap(path: Path) -> Path | None:
     flush(path.parent)
     os.rename(completed, path)
     flush(path.parent)
-    return aside
-
-
-def _is_free(path: Path, aside: Path) -> bool:
-    """Whether the store at ``path`` can be moved to ``aside``. A swap that was interrupted may have moved its log."""
-    parts = [(add_suffix(path, suffix), add_suffix(aside, suffix)) for suffix in ("-wal", "-shm")]
-    return not aside.exists() and not any(old.exists() and new.exists() for old, new in parts)
+    log.warning("%s: was repaired; the damaged file is kept as %s", path, aside)
 
 
 class StoreCopy:
@@ -128,23 +114,10 @@ class StoreCopy:
         self._read_indexed_numbers()
         for row in self._read_streams():
             self._copy_stream(row)
-        with self._begin_reading():  # tokens come last: they may be changed beside a server, which reads them here
-            has_tokens = self._copy_tokens()
-            is_open = self._read_meta().get("guarded") == "no" and not has_tokens
-        write_row(self._target, "meta", "guarded", "no" if is_open else "yes")
-
-    @contextlib.contextmanager
-    def _begin_reading(self) -> Iterator[None]:
-        """Hold a read transaction on the source, where it allows one."""
-        connection = self._source.connection
-        with contextlib.suppress(*READ_ERRORS):
-            connection.execute("BEGIN")
-        try:
-            yield
-        finally:
-            with contextlib.suppress(*READ_ERRORS):
-                if connection.in_transaction:
-                    connection.execute("COMMIT")
+        # Tokens may be changed beside a server. They come last, and whatever is in doubt makes tokens necessary.
+        is_open = self._read_meta().get("guarded") == "no"
+        has_tokens = self._copy_tokens()
+        write_row(self._target, "meta", "guarded", "no" if is_open and not has_tokens else "yes")
 
     def _read_meta(self) -> dict[str, str]:
         with contextlib.suppress(*READ_ERRORS):

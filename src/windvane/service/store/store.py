@@ -76,7 +76,8 @@ class Store:
         self.path = Path(path).resolve()
         if not self.path.parent.is_dir():
             raise StoreError(Path(path), "no_folder", f"the folder {Path(path).parent} does not exist")
-        if not create and not self._exists():
+        has_content = self.path.is_file() and self.path.stat().st_size > 0
+        if not create and not has_content and not completed_path(self.path).exists():
             raise StoreError(self.path, "no_store", "there is no such store")
         self.is_checked = False
         self._mode = "ro" if read_only else "rw"
@@ -94,15 +95,12 @@ class Store:
                 raise StoreError(self.path, "unreadable", f"cannot be used as a store ({error})") from None
             raise
 
-    def _exists(self) -> bool:
-        return completed_path(self.path).exists() or (self.path.is_file() and self.path.stat().st_size > 0)
-
     # --- the file --------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         is_exclusive = self._lock is not None
         if is_exclusive:
-            self._finish_swap()
+            finish_swap(self.path)
             remove_database(building_path(self.path))  # of a repair that was interrupted before it was complete
         elif completed_path(self.path).exists():
             raise StoreError(self.path, "repairing", "a repair was interrupted; `windvane serve` finishes it")
@@ -118,18 +116,7 @@ class Store:
             self._rebuild("is damaged; repairing it")
         else:
             self._repair_if_damaged(pages=self.path.stat().st_size <= CHECKED_AT_START)
-        self._open_marks()
-
-    def _open_marks(self) -> None:
-        store_id = read_meta(self.connection).get("id")
-        if store_id is None:
-            raise DamageError("it has no id")
-        self._marks = Marks(self.path, store_id)
-
-    def _finish_swap(self) -> None:
-        aside = finish_swap(self.path)
-        if aside is not None:
-            log.warning("%s: finished a repair that was interrupted; the old file is kept as %s", self.path, aside)
+        self._marks = Marks(self.path, read_meta(self.connection)["id"])
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
         """Return what is wrong with the structure of the file: the tables, the settings and, which takes long, all of
@@ -146,12 +133,12 @@ class Store:
         """
         self.drop_connection()
         if self._file is None:  # an earlier attempt failed
-            self._finish_swap()
+            finish_swap(self.path)
             self._file = open_file(self.path, lock=True)
         problems = self._repair_if_damaged(pages=True)
         if problems and self._marks is not None:
             self._marks.close()
-            self._open_marks()
+            self._marks = Marks(self.path, read_meta(self.connection)["id"])
         return problems
 
     def _repair_if_damaged(self, *, pages: bool) -> list[str]:
@@ -165,12 +152,11 @@ class Store:
         log.error("%s: %s", self.path, reason)
         self._close_file()
         try:
-            aside = rebuild(self.path)
+            rebuild(self.path)
         except StoreError:
             raise
         except Exception as error:  # a damaged file may hold anything: whatever it causes, the caller gets one error
             raise StoreError(self.path, "repair_failed", f"{reason} failed ({error})") from error
-        log.warning("%s: the old file is kept as %s", self.path, aside)
         self._local = threading.local()  # no thread uses its connection to the old file again
         self._file = open_file(self.path, lock=True)
         self.is_checked = True
@@ -250,10 +236,8 @@ class Store:
         the copy may have missed finds that file after its commit, or another store in the place of this one.
         """
         connection = self.connection
-        self._refuse_if_repairing()
         connection.execute("BEGIN IMMEDIATE")
         try:
-            self._refuse_if_repairing()
             yield connection
             self._refuse_if_repairing()
         except BaseException:
@@ -274,23 +258,20 @@ class Store:
     def append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]] = ()) -> None:
         """Store all of ``events`` and, by stream, new ``snapshots``: durable when this returns, or none of them."""
         with self._writing:
-            self._append(events, snapshots)
+            connection = self.connection
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for i in range(0, len(events), _ROWS):
+                    rows = [event.to_row() for event in events[i : i + _ROWS]]
+                    places = ", ".join([f"({', '.join('?' * _COLUMNS)})"] * len(rows))
+                    connection.execute(f"INSERT INTO events VALUES {places}", list(chain.from_iterable(rows)))
+                for stream, snapshot in snapshots:
+                    write_row(connection, "snapshots", stream, *snapshot)
+                connection.execute("COMMIT")
+            except BaseException:
+                self.drop_connection()  # a failed connection must not keep a lock
+                raise
             self.mark_acknowledged({event.stream: event.number for event in events})
-
-    def _append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]]) -> None:
-        connection = self.connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            for i in range(0, len(events), _ROWS):
-                rows = [event.to_row() for event in events[i : i + _ROWS]]
-                places = ", ".join([f"({', '.join('?' * _COLUMNS)})"] * len(rows))
-                connection.execute(f"INSERT INTO events VALUES {places}", list(chain.from_iterable(rows)))
-            for stream, snapshot in snapshots:
-                write_row(connection, "snapshots", stream, *snapshot)
-            connection.execute("COMMIT")
-        except BaseException:
-            self.drop_connection()  # a failed connection must not keep a lock
-            raise
 
     def read_events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:
         """Yield the events with numbers above ``after``, in order."""
@@ -411,15 +392,13 @@ class Store:
 
     def read_tokens(self) -> list[Token]:
         """Return the tokens that match their checksum; no other one is accepted."""
-        rows = filter(_is_sound_token, self._read_token_rows())
-        return sorted(Token(name, hash_, bool(full), created) for name, hash_, full, created, _ in rows)
+        rows = self.connection.execute("SELECT * FROM tokens NOT INDEXED")
+        return sorted(Token(row[0], row[1], bool(row[2]), row[3]) for row in rows if is_sealed("tokens", row))
 
     def read_damaged_tokens(self) -> list[str]:
         """Return the names of the tokens that do not match their checksum."""
-        return sorted(str(row[0]) for row in self._read_token_rows() if not _is_sound_token(row))
-
-    def _read_token_rows(self) -> list[tuple[Any, ...]]:
-        return self.connection.execute("SELECT * FROM tokens NOT INDEXED").fetchall()
+        rows = self.connection.execute("SELECT * FROM tokens NOT INDEXED")
+        return sorted(str(row[0]) for row in rows if not is_sealed("tokens", row))
 
 
 class _ThreadConnection:
@@ -431,10 +410,6 @@ class _ThreadConnection:
 
     def __del__(self) -> None:
         self.connection.close()
-
-
-def _is_sound_token(row: tuple[Any, ...]) -> bool:
-    return is_sealed("tokens", row)
 
 
 def _require_token(connection: sqlite3.Connection) -> bool:
