@@ -20,6 +20,7 @@ import http.client
 import io
 import itertools
 import json
+import logging
 import multiprocessing
 import os
 import shutil
@@ -86,10 +87,10 @@ NEW = Version.of("new", Path(__file__).parent, Path(windvane.__file__).parents[1
 
 def unpack_old(folder: Path) -> Version | None:
     """Return the version of :data:`OLD_COMMIT`, or None if the git history does not have it."""
-    archive = subprocess.run(
-        ["git", "-C", ROOT, "archive", OLD_COMMIT, "src", "benchmarks"], capture_output=True, check=False
-    )
-    if archive.returncode != 0:
+    line = ["git", "-C", str(ROOT), "archive", OLD_COMMIT, "src", "benchmarks"]
+    try:
+        archive = subprocess.run(line, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
         return None
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
         tar.extractall(folder, filter="data")
@@ -102,11 +103,11 @@ class Server(NamedTuple):
     pid: int
 
     def read_processor_seconds(self) -> float:
-        """Return the processor time of the process so far, NaN where the system does not tell."""
+        """Return the processor time of the process so far; 0 where the system does not tell (not Linux)."""
         try:
             fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
-            return float("nan")
+            return 0.0
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -114,12 +115,16 @@ class Server(NamedTuple):
 def serve(version: Version, store: Path) -> Iterator[Server]:
     """Run ``windvane serve`` and yield it when it is ready; at the end kill it."""
     line = [sys.executable, "-m", "windvane.cli", "serve", "--store", str(store), "--port", "0", "--json"]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=version.environment) as process:
+    with (
+        store.with_suffix(".log").open("a+") as log,
+        subprocess.Popen(line, stdout=subprocess.PIPE, stderr=log, text=True, env=version.environment) as process,
+    ):
         try:
             assert process.stdout is not None
             first_line = process.stdout.readline()
             if not first_line:
-                raise RuntimeError(f"the {version.name} server did not start")
+                log.seek(0)
+                raise RuntimeError(f"the {version.name} server did not start: {log.read().strip()[-500:]}")
             url = json.loads(first_line)["address"]
             wait_until_ready(url)
             yield Server(url, process.pid)
@@ -329,7 +334,8 @@ def measure_throughput(versions: list[Version], folder: Path, options: argparse.
                     load.run(server.url, policy, pairs, connections)
                     spent = server.read_processor_seconds() - before
                     rates.add(describe(policy, connections), version, load.rate)
-                    work.add(describe(policy, connections), version, 1e3 * spent / pairs)
+                    if spent > 0.0:
+                        work.add(describe(policy, connections), version, 1e3 * spent / pairs)
                     times.add(f"{describe(policy, connections)}, p50", version, load.percentile(50))
                     times.add(f"{describe(policy, connections)}, p99", version, load.percentile(99))
             for version in versions:
@@ -388,6 +394,7 @@ def main() -> None:
         url, stream, pairs = options.call
         call(url, stream, int(pairs))
         return
+    logging.getLogger("windvane").setLevel(logging.ERROR)  # BVD-GLM-UCB is at its norm bound here, and says so
     with tempfile.TemporaryDirectory(prefix="windvane-benchmark-") as temporary:
         folder = Path(temporary)
         old = None if options.new_only else unpack_old(folder / "checkout")
