@@ -237,7 +237,7 @@ def test_a_timeout_may_change() -> None:
     agent.configure(max_pending=4, reward_timeout=4, default_reward=0.5)
     changed = {"reward_timeout": 4, "default_reward": 0.5, "learn": None, "max_pending": 4, "epsilon": 0.0}
     assert {name: agent.settings[name] for name in changed} == changed
-    assert agent.reward("d1", 1.0) == "recorded"  # d0 has waited for five decisions
+    assert agent.reward("d2", 1.0) == "recorded"  # d0 has waited for five decisions, d1 is one too many
     assert counts(agent, "expired", "dropped") == (1, 1)
     refuses(agent, "default_reward", lambda: agent.configure(epsilon=0.5, default_reward=2.0))
     refuses(agent, "seed", lambda: agent.configure(seed=1))

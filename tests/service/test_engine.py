@@ -16,8 +16,8 @@ import pytest
 from support.server import ARMS, Local, pack_stream, read_problem, run_local, until
 from windvane.service import engine as engines
 from windvane.service import snapshots, streams
-from windvane.service.http.schemas import NewStream
 from windvane.service.recovery import rebuild_stream
+from windvane.service.requests import NewStream
 from windvane.service.store import EXPIRED, DamageError, Store
 from windvane.service.streams import Done, Stream
 

@@ -169,8 +169,8 @@ class AgentCore:
         pending = self.decisions.open.get(id)
         if pending is None or pending.reward is not None:
             return self.decisions.repeat_reward(id, value)
-        if self._is_overdue(pending, at):
-            self.expire(now=at)
+        self.expire(now=at)  # before it is learned: outcomes are learned in the order of time
+        if not pending.is_open:
             return self.decisions.repeat_reward(id, value)
         if self.learn == ON_ARRIVAL:
             self._close(pending, value, value)
@@ -178,7 +178,6 @@ class AgentCore:
             is_miss = value == self.default_reward
             self.decisions.hold(pending, value, self._age(pending, at), is_miss=is_miss)
         self.tally.rewards += 1
-        self.expire(now=at)
         return RewardOutcome("recorded", True)
 
     def add_reward(self, id: str, value: float, *, now: float) -> tuple[RewardOutcome, float]:
@@ -196,13 +195,12 @@ class AgentCore:
             expected = f"a number that keeps the sum of the parts in [{low:g}, {high:g}]"
             raise ArgumentError("value", value, expected, got=f"{value:g}, which makes it {total:g}")
         at, pending = self.clock.read(now), self.decisions.open.get(id)
-        if pending is None or self._is_overdue(pending, at):
-            self.expire(now=at)
+        self.expire(now=at)
+        if pending is None or not pending.is_open:
             return RewardOutcome("expired", True), self.decisions.add_late_part(id, value)
         self.tally.rewards += reward is None
         self.decisions.hold(pending, total, self._age(pending, at), is_miss=total == self.default_reward)
         pending.is_partial = True
-        self.expire(now=at)
         return RewardOutcome("recorded", True), total
 
     def _check_reward(self, name: str, value: Any) -> float:
@@ -392,7 +390,14 @@ class AgentCore:
 
     def pending(self) -> list[Decision]:
         """Return the decisions whose reward has not arrived, the oldest first."""
-        return [pending.decision for pending in self.decisions if pending.reward is None]
+        return self.list_pending()[0]
+
+    def list_pending(self, after: int = -1, limit: int | None = None) -> tuple[list[Decision], int | None]:
+        """Return pending decisions whose number is above ``after``, at most ``limit``, and the ``after`` of the next
+        ones; None: there are no more."""
+        pending = (each for each in self.decisions if each.reward is None and each.number > after)
+        page = list(islice(pending, limit))
+        return [each.decision for each in page], page[-1].number if next(pending, None) is not None else None
 
     def is_pending(self, id: str) -> bool:
         pending = self.decisions.open.get(id)

@@ -141,7 +141,8 @@ class Connection:
         """Yield the pages of a list."""
         after, page = None, messages.Page("")
         while page.next is not None and page.next != after:
-            after, query = page.next, {"limit": messages.MOST_ITEMS} | ({"after": page.next} if page.next else {})
+            after = page.next
+            query = {"limit": messages.MOST_ITEMS} | ({} if after == "" else {"after": after})
             page = await self._send(messages.Page, "GET", path, params=query)
             yield page
 

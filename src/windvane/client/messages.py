@@ -190,7 +190,7 @@ class Problem:
 class Page:
     """A part of a list; ``next`` is the ``after`` of the following part."""
 
-    next: str | None
+    next: str | int | None
     streams: list[StreamSummary] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
 

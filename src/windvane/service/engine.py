@@ -26,9 +26,9 @@ from windvane.agent import Agent, Features
 from windvane.errors import ArgumentError
 from windvane.service.charts import Charts
 from windvane.service.committer import Committer, Promise
-from windvane.service.http.schemas import MAX_DIM, NewStream
 from windvane.service.problems import Problem, invalid
 from windvane.service.recovery import Recovery, recover
+from windvane.service.requests import MAX_DIM, NewStream
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
 from windvane.service.streams import Done, Stream

@@ -23,9 +23,9 @@ from windvane.agent.pending import RewardOutcome
 from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
 from windvane.records import Decision, DecisionRecord, RewardReceipt, StreamInfo, to_datetime, to_json, to_plain
+from windvane.service import requests
 from windvane.service.charts import Charts
 from windvane.service.event_lookup import EventLookup
-from windvane.service.http import schemas
 from windvane.service.problems import Problem, invalid
 from windvane.service.store import Event, Snapshot, Store, StreamRow, UnreadableEventError, check_event
 from windvane.service.store import events as kinds
@@ -121,7 +121,8 @@ class Stream:
     def _reward_forgotten(self, decision: str, value: float, is_part: bool) -> tuple[RewardOutcome, float]:
         """Compare a reward with the log, because the agent has forgotten the decision, which is closed."""
         record = self.find_decision(decision)
-        if is_part and record.reward is None:
+        has_parts = any(event.kind == kinds.REWARD_PART for event in self.lookup.of_decision(decision))
+        if is_part and (has_parts or record.reward is None):
             return RewardOutcome("expired", True), (record.late_reward or 0.0) + value
         known = record.late_reward if record.reward is None else record.reward
         if known is not None and (is_part or known != value):
@@ -138,7 +139,7 @@ class Stream:
     def read_history(self, raw: bytes, now: float | None) -> LearnedHistory:
         """Learn history in a copy of the agent, in any thread; nothing may change meanwhile. None: it is replayed."""
         try:
-            return self.core.learn_history(**schemas.parse_history(raw), now=None if now is None else _round(now))
+            return self.core.learn_history(**requests.parse_history(raw), now=None if now is None else _round(now))
         except ValueError as error:
             raise invalid(error) from None
 
@@ -259,7 +260,7 @@ class Stream:
 
     def read_offer(self, raw: bytes) -> Offer:
         """Return the arms that a request to decide offers, as the agent encodes them."""
-        return self.core.offer(*schemas.parse_decision(raw))
+        return self.core.offer(*requests.parse_decision(raw))
 
     def _reward(self, decision: str, value: float, now: float, is_part: bool) -> tuple[RewardOutcome, float]:
         """Return what became of a reward or of a part of one, and the sum so far."""

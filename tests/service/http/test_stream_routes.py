@@ -129,7 +129,7 @@ def test_every_argument_of_an_agent_can_be_set(service: Local) -> None:
     """What is omitted is left to the library's defaults."""
     import inspect
 
-    from windvane.service.http.schemas import NewStream
+    from windvane.service.requests import NewStream
 
     arguments = set(inspect.signature(Agent).parameters)
     assert set(NewStream.model_fields) - {"name", "title"} == arguments

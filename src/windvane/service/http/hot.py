@@ -14,11 +14,11 @@ from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
 from windvane.records import Decision, RewardReceipt
+from windvane.service import requests
 from windvane.service.engine import Engine
-from windvane.service.http import schemas
 from windvane.service.http.responses import LearnedRows
-from windvane.service.http.schemas import DecisionId, IdempotencyKey, StreamName
 from windvane.service.problems import Problem, invalid
+from windvane.service.requests import DecisionId, IdempotencyKey, StreamName
 from windvane.service.streams import Done
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -42,7 +42,7 @@ async def _decide(request: Request) -> Response:
 async def _set_reward(request: Request) -> Response:
     engine: Engine = request.app.state.engine
     try:
-        value = schemas.Reward.model_validate_json(await request.body()).value
+        value = requests.Reward.model_validate_json(await request.body()).value
     except ValueError as error:
         raise invalid(error) from None
     stream, decision = engine.stream(request.path_params["stream"]), request.path_params["decision"]
@@ -57,16 +57,16 @@ async def _learn_history(request: Request) -> Response:
 
 def _read_key(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
-    if key is not None and not 0 < len(key) <= schemas.MAX_TEXT:
-        raise Problem("invalid", f"Idempotency-Key: must have 1 to {schemas.MAX_TEXT} characters")
+    if key is not None and not 0 < len(key) <= requests.MAX_TEXT:
+        raise Problem("invalid", f"Idempotency-Key: must have 1 to {requests.MAX_TEXT} characters")
     return key
 
 
-async def decide(stream: StreamName, body: schemas.DecisionRequest, idempotency_key: IdempotencyKey = None) -> None:
+async def decide(stream: StreamName, body: requests.DecisionRequest, idempotency_key: IdempotencyKey = None) -> None:
     """Choose an arm. The answer is sent when the decision is on disk."""
 
 
-async def set_reward(stream: StreamName, decision: DecisionId, body: schemas.Reward) -> None:
+async def set_reward(stream: StreamName, decision: DecisionId, body: requests.Reward) -> None:
     """Set the reward of a decision.
 
     The same value again changes nothing; another value is a conflict. After the timeout the reward is recorded and not
@@ -74,7 +74,7 @@ async def set_reward(stream: StreamName, decision: DecisionId, body: schemas.Rew
     """
 
 
-async def learn_history(stream: StreamName, body: schemas.History, idempotency_key: IdempotencyKey = None) -> None:
+async def learn_history(stream: StreamName, body: requests.History, idempotency_key: IdempotencyKey = None) -> None:
     """Learn decisions of the past in bulk, all rows or none."""
 
 

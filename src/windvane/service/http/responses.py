@@ -53,7 +53,7 @@ class PendingPage(BaseModel):
     """Pending decisions, the oldest first; ``next`` is the ``after`` of the next page."""
 
     decisions: list[Decision]
-    next: str | None
+    next: int | None
 
 
 class ArmCounts(BaseModel):

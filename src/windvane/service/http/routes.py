@@ -17,12 +17,13 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic_core import from_json
 
 from windvane.records import DecisionRecord, Explanation, RewardReceipt, StreamInfo, StreamSummary, to_json
+from windvane.service import requests
 from windvane.service.engine import Engine
-from windvane.service.http import hot, responses, schemas
+from windvane.service.http import hot, responses
 from windvane.service.http.export import NDJSON, export_log
 from windvane.service.http.middleware import CHARGE, IS_VALID, PARQUET
-from windvane.service.http.schemas import DecisionId, IdempotencyKey, Limit, StreamName
 from windvane.service.problems import Problem
+from windvane.service.requests import DecisionId, IdempotencyKey, Limit, StreamName
 from windvane.service.streams import Done, Stream
 
 MAX_NUMBER = 2**40  # of an event
@@ -111,7 +112,7 @@ async def get_metrics(request: Request) -> Response:
 
 
 @streams.post("", status_code=201, response_model=StreamInfo)
-async def create_stream(engine: ReadyEngine, body: schemas.NewStream) -> Response:
+async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Response:
     """Create a stream."""
     try:
         stream = await engine.create(body)
@@ -139,7 +140,7 @@ async def get_stream(at: At) -> Response:
 
 
 @streams.patch("/{stream}", response_model=StreamInfo)
-async def update_stream(at: At, body: schemas.StreamChanges) -> Response:
+async def update_stream(at: At, body: requests.StreamChanges) -> Response:
     """Change settings of a stream. Those that are omitted stay."""
     return hot.respond_done(await at.engine.configure(at.stream, body.model_dump(exclude_unset=True)))
 
@@ -195,14 +196,10 @@ async def export_events(
 
 
 @decisions.get("/{stream}/pending", response_model=responses.PendingPage)
-async def list_pending(at: At, limit: Limit = 100, after: str | None = None) -> Response:
-    """List the pending decisions, the oldest first. The decision ``after`` may have been closed meanwhile."""
-    pending = at.stream.core.pending()
-    if after is not None:
-        since = (await _find_decision(at, after)).decision.time
-        pending = [decision for decision in pending if decision.time > since]
-    more = pending[limit - 1].id if len(pending) > limit else None
-    return respond({"decisions": pending[:limit], "next": more})
+async def list_pending(at: At, limit: Limit = 100, after: Annotated[int, Query(ge=-1, le=2**53)] = -1) -> Response:
+    """List the pending decisions, the oldest first. ``after``: the ``next`` of the page before."""
+    page, more = at.stream.core.list_pending(after, limit)
+    return respond({"decisions": page, "next": more})
 
 
 @decisions.get("/{stream}/decisions/{decision}", response_model=DecisionRecord)
@@ -219,17 +216,17 @@ async def explain_decision(at: At, decision: DecisionId) -> Response:
 
 @decisions.post("/{stream}/decisions/{decision}/rewards", response_model=RewardReceipt)
 async def add_reward(
-    at: At, decision: DecisionId, body: schemas.Reward, idempotency_key: IdempotencyKey = None
+    at: At, decision: DecisionId, body: requests.Reward, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Add a part to the reward of a decision. The sum is learned at the timeout."""
     return await at.carry_out(lambda: at.stream.add_reward(decision, body.value, idempotency_key, time.time()))
 
 
 @decisions.post("/{stream}/decisions/batch", response_model=responses.BatchResults)
-async def decide_batch(request: Request, at: At, body: schemas.DecisionBatch) -> Response:
+async def decide_batch(request: Request, at: At, body: requests.DecisionBatch) -> Response:
     """Make several decisions, one after the other. Every item has a status of its own and may have a key."""
 
-    def decide(item: schemas.DecisionItem) -> Done:
+    def decide(item: requests.DecisionItem) -> Done:
         raw = to_json(item.model_dump(exclude={"key"}, exclude_unset=True))
         return at.stream.decide(raw, item.key, time.time())
 
@@ -237,10 +234,10 @@ async def decide_batch(request: Request, at: At, body: schemas.DecisionBatch) ->
 
 
 @decisions.post("/{stream}/rewards/batch", response_model=responses.BatchResults)
-async def set_rewards(request: Request, at: At, body: schemas.RewardBatch) -> Response:
+async def set_rewards(request: Request, at: At, body: requests.RewardBatch) -> Response:
     """Set the rewards of several decisions. Every item has a status of its own."""
 
-    def set_reward(item: schemas.RewardItem) -> Done:
+    def set_reward(item: requests.RewardItem) -> Done:
         return at.stream.reward(item.decision, item.value, time.time())
 
     return await _run_batch(request, at, set_reward, body.rewards, "rewards", "receipt")
