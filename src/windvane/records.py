@@ -217,6 +217,81 @@ class DecisionRecord:
     late_reward: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemError:
+    """One of the errors of a request: where in its body, as a JSON Pointer, and what is wrong."""
+
+    pointer: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemDetails:
+    """Why a request failed (RFC 9457). ``type`` ends in the code of the problem."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[ProblemError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether the service is alive, or ready."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnavailableStream:
+    """A stream that the service could not recover."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamPage:
+    """Streams in the order of their names; ``next`` is the ``after`` of the next page."""
+
+    streams: list[StreamSummary]
+    next: str | None
+    unavailable: list[UnavailableStream]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingPage:
+    """Pending decisions, the oldest first; ``next`` is the ``after`` of the next page."""
+
+    decisions: list[Decision]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemResult:
+    """What came of an item of a batch: the problem, or what the item alone would get. Pointers are of the batch."""
+
+    status: int
+    problem: ProblemDetails | None = None
+    decision: Decision | None = None
+    receipt: RewardReceipt | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchResults:
+    """The results of a batch, in the order of its items."""
+
+    results: list[ItemResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedRows:
+    """How many rows of history were learned."""
+
+    rows: int
+
+
 def to_datetime(seconds: float) -> datetime:
     """Return the time ``seconds`` after 1970, to the nearest microsecond.
 

@@ -37,7 +37,7 @@ class Log:
 
     @property
     def document(self) -> dict[str, Any]:
-        return dict(to_plain(self.charts.document))
+        return dict(to_plain(self.charts.data))
 
 
 def read_column(document: dict[str, Any], name: str) -> list[Any]:
@@ -128,11 +128,11 @@ def test_events_wait_for_those_before_them() -> None:
     log.expire({"3": 1.0})
     for event in log.events[10:]:
         live.add(event)
-    assert live.document["buckets"] == []
+    assert live.data.buckets == []
     read = Charts()
     read.add_all(log.events[:10])
     read.add_all(live.queue)
-    assert to_plain(read.document) == log.document
+    assert to_plain(read.data) == log.document
 
 
 def live(service: Local, rounds: Iterable[int]) -> None:

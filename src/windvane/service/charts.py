@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Literal
 
-from windvane.records import to_datetime
+from windvane.records import DecisionStatus, Name, to_datetime
 from windvane.service.store import DECIDED, EXPIRED, REWARD_PART, REWARDED, Event, Store
 
 MAX_BUCKETS = 240  # even, so that every bucket has a neighbour to be merged with
@@ -24,7 +24,7 @@ MAX_COUNTED = 1000  # arms that are counted by name: those played last
 RECENT = 50
 READ_AT_ONCE = 2000  # events, which take about 20 ms
 
-Model = dict[str, float | None]  # "norm", "memory" and "rate"
+Model = dict[Literal["norm", "memory", "rate"], float | None]
 
 
 @dataclass(slots=True)
@@ -70,6 +70,29 @@ class Bucket:
             self.others += self.arms.pop(arm).decisions
 
 
+@dataclass(slots=True)
+class RecentDecision:
+    """One of the last decisions."""
+
+    id: str
+    time: datetime
+    arm: Name
+    prediction: float
+    status: DecisionStatus = "pending"
+    reward: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChartData:
+    """What the page draws. ``others``: decisions for arms that are not listed."""
+
+    width: int
+    buckets: list[Bucket]
+    arms: dict[str, int]
+    others: int
+    recent: list[RecentDecision]
+
+
 class Charts:
     """The charts of the events up to ``number``. ``queue``: later events that do not follow it."""
 
@@ -78,7 +101,7 @@ class Charts:
         self.queue: list[Event] = []
         self._width, self._buckets = FIRST_WIDTH, list[Bucket]()
         self._arms: dict[str, ArmCounts] = {}
-        self._recent: dict[str, dict[str, Any]] = {}
+        self._recent: dict[str, RecentDecision] = {}
         self._open: dict[str, tuple[int, str]] = {}  # number and arm of the decisions that are not settled
 
     def read(self, store: Store, stream: int, last: int) -> bool:
@@ -108,7 +131,7 @@ class Charts:
             first_dropped = len(outcome["decisions"]) - outcome.get("dropped", 0)
             for i, (decision, learned) in enumerate(zip(outcome["decisions"], outcome["learned"], strict=True)):
                 self._settle(decision, learned)
-                if decision in self._recent and self._recent[decision]["status"] == "pending":
+                if decision in self._recent and self._recent[decision].status == "pending":
                     self._mark(decision, "expired" if i < first_dropped else "dropped", learned)
 
     def _add_decision(self, event: Event, describe_model: Callable[[], Model | None]) -> None:
@@ -122,8 +145,7 @@ class Charts:
         bucket.until = time
         if outcome["projected"] is not None:
             bucket.projected = (bucket.projected or 0) + outcome["projected"]
-        shown = {name: outcome[name] for name in ("id", "time", "arm", "prediction")}
-        self._recent[id_] = {**shown, "status": "pending", "reward": None}
+        self._recent[id_] = RecentDecision(id_, time, outcome["arm"], prediction)
         if len(self._recent) > RECENT:
             del self._recent[next(iter(self._recent))]
         self._open[id_] = self._decisions, arm
@@ -151,16 +173,15 @@ class Charts:
             bucket.arms[arm].settled += 1
             bucket.arms[arm].realised += outcome
 
-    def _mark(self, decision: str, status: str, reward: float | None) -> None:
+    def _mark(self, decision: str, status: DecisionStatus, reward: float | None) -> None:
         if decision in self._recent:
-            self._recent[decision] |= {"status": status, "reward": reward}
+            self._recent[decision].status, self._recent[decision].reward = status, reward
 
     @property
-    def document(self) -> dict[str, Any]:
-        """The charts, to be encoded by :func:`windvane.records.to_json`."""
-        arms, recent = {arm: counts.decisions for arm, counts in self._arms.items()}, list(self._recent.values())
-        shared = {"width": self._width, "buckets": self._buckets}
-        return {**shared, "arms": arms, "others": self._others, "recent": recent}
+    def data(self) -> ChartData:
+        """The charts as they are now."""
+        arms = {arm: counts.decisions for arm, counts in self._arms.items()}
+        return ChartData(self._width, self._buckets, arms, self._others, list(self._recent.values()))
 
 
 def _count(arms: dict[str, ArmCounts], arm: str, prediction: float) -> int:

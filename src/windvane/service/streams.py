@@ -24,7 +24,7 @@ from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
 from windvane.records import Decision, DecisionRecord, RewardReceipt, StreamInfo, to_datetime, to_json, to_plain
 from windvane.service import requests
-from windvane.service.charts import Charts
+from windvane.service.charts import Charts, Model
 from windvane.service.event_lookup import EventLookup
 from windvane.service.problems import Problem, invalid
 from windvane.service.store import Event, Snapshot, Store, StreamRow, UnreadableEventError, check_event
@@ -338,7 +338,7 @@ class Stream:
         times: dict[str, Any] = {"created": to_datetime(self.created), "archived": archived}
         return StreamInfo(**agent, **times, name=self.name, title=self.title, events=self.number)
 
-    def _describe_model(self) -> dict[str, float | None]:
+    def _describe_model(self) -> Model:
         """Return the numbers of the model that charts show over time."""
         info = self.core.info()
         rate = None if info.drift is None else info.drift.rate

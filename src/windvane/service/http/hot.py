@@ -13,10 +13,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
-from windvane.records import Decision, RewardReceipt
+from windvane.records import Decision, LearnedRows, RewardReceipt
 from windvane.service import requests
 from windvane.service.engine import Engine
-from windvane.service.http.responses import LearnedRows
 from windvane.service.problems import Problem, invalid
 from windvane.service.requests import DecisionId, IdempotencyKey, StreamName
 from windvane.service.streams import Done

@@ -16,10 +16,22 @@ from fastapi.routing import APIRoute
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic_core import from_json
 
-from windvane.records import DecisionRecord, Explanation, RewardReceipt, StreamInfo, StreamSummary, to_json
+from windvane.records import (
+    BatchResults,
+    DecisionRecord,
+    Explanation,
+    Health,
+    PendingPage,
+    RewardReceipt,
+    StreamInfo,
+    StreamPage,
+    StreamSummary,
+    to_json,
+)
 from windvane.service import requests
+from windvane.service.charts import ChartData
 from windvane.service.engine import Engine
-from windvane.service.http import hot, responses
+from windvane.service.http import hot
 from windvane.service.http.export import NDJSON, export_log
 from windvane.service.http.middleware import CHARGE, IS_VALID, PARQUET
 from windvane.service.problems import Problem
@@ -93,13 +105,13 @@ def respond(record: Any, status: int = 200, **headers: str) -> Response:
     return Response(to_json(record), status, headers, "application/json")
 
 
-@service.get("/healthz", response_model=responses.Health)
+@service.get("/healthz", response_model=Health)
 async def get_health() -> Response:
     """Liveness probe."""
     return respond({"status": "ok"})
 
 
-@service.get("/readyz", response_model=responses.Health, dependencies=[Depends(get_engine)])
+@service.get("/readyz", response_model=Health, dependencies=[Depends(get_engine)])
 async def get_readiness() -> Response:
     """Readiness probe: 503 while streams are recovered."""
     return respond({"status": "ready"})
@@ -123,7 +135,7 @@ async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Respon
     return respond(stream.info(), 201, location=f"/v1/streams/{stream.name}")
 
 
-@streams.get("", response_model=responses.StreamPage)
+@streams.get("", response_model=StreamPage)
 async def list_streams(engine: ReadyEngine, limit: Limit = 100, after: str = "") -> Response:
     """List the streams by name, archived ones too, and those that could not be recovered."""
     names = sorted(name for name in engine.streams if name > after)
@@ -151,10 +163,10 @@ async def archive_stream(at: At) -> Response:
     return await at.carry_out(lambda: at.stream.archive(time.time()))
 
 
-@streams.get("/{stream}/charts", response_model=responses.Charts)
+@streams.get("/{stream}/charts", response_model=ChartData)
 async def get_charts(at: At) -> Response:
     """Return what the page draws: rewards, arms and the model over time."""
-    return respond(at.stream.charts.document)
+    return respond(at.stream.charts.data)
 
 
 @streams.get("/{stream}/live", response_class=EventSourceResponse)
@@ -168,7 +180,7 @@ async def follow_stream(request: Request, at: At) -> AsyncIterator[ServerSentEve
     while not closing.is_set() and request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
         if stream.number != last:
             last = stream.number
-            data = to_json({"info": stream.info(), "charts": stream.charts.document}).decode()
+            data = to_json({"info": stream.info(), "charts": stream.charts.data}).decode()
             yield ServerSentEvent(event="info", raw_data=data)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(closing.wait(), LIVE_SECONDS)
@@ -195,7 +207,7 @@ async def export_events(
     return await export_log(engine, stream, format, after, limit)
 
 
-@decisions.get("/{stream}/pending", response_model=responses.PendingPage)
+@decisions.get("/{stream}/pending", response_model=PendingPage)
 async def list_pending(at: At, limit: Limit = 100, after: Annotated[int, Query(ge=-1, le=2**53)] = -1) -> Response:
     """List the pending decisions, the oldest first. ``after``: the ``next`` of the page before."""
     page, more = at.stream.core.list_pending(after, limit)
@@ -222,7 +234,7 @@ async def add_reward(
     return await at.carry_out(lambda: at.stream.add_reward(decision, body.value, idempotency_key, time.time()))
 
 
-@decisions.post("/{stream}/decisions/batch", response_model=responses.BatchResults)
+@decisions.post("/{stream}/decisions/batch", response_model=BatchResults)
 async def decide_batch(request: Request, at: At, body: requests.DecisionBatch) -> Response:
     """Make several decisions, one after the other. Every item has a status of its own and may have a key."""
 
@@ -233,7 +245,7 @@ async def decide_batch(request: Request, at: At, body: requests.DecisionBatch) -
     return await _run_batch(request, at, decide, body.decisions, "decisions", "decision")
 
 
-@decisions.post("/{stream}/rewards/batch", response_model=responses.BatchResults)
+@decisions.post("/{stream}/rewards/batch", response_model=BatchResults)
 async def set_rewards(request: Request, at: At, body: requests.RewardBatch) -> Response:
     """Set the rewards of several decisions. Every item has a status of its own."""
 
