@@ -300,6 +300,7 @@ def test_a_link_that_raises_leaves_the_agent_alone() -> None:
     agent = Agent(dim=2, link=CustomLink("own", mean, logistic.slope), policy="GLM-UCB", reward_timeout=1)
     for i in range(3):
         agent.decide(RED, id=f"d{i}")
+    assert len(agent.expire()) == 1
     before = agent.to_bytes()  # reads the link once, for the fingerprint of the settings
     is_broken[0] = True
     for call in (lambda: agent.reward("d2", 1.0), lambda: agent.history([1.0] * 3, [[0.1, 0.1]] * 3)):

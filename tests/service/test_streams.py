@@ -132,15 +132,16 @@ def test_what_the_agent_has_forgotten_is_in_the_log(tmp_path: Path, monkeypatch:
                 assert service.reward(one["id"], 1.0).json()["status"] == "unchanged"
                 assert read_problem(service.reward(one["id"], 0.0), 409)["code"] == "conflict"
             assert service.add_reward(made[5]["id"], 0.5, headers={"idempotency-key": "p"}).json() == parts
-            assert service.reward(made[5]["id"], 0.5).json()["status"] == "unchanged"
-            assert read_problem(service.add_reward(made[5]["id"], 0.5), 409)["code"] == "conflict"
+            assert read_problem(service.reward(made[5]["id"], 0.5), 409)["code"] == "conflict"
+            more = service.add_reward(made[5]["id"], 0.25, headers={"idempotency-key": "more"}).json()
+            assert (more["status"], more["value"]) == ("expired", 0.25)
             for _ in range(3):
                 assert service.reward(made[9]["id"], 1.0).json()["status"] == status
             assert read_problem(service.reward(made[9]["id"], 0.0), 409)["code"] == "conflict"
             part = service.add_reward(made[8]["id"], 0.5, headers={"idempotency-key": "late"})
             assert part.json() == {"decision": made[8]["id"], "status": "expired", "value": 0.5}
             kinds = [event["kind"] for event in service.events()[count:]]
-            assert sorted(kind for kind in kinds if kind != "expired") == ["late", "late"]
+            assert sorted(kind for kind in kinds if kind != "expired") == ["late"] * 3
 
 
 # --- timeouts ------------------------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ class Stream:
         if is_part and (has_parts or record.reward is None):
             return RewardOutcome("expired", True), (record.late_reward or 0.0) + value
         known = record.late_reward if record.reward is None else record.reward
-        if known is not None and (is_part or known != value):
+        if known is not None and (is_part or has_parts or known != value):
             raise Problem("conflict", f"decision {decision!r} already has the reward {known:g}, not {value:g}")
         return RewardOutcome("expired" if record.reward is None else "unchanged", known is None), value
 
