@@ -3,8 +3,8 @@
 Each version has its own server, load generator (its benchmarks/load.py) and windvane.Client. The old one, commit
 0d66128, is unpacked from the git history into a temporary folder and runs in the same environment, with its own cache
 of compiled kernels. Without that commit, as in a shallow clone, only the new version is measured. All servers listen on
-loopback. The versions take turns, so that noise of the machine affects both. A ratio is the median over the repeats,
-with its range; "even" means that the range includes 1.
+loopback. The versions take turns, and who is first changes, so that noise of the machine affects both. A ratio is the
+median over the repeats, with its range. "ok": no repeat was slower; "MISS": all were; "open": the repeats disagree.
 
 A pair is a decision and its reward: two requests, each answered when it is on disk. d = 10, K = 20, gamma = 0.999 after
 20,000 rounds. BVD-GLM-UCB: the cost grows with the memory. OnePassGLM: it does not. UniformRandom: everything but the
@@ -302,8 +302,9 @@ class Figures:
             if len(self._names) > 1:
                 ratios = np.array(values["new"]) / np.array(values["old"])
                 low, median, high = np.min(ratios), np.median(ratios), np.max(ratios)
-                is_better = median <= 1.0 if less_is_better else median >= 1.0
-                verdict = "ok" if is_better else "even" if low <= 1.0 <= high else "MISS"
+                worst, best = (high, low) if less_is_better else (low, high)
+                gains = [1.0 - x if less_is_better else x - 1.0 for x in (worst, best)]
+                verdict = "ok" if gains[0] >= 0.0 else "MISS" if gains[1] < 0.0 else "open"
                 ratio = f"   {median:.2f}x ({low:.2f} to {high:.2f})"
             medians = "".join(f"{format(float(np.median(values[name])), form):>9}" for name in self._names)
             print(f"{verdict:4}  {what:<46}{medians}{ratio}", flush=True)
@@ -325,9 +326,10 @@ def measure_throughput(versions: list[Version], folder: Path, options: argparse.
             version.run(__file__, "--prepare", server.url, "--policies", *options.policies)
             for policy in options.policies:
                 Load(version).run(server.url, policy, 100, 4)  # what is done once is not counted
-        for _ in range(options.repeats):
+        for repeat in range(options.repeats):
+            in_turn = versions[:: -1 if repeat % 2 else 1]
             for policy, connections in itertools.product(options.policies, CONNECTIONS):
-                for version in versions:
+                for version in in_turn:
                     load, pairs = Load(version), options.pairs // (1 if connections > 1 else 4)
                     server = servers[version.name]
                     before = server.read_processor_seconds()
@@ -338,7 +340,7 @@ def measure_throughput(versions: list[Version], folder: Path, options: argparse.
                         work.add(describe(policy, connections), version, 1e3 * spent / pairs)
                     times.add(f"{describe(policy, connections)}, p50", version, load.percentile(50))
                     times.add(f"{describe(policy, connections)}, p99", version, load.percentile(99))
-            for version in versions:
+            for version in in_turn:
                 calls = version.run(
                     __file__, "--call", servers[version.name].url, options.policies[-1], options.pairs // 8
                 )
@@ -370,7 +372,7 @@ def measure_recovery(versions: list[Version], stores: dict[str, Path], folder: P
     figures = Figures(versions)
     for repeat in range(repeats):
         for with_snapshots in (True, False):
-            for version in versions:
+            for version in versions[:: -1 if repeat % 2 else 1]:
                 copy = folder / f"{version.name}-{repeat}-{with_snapshots}"
                 store = copy_store(stores[version.name], copy, with_snapshots=with_snapshots)
                 what = "after kill -9" if with_snapshots else "after kill -9, snapshots removed"

@@ -36,10 +36,10 @@ def test_without_the_old_commit_there_is_one_version(monkeypatch: pytest.MonkeyP
 def test_ratios_are_those_of_the_repeats(capsys: pytest.CaptureFixture) -> None:
     new, old = (service.Version.of(name, Path("benchmarks"), Path("src")) for name in ("new", "old"))
     figures = service.Figures([new, old])
-    for what, pairs in {"faster": [(4, 2), (9, 3)], "even": [(3, 2), (1, 4)], "slower": [(1, 2), (1, 4)]}.items():
+    for what, pairs in {"faster": [(4, 2), (9, 3)], "open": [(3, 2), (1, 4)], "slower": [(1, 2), (1, 4)]}.items():
         for values in pairs:
             for version, value in zip((new, old), values, strict=True):
                 figures.add(what, version, value)
     figures.print("pairs a second", ".1f")
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
-    assert [(line[0], line[4]) for line in lines] == [("ok", "2.50x"), ("even", "0.88x"), ("MISS", "0.38x")]
+    assert [(line[0], line[4]) for line in lines] == [("ok", "2.50x"), ("open", "0.88x"), ("MISS", "0.38x")]
