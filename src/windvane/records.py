@@ -7,7 +7,7 @@ in JSON RFC 3339 texts with microseconds. JSON has no infinity: an infinite numb
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -306,8 +306,10 @@ def to_datetime(seconds: float) -> datetime:
 def _to_jsonable(value: Any) -> Any:
     """Return what the JSON encoder does not know as something that it knows."""
     if isinstance(value, datetime):
-        return value.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+        return value.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    if is_dataclass(value):
+        return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    raise TypeError(f"{type(value).__name__} is no part of a record")
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_to_jsonable).encode

@@ -121,20 +121,6 @@ def test_a_bucket_lists_the_arms_played_most(monkeypatch: pytest.MonkeyPatch) ->
     assert log.document["buckets"][0]["total"] == 2.0
 
 
-def test_events_wait_for_those_before_them() -> None:
-    """As the events of operations do while the log is read."""
-    log, live = Log(), Charts()
-    log.decide(*range(30))
-    log.expire({"3": 1.0})
-    for event in log.events[10:]:
-        live.add(event)
-    assert live.data.buckets == []
-    read = Charts()
-    read.add_all(log.events[:10])
-    read.add_all(live.queue)
-    assert to_plain(read.data) == log.document
-
-
 def live(service: Local, rounds: Iterable[int]) -> None:
     for i in rounds:
         decision = service.decide()["id"]

@@ -3,13 +3,11 @@
 A bucket covers ``width`` decisions, and an outcome belongs to the bucket of its decision. When there are too many
 buckets, neighbours are merged and the width doubles: all decisions are always shown, the old ones more coarsely.
 
-Charts are not stored. After a restart they are built from the log in a thread (:meth:`Charts.read`). The stream's own
-charts queue the events of operations meanwhile, because these do not follow the last event that the charts have.
+Charts are not stored and no part of an operation: they catch up with the log in a thread (:meth:`Charts.read`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -94,11 +92,11 @@ class ChartData:
 
 
 class Charts:
-    """The charts of the events up to ``number``. ``queue``: later events that do not follow it."""
+    """The charts of the events up to ``number``. ``model`` is set from outside, for the buckets that follow."""
 
     def __init__(self) -> None:
         self.number = self._decisions = self._others = 0
-        self.queue: list[Event] = []
+        self.model: Model | None = None
         self._width, self._buckets = FIRST_WIDTH, list[Bucket]()
         self._arms: dict[str, ArmCounts] = {}
         self._recent: dict[str, RecentDecision] = {}
@@ -106,21 +104,15 @@ class Charts:
 
     def read(self, store: Store, stream: int, last: int) -> bool:
         """Add some of the stored events up to ``last``; return whether there are more."""
-        self.add_all(store.read_events(stream, after=self.number, limit=min(READ_AT_ONCE, last - self.number)))
+        for event in store.read_events(stream, after=self.number, limit=min(READ_AT_ONCE, last - self.number)):
+            self.add(event)
         return self.number < last
 
-    def add_all(self, events: Iterable[Event]) -> None:
-        for event in events:
-            self.add(event)
-
-    def add(self, event: Event, describe_model: Callable[[], Model | None] = lambda: None) -> None:
-        """Add the next event. ``describe_model`` is called if it opens a bucket."""
-        if event.number != self.number + 1:
-            self.queue.append(event)
-            return
+    def add(self, event: Event) -> None:
+        """Add the next event."""
         self.number, decision = event.number, event.decision or ""
         if event.kind == DECIDED:
-            self._add_decision(event, describe_model)
+            self._add_decision(event)
         elif event.kind in (REWARDED, REWARD_PART):
             outcome = event.outcome
             self._mark(decision, "rewarded", outcome.get("sum", outcome["value"]))
@@ -134,10 +126,10 @@ class Charts:
                 if decision in self._recent and self._recent[decision].status == "pending":
                     self._mark(decision, "expired" if i < first_dropped else "dropped", learned)
 
-    def _add_decision(self, event: Event, describe_model: Callable[[], Model | None]) -> None:
+    def _add_decision(self, event: Event) -> None:
         outcome, time = event.outcome, to_datetime(event.time)
         if self._decisions // self._width == len(self._buckets):
-            self._open_bucket(Bucket(time, time, describe_model()))
+            self._open_bucket(Bucket(time, time, self.model))
         bucket, id_, arm, prediction = self._buckets[-1], outcome["id"], str(outcome["arm"]), outcome["prediction"]
         self._others += _count(self._arms, arm, prediction)
         bucket.others += _count(bucket.arms, arm, prediction)

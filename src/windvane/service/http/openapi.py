@@ -18,6 +18,8 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = document["components"]["schemas"]
         schemas["ProblemDetails"]["properties"]["type"]["enum"] = [TYPE_PREFIX + code for code in KINDS]
+        for setting in schemas["StreamChanges"]["properties"].values():
+            setting.pop("default", None)  # what is omitted stays as it is
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
         for path, operations in document["paths"].items():

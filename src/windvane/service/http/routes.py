@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from dataclasses import fields
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -16,6 +14,7 @@ from fastapi.routing import APIRoute
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic_core import from_json
 
+from windvane.agent.times import read_clock
 from windvane.records import (
     BatchResults,
     DecisionRecord,
@@ -129,7 +128,7 @@ async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Respon
     try:
         stream = await engine.create(body)
     except Problem as problem:  # the agent has the settings of its policy among its own
-        if any(problem.errors) and problem.errors[0]["pointer"].split("/")[1] in body.settings:
+        if any(error["pointer"].split("/")[1:2] == [name] for error in problem.errors for name in body.settings):
             problem.move_pointers("#/settings")
         raise
     return respond(stream.info(), 201, location=f"/v1/streams/{stream.name}")
@@ -160,13 +159,13 @@ async def update_stream(at: At, body: requests.StreamChanges) -> Response:
 @streams.post("/{stream}/archive", response_model=StreamInfo)
 async def archive_stream(at: At) -> Response:
     """Archive a stream: it can still be read, and no longer decides or learns."""
-    return await at.carry_out(lambda: at.stream.archive(time.time()))
+    return await at.carry_out(lambda: at.stream.archive(read_clock()))
 
 
 @streams.get("/{stream}/charts", response_model=ChartData)
 async def get_charts(at: At) -> Response:
     """Return what the page draws: rewards, arms and the model over time."""
-    return respond(at.stream.charts.data)
+    return Response(await at.engine.read_charts(at.stream), media_type="application/json")
 
 
 @streams.get("/{stream}/live", response_class=EventSourceResponse)
@@ -180,8 +179,7 @@ async def follow_stream(request: Request, at: At) -> AsyncIterator[ServerSentEve
     while not closing.is_set() and request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
         if stream.number != last:
             last = stream.number
-            data = to_json({"info": stream.info(), "charts": stream.charts.data}).decode()
-            yield ServerSentEvent(event="info", raw_data=data)
+            yield ServerSentEvent(event="info", raw_data=(await at.engine.read_live(stream)).decode())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(closing.wait(), LIVE_SECONDS)
 
@@ -231,7 +229,7 @@ async def add_reward(
     at: At, decision: DecisionId, body: requests.Reward, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Add a part to the reward of a decision. The sum is learned at the timeout."""
-    return await at.carry_out(lambda: at.stream.add_reward(decision, body.value, idempotency_key, time.time()))
+    return await at.carry_out(lambda: at.stream.add_reward(decision, body.value, idempotency_key, read_clock()))
 
 
 @decisions.post("/{stream}/decisions/batch", response_model=BatchResults)
@@ -240,7 +238,7 @@ async def decide_batch(request: Request, at: At, body: requests.DecisionBatch) -
 
     def decide(item: requests.DecisionItem) -> Done:
         raw = to_json(item.model_dump(exclude={"key"}, exclude_unset=True))
-        return at.stream.decide(raw, item.key, time.time())
+        return at.stream.decide(raw, item.key, read_clock())
 
     return await _run_batch(request, at, decide, body.decisions, "decisions", "decision")
 
@@ -250,7 +248,7 @@ async def set_rewards(request: Request, at: At, body: requests.RewardBatch) -> R
     """Set the rewards of several decisions. Every item has a status of its own."""
 
     def set_reward(item: requests.RewardItem) -> Done:
-        return at.stream.reward(item.decision, item.value, time.time())
+        return at.stream.reward(item.decision, item.value, read_clock())
 
     return await _run_batch(request, at, set_reward, body.rewards, "rewards", "receipt")
 
@@ -286,5 +284,8 @@ async def _find_decision(at: Target, decision: str) -> DecisionRecord:
 
 
 def _summarise(stream: Stream) -> StreamSummary:
-    info = stream.info()
-    return StreamSummary(**{field.name: getattr(info, field.name) for field in fields(StreamSummary)})
+    core = stream.core
+    counts, alerts = core.counts, core.alerts
+    return StreamSummary(
+        **stream.describe(), policy=core.policy.name, counts=counts, mean_reward=core.mean_reward, alerts=alerts
+    )
