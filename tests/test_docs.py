@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import typer.main
 
@@ -19,6 +22,7 @@ from windvane.cli.app import app
 from windvane.lab.spec import Spec
 from windvane.service.http.app import create_app
 from windvane.service.problems import KINDS
+from windvane.service.store import KINDS as KIND_NAMES
 from windvane.service.store import Store
 from windvane.testing import serve
 
@@ -54,7 +58,7 @@ def test_curl_commands_of_the_service_run_as_pasted(tmp_path: Path) -> None:
     """Run all blocks with curl in one shell, with the port of a live server; an answer that is an error ends it."""
     commands = [code for code in blocks(ROOT / "docs" / "service.md", "console") if "curl " in code]
     assert len(commands) == 2
-    (tmp_path / ".curlrc").write_text("fail-with-body\n")
+    (tmp_path / ".curlrc").write_text('fail\nwrite-out = "%{stderr}%{http_code} %{url_effective}\\n"\n')
     with serve(tmp_path / "windvane.db") as client:
         script = "".join(commands).replace("localhost:8000", f"localhost:{client.url.rpartition(':')[2]}")
         environment = {**os.environ, "CURL_HOME": str(tmp_path), "NO_PROXY": "localhost"}
@@ -92,6 +96,56 @@ def test_problem_codes_in_the_docs_are_those_of_the_service() -> None:
         listed |= dict.fromkeys(re.findall(r"`([a-z-]+)`", codes), statuses)
     assert listed.keys() == KINDS.keys()
     assert [code for code, statuses in listed.items() if str(KINDS[code].status) not in statuses] == []
+
+
+def read_rows(start: str, end: str) -> dict[str, str]:
+    """Return the last cells of a table in docs/service.md by the first."""
+    text = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+    table = text[text.index(start) : text.index(end, text.index(start))]
+    cells = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
+    return {row[0].strip(" `"): row[-1] for row in cells[2:]}
+
+
+def test_events_in_the_docs_are_those_of_the_log(tmp_path: Path) -> None:
+    """All kinds, the fields of those that a sound service writes, and the columns of the export."""
+    listed = {kind: set(re.findall(r"`(\w+)`", cell)) for kind, cell in read_rows("| kind |", "Parquet has").items()}
+    assert list(listed) == list(KIND_NAMES.values())
+    arms = {"red": [0.5], "blue": [1.0]}
+    found: dict[str, set[str]] = {}
+    with serve(tmp_path / "windvane.db") as client:
+        client.create("whole", dim=1, reward_timeout=3, max_pending=2)
+        first, *_ = client.decide_many("whole", [arms] * 5)
+        client.configure("whole", max_pending=100)
+        client.reward("whole", first, 1.0)
+        client.reward("whole", client.decide("whole", arms), 1.0)
+        client.history("whole", rewards=[1], vectors=[[0.5]])
+        client.archive("whole")
+        client.create("parts", dim=1, reward_timeout=1, default_reward=0.0)
+        decision = client.decide("parts", arms)
+        client.add_reward("parts", decision, 0.5)
+        client.decide_many("parts", [arms] * 3)
+        client.add_reward("parts", decision, 0.5)
+        for event in [*client.events("whole"), *client.events("parts")]:
+            found.setdefault(event["kind"], set()).update(event)
+        url = f"{client.url}/v1/streams/whole/events?format=parquet"
+        with urllib.request.urlopen(url) as answer:
+            columns = pq.read_schema(io.BytesIO(answer.read())).names
+    shared = {"number", "time", "kind", "decision", "key"}
+    assert found.keys() == listed.keys() - {"lost", "unreadable"}
+    for kind, fields in found.items():
+        extra = {"arms", "context", "max_pending"}  # inside a field, or a setting
+        assert fields - shared == listed[kind] - extra, kind
+    text = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+    sentence = text[text.index("Parquet has the same columns") :].partition("\n\n")[0]
+    assert re.findall(r"`(\w+)`", sentence) == columns
+
+
+def test_codes_of_verify_in_the_docs_are_those_of_the_report() -> None:
+    rows = read_rows("| list | codes |", "## Damage")
+    listed = [code for cell in rows.values() for code in re.findall(r"`(\w+)`", cell)]
+    source = (ROOT / "src" / "windvane" / "service" / "verification.py").read_text(encoding="utf-8")
+    pattern = r'(?:Finding|_add_problem|_add_note)\("(\w+)"|\(report\.\w+, "(\w+)"'
+    assert set(listed) == {first or second for first, second in re.findall(pattern, source)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

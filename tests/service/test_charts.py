@@ -13,7 +13,7 @@ from support.server import ARMS, Local, run_local, until
 from windvane.records import to_plain
 from windvane.service import charts as module
 from windvane.service.charts import MAX_ARMS, MAX_COUNTED, RECENT, Charts
-from windvane.service.store import DECIDED, EXPIRED, LATE, REWARD_PART, REWARDED, Event
+from windvane.service.store import CLOSED, DECIDED, LATE, REWARD_PART, REWARDED, Event
 
 
 class Log:
@@ -33,7 +33,7 @@ class Log:
             self.add(DECIDED, id_, id=id_, time="", arm=arm, prediction=prediction, projected=projected)
 
     def expire(self, learned: dict[str, float | None], **more: int) -> None:
-        self.add(EXPIRED, decisions=list(learned), learned=list(learned.values()), **more)
+        self.add(CLOSED, decisions=list(learned), learned=list(learned.values()), **more)
 
     @property
     def document(self) -> dict[str, Any]:

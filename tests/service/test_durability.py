@@ -75,7 +75,7 @@ def test_fifty_kills(tmp_path: Path, fork_server: ForkServer) -> None:
         call.close()
         follow(path, ledgers)
     kinds = {event["kind"] for ledger in ledgers.values() for event in ledger.log}
-    assert kinds == {"decided", "rewarded", "expired", "configured", "late"}
+    assert kinds == {"decided", "rewarded", "closed", "configured", "late"}
     acknowledged = sum(len(ledger.decisions) + len(ledger.receipts) for ledger in ledgers.values())
     print(f"{KILLS} kills, {acknowledged} acknowledged, {asked_again} asked again, {found_again} of them in the log")
     assert acknowledged > 20 * KILLS

@@ -18,7 +18,7 @@ from windvane.service import engine as engines
 from windvane.service import snapshots, streams
 from windvane.service.recovery import rebuild_stream
 from windvane.service.requests import NewStream
-from windvane.service.store import EXPIRED, DamageError, Store
+from windvane.service.store import CLOSED, DamageError, Store
 from windvane.service.streams import Done, Stream
 
 RAW = json.dumps(ARMS).encode()
@@ -64,8 +64,8 @@ def read_body(done: Done) -> dict[str, Any]:
     return dict(json.loads(done.body))
 
 
-def count_expired(service: Local) -> list[int]:
-    return [len(event["decisions"]) for event in service.events() if event["kind"] == "expired"]
+def count_closed(service: Local) -> list[int]:
+    return [len(event["decisions"]) for event in service.events() if event["kind"] == "closed"]
 
 
 # --- before it is on disk ------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def test_whatever_waits_for_the_disk_is_known(monkeypatch: pytest.MonkeyPatch, s
     assert (read_body(again), again.events) == (first, [])
     again = operate(service, "reward", first["id"], 1.0)
     assert read_body(again)["status"] == "unchanged"
-    assert {event.kind for event in again.events} <= {EXPIRED}
+    assert {event.kind for event in again.events} <= {CLOSED}
     assert operate(service, "add_reward", parts, 0.5, "p") == (part.status, part.body, [])
     late = [operate(service, "reward", expired, 1.0) for _ in range(2)]
     assert [read_body(done)["status"] for done in late] == ["expired"] * 2
@@ -206,16 +206,16 @@ def test_many_timeouts_are_closed_bit_by_bit(tmp_path: Path, monkeypatch: pytest
     passed[0] = 7200.0
     with run_local(tmp_path / "a.db") as service:
         until(lambda: service.info()["counts"]["expired"] == 10)
-        assert count_expired(service) == [4, 4, 2]
+        assert count_closed(service) == [4, 4, 2]
         for _ in range(10):
             service.decide()
         passed[0] = 2 * 7200.0
         service.decide()
-        assert [event["kind"] for event in service.events()[-4:]] == ["expired", "expired", "expired", "decided"]
+        assert [event["kind"] for event in service.events()[-4:]] == ["closed", "closed", "closed", "decided"]
         service.decide()
         passed[0] = 3 * 7200.0
         service.decide()  # two: the operation closes them itself
-        assert count_expired(service) == [4, 4, 2] * 2 + [2]
+        assert count_closed(service) == [4, 4, 2] * 2 + [2]
         assert (service.info()["counts"]["defaulted"], service.info()["mean_reward"]) == (22, 0.0)
 
 
@@ -233,7 +233,7 @@ def test_a_change_closes_decisions_bit_by_bit_before_anything_else(
         await asyncio.gather(engine.configure(stream, {"max_pending": 2}), decision)
 
     service.run(scene())
-    assert count_expired(service) == [4, 4, 2, 1]  # and one more, to make room
+    assert count_closed(service) == [4, 4, 2, 1]  # and one more, to make room
     time.sleep(0.05)
     service.configure(reward_timeout="10ms")  # shorter than the age of those that are left
     until(lambda: service.info()["counts"]["expired"] == 2)

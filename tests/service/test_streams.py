@@ -141,7 +141,7 @@ def test_what_the_agent_has_forgotten_is_in_the_log(tmp_path: Path, monkeypatch:
             part = service.add_reward(made[8]["id"], 0.5, headers={"idempotency-key": "late"})
             assert part.json() == {"decision": made[8]["id"], "status": "expired", "value": 0.5}
             kinds = [event["kind"] for event in service.events()[count:]]
-            assert sorted(kind for kind in kinds if kind != "expired") == ["late"] * 3
+            assert sorted(kind for kind in kinds if kind != "closed") == ["late"] * 3
 
 
 # --- timeouts ------------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def test_a_reward_is_acknowledged_at_once_and_learned_at_the_timeout(service: Lo
     assert read_problem(service.reward(second, 0.5), 409)["code"] == "conflict"
     for _ in range(5):
         service.decide()
-    closed = [event for event in service.events() if event["kind"] == "expired"]
+    closed = [event for event in service.events() if event["kind"] == "closed"]
     assert [(event["decisions"], event["learned"]) for event in closed] == [([first], [0.0]), ([second], [1.0])]
     after = service.info()
     assert after["theta"] != start["theta"]
@@ -180,7 +180,7 @@ def test_whatever_closes_a_decision_is_logged(service: Local, settings: dict[str
     service.create(**settings)
     made = [service.decide()["id"] for _ in range(12)]
     assert read_problem(service.reward(made[-1], 9.0), 422)["code"] == "invalid"
-    closed = [id_ for event in service.events() if event["kind"] == "expired" for id_ in event["decisions"]]
+    closed = [id_ for event in service.events() if event["kind"] == "closed" for id_ in event["decisions"]]
     counts, end = service.info()["counts"], "dropped" if "max_pending" in settings else "expired"
     assert closed == made[: len(closed)]
     assert len(closed) == counts[end] >= 8

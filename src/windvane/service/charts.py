@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Literal
 
 from windvane.records import DecisionStatus, Name, to_datetime
-from windvane.service.store import DECIDED, EXPIRED, REWARD_PART, REWARDED, Event, Store
+from windvane.service.store import CLOSED, DECIDED, REWARD_PART, REWARDED, Event, Store
 
 MAX_BUCKETS = 240  # even, so that every bucket has a neighbour to be merged with
 FIRST_WIDTH = 10  # decisions
@@ -118,7 +118,7 @@ class Charts:
             self._mark(decision, "rewarded", outcome.get("sum", outcome["value"]))
             if outcome.get("settled"):
                 self._settle(decision, outcome["value"])
-        elif event.kind == EXPIRED:
+        elif event.kind == CLOSED:
             outcome = event.outcome
             first_dropped = len(outcome["decisions"]) - outcome.get("dropped", 0)
             for i, (decision, learned) in enumerate(zip(outcome["decisions"], outcome["learned"], strict=True)):

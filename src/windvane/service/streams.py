@@ -220,7 +220,7 @@ class Stream:
                 return self._replay_decision(event, recorded)
             case kinds.REWARDED | kinds.REWARD_PART | kinds.LATE:
                 return self._replay_reward(event, recorded, is_part="sum" in recorded)
-            case kinds.EXPIRED:
+            case kinds.CLOSED:
                 room, most = recorded.get("room", 0), len(recorded["decisions"])
                 outcome = _describe_closed(self.core.expire(now=event.time, room=room, most=most), room)
                 if outcome["decisions"] != recorded["decisions"]:
@@ -291,7 +291,7 @@ class Stream:
     def _expire(self, now: float, room: int = 0, most: int | None = None) -> None:
         """Close decisions before the agent does so by itself: whatever closes a decision is an event."""
         if closed := self.core.expire(now=now, room=room, most=most):
-            self._log(kinds.EXPIRED, now, to_json(_describe_closed(closed, room)))
+            self._log(kinds.CLOSED, now, to_json(_describe_closed(closed, room)))
 
     def _configure(self, changes: dict[str, Any]) -> None:
         self.core.configure(**{name: value for name, value in changes.items() if name != "title"})

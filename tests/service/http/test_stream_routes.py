@@ -281,7 +281,7 @@ def test_timeouts_pass_by_the_clock_of_the_server(service: Local, monkeypatch: p
     service.create("shop", reward_timeout="150ms", default_reward=1.0)
     decision = service.decide()
     until(lambda: service.info()["counts"]["expired"] == 1)
-    event = next(event for event in service.events() if event["kind"] == "expired")
+    event = next(event for event in service.events() if event["kind"] == "closed")
     assert event["decisions"] == [decision["id"]]
     times = [datetime.fromisoformat(text).timestamp() for text in (decision["time"], event["time"])]
     assert times[1] - times[0] > 0.15

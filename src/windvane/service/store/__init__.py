@@ -12,9 +12,9 @@ from windvane.service.store.database import (
 )
 from windvane.service.store.events import (
     ARCHIVED,
+    CLOSED,
     CONFIGURED,
     DECIDED,
-    EXPIRED,
     HISTORY,
     KINDS,
     LATE,
@@ -30,9 +30,9 @@ from windvane.service.store.store import Store
 
 __all__ = [
     "ARCHIVED",
+    "CLOSED",
     "CONFIGURED",
     "DECIDED",
-    "EXPIRED",
     "HISTORY",
     "KINDS",
     "LATE",

@@ -15,12 +15,12 @@ from windvane.errors import WindvaneError
 from windvane.records import to_datetime, to_plain
 from windvane.service.store.digests import Value, digest_row, matches_digest, salt_request
 
-DECIDED, REWARDED, REWARD_PART, EXPIRED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 11)
+DECIDED, REWARDED, REWARD_PART, CLOSED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 11)
 KINDS = {
     DECIDED: "decided",
     REWARDED: "rewarded",
     REWARD_PART: "reward_part",  # added to the reward of a decision
-    EXPIRED: "expired",
+    CLOSED: "closed",  # decisions whose timeout has passed, rewarded or not, or that were dropped
     CONFIGURED: "configured",
     ARCHIVED: "archived",
     LATE: "late",  # a reward after the timeout: recorded, not learned
