@@ -7,7 +7,7 @@ in JSON RFC 3339 texts with microseconds. JSON has no infinity: an infinite numb
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -217,6 +217,81 @@ class DecisionRecord:
     late_reward: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemError:
+    """One of the errors of a request: where in its body, as a JSON Pointer, and what is wrong."""
+
+    pointer: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemDetails:
+    """Why a request failed (RFC 9457). ``type`` ends in the code of the problem."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[ProblemError]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether the service is alive, or ready."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnavailableStream:
+    """A stream that the service could not recover."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamPage:
+    """Streams in the order of their names; ``next`` is the ``after`` of the next page."""
+
+    streams: list[StreamSummary]
+    next: str | None
+    unavailable: list[UnavailableStream]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingPage:
+    """Pending decisions, the oldest first; ``next`` is the ``after`` of the next page."""
+
+    decisions: list[Decision]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemResult:
+    """What came of an item of a batch: the problem, or what the item alone would get. Pointers are of the batch."""
+
+    status: int
+    problem: ProblemDetails | None = None
+    decision: Decision | None = None
+    receipt: RewardReceipt | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchResults:
+    """The results of a batch, in the order of its items."""
+
+    results: list[ItemResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedRows:
+    """How many rows of history were learned."""
+
+    rows: int
+
+
 def to_datetime(seconds: float) -> datetime:
     """Return the time ``seconds`` after 1970, to the nearest microsecond.
 
@@ -231,8 +306,10 @@ def to_datetime(seconds: float) -> datetime:
 def _to_jsonable(value: Any) -> Any:
     """Return what the JSON encoder does not know as something that it knows."""
     if isinstance(value, datetime):
-        return value.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+        return value.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    if is_dataclass(value):
+        return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    raise TypeError(f"{type(value).__name__} is no part of a record")
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_to_jsonable).encode

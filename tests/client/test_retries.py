@@ -262,12 +262,12 @@ def test_an_answer_without_bottom(connect: Connect) -> None:
 
 def test_pages(connect: Connect) -> None:
     pages = [
-        {"decisions": [{**PLAIN, "id": "d1"}], "next": "d1"},
+        {"decisions": [{**PLAIN, "id": "d1"}], "next": 0},
         {"decisions": [{**PLAIN, "id": "d/2"}], "next": None},
     ]
     with ScriptedServer(*map(make_answer, pages)) as server, connect(server.address) as client:
         assert client.pending("s") == [DECISION, replace(DECISION, id="d/2")]
-    assert b"after=d1" in server.requests[1].split(b"\r\n")[0]
+    assert b"after=0" in server.requests[1].split(b"\r\n")[0]
 
 
 # --- a log -----------------------------------------------------------------------------------------------------------

@@ -196,8 +196,8 @@ def test_many_timeouts_are_closed_bit_by_bit(tmp_path: Path, monkeypatch: pytest
     """After an outage that was longer than the timeout; and before a decision that comes first."""
     monkeypatch.setattr(streams, "MAX_EXPIRED", 4)
     monkeypatch.setattr(engines, "TICK", 1e6)
-    now, passed = time.time, [0.0]
-    monkeypatch.setattr(time, "time", lambda: now() + passed[0])
+    now, passed = time.time_ns, [0.0]
+    monkeypatch.setattr(time, "time_ns", lambda: now() + int(passed[0] * 1e9))
     service = Local(tmp_path / "a.db")
     service.create(reward_timeout="1h", default_reward=0.0)
     for _ in range(10):

@@ -144,7 +144,7 @@ def test_a_life_with_a_snapshot_anywhere_is_the_same_life(
     monkeypatch.setattr(engines, "TICK", 1e6)
     clock, ids = [0.0], iter([""])
     monkeypatch.setattr("secrets.token_hex", lambda _: next(ids))
-    monkeypatch.setattr("time.time", lambda: clock[0])
+    monkeypatch.setattr("time.time_ns", lambda: int(clock[0] * 1e9))
     results = []
     for lives in (1, 8):
         ids, clock[0], rng = iter(f"{i:016x}" for i in range(1000)), 1000.0, random.Random(2)

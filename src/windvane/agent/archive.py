@@ -13,8 +13,8 @@ to_fit         [whether the scaling is still to be fitted, whether ranges of fea
 tally          the counts of :class:`windvane.agent.core.Tally` by name
 times          [when the policy's round 1 was, where forgetting goes by the clock; the last time seen], or null
 pending        {"id", "arm", "preferred", "rival"}: of each decision that is open, the oldest first
-closed         [id, reward, late reward, whether it came in parts] of the last that were closed, the oldest first;
-               null: there is none
+closed         [id, reward, late reward, is_partial, is_dropped] for the last that were closed, the oldest first (see
+               :class:`windvane.agent.pending.ClosedOutcome`)
 early          the arms with a delay histogram of their own, with ``learn="early"``, or null
 =============  =====================================================================================================
 
@@ -167,8 +167,8 @@ def _restore(core: AgentCore, document: Mapping[str, Any], arrays: Arrays) -> No
     for pending in _read_columns(document["pending"], arrays, core):
         core.decisions.add(pending)
     core.decisions.closed = OrderedDict(
-        (key, ClosedOutcome(_optional(reward), _optional(late), check_flag("closed", is_partial)))
-        for key, reward, late, is_partial in document["closed"]
+        (key, ClosedOutcome(_optional(reward), _optional(late), *(check_flag("closed", flag) for flag in flags)))
+        for key, reward, late, *flags in document["closed"]
     )
     ids = [*document["pending"]["id"], *core.decisions.closed]
     if len(set(ids)) < len(ids) or not all(isinstance(key, str) for key in ids):

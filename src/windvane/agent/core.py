@@ -187,13 +187,10 @@ class AgentCore:
         if self.learn != AT_TIMEOUT:
             hint = 'parts need a `reward_timeout` and learn="at_timeout"'
             raise ArgumentError("value", value, f"a whole reward, because learn is {self.learn!r}", hint=hint)
-        reward, late, is_partial = self.decisions.outcome_of(id)
+        reward, late, is_partial, _ = self.decisions.outcome_of(id)
         if not is_partial and (reward, late) != (None, None):
             raise ConflictingRewardError(id, "already has a whole reward; no part can be added")
-        total, (low, high) = (reward or 0.0) + (late or 0.0) + value, self.reward_range
-        if not low <= total <= high:
-            expected = f"a number that keeps the sum of the parts in [{low:g}, {high:g}]"
-            raise ArgumentError("value", value, expected, got=f"{value:g}, which makes it {total:g}")
+        total = self.check_sum((reward or 0.0) + (late or 0.0), value)
         at, pending = self.clock.read(now), self.decisions.open.get(id)
         self.expire(now=at)
         if pending is None or not pending.is_open:
@@ -202,6 +199,14 @@ class AgentCore:
         self.decisions.hold(pending, total, self._age(pending, at), is_miss=total == self.default_reward)
         pending.is_partial = True
         return RewardOutcome("recorded", True), total
+
+    def check_sum(self, known: float, value: float) -> float:
+        """Return the sum of the parts of a reward, if it is a possible reward."""
+        total, (low, high) = known + value, self.reward_range
+        if not low <= total <= high:
+            expected = f"a number that keeps the sum of the parts in [{low:g}, {high:g}]"
+            raise ArgumentError("value", value, expected, got=f"{value:g}, which makes it {total:g}")
+        return total
 
     def _check_reward(self, name: str, value: Any) -> float:
         low, high = self.reward_range
@@ -262,6 +267,7 @@ class AgentCore:
             self.recently_dropped.add(is_dropped)
             if is_dropped:
                 tally.dropped += 1
+                self.decisions.mark_dropped(oldest.decision.id)
             else:
                 self._record_delay(oldest)
                 tally.expired += is_miss

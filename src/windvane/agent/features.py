@@ -233,11 +233,11 @@ def check_names(argument: str, names: Any) -> list[Name]:
 
 def check_name(argument: str | Path, name: Any) -> Name:
     """Return a text or a whole number, whatever library or enumeration it comes from."""
-    if isinstance(name, str):
+    if isinstance(name, str) and name:
         return str.__str__(name)
     if isinstance(name, int | np.integer) and not isinstance(name, bool) and -LARGEST_NAME <= name < LARGEST_NAME:
         return int(name)
-    raise ArgumentError(argument, name, "the name of an arm: a text, or a whole number below 2**63")
+    raise ArgumentError(argument, name, "the name of an arm: a text that is not empty, or a whole number below 2**63")
 
 
 def list_values(values: Iterable[Any], most: int = 12) -> str:

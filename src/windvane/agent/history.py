@@ -118,6 +118,8 @@ def _encode_rows(
             rows[i] = features.vectors(context, {name: fields})
         except ArgumentError as error:
             argument, *rest = error.path
+            if argument == "arms" and not fields:
+                rest = rest[1:]  # the row is the name itself
             raise error.rename(("contexts" if argument == "context" else argument, i, *rest)) from None
     return rows
 

@@ -72,11 +72,13 @@ class ClosedDecision(NamedTuple):
 
 
 class ClosedOutcome(NamedTuple):
-    """The reward of a decision, and what came after the timeout (None: nothing); ``is_partial``: in parts."""
+    """The reward of a decision, and what came after the timeout (None: nothing). ``is_partial``: in parts;
+    ``is_dropped``: ``max_pending`` pushed the decision out."""
 
     reward: float | None
     late_reward: float | None = None
     is_partial: bool = False
+    is_dropped: bool = False
 
 
 class RewardOutcome(NamedTuple):
@@ -124,6 +126,11 @@ class PendingDecisions:
         self.held -= pending.reward is not None
         self.closed[pending.decision.id] = ClosedOutcome(reward, None, pending.is_partial)
 
+    def mark_dropped(self, id: str) -> None:
+        """Remember that ``max_pending`` pushed out a decision that was just closed."""
+        if id in self.closed:
+            self.closed[id] = self.closed[id]._replace(is_dropped=True)
+
     def forget(self) -> None:
         """Drop the outcomes of decisions that were closed too long ago."""
         while len(self.closed) > REMEMBERED:
@@ -146,7 +153,7 @@ class PendingDecisions:
 
     def repeat_reward(self, id: str, value: float) -> RewardOutcome:
         """Take a reward of a decision that has one, or is closed: a repetition, or one that came too late."""
-        reward, late, is_partial = self.outcome_of(id)
+        reward, late, is_partial, _ = self.outcome_of(id)
         known = late if reward is None else reward
         if is_partial:
             raise ConflictingRewardError(id, "gets its reward in parts")
@@ -154,12 +161,11 @@ class PendingDecisions:
             raise ConflictingRewardError(id, f"already has the reward {known:g}, not {value:g}")
         if reward is not None:
             return RewardOutcome("unchanged", False)
-        self.closed[id] = ClosedOutcome(None, value)
+        self.closed[id] = self.closed[id]._replace(late_reward=value)
         return RewardOutcome("expired", late is None)
 
     def add_late_part(self, id: str, value: float) -> float:
         """Record a part of a reward that came too late; return the sum of such parts."""
-        reward, late, _ = self.closed[id]
-        total = (late or 0.0) + value
-        self.closed[id] = ClosedOutcome(reward, total, True)
+        total = (self.closed[id].late_reward or 0.0) + value
+        self.closed[id] = self.closed[id]._replace(late_reward=total, is_partial=True)
         return total

@@ -13,7 +13,7 @@ from windvane.agent.times import TICKS, Span
 from windvane.arguments import check_array, check_number, check_positive, check_real_array
 from windvane.errors import ArgumentError
 from windvane.kernels.scoring import LARGEST_REWARD, LARGEST_WEIGHT
-from windvane.links import LINKS, Link, get_link
+from windvane.links import LINKS, Link, Logistic, Probit, get_link
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
 from windvane.policies.inputs import Feedback
@@ -42,6 +42,10 @@ class BuiltPolicy(NamedTuple):
         if not low <= reward_range[0] <= reward_range[1] <= high:
             expected = f"(0, largest reward) with the {self.policy.reward_link.name} link"
             raise ArgumentError("reward_range", reward_range, expected)
+        if isinstance(self.policy.reward_link, Logistic | Probit) and reward_range[1] > 1.0:
+            expected = f"within (0, 1) with the {self.policy.reward_link.name} link, whose predictions are"
+            hint = 'use link="poisson" or "identity" for larger rewards, or divide them by the largest'
+            raise ArgumentError("reward_range", reward_range, expected, hint=hint)
         return reward_range[0], reward_range[1]
 
 

@@ -57,7 +57,7 @@ def to_seconds(name: str | Path, when: float | str | datetime) -> float:
 
     A datetime must have a time zone; a text is one in RFC 3339.
     """
-    expected = f"a number of seconds since 1970 (at most {LONGEST:g} from there), or a datetime with a time zone"
+    expected = f"a time: RFC 3339 or a datetime, with a time zone, or at most {LONGEST:g} seconds from 1970"
     if isinstance(when, str):
         try:
             when = datetime.fromisoformat(when)
@@ -67,7 +67,10 @@ def to_seconds(name: str | Path, when: float | str | datetime) -> float:
         if when.utcoffset() is None:
             raise ArgumentError(name, when, expected)
         when = when.timestamp()
-    return round(check_number(name, when, expected.removeprefix("a number "), lambda s: abs(s) <= LONGEST), 6)
+    try:
+        return round(check_number(name, when, "", lambda s: abs(s) <= LONGEST), 6)
+    except ArgumentError:
+        raise ArgumentError(name, when, expected) from None
 
 
 class Clock:
@@ -109,4 +112,4 @@ class Span(NamedTuple):
         if isinstance(value, str):
             return cls(parse_duration(name, value), True)
         allowed = f'of decisions, at least {least:g} and at most {MOST:g}, or a duration such as "2d"'
-        return cls(check_number(name, value, allowed, lambda n: least <= n <= MOST), False)
+        return cls(check_number(name, value, allowed, lambda n: least <= n <= MOST, booleans=False), False)

@@ -48,7 +48,8 @@ class ArmEncoder:
             for name, value in (("intercept", intercept), ("clip", clip)):
                 if value:
                     raise ArgumentError(name, value, "omitted when `features` is given", hint="declare it there")
-            dim, remedy = self.features.dim, "declare ranges of all numbers, or give a larger L"
+            dim = self.features.dim
+            remedy = 'declare ranges of all numbers, use scaling="fit" with history, or give a larger L'
             if isinstance(scaling, str) and scaling == "fit":  # the ranges of open fields are fitted instead
                 self.fits_features, scaling = bool(self.features.open_fields), None
         self.scaling = Scaling(
@@ -66,6 +67,8 @@ class ArmEncoder:
 
     def encode(self, arms: Any, context: Any) -> Offer:
         """Check the arms of a decision and encode them."""
+        if arms is None and (self.features is None or not self.features.arms or self.features.per_arm):
+            raise ArgumentError("arms", None, "given")
         if self.fits_features:
             raise ArgumentError("scaling", "fit", "fitted first", hint="give history first")
         if self.features is None:
@@ -88,14 +91,19 @@ def _encode_fields(features: Features, arms: Any, context: Any) -> tuple[list[Na
     fields of their own."""
     if arms is None and features.arms and not features.per_arm:
         return list(features.arms), features.vectors(context, features.arms)
-    if is_frame(arms):
-        fields = zip(check_names("arms", frame_names("arms", arms)), frame_fields("arms", arms), strict=True)
-    elif isinstance(arms, Mapping):
-        fields = zip(check_names("arms", list(arms)), arms.values(), strict=True)
-    else:
-        fields = ((name, {}) for name in check_names("arms", arms))  # type: ignore[assignment]
-    by_name = dict(fields)
-    return list(by_name), features.vectors(context, by_name)
+    if isinstance(arms, Mapping):
+        by_name = dict(zip(check_names("arms", list(arms)), arms.values(), strict=True))
+        return list(by_name), features.vectors(context, by_name)
+    is_table = is_frame(arms)
+    names = check_names("arms", frame_names("arms", arms) if is_table else arms)
+    own = frame_fields("arms", arms) if is_table else [{}] * len(names)
+    try:
+        return names, features.vectors(context, dict(zip(names, own, strict=True)))
+    except ArgumentError as error:
+        if error.path[0] != "arms":
+            raise
+        place = names.index(error.path[1])
+        raise error.rename(("arms", place, *error.path[2:])) from None
 
 
 def _read_vectors(arms: Any, dim: int, columns: list[Name] | None) -> tuple[list[Name], Array, list[Name] | None]:

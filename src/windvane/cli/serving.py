@@ -40,8 +40,8 @@ def serve(
 ) -> None:
     """Run the decision service: HTTP under /v1, a live page at /, API documentation at /docs, all data in one file.
 
-    It prints its address when it accepts requests. Ctrl-C or SIGTERM stops it with code 0 after the requests that are
-    under way.
+    It prints its address when it listens, and "ready" when its streams are recovered and requests are answered. Ctrl-C
+    or SIGTERM stops it with code 0 after the requests that are under way.
 
     \b
     Examples:
@@ -59,8 +59,12 @@ def serve(
             output().print(f"{address}  (store: {store}; Ctrl-C stops)", markup=False, highlight=False, soft_wrap=True)
         sys.stdout.flush()  # the reader may wait for the address at the end of a pipe
 
+    def ready() -> None:
+        if not as_json:
+            remark("ready")
+
     try:
-        run(store, host=host, port=port, rate=rate, most_bytes=body_limit, started=started)
+        run(store, host=host, port=port, rate=rate, most_bytes=body_limit, started=started, ready=ready)
     except StoreError as error:
         raise InputError(str(error)) from None
 

@@ -21,7 +21,17 @@ from windvane.client import messages
 from windvane.client.connection import FIRST_PAUSE, Answer, Connection
 from windvane.client.messages import ClientError, build_path, check_arms, check_key, check_value, encode
 from windvane.errors import ArgumentError
-from windvane.records import Decision, DecisionRecord, Explanation, RewardReceipt, StreamInfo, StreamSummary
+from windvane.records import (
+    Decision,
+    DecisionRecord,
+    Explanation,
+    LearnedRows,
+    PendingPage,
+    RewardReceipt,
+    StreamInfo,
+    StreamPage,
+    StreamSummary,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,7 +106,7 @@ class AsyncClient(Connection):
 
     async def streams(self) -> list[StreamSummary]:
         """Return all streams, archived ones too, except those that the service could not recover."""
-        return [stream async for page in self._pages(build_path()) for stream in page.streams]
+        return [stream async for page in self._pages(StreamPage, build_path()) for stream in page.streams]
 
     async def info(self, stream: str) -> StreamInfo:
         """Return a stream's counts, estimate, memory, drift, alerts and settings."""
@@ -200,7 +210,7 @@ class AsyncClient(Connection):
         """
         rows = {"rewards": rewards, "vectors": vectors, "contexts": contexts, "arms": arms, "weights": weights}
         body = encode(rows | {"times": None if times is None else messages.check_times(times)})
-        return (await self._send(messages.Rows, "POST", build_path(stream, "history"), body, check_key(key))).rows
+        return (await self._send(LearnedRows, "POST", build_path(stream, "history"), body, check_key(key))).rows
 
     # --- what was decided ---
 
@@ -214,7 +224,11 @@ class AsyncClient(Connection):
 
     async def pending(self, stream: str) -> list[Decision]:
         """Return the decisions whose rewards have not arrived."""
-        return [decision async for page in self._pages(build_path(stream, "pending")) for decision in page.decisions]
+        return [
+            decision
+            async for page in self._pages(PendingPage, build_path(stream, "pending"))
+            for decision in page.decisions
+        ]
 
     def events(self, stream: str, after: int = 0, limit: int | None = None) -> AsyncIterator[dict[str, Any]]:
         """Iterate over the log of a stream, from the event after number ``after``; at most ``limit`` events.

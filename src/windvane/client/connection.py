@@ -17,6 +17,7 @@ from windvane.arguments import check_number, check_whole
 from windvane.client import messages
 from windvane.client.messages import BatchError, ClientError
 from windvane.errors import ArgumentError
+from windvane.records import BatchResults, PendingPage, StreamPage
 
 EXAMPLE = "http://127.0.0.1:8000"
 IDLE = 10.0  # seconds that an unused connection is kept; the server closes it after 30
@@ -25,6 +26,7 @@ LONGEST_WAIT = 60.0  # seconds that Retry-After may ask for; beyond, the error i
 UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 
 T = TypeVar("T")
+Page = TypeVar("Page", StreamPage, PendingPage)
 Answer = tuple[httpx2.Response, AsyncIterator[bytes]]
 
 
@@ -123,7 +125,7 @@ class Connection:
         for part in messages.split_batch([messages.encode(item) for item in items]):
             body = b'{"%s":[%s]}' % (name.encode(), b",".join(part))
             try:
-                batch = await self._send(messages.Batch, "POST", messages.build_path(stream, name, "batch"), body)
+                batch = await self._send(BatchResults, "POST", messages.build_path(stream, name, "batch"), body)
                 answers = [messages.read_item(item) for item in batch.results]
                 if [isinstance(answer, (kind, ClientError)) for answer in answers] != [True] * len(part):
                     raise messages.not_understood(f"other results than for {len(part)} {name}")
@@ -137,14 +139,15 @@ class Connection:
             raise BatchError(results)
         return succeeded
 
-    async def _pages(self, path: str) -> AsyncIterator[messages.Page]:
+    async def _pages(self, kind: type[Page], path: str) -> AsyncIterator[Page]:
         """Yield the pages of a list."""
-        after, page = None, messages.Page("")
-        while page.next is not None and page.next != after:
-            after = page.next
-            query = {"limit": messages.MOST_ITEMS} | ({} if after == "" else {"after": after})
-            page = await self._send(messages.Page, "GET", path, params=query)
+        query: dict[str, Any] = {"limit": messages.MOST_ITEMS}
+        while True:
+            page = await self._send(kind, "GET", path, params=query)
             yield page
+            if page.next is None or page.next == query.get("after"):
+                return
+            query["after"] = page.next
 
     async def _read_events(self, path: str, after: int, end: int | None) -> AsyncIterator[dict[str, Any]]:
         """Yield the events after number ``after``, up to number ``end``; resume where an answer breaks off."""

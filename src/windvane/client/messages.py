@@ -6,7 +6,6 @@ import functools
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -15,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from windvane.arguments import check_number
 from windvane.errors import ArgumentError, WindvaneError
-from windvane.records import Decision, RewardReceipt, StreamSummary, to_datetime, to_plain
+from windvane.records import Decision, ItemResult, ProblemDetails, to_datetime, to_plain
 
 MOST_ITEMS, MOST_BYTES = 1000, 1 << 20  # of a batch; more is sent as several requests
 T = TypeVar("T")
@@ -177,48 +176,6 @@ def split_batch(items: list[bytes]) -> Iterator[list[bytes]]:
 # --- what is answered -----------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Problem:
-    """Problem details (RFC 9457)."""
-
-    type: str
-    detail: str
-    errors: list[dict[str, str]] = field(default_factory=list)
-
-
-@dataclass
-class Page:
-    """A part of a list; ``next`` is the ``after`` of the following part."""
-
-    next: str | int | None
-    streams: list[StreamSummary] = field(default_factory=list)
-    decisions: list[Decision] = field(default_factory=list)
-
-
-@dataclass
-class Item:
-    """The answer to an item of a batch."""
-
-    status: int
-    decision: Decision | None = None
-    receipt: RewardReceipt | None = None
-    problem: Problem | None = None
-
-
-@dataclass
-class Batch:
-    """The answers to the items of a batch."""
-
-    results: list[Item]
-
-
-@dataclass
-class Rows:
-    """How many rows of history were learned."""
-
-    rows: int
-
-
 _build_adapter: Any = functools.cache(TypeAdapter)  # building one takes milliseconds
 
 
@@ -239,26 +196,26 @@ def not_understood(problem: str) -> ClientError:
     return ClientError(200, "not-understood", f"unexpected answer ({problem}); is this a windvane service?")
 
 
-def build_error(status: int, problem: Problem | None, retry_after: str = "") -> ClientError:
+def build_error(status: int, problem: ProblemDetails | None, retry_after: str = "") -> ClientError:
     """Return the error that problem details describe."""
     if problem is None:
         error = ClientError(status, "http", f"status {status} without problem details")
     else:
-        pointer = problem.errors[0].get("pointer") if problem.errors else None
+        pointer = problem.errors[0].pointer if problem.errors else None
         error = ClientError(status, problem.type.removeprefix("urn:windvane:problem:"), problem.detail, pointer)
     if retry_after.isascii() and retry_after.isdigit():  # a date is left to the usual pauses
         error.retry_after = float(retry_after)
     return error
 
 
-def read_problem(body: bytes) -> Problem | None:
+def read_problem(body: bytes) -> ProblemDetails | None:
     """Return the problem details of an answer, if it has any."""
     try:
-        return read(Problem, body)
+        return read(ProblemDetails, body)
     except ClientError:
         return None
 
 
-def read_item(item: Item) -> Any:
+def read_item(item: ItemResult) -> Any:
     """Return what a call returns for an item of a batch, or its error."""
     return build_error(item.status, item.problem) if item.status >= 300 else item.decision or item.receipt

@@ -3,18 +3,16 @@
 A bucket covers ``width`` decisions, and an outcome belongs to the bucket of its decision. When there are too many
 buckets, neighbours are merged and the width doubles: all decisions are always shown, the old ones more coarsely.
 
-Charts are not stored. After a restart they are built from the log in a thread (:meth:`Charts.read`). The stream's own
-charts queue the events of operations meanwhile, because these do not follow the last event that the charts have.
+Charts are not stored and no part of an operation: they catch up with the log in a thread (:meth:`Charts.read`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Literal
 
-from windvane.records import to_datetime
+from windvane.records import DecisionStatus, Name, to_datetime
 from windvane.service.store import DECIDED, EXPIRED, REWARD_PART, REWARDED, Event, Store
 
 MAX_BUCKETS = 240  # even, so that every bucket has a neighbour to be merged with
@@ -24,7 +22,7 @@ MAX_COUNTED = 1000  # arms that are counted by name: those played last
 RECENT = 50
 READ_AT_ONCE = 2000  # events, which take about 20 ms
 
-Model = dict[str, float | None]  # "norm", "memory" and "rate"
+Model = dict[Literal["norm", "memory", "rate"], float | None]
 
 
 @dataclass(slots=True)
@@ -70,34 +68,51 @@ class Bucket:
             self.others += self.arms.pop(arm).decisions
 
 
+@dataclass(slots=True)
+class RecentDecision:
+    """One of the last decisions."""
+
+    id: str
+    time: datetime
+    arm: Name
+    prediction: float
+    status: DecisionStatus = "pending"
+    reward: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChartData:
+    """What the page draws. ``others``: decisions for arms that are not listed."""
+
+    width: int
+    buckets: list[Bucket]
+    arms: dict[str, int]
+    others: int
+    recent: list[RecentDecision]
+
+
 class Charts:
-    """The charts of the events up to ``number``. ``queue``: later events that do not follow it."""
+    """The charts of the events up to ``number``. ``model`` is set from outside, for the buckets that follow."""
 
     def __init__(self) -> None:
         self.number = self._decisions = self._others = 0
-        self.queue: list[Event] = []
+        self.model: Model | None = None
         self._width, self._buckets = FIRST_WIDTH, list[Bucket]()
         self._arms: dict[str, ArmCounts] = {}
-        self._recent: dict[str, dict[str, Any]] = {}
+        self._recent: dict[str, RecentDecision] = {}
         self._open: dict[str, tuple[int, str]] = {}  # number and arm of the decisions that are not settled
 
     def read(self, store: Store, stream: int, last: int) -> bool:
         """Add some of the stored events up to ``last``; return whether there are more."""
-        self.add_all(store.read_events(stream, after=self.number, limit=min(READ_AT_ONCE, last - self.number)))
+        for event in store.read_events(stream, after=self.number, limit=min(READ_AT_ONCE, last - self.number)):
+            self.add(event)
         return self.number < last
 
-    def add_all(self, events: Iterable[Event]) -> None:
-        for event in events:
-            self.add(event)
-
-    def add(self, event: Event, describe_model: Callable[[], Model | None] = lambda: None) -> None:
-        """Add the next event. ``describe_model`` is called if it opens a bucket."""
-        if event.number != self.number + 1:
-            self.queue.append(event)
-            return
+    def add(self, event: Event) -> None:
+        """Add the next event."""
         self.number, decision = event.number, event.decision or ""
         if event.kind == DECIDED:
-            self._add_decision(event, describe_model)
+            self._add_decision(event)
         elif event.kind in (REWARDED, REWARD_PART):
             outcome = event.outcome
             self._mark(decision, "rewarded", outcome.get("sum", outcome["value"]))
@@ -108,13 +123,13 @@ class Charts:
             first_dropped = len(outcome["decisions"]) - outcome.get("dropped", 0)
             for i, (decision, learned) in enumerate(zip(outcome["decisions"], outcome["learned"], strict=True)):
                 self._settle(decision, learned)
-                if decision in self._recent and self._recent[decision]["status"] == "pending":
+                if decision in self._recent and self._recent[decision].status == "pending":
                     self._mark(decision, "expired" if i < first_dropped else "dropped", learned)
 
-    def _add_decision(self, event: Event, describe_model: Callable[[], Model | None]) -> None:
+    def _add_decision(self, event: Event) -> None:
         outcome, time = event.outcome, to_datetime(event.time)
         if self._decisions // self._width == len(self._buckets):
-            self._open_bucket(Bucket(time, time, describe_model()))
+            self._open_bucket(Bucket(time, time, self.model))
         bucket, id_, arm, prediction = self._buckets[-1], outcome["id"], str(outcome["arm"]), outcome["prediction"]
         self._others += _count(self._arms, arm, prediction)
         bucket.others += _count(bucket.arms, arm, prediction)
@@ -122,8 +137,7 @@ class Charts:
         bucket.until = time
         if outcome["projected"] is not None:
             bucket.projected = (bucket.projected or 0) + outcome["projected"]
-        shown = {name: outcome[name] for name in ("id", "time", "arm", "prediction")}
-        self._recent[id_] = {**shown, "status": "pending", "reward": None}
+        self._recent[id_] = RecentDecision(id_, time, outcome["arm"], prediction)
         if len(self._recent) > RECENT:
             del self._recent[next(iter(self._recent))]
         self._open[id_] = self._decisions, arm
@@ -151,16 +165,15 @@ class Charts:
             bucket.arms[arm].settled += 1
             bucket.arms[arm].realised += outcome
 
-    def _mark(self, decision: str, status: str, reward: float | None) -> None:
+    def _mark(self, decision: str, status: DecisionStatus, reward: float | None) -> None:
         if decision in self._recent:
-            self._recent[decision] |= {"status": status, "reward": reward}
+            self._recent[decision].status, self._recent[decision].reward = status, reward
 
     @property
-    def document(self) -> dict[str, Any]:
-        """The charts, to be encoded by :func:`windvane.records.to_json`."""
-        arms, recent = {arm: counts.decisions for arm, counts in self._arms.items()}, list(self._recent.values())
-        shared = {"width": self._width, "buckets": self._buckets}
-        return {**shared, "arms": arms, "others": self._others, "recent": recent}
+    def data(self) -> ChartData:
+        """The charts as they are now."""
+        arms = {arm: counts.decisions for arm, counts in self._arms.items()}
+        return ChartData(self._width, self._buckets, arms, self._others, list(self._recent.values()))
 
 
 def _count(arms: dict[str, ArmCounts], arm: str, prediction: float) -> int:

@@ -23,8 +23,9 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from windvane.agent import Agent, Features
+from windvane.agent.times import read_clock
 from windvane.errors import ArgumentError
-from windvane.service.charts import Charts
+from windvane.records import to_json
 from windvane.service.committer import Committer, Promise
 from windvane.service.problems import Problem, invalid
 from windvane.service.recovery import Recovery, recover
@@ -43,14 +44,20 @@ log = logging.getLogger("windvane.service")
 
 
 class Engine:
-    """All streams of ``store``. ``count_events`` is called with the number of events of every commit.
+    """All streams of ``store``. ``count_events`` is called with the number of events of every commit, ``report_ready``
+    when requests are answered, after the start and after every recovery.
 
     ``streams`` are those served, by name; ``unavailable`` says of the others why they could not be rebuilt, and
     ``failure`` why no request is answered now.
     """
 
-    def __init__(self, store: Store, count_events: Callable[[int], None] = lambda _: None) -> None:
-        self.store, self._count_events = store, count_events
+    def __init__(
+        self,
+        store: Store,
+        count_events: Callable[[int], None] = lambda _: None,
+        report_ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.store, self._count_events, self._report_ready = store, count_events, report_ready
         self.streams: dict[str, Stream] = {}
         self.unavailable: dict[str, str] = {}
         self.failure: str | None = "starting"
@@ -124,6 +131,7 @@ class Engine:
         if not self.store.is_checked and not self._is_checking:  # so large that the start did not wait for the check
             self._is_checking = True
             self._run(self._check_store())
+        self._report_ready()
 
     def _record_losses(self, committer: Committer) -> None:
         """Record in the log of a stream that more was acknowledged than the log has: the write-ahead log was damaged,
@@ -138,7 +146,7 @@ class Engine:
             elif acknowledged > stream.number:
                 text = "stream %r: events %d to %d were acknowledged, but are missing from the log"
                 log.error(text, stream.name, stream.number + 1, acknowledged)
-                committer.add(stream.record_loss(acknowledged, time.time()))
+                committer.add(stream.record_loss(acknowledged, read_clock()))
 
     def _fail(self, error: Exception) -> None:
         """Rebuild the streams: memory may differ from the disk."""
@@ -181,6 +189,9 @@ class Engine:
     async def create(self, new: NewStream) -> Stream:
         """Create a stream. Without a seed it gets a random one, or all streams would explore in the same rounds."""
         self.refuse_if_not_ready()
+        taken = Problem("stream-exists", f"a stream with the name {new.name!r} already exists", pointer="#/name")
+        if new.name in self._rows:
+            raise taken
         arguments = {"seed": secrets.randbits(63), **new.agent_arguments()}
         try:
             features = Features.parse(arguments.get("features"))
@@ -195,11 +206,11 @@ class Engine:
         async with self._changing:
             self.refuse_if_not_ready()
             try:
-                row = await asyncio.to_thread(self.store.add_stream, new.name, time.time(), config)
+                row = await asyncio.to_thread(self.store.add_stream, new.name, read_clock(), config)
             except sqlite3.Error as error:
                 raise Problem("unavailable", f"the store cannot be written to ({error})") from None
             if row is None:
-                raise Problem("stream-exists", f"a stream with the name {new.name!r} already exists", pointer="#/name")
+                raise taken
             stream = self.streams[row.name] = self._by_id[row.id] = Stream(row, self.store)
             self._rows[row.name] = row
             self._snapshots.begin(stream)
@@ -217,7 +228,7 @@ class Engine:
 
     async def configure(self, stream: Stream, changes: dict[str, Any]) -> Done:
         """Change settings of ``stream``; a shorter timeout may have passed for some decisions."""
-        done = await self.carry_out(stream, lambda: stream.configure(changes, time.time()))
+        done = await self.carry_out(stream, lambda: stream.configure(changes, read_clock()))
         self._expire(stream)
         return done
 
@@ -231,7 +242,7 @@ class Engine:
             return again
         stream.busy = self._loop.create_future()
         with _release(stream):
-            now, began = time.time(), time.perf_counter()
+            now, began = read_clock(), time.perf_counter()
             learned = await asyncio.to_thread(stream.read_history, raw, now)
             with self.operating(stream):
                 self._snapshots.add_work(stream, time.perf_counter() - began)
@@ -243,7 +254,7 @@ class Engine:
     async def turn(self, stream: Stream) -> None:
         """Wait until ``stream`` may be changed. The caller must change it before it waits for anything else."""
         await _wait_while_busy(stream)
-        if stream.is_due(time.time(), many=True):  # the operation would have to close them all
+        if stream.is_due(read_clock(), many=True):  # the operation would have to close them all
             self._expire(stream)
             await _wait_while_busy(stream)
 
@@ -325,12 +336,13 @@ class Engine:
                 try:
                     self._expire(stream)
                     stream.log_alerts()
+                    await self._sample_model(stream)
                 except Exception:  # the other streams go on
                     log.exception("stream %r: its timeouts or alerts cannot be checked", stream.name)
 
     def _expire(self, stream: Stream) -> None:
         """Close decisions whose timeout has passed, bit by bit, with the stream held from now on."""
-        if stream.busy is None and stream.is_due(time.time()):
+        if stream.busy is None and stream.is_due(read_clock()):
             stream.busy = self._loop.create_future()
             self._run(self._expire_held(stream))
 
@@ -338,24 +350,51 @@ class Engine:
         with _release(stream), contextlib.suppress(Problem):  # streams are rebuilt after one
             while True:
                 with self.operating(stream):
-                    events = stream.expire(time.time())
+                    events = stream.expire(read_clock())
                 if not events:
                     return
                 await self.commit(stream, events)
 
     async def _build_charts(self, streams: list[Stream]) -> None:
-        """Derive the charts of the streams from their logs, one after the other, in a thread."""
+        """Let the charts of the streams catch up with their logs, one after the other."""
         for stream in streams:
-            charts, last = Charts(), stream.number
+            with contextlib.suppress(Problem):  # streams were rebuilt
+                while await self._advance_charts(stream):
+                    self._refuse_if_replaced(stream)
+
+    async def read_charts(self, stream: Stream) -> bytes:
+        """Return the charts as JSON; of a log that is still being read, those of its first part."""
+        await self._advance_charts(stream)
+        async with stream.charts_lock:
+            return to_json(stream.charts.data)
+
+    async def read_live(self, stream: Stream) -> bytes:
+        """Return info and charts as JSON; they are encoded once, however many follow the stream."""
+        number = stream.number
+        if stream.live[0] != number:
+            charts = await self.read_charts(stream)
+            stream.live = number, b'{"info":%b,"charts":%b}' % (to_json(stream.info()), charts)
+        return stream.live[1]
+
+    async def _advance_charts(self, stream: Stream) -> bool:
+        """Read some of the events on disk into the charts, in a thread; return whether there are more."""
+        number = stream.number
+        await self.commit(stream)
+        async with stream.charts_lock:
             try:
-                while await asyncio.to_thread(charts.read, self.store, stream.id, last):
-                    if self.streams.get(stream.name) is not stream:
-                        return  # streams were rebuilt
-                charts.add_all(stream.charts.queue)
-                stream.charts = charts
-            except Exception as error:
+                return await asyncio.to_thread(stream.charts.read, self.store, stream.id, number)
+            except Exception as error:  # the charts stay as they are
                 log.exception("the charts of stream %r cannot be built", stream.name)
                 self.report_damage(error)
+                return False
+
+    async def _sample_model(self, stream: Stream) -> None:
+        """Let charts show the model as it is now: in a thread, because it may take long with many features."""
+        if stream.busy is None and stream.number != stream.sampled:
+            stream.sampled = stream.number
+            stream.busy = self._loop.create_future()
+            with _release(stream):
+                stream.charts.model = await asyncio.to_thread(stream.describe_model)
 
     async def _check_store(self) -> None:
         """Check the structure of the file until a check succeeds; repair the store if it is damaged."""

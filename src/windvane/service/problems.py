@@ -125,7 +125,12 @@ def _locate(error: Mapping[str, Any], part: str, *path: str | int) -> tuple[str,
         return cause.pointer, str(cause)
     if error["type"] == "json_invalid":  # the path is a position in the text then
         return "#", f"must be JSON ({cause})"
-    return json_pointer(path) if part == "body" else str(path[0]), error["msg"]
+    message = _MESSAGES.get(error["type"], error["msg"])
+    return json_pointer(path) if part == "body" else str(path[0]), message
+
+
+_MESSAGES = {"missing": "must be given", "extra_forbidden": "is not a field of this request"}
+"""In place of those of pydantic, by type of error."""
 
 
 def of_status(status: int, detail: str) -> Problem:

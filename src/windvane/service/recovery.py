@@ -8,6 +8,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
@@ -39,11 +40,12 @@ def recover(store: Store, report: Callable[[str], None]) -> Recovery:
         rows = store.read_streams()
     recovery = Recovery({row.name: row for row in rows}, {}, {}, {})
     for i, row in enumerate(rows):
-        report(f"recovering: {i} of {len(rows)} streams")
+        progress = f"recovering: {i} of {len(rows)} streams"
+        report(progress)
         began = time.perf_counter()
         try:
             with _pause_garbage_collection():
-                stream = rebuild_stream(row, store)
+                stream = rebuild_stream(row, store, report=partial(report, progress))
             recovery.replays[row.name] = store.read_snapshot_number(row.id), time.perf_counter() - began
             recovery.streams[row.name] = stream
             if stream.differences:
@@ -72,14 +74,18 @@ def create_stream(row: StreamRow, store: Store, snapshot: Snapshot | None = None
         raise ReplayError(row.name, None, f"cannot be created again ({error})") from error
 
 
-def rebuild_stream(row: StreamRow, store: Store, *, from_start: bool = False) -> Stream:
-    """Return a stream as its events made it: from its last snapshot, or ``from_start``."""
+def rebuild_stream(
+    row: StreamRow, store: Store, *, from_start: bool = False, report: Callable[[], None] = lambda: None
+) -> Stream:
+    """Return a stream as its events made it: from its last snapshot, or ``from_start``. ``report`` is called for every
+    event, and may raise to end the replay."""
     try:
         stream = create_stream(row, store, None if from_start else read_snapshot(row, store))
     except (ValueError, TypeError, KeyError, sqlite3.Error) as error:
         log.warning("the snapshot of stream %r cannot be used (%s); its log is replayed in full", row.name, error)
         stream = create_stream(row, store)
     for event in store.read_events(row.id, after=stream.number):
+        report()
         apply_event(stream, event)
     check_end(stream, store)
     return stream

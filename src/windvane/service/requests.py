@@ -19,6 +19,7 @@ from windvane.errors import Path as ArgumentPath
 from windvane.service.problems import Problem, invalid
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+KEY = r"^[!-~]([ -~]{0,198}[!-~])?$"  # printable ASCII, no space at either end
 MAX_ARMS, MAX_ITEMS, MAX_DIM, MAX_HISTORY = 1000, 1000, 500, 20_000
 MAX_TEXT = 200  # characters of a name, a key or a title
 MAX_SETTINGS = 20
@@ -33,8 +34,7 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 IdempotencyKey = Annotated[
     str | None,
     Header(
-        min_length=1,
-        max_length=MAX_TEXT,
+        pattern=KEY,
         description="The same request with the same key gets the same answer and is carried out once.",
     ),
 ]
@@ -111,8 +111,9 @@ class NewStream(StreamChanges):
         arms, fields = (
             (features.get(name) for name in ("arms", "by_arm")) if isinstance(features, dict) else (None, None)
         )
-        if isinstance(arms, list) and isinstance(fields, dict):
-            values = [field.get("values") for field in fields.values() if isinstance(field, dict)]
+        if isinstance(arms, list) and isinstance(fields, dict | list):
+            entries = list(fields.values()) if isinstance(fields, dict) else fields
+            values = [entry.get("values") if isinstance(entry, dict) else None for entry in entries]
             least = len(arms) * sum(len(entry) if isinstance(entry, list) else 1 for entry in values)
             if least > MAX_DIM:
                 expected = f"fields with vectors of at most {MAX_DIM} numbers"
@@ -123,7 +124,7 @@ class NewStream(StreamChanges):
     @classmethod
     def _check_settings(cls, settings: dict[str, Any]) -> dict[str, Any]:
         for name in settings:
-            if name in _DEFAULTS or name in cls.model_fields:
+            if name in _DEFAULTS or name in cls.model_fields or name == "self":
                 hint = "give it beside `settings`"
                 raise ArgumentError(("settings", name), name, "a setting of the policy", hint=hint)
         return settings
@@ -148,7 +149,7 @@ class DecisionRequest(_Body):
 class DecisionItem(DecisionRequest):
     """One decision of a batch."""
 
-    key: Text | None = None
+    key: Annotated[str, Field(pattern=KEY)] | None = None
 
 
 class DecisionBatch(_Body):

@@ -8,6 +8,7 @@ internet a reverse proxy adds them (``docs/nginx.conf``, "On the open internet" 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import signal
 import socket
@@ -39,6 +40,7 @@ def serve(
     rate: float = 0.0,
     most_bytes: int = MOST_BYTES,
     started: Callable[[str], None] = lambda _: None,
+    ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve the store at ``path`` until SIGTERM, SIGINT or SIGHUP. Call it from the main thread.
 
@@ -54,6 +56,8 @@ def serve(
         Requests per second and client (0: no limit), and bytes of a request's body.
     started
         Called with the address once ``/healthz`` is answered. Recovery may still go on: ``/readyz`` says so.
+    ready
+        Called when requests are answered, after the start and after every recovery.
 
     Raises
     ------
@@ -62,20 +66,19 @@ def serve(
     StoreError
         If the store cannot be opened.
     """
-    store = Store(path)
-    try:
+    with _bind(host, port) as listener, contextlib.closing(Store(path)) as store:
         is_local = is_loopback(host)
         if not is_local and not _has_token(store):
             hint = f"other machines can reach it; add a token first: windvane token add NAME --store {path}"
             raise ArgumentError("host", host, "a loopback address while the store has no token", hint=hint)
         name = f"[{host}]" if ":" in host else host
-        with _bind(host, port) as listener:
-            closing, hosts = asyncio.Event(), LOOPBACK_NAMES | {name} if is_local else None
-            app = create_app(store, rate=rate, most_bytes=most_bytes, hosts=hosts, closed=not is_local, closing=closing)
-            address = f"http://{name}:{listener.getsockname()[1]}"
-            _run(_Server(app, lambda: started(address), closing), listener)
-    finally:
-        store.close()
+        closing, hosts = asyncio.Event(), LOOPBACK_NAMES | {name} if is_local else None
+        app = create_app(
+            store, rate=rate, most_bytes=most_bytes, hosts=hosts, closed=not is_local, closing=closing,
+            report_ready=ready,
+        )  # fmt: skip
+        address = f"http://{name}:{listener.getsockname()[1]}"
+        _run(_Server(app, lambda: started(address), closing), listener)
 
 
 def is_loopback(host: str) -> bool:

@@ -22,9 +22,18 @@ from windvane.agent.history import LearnedHistory
 from windvane.agent.pending import RewardOutcome
 from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
-from windvane.records import Decision, DecisionRecord, RewardReceipt, StreamInfo, to_datetime, to_json, to_plain
+from windvane.records import (
+    Decision,
+    DecisionRecord,
+    DecisionStatus,
+    RewardReceipt,
+    StreamInfo,
+    to_datetime,
+    to_json,
+    to_plain,
+)
 from windvane.service import requests
-from windvane.service.charts import Charts
+from windvane.service.charts import Charts, Model
 from windvane.service.event_lookup import EventLookup
 from windvane.service.problems import Problem, invalid
 from windvane.service.store import Event, Snapshot, Store, StreamRow, UnreadableEventError, check_event
@@ -66,6 +75,9 @@ class Stream:
             self.title, self.archived = extra["title"], extra["archived"]
             self.number, self.chain = snapshot.number, snapshot.chain
         self.lookup, self.charts = EventLookup(store, row.id), Charts()
+        self.charts_lock = asyncio.Lock()  # held while a thread reads the log into the charts
+        self.live: tuple[int, bytes] = (-1, b"")  # what followers get, and the number of the last event in it
+        self.sampled = 0  # number of the last event when the charts got the numbers of the model
         self.differences = 0  # decisions for which a replay preferred another arm
         self.busy: asyncio.Future[None] | None = None  # while long work is under way: done when it ends
         self._new_events: list[Event] = []
@@ -82,7 +94,7 @@ class Stream:
             offer = self.read_offer(raw)
         except ValueError as error:
             raise invalid(error) from None
-        now, id_ = _round(now), secrets.token_hex(8)
+        id_ = secrets.token_hex(8)
         self._expire(now, room=1)
         body = to_json(self.core.decide(offer, id=id_, now=now))
         self._log(kinds.DECIDED, now, body, id_, key, raw)
@@ -103,7 +115,6 @@ class Stream:
 
     def _take_reward(self, decision: str, value: float, key: str | None, now: float, *, is_part: bool) -> Done:
         self._refuse_if_archived()
-        now = _round(now)
         self._expire(now)
         try:
             (status, is_new), total = self._reward(decision, value, now, is_part)
@@ -123,6 +134,7 @@ class Stream:
         record = self.find_decision(decision)
         has_parts = any(event.kind == kinds.REWARD_PART for event in self.lookup.of_decision(decision))
         if is_part and (has_parts or record.reward is None):
+            self.core.check_sum((record.reward or 0.0) + (record.late_reward or 0.0), value)
             return RewardOutcome("expired", True), (record.late_reward or 0.0) + value
         known = record.late_reward if record.reward is None else record.reward
         if known is not None and (is_part or has_parts or known != value):
@@ -139,14 +151,14 @@ class Stream:
     def read_history(self, raw: bytes, now: float | None) -> LearnedHistory:
         """Learn history in a copy of the agent, in any thread; nothing may change meanwhile. None: it is replayed."""
         try:
-            return self.core.learn_history(**requests.parse_history(raw), now=None if now is None else _round(now))
+            return self.core.learn_history(**requests.parse_history(raw), now=now)
         except ValueError as error:
             raise invalid(error) from None
 
     def learn_history(self, raw: bytes, key: str | None, learned: LearnedHistory, now: float) -> Done:
         """Adopt what :meth:`read_history` learned from ``raw``."""
         body = to_json({"rows": self.core.adopt(learned)})
-        self._log(kinds.HISTORY, _round(now), body, None, key, raw)
+        self._log(kinds.HISTORY, now, body, None, key, raw)
         return Done(200, body, self.take_events())
 
     def configure(self, changes: dict[str, Any], now: float) -> Done:
@@ -156,29 +168,30 @@ class Stream:
             self._configure(changes)
         except ValueError as error:
             raise invalid(error) from None
-        self._log(kinds.CONFIGURED, _round(now), to_json({"changes": changes}))
+        if changes:
+            self._log(kinds.CONFIGURED, now, to_json({"changes": changes}))
         return Done(200, to_json(self.info()), self.take_events())
 
     def archive(self, now: float) -> Done:
         """End the stream: it can be read, and does not decide or learn any more."""
         if self.archived is None:
-            self.archived = _round(now)
+            self.archived = now
             self._log(kinds.ARCHIVED, self.archived, b"{}")
         return Done(200, to_json(self.info()), self.take_events())
 
     def record_loss(self, acknowledged: int, now: float) -> list[Event]:
         """Record that events up to number ``acknowledged`` were acknowledged and are not in the log."""
-        self._log(kinds.LOST, _round(now), to_json({"acknowledged": acknowledged}))
+        self._log(kinds.LOST, now, to_json({"acknowledged": acknowledged}))
         return self.take_events()
 
     def is_due(self, now: float, *, many: bool = False) -> bool:
         """Return whether any timeouts have passed; or so ``many`` that they should not be closed at once."""
-        return self.archived is None and self.core.is_due(_round(now), MAX_EXPIRED if many else 1)
+        return self.archived is None and self.core.is_due(now, MAX_EXPIRED if many else 1)
 
     def expire(self, now: float) -> list[Event]:
         """Close some of the decisions whose timeout has passed; no event if there is none."""
         if self.archived is None:
-            self._expire(_round(now), most=MAX_EXPIRED)
+            self._expire(now, most=MAX_EXPIRED)
         return self.take_events()
 
     def take_events(self) -> list[Event]:
@@ -295,7 +308,6 @@ class Stream:
         self.number, self.chain = event.number, event.chain
         self._new_events.append(event)
         self.lookup.add(event)
-        self.charts.add(event, self._describe_model)
 
     def _refuse_if_archived(self) -> None:
         if self.archived is not None:
@@ -326,19 +338,30 @@ class Stream:
             reward, late = (reward, value) if event.kind == kinds.LATE else (value, late)
         return DecisionRecord(
             decision=Decision(**outcome | {"time": datetime.fromisoformat(outcome["time"])}),
-            status="pending" if self.core.is_pending(decision) else "expired" if reward is None else "rewarded",
+            status=self._find_status(decision, reward),
             reward=reward,
             late_reward=late,
         )
 
+    def _find_status(self, decision: str, reward: float | None) -> DecisionStatus:
+        """Return what became of a decision. One that was dropped long ago counts as expired."""
+        closed = self.core.outcome_of(decision)
+        if closed is not None and closed.is_dropped:
+            return "dropped"
+        return "pending" if self.core.is_pending(decision) else "expired" if reward is None else "rewarded"
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a stream has besides its agent."""
+        archived = None if self.archived is None else to_datetime(self.archived)
+        times = {"created": to_datetime(self.created), "archived": archived}
+        return {"name": self.name, "title": self.title, "events": self.number, **times}
+
     def info(self) -> StreamInfo:
         """Return all that is known about the stream."""
-        info, archived = self.core.info(), None if self.archived is None else to_datetime(self.archived)
-        agent = {field.name: getattr(info, field.name) for field in fields(info)}
-        times: dict[str, Any] = {"created": to_datetime(self.created), "archived": archived}
-        return StreamInfo(**agent, **times, name=self.name, title=self.title, events=self.number)
+        info = self.core.info()
+        return StreamInfo(**{field.name: getattr(info, field.name) for field in fields(info)}, **self.describe())
 
-    def _describe_model(self) -> dict[str, float | None]:
+    def describe_model(self) -> Model:
         """Return the numbers of the model that charts show over time."""
         info = self.core.info()
         rate = None if info.drift is None else info.drift.rate
@@ -350,11 +373,6 @@ class Stream:
         if self.archived is None and decisions - self._alerts_checked >= CHECK_EVERY:
             self._alerts_checked = decisions
             self._alert_log.log(self.core.alerts, decisions, f"stream {self.name!r}")
-
-
-def _round(now: float) -> float:
-    """Return a time in microseconds, as it is logged: a replay must see the same one."""
-    return round(now, 6)
 
 
 def _describe_closed(closed: list[ClosedDecision], room: int) -> dict[str, Any]:

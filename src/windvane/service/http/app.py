@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
@@ -40,6 +40,7 @@ def create_app(
     hosts: frozenset[str] | None = None,
     closed: bool = False,
     closing: asyncio.Event | None = None,
+    report_ready: Callable[[], None] = lambda: None,
 ) -> ServiceMiddleware:
     """Return the ASGI application. It answers at once, and serves streams when they are recovered.
 
@@ -57,9 +58,11 @@ def create_app(
         Whether a token is needed even if the store never had one.
     closing
         Set it when the server is about to stop: it ends the responses that would go on for ever.
+    report_ready
+        Called when requests are answered, after the start and after every recovery.
     """
     metrics = Metrics()
-    engine = Engine(store, metrics.count_commit)
+    engine = Engine(store, metrics.count_commit, report_ready)
     metrics.watch(engine)
 
     @asynccontextmanager
@@ -99,7 +102,8 @@ async def _handle(request: Request, error: Exception) -> Response:
     elif isinstance(error, RequestValidationError):
         problem = invalid(error)
     elif isinstance(error, HTTPException):
-        problem, headers = of_status(error.status_code, error.detail), dict(error.headers or {})
+        detail = f"{error.detail}: {request.method} {request.url.path}"
+        problem, headers = of_status(error.status_code, detail), dict(error.headers or {})
     elif isinstance(error, sqlite3.Error):
         log.error("%s %s: the store cannot be read: %s", request.method, request.url.path, error)
         request.app.state.engine.report_damage(error)

@@ -5,7 +5,7 @@ Measured (processor time, three arms): 77 µs for the route to decide if FastAPI
 
 from __future__ import annotations
 
-import time
+import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -13,10 +13,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
 
-from windvane.records import Decision, RewardReceipt
+from windvane.agent.times import read_clock
+from windvane.records import Decision, LearnedRows, RewardReceipt
 from windvane.service import requests
 from windvane.service.engine import Engine
-from windvane.service.http.responses import LearnedRows
 from windvane.service.problems import Problem, invalid
 from windvane.service.requests import DecisionId, IdempotencyKey, StreamName
 from windvane.service.streams import Done
@@ -33,7 +33,7 @@ async def _decide(request: Request) -> Response:
     engine: Engine = request.app.state.engine
     key, raw = _read_key(request), await request.body()
     stream = engine.stream(request.path_params["stream"])
-    done = await engine.carry_out(stream, lambda: stream.decide(raw, key, time.time()))
+    done = await engine.carry_out(stream, lambda: stream.decide(raw, key, read_clock()))
     response = respond_done(done)
     response.headers["location"] = f"/v1/streams/{stream.name}/decisions/{from_json(done.body)['id']}"
     return response
@@ -46,7 +46,7 @@ async def _set_reward(request: Request) -> Response:
     except ValueError as error:
         raise invalid(error) from None
     stream, decision = engine.stream(request.path_params["stream"]), request.path_params["decision"]
-    return respond_done(await engine.carry_out(stream, lambda: stream.reward(decision, value, time.time())))
+    return respond_done(await engine.carry_out(stream, lambda: stream.reward(decision, value, read_clock())))
 
 
 async def _learn_history(request: Request) -> Response:
@@ -57,8 +57,8 @@ async def _learn_history(request: Request) -> Response:
 
 def _read_key(request: Request) -> str | None:
     key = request.headers.get("idempotency-key")
-    if key is not None and not 0 < len(key) <= requests.MAX_TEXT:
-        raise Problem("invalid", f"Idempotency-Key: must have 1 to {requests.MAX_TEXT} characters")
+    if key is not None and not re.fullmatch(requests.KEY, key):
+        raise Problem("invalid", f"Idempotency-Key: must have 1 to {requests.MAX_TEXT} printable ASCII characters")
     return key
 
 

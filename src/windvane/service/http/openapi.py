@@ -6,10 +6,8 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic.json_schema import models_json_schema
 
-from windvane.service.http.responses import ProblemDetails
-from windvane.service.problems import KINDS, MEDIA_TYPE
+from windvane.service.problems import KINDS, MEDIA_TYPE, TYPE_PREFIX
 
 LOCATION = {"Location": {"description": "Path of what was created.", "schema": {"type": "string"}}}
 
@@ -19,10 +17,9 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = document["components"]["schemas"]
-        _, problem = models_json_schema(
-            [(ProblemDetails, "serialization")], ref_template="#/components/schemas/{model}"
-        )
-        schemas.update(problem["$defs"])
+        schemas["ProblemDetails"]["properties"]["type"]["enum"] = [TYPE_PREFIX + code for code in KINDS]
+        for setting in schemas["StreamChanges"]["properties"].values():
+            setting.pop("default", None)  # what is omitted stays as it is
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
         for path, operations in document["paths"].items():

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from dataclasses import fields
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -16,10 +14,23 @@ from fastapi.routing import APIRoute
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic_core import from_json
 
-from windvane.records import DecisionRecord, Explanation, RewardReceipt, StreamInfo, StreamSummary, to_json
+from windvane.agent.times import read_clock
+from windvane.records import (
+    BatchResults,
+    DecisionRecord,
+    Explanation,
+    Health,
+    PendingPage,
+    RewardReceipt,
+    StreamInfo,
+    StreamPage,
+    StreamSummary,
+    to_json,
+)
 from windvane.service import requests
+from windvane.service.charts import ChartData
 from windvane.service.engine import Engine
-from windvane.service.http import hot, responses
+from windvane.service.http import hot
 from windvane.service.http.export import NDJSON, export_log
 from windvane.service.http.middleware import CHARGE, IS_VALID, PARQUET
 from windvane.service.problems import Problem
@@ -93,13 +104,13 @@ def respond(record: Any, status: int = 200, **headers: str) -> Response:
     return Response(to_json(record), status, headers, "application/json")
 
 
-@service.get("/healthz", response_model=responses.Health)
+@service.get("/healthz", response_model=Health)
 async def get_health() -> Response:
     """Liveness probe."""
     return respond({"status": "ok"})
 
 
-@service.get("/readyz", response_model=responses.Health, dependencies=[Depends(get_engine)])
+@service.get("/readyz", response_model=Health, dependencies=[Depends(get_engine)])
 async def get_readiness() -> Response:
     """Readiness probe: 503 while streams are recovered."""
     return respond({"status": "ready"})
@@ -117,13 +128,13 @@ async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Respon
     try:
         stream = await engine.create(body)
     except Problem as problem:  # the agent has the settings of its policy among its own
-        if any(problem.errors) and problem.errors[0]["pointer"].split("/")[1] in body.settings:
+        if any(error["pointer"].split("/")[1:2] == [name] for error in problem.errors for name in body.settings):
             problem.move_pointers("#/settings")
         raise
     return respond(stream.info(), 201, location=f"/v1/streams/{stream.name}")
 
 
-@streams.get("", response_model=responses.StreamPage)
+@streams.get("", response_model=StreamPage)
 async def list_streams(engine: ReadyEngine, limit: Limit = 100, after: str = "") -> Response:
     """List the streams by name, archived ones too, and those that could not be recovered."""
     names = sorted(name for name in engine.streams if name > after)
@@ -148,13 +159,13 @@ async def update_stream(at: At, body: requests.StreamChanges) -> Response:
 @streams.post("/{stream}/archive", response_model=StreamInfo)
 async def archive_stream(at: At) -> Response:
     """Archive a stream: it can still be read, and no longer decides or learns."""
-    return await at.carry_out(lambda: at.stream.archive(time.time()))
+    return await at.carry_out(lambda: at.stream.archive(read_clock()))
 
 
-@streams.get("/{stream}/charts", response_model=responses.Charts)
+@streams.get("/{stream}/charts", response_model=ChartData)
 async def get_charts(at: At) -> Response:
     """Return what the page draws: rewards, arms and the model over time."""
-    return respond(at.stream.charts.document)
+    return Response(await at.engine.read_charts(at.stream), media_type="application/json")
 
 
 @streams.get("/{stream}/live", response_class=EventSourceResponse)
@@ -168,8 +179,7 @@ async def follow_stream(request: Request, at: At) -> AsyncIterator[ServerSentEve
     while not closing.is_set() and request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
         if stream.number != last:
             last = stream.number
-            data = to_json({"info": stream.info(), "charts": stream.charts.document}).decode()
-            yield ServerSentEvent(event="info", raw_data=data)
+            yield ServerSentEvent(event="info", raw_data=(await at.engine.read_live(stream)).decode())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(closing.wait(), LIVE_SECONDS)
 
@@ -195,7 +205,7 @@ async def export_events(
     return await export_log(engine, stream, format, after, limit)
 
 
-@decisions.get("/{stream}/pending", response_model=responses.PendingPage)
+@decisions.get("/{stream}/pending", response_model=PendingPage)
 async def list_pending(at: At, limit: Limit = 100, after: Annotated[int, Query(ge=-1, le=2**53)] = -1) -> Response:
     """List the pending decisions, the oldest first. ``after``: the ``next`` of the page before."""
     page, more = at.stream.core.list_pending(after, limit)
@@ -219,26 +229,26 @@ async def add_reward(
     at: At, decision: DecisionId, body: requests.Reward, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Add a part to the reward of a decision. The sum is learned at the timeout."""
-    return await at.carry_out(lambda: at.stream.add_reward(decision, body.value, idempotency_key, time.time()))
+    return await at.carry_out(lambda: at.stream.add_reward(decision, body.value, idempotency_key, read_clock()))
 
 
-@decisions.post("/{stream}/decisions/batch", response_model=responses.BatchResults)
+@decisions.post("/{stream}/decisions/batch", response_model=BatchResults)
 async def decide_batch(request: Request, at: At, body: requests.DecisionBatch) -> Response:
     """Make several decisions, one after the other. Every item has a status of its own and may have a key."""
 
     def decide(item: requests.DecisionItem) -> Done:
         raw = to_json(item.model_dump(exclude={"key"}, exclude_unset=True))
-        return at.stream.decide(raw, item.key, time.time())
+        return at.stream.decide(raw, item.key, read_clock())
 
     return await _run_batch(request, at, decide, body.decisions, "decisions", "decision")
 
 
-@decisions.post("/{stream}/rewards/batch", response_model=responses.BatchResults)
+@decisions.post("/{stream}/rewards/batch", response_model=BatchResults)
 async def set_rewards(request: Request, at: At, body: requests.RewardBatch) -> Response:
     """Set the rewards of several decisions. Every item has a status of its own."""
 
     def set_reward(item: requests.RewardItem) -> Done:
-        return at.stream.reward(item.decision, item.value, time.time())
+        return at.stream.reward(item.decision, item.value, read_clock())
 
     return await _run_batch(request, at, set_reward, body.rewards, "rewards", "receipt")
 
@@ -274,5 +284,8 @@ async def _find_decision(at: Target, decision: str) -> DecisionRecord:
 
 
 def _summarise(stream: Stream) -> StreamSummary:
-    info = stream.info()
-    return StreamSummary(**{field.name: getattr(info, field.name) for field in fields(StreamSummary)})
+    core = stream.core
+    counts, alerts = core.counts, core.alerts
+    return StreamSummary(
+        **stream.describe(), policy=core.policy.name, counts=counts, mean_reward=core.mean_reward, alerts=alerts
+    )
