@@ -148,7 +148,7 @@ def test_the_format_is_as_documented() -> None:
     assert (head["format"], head["version"]) == ("windvane agent", 5)
     assert head["settings"] == agent.settings
     assert head["tally"] | {"decisions": 2, "rewards": 1, "settled": 1, "reward_total": 0.5} == head["tally"]
-    assert (head["times"], head["closed"]) == ([NOON, NOON + 10], [["a", 0.5, None, False]])
+    assert (head["times"], head["closed"]) == ([NOON, NOON + 10], [["a", 0.5, None, False, False]])
     (pending,) = agent.pending()
     assert head["pending"] == {name: [getattr(pending, name)] for name in ("id", "arm", "preferred", "rival")}
     arrays = {

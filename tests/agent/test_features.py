@@ -152,7 +152,7 @@ REFUSED = [
     ("#/context/aeg", {**CONTEXT, "aeg": 1}, RED),
     *(("#/context/age", {**CONTEXT, "age": age}, RED) for age in (101, NAN, "7", None, np.array([7.0]))),
     *(("#/context/member", {**CONTEXT, "member": m}, RED) for m in (NAN, None, np.array(["yes", "no"]), [])),
-    ("#/arms/red/price", CONTEXT, {"red": {}}), ("#/arms/red/price", CONTEXT, ["red"]),
+    ("#/arms/red/price", CONTEXT, {"red": {}}), ("#/arms/0", CONTEXT, ["red"]),
     ("#/arms/red/cost", CONTEXT, {"red": {"price": 1, "cost": 2}}),
     ("#/arms/red/price", CONTEXT, {"red": {"price": -1}}),
     ("#/arms/red", CONTEXT, {"red": 5}), ("#/arms/green", CONTEXT, {"green": {"price": 1}}),

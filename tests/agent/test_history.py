@@ -130,7 +130,7 @@ WRONG_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("arms[1]", {"arms": ["red", None]}), ("arms[0]", {"arms": [{"red": {}, "blue": {}}]}),
     ("contexts", {"arms": ["red", "red"], "contexts": AGE}), ("contexts", {"arms": ["red"], "contexts": 5}),
     ("contexts[1]['age']", {"arms": ["red"] * 2, "contexts": [*AGE, {"age": 200}]}),
-    ("arms[0]['green']", {"arms": ["green"], "contexts": AGE}), ("contexts[0]['age']", {"arms": ["red"]}),
+    ("arms[0]", {"arms": ["green"], "contexts": AGE}), ("contexts[0]['age']", {"arms": ["red"]}),
     ("contexts[0]", {"arms": ["red"], "contexts": [5]}),
     ("arms[0]['red']['cost']", {"arms": [{"red": {"cost": 1}}], "contexts": AGE}),
     ("rewards", {"arms": ["red"], "contexts": AGE, "rewards": [1, 1]}),

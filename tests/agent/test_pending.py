@@ -53,7 +53,7 @@ def test_a_late_reward_is_recorded_once_and_not_learned() -> None:
     agent.decide(RED, now=NOON, id="a")
     for status, is_new in (("expired", True), ("expired", False)):
         assert agent.core.reward("a", 1.0, now=NOON + 61) == (status, is_new)
-        assert agent.core.outcome_of("a") == (None, 1.0, False)
+        assert agent.core.outcome_of("a") == (None, 1.0, False, False)
     assert agent.policy.info().b[0] @ agent.policy.info().b[0] < 0.5  # that of the default
     refuses_decision(agent, "a", lambda: agent.reward("a", 0.0, now=NOON + 61), ConflictingRewardError)
     assert counts(agent, "rewards", "expired", "defaulted", "settled", "pending") == (0, 1, 1, 1, 0)

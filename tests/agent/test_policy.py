@@ -74,6 +74,7 @@ WRONG = [
         1.0, "01", (0,), (0, 1, 2), (1, 0), (0, 0), (0, NAN), (0, INF), (-1, 1), (0.5, 1), (0, 1e101), ["0", "1"],
     )),
     ("reward_range", {"reward_range": (-1, 5), "link": "poisson"}),
+    *(("reward_range", {"reward_range": (0, 5), "link": link}) for link in ("logistic", "probit")),
 ]
 # fmt: on
 
@@ -88,7 +89,7 @@ def test_wrong_settings_are_named(argument: str, settings: dict) -> None:
     ("settings", "given", "accepted", "sigma"),
     [
         ({}, None, (0, 1), 0.5),
-        ({}, (0, 10), (0, 10), 5.0),
+        ({}, (0, 0.5), (0, 0.5), 0.25),
         ({"link": "probit"}, None, (0, 1), 0.5),
         ({"link": "poisson"}, (0, 3), (0, 3), 1.5),
         ({"link": "poisson", "policy": "GLM-UCB"}, np.array([0, 4]), (0, 4), 2.0),

@@ -34,10 +34,10 @@ def test_requests_are_refused_while_streams_are_rebuilt(tmp_path: Path, monkeypa
         before = service.state()
     rebuild, steps, threads = recovery.rebuild_stream, threading.Semaphore(0), set[int]()
 
-    def rebuild_slowly(*arguments: Any) -> Stream:
+    def rebuild_slowly(*arguments: Any, **more: Any) -> Stream:
         steps.acquire()
         threads.add(threading.get_ident())
-        return rebuild(*arguments)
+        return rebuild(*arguments, **more)
 
     monkeypatch.setattr(recovery, "rebuild_stream", rebuild_slowly)
     service = Local(tmp_path / "a.db", wait=False)
@@ -61,10 +61,10 @@ def test_a_stop_does_not_wait_for_a_recovery(tmp_path: Path, monkeypatch: pytest
         service.create("cafe")
     rebuild, names = recovery.rebuild_stream, list[str]()
 
-    def rebuild_slowly(row: Any, store: Store) -> Stream:
+    def rebuild_slowly(row: Any, store: Store, **more: Any) -> Stream:
         names.append(row.name)
         time.sleep(0.3)
-        return rebuild(row, store)
+        return rebuild(row, store, **more)
 
     monkeypatch.setattr(recovery, "rebuild_stream", rebuild_slowly)
     service = Local(tmp_path / "a.db", wait=False)

@@ -287,7 +287,7 @@ class Agent:
     @property
     def settings(self) -> dict[str, Any]:
         """The arguments of the agent, with what was changed since. None: a link or a policy of your own."""
-        return dict(self._core.settings)
+        return copy.deepcopy(self._core.settings)
 
     @property
     def policy(self) -> Policy:

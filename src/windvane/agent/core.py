@@ -169,8 +169,7 @@ class AgentCore:
         pending = self.decisions.open.get(id)
         if pending is None or pending.reward is not None:
             return self.decisions.repeat_reward(id, value)
-        self.expire(now=at)  # before it is learned: outcomes are learned in the order of time
-        if not pending.is_open:
+        if self._close_due(pending, at):  # before it is learned: outcomes are learned in the order of time
             return self.decisions.repeat_reward(id, value)
         if self.learn == ON_ARRIVAL:
             self._close(pending, value, value)
@@ -187,26 +186,34 @@ class AgentCore:
         if self.learn != AT_TIMEOUT:
             hint = 'parts need a `reward_timeout` and learn="at_timeout"'
             raise ArgumentError("value", value, f"a whole reward, because learn is {self.learn!r}", hint=hint)
-        reward, late, is_partial, _ = self.decisions.outcome_of(id)
-        if not is_partial and (reward, late) != (None, None):
-            raise ConflictingRewardError(id, "already has a whole reward; no part can be added")
-        total = self.check_sum((reward or 0.0) + (late or 0.0), value)
+        total = self.check_part(self.decisions, id, value)
         at, pending = self.clock.read(now), self.decisions.open.get(id)
-        self.expire(now=at)
-        if pending is None or not pending.is_open:
+        if pending is None or self._close_due(pending, at):
             return RewardOutcome("expired", True), self.decisions.add_late_part(id, value)
-        self.tally.rewards += reward is None
+        self.tally.rewards += pending.reward is None
         self.decisions.hold(pending, total, self._age(pending, at), is_miss=total == self.default_reward)
         pending.is_partial = True
         return RewardOutcome("recorded", True), total
 
-    def check_sum(self, known: float, value: float) -> float:
-        """Return the sum of the parts of a reward, if it is a possible reward."""
-        total, (low, high) = known + value, self.reward_range
+    def check_part(self, decisions: PendingDecisions, id: str, value: float) -> float:
+        """Return the sum of the parts of a reward of one of ``decisions``, if it is a possible reward."""
+        reward, late, is_partial, _ = decisions.outcome_of(id)
+        if not is_partial and (reward, late) != (None, None):
+            raise ConflictingRewardError(id, "already has a whole reward; no part can be added")
+        total, (low, high) = (reward or 0.0) + (late or 0.0) + value, self.reward_range
         if not low <= total <= high:
             expected = f"a number that keeps the sum of the parts in [{low:g}, {high:g}]"
             raise ArgumentError("value", value, expected, got=f"{value:g}, which makes it {total:g}")
         return total
+
+    def _close_due(self, pending: Pending, at: float) -> bool:
+        """Close the decisions that are due, and return whether ``pending`` was among them."""
+        self.expire(now=at)
+        if not pending.is_open:  # so many may have been closed at once that it is forgotten already
+            self.decisions.closed.setdefault(
+                pending.decision.id, ClosedOutcome(pending.reward, None, pending.is_partial)
+            )
+        return not pending.is_open
 
     def _check_reward(self, name: str, value: Any) -> float:
         low, high = self.reward_range
@@ -242,6 +249,8 @@ class AgentCore:
             return
         length = self.reward_timeout.length
         for pending, weight, arrived in self.early.look(lambda pending: self._age(pending, at) / length):
+            if pending.is_partial:  # more parts may come
+                continue
             outcome = self.default_reward if pending.reward is None else pending.reward
             self._update(pending, outcome, weight)
             if pending.is_miss:

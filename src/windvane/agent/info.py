@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ def describe(core: AgentCore) -> AgentInfo:
         memory_unit="seconds" if core.clock.by_clock else "decisions",
         drift=drift_of(info),
         alerts=find_alerts(core),
-        settings={name: _finite(value) for name, value in core.settings.items()},
+        settings={name: _finite(value) for name, value in copy.deepcopy(core.settings).items()},
     )
 
 

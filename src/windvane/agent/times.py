@@ -64,9 +64,12 @@ def to_seconds(name: str | Path, when: float | str | datetime) -> float:
         except ValueError:
             raise ArgumentError(name, when, expected) from None
     if isinstance(when, datetime):
-        if when.utcoffset() is None:
-            raise ArgumentError(name, when, expected)
-        when = when.timestamp()
+        try:
+            if when.utcoffset() is None:
+                raise ValueError
+            when = when.timestamp()
+        except ValueError:  # of pandas' NaT, too
+            raise ArgumentError(name, when, expected) from None
     try:
         return round(check_number(name, when, "", lambda s: abs(s) <= LONGEST), 6)
     except ArgumentError:

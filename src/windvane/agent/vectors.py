@@ -94,16 +94,16 @@ def _encode_fields(features: Features, arms: Any, context: Any) -> tuple[list[Na
     if isinstance(arms, Mapping):
         by_name = dict(zip(check_names("arms", list(arms)), arms.values(), strict=True))
         return list(by_name), features.vectors(context, by_name)
-    is_table = is_frame(arms)
-    names = check_names("arms", frame_names("arms", arms) if is_table else arms)
-    own = frame_fields("arms", arms) if is_table else [{}] * len(names)
+    if is_frame(arms):
+        names = check_names("arms", frame_names("arms", arms))
+        return names, features.vectors(context, dict(zip(names, frame_fields("arms", arms), strict=True)))
+    names = check_names("arms", arms)
     try:
-        return names, features.vectors(context, dict(zip(names, own, strict=True)))
+        return names, features.vectors(context, names)
     except ArgumentError as error:
         if error.path[0] != "arms":
             raise
-        place = names.index(error.path[1])
-        raise error.rename(("arms", place, *error.path[2:])) from None
+        raise error.rename(("arms", names.index(error.path[1]))) from None
 
 
 def _read_vectors(arms: Any, dim: int, columns: list[Name] | None) -> tuple[list[Name], Array, list[Name] | None]:

@@ -92,7 +92,7 @@ class ChartData:
 
 
 class Charts:
-    """The charts of the events up to ``number``. ``model`` is set from outside, for the buckets that follow."""
+    """The charts of the events up to ``number``. The model is set from outside."""
 
     def __init__(self) -> None:
         self.number = self._decisions = self._others = 0
@@ -101,6 +101,12 @@ class Charts:
         self._arms: dict[str, ArmCounts] = {}
         self._recent: dict[str, RecentDecision] = {}
         self._open: dict[str, tuple[int, str]] = {}  # number and arm of the decisions that are not settled
+
+    def set_model(self, model: Model) -> None:
+        """Show the model as it is now, in the last bucket if it has none, and in the next ones."""
+        self.model = model
+        if self._buckets and self._buckets[-1].model is None:
+            self._buckets[-1].model = model
 
     def read(self, store: Store, stream: int, last: int) -> bool:
         """Add some of the stored events up to ``last``; return whether there are more."""

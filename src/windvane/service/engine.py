@@ -28,7 +28,7 @@ from windvane.errors import ArgumentError
 from windvane.records import to_json
 from windvane.service.committer import Committer, Promise
 from windvane.service.problems import Problem, invalid
-from windvane.service.recovery import Recovery, recover
+from windvane.service.recovery import Recovery, rebuild_stream, recover
 from windvane.service.requests import MAX_DIM, NewStream
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
@@ -198,7 +198,7 @@ class Engine:
             if features is not None and features.dim > MAX_DIM:
                 expected = f"fields with vectors of at most {MAX_DIM} numbers"
                 raise ArgumentError("features", arguments["features"], expected, got=f"{features.dim}")
-            core = Agent(**arguments).core  # errors come before anything is stored
+            core = (await asyncio.to_thread(Agent, **arguments)).core  # errors come before anything is stored
         except (ValueError, TypeError) as error:
             raise invalid(error) from None
         config = json.dumps({"title": new.title, "agent": core.settings})
@@ -273,11 +273,33 @@ class Engine:
             raise
         except Exception as error:
             log.exception("an operation on stream %r failed", stream.name)
-            self._fail(error)
             if isinstance(error, sqlite3.Error):
+                self._fail(error)
                 raise Problem("unavailable", "the store cannot be read") from None
+            self._set_aside(stream)
             raise Problem("internal", "the operation failed; the server's log says why") from None
         self._snapshots.add_work(stream, time.perf_counter() - began)
+
+    def _set_aside(self, stream: Stream) -> None:
+        """Rebuild a stream whose operation failed: its memory may be ahead of its log. The others are not affected."""
+        self.unavailable[stream.name] = f"stream {stream.name!r} is being rebuilt after a failure"
+        del self.streams[stream.name]
+        self._run(self._rebuild(stream))
+
+    async def _rebuild(self, stream: Stream) -> None:
+        assert self._committer is not None  # the stream was served
+        name, promise = stream.name, self._committer.add()
+        try:
+            await self._wait_for(promise)  # until all events of the stream are on disk
+            rebuilt = await asyncio.to_thread(rebuild_stream, self._rows[name], self.store)
+        except Exception as error:
+            log.error("stream %r is not served: %s", name, error)
+            self.unavailable[name] = str(error)
+            return
+        if self.failure is None and self._by_id.get(stream.id) is stream:  # else all streams were rebuilt meanwhile
+            self.streams[name] = self._by_id[stream.id] = rebuilt
+            self._snapshots.begin(rebuilt, self.store.read_snapshot_number(stream.id))
+            del self.unavailable[name]
 
     def hand_over(self, stream: Stream, events: Sequence[Event]) -> Promise:
         """Hand the events of an operation to the committer, right after it: their order is that of the log."""
@@ -394,7 +416,7 @@ class Engine:
             stream.sampled = stream.number
             stream.busy = self._loop.create_future()
             with _release(stream):
-                stream.charts.model = await asyncio.to_thread(stream.describe_model)
+                stream.charts.set_model(await asyncio.to_thread(stream.describe_model))
 
     async def _check_store(self) -> None:
         """Check the structure of the file until a check succeeds; repair the store if it is damaged."""

@@ -127,6 +127,8 @@ class NewStream(StreamChanges):
             if name in _DEFAULTS or name in cls.model_fields or name == "self":
                 hint = "give it beside `settings`"
                 raise ArgumentError(("settings", name), name, "a setting of the policy", hint=hint)
+            if isinstance(settings[name], list) and len(settings[name]) > MAX_SETTINGS:
+                raise ArgumentError(("settings", name), settings[name], f"a list of at most {MAX_SETTINGS} numbers")
         return settings
 
     def agent_arguments(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from windvane.agent import AgentCore, ClosedDecision, ConflictingRewardError, UnknownDecisionError
 from windvane.agent.alerts import CHECK_EVERY, AlertLog
 from windvane.agent.history import LearnedHistory
-from windvane.agent.pending import RewardOutcome
+from windvane.agent.pending import ClosedOutcome, PendingDecisions, RewardOutcome
 from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
 from windvane.records import (
@@ -114,12 +114,15 @@ class Stream:
         return self._answer_again(key, is_same) or self._take_reward(decision, value, key, now, is_part=True)
 
     def _take_reward(self, decision: str, value: float, key: str | None, now: float, *, is_part: bool) -> Done:
+        if self.archived is not None and not is_part and self.find_decision(decision).reward == value:
+            return Done(200, _write_receipt(decision, "unchanged", value), [])
         self._refuse_if_archived()
         self._expire(now)
         try:
-            (status, is_new), total = self._reward(decision, value, now, is_part)
-        except UnknownDecisionError:
-            (status, is_new), total = self._reward_forgotten(decision, value, is_part)
+            try:
+                (status, is_new), total = self._reward(decision, value, now, is_part)
+            except UnknownDecisionError:
+                (status, is_new), total = self._reward_forgotten(decision, value, is_part)
         except ConflictingRewardError as error:
             raise Problem("conflict", str(error)) from None
         except ValueError as error:
@@ -130,16 +133,14 @@ class Stream:
         return Done(200, _write_receipt(decision, status, total), self.take_events())
 
     def _reward_forgotten(self, decision: str, value: float, is_part: bool) -> tuple[RewardOutcome, float]:
-        """Compare a reward with the log, because the agent has forgotten the decision, which is closed."""
-        record = self.find_decision(decision)
-        has_parts = any(event.kind == kinds.REWARD_PART for event in self.lookup.of_decision(decision))
-        if is_part and (has_parts or record.reward is None):
-            self.core.check_sum((record.reward or 0.0) + (record.late_reward or 0.0), value)
-            return RewardOutcome("expired", True), (record.late_reward or 0.0) + value
-        known = record.late_reward if record.reward is None else record.reward
-        if known is not None and (is_part or has_parts or known != value):
-            raise Problem("conflict", f"decision {decision!r} already has the reward {known:g}, not {value:g}")
-        return RewardOutcome("expired" if record.reward is None else "unchanged", known is None), value
+        """Do what the agent does with a reward of a closed decision, for one that only the log remembers."""
+        record, known = self.find_decision(decision), PendingDecisions()
+        is_partial = any("sum" in event.outcome for event in self.lookup.of_decision(decision))
+        known.closed[decision] = ClosedOutcome(record.reward, record.late_reward, is_partial)
+        if not is_part:
+            return known.repeat_reward(decision, value), value
+        self.core.check_part(known, decision, value)
+        return RewardOutcome("expired", True), known.add_late_part(decision, value)
 
     def find_history(self, raw: bytes, key: str | None) -> Done | None:
         """Return the answer to history that was learned before with this key."""

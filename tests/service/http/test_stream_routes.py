@@ -219,7 +219,7 @@ def test_each_setting_can_be_changed(service: Local) -> None:
         info = service.configure("shop", **change)
         assert info == service.info()
         assert {name: (info if name == "title" else info["settings"])[name] for name in change} == change
-    assert [event["changes"] for event in service.events() if event["kind"] == "configured"] == changes
+    assert [event["changes"] for event in service.events() if event["kind"] == "configured"] == changes[:-1]
     for _ in range(6):
         assert service.decide()["propensity"] == pytest.approx(1 / 3)
     assert service.info()["counts"]["dropped"] >= 3

@@ -102,8 +102,8 @@ async def _handle(request: Request, error: Exception) -> Response:
     elif isinstance(error, RequestValidationError):
         problem = invalid(error)
     elif isinstance(error, HTTPException):
-        detail = f"{error.detail}: {request.method} {request.url.path}"
-        problem, headers = of_status(error.status_code, detail), dict(error.headers or {})
+        headers = dict(error.headers or {})
+        problem = of_status(error.status_code, f"{error.detail}; /docs lists all paths and methods")
     elif isinstance(error, sqlite3.Error):
         log.error("%s %s: the store cannot be read: %s", request.method, request.url.path, error)
         request.app.state.engine.report_damage(error)
