@@ -55,7 +55,7 @@ def test_token(tmp_path: Path) -> None:
         address = json.loads(said)["address"]
         with windvane.Client(address, secret) as shop, windvane.Client(address, told["token"]) as page:
             shop.create("a", dim=2)
-            assert [one["name"] for one in page.streams()] == ["a"]
+            assert [stream.name for stream in page.streams()] == ["a"]
             with rejects(error=windvane.ClientError, status=403, code="read_only"):
                 page.archive("a")
             windvane_command("token remove shop --store a.db", tmp_path)  # beside the server, which hears of it

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 import pickle
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,7 @@ from support.refusals import rejects
 from support.server import run_command, run_server
 from windvane import BatchError, Client
 from windvane.client import AsyncClient, messages
-from windvane.records import Counts, Decision, DecisionRecord, Explanation, RewardReceipt
-
-
-def statuses(receipts: list[RewardReceipt]) -> list[str]:
-    return [receipt.status for receipt in receipts]
-
+from windvane.records import Counts, Decision, DecisionRecord, Explanation
 
 # --- every call ----------------------------------------------------------------------------------------------------
 
@@ -49,8 +46,8 @@ def test_a_stream_from_beginning_to_end(client: Any, name: str) -> None:
         decision=decision, status="pending", reward=None, late_reward=None
     )
     assert client.explain(name, decision) == Explanation.of(decision)
-    assert client.reward(name, decision, True) == RewardReceipt(decision=decision.id, status="recorded", value=1.0)
-    assert client.reward(name, decision.id, 1.0).status == "unchanged"
+    assert client.reward(name, decision, True) == "recorded"
+    assert client.reward(name, decision.id, 1.0) == "unchanged"
     record = client.decision(name, decision.id)
     assert (record.status, record.reward) == ("rewarded", 1.0)
     assert client.configure(name, title="red or blue", epsilon=0.0).title == "red or blue"
@@ -71,10 +68,9 @@ def test_a_stream_from_beginning_to_end(client: Any, name: str) -> None:
 def test_parts_of_a_reward(client: Any, name: str) -> None:
     client.create(name, dim=2, link="identity", reward_timeout=timedelta(hours=1), learn="at_timeout")
     decision = client.decide(name, ARMS)
-    assert [client.add_reward(name, decision, value).value for value in (1.0, 2.5)] == [1.0, 3.5]
-    receipt = client.add_reward(name, decision, 0.5, key="third part")
-    assert receipt == client.add_reward(name, decision.id, 0.5, key="third part")
-    assert receipt.value == 4.0
+    for value, key, total in ((1.0, None, 1.0), (2.5, None, 3.5), (0.5, "third part", 4.0), (0.5, "third part", 4.0)):
+        assert client.add_reward(name, decision, value, key=key) == "recorded"
+        assert client.decision(name, decision).reward == total
 
 
 def test_arms_in_every_form(client: Any, name: str) -> None:
@@ -113,11 +109,14 @@ def test_times_of_history(client: Any, name: str) -> None:
         [now - timedelta(hours=4), now - timedelta(hours=3)],
         np.array([now.timestamp() - 7200.0, now.timestamp() - 3600.0]),
         pd.Series(pd.to_datetime([now, now])),
+        [now.isoformat(), now.isoformat().replace("+00:00", "Z")],
     ):
         assert client.history(name, [1.0, 0.0], vectors, times=times) == 2
-    for times in ([datetime(2026, 1, 1), now], ["today", now], [1e12, 1e12]):
+    for wrong in ([datetime(2026, 1, 1), now], [1e12, 1e12], now.isoformat(), 3.0):
         with rejects("times"):
-            client.history(name, [1.0, 0.0], vectors, times=times)
+            client.history(name, [1.0, 0.0], vectors, times=wrong)
+    error = refused(lambda: client.history(name, [1.0, 0.0], vectors, times=[now, "today"]), 422, "invalid")
+    assert error.pointer == "#/times/1"
 
 
 def test_batches(client: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,13 +124,13 @@ def test_batches(client: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     first, second = client.decide_many(name, [ARMS, [[0.5, 0.5]]])
     assert (first.arm in ARMS, second.arm) == (True, 0)
     rewards = [(first, 1.0), (second.id, np.bool_(False)), (first, 1.0)]
-    assert statuses(client.reward_many(name, rewards)) == ["recorded", "recorded", "unchanged"]
+    assert client.reward_many(name, rewards) == ["recorded", "recorded", "unchanged"]
     assert client.decide_many(name, []) == client.reward_many(name, []) == []
     many = client.decide_many(name, [[[0.1, 0.1]]] * (messages.MOST_ITEMS + 1))
     assert len({decision.id for decision in many}) == messages.MOST_ITEMS + 1
     assert [decision.id for decision in client.pending(name)] == [decision.id for decision in many]
     monkeypatch.setattr(messages, "MOST_BYTES", 100)
-    assert statuses(client.reward_many(name, [(decision, 1.0) for decision in many[:5]])) == ["recorded"] * 5
+    assert client.reward_many(name, [(decision, 1.0) for decision in many[:5]]) == ["recorded"] * 5
     assert client.info(name).counts.rewards == 7
 
 
@@ -149,14 +148,13 @@ def test_a_batch_with_items_that_fail(client: Any, name: str) -> None:
 
     rewards = [(first, 1.0), ("unknown", 1.0), (first, 0.0), (last.id, 0.0), (first, 1.0)]
     error = failed_batch(lambda: client.reward_many(name, rewards))
-    receipts = [result for result in error.results if isinstance(result, RewardReceipt)]
-    assert statuses(receipts) == ["recorded", "recorded", "unchanged"]
+    assert [error.results[place] for place in (0, 3, 4)] == ["recorded", "recorded", "unchanged"]
     assert {place: entry.code for place, entry in error.errors.items()} == {1: "unknown-decision", 2: "conflict"}
     assert client.info(name).counts.rewards == 2
 
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), list(copy.errors)) == (BatchError, str(error), [1, 2])
-    assert copy.results[0] == receipts[0]
+    assert copy.results[0] == "recorded"
     refused(lambda: client.decide_many("nowhere", [ARMS]), 404, "unknown-stream")
 
 
@@ -172,7 +170,7 @@ def test_what_the_service_refuses(client: Any, name: str) -> None:
     client.reward(name, decision, 1.0)
     refused(lambda: client.reward(name, decision, 0.0), 409, "conflict")
     late = client.decide_many(name, [ARMS] * 3)[0]
-    assert client.reward(name, late, 0.0).status == "expired"
+    assert client.reward(name, late, 0.0) == "expired"
     refused(lambda: client.reward(name, "nobody", 0.0), 404, "unknown-decision")
     refused(lambda: list(client.events("nowhere")), 404, "unknown-stream")
     refused(lambda: client.history(name, [0.0] * 900_000, np.zeros((900_000, 2))), 413, "too-large")
@@ -218,9 +216,17 @@ def test_arguments_that_cannot_be_sent(client: Any, connect: Connect) -> None:
         (lambda: client.info(".."), "stream"),
         (lambda: client.info("\ud800"), "stream"),
         (lambda: client.info("a" * 100_000), "stream"),
-        (lambda: client.decide("a", ARMS, key="new\nline"), "key"),
-        (lambda: client.reward("a", 3, 1.0), "decision"),
         (lambda: client.reward("a", "d", float("inf")), "value"),
+        (lambda: client.reward_many("a", [("d", 1.0), ("d",)]), "rewards[1]"),
+        (lambda: client.reward_many("a", [("d", 1.0), 3]), "rewards[1]"),
+        (lambda: client.reward_many("a", [("d", 1.0), ("d", float("nan"))]), "rewards[1]"),
+        (lambda: client.reward_many("a", [("d", 1.0), (None, 1.0)]), "rewards[1]"),
+        (lambda: client.reward_many("a", {"d1": 1.0}), "rewards[0]"),
+        (lambda: client.reward_many("a", 3), "rewards"),
+        (lambda: client.decide_many("a", [ARMS, {1: [0.1, 0.2]}]), "arms[1]"),
+        (lambda: client.decide_many("a", [ARMS, {"a": [np.nan]}]), "arms[1]"),
+        (lambda: client.decide_many("a", [ARMS] * 2, contexts=[None, {"at": object()}]), "contexts[1]"),
+        (lambda: client.decide_many("a", None), "arms"),
         (lambda: client.decide_many("a", [ARMS], contexts=[]), "contexts"),
         (lambda: client.events("a", after=-1), "after"),
         (lambda: client.events("a", limit=0), "limit"),
@@ -237,6 +243,10 @@ def test_arguments_that_cannot_be_sent(client: Any, connect: Connect) -> None:
     ):
         with rejects(argument):
             wrong()
+    keyed: list[tuple[Any, Any]] = [(client.decide, [ARMS]), (client.add_reward, ["d", 1.0]), (client.history, [[1.0]])]
+    for key, (method, arguments) in product(("new\nline", " a", "a ", "", "é", "a" * 201, 3), keyed):
+        with rejects("key", value=key):
+            method("a", *arguments, key=key)
     for secret, argument in (
         (lambda: connect(token="secret\nx"), "token"),
         (lambda: connect("http://me:secret@x"), "url"),
@@ -247,6 +257,23 @@ def test_arguments_that_cannot_be_sent(client: Any, connect: Connect) -> None:
     assert repr(connect("https://example.org/windvane/")).endswith("Client('https://example.org/windvane')")
 
 
+@pytest.mark.parametrize("wrong", [None, "", 3, b"a", ["a"], ".", "a\n"])
+def test_names_that_are_not_sent(wrong: Any, client: Any) -> None:
+    arguments: dict[str, tuple[Any, ...]] = {
+        "info": (), "configure": (), "archive": (), "decide": (ARMS,), "reward": ("d", 1.0), "add_reward": ("d", 1.0),
+        "decide_many": ([],), "reward_many": ([],), "history": ([],), "decision": ("d",), "explain": ("d",),
+        "pending": (), "events": (),
+    }  # fmt: skip
+    for method, (*rest,) in arguments.items():
+        with rejects("stream", value=wrong):
+            getattr(client, method)(wrong, *rest)
+        if rest[:1] == ["d"]:
+            with rejects("decision", value=wrong):
+                getattr(client, method)("a", wrong, *rest[1:])
+    with rejects("stream"):
+        client.info(Decision(**dict.fromkeys(Decision.__dataclass_fields__, "a")))
+
+
 def test_both_clients_have_the_same_methods() -> None:
     names = {name for name in vars(AsyncClient) if not name.startswith("_")}
     assert names == {name for name in vars(Client) if not name.startswith("_")}
@@ -255,6 +282,8 @@ def test_both_clients_have_the_same_methods() -> None:
         assert method.__doc__ == other.__doc__
         assert not inspect.iscoroutinefunction(method)
         assert list(inspect.signature(method).parameters) == list(inspect.signature(other).parameters)
+        assert str(inspect.signature(method)) == str(inspect.signature(other)).replace("AsyncIterator", "Iterator")
+        assert "Async" not in str(method.__annotations__)
 
 
 # --- nothing counts twice ------------------------------------------------------------------------------------------
@@ -284,7 +313,7 @@ def test_calls_through_a_lossy_network(url: str, client: Any, connect: Connect, 
             decision = unlucky.decide(name, rng.uniform(-0.7, 0.7, size=(3, 2)))
             decisions.append(decision.id)
             rewards[decision.id] = float(rng.random() < 0.5)
-            assert unlucky.reward(name, decision, rewards[decision.id]).value == rewards[decision.id]
+            assert unlucky.reward(name, decision, rewards[decision.id]) in ("recorded", "unchanged")
     assert min(network.lost_requests, network.lost_answers, network.cut_answers) > 5
     check_counted_once(client, name, decisions, rewards)
 
@@ -303,7 +332,8 @@ def test_batches_parts_and_history_through_it(url: str, client: Any, connect: Co
         for _ in range(5):
             assert unlucky.history(name, [1.0, 0.0], [[0.1, 0.2], [0.3, 0.4]]) == 2
         decision = unlucky.decide(f"{name}-parts", ARMS)
-        assert [unlucky.add_reward(f"{name}-parts", decision, 1.0).value for _ in range(10)] == list(range(1, 11))
+        assert {unlucky.add_reward(f"{name}-parts", decision, 1.0) for _ in range(10)} == {"recorded"}
+    assert client.decision(f"{name}-parts", decision).reward == 10.0
     counts = client.info(name).counts
     assert (counts.rewards, counts.history_rows) == (40, 10)
 
@@ -346,6 +376,25 @@ def test_many_tasks_share_a_client(url: str) -> None:
         direct.create("tasks", dim=2, policy="OnePassGLM", gamma=0.99)
         counts = asyncio.run(run(network.address))
     assert (counts.decisions, counts.rewards, counts.pending) == (80, 80, 0)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of a loop that ended before the client was closed
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_client_in_several_event_loops(url: str, is_closed: bool) -> None:
+    async def ask(client: AsyncClient) -> int:
+        await asyncio.gather(*(client.streams() for _ in range(3)))
+        sessions = len(client._sessions)
+        if is_closed:
+            await client.close()
+        return sessions
+
+    clients = [AsyncClient(url, timeout=60.0)] * 3  # one client
+    assert [asyncio.run(ask(client)) for client in clients] == [1, 1, 1]  # that of the loop before is forgotten
+    assert len(clients[0]._sessions) == (not is_closed)
+    with ThreadPoolExecutor(3) as pool:
+        assert all(pool.map(lambda client: asyncio.run(ask(client)), clients * 2))
+    clients.clear()
+    gc.collect()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import inspect
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,6 @@ from windvane.arguments import check_not_negative, check_whole
 from windvane.client import messages
 from windvane.client.connection import FIRST_PAUSE, Answer, Connection
 from windvane.client.messages import ClientError, build_path, check_arms, check_key, check_value, encode
-from windvane.errors import ArgumentError
 from windvane.records import (
     Decision,
     DecisionRecord,
@@ -28,6 +28,7 @@ from windvane.records import (
     LearnedRows,
     PendingPage,
     RewardReceipt,
+    RewardStatus,
     StreamInfo,
     StreamPage,
     StreamSummary,
@@ -38,9 +39,11 @@ T = TypeVar("T")
 
 
 class AsyncClient(Connection):
-    """A client of the decision service for asynchronous code. Its connections belong to one event loop.
+    """A client of the decision service for asynchronous code.
 
-    Parameters and methods are those of :class:`Client`: write ``await``, ``async with`` and ``async for``.
+    Parameters and methods are those of :class:`Client`: write ``await``, ``async with`` and ``async for``. Each event
+    loop has connections of its own, so that a client can be used in several, one after another or in threads. Close
+    it in each of them.
 
     Examples
     --------
@@ -52,10 +55,16 @@ class AsyncClient(Connection):
 
     _session_class = httpx2.AsyncClient
 
+    def _owner(self) -> tuple[int, asyncio.AbstractEventLoop]:
+        return os.getpid(), asyncio.get_running_loop()
+
     @contextlib.asynccontextmanager
-    async def _transfer(self, *request: Any, **more: Any) -> AsyncIterator[Answer]:
-        async with self._session().stream(*request, **more) as response:
+    async def _transfer(self, session: httpx2.AsyncClient, request: httpx2.Request) -> AsyncIterator[Answer]:
+        response = await session.send(request, stream=True)
+        try:
             yield response, response.aiter_bytes()
+        finally:
+            await response.aclose()
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -67,8 +76,8 @@ class AsyncClient(Connection):
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections. A later call opens one again."""
-        if session := self._sessions.pop(os.getpid(), None):
+        """Close the connections of the running event loop. A later call opens one again."""
+        if session := self._sessions.pop(self._owner(), None):
             await session.aclose()
 
     # --- streams ---
@@ -102,11 +111,11 @@ class AsyncClient(Connection):
         --------
         >>> client.create("homepage", dim=2, reward_timeout="1h", default_reward=0.0)              # doctest: +SKIP
         """
-        return await self._send(StreamInfo, "POST", build_path(), encode({"name": name, **settings}))
+        return await self._send(StreamInfo, "POST", messages.STREAMS, encode({"name": name, **settings}))
 
     async def streams(self) -> list[StreamSummary]:
         """Return all streams, archived ones too, except those that the service could not recover."""
-        return [stream async for page in self._pages(StreamPage, build_path()) for stream in page.streams]
+        return [stream async for page in self._pages(StreamPage, messages.STREAMS) for stream in page.streams]
 
     async def info(self, stream: str) -> StreamInfo:
         """Return a stream's counts, estimate, memory, drift, alerts and settings."""
@@ -133,7 +142,8 @@ class AsyncClient(Connection):
             As in :meth:`windvane.Agent.decide`: vectors by name, a list or an array of vectors; with declared features
             the names of arms or their fields by name, and the ``context``.
         key
-            Idempotency key of your own, to repeat the call after a crash. Default: a random one for each call.
+            Idempotency key of your own, to repeat the call after a crash: 1 to 200 printable ASCII characters, without
+            a space at either end. Default: a random one for each call.
 
         Examples
         --------
@@ -143,26 +153,32 @@ class AsyncClient(Connection):
         body = encode({"arms": check_arms(arms), "context": context})
         return await self._send(Decision, "POST", build_path(stream, "decisions"), body, check_key(key))
 
-    async def reward(self, stream: str, decision: Decision | str, value: float) -> RewardReceipt:
+    async def reward(self, stream: str, decision: Decision | str, value: float) -> RewardStatus:
         """Send the reward of a decision. To repeat it changes nothing; another value is refused (``"conflict"``).
 
-        The ``status`` of the receipt is ``"recorded"``, ``"unchanged"`` (a repetition) or ``"expired"`` (it came after
-        the timeout and is not learned).
+        Returns
+        -------
+        str
+            As :meth:`windvane.Agent.reward`: "recorded" if it is new; "unchanged" if it repeats what is known;
+            "expired" if it came after the timeout: nothing is learned from it.
 
         Examples
         --------
-        >>> client.reward("homepage", decision, 1.0).status                                        # doctest: +SKIP
+        >>> client.reward("homepage", decision, 1.0)                                               # doctest: +SKIP
         'recorded'
         """
         path = build_path(stream, "decisions", decision, "reward")
-        return await self._send(RewardReceipt, "PUT", path, encode({"value": check_value(value)}))
+        return (await self._send(RewardReceipt, "PUT", path, encode({"value": check_value(value)}))).status
 
     async def add_reward(
         self, stream: str, decision: Decision | str, value: float, *, key: str | None = None
-    ) -> RewardReceipt:
-        """Add a part to the reward of a decision; the receipt has the sum so far. ``key`` as in :meth:`decide`."""
-        path = build_path(stream, "decisions", decision, "rewards")
-        return await self._send(RewardReceipt, "POST", path, encode({"value": check_value(value)}), check_key(key))
+    ) -> RewardStatus:
+        """Add a part to the reward of a decision, and return what :meth:`reward` does. ``key`` as in :meth:`decide`.
+
+        :meth:`decision` returns the sum so far.
+        """
+        path, body = build_path(stream, "decisions", decision, "rewards"), encode({"value": check_value(value)})
+        return (await self._send(RewardReceipt, "POST", path, body, check_key(key))).status
 
     async def decide_many(
         self, stream: str, arms: Iterable[Any], *, contexts: Iterable[Mapping[str, Any] | None] | None = None
@@ -177,19 +193,14 @@ class AsyncClient(Connection):
         ClientError
             If the first request failed as a whole.
         """
-        offers = list(arms)
-        known = [None] * len(offers) if contexts is None else list(contexts)
-        if len(known) != len(offers):
-            expected = f"{len(offers)} contexts, one for each of `arms`"
-            raise ArgumentError("contexts", contexts, expected, got=str(len(known)))
-        pairs = zip(offers, known, strict=True)
-        items = [{"arms": check_arms(offer), "context": context, "key": check_key(None)} for offer, context in pairs]
-        return await self._send_batch(stream, "decisions", items, Decision)
+        return await self._send_batch(stream, "decisions", messages.encode_offers(arms, contexts), Decision)
 
-    async def reward_many(self, stream: str, rewards: Iterable[tuple[Decision | str, float]]) -> list[RewardReceipt]:
-        """Send rewards, pairs of decision and value, in order. Errors are those of :meth:`decide_many`."""
-        items = [{"decision": messages.get_id(decision), "value": check_value(value)} for decision, value in rewards]
-        return await self._send_batch(stream, "rewards", items, RewardReceipt)
+    async def reward_many(self, stream: str, rewards: Iterable[tuple[Decision | str, float]]) -> list[RewardStatus]:
+        """Send rewards, pairs of decision and value, in order; return for each what :meth:`reward` does.
+
+        Errors are those of :meth:`decide_many`.
+        """
+        return await self._send_batch(stream, "rewards", messages.encode_rewards(rewards), str)
 
     async def history(
         self,
@@ -205,8 +216,8 @@ class AsyncClient(Connection):
     ) -> int:
         """Learn from decisions of the past, oldest first: all rows or none. Returns how many.
 
-        Arguments are those of :meth:`windvane.Agent.history`, ``key`` that of :meth:`decide`. ``times`` are datetimes
-        or seconds since 1970. At most 20,000 rows in one call.
+        Arguments are those of :meth:`windvane.Agent.history`, ``key`` that of :meth:`decide`. ``times`` are datetimes,
+        RFC 3339 texts or seconds since 1970. At most 20,000 rows in one call.
         """
         rows = {"rewards": rewards, "vectors": vectors, "contexts": contexts, "arms": arms, "weights": weights}
         body = encode(rows | {"times": None if times is None else messages.check_times(times)})
@@ -284,6 +295,10 @@ def _iterate(
     def call(self: Any, /, *arguments: P.args, **more: P.kwargs) -> Iterator[T]:
         return run_all(method(self, *arguments, **more))
 
+    signature = inspect.signature(method)
+    returned = signature.return_annotation.removeprefix("Async")
+    call.__annotations__ = {**method.__annotations__, "return": returned}
+    call.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[attr-defined]
     return call
 
 
@@ -311,19 +326,22 @@ class Client(Connection):
     --------
     >>> client = Client()                                                                          # doctest: +SKIP
     >>> decision = client.decide("homepage", {"red": [0.6, 0.1], "blue": [0.2, 0.7]})              # doctest: +SKIP
-    >>> client.reward("homepage", decision, 1.0).status                                            # doctest: +SKIP
+    >>> client.reward("homepage", decision, 1.0)                                                   # doctest: +SKIP
     'recorded'
     """
 
     _session_class = httpx2.Client
 
+    def _owner(self) -> tuple[int, None]:
+        return os.getpid(), None
+
     @contextlib.asynccontextmanager
-    async def _transfer(self, *request: Any, **more: Any) -> AsyncIterator[Answer]:
+    async def _transfer(self, session: httpx2.Client, request: httpx2.Request) -> AsyncIterator[Answer]:
         async def read_chunks() -> AsyncIterator[bytes]:
             for chunk in response.iter_bytes():
                 yield chunk
 
-        with self._session().stream(*request, **more) as response:
+        with contextlib.closing(session.send(request, stream=True)) as response:
             yield response, read_chunks()
 
     async def _pause(self, seconds: float) -> None:
@@ -337,7 +355,7 @@ class Client(Connection):
 
     def close(self) -> None:
         """Close the connections of all threads. A later call opens one again."""
-        if session := self._sessions.pop(os.getpid(), None):
+        if session := self._sessions.pop(self._owner(), None):
             session.close()
 
     def __del__(self) -> None:

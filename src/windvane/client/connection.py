@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import itertools
@@ -38,7 +39,8 @@ class Connection:
     def __init__(
         self, url: str | None = None, token: str | None = None, *, timeout: float = 10.0, retries: int = 5
     ) -> None:
-        self._sessions: dict[int, Any] = {}  # by process, because a fork shares sockets
+        # By process, because a fork shares sockets, and by event loop, because asynchronous sockets belong to one.
+        self._sessions: dict[tuple[int, asyncio.AbstractEventLoop | None], Any] = {}
         address = _check_url(os.environ.get("WINDVANE_URL") or EXAMPLE if url is None else url)
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "windvane"}
         token = os.environ.get("WINDVANE_TOKEN") if token is None else token
@@ -50,7 +52,6 @@ class Connection:
         self.url = str(address).rstrip("/")
         self._retries = check_whole("retries", retries, 0, 100)
         self._options = {
-            "base_url": address,
             "headers": headers,
             "timeout": check_number("timeout", timeout, "of seconds above 0, at most 1e6", lambda s: 0 < s <= 1e6),
             "trust_env": not _is_loopback(address.host),  # proxies
@@ -62,22 +63,40 @@ class Connection:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
-    def _session(self) -> Any:
-        """Return the session of this process. Of two that threads open at once, one is dropped before its use."""
-        process = os.getpid()
-        return self._sessions.get(process) or self._sessions.setdefault(process, self._session_class(**self._options))
+    def _owner(self) -> tuple[int, asyncio.AbstractEventLoop | None]:
+        """Return the process and the event loop, None for blocking sockets, that may use a session."""
+        raise NotImplementedError
 
-    def _transfer(self, *request: Any, **more: Any) -> contextlib.AbstractAsyncContextManager[Answer]:
+    def _session(self) -> Any:
+        """Return the session of this process and event loop, and forget those of event loops that were closed.
+
+        Of two sessions that threads open at once, one is dropped before its use.
+        """
+        owner = self._owner()
+        if session := self._sessions.get(owner):
+            return session
+        for other in list(self._sessions):
+            if other[1] is not None and other[1].is_closed():
+                self._sessions.pop(other, None)
+        return self._sessions.setdefault(owner, self._session_class(**self._options))
+
+    def _transfer(self, session: Any, request: httpx2.Request) -> contextlib.AbstractAsyncContextManager[Answer]:
         raise NotImplementedError
 
     async def _pause(self, seconds: float) -> None:
         raise NotImplementedError
 
     @contextlib.asynccontextmanager
-    async def _open(self, *request: str, **more: Any) -> AsyncIterator[Answer]:
+    async def _open(self, method: str, path: str, key: str | None = None, **more: Any) -> AsyncIterator[Answer]:
         """Send a request once. Yield the answer and the parts of its body, or raise the problem that it describes."""
+        session = self._session()
+        headers = httpx2.Headers(session.headers)
+        if key is not None:
+            headers["Idempotency-Key"] = key
         try:
-            async with self._transfer(*request, **more) as (response, chunks):
+            # ``session.build_request`` also merges URLs, cookies and parameters, which takes much longer.
+            request = httpx2.Request(method, self.url + path, headers=headers, **more)
+            async with self._transfer(session, request) as (response, chunks):
                 if not response.is_success:
                     problem = messages.read_problem(b"".join([chunk async for chunk in chunks]))
                     raise messages.build_error(response.status_code, problem, response.headers.get("Retry-After", ""))
@@ -90,11 +109,10 @@ class Connection:
         self, kind: type[T], method: str, path: str, body: bytes | None = None, key: str | None = None, **more: Any
     ) -> T:
         """Send a request until it is answered, and return the answer as a ``kind``."""
-        headers = {} if key is None else {"Idempotency-Key": key}
         is_unsure = False
         for attempt in itertools.count(1):
             try:
-                async with self._open(method, path, content=body, headers=headers, **more) as (_, chunks):
+                async with self._open(method, path, key, content=body, **more) as (_, chunks):
                     answer = b"".join([chunk async for chunk in chunks])
                 return messages.read(kind, answer)
             except ClientError as error:
@@ -119,13 +137,13 @@ class Connection:
         error.args = (error.message,)
         raise error from None
 
-    async def _send_batch(self, stream: str, name: str, items: list[dict[str, Any]], kind: type[T]) -> list[T]:
+    async def _send_batch(self, stream: str, name: str, items: list[bytes], kind: type[Any]) -> list[Any]:
         """Send ``items`` in as many requests as it takes; return their answers, or raise what failed."""
-        results: list[T | ClientError] = []
-        for part in messages.split_batch([messages.encode(item) for item in items]):
+        path, results = messages.build_path(stream, name, "batch"), list[Any]()
+        for part in messages.split_batch(items):
             body = b'{"%s":[%s]}' % (name.encode(), b",".join(part))
             try:
-                batch = await self._send(BatchResults, "POST", messages.build_path(stream, name, "batch"), body)
+                batch = await self._send(BatchResults, "POST", path, body)
                 answers = [messages.read_item(item) for item in batch.results]
                 if [isinstance(answer, (kind, ClientError)) for answer in answers] != [True] * len(part):
                     raise messages.not_understood(f"other results than for {len(part)} {name}")
@@ -134,10 +152,9 @@ class Connection:
                 if not results:
                     raise
                 results += [error] * len(part)
-        succeeded = [result for result in results if not isinstance(result, ClientError)]
-        if len(succeeded) < len(results):
+        if any(isinstance(result, ClientError) for result in results):
             raise BatchError(results)
-        return succeeded
+        return results
 
     async def _pages(self, kind: type[Page], path: str) -> AsyncIterator[Page]:
         """Yield the pages of a list."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -16,6 +16,7 @@ from windvane.arguments import check_number
 from windvane.errors import ArgumentError, WindvaneError
 from windvane.records import Decision, ItemResult, ProblemDetails, to_datetime, to_plain
 
+STREAMS = "/v1/streams"
 MOST_ITEMS, MOST_BYTES = 1000, 1 << 20  # of a batch; more is sent as several requests
 T = TypeVar("T")
 
@@ -78,17 +79,21 @@ class BatchError(ClientError):
 # --- what is sent ---------------------------------------------------------------------------------------------------
 
 
-def build_path(stream: str | None = None, *parts: Decision | str) -> str:
-    """Return the path of the list of streams, of a stream, or of a part of it."""
-    segments = [] if stream is None else [get_id(stream, "stream"), *map(get_id, parts)]
-    return "/".join(["/v1/streams", *(quote(segment, safe="") for segment in segments)])
+def build_path(stream: str, *parts: Decision | str) -> str:
+    """Return the path of a stream, or of a part of it."""
+    segments = [_check_name("stream", stream, "the name of a stream"), *map(get_id, parts)]
+    return "/".join([STREAMS, *(quote(segment, safe="") for segment in segments)])
 
 
-def get_id(value: Any, argument: str = "decision") -> str:
-    """Return the id of a decision, or a name that can be a segment of a path."""
-    name = value.id if isinstance(value, Decision) else value
+def get_id(decision: Decision | str) -> str:
+    """Return the id of a decision."""
+    return _check_name("decision", decision.id if isinstance(decision, Decision) else decision, "a Decision or its id")
+
+
+def _check_name(argument: str, name: Any, expected: str) -> str:
+    """Return a name that can be a segment of a path."""
     if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable() or name in (".", ".."):
-        raise ArgumentError(argument, value, "a name")
+        raise ArgumentError(argument, name, expected)
     return name
 
 
@@ -96,9 +101,20 @@ def check_key(key: str | None) -> str:
     """Return the caller's idempotency key, or a random one."""
     if key is None:
         return secrets.token_hex(16)
-    if not isinstance(key, str) or not 0 < len(key) <= 200 or not key.isascii() or not key.isprintable():
-        raise ArgumentError("key", key, "a text of 1 to 200 printable ASCII characters")
+    is_printable = isinstance(key, str) and key.isascii() and key.isprintable()
+    if not is_printable or not 0 < len(key) <= 200 or key != key.strip():  # HTTP removes spaces at the ends
+        raise ArgumentError("key", key, "1 to 200 printable ASCII characters without a space at either end")
     return key
+
+
+def to_list(name: str, values: Iterable[Any]) -> list[Any]:
+    """Return ``values`` as a list; the entries of arrays as Python objects."""
+    try:
+        if isinstance(values, str | bytes):
+            raise TypeError
+        return list(values.tolist() if hasattr(values, "tolist") else values)
+    except TypeError:
+        raise ArgumentError(name, values, "a list") from None
 
 
 def check_arms(arms: Any) -> Any:
@@ -119,15 +135,16 @@ def check_value(value: Any) -> float:
     return check_number("value", value, "that is finite", lambda _: True)
 
 
-def check_times(times: Any) -> list[datetime]:
-    """Return seconds since 1970 and datetimes as datetimes."""
+def check_times(times: Any) -> list[datetime | str]:
+    """Return seconds since 1970 as datetimes, and datetimes and texts as they are."""
 
-    def check_time(time: Any) -> datetime:
-        expected = "of seconds since 1970 (at most 1e10 from there), or a datetime with a time zone"
-        return to_datetime(check_number("times", time, expected, lambda s: abs(s) <= 1e10))
+    def check_time(place: int, time: Any) -> datetime | str:
+        if isinstance(time, datetime | str):
+            return time
+        expected = "of seconds since 1970 (at most 1e10 from there), a datetime with a time zone or an RFC 3339 text"
+        return to_datetime(check_number(("times", place), time, expected, lambda s: abs(s) <= 1e10))
 
-    plain = times.tolist() if hasattr(times, "tolist") else times
-    return [time if isinstance(time, datetime) else check_time(time) for time in plain]
+    return [check_time(place, time) for place, time in enumerate(to_list("times", times))]
 
 
 def encode(entries: Mapping[str, Any], *, keep_none: bool = False) -> bytes:
@@ -158,6 +175,35 @@ def _to_plain(value: Any) -> Any:
 
 
 _to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_to_plain).encode
+
+
+def encode_offers(arms: Iterable[Any], contexts: Iterable[Any] | None) -> list[bytes]:
+    """Return the items of a batch of decisions."""
+    offers = to_list("arms", arms)
+    known = [None] * len(offers) if contexts is None else to_list("contexts", contexts)
+    if len(known) != len(offers):
+        expected = f"{len(offers)} contexts, one for each of `arms`"
+        raise ArgumentError("contexts", contexts, expected, got=str(len(known)))
+    items = []
+    for place, (offer, context) in enumerate(zip(offers, known, strict=True)):
+        try:
+            items.append(encode({"arms": check_arms(offer), "context": context, "key": check_key(None)}))
+        except ArgumentError as error:
+            raise error.rename(("arms" if error.argument == "arms" else "contexts", place)) from None
+    return items
+
+
+def encode_rewards(rewards: Iterable[Any]) -> list[bytes]:
+    """Return the items of a batch of rewards."""
+    items = []
+    for place, pair in enumerate(to_list("rewards", rewards)):
+        try:
+            decision, value = pair
+            items.append(encode({"decision": get_id(decision), "value": check_value(value)}))
+        except (TypeError, ValueError) as error:  # ArgumentError is a ValueError
+            expected = "a pair of decision and value"
+            raise ArgumentError(("rewards", place), pair, expected, hint=str(error)) from None
+    return items
 
 
 def split_batch(items: list[bytes]) -> Iterator[list[bytes]]:
@@ -218,4 +264,6 @@ def read_problem(body: bytes) -> ProblemDetails | None:
 
 def read_item(item: ItemResult) -> Any:
     """Return what a call returns for an item of a batch, or its error."""
-    return build_error(item.status, item.problem) if item.status >= 300 else item.decision or item.receipt
+    if item.status >= 300:
+        return build_error(item.status, item.problem)
+    return item.decision or (item.receipt and item.receipt.status)
