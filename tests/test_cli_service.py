@@ -56,11 +56,11 @@ def test_token(tmp_path: Path) -> None:
         with windvane.Client(address, secret) as shop, windvane.Client(address, told["token"]) as page:
             shop.create("a", dim=2)
             assert [stream.name for stream in page.streams()] == ["a"]
-            with rejects(error=windvane.ClientError, status=403, code="read_only"):
+            with rejects(error=windvane.ClientError, status=403, code="read-only-token"):
                 page.archive("a")
             windvane_command("token remove shop --store a.db", tmp_path)  # beside the server, which hears of it
             time.sleep(1.1)
-            with rejects(error=windvane.ClientError, status=401, code="wrong_token"):
+            with rejects(error=windvane.ClientError, status=401, code="wrong-token"):
                 shop.streams()
     assert "page   read" in windvane_command("token list --store a.db", tmp_path).stdout
     (left,) = json.loads(windvane_command("token list --store a.db --json", tmp_path).stdout)["tokens"]
