@@ -261,3 +261,33 @@ def test_a_life_can_be_replayed_to_the_last_bit(given_settings: dict, life: list
     for entry in log:
         replay(again, *entry)
     assert again.pack()() == agent.to_bytes()
+
+
+def test_more_decisions_are_closed_at_once_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windvane.agent.pending.REMEMBERED", 3)
+    for call in ("reward", "add_reward"):
+        agent = Agent(dim=2, reward_timeout="1h", default_reward=0.0)
+        for i in range(6):
+            agent.decide(RED, now=NOON, id=f"d{i}")
+        assert getattr(agent, call)("d0", 1.0, now=NOON + 4000) == "expired"
+
+
+def test_settings_are_copies() -> None:
+    agent = Agent(features={"arms": ["x", "y"], "shared": {"age": [0, 1]}})
+    before = agent.to_bytes()
+    for copied in (agent.settings, agent.info().settings):
+        copied["features"]["arms"].append("z")
+    assert agent.to_bytes() == before
+
+
+def test_parts_are_not_learned_early() -> None:
+    agent = Agent(dim=2, policy="D-LinUCB", gamma=1.0, reward_range=(0, 10), reward_timeout=3, default_reward=0.0)
+    agent.decide({"a": [1.0, 0.0]}, id="a")
+    agent.add_reward("a", 1.0)
+    agent.configure(learn="early")
+    agent.decide({"a": [0.0, 0.0]})
+    agent.configure(learn="at_timeout")
+    agent.add_reward("a", 8.0)
+    for _ in range(4):
+        agent.decide({"a": [0.0, 0.0]})
+    assert agent.policy.info().b[0, 0] == 9.0

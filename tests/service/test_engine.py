@@ -345,3 +345,31 @@ def test_a_stream_is_created_after_a_recovery_or_before_it(service: Local, monke
     assert isinstance(service.run(scene()), engines.Problem)
     until(lambda: service.get("/readyz").status_code == 200)
     assert service.info("new")["events"] == 0
+
+
+def test_a_failed_operation_rebuilds_its_stream_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with run_local(tmp_path / "a.db") as service:
+        for name in ("shop", "cafe"):
+            service.create(name)
+            service.decide(name)
+        before = service.engine.streams["cafe"]
+
+        def fail(*_: Any, **__: Any) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(service.engine.streams["shop"].core, "decide", fail)
+        assert read_problem(service.post("/v1/streams/shop/decisions", ARMS), 500)["code"] == "internal"
+        assert service.post("/v1/streams/cafe/decisions", ARMS).status_code == 201
+        assert service.engine.streams["cafe"] is before
+        until(lambda: service.post("/v1/streams/shop/decisions", ARMS).status_code == 201)
+        assert service.info("shop")["counts"]["decisions"] == 2
+
+
+def test_charts_of_a_stream_that_was_empty_at_the_start(tmp_path: Path) -> None:
+    with run_local(tmp_path / "a.db") as service:
+        service.create()
+    with run_local(tmp_path / "a.db") as service:
+        for _ in range(30):
+            service.decide()
+        buckets = service.get("/v1/streams/shop/charts").json()["buckets"]
+        assert sum(bucket["decisions"] for bucket in buckets) == 30

@@ -114,8 +114,10 @@ class Stream:
         return self._answer_again(key, is_same) or self._take_reward(decision, value, key, now, is_part=True)
 
     def _take_reward(self, decision: str, value: float, key: str | None, now: float, *, is_part: bool) -> Done:
-        if self.archived is not None and not is_part and self.find_decision(decision).reward == value:
-            return Done(200, _write_receipt(decision, "unchanged", value), [])
+        if self.archived is not None and not is_part:
+            for event in self.lookup.of_decision(decision):
+                if event.kind == kinds.REWARDED and event.outcome["value"] == value:
+                    return Done(200, _write_receipt(decision, "unchanged", value), [])
         self._refuse_if_archived()
         self._expire(now)
         try:

@@ -44,7 +44,7 @@ def test_loopback_addresses(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_other_machines_need_a_token(tmp_path: Path, host: str) -> None:
     result = run_command("serve", "--store", tmp_path / "a.db", "--host", host, "--port", "0")
     assert (result.returncode, result.stdout) == (2, "")
