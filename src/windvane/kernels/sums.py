@@ -116,15 +116,22 @@ def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled
     d = X.shape[0]
     sa = scaled[0, :n]
     sb = scaled[1, :n]
-    for j in range(0, d, 2):
-        pair = j + 1 < d
+    for j in range(0, d - 1, 2):
         ra = X[j, first : first + n]
-        rb = X[j + 1, first : first + n] if pair else ra
+        rb = X[j + 1, first : first + n]
+        a0, b0, b1 = 0.0, 0.0, 0.0
         for i in range(n):
-            sa[i] = factor[i] * ra[i]
-            sb[i] = factor[i] * rb[i]
-        k = 0
-        while pair and k + 3 <= j + 1:
+            f = factor[i] * ra[i]
+            h = factor[i] * rb[i]
+            sa[i] = f
+            sb[i] = h
+            a0 += f * ra[i]
+            b0 += h * ra[i]
+            b1 += h * rb[i]
+        out[j, j] += a0
+        out[j + 1, j] += b0
+        out[j + 1, j + 1] += b1
+        for k in range(0, j - 2, 4):
             r0 = X[k, first : first + n]
             r1 = X[k + 1, first : first + n]
             r2 = X[k + 2, first : first + n]
@@ -149,17 +156,24 @@ def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled
             out[j + 1, k + 1] += b1
             out[j + 1, k + 2] += b2
             out[j + 1, k + 3] += b3
-            k += 4
-        while k <= (j + 1 if pair else j):
-            r0 = X[k, first : first + n]
-            a0, b0 = 0.0, 0.0
+        if j % 4 == 2:
+            r0 = X[j - 2, first : first + n]
+            r1 = X[j - 1, first : first + n]
+            a0, a1, b0, b1 = 0.0, 0.0, 0.0, 0.0
             for i in range(n):
                 a0 += sa[i] * r0[i]
+                a1 += sa[i] * r1[i]
                 b0 += sb[i] * r0[i]
-            out[j, k] += a0
-            if pair:
-                out[j + 1, k] += b0
-            k += 1
+                b1 += sb[i] * r1[i]
+            out[j, j - 2] += a0
+            out[j, j - 1] += a1
+            out[j + 1, j - 2] += b0
+            out[j + 1, j - 1] += b1
+    if d % 2 == 1:
+        ra = X[d - 1, first : first + n]
+        for i in range(n):
+            sa[i] = factor[i] * ra[i]
+        _weighted_sum(X, first, n, sa, out[d - 1])
 
 
 @compiled_inner
@@ -234,8 +248,9 @@ def gram(order: int, lane: np.void, rows: np.ndarray, u: np.ndarray, buffers: np
             else:
                 _third_array(lane["link"], z, slope, buffers, derivative)
             _project_block(X, u, first, n, along)
-            for i in range(n):
-                derivative[i] *= along[i] if order == BEND_GRAM else along[i] * along[i]
+            for _ in range(order - 1):
+                for i in range(n):
+                    derivative[i] *= along[i]
         if d == 2:
             _plane_gram(X, first, n, weight, derivative, out)
         else:
