@@ -1,25 +1,28 @@
-"""The routes of HTTP v1 that FastAPI executes; those of :mod:`windvane.service.http.hot` join them."""
+"""The routes of HTTP v1."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import GetPydanticSchema
 from pydantic_core import from_json
 
 from windvane.agent.times import read_clock
 from windvane.records import (
     BatchResults,
+    Decision,
     DecisionRecord,
     Explanation,
     Health,
+    LearnedRows,
     PendingPage,
     RewardReceipt,
     StreamInfo,
@@ -30,51 +33,35 @@ from windvane.records import (
 from windvane.service import requests
 from windvane.service.charts import ChartData
 from windvane.service.engine import Engine
-from windvane.service.http import hot
 from windvane.service.http.export import NDJSON, export_log
 from windvane.service.http.middleware import CHARGE, IS_VALID, PARQUET
 from windvane.service.problems import Problem
-from windvane.service.requests import DecisionId, IdempotencyKey, Limit, StreamName
 from windvane.service.streams import Done, Stream
 
 MAX_NUMBER = 2**40  # of an event
 PAUSE = 16  # items of a batch between which other requests are served
 LIVE_SECONDS = 1.0  # between looks at a stream that is followed
 
-
-class JsonRequest(Request):
-    """A request whose body is parsed strictly: no NaN, no infinity, a limit on depth."""
-
-    async def json(self) -> Any:
-        """Parse the body."""
-        try:
-            return from_json(await self.body(), allow_inf_nan=False)
-        except ValueError as error:
-            raise json.JSONDecodeError(str(error), "", 0) from None
-
-
-class JsonRoute(APIRoute):
-    """A route with a :class:`JsonRequest`."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what FastAPI calls."""
-        handler = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            return await handler(JsonRequest(request.scope, request.receive))
-
-        return handle
+StreamName = Annotated[str, Path(description="Name of the stream.", examples=["homepage"])]
+DecisionId = Annotated[str, Path(description="Id of the decision.", examples=["9f86d081884c7d65"])]
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+_KEY_TEXT = "The same request with the same key gets the same answer and is carried out once."
+IdempotencyKey = Annotated[str | None, Header(pattern=requests.KEY, description=_KEY_TEXT)]
+# Bodies as they came, which the log keeps, documented as what they must hold.
+RawDecision = Annotated[bytes, Body(), GetPydanticSchema(lambda _, handler: handler(requests.DecisionRequest))]
+RawHistory = Annotated[bytes, Body(), GetPydanticSchema(lambda _, handler: handler(requests.History))]
 
 
 class Target(NamedTuple):
     """The stream that a request is about."""
 
+    request: Request
     engine: Engine
     stream: Stream
 
     async def carry_out(self, operation: Callable[[], Done]) -> Response:
         """Carry out an operation; it is on disk when this returns."""
-        return hot.respond_done(await self.engine.carry_out(self.stream, operation))
+        return respond_done(await self.engine.carry_out(self.stream, operation))
 
 
 def get_engine(request: Request) -> Engine:
@@ -87,21 +74,58 @@ def get_engine(request: Request) -> Engine:
 ReadyEngine = Annotated[Engine, Depends(get_engine)]
 
 
-def find_target(engine: ReadyEngine, stream: StreamName) -> Target:
+def find_target(request: Request, engine: ReadyEngine, stream: StreamName) -> Target:
     """Return the stream that the path names."""
-    return Target(engine, engine.stream(stream))
+    return Target(request, engine, engine.stream(stream))
 
 
 At = Annotated[Target, Depends(find_target)]
 
+
+class JsonRoute(APIRoute):
+    """A route with a body. FastAPI documents it by the signature of its endpoint, and does not execute it.
+
+    The endpoint gets its target, the body as it came or parsed strictly (no NaN, no infinity, a limit on depth), and
+    the key. Measured (processor time, three arms): 77 µs for the route to decide if FastAPI executes it, 27 µs so.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what FastAPI calls."""
+        model: Any = self.body_field and self.body_field.field_info.annotation
+
+        async def handle(request: Request) -> Response:
+            arguments, engine = dict(request.path_params), get_engine(request)
+            target = find_target(request, engine, arguments.pop("stream")) if "stream" in arguments else engine
+            if self.dependant.header_params:
+                arguments["idempotency_key"] = key = request.headers.get("idempotency-key")
+                if key is not None and not re.fullmatch(requests.KEY, key):
+                    most = requests.MAX_TEXT
+                    raise Problem("invalid", f"Idempotency-Key: must have 1 to {most} printable ASCII characters")
+            raw = await request.body()
+            body = raw if model is bytes else requests.parse_body(model, raw)
+            response: Response = await self.endpoint(target, body=body, **arguments)
+            return response
+
+        return handle
+
+
 service = APIRouter(tags=["service"])
-streams = APIRouter(prefix="/v1/streams", tags=["streams"], route_class=JsonRoute)
-decisions = APIRouter(prefix="/v1/streams", tags=["decisions"], route_class=JsonRoute)
+streams = APIRouter(prefix="/v1/streams", tags=["streams"])
+settings = APIRouter(prefix="/v1/streams", tags=["streams"], route_class=JsonRoute)
+decisions = APIRouter(prefix="/v1/streams", tags=["decisions"])
+outcomes = APIRouter(prefix="/v1/streams", tags=["decisions"], route_class=JsonRoute)
+ROUTERS = (outcomes, decisions, settings, streams, service)
+"""Those with the most requests first, because routes are tried in order."""
 
 
 def respond(record: Any, status: int = 200, **headers: str) -> Response:
     """Return a record as JSON."""
     return Response(to_json(record), status, headers, "application/json")
+
+
+def respond_done(done: Done, **headers: str) -> Response:
+    """Return the answer of an operation."""
+    return Response(done.body, done.status, headers, "application/json")
 
 
 @service.get("/healthz", response_model=Health)
@@ -122,7 +146,7 @@ async def get_metrics(request: Request) -> Response:
     return Response(request.app.state.metrics.to_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-@streams.post("", status_code=201, response_model=StreamInfo)
+@settings.post("", status_code=201, response_model=StreamInfo)
 async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Response:
     """Create a stream."""
     try:
@@ -150,10 +174,10 @@ async def get_stream(at: At) -> Response:
     return respond(at.stream.info())
 
 
-@streams.patch("/{stream}", response_model=StreamInfo)
+@settings.patch("/{stream}", response_model=StreamInfo)
 async def update_stream(at: At, body: requests.StreamChanges) -> Response:
     """Change settings of a stream. Those that are omitted stay."""
-    return hot.respond_done(await at.engine.configure(at.stream, body.model_dump(exclude_unset=True)))
+    return respond_done(await at.engine.configure(at.stream, body.model_dump(exclude_unset=True)))
 
 
 @streams.post("/{stream}/archive", response_model=StreamInfo)
@@ -169,14 +193,14 @@ async def get_charts(at: At) -> Response:
 
 
 @streams.get("/{stream}/live", response_class=EventSourceResponse)
-async def follow_stream(request: Request, at: At) -> AsyncIterator[ServerSentEvent]:
+async def follow_stream(at: At) -> AsyncIterator[ServerSentEvent]:
     """Follow a stream: an event "info" with {"info": StreamInfo, "charts": Charts} whenever it has changed.
 
     It ends when the server stops, or when the token of the request is removed.
     """
-    closing: asyncio.Event = request.app.state.closing
+    closing: asyncio.Event = at.request.app.state.closing
     last, stream = -1, at.stream
-    while not closing.is_set() and request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
+    while not closing.is_set() and at.request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
         if stream.number != last:
             last = stream.number
             yield ServerSentEvent(event="info", raw_data=(await at.engine.read_live(stream)).decode())
@@ -224,7 +248,24 @@ async def explain_decision(at: At, decision: DecisionId) -> Response:
     return respond(Explanation.of((await _find_decision(at, decision)).decision))
 
 
-@decisions.post("/{stream}/decisions/{decision}/rewards", response_model=RewardReceipt)
+@outcomes.post("/{stream}/decisions", status_code=201, response_model=Decision)
+async def decide(at: At, body: RawDecision, idempotency_key: IdempotencyKey = None) -> Response:
+    """Choose an arm. The answer is sent when the decision is on disk."""
+    done = await at.engine.carry_out(at.stream, lambda: at.stream.decide(body, idempotency_key, read_clock()))
+    return respond_done(done, location=f"/v1/streams/{at.stream.name}/decisions/{from_json(done.body)['id']}")
+
+
+@outcomes.put("/{stream}/decisions/{decision}/reward", response_model=RewardReceipt)
+async def set_reward(at: At, decision: DecisionId, body: requests.Reward) -> Response:
+    """Set the reward of a decision.
+
+    The same value again changes nothing; another value is a conflict. After the timeout the reward is recorded and not
+    learned: the status is "expired".
+    """
+    return await at.carry_out(lambda: at.stream.reward(decision, body.value, read_clock()))
+
+
+@outcomes.post("/{stream}/decisions/{decision}/rewards", response_model=RewardReceipt)
 async def add_reward(
     at: At, decision: DecisionId, body: requests.Reward, idempotency_key: IdempotencyKey = None
 ) -> Response:
@@ -232,33 +273,39 @@ async def add_reward(
     return await at.carry_out(lambda: at.stream.add_reward(decision, body.value, idempotency_key, read_clock()))
 
 
-@decisions.post("/{stream}/decisions/batch", response_model=BatchResults)
-async def decide_batch(request: Request, at: At, body: requests.DecisionBatch) -> Response:
+@outcomes.post("/{stream}/decisions/batch", response_model=BatchResults)
+async def decide_batch(at: At, body: requests.DecisionBatch) -> Response:
     """Make several decisions, one after the other. Every item has a status of its own and may have a key."""
 
     def decide(item: requests.DecisionItem) -> Done:
         raw = to_json(item.model_dump(exclude={"key"}, exclude_unset=True))
         return at.stream.decide(raw, item.key, read_clock())
 
-    return await _run_batch(request, at, decide, body.decisions, "decisions", "decision")
+    return await _run_batch(at, decide, body.decisions, "decisions", "decision")
 
 
-@decisions.post("/{stream}/rewards/batch", response_model=BatchResults)
-async def set_rewards(request: Request, at: At, body: requests.RewardBatch) -> Response:
+@outcomes.post("/{stream}/rewards/batch", response_model=BatchResults)
+async def set_rewards(at: At, body: requests.RewardBatch) -> Response:
     """Set the rewards of several decisions. Every item has a status of its own."""
 
     def set_reward(item: requests.RewardItem) -> Done:
         return at.stream.reward(item.decision, item.value, read_clock())
 
-    return await _run_batch(request, at, set_reward, body.rewards, "rewards", "receipt")
+    return await _run_batch(at, set_reward, body.rewards, "rewards", "receipt")
+
+
+@outcomes.post("/{stream}/history", response_model=LearnedRows)
+async def learn_history(at: At, body: RawHistory, idempotency_key: IdempotencyKey = None) -> Response:
+    """Learn decisions of the past in bulk, all rows or none."""
+    return respond_done(await at.engine.learn_history(at.stream, body, idempotency_key))
 
 
 async def _run_batch(
-    request: Request, at: Target, operate: Callable[[Any], Done], items: Sequence[Any], field: str, result: str
+    at: Target, operate: Callable[[Any], Done], items: Sequence[Any], field: str, result: str
 ) -> Response:
-    if "idempotency-key" in request.headers:
+    if "idempotency-key" in at.request.headers:
         raise Problem("invalid", "Idempotency-Key: a batch has none; give each of its items a key")
-    request.scope[CHARGE](len(items) - 1)
+    at.request.scope[CHARGE](len(items) - 1)
     results = []
     for i, item in enumerate(items):
         await at.engine.turn(at.stream)
