@@ -11,7 +11,6 @@ from importlib import resources
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
@@ -80,15 +79,13 @@ def create_app(
         version=windvane.__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
+        routes=[route for router in routes.ROUTERS for route in router.routes],  # an included router takes 10 µs
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         strict_content_type=False,  # the middleware checks it
-        generate_unique_id_function=lambda route: to_camel(route.name),
     )
     app.state.engine, app.state.metrics, app.state.closing = engine, metrics, closing or asyncio.Event()
-    for router in routes.ROUTERS:
-        app.include_router(router)
     for path in PAGES:
         app.add_api_route(path, _get_page, include_in_schema=False)
     app.mount("/page", StaticFiles(directory=str(STATIC)))

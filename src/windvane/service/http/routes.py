@@ -13,6 +13,7 @@ from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import GetPydanticSchema
+from pydantic.alias_generators import to_camel
 from pydantic_core import from_json
 
 from windvane.agent.times import read_clock
@@ -109,11 +110,18 @@ class JsonRoute(APIRoute):
         return handle
 
 
-service = APIRouter(tags=["service"])
-streams = APIRouter(prefix="/v1/streams", tags=["streams"])
-settings = APIRouter(prefix="/v1/streams", tags=["streams"], route_class=JsonRoute)
-decisions = APIRouter(prefix="/v1/streams", tags=["decisions"])
-outcomes = APIRouter(prefix="/v1/streams", tags=["decisions"], route_class=JsonRoute)
+def _make_router(tag: str, prefix: str = "/v1/streams", route_class: type[APIRoute] = APIRoute) -> APIRouter:
+    return APIRouter(
+        prefix=prefix,
+        tags=[tag],
+        route_class=route_class,
+        generate_unique_id_function=lambda route: to_camel(route.name),
+    )
+
+
+outcomes, decisions = _make_router("decisions", route_class=JsonRoute), _make_router("decisions")
+settings, streams = _make_router("streams", route_class=JsonRoute), _make_router("streams")
+service = _make_router("service", prefix="")
 ROUTERS = (outcomes, decisions, settings, streams, service)
 """Those with the most requests first, because routes are tried in order."""
 
