@@ -14,10 +14,10 @@ from pydantic_core import from_json
 
 from windvane import Agent
 from windvane.errors import ArgumentError, Path
+from windvane.records import KEY
 from windvane.service.problems import Problem, invalid
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
-KEY = r"^[!-~]([ -~]{0,198}[!-~])?$"  # printable ASCII, no space at either end
 MAX_ARMS, MAX_ITEMS, MAX_DIM, MAX_HISTORY = 1000, 1000, 500, 20_000
 MAX_TEXT = 200  # characters of a name, a key or a title
 MAX_SETTINGS = 20

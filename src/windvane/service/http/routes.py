@@ -18,6 +18,7 @@ from pydantic_core import from_json
 
 from windvane.agent.times import read_clock
 from windvane.records import (
+    KEY,
     BatchResults,
     Decision,
     DecisionRecord,
@@ -47,7 +48,7 @@ StreamName = Annotated[str, Path(description="Name of the stream.", examples=["h
 DecisionId = Annotated[str, Path(description="Id of the decision.", examples=["9f86d081884c7d65"])]
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 _KEY_TEXT = "The same request with the same key gets the same answer and is carried out once."
-IdempotencyKey = Annotated[str | None, Header(pattern=requests.KEY, description=_KEY_TEXT)]
+IdempotencyKey = Annotated[str | None, Header(pattern=KEY, description=_KEY_TEXT)]
 # Bodies as they came, which the log keeps, documented as what they must hold.
 RawDecision = Annotated[bytes, Body(), GetPydanticSchema(lambda _, handler: handler(requests.DecisionRequest))]
 RawHistory = Annotated[bytes, Body(), GetPydanticSchema(lambda _, handler: handler(requests.History))]
@@ -99,7 +100,7 @@ class JsonRoute(APIRoute):
             target = find_target(request, engine, arguments.pop("stream")) if "stream" in arguments else engine
             if self.dependant.header_params:
                 arguments["idempotency_key"] = key = request.headers.get("idempotency-key")
-                if key is not None and not re.fullmatch(requests.KEY, key):
+                if key is not None and not re.fullmatch(KEY, key):
                     most = requests.MAX_TEXT
                     raise Problem("invalid", f"Idempotency-Key: must have 1 to {most} printable ASCII characters")
             raw = await request.body()
