@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
@@ -16,22 +17,9 @@ from pydantic import GetPydanticSchema
 from pydantic.alias_generators import to_camel
 from pydantic_core import from_json
 
+from windvane import records
 from windvane.agent.times import read_clock
-from windvane.records import (
-    KEY,
-    BatchResults,
-    Decision,
-    DecisionRecord,
-    Explanation,
-    Health,
-    LearnedRows,
-    PendingPage,
-    RewardReceipt,
-    StreamInfo,
-    StreamPage,
-    StreamSummary,
-    to_json,
-)
+from windvane.records import KEY, to_json
 from windvane.service import requests
 from windvane.service.charts import ChartData
 from windvane.service.engine import Engine
@@ -111,18 +99,12 @@ class JsonRoute(APIRoute):
         return handle
 
 
-def _make_router(tag: str, prefix: str = "/v1/streams", route_class: type[APIRoute] = APIRoute) -> APIRouter:
-    return APIRouter(
-        prefix=prefix,
-        tags=[tag],
-        route_class=route_class,
-        generate_unique_id_function=lambda route: to_camel(route.name),
-    )
-
-
-outcomes, decisions = _make_router("decisions", route_class=JsonRoute), _make_router("decisions")
-settings, streams = _make_router("streams", route_class=JsonRoute), _make_router("streams")
-service = _make_router("service", prefix="")
+_make_router = partial(APIRouter, generate_unique_id_function=lambda route: to_camel(route.name))
+service = _make_router(tags=["service"])
+streams = _make_router(prefix="/v1/streams", tags=["streams"])
+settings = _make_router(prefix="/v1/streams", tags=["streams"], route_class=JsonRoute)
+decisions = _make_router(prefix="/v1/streams", tags=["decisions"])
+outcomes = _make_router(prefix="/v1/streams", tags=["decisions"], route_class=JsonRoute)
 ROUTERS = (outcomes, decisions, settings, streams, service)
 """Those with the most requests first, because routes are tried in order."""
 
@@ -137,13 +119,13 @@ def respond_done(done: Done, **headers: str) -> Response:
     return Response(done.body, done.status, headers, "application/json")
 
 
-@service.get("/healthz", response_model=Health)
+@service.get("/healthz", response_model=records.Health)
 async def get_health() -> Response:
     """Liveness probe."""
     return respond({"status": "ok"})
 
 
-@service.get("/readyz", response_model=Health, dependencies=[Depends(get_engine)])
+@service.get("/readyz", response_model=records.Health, dependencies=[Depends(get_engine)])
 async def get_readiness() -> Response:
     """Readiness probe: 503 while streams are recovered."""
     return respond({"status": "ready"})
@@ -155,7 +137,7 @@ async def get_metrics(request: Request) -> Response:
     return Response(request.app.state.metrics.to_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-@settings.post("", status_code=201, response_model=StreamInfo)
+@settings.post("", status_code=201, response_model=records.StreamInfo)
 async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Response:
     """Create a stream."""
     try:
@@ -167,7 +149,7 @@ async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Respon
     return respond(stream.info(), 201, location=f"/v1/streams/{stream.name}")
 
 
-@streams.get("", response_model=StreamPage)
+@streams.get("", response_model=records.StreamPage)
 async def list_streams(engine: ReadyEngine, limit: Limit = 100, after: str = "") -> Response:
     """List the streams by name, archived ones too, and those that could not be recovered."""
     names = sorted(name for name in engine.streams if name > after)
@@ -177,19 +159,19 @@ async def list_streams(engine: ReadyEngine, limit: Limit = 100, after: str = "")
     return respond({"streams": page, "next": more, "unavailable": unavailable})
 
 
-@streams.get("/{stream}", response_model=StreamInfo)
+@streams.get("/{stream}", response_model=records.StreamInfo)
 async def get_stream(at: At) -> Response:
     """Return a stream: counts, estimate, memory, drift, alerts and settings."""
     return respond(at.stream.info())
 
 
-@settings.patch("/{stream}", response_model=StreamInfo)
+@settings.patch("/{stream}", response_model=records.StreamInfo)
 async def update_stream(at: At, body: requests.StreamChanges) -> Response:
     """Change settings of a stream. Those that are omitted stay."""
     return respond_done(await at.engine.configure(at.stream, body.model_dump(exclude_unset=True)))
 
 
-@streams.post("/{stream}/archive", response_model=StreamInfo)
+@streams.post("/{stream}/archive", response_model=records.StreamInfo)
 async def archive_stream(at: At) -> Response:
     """Archive a stream: it can still be read, and no longer decides or learns."""
     return await at.carry_out(lambda: at.stream.archive(read_clock()))
@@ -238,33 +220,33 @@ async def export_events(
     return await export_log(engine, stream, format, after, limit)
 
 
-@decisions.get("/{stream}/pending", response_model=PendingPage)
+@decisions.get("/{stream}/pending", response_model=records.PendingPage)
 async def list_pending(at: At, limit: Limit = 100, after: Annotated[int, Query(ge=-1, le=2**53)] = -1) -> Response:
     """List the pending decisions, the oldest first. ``after``: the ``next`` of the page before."""
     page, more = at.stream.core.list_pending(after, limit)
     return respond({"decisions": page, "next": more})
 
 
-@decisions.get("/{stream}/decisions/{decision}", response_model=DecisionRecord)
+@decisions.get("/{stream}/decisions/{decision}", response_model=records.DecisionRecord)
 async def get_decision(at: At, decision: DecisionId) -> Response:
     """Return a decision and what became of it."""
     return respond(await _find_decision(at, decision))
 
 
-@decisions.get("/{stream}/decisions/{decision}/explanation", response_model=Explanation)
+@decisions.get("/{stream}/decisions/{decision}/explanation", response_model=records.Explanation)
 async def explain_decision(at: At, decision: DecisionId) -> Response:
     """Explain a decision."""
-    return respond(Explanation.of((await _find_decision(at, decision)).decision))
+    return respond(records.Explanation.of((await _find_decision(at, decision)).decision))
 
 
-@outcomes.post("/{stream}/decisions", status_code=201, response_model=Decision)
+@outcomes.post("/{stream}/decisions", status_code=201, response_model=records.Decision)
 async def decide(at: At, body: RawDecision, idempotency_key: IdempotencyKey = None) -> Response:
     """Choose an arm. The answer is sent when the decision is on disk."""
     done = await at.engine.carry_out(at.stream, lambda: at.stream.decide(body, idempotency_key, read_clock()))
     return respond_done(done, location=f"/v1/streams/{at.stream.name}/decisions/{from_json(done.body)['id']}")
 
 
-@outcomes.put("/{stream}/decisions/{decision}/reward", response_model=RewardReceipt)
+@outcomes.put("/{stream}/decisions/{decision}/reward", response_model=records.RewardReceipt)
 async def set_reward(at: At, decision: DecisionId, body: requests.Reward) -> Response:
     """Set the reward of a decision.
 
@@ -274,7 +256,7 @@ async def set_reward(at: At, decision: DecisionId, body: requests.Reward) -> Res
     return await at.carry_out(lambda: at.stream.reward(decision, body.value, read_clock()))
 
 
-@outcomes.post("/{stream}/decisions/{decision}/rewards", response_model=RewardReceipt)
+@outcomes.post("/{stream}/decisions/{decision}/rewards", response_model=records.RewardReceipt)
 async def add_reward(
     at: At, decision: DecisionId, body: requests.Reward, idempotency_key: IdempotencyKey = None
 ) -> Response:
@@ -282,7 +264,7 @@ async def add_reward(
     return await at.carry_out(lambda: at.stream.add_reward(decision, body.value, idempotency_key, read_clock()))
 
 
-@outcomes.post("/{stream}/decisions/batch", response_model=BatchResults)
+@outcomes.post("/{stream}/decisions/batch", response_model=records.BatchResults)
 async def decide_batch(at: At, body: requests.DecisionBatch) -> Response:
     """Make several decisions, one after the other. Every item has a status of its own and may have a key."""
 
@@ -293,7 +275,7 @@ async def decide_batch(at: At, body: requests.DecisionBatch) -> Response:
     return await _run_batch(at, decide, body.decisions, "decisions", "decision")
 
 
-@outcomes.post("/{stream}/rewards/batch", response_model=BatchResults)
+@outcomes.post("/{stream}/rewards/batch", response_model=records.BatchResults)
 async def set_rewards(at: At, body: requests.RewardBatch) -> Response:
     """Set the rewards of several decisions. Every item has a status of its own."""
 
@@ -303,7 +285,7 @@ async def set_rewards(at: At, body: requests.RewardBatch) -> Response:
     return await _run_batch(at, set_reward, body.rewards, "rewards", "receipt")
 
 
-@outcomes.post("/{stream}/history", response_model=LearnedRows)
+@outcomes.post("/{stream}/history", response_model=records.LearnedRows)
 async def learn_history(at: At, body: RawHistory, idempotency_key: IdempotencyKey = None) -> Response:
     """Learn decisions of the past in bulk, all rows or none."""
     return respond_done(await at.engine.learn_history(at.stream, body, idempotency_key))
@@ -334,14 +316,14 @@ async def _run_batch(
     return Response(b'{"results":[%s]}' % b",".join(results), media_type="application/json")
 
 
-async def _find_decision(at: Target, decision: str) -> DecisionRecord:
+async def _find_decision(at: Target, decision: str) -> records.DecisionRecord:
     await at.engine.commit(at.stream)  # all that has happened is on disk then
     return at.stream.find_decision(decision)
 
 
-def _summarise(stream: Stream) -> StreamSummary:
+def _summarise(stream: Stream) -> records.StreamSummary:
     core = stream.core
     counts, alerts = core.counts, core.alerts
-    return StreamSummary(
+    return records.StreamSummary(
         **stream.describe(), policy=core.policy.name, counts=counts, mean_reward=core.mean_reward, alerts=alerts
     )
