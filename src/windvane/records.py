@@ -14,6 +14,9 @@ from typing import Any, Literal
 Name = str | int
 """What an arm may be called."""
 
+KEY = r"^[!-~]([ -~]{0,198}[!-~])?$"
+"""An idempotency key: printable ASCII, without a space at either end, which HTTP would remove."""
+
 RewardStatus = Literal["recorded", "unchanged", "expired"]
 """What became of a reward: it is new; it repeats what is known; it came after the timeout and is not learned."""
 

@@ -52,7 +52,7 @@ def test_the_service_decides_as_the_library_does(
     """The same rounds at the same times, through HTTP and with an Agent: the same answers and bytes."""
     clock = [NOW]
     monkeypatch.setattr(engines, "TICK", 1e9)
-    monkeypatch.setattr("windvane.service.http.hot.read_clock", lambda: clock[0])
+    monkeypatch.setattr("windvane.service.http.routes.read_clock", lambda: clock[0])
     agent, rng = Agent(dim=2, **settings), np.random.default_rng(4)
     service.create(**settings)
     for i in range(25):

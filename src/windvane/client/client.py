@@ -19,7 +19,7 @@ import httpx2
 
 from windvane.arguments import check_not_negative, check_whole
 from windvane.client import messages
-from windvane.client.connection import FIRST_PAUSE, Answer, Connection
+from windvane.client.connection import FIRST_PAUSE, Connection
 from windvane.client.messages import ClientError, build_path, check_arms, check_key, check_value, encode
 from windvane.records import (
     Decision,
@@ -58,13 +58,13 @@ class AsyncClient(Connection):
     def _owner(self) -> tuple[int, asyncio.AbstractEventLoop]:
         return os.getpid(), asyncio.get_running_loop()
 
-    @contextlib.asynccontextmanager
-    async def _transfer(self, session: httpx2.AsyncClient, request: httpx2.Request) -> AsyncIterator[Answer]:
-        response = await session.send(request, stream=True)
-        try:
-            yield response, response.aiter_bytes()
-        finally:
-            await response.aclose()
+    async def _exchange(self, session: httpx2.AsyncClient, request: httpx2.Request, *, stream: bool) -> httpx2.Response:
+        return await session.send(request, stream=stream)
+
+    async def _read_chunks(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        async with contextlib.aclosing(response):
+            async for chunk in response.aiter_bytes():
+                yield chunk
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -87,8 +87,8 @@ class AsyncClient(Connection):
         end = time.monotonic() + check_not_negative("wait", wait)
         while True:
             try:
-                async with self._open("GET", "/readyz"):
-                    return True
+                await self._ask("GET", "/readyz")
+                return True
             except ClientError as error:
                 if not error.is_temporary:
                     raise
@@ -335,14 +335,13 @@ class Client(Connection):
     def _owner(self) -> tuple[int, None]:
         return os.getpid(), None
 
-    @contextlib.asynccontextmanager
-    async def _transfer(self, session: httpx2.Client, request: httpx2.Request) -> AsyncIterator[Answer]:
-        async def read_chunks() -> AsyncIterator[bytes]:
+    async def _exchange(self, session: httpx2.Client, request: httpx2.Request, *, stream: bool) -> httpx2.Response:
+        return session.send(request, stream=stream)
+
+    async def _read_chunks(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        with contextlib.closing(response):
             for chunk in response.iter_bytes():
                 yield chunk
-
-        with contextlib.closing(session.send(request, stream=True)) as response:
-            yield response, read_chunks()
 
     async def _pause(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
 import itertools
 import os
 import random
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, TypeVar
 
 import httpx2
@@ -28,7 +29,7 @@ UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2
 
 T = TypeVar("T")
 Page = TypeVar("Page", StreamPage, PendingPage)
-Answer = tuple[httpx2.Response, AsyncIterator[bytes]]
+_parse_url = functools.lru_cache(httpx2.URL)  # that of decisions is the same again and again
 
 
 class Connection:
@@ -80,30 +81,41 @@ class Connection:
                 self._sessions.pop(other, None)
         return self._sessions.setdefault(owner, self._session_class(**self._options))
 
-    def _transfer(self, session: Any, request: httpx2.Request) -> contextlib.AbstractAsyncContextManager[Answer]:
+    async def _exchange(self, session: Any, request: httpx2.Request, *, stream: bool) -> httpx2.Response:
+        """Return the answer; with ``stream``, without its body."""
+        raise NotImplementedError
+
+    def _read_chunks(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        """Yield the parts of a body, and close the answer."""
         raise NotImplementedError
 
     async def _pause(self, seconds: float) -> None:
         raise NotImplementedError
 
-    @contextlib.asynccontextmanager
-    async def _open(self, method: str, path: str, key: str | None = None, **more: Any) -> AsyncIterator[Answer]:
-        """Send a request once. Yield the answer and the parts of its body, or raise the problem that it describes."""
+    @contextlib.contextmanager
+    def _name_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx2.HTTPError as error:
+            code, what = ("unreachable", "no connection") if isinstance(error, UNSENT) else ("no-answer", "no answer")
+            raise ClientError(None, code, f"{self.url}: {what} ({str(error) or type(error).__name__})") from None
+
+    async def _ask(
+        self, method: str, path: str, key: str | None = None, *, stream: bool = False, **more: Any
+    ) -> httpx2.Response:
+        """Send a request once. Return the answer, or raise the problem that it describes."""
         session = self._session()
         headers = httpx2.Headers(session.headers)
         if key is not None:
             headers["Idempotency-Key"] = key
-        try:
+        with self._name_errors():
             # ``session.build_request`` also merges URLs, cookies and parameters, which takes much longer.
-            request = httpx2.Request(method, self.url + path, headers=headers, **more)
-            async with self._transfer(session, request) as (response, chunks):
-                if not response.is_success:
-                    problem = messages.read_problem(b"".join([chunk async for chunk in chunks]))
-                    raise messages.build_error(response.status_code, problem, response.headers.get("Retry-After", ""))
-                yield response, chunks
-        except httpx2.HTTPError as error:
-            code, what = ("unreachable", "no connection") if isinstance(error, UNSENT) else ("no-answer", "no answer")
-            raise ClientError(None, code, f"{self.url}: {what} ({str(error) or type(error).__name__})") from None
+            request = httpx2.Request(method, _parse_url(self.url + path), headers=headers, **more)
+            response = await self._exchange(session, request, stream=stream)
+            if response.is_success:
+                return response
+            body = b"".join([chunk async for chunk in self._read_chunks(response)])
+        raise messages.build_error(response.status_code, body, response.headers.get("Retry-After", ""))
 
     async def _send(
         self, kind: type[T], method: str, path: str, body: bytes | None = None, key: str | None = None, **more: Any
@@ -112,9 +124,7 @@ class Connection:
         is_unsure = False
         for attempt in itertools.count(1):
             try:
-                async with self._open(method, path, key, content=body, **more) as (_, chunks):
-                    answer = b"".join([chunk async for chunk in chunks])
-                return messages.read(kind, answer)
+                return messages.read(kind, (await self._ask(method, path, key, content=body, **more)).content)
             except ClientError as error:
                 is_unsure = error.is_unsure = is_unsure or error.is_unsure
                 pause = self._choose_pause(error, attempt)
@@ -187,9 +197,9 @@ class Connection:
 
     async def _read_lines(self, path: str, query: Mapping[str, int]) -> AsyncIterator[bytes]:
         """Yield the lines of an answer; raise if it breaks off."""
-        rest = b""
-        async with self._open("GET", path, params=query) as (response, chunks):
-            async for chunk in chunks:
+        rest, response = b"", await self._ask("GET", path, stream=True, params=query)
+        with self._name_errors():
+            async for chunk in self._read_chunks(response):
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     yield line

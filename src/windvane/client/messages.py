@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -14,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from windvane.arguments import check_number
 from windvane.errors import ArgumentError, WindvaneError
-from windvane.records import Decision, ItemResult, ProblemDetails, to_datetime, to_plain
+from windvane.records import KEY, Decision, ItemResult, ProblemDetails, to_datetime, to_plain
 
 STREAMS = "/v1/streams"
 MOST_ITEMS, MOST_BYTES = 1000, 1 << 20  # of a batch; more is sent as several requests
@@ -101,8 +103,7 @@ def check_key(key: str | None) -> str:
     """Return the caller's idempotency key, or a random one."""
     if key is None:
         return secrets.token_hex(16)
-    is_printable = isinstance(key, str) and key.isascii() and key.isprintable()
-    if not is_printable or not 0 < len(key) <= 200 or key != key.strip():  # HTTP removes spaces at the ends
+    if not isinstance(key, str) or not re.fullmatch(KEY, key):
         raise ArgumentError("key", key, "1 to 200 printable ASCII characters without a space at either end")
     return key
 
@@ -242,24 +243,17 @@ def not_understood(problem: str) -> ClientError:
     return ClientError(200, "not-understood", f"unexpected answer ({problem}); is this a windvane service?")
 
 
-def build_error(status: int, problem: ProblemDetails | None, retry_after: str = "") -> ClientError:
-    """Return the error that problem details describe."""
-    if problem is None:
-        error = ClientError(status, "http", f"status {status} without problem details")
-    else:
-        pointer = problem.errors[0].pointer if problem.errors else None
-        error = ClientError(status, problem.type.removeprefix("urn:windvane:problem:"), problem.detail, pointer)
+def build_error(status: int, problem: ProblemDetails | bytes | None, retry_after: str = "") -> ClientError:
+    """Return the error that problem details, or a body that may hold some, describe."""
+    error = ClientError(status, "http", f"status {status} without problem details")
+    with contextlib.suppress(ClientError):
+        details = read(ProblemDetails, problem) if isinstance(problem, bytes) else problem
+        if details is not None:
+            pointer = details.errors[0].pointer if details.errors else None
+            error = ClientError(status, details.type.removeprefix("urn:windvane:problem:"), details.detail, pointer)
     if retry_after.isascii() and retry_after.isdigit():  # a date is left to the usual pauses
         error.retry_after = float(retry_after)
     return error
-
-
-def read_problem(body: bytes) -> ProblemDetails | None:
-    """Return the problem details of an answer, if it has any."""
-    try:
-        return read(ProblemDetails, body)
-    except ClientError:
-        return None
 
 
 def read_item(item: ItemResult) -> Any:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from windvane.errors import ArgumentError, WindvaneError, json_pointer
@@ -82,13 +81,8 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
     @property
     def document(self) -> dict[str, Any]:
         """The problem as the client gets it."""
-        return {
-            "type": TYPE_PREFIX + self.code,
-            "title": self.title,
-            "status": self.status,
-            "detail": self.detail,
-            "errors": self.errors,
-        }
+        names = ("title", "status", "detail", "errors")
+        return {"type": TYPE_PREFIX + self.code, **{name: getattr(self, name) for name in names}}
 
     def move_pointers(self, place: str) -> None:
         """Let the pointers begin at ``place``, where the document that they point into is part of a larger one."""
@@ -101,18 +95,20 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
 
 
 def invalid(error: Exception) -> Problem:
-    """Return the problem of a request that the agent, or a model of pydantic or FastAPI, rejected.
-
-    The first few errors of a model are listed; those outside the body, which have no pointer, only as the detail.
-    """
+    """Return the problem of a request that the agent or a model of pydantic rejected."""
     if isinstance(error, ArgumentError):
         return Problem("invalid", str(error), pointer=error.pointer)
-    if isinstance(error, RequestValidationError):
-        entries = [_locate(entry, *entry["loc"]) for entry in error.errors()]
-    elif isinstance(error, ValidationError):
-        entries = [_locate(entry, "body", *entry["loc"]) for entry in error.errors(include_url=False)]
-    else:
-        return Problem("invalid", " ".join(str(error).split()), pointer="#")
+    if isinstance(error, ValidationError):
+        return list_errors(error.errors(include_url=False), "body")
+    return Problem("invalid", " ".join(str(error).split()), pointer="#")
+
+
+def list_errors(errors: Sequence[Mapping[str, Any]], *part: str) -> Problem:
+    """Return the problem with the first few errors of pydantic, whose places are in ``part`` of the request.
+
+    Those outside the body have no pointer, and are only the detail.
+    """
+    entries = [_locate(error, *part, *error["loc"]) for error in errors]
     problem = Problem("invalid", f"{entries[0][0]}: {entries[0][1]}")
     problem.errors = [_describe_error(*entry) for entry in entries if entry[0].startswith("#")][:MAX_ERRORS]
     return problem
@@ -131,11 +127,6 @@ def _locate(error: Mapping[str, Any], part: str, *path: str | int) -> tuple[str,
 
 _MESSAGES = {"missing": "must be given", "extra_forbidden": "is not a field of this request"}
 """In place of those of pydantic, by type of error."""
-
-
-def of_status(status: int, detail: str) -> Problem:
-    """Return the problem of a status that the framework chose."""
-    return Problem({404: "not-found", 405: "method-not-allowed", 500: "internal"}.get(status, "invalid"), detail)
 
 
 def _describe_error(pointer: str, detail: str) -> dict[str, str]:

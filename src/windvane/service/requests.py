@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sized
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Header, Path, Query
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema, field_validator
 from pydantic_core import from_json
 
 from windvane import Agent
-from windvane.errors import ArgumentError
-from windvane.errors import Path as ArgumentPath
+from windvane.errors import ArgumentError, Path
+from windvane.records import KEY
 from windvane.service.problems import Problem, invalid
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
-KEY = r"^[!-~]([ -~]{0,198}[!-~])?$"  # printable ASCII, no space at either end
 MAX_ARMS, MAX_ITEMS, MAX_DIM, MAX_HISTORY = 1000, 1000, 500, 20_000
 MAX_TEXT = 200  # characters of a name, a key or a title
 MAX_SETTINGS = 20
@@ -28,16 +26,6 @@ MAX_SEED = 2**63 - 1  # what SQLite and NumPy hold
 
 _DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(Agent).parameters.items()}
 
-StreamName = Annotated[str, Path(description="Name of the stream.", examples=["homepage"])]
-DecisionId = Annotated[str, Path(description="Id of the decision.", examples=["9f86d081884c7d65"])]
-Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        pattern=KEY,
-        description="The same request with the same key gets the same answer and is carried out once.",
-    ),
-]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 Vector = Annotated[list[float], Field(min_length=1, max_length=MAX_DIM)]
 Fields = Annotated[dict[Text, float | str], Field(max_length=MAX_DIM)]
@@ -66,6 +54,9 @@ PastArm = Annotated[Any, _describe(Text | dict[Text, Fields], "The arm that was 
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+Model = TypeVar("Model", bound=_Body)
 
 
 class StreamChanges(_Body):
@@ -192,9 +183,24 @@ class History(_Body):
 def parse_history(raw: bytes) -> dict[str, Any]:
     """Return the arguments of ``AgentCore.learn_history`` in the body of a request."""
     try:
-        return dict(History.model_validate_json(raw))
+        return dict(History.model_validate_json(raw))  # in one step, because there may be many rows
     except ValueError as error:
         raise invalid(error) from None
+
+
+def parse_body(model: type[Model], raw: bytes) -> Model:
+    """Return the body of a request as a ``model``."""
+    try:
+        return model.model_validate(_parse_json(raw))
+    except ValueError as error:
+        raise invalid(error) from None
+
+
+def _parse_json(raw: bytes) -> Any:
+    try:
+        return from_json(raw, allow_inf_nan=False)
+    except ValueError as error:
+        raise Problem("invalid", f"the body must be JSON ({error})", pointer="#") from None
 
 
 def parse_decision(raw: bytes) -> tuple[Any, Any]:
@@ -203,10 +209,7 @@ def parse_decision(raw: bytes) -> tuple[Any, Any]:
     A model of pydantic would check what the agent checks again, could not say where in a union an error is, and take
     as long for three arms and twice as long for a hundred.
     """
-    try:
-        document = from_json(raw, allow_inf_nan=False)
-    except ValueError as error:
-        raise Problem("invalid", f"the body must be JSON ({error})", pointer="#") from None
+    document = _parse_json(raw)
     try:
         if not isinstance(document, dict) or not document.keys() <= DecisionRequest.model_fields.keys():
             DecisionRequest.model_validate(document)  # says what is wrong
@@ -222,7 +225,7 @@ def parse_decision(raw: bytes) -> tuple[Any, Any]:
     return arms, context
 
 
-def _check_entry(path: ArgumentPath, entry: Any) -> None:
+def _check_entry(path: Path, entry: Any) -> None:
     """Check the sizes of an arm or a context."""
     if isinstance(entry, str | list | dict):
         _check_size(path, entry, MAX_TEXT if isinstance(entry, str) else MAX_DIM)
@@ -232,6 +235,6 @@ def _check_entry(path: ArgumentPath, entry: Any) -> None:
             _check_entry((*path, name), value)
 
 
-def _check_size(path: ArgumentPath, value: Sized, most: int) -> None:
+def _check_size(path: Path, value: Sized, most: int) -> None:
     if len(value) > most:
         raise ArgumentError(path, value, f"of a size up to {most:,}", got=f"{len(value):,}")

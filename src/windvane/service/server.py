@@ -17,12 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
-from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from windvane.errors import ArgumentError
 from windvane.service.http.app import MOST_BYTES, create_app
-from windvane.service.problems import MEDIA_TYPE, Problem
 from windvane.service.store import Store, StoreError
 
 MAX_CONNECTIONS = 1000  # above it requests are answered 503; the usual limit of open files is 1,024
@@ -118,7 +116,7 @@ class _Server(uvicorn.Server):
         # What uvicorn warns about are faults of clients, and some of its advice does not apply here.
         super().__init__(
             uvicorn.Config(
-                UpgradeRefusal(app), http="httptools", ws="none", log_level="error", access_log=False,
+                app, http="httptools", ws="none", log_level="error", access_log=False,
                 proxy_headers=False, server_header=False, limit_concurrency=MAX_CONNECTIONS, backlog=MAX_CONNECTIONS,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=STOP_SECONDS,
             )
@@ -147,24 +145,3 @@ def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-class UpgradeRefusal:
-    """ASGI middleware that refuses a request with a body that offers another protocol (``Upgrade``).
-
-    uvicorn's parser takes what follows the headers of such a request for the next request. The answer closes the
-    connection, so that no part of the body is carried out.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass everything else on."""
-        names = {name for name, _ in scope.get("headers", ())}
-        if b"upgrade" not in names or names.isdisjoint((b"content-length", b"transfer-encoding")):
-            await self.app(scope, receive, send)
-            return
-        problem = Problem("invalid", "a request with a body must not have the header Upgrade; use HTTP/1.1 without it")
-        answer = Response(problem.to_json(), problem.status, {"connection": "close"}, MEDIA_TYPE)
-        await answer(scope, receive, send)

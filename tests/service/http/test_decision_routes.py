@@ -62,7 +62,7 @@ def test_the_service_decides_as_the_library(
     """The same rounds at the same times give the same decisions and the same state, bit for bit."""
     clock = [1_700_000_000.0]
     monkeypatch.setattr(engine_module, "TICK", 1e9)
-    monkeypatch.setattr("windvane.service.http.hot.read_clock", lambda: clock[0])
+    monkeypatch.setattr("windvane.service.http.routes.read_clock", lambda: clock[0])
     agent = Agent(
         **{name: value for name, value in settings.items() if name != "settings"}, **settings.get("settings", {})
     )

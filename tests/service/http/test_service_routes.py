@@ -149,7 +149,7 @@ def test_a_fault_reveals_nothing(
         patch.setattr(type(stream.core), "decide", fail)
         for path, body in (("decisions", ARMS), ("decisions/batch", {"decisions": [ARMS, ARMS]})):
             assert read_problem(service.post(f"/v1/streams/shop/{path}", body), 500)["code"] == "internal"
-            until(lambda: service.get("/readyz").status_code == 200)
+            until(lambda: service.get("/v1/streams/shop").status_code == 200)
     assert service.state() == before
     assert service.decide()["arm"]
 

@@ -87,8 +87,8 @@ class ServiceMiddleware:
                 message = {**message, "body": b""}
             await send(message)
 
+        headers = dict(scope["headers"])
         try:
-            headers = dict(scope["headers"])
             self._check(scope, headers)
             if is_head:
                 if scope["path"].endswith(ENDLESS):
@@ -100,7 +100,10 @@ class ServiceMiddleware:
                 body = await self._read_body(headers, receive)
                 await self.app(scope, _replay(body, receive), send_counted)
         except Problem as problem:
-            await respond(problem)(scope, receive, send_counted)
+            response = respond(problem)
+            if b"upgrade" in headers:
+                response.headers["connection"] = "close"
+            await response(scope, receive, send_counted)
         except ClientDisconnect:
             status = 499  # the client is gone: the code that nginx logs
         except AbortedTransferError as error:
@@ -116,6 +119,9 @@ class ServiceMiddleware:
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         """Raise if the request is not allowed."""
         path, authorization = scope["path"], headers.get(b"authorization")
+        if b"upgrade" in headers and not headers.keys().isdisjoint((b"content-length", b"transfer-encoding")):
+            # uvicorn's parser takes what follows the headers for the next request: the connection must be closed.
+            raise Problem("invalid", "a request with a body must not have the header Upgrade; use HTTP/1.1 without it")
         if path in PUBLIC:
             return
         host = headers.get(b"host", b"").lower()
