@@ -59,8 +59,11 @@ def test_an_alert_ends_when_recent_decisions_are_fine() -> None:
 
 
 def test_the_advice_is_within_what_the_link_allows() -> None:
-    assert "S cannot be larger" in alerts.norm_bound_active(RecentShare([True]), 29.0, 29.0).message
-    assert "for example S=29" in alerts.norm_bound_active(RecentShare([True]), 20.0, 29.0).message
+    largest = Agent(dim=1).policy.reward_link.largest_product
+    for S, advice in ((largest, "S cannot be larger"), (0.9 * largest, f"for example S={largest:.3g}")):
+        agent = Agent(dim=1, S=S)
+        agent.core.recently_projected = RecentShare([True] * alerts.FEWEST)
+        assert advice in agent.alerts[0].message
 
 
 @pytest.mark.parametrize(

@@ -8,20 +8,23 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from windvane.agent.info import memory_of
+from windvane.agent.pending import AT_TIMEOUT, ON_ARRIVAL
+from windvane.agent.times import TICK, TICKS
+from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.records import Alert
 
-RECENT = 200
-"""Decisions that a recent share is taken over."""
-FEWEST = 50
-"""Decisions needed to estimate a share: with fewer, its standard error at one half is above 0.07."""
-LARGEST_SHARE = 0.2
-"""Of recent decisions: above it, an alert is raised."""
-LOG_AGAIN = 10_000
-"""Decisions after which an alert that is still raised is logged again."""
-CHECK_EVERY = 100
-"""Decisions between two checks of the alerts, which cost about as much as a decision."""
+if TYPE_CHECKING:
+    from windvane.agent.core import AgentCore
 
+RECENT = 200  # decisions that a recent share is taken over
+FEWEST = 50  # decisions needed to estimate a share: with fewer, its standard error at one half is above 0.07
+LARGEST_SHARE = 0.2  # of recent decisions: above it, an alert is raised
+LOG_AGAIN = 10_000  # decisions after which an alert that is still raised is logged again
+CHECK_EVERY = 100  # decisions between two checks of the alerts, which cost about as much as a decision
+ROUNDING = 1.0 + 1e-9  # a memory computed from a discount may be off by this factor
 CODES = ("norm_bound_active", "timeout_exceeds_memory", "decisions_dropped", "misses_learned_late")
 
 log = logging.getLogger("windvane.agent")
@@ -39,6 +42,9 @@ class RecentShare:
     @property
     def share(self) -> float:
         return sum(self.marks) / len(self.marks) if self.marks else 0.0
+
+    def __str__(self) -> str:
+        return f"{self.share:.0%} of the last {len(self.marks)}"
 
     @property
     def is_high(self) -> bool:
@@ -60,35 +66,48 @@ class AlertLog:
                 log.warning("%s: %s: %s", source, alert.code, alert.message)
 
 
-def norm_bound_active(recent: RecentShare, S: float, largest_S: float) -> Alert:
-    larger = min(2.0 * S, largest_S)
-    remedy = f"give a larger S, for example S={larger:.3g}" if larger > S else "S cannot be larger with this link and L"
-    message = (
-        f"the estimate was at the norm bound S={S:g} in {recent.share:.0%} of the last {len(recent.marks)} decisions, "
-        f"so predictions may be far from the rewards; {remedy}, or declare features with narrower ranges"
-    )
-    return Alert(code="norm_bound_active", message=message)
+def find_alerts(core: AgentCore) -> list[Alert]:
+    """Return the conditions under which the agent learns little or predicts badly."""
+    messages, tally = {}, core.tally
+    if core.recently_projected.is_high:
+        S, largest = core.settings["S"], core.policy.reward_link.largest_product / core.policy.L
+        larger = min(2.0 * S, largest)
+        remedy = (
+            f"give a larger S, for example S={larger:.3g}" if larger > S else "S cannot be larger with this link and L"
+        )
+        messages["norm_bound_active"] = (
+            f"the estimate was at the norm bound S={S:g} in {core.recently_projected} decisions, so predictions may be "
+            f"far from the rewards; {remedy}, or declare features with narrower ranges"
+        )
+    lag, memory = _lag(core), memory_of(core.policy, is_late=True)
+    if lag > memory * ROUNDING:
+        unit, length = ("seconds", TICK) if core.clock.by_clock else ("decisions", 1.0)
+        messages["timeout_exceeds_memory"] = (
+            f"rewards are learned {lag * length:.3g} {unit} after their decision, at the timeout, but the policy "
+            f"remembers only {memory * length:.3g} {unit}, so little is learned; give a shorter reward_timeout or a "
+            'longer memory, or learn="early"'
+        )
+    if core.recently_dropped.is_high:
+        messages["decisions_dropped"] = (
+            f"{core.recently_dropped} closed decisions were dropped: max_pending={core.max_pending} decisions were "
+            "open. Nothing was learned from them; give a larger max_pending or a shorter reward_timeout"
+        )
+    has_misses = tally.settled >= FEWEST and tally.defaulted > LARGEST_SHARE * tally.settled
+    if core.learn == ON_ARRIVAL and has_misses:
+        messages["misses_learned_late"] = (
+            f"rewards are learned on arrival, but {tally.defaulted / tally.settled:.0%} of decisions get none and are "
+            'learned at the timeout, so predictions are too high; set learn to "at_timeout" or "early"'
+        )
+    return [Alert(code=code, message=message) for code, message in messages.items()]
 
 
-def timeout_exceeds_memory(lag: str, memory: str) -> Alert:
-    message = (
-        f"rewards are learned {lag} after their decision, at the timeout, but the policy remembers only {memory}, so "
-        'little is learned; give a shorter reward_timeout or a longer memory, or learn="early"'
-    )
-    return Alert(code="timeout_exceeds_memory", message=message)
-
-
-def misses_learned_late(share: float) -> Alert:
-    message = (
-        f"rewards are learned on arrival, but {share:.0%} of decisions get none and are learned at the timeout, so "
-        'predictions are too high; set learn to "at_timeout" or "early"'
-    )
-    return Alert(code="misses_learned_late", message=message)
-
-
-def decisions_dropped(recent: RecentShare, max_pending: int) -> Alert:
-    message = (
-        f"{recent.share:.0%} of the last {len(recent.marks)} closed decisions were dropped: max_pending={max_pending} "
-        "decisions were open. Nothing was learned from them; give a larger max_pending or a shorter reward_timeout"
-    )
-    return Alert(code="decisions_dropped", message=message)
+def _lag(core: AgentCore) -> float:
+    """Return the rounds of the policy between a decision and the learning of its outcome, as far as they are known; 0
+    where rewards are learned on arrival, or while the memory is not known yet."""
+    policy, timeout, by_clock = core.policy, core.reward_timeout, core.clock.by_clock
+    learns_memory = isinstance(policy, AdaptiveGLMUCB) and len(policy.memories) > 1
+    if timeout is None or core.learn != AT_TIMEOUT or (learns_memory and core.tally.settled < FEWEST):
+        return 0.0
+    if timeout.by_clock == by_clock:
+        return timeout.length * (TICKS if by_clock else 1.0)
+    return policy.t - core.decisions.oldest().round if len(core.decisions) else 0.0

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from windvane.agent import archive, info
-from windvane.agent.alerts import RecentShare
+from windvane.agent.alerts import RecentShare, find_alerts
 from windvane.agent.delays import EarlyLearning
 from windvane.agent.history import LearnedHistory, learn_history
 from windvane.agent.pending import (
@@ -89,9 +89,7 @@ class AgentCore:
         arguments |= {
             "link": built.link, "policy": built.name, "S": built.S, "half_life": half_life,
             "prior_weight": check_positive("prior_weight", prior_weight), "reward_range": reward_range,
-            "reward_timeout": reward_timeout,
-            "features": None if self.encoder.features is None else self.encoder.features.declaration(),
-            "scaling": scaling if scaling is None or isinstance(scaling, str) else self.encoder.scaling.declaration(),
+            "reward_timeout": reward_timeout, **self.encoder.declaration(),
         }  # fmt: skip
         self.settings: dict[str, Any] = {name: _to_plain(value) for name, value in (arguments | settings).items()}
         if prior is not None:
@@ -329,8 +327,7 @@ class AgentCore:
     def adopt(self, learned: LearnedHistory) -> int:
         """Become what history has made of this agent, which must not have changed since. Returns the number of rows."""
         self.policy, self.clock, self.encoder, rows = learned
-        if self.encoder.features is not None:
-            self.settings["features"] = self.encoder.features.declaration()  # with the ranges that were fitted
+        self.settings |= self.encoder.declaration()  # with what was fitted
         self.tally.history_rows += rows
         return rows
 
@@ -398,7 +395,7 @@ class AgentCore:
 
     @property
     def alerts(self) -> list[Alert]:
-        return info.find_alerts(self)
+        return find_alerts(self)
 
     def info(self) -> AgentInfo:
         return info.describe(self)

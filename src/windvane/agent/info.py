@@ -1,4 +1,4 @@
-"""What can be said about an agent: its memory, the drift that it sees, its alerts, and all of it as one record."""
+"""What can be said about an agent: its memory, the drift that it sees, and all of it as one record."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windvane.agent import alerts
-from windvane.agent.pending import AT_TIMEOUT, ON_ARRIVAL
 from windvane.agent.policy import memory_of_discount
-from windvane.agent.times import TICK, TICKS
+from windvane.agent.times import TICK
 from windvane.arguments import Array
 from windvane.estimation import Estimator
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB, AdaptiveInfo
@@ -20,12 +18,10 @@ from windvane.policies.base import Policy
 from windvane.policies.info import PolicyInfo
 from windvane.policies.optimism import EstimatingPolicy
 from windvane.policies.restart import RestartedPolicy
-from windvane.records import AgentInfo, Alert, Drift
+from windvane.records import AgentInfo, Drift
 
 if TYPE_CHECKING:
     from windvane.agent.core import AgentCore
-
-ROUNDING = 1.0 + 1e-9  # a memory computed from a discount may be off by this factor
 
 
 def describe(core: AgentCore) -> AgentInfo:
@@ -46,7 +42,7 @@ def describe(core: AgentCore) -> AgentInfo:
         memory=_finite(memory_in_its_unit(core)),
         memory_unit="seconds" if core.clock.by_clock else "decisions",
         drift=drift_of(info),
-        alerts=find_alerts(core),
+        alerts=core.alerts,
         settings={name: _finite(value) for name, value in copy.deepcopy(core.settings).items()},
     )
 
@@ -88,39 +84,6 @@ def memory_of(policy: Policy, *, is_late: bool = False) -> float:
 def memory_in_its_unit(core: AgentCore) -> float:
     """Return how far back the past counts, in decisions, or in seconds where forgetting goes by the clock."""
     return memory_of(core.policy) * (TICK if core.clock.by_clock else 1.0)
-
-
-def find_alerts(core: AgentCore) -> list[Alert]:
-    """Return the conditions under which the agent learns little or predicts badly."""
-    raised, tally, policy = [], core.tally, core.policy
-    if core.recently_projected.is_high:
-        largest = policy.reward_link.largest_product / policy.L
-        raised.append(alerts.norm_bound_active(core.recently_projected, core.settings["S"], largest))
-    lag, memory = _lag(core), memory_of(policy, is_late=True)
-    if lag > memory * ROUNDING:
-        raised.append(alerts.timeout_exceeds_memory(_format_rounds(core, lag), _format_rounds(core, memory)))
-    if core.recently_dropped.is_high:
-        raised.append(alerts.decisions_dropped(core.recently_dropped, core.max_pending))
-    has_misses = tally.settled >= alerts.FEWEST and tally.defaulted > alerts.LARGEST_SHARE * tally.settled
-    if core.learn == ON_ARRIVAL and has_misses:
-        raised.append(alerts.misses_learned_late(tally.defaulted / tally.settled))
-    return raised
-
-
-def _lag(core: AgentCore) -> float:
-    """Return the rounds of the policy between a decision and the learning of its outcome, as far as they are known; 0
-    where rewards are learned on arrival, or while the memory is not known yet."""
-    policy, timeout, by_clock = core.policy, core.reward_timeout, core.clock.by_clock
-    learns_memory = isinstance(policy, AdaptiveGLMUCB) and len(policy.memories) > 1
-    if timeout is None or core.learn != AT_TIMEOUT or (learns_memory and core.tally.settled < alerts.FEWEST):
-        return 0.0
-    if timeout.by_clock == by_clock:
-        return timeout.length * (TICKS if by_clock else 1.0)
-    return policy.t - core.decisions.oldest().round if len(core.decisions) else 0.0
-
-
-def _format_rounds(core: AgentCore, rounds: float) -> str:
-    return f"{rounds * TICK:.3g} seconds" if core.clock.by_clock else f"{rounds:.3g} decisions"
 
 
 def _scale_of(policy: Policy) -> float | None:
