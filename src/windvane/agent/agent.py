@@ -246,7 +246,10 @@ class Agent:
         """
         with self._lock:
             at = self._core.clock.read(_read_time(now))
-            return self._core.adopt(self._core.learn_history(rewards, vectors, contexts, arms, times, weights, now=at))
+            learned = self._core.learn_history(
+                rewards=rewards, vectors=vectors, contexts=contexts, arms=arms, times=times, weights=weights, now=at
+            )
+            return self._core.adopt(learned)
 
     def expire(self, now: float | datetime | None = None) -> list[ClosedDecision]:
         """Close the decisions whose timeout has passed, and return how each was closed, the oldest first.

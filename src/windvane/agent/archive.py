@@ -46,7 +46,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.agent.alerts import RecentShare
-from windvane.agent.delays import LOOKS, DelayModel, EarlyLearning
+from windvane.agent.delays import LOOKS, DelayModel
 from windvane.agent.features import check_flag, check_name, check_names
 from windvane.agent.pending import ClosedOutcome, Pending
 from windvane.arguments import LARGEST, NORM_SLACK, check_number, check_whole
@@ -160,12 +160,14 @@ def _restore(core: AgentCore, document: Mapping[str, Any], arrays: Arrays) -> No
     for key, reward, late, *flags in document["closed"]:
         outcome = ClosedOutcome(_optional(reward), _optional(late), *(check_flag("closed", flag) for flag in flags))
         core.decisions.closed[_check_id(key)] = outcome
+    if core.early is not None:
+        core.early.model = DelayModel(check_names("early", document["early"]), arrays["early"])
     for pending in _read_pending(core, document["names"], arrays["pending"]):
         if pending.decision.id in core.decisions:
             raise ArgumentError("names", pending.decision.id, "ids that are all different")
         core.decisions.add(pending)
-    if core.early is not None:
-        core.early = EarlyLearning(core.decisions, DelayModel(check_names("early", document["early"]), arrays["early"]))
+        if core.early is not None:
+            core.early.add(pending)
     core.recently_projected, core.recently_dropped = (
         RecentShare(check_flag("recent", mark) for mark in marks) for marks in document["recent"]
     )
@@ -190,11 +192,11 @@ def _read_pending(core: AgentCore, names: Mapping[str, Any], rows: npt.NDArray[A
         if not (is_allowed | np.isnan(rows[name]) if name in _OPTIONAL else is_allowed).all():
             raise ArgumentError(("pending", name), rows[name], f"numbers in [{low:g}, {high:g}]")
     for id_, arm, preferred, rival, row in zip(*(names[name] for name in NAMES), rows, strict=True):
-        x, *numbers = (None if np.isscalar(value) and value != value else value for value in row.item())  # of NaN
-        values: dict[str, Any] = dict(zip(FIXED | CHANGING, numbers, strict=True))
+        x, *numbers = row.item()
+        pairs = zip(FIXED | CHANGING, numbers, strict=True)
+        values: dict[str, Any] = {name: None if math.isnan(number) else number for name, number in pairs}
         own = {name.removeprefix("decision."): values.pop(name) for name in FIXED if name.startswith("decision.")}
-        if own["projected"] is not None:
-            own["projected"] = bool(own["projected"])
+        own["projected"] = None if own["projected"] is None else bool(own["projected"])
         own |= {"id": _check_id(id_), "time": to_datetime(values["time"])}
         own |= {"arm": check_name("arm", arm), "preferred": check_name("preferred", preferred)}
         own["rival"] = None if rival is None else check_name("rival", rival)

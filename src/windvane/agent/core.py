@@ -110,7 +110,9 @@ class AgentCore:
             check_whole("played", played, 0, len(names) - 1)
         at = self.clock.read(now)  # from here on nothing is refused
         self.expire(now=at, room=1)
-        self._learn_early(at)
+        if self.early is not None:
+            for pending, outcome, weight in self.early.look(lambda pending: self._age(pending, at)):
+                self._update(pending, outcome, weight)
         self.clock.pass_to(at, self.policy)
         policy, round_, number = self.policy, self.policy.t, self.policy.decisions
         preferred = index = int(policy.select(vectors[None])[0])
@@ -165,15 +167,13 @@ class AgentCore:
         """Record the reward of a decision."""
         value, at = self._check_reward("value", value), self.clock.read(now)
         pending = self.decisions.open.get(id)
-        if pending is None or pending.reward is not None:
-            return self.decisions.repeat_reward(id, value)
-        if self._close_due(pending, at):  # before it is learned: outcomes are learned in the order of time
+        # Due decisions are closed before it is learned: outcomes are learned in the order of time.
+        if pending is None or pending.reward is not None or self._close_due(pending, at):
             return self.decisions.repeat_reward(id, value)
         if self.learn == ON_ARRIVAL:
             self._close(pending, value, value)
         else:
-            is_miss = value == self.default_reward
-            self.decisions.hold(pending, value, self._age(pending, at), is_miss=is_miss)
+            self._hold(pending, value, at)
         self.tally.rewards += 1
         return RewardOutcome("recorded", True)
 
@@ -189,7 +189,7 @@ class AgentCore:
         if pending is None or self._close_due(pending, at):
             return RewardOutcome("expired", True), self.decisions.add_late_part(id, value)
         self.tally.rewards += pending.reward is None
-        self.decisions.hold(pending, total, self._age(pending, at), is_miss=total == self.default_reward)
+        self._hold(pending, total, at)
         pending.is_partial = True
         return RewardOutcome("recorded", True), total
 
@@ -203,6 +203,11 @@ class AgentCore:
             expected = f"a number that keeps the sum of the parts in [{low:g}, {high:g}]"
             raise ArgumentError("value", value, expected, got=f"{value:g}, which makes it {total:g}")
         return total
+
+    def _hold(self, pending: Pending, reward: float, at: float) -> None:
+        """Keep a reward that is to be learned later."""
+        self.decisions.held += pending.reward is None
+        pending.reward, pending.delay, pending.is_miss = reward, self._age(pending, at), reward == self.default_reward
 
     def _close_due(self, pending: Pending, at: float) -> bool:
         """Close the decisions that are due, and return whether ``pending`` was among them."""
@@ -241,21 +246,6 @@ class AgentCore:
         """Let the policy learn an outcome. It gets arrays, which it does not have to convert."""
         self.policy.update(pending.x[None], np.array([outcome]), round=np.array([pending.round]), weight=weight)
 
-    def _learn_early(self, at: float) -> None:
-        """Learn what can be learned of open decisions before their timeout."""
-        if self.early is None or self.reward_timeout is None or self.default_reward is None:
-            return
-        length = self.reward_timeout.length
-        for pending, weight, arrived in self.early.look(lambda pending: self._age(pending, at) / length):
-            if pending.is_partial:  # more parts may come
-                continue
-            outcome = self.default_reward if pending.reward is None else pending.reward
-            self._update(pending, outcome, weight)
-            if pending.is_miss:
-                pending.credited = arrived
-            else:
-                pending.is_learned = True
-
     # --- timeouts --------------------------------------------------------------------------------------------------
 
     def expire(self, *, now: float, room: int = 0, most: int | None = None) -> list[ClosedDecision]:
@@ -276,7 +266,8 @@ class AgentCore:
                 tally.dropped += 1
                 self.decisions.mark_dropped(oldest.decision.id)
             else:
-                self._record_delay(oldest)
+                if self.early is not None:
+                    self.early.record(oldest)
                 tally.expired += is_miss
                 tally.defaulted += is_miss and learned is not None
             decision = oldest.decision
@@ -292,15 +283,6 @@ class AgentCore:
             return False
         return self._is_overdue(next(islice(self.decisions, count - 1, None)), at)
 
-    def _record_delay(self, pending: Pending) -> None:
-        """Let early learning know what became of a decision whose timeout has passed."""
-        if self.early is None or self.reward_timeout is None:
-            return
-        if pending.is_miss:
-            self.early.model.add(pending.decision.arm, None)
-        elif pending.delay is not None:
-            self.early.model.add(pending.decision.arm, min(pending.delay / self.reward_timeout.length, 1.0))
-
     def _is_overdue(self, pending: Pending, at: float) -> bool:
         return self.reward_timeout is not None and self._age(pending, at) > self.reward_timeout.length
 
@@ -312,17 +294,13 @@ class AgentCore:
 
     # --- history ---------------------------------------------------------------------------------------------------
 
-    def learn_history(
-        self, rewards: Any, vectors: Any, contexts: Any, arms: Any, times: Any, weights: Any, *, now: float | None
-    ) -> LearnedHistory:
+    def learn_history(self, *, now: float | None, **rows: Any) -> LearnedHistory:
         """Return what history makes of this agent, which stays as it is and must not change meanwhile.
 
-        ``now``: None in a replay, where the times are not checked again.
+        ``rows``: the arguments of :meth:`windvane.Agent.history`. ``now``: None in a replay, where the times are not
+        checked again.
         """
-        return learn_history(
-            self.policy, self.clock, self.encoder, self.reward_range,
-            rewards=rewards, vectors=vectors, contexts=contexts, arms=arms, times=times, weights=weights, now=now,
-        )  # fmt: skip
+        return learn_history(self.policy, self.clock, self.encoder, self.reward_range, now=now, **rows)
 
     def adopt(self, learned: LearnedHistory) -> int:
         """Become what history has made of this agent, which must not have changed since. Returns the number of rows."""
@@ -360,12 +338,12 @@ class AgentCore:
         if timeout is None and self.decisions.held:
             expected = f"given while {self.decisions.held} rewards are held until their timeout"
             raise ArgumentError("reward_timeout", reward_timeout, expected)
-        if when != EARLY:
+        if when != EARLY or timeout is None or default is None:
             self.early = None
         elif self.early is None or (timeout, default) != (self.reward_timeout, self.default_reward):
             for pending in self.decisions:
                 pending.delay = None  # it was measured against another timeout or default
-            self.early = EarlyLearning(self.decisions)
+            self.early = EarlyLearning(self.decisions, timeout.length, default)
         self.reward_timeout, self.default_reward, self.learn = timeout, default, when
         self.max_pending, self.epsilon = most, epsilon
 

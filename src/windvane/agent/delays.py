@@ -128,10 +128,11 @@ def _cell(share: float) -> int:
 
 
 class EarlyLearning:
-    """A delay model, and the open decisions by the number of looks they had, each queue the oldest first."""
+    """A delay model for decisions with this ``timeout`` and ``default`` reward, and the open decisions by the number of
+    looks they had, each queue the oldest first."""
 
-    def __init__(self, pending: Iterable[Pending], model: DelayModel | None = None) -> None:
-        self.model = DelayModel() if model is None else model
+    def __init__(self, pending: Iterable[Pending], timeout: float, default: float) -> None:
+        self.timeout, self.default, self.model = timeout, default, DelayModel()
         self._queues: list[deque[Pending]] = [deque() for _ in range(LOOKS - 1)]
         for decision in pending:
             self.add(decision)
@@ -144,29 +145,36 @@ class EarlyLearning:
                 queue.popleft()
             queue.append(pending)
 
-    def look(self, age_of: Callable[[Pending], float]) -> Iterator[tuple[Pending, float, float]]:
-        """Look at the decisions that are due, the oldest first, one look each; ``age_of``: as a share of the timeout.
+    def record(self, pending: Pending) -> None:
+        """Let the model know what became of a decision whose timeout has passed."""
+        if pending.is_miss:
+            self.model.add(pending.decision.arm, None)
+        elif pending.delay is not None:
+            self.model.add(pending.decision.arm, min(pending.delay / self.timeout, 1.0))
 
-        Yields what is to be learned: the decision, the weight, and the share of rewards that have come by its age where
-        it is a miss, 0 where its reward is to be learned.
+    def look(self, age_of: Callable[[Pending], float]) -> Iterator[tuple[Pending, float, float]]:
+        """Look at the decisions that are due, the oldest first, one look each; ``age_of``: in the unit of the timeout.
+
+        Yields what is to be learned, the decision, the outcome and its weight, and takes it for learned afterwards.
         """
         for pending, age in islice(self._due(age_of), MOST_LOOKS):
-            if pending.is_learned:
+            outcome, arm = self.default if pending.reward is None else pending.reward, pending.decision.arm
+            if pending.is_learned or pending.is_partial:  # more parts may come
                 continue
             if not pending.is_miss:
-                yield pending, 1.0, 0.0
-                continue
-            arm = pending.decision.arm
-            arrived = self.model.arrived(arm, min(age, 1.0))
-            if arrived > pending.credited:
-                yield pending, self.model.miss_weight(arm, arrived, pending.credited), arrived
+                yield pending, outcome, 1.0
+                pending.is_learned = True
+            elif (arrived := self.model.arrived(arm, min(age, 1.0))) > pending.credited:
+                yield pending, outcome, self.model.miss_weight(arm, arrived, pending.credited)
+                pending.credited = arrived
 
     def _due(self, age_of: Callable[[Pending], float]) -> Iterator[tuple[Pending, float]]:
+        """Yield open decisions that are due for a look, and their age as a share of the timeout."""
         for looks in reversed(range(len(self.model.ages))):
             queue, due_age = self._queues[looks], self.model.ages[looks]
-            while queue and (not queue[0].is_open or age_of(queue[0]) > due_age):
+            while queue and (not queue[0].is_open or age_of(queue[0]) / self.timeout > due_age):
                 pending = queue.popleft()
                 if pending.is_open:
                     pending.looks = looks + 1
                     self.add(pending)
-                    yield pending, age_of(pending)
+                    yield pending, age_of(pending) / self.timeout

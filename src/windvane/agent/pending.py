@@ -115,11 +115,6 @@ class PendingDecisions:
         self.open[pending.decision.id] = pending
         self.held += pending.reward is not None
 
-    def hold(self, pending: Pending, reward: float, delay: float, *, is_miss: bool) -> None:
-        """Keep a reward that is to be learned later, and the ``delay`` after which it came."""
-        self.held += pending.reward is None
-        pending.reward, pending.delay, pending.is_miss = reward, delay, is_miss
-
     def close(self, pending: Pending, reward: float | None) -> None:
         del self.open[pending.decision.id]
         pending.is_open = False
