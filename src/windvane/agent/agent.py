@@ -13,10 +13,9 @@ from typing import Any
 import numpy.typing as npt
 
 from windvane._files import write_atomically
-from windvane.agent import info
-from windvane.agent.alerts import CHECK_EVERY, AlertLog
 from windvane.agent.core import AgentCore
 from windvane.agent.features import Features
+from windvane.agent.info import CHECK_EVERY, AlertLog, drift_of, memory_in_its_unit
 from windvane.agent.pending import ClosedDecision
 from windvane.agent.times import read_clock, to_seconds
 from windvane.arguments import Array
@@ -317,12 +316,12 @@ class Agent:
     def memory(self) -> float:
         """How far back the past counts, in decisions, or in seconds where forgetting goes by the clock."""
         with self._lock:
-            return info.memory_in_its_unit(self._core)
+            return memory_in_its_unit(self._core)
 
     def drift_estimate(self) -> Drift | None:
         """Return what the rewards say about the drift; None for a policy with a fixed memory."""
         with self._lock:
-            return info.drift_of(self._core.policy.info())
+            return drift_of(self._core.policy.info())
 
     @property
     def alerts(self) -> list[Alert]:

@@ -3,19 +3,14 @@
 DIGEST is the SHA-256 of all that follows the line. It guards against damage, not against someone who can compute a
 SHA-256. Equal agents give equal bytes. Nothing is pickled, so reading a file cannot run code. The arrays are
 
-============  ======================================================================================================
-array         meaning
-============  ======================================================================================================
-policy/...    :meth:`windvane.Policy.state`
-pending       of each decision that is open, the oldest first: ``x``, the vector played, and the numbers of
-              :class:`windvane.agent.pending.Pending` in ``FIXED`` and ``CHANGING`` (NaN: none)
-early         with ``learn="early"``: the table of :class:`windvane.agent.delays.DelayModel`
-document      a text in JSON (numbers may be Infinity) with the entries below
-============  ======================================================================================================
-
 =============  =====================================================================================================
-entry          meaning
+name           meaning
 =============  =====================================================================================================
+policy/...     :meth:`windvane.Policy.state`
+pending        of each decision that is open, the oldest first: ``x``, the vector played, and the numbers of
+               :class:`windvane.agent.pending.Pending` in ``FIXED`` and ``CHANGING`` (NaN: none)
+early          with ``learn="early"``: the table of :class:`windvane.agent.delays.DelayModel`
+document       a text in JSON (numbers may be Infinity) with the entries that follow
 settings       the arguments of :class:`windvane.Agent`; null: a link or policy of one's own; features and scaling with
                what was fitted, features in the order of the coordinates
 feature_names  what each coordinate of the parameter belongs to; a file whose features make other names is refused
@@ -45,9 +40,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from windvane.agent.alerts import RecentShare
 from windvane.agent.delays import LOOKS, DelayModel
 from windvane.agent.features import check_flag, check_name, check_names
+from windvane.agent.info import RecentShare
 from windvane.agent.pending import ClosedOutcome, Pending
 from windvane.arguments import LARGEST, NORM_SLACK, check_number, check_whole
 from windvane.errors import ArgumentError, WindvaneError, format_value

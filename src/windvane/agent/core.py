@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from windvane.agent import archive, info
-from windvane.agent.alerts import RecentShare, find_alerts
 from windvane.agent.delays import EarlyLearning
 from windvane.agent.history import LearnedHistory, learn_history
 from windvane.agent.pending import (
@@ -81,7 +80,7 @@ class AgentCore:
         self.policy, self.clock = built.policy, Clock(built.by_clock)
         self.reward_range = built.accepted_rewards(reward_range)
         self.decisions, self.tally = PendingDecisions(), Tally()
-        self.recently_projected, self.recently_dropped = RecentShare(), RecentShare()
+        self.recently_projected, self.recently_dropped = info.RecentShare(), info.RecentShare()
         self.early: EarlyLearning | None = None
         self.reward_timeout: Span | None = None
         self.default_reward: float | None = None
@@ -224,13 +223,13 @@ class AgentCore:
             return float(value)
         return check_number(name, value, f"in [{low:g}, {high:g}]", lambda r: low <= r <= high)
 
-    def _close(self, pending: Pending, reward: float | None, outcome: float | None) -> None:
+    def _close(self, pending: Pending, reward: float | None, outcome: float | None, is_dropped: bool = False) -> None:
         """Close a decision whose reward, if one came, is ``reward``, and learn what is not learned yet of its
         ``outcome``, if there is one. In this order, so that an interruption cannot make an outcome count twice."""
         came_now = reward is not None and pending.reward is None
         is_miss = reward == self.default_reward if came_now else pending.is_miss
         weight = 0.0 if pending.is_learned else 1.0 - pending.credited if is_miss else 1.0
-        self.decisions.close(pending, reward)
+        self.decisions.close(pending, reward, is_dropped)
         if outcome is not None:
             try:
                 if weight > 0.0:
@@ -260,12 +259,10 @@ class AgentCore:
                 break
             is_miss = oldest.reward is None
             learned = None if is_dropped else self.default_reward if is_miss else oldest.reward
-            self._close(oldest, oldest.reward, learned)
+            self._close(oldest, oldest.reward, learned, is_dropped)
             self.recently_dropped.add(is_dropped)
-            if is_dropped:
-                tally.dropped += 1
-                self.decisions.mark_dropped(oldest.decision.id)
-            else:
+            tally.dropped += is_dropped
+            if not is_dropped:
                 if self.early is not None:
                     self.early.record(oldest)
                 tally.expired += is_miss
@@ -373,7 +370,7 @@ class AgentCore:
 
     @property
     def alerts(self) -> list[Alert]:
-        return find_alerts(self)
+        return info.find_alerts(self)
 
     def info(self) -> AgentInfo:
         return info.describe(self)

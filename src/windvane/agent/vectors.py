@@ -36,6 +36,7 @@ class Scaling:
     def __init__(self, dim: int, L: float, *, scaling: Any, intercept: bool, clip: bool, remedy: str = REMEDY) -> None:
         self.raw_dim, self.L, self.remedy = dim, L, remedy
         self.intercept, self.clip = check_flag("intercept", intercept), check_flag("clip", clip)
+        self.dim, self.longest = dim + self.intercept, math.hypot(L, 1.0) if self.intercept else L  # of what comes out
         if scaling is None:
             scaling = np.zeros(dim), np.ones(dim)
         elif isinstance(scaling, Mapping) and set(scaling) == {"center", "spread"}:
@@ -50,15 +51,6 @@ class Scaling:
             expected = "a finite center and a finite, positive spread"
             raise ArgumentError("scaling", (self.center.tolist(), self.spread.tolist()), expected)
         self.is_identity = not self.center.any() and bool((self.spread == 1.0).all())
-
-    @property
-    def dim(self) -> int:
-        return self.raw_dim + self.intercept
-
-    @property
-    def longest(self) -> float:
-        """The bound on the norm of what comes out."""
-        return math.hypot(self.L, 1.0) if self.intercept else self.L
 
     def fit(self, rows: Array) -> Scaling:
         """Return the same, with the center and spread under which ``rows`` have mean 0, equal variances (where they
@@ -93,19 +85,19 @@ class Scaling:
                 scaled = (rows - self.center) / self.spread
                 norms = np.sqrt(np.square(scaled).sum(axis=1))
             if not (norms <= self.L * NORM_SLACK).all():
-                scaled = self._shorten(scaled, norms, argument, names)
+                self._refuse_unless_clipped(scaled, norms, argument, names)
+                scaled = scaled * np.minimum(1.0, self.L / np.maximum(norms, 1e-300))[:, None]
         return np.column_stack((scaled, np.ones(len(scaled)))) if self.intercept else scaled
 
-    def _shorten(self, scaled: Array, norms: Array, argument: str, names: Sequence[Name] | None) -> Array:
-        finite = np.isfinite(norms)
-        if not self.clip or not finite.all():
-            row = int(np.argmax(~finite if not finite.all() else norms > self.L * NORM_SLACK))
-            where = (argument, row if names is None else names[row])
-            if not finite[row]:
-                raise ArgumentError(where, scaled[row].tolist(), "a vector whose features and norm are finite")
+    def _refuse_unless_clipped(self, scaled: Array, norms: Array, argument: str, names: Sequence[Name] | None) -> None:
+        is_bad = ~np.isfinite(norms) if not np.isfinite(norms).all() else norms > self.L * NORM_SLACK
+        row = int(np.argmax(is_bad))
+        where, vector = (argument, row if names is None else names[row]), scaled[row].tolist()
+        if not np.isfinite(norms[row]):
+            raise ArgumentError(where, vector, "a vector whose features and norm are finite")
+        if not self.clip:
             expected, got = f"a vector of norm at most L = {self.L:g}", f"a norm of {norms[row]:.6g}"
-            raise ArgumentError(where, scaled[row].tolist(), expected, got=got, hint=self.remedy)
-        return np.asarray(scaled * np.minimum(1.0, self.L / np.maximum(norms, 1e-300))[:, None])
+            raise ArgumentError(where, vector, expected, got=got, hint=self.remedy)
 
 
 class ArmEncoder:
@@ -148,11 +140,9 @@ class ArmEncoder:
     @property
     def feature_names(self) -> list[str]:
         """What each coordinate of a vector belongs to."""
-        if self.features is not None:
-            raw = self.features.names
-        else:
-            raw = [str(name) for name in self.columns or (f"x{i}" for i in range(self.scaling.raw_dim))]
-        return [*raw, *["1"] * self.scaling.intercept]
+        names = self.features.names if self.features is not None else self.columns
+        raw = names or [f"x{i}" for i in range(self.scaling.raw_dim)]
+        return [*map(str, raw), *["1"] * self.scaling.intercept]
 
     def encode(self, arms: Any, context: Any) -> Offer:
         """Check the arms of a decision and encode them."""
@@ -195,9 +185,8 @@ def _encode_fields(features: Features, arms: Any, context: Any) -> tuple[list[Na
 def _read_vectors(arms: Any, dim: int, columns: list[Name] | None) -> tuple[list[Name], Array, list[Name] | None]:
     """Return names, vectors, and the columns that set the order of the coordinates, if there are any."""
     if is_frame(arms):
-        return check_names("arms", [name for name, _ in frame_arms("arms", arms)]), *read_frame(
-            "arms", arms, dim, columns
-        )
+        names = check_names("arms", [name for name, _ in frame_arms("arms", arms)])
+        return names, *read_frame("arms", arms, dim, columns)
     if not isinstance(arms, Mapping):
         rows = check_matrix("arms", arms, dim)
         return list(range(len(rows))), rows, columns
