@@ -181,16 +181,16 @@ def _read_pending(core: AgentCore, names: Mapping[str, Any], rows: npt.NDArray[A
         raise ArgumentError("pending", rows, f"an array of {_row_type(core)}", got=f"one of {rows.dtype}")
     if not (np.linalg.norm(rows["x"], axis=1) <= L * NORM_SLACK).all():
         raise ArgumentError(("pending", "x"), rows["x"], f"vectors of norm at most {L:g}")
-    possible = {"round": ("f8", -LARGEST, latest), "reward": ("f8", *core.reward_range)}
-    for name, (_, low, high) in (FIXED | CHANGING | possible).items():
+    fields = FIXED | CHANGING | {"round": ("f8", -LARGEST, latest), "reward": ("f8", *core.reward_range)}
+    for name, (_, low, high) in fields.items():
         is_allowed = (rows[name] >= low) & (rows[name] <= high)
         if not (is_allowed | np.isnan(rows[name]) if name in _OPTIONAL else is_allowed).all():
             raise ArgumentError(("pending", name), rows[name], f"numbers in [{low:g}, {high:g}]")
-    for id_, arm, preferred, rival, row in zip(*(names[name] for name in NAMES), rows, strict=True):
-        x, *numbers = row.item()
-        pairs = zip(FIXED | CHANGING, numbers, strict=True)
-        values: dict[str, Any] = {name: None if math.isnan(number) else number for name, number in pairs}
-        own = {name.removeprefix("decision."): values.pop(name) for name in FIXED if name.startswith("decision.")}
+    of_decision = [name for name in FIXED if name.startswith("decision.")]
+    for id_, arm, preferred, rival, (x, *numbers) in zip(*(names[name] for name in NAMES), rows.tolist(), strict=True):
+        values: dict[str, Any] = dict(zip(fields, numbers, strict=True))
+        values |= {name: None for name in _OPTIONAL if math.isnan(values[name])}
+        own = {name.removeprefix("decision."): values.pop(name) for name in of_decision}
         own["projected"] = None if own["projected"] is None else bool(own["projected"])
         own |= {"id": _check_id(id_), "time": to_datetime(values["time"])}
         own |= {"arm": check_name("arm", arm), "preferred": check_name("preferred", preferred)}

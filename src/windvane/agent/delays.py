@@ -52,6 +52,7 @@ MOST_LOOKS = 1000  # in one decision, after a pause: the others wait for the nex
 MOST_ARMS = 500  # with a histogram of their own, the first that were seen; others use the common one
 
 _EDGES = 2.0 ** (-0.5 * np.arange(CELLS))  # as shares of the timeout, decreasing
+_NOTHING = np.zeros(CELLS)
 
 
 class DelayModel:
@@ -79,7 +80,8 @@ class DelayModel:
             if row is not None:
                 counts, delays = self.table[row, :2], self.table[row, 2:]
                 counts *= 1.0 - 1.0 / kept
-                counts += (1.0, delay is not None)
+                counts[0] += 1.0
+                counts[1] += delay is not None
                 if delay is not None:
                     delays *= 1.0 - 1.0 / KEPT_DELAYS
                     delays[_cell(delay)] += 1.0
@@ -96,19 +98,13 @@ class DelayModel:
 
     def arrived(self, arm: Name, age: float) -> float:
         """F: the share of the rewards of ``arm`` that come by ``age``."""
-        known, arrived = self._count_delays(0, age)
-        own_known, own_arrived = self._count_delays(self.rows.get(arm), age)
-        share = (own_arrived + PRIOR_DELAYS * (arrived / known)) / (own_known + PRIOR_DELAYS)
-        return min(share, 1.0)  # but for rounding
-
-    def _count_delays(self, row: int | None, age: float) -> tuple[float, float]:
-        """Return how many delays are known, and how many of them are at most ``age``, linear within a cell."""
-        if row is None:
-            return 0.0, 0.0
-        delays, cell = self.table[row, 2:], _cell(age)
+        cell = _cell(age)
         low = _EDGES[cell + 1] if cell + 1 < CELLS else 0.0
-        inside = min((age - low) / (_EDGES[cell] - low), 1.0)
-        return float(delays.sum()), float(delays[cell + 1 :].sum() + inside * delays[cell])
+        inside = min((age - low) / (_EDGES[cell] - low), 1.0)  # delays are taken to be uniform within a cell
+        common, own = self.table[0, 2:], self.table[self.rows[arm], 2:] if arm in self.rows else _NOTHING
+        all_come, own_come = (delays[cell + 1 :].sum() + inside * delays[cell] for delays in (common, own))
+        share = (own_come + PRIOR_DELAYS * (all_come / common.sum())) / (own.sum() + PRIOR_DELAYS)
+        return min(float(share), 1.0)  # but for rounding
 
     def rate(self, arm: Name) -> float:
         """p: the probability that a decision for ``arm`` gets a reward."""
