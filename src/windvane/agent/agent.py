@@ -117,10 +117,10 @@ class Agent:
         **settings: Any,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "settings")}
-        self._start(AgentCore(**arguments, **settings))
+        self._start(AgentCore(**arguments, **settings), AlertLog())
 
-    def _start(self, core: AgentCore) -> None:
-        self._core, self._alert_log = core, AlertLog()
+    def _start(self, core: AgentCore, alert_log: AlertLog) -> None:
+        self._core, self._alert_log = core, alert_log
         self._lock, self._saving = threading.RLock(), threading.Lock()
 
     @property
@@ -288,7 +288,7 @@ class Agent:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The arguments of the agent, with what was changed since. None: a link or a policy of your own."""
+        """The arguments of the agent, with what was changed or fitted since. None: a link or a policy of your own."""
         return copy.deepcopy(self._core.settings)
 
     @property
@@ -359,7 +359,7 @@ class Agent:
     @classmethod
     def _of(cls, core: AgentCore) -> Agent:
         agent = cls.__new__(cls)
-        agent._start(core)
+        agent._start(core, AlertLog())
         return agent
 
     def __getstate__(self) -> dict[str, Any]:
@@ -367,8 +367,7 @@ class Agent:
             return {"core": copy.deepcopy(self._core), "alert_log": copy.deepcopy(self._alert_log)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._start(state["core"])
-        self._alert_log = state["alert_log"]
+        self._start(**state)
 
 
 def _read_time(now: float | datetime | None) -> float:

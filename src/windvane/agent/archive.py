@@ -89,8 +89,8 @@ def pack(core: AgentCore) -> Callable[[], bytes]:
     arrays = {f"policy/{name}": array for name, array in core.policy.state().items()}
     pending, row_type = list(core.decisions), _row_type(core)
     changing = list(map(attrgetter(*CHANGING), pending))
-    settings = dict(core.settings)
     document: dict[str, Any] = {
+        "settings": dict(core.settings),
         "feature_names": core.feature_names,
         "columns": core.encoder.columns,
         "tally": dataclasses.asdict(core.tally),
@@ -102,13 +102,12 @@ def pack(core: AgentCore) -> Callable[[], bytes]:
         document["early"], arrays["early"] = list(core.early.model.rows), core.early.model.table.copy()
 
     def finish() -> bytes:
-        for name, value in settings.items():
+        for name, value in document["settings"].items():
             try:
                 json.dumps(value)
             except TypeError:
                 expected = "a number, a text or a list of these in an agent that is saved"
                 raise ArgumentError(name, value, expected) from None
-        document["settings"] = settings
         document["names"] = {name: [getattr(each.decision, name) for each in pending] for name in NAMES}
         fixed = map(attrgetter("x", *FIXED), pending)
         rows = [(*numbers, *others) for numbers, others in zip(fixed, changing, strict=True)]
@@ -154,15 +153,17 @@ def _restore(core: AgentCore, document: Mapping[str, Any], arrays: Arrays) -> No
     core.clock.first, core.clock.last = _optional(first), float(last)
     for key, reward, late, *flags in document["closed"]:
         outcome = ClosedOutcome(_optional(reward), _optional(late), *(check_flag("closed", flag) for flag in flags))
-        core.decisions.closed[_check_id(key)] = outcome
+        core.decisions.closed[key] = outcome
     if core.early is not None:
         core.early.model = DelayModel(check_names("early", document["early"]), arrays["early"])
     for pending in _read_pending(core, document["names"], arrays["pending"]):
         if pending.decision.id in core.decisions:
-            raise ArgumentError("names", pending.decision.id, "ids that are all different")
+            raise ArgumentError(("names", "id"), pending.decision.id, "all different")
         core.decisions.add(pending)
         if core.early is not None:
             core.early.add(pending)
+    if not all(isinstance(key, str) for key in (*core.decisions.open, *core.decisions.closed)):
+        raise ArgumentError(("names", "id"), None, "texts", got="others")
     core.recently_projected, core.recently_dropped = (
         RecentShare(check_flag("recent", mark) for mark in marks) for marks in document["recent"]
     )
@@ -192,16 +193,10 @@ def _read_pending(core: AgentCore, names: Mapping[str, Any], rows: npt.NDArray[A
         values |= {name: None for name in _OPTIONAL if math.isnan(values[name])}
         own = {name.removeprefix("decision."): values.pop(name) for name in of_decision}
         own["projected"] = None if own["projected"] is None else bool(own["projected"])
-        own |= {"id": _check_id(id_), "time": to_datetime(values["time"])}
+        own |= {"id": id_, "time": to_datetime(values["time"])}
         own |= {"arm": check_name("arm", arm), "preferred": check_name("preferred", preferred)}
         own["rival"] = None if rival is None else check_name("rival", rival)
         yield Pending(x=x.copy(), decision=Decision(**own), **values)
-
-
-def _check_id(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ArgumentError("id", value, "a text")
-    return value
 
 
 def _number(value: Any) -> float:
