@@ -9,8 +9,7 @@ import pytest
 
 from support.agents import NOON, RED
 from windvane import Agent
-from windvane.agent import alerts
-from windvane.agent.alerts import RecentShare
+from windvane.agent import info
 
 ARMS = {"arms": ["a", "b"]}
 TIMEOUT = {"dim": 2, "default_reward": 0.0}
@@ -59,8 +58,11 @@ def test_an_alert_ends_when_recent_decisions_are_fine() -> None:
 
 
 def test_the_advice_is_within_what_the_link_allows() -> None:
-    assert "S cannot be larger" in alerts.norm_bound_active(RecentShare([True]), 29.0, 29.0).message
-    assert "for example S=29" in alerts.norm_bound_active(RecentShare([True]), 20.0, 29.0).message
+    largest = Agent(dim=1).policy.reward_link.largest_product
+    for S, advice in ((largest, "S cannot be larger"), (0.9 * largest, f"for example S={largest:.3g}")):
+        agent = Agent(dim=1, S=S)
+        agent.core.recently_projected = info.RecentShare([True] * info.FEWEST)
+        assert advice in agent.alerts[0].message
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_dropped_decisions_are_reported() -> None:
 
 def test_log_lines_are_few(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """One when an alert is first seen, then one in so many decisions while it lasts."""
-    monkeypatch.setattr(alerts, "LOG_AGAIN", 500)
+    monkeypatch.setattr(info, "LOG_AGAIN", 500)
     agent = Agent(features=ARMS, S=1.0)
     with caplog.at_level(logging.WARNING, logger="windvane.agent"):
         live(agent, 1000, 0.02)

@@ -161,7 +161,7 @@ def test_settings_and_files_make_the_same_again(arguments: dict) -> None:
     assert loaded.policy.config_hash == agent.policy.config_hash
     assert (loaded.reward_range, loaded.feature_names) == (agent.reward_range, agent.feature_names)
     assert vars(loaded.core.encoder.scaling).keys() == vars(agent.core.encoder.scaling).keys()
-    assert loaded.core.encoder.fits_features == agent.core.encoder.fits_features
+    assert loaded.core.encoder.to_fit == agent.core.encoder.to_fit
 
 
 def test_a_replay_plays_the_arms_of_the_log() -> None:

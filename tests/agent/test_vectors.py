@@ -10,7 +10,7 @@ import pytest
 from support.agents import INF, NAN, RED, refuses
 from support.refusals import rejects
 from windvane import Agent, DLinUCB
-from windvane.agent.scaling import REMEDY
+from windvane.agent.vectors import REMEDY
 
 
 def test_scaling_is_fitted_on_the_first_history_and_then_frozen() -> None:

@@ -13,10 +13,9 @@ from typing import Any
 import numpy.typing as npt
 
 from windvane._files import write_atomically
-from windvane.agent import info
-from windvane.agent.alerts import CHECK_EVERY, AlertLog
 from windvane.agent.core import AgentCore
 from windvane.agent.features import Features
+from windvane.agent.info import CHECK_EVERY, AlertLog, drift_of, memory_in_its_unit
 from windvane.agent.pending import ClosedDecision
 from windvane.agent.times import read_clock, to_seconds
 from windvane.arguments import Array
@@ -118,10 +117,10 @@ class Agent:
         **settings: Any,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "settings")}
-        self._start(AgentCore(**arguments, **settings))
+        self._start(AgentCore(**arguments, **settings), AlertLog())
 
-    def _start(self, core: AgentCore) -> None:
-        self._core, self._alert_log = core, AlertLog()
+    def _start(self, core: AgentCore, alert_log: AlertLog) -> None:
+        self._core, self._alert_log = core, alert_log
         self._lock, self._saving = threading.RLock(), threading.Lock()
 
     @property
@@ -246,7 +245,10 @@ class Agent:
         """
         with self._lock:
             at = self._core.clock.read(_read_time(now))
-            return self._core.adopt(self._core.learn_history(rewards, vectors, contexts, arms, times, weights, now=at))
+            learned = self._core.learn_history(
+                rewards=rewards, vectors=vectors, contexts=contexts, arms=arms, times=times, weights=weights, now=at
+            )
+            return self._core.adopt(learned)
 
     def expire(self, now: float | datetime | None = None) -> list[ClosedDecision]:
         """Close the decisions whose timeout has passed, and return how each was closed, the oldest first.
@@ -286,7 +288,7 @@ class Agent:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The arguments of the agent, with what was changed since. None: a link or a policy of your own."""
+        """The arguments of the agent, with what was changed or fitted since. None: a link or a policy of your own."""
         return copy.deepcopy(self._core.settings)
 
     @property
@@ -314,12 +316,12 @@ class Agent:
     def memory(self) -> float:
         """How far back the past counts, in decisions, or in seconds where forgetting goes by the clock."""
         with self._lock:
-            return info.memory_in_its_unit(self._core)
+            return memory_in_its_unit(self._core)
 
     def drift_estimate(self) -> Drift | None:
         """Return what the rewards say about the drift; None for a policy with a fixed memory."""
         with self._lock:
-            return info.drift_of(self._core.policy.info())
+            return drift_of(self._core.policy.info())
 
     @property
     def alerts(self) -> list[Alert]:
@@ -357,7 +359,7 @@ class Agent:
     @classmethod
     def _of(cls, core: AgentCore) -> Agent:
         agent = cls.__new__(cls)
-        agent._start(core)
+        agent._start(core, AlertLog())
         return agent
 
     def __getstate__(self) -> dict[str, Any]:
@@ -365,8 +367,7 @@ class Agent:
             return {"core": copy.deepcopy(self._core), "alert_log": copy.deepcopy(self._alert_log)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._start(state["core"])
-        self._alert_log = state["alert_log"]
+        self._start(**state)
 
 
 def _read_time(now: float | datetime | None) -> float:

@@ -1,33 +1,28 @@
-"""The file of an agent: a ZIP archive, nothing compressed, of one JSON document and NumPy arrays.
+"""The file of an agent: the line ``windvane agent VERSION DIGEST``, then NumPy arrays as :func:`numpy.savez` has them.
 
-``agent.json`` has ``format``, ``version``, ``digest`` and
+DIGEST is the SHA-256 of all that follows the line. It guards against damage, not against someone who can compute a
+SHA-256. Equal agents give equal bytes. Nothing is pickled, so reading a file cannot run code. The arrays are
 
 =============  =====================================================================================================
-entry          meaning
+name           meaning
 =============  =====================================================================================================
-settings       the arguments of :class:`windvane.Agent`; null: a link or policy of one's own; features with the ranges
-               that were fitted, in the order of the coordinates. A number that is not finite is {"number": "inf"}
+policy/...     :meth:`windvane.Policy.state`
+pending        of each decision that is open, the oldest first: ``x``, the vector played, and the numbers of
+               :class:`windvane.agent.pending.Pending` in ``FIXED`` and ``CHANGING`` (NaN: none)
+early          with ``learn="early"``: the table of :class:`windvane.agent.delays.DelayModel`
+document       a text in JSON (numbers may be Infinity) with the entries that follow
+settings       the arguments of :class:`windvane.Agent`; null: a link or policy of one's own; features and scaling with
+               what was fitted, features in the order of the coordinates
 feature_names  what each coordinate of the parameter belongs to; a file whose features make other names is refused
 columns        of the first frame of raw vectors, which set the order of the coordinates, or null
-to_fit         [whether the scaling is still to be fitted, whether ranges of features are]
 tally          the counts of :class:`windvane.agent.core.Tally` by name
-times          [when the policy's round 1 was, where forgetting goes by the clock; the last time seen], or null
-pending        {"id", "arm", "preferred", "rival"}: of each decision that is open, the oldest first
+times          [when the policy's round 1 was, where forgetting goes by the clock; the last time seen]
+names          {"id", "arm", "preferred", "rival"}: of each decision in ``pending``
 closed         [id, reward, late reward, is_partial, is_dropped] for the last that were closed, the oldest first (see
                :class:`windvane.agent.pending.ClosedOutcome`)
-early          the arms with a delay histogram of their own, with ``learn="early"``, or null
+early          the arms with a delay histogram of their own, with ``learn="early"``
+recent         for each of the last decisions whether it was projected; of the last that were closed, dropped
 =============  =====================================================================================================
-
-``NAME.npy`` are arrays in NumPy's own format (no objects, so nothing in it can run code): ``policy/...``
-(:meth:`windvane.Policy.state`), ``center``, ``spread``; of the open decisions ``pending/x`` (the vector played) and a
-column for each entry of ``COLUMNS`` (NaN or -1: none); ``early/delays`` and ``early/counts``
-(:meth:`windvane.agent.delays.DelayModel.arrays`); ``recent/projected`` and ``recent/dropped`` (0 or 1 for each of the
-last decisions, and of the last that were closed).
-
-``digest`` is the SHA-256 of all entries in the order of their names: name, a zero byte, length as 8 bytes
-(little-endian), content; ``agent.json`` counts with an empty digest. It guards against damage, not against someone who
-can compute a SHA-256. Entries are sorted by name, dates are those of 1980, arrays are little-endian: equal agents give
-equal bytes.
 """
 
 from __future__ import annotations
@@ -38,18 +33,18 @@ import io
 import json
 import math
 import zipfile
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from windvane.agent.alerts import RECENT, RecentShare
-from windvane.agent.delays import LOOKS, DelayModel, EarlyLearning
+from windvane.agent.delays import LOOKS, DelayModel
 from windvane.agent.features import check_flag, check_name, check_names
+from windvane.agent.info import RecentShare
 from windvane.agent.pending import ClosedOutcome, Pending
-from windvane.arguments import NORM_SLACK, check_array, check_number, check_whole
+from windvane.arguments import LARGEST, NORM_SLACK, check_number, check_whole
 from windvane.errors import ArgumentError, WindvaneError, format_value
 from windvane.links import Link
 from windvane.policies.base import Policy
@@ -58,21 +53,21 @@ from windvane.records import Decision, to_datetime
 if TYPE_CHECKING:
     from windvane.agent.core import AgentCore
 
-FORMAT, VERSION = "windvane agent", 5
-HEADER = "agent.json"
+FORMAT, VERSION = "windvane agent", 6
 NAMES = ("id", "arm", "preferred", "rival")
 MOST = 2**53
-_ANY, _COUNT, _SHARE, _FLAG = ("f8", -math.inf, math.inf), ("i8", 0, MOST), ("f8", 0, 1), ("i1", 0, 1)
-COLUMNS: dict[str, tuple[str, float, float]] = {
-    "round": _ANY, "time": _ANY, "number": _COUNT, "index": _COUNT, "prediction": _ANY, "bonus": _ANY,
-    "propensity": _SHARE, "rival_score": _ANY, "explored": _FLAG, "projected": ("i1", -1, 1), "reward": _ANY,
-    "delay": ("f8", 0, math.inf), "looks": ("i1", 0, LOOKS), "credited": _SHARE, "is_learned": _FLAG, "is_miss": _FLAG,
-    "is_partial": _FLAG,
+_ANY, _COUNT, _SHARE, _FLAG = ("f8", -math.inf, math.inf), ("i8", 0, MOST), ("f8", 0, 1), ("?", 0, 1)
+FIXED: dict[str, tuple[str, float, float]] = {
+    "round": _ANY, "time": _ANY, "number": _COUNT, "decision.index": _COUNT, "decision.prediction": _ANY,
+    "decision.bonus": _ANY, "decision.propensity": _SHARE, "decision.rival_score": _ANY, "decision.explored": _FLAG,
+    "decision.projected": _SHARE,
 }  # fmt: skip
-"""Numbers of an open decision: type, smallest and largest value."""
-_OPTIONAL = ("propensity", "rival_score", "reward", "delay")  # NaN: None
-_CHANGING = ("reward", "delay", "looks", "credited", "is_learned", "is_miss", "is_partial")
-_KINDS = "biufU"  # of dtypes that hold data and nothing else
+"""Numbers of an open decision that never change: type, smallest and largest value."""
+CHANGING: dict[str, tuple[str, float, float]] = {
+    "reward": _ANY, "delay": ("f8", 0, math.inf), "looks": ("i8", 0, LOOKS), "credited": _SHARE, "is_learned": _FLAG,
+    "is_miss": _FLAG, "is_partial": _FLAG,
+}  # fmt: skip
+_OPTIONAL = ("decision.propensity", "decision.rival_score", "decision.projected", "reward", "delay")
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -81,8 +76,7 @@ class FileError(WindvaneError, ValueError):
     """A file does not hold an agent, or is damaged.
 
     ``where`` names the file and ``problem`` says what is wrong. ``code`` is the part of the file that is wrong:
-    "archive", "header", "version", "digest", "array", "state" or "size". For "state", the error that the agent raised
-    is ``__cause__``.
+    "format", "version", "digest", "archive" or "state". For "state", the error that the agent raised is ``__cause__``.
     """
 
     def __init__(self, where: str, code: str, problem: str) -> None:
@@ -90,35 +84,34 @@ class FileError(WindvaneError, ValueError):
         super().__init__(f"{where}: {problem}")
 
 
-# --- from an agent to its file and back ------------------------------------------------------------------------------
-
-
 def pack(core: AgentCore) -> Callable[[], bytes]:
     """Copy the state of an agent. The function returned makes the bytes of its file, at any time, in any thread."""
     arrays = {f"policy/{name}": array for name, array in core.policy.state().items()}
-    scaling, clock = core.encoder.scaling, core.clock
-    arrays["center"], arrays["spread"] = scaling.center, scaling.spread  # replaced, never written to
-    arrays["recent/projected"] = np.array(core.recently_projected.marks, dtype=np.int8)
-    arrays["recent/dropped"] = np.array(core.recently_dropped.marks, dtype=np.int8)
-    pending, dim = list(core.decisions), core.policy.dim
-    changing = {name: [getattr(each, name) for each in pending] for name in _CHANGING}  # the rest never changes
-    settings = dict(core.settings)
+    pending, row_type = list(core.decisions), _row_type(core)
+    changing = list(map(attrgetter(*CHANGING), pending))
     document: dict[str, Any] = {
+        "settings": dict(core.settings),
         "feature_names": core.feature_names,
         "columns": core.encoder.columns,
-        "to_fit": [scaling.to_fit, core.encoder.fits_features],
         "tally": dataclasses.asdict(core.tally),
-        "times": [clock.first, None if math.isinf(clock.last) else clock.last],
+        "times": [core.clock.first, core.clock.last],
         "closed": [[key, *outcome] for key, outcome in core.decisions.closed.items()],
-        "early": None if core.early is None else list(core.early.model.arms),
+        "recent": [list(core.recently_projected.marks), list(core.recently_dropped.marks)],
     }
     if core.early is not None:
-        arrays["early/delays"], arrays["early/counts"] = core.early.model.arrays()
+        document["early"], arrays["early"] = list(core.early.model.rows), core.early.model.table.copy()
 
     def finish() -> bytes:
-        document["settings"] = {name: _write_setting(name, value) for name, value in settings.items()}
-        document["pending"] = {name: [getattr(each.decision, name) for each in pending] for name in NAMES}
-        return write_archive(document, arrays | _write_columns(pending, changing, dim))
+        for name, value in document["settings"].items():
+            try:
+                json.dumps(value)
+            except TypeError:
+                expected = "a number, a text or a list of these in an agent that is saved"
+                raise ArgumentError(name, value, expected) from None
+        document["names"] = {name: [getattr(each.decision, name) for each in pending] for name in NAMES}
+        fixed = map(attrgetter("x", *FIXED), pending)
+        rows = [(*numbers, *others) for numbers, others in zip(fixed, changing, strict=True)]
+        return write_archive(document, arrays | {"pending": np.array(rows, dtype=row_type)})
 
     return finish
 
@@ -128,23 +121,20 @@ def unpack(
 ) -> AgentCore:
     """Return the agent in ``content``; ``where`` is what an error calls it."""
     document, arrays = read_archive(content, where)
-    try:
-        settings = {name: _read_setting(value) for name, value in document["settings"].items()}
-        is_own = {name: settings[name] is None for name in ("link", "policy")}
-    except Exception:  # a forged document can hold anything
-        raise FileError(where, "state", "cannot be loaded: it is not the document of an agent") from None
+    settings = document.get("settings")
+    if not isinstance(settings, dict) or not {"link", "policy"} <= settings.keys():
+        raise FileError(where, "state", "cannot be loaded: it is not the document of an agent")
     for name, value in (("link", link), ("policy", policy)):
-        if is_own[name] and value is None:
+        if settings[name] is None and value is None:
             raise ArgumentError(name, None, f"given, because the agent has a {name} that is not windvane's own")
-        if value is not None and not is_own[name]:
+        if settings[name] is not None and value is not None:
             raise ArgumentError(name, value, f"omitted, because the agent already has {settings[name]!r}")
-        settings[name] = value if is_own[name] else settings[name]
+        settings[name] = settings[name] if value is None else value
     try:
         core = cls(**settings)
         _restore(core, document, arrays)
     except Exception as error:  # a forged document can hold anything
-        reason = " ".join(str(error).split())
-        raise FileError(where, "state", f"cannot be loaded: {reason or type(error).__name__}") from error
+        raise FileError(where, "state", f"cannot be loaded: {_describe(error)}") from error
     return core
 
 
@@ -152,95 +142,61 @@ def _restore(core: AgentCore, document: Mapping[str, Any], arrays: Arrays) -> No
     core.policy.load_state(
         {name.removeprefix("policy/"): array for name, array in arrays.items() if name.startswith("policy/")}
     )
-    encoder, scaling, dim = core.encoder, core.encoder.scaling, core.encoder.scaling.raw_dim
-    scaling.set(check_array("center", arrays["center"], (dim,)), check_array("spread", arrays["spread"], (dim,)))
-    scaling.to_fit, encoder.fits_features = map(bool, document["to_fit"])
-    encoder.columns = None if document["columns"] is None else check_names("columns", document["columns"])
+    core.encoder.columns = None if document["columns"] is None else check_names("columns", document["columns"])
     if core.feature_names != document["feature_names"]:
         expected = "the names of the declared features in their order"
         raise ArgumentError("feature_names", document["feature_names"], expected)
     for name, start in dataclasses.asdict(core.tally).items():
         value = document["tally"][name]
         setattr(core.tally, name, _number(value) if isinstance(start, float) else check_whole(name, value, 0, MOST))
-    first, last = map(_optional, document["times"])
-    core.clock.first, core.clock.last = first, -math.inf if last is None else last
-    for pending in _read_columns(document["pending"], arrays, core):
-        core.decisions.add(pending)
-    core.decisions.closed = OrderedDict(
-        (key, ClosedOutcome(_optional(reward), _optional(late), *(check_flag("closed", flag) for flag in flags)))
-        for key, reward, late, *flags in document["closed"]
-    )
-    ids = [*document["pending"]["id"], *core.decisions.closed]
-    if len(set(ids)) < len(ids) or not all(isinstance(key, str) for key in ids):
-        raise ArgumentError("pending", None, "decisions with different ids that are texts", got="others")
+    first, last = document["times"]
+    core.clock.first, core.clock.last = _optional(first), float(last)
+    for key, reward, late, *flags in document["closed"]:
+        outcome = ClosedOutcome(_optional(reward), _optional(late), *(check_flag("closed", flag) for flag in flags))
+        core.decisions.closed[key] = outcome
     if core.early is not None:
-        arms = check_names("early", document["early"])
-        model = DelayModel.from_arrays(arms, arrays["early/delays"], arrays["early/counts"])
-        core.early = EarlyLearning(core.decisions, model)
-    core.recently_projected = _read_share("recent/projected", arrays)
-    core.recently_dropped = _read_share("recent/dropped", arrays)
+        core.early.model = DelayModel(check_names("early", document["early"]), arrays["early"])
+    for pending in _read_pending(core, document["names"], arrays["pending"]):
+        if pending.decision.id in core.decisions:
+            raise ArgumentError(("names", "id"), pending.decision.id, "all different")
+        core.decisions.add(pending)
+        if core.early is not None:
+            core.early.add(pending)
+    if not all(isinstance(key, str) for key in (*core.decisions.open, *core.decisions.closed)):
+        raise ArgumentError(("names", "id"), None, "texts", got="others")
+    core.recently_projected, core.recently_dropped = (
+        RecentShare(check_flag("recent", mark) for mark in marks) for marks in document["recent"]
+    )
 
 
-def _write_columns(pending: Sequence[Pending], changing: Mapping[str, Sequence[Any]], dim: int) -> Arrays:
-    """Return all but the names of open decisions as arrays: there may be very many of them."""
-    arrays: Arrays = {"pending/x": np.array([each.x for each in pending]).reshape(-1, dim)}
-    for name, (dtype, _, _) in COLUMNS.items():
-        if name in changing:
-            values = changing[name]
-        elif name in ("round", "time", "number"):
-            values = [getattr(each, name) for each in pending]
-        else:
-            values = [getattr(each.decision, name) for each in pending]
-        none = math.nan if dtype == "f8" else -1
-        arrays[f"pending/{name}"] = np.array([none if value is None else value for value in values], dtype=dtype)
-    return arrays
+def _row_type(core: AgentCore) -> np.dtype[np.void]:
+    """Return the type of a row of ``pending``."""
+    numbers = ((name, kind) for name, (kind, _, _) in (FIXED | CHANGING).items())
+    return np.dtype([("x", "f8", (core.policy.dim,)), *numbers])
 
 
-def _read_columns(names: Mapping[str, Any], arrays: Arrays, core: AgentCore) -> list[Pending]:
-    """Return the open decisions that :func:`_write_columns` wrote, if they are possible."""
-    count, policy, columns = len(names["id"]), core.policy, {}
-    vectors = check_array("pending", arrays["pending/x"], (count, policy.dim))
-    if not (np.linalg.norm(vectors, axis=1) <= policy.L * NORM_SLACK).all():
-        raise ArgumentError("pending", None, f"vectors of norm at most {policy.L:g}", got="another one")
-    for name, (dtype, low, high) in {**COLUMNS, "reward": ("f8", *core.reward_range)}.items():
-        column = arrays[f"pending/{name}"]
-        is_allowed = (column >= low) & (column <= high)
-        if name in _OPTIONAL:
-            is_allowed |= np.isnan(column)
-        if column.dtype != dtype or column.shape != (count,) or not is_allowed.all():
-            raise ArgumentError(("pending", name), None, f"{count} numbers in [{low:g}, {high:g}]", got="others")
-        columns[name] = column.tolist()
-        if name in _OPTIONAL:
-            columns[name] = [None if math.isnan(value) else value for value in columns[name]]
-    if any(round_ > policy.latest_round or not math.isfinite(round_) for round_ in columns["round"]):
-        raise ArgumentError(("pending", "round"), None, "rounds of the past", got="others")
-    for name in NAMES[1:]:
-        if len(names[name]) != count:
-            raise ArgumentError(("pending", name), None, f"{count} names", got=str(len(names[name])))
-        for value in {(type(value), value) for value in names[name]}:  # 1, 1.0 and True are equal, not the same name
-            if name != "rival" or value[1] is not None:
-                check_name(("pending", name), value[1])
-    rows = zip(*columns.values(), *(names[name] for name in NAMES), strict=True)
-    return [
-        _read_pending(x, dict(zip((*columns, *NAMES), row, strict=True))) for x, row in zip(vectors, rows, strict=True)
-    ]
-
-
-def _read_pending(x: npt.NDArray[np.float64], row: dict[str, Any]) -> Pending:
-    row["projected"] = None if row["projected"] < 0 else bool(row["projected"])
-    for name in ("explored", "is_learned", "is_miss", "is_partial"):
-        row[name] = bool(row[name])
-    at = row["time"]
-    row["time"] = to_datetime(at)
-    decision = Decision(**{name: row[name] for name in Decision.__dataclass_fields__})
-    return Pending(x.copy(), row["round"], row["number"], at, decision, **{name: row[name] for name in _CHANGING})
-
-
-def _read_share(name: str, arrays: Arrays) -> RecentShare:
-    marks = arrays[name]
-    if marks.dtype != np.int8 or marks.ndim != 1 or len(marks) > RECENT or not np.isin(marks, (0, 1)).all():
-        raise ArgumentError(name, marks, f"at most {RECENT} zeros and ones")
-    return RecentShare(marks.astype(bool).tolist())
+def _read_pending(core: AgentCore, names: Mapping[str, Any], rows: npt.NDArray[Any]) -> Iterator[Pending]:
+    """Yield the open decisions, if they are possible."""
+    L, latest = core.policy.L, core.policy.latest_round
+    if rows.dtype != _row_type(core) or rows.ndim != 1:
+        raise ArgumentError("pending", rows, f"an array of {_row_type(core)}", got=f"one of {rows.dtype}")
+    if not (np.linalg.norm(rows["x"], axis=1) <= L * NORM_SLACK).all():
+        raise ArgumentError(("pending", "x"), rows["x"], f"vectors of norm at most {L:g}")
+    fields = FIXED | CHANGING | {"round": ("f8", -LARGEST, latest), "reward": ("f8", *core.reward_range)}
+    for name, (_, low, high) in fields.items():
+        is_allowed = (rows[name] >= low) & (rows[name] <= high)
+        if not (is_allowed | np.isnan(rows[name]) if name in _OPTIONAL else is_allowed).all():
+            raise ArgumentError(("pending", name), rows[name], f"numbers in [{low:g}, {high:g}]")
+    of_decision = [name for name in FIXED if name.startswith("decision.")]
+    for id_, arm, preferred, rival, (x, *numbers) in zip(*(names[name] for name in NAMES), rows.tolist(), strict=True):
+        values: dict[str, Any] = dict(zip(fields, numbers, strict=True))
+        values |= {name: None for name in _OPTIONAL if math.isnan(values[name])}
+        own = {name.removeprefix("decision."): values.pop(name) for name in of_decision}
+        own["projected"] = None if own["projected"] is None else bool(own["projected"])
+        own |= {"id": id_, "time": to_datetime(values["time"])}
+        own |= {"arm": check_name("arm", arm), "preferred": check_name("preferred", preferred)}
+        own["rival"] = None if rival is None else check_name("rival", rival)
+        yield Pending(x=x.copy(), decision=Decision(**own), **values)
 
 
 def _number(value: Any) -> float:
@@ -251,121 +207,43 @@ def _optional(value: Any) -> float | None:
     return None if value is None else _number(value)
 
 
-def _write_setting(name: str, value: Any) -> Any:
-    """Return a setting as JSON has it."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return {"number": repr(float(value))}
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if isinstance(value, list):
-        return [_write_setting(name, entry) for entry in value]
-    if isinstance(value, dict):
-        return {key: _write_setting(name, entry) for key, entry in value.items()}
-    raise ArgumentError(name, value, "a number, a text or a list of these in an agent that is saved")
+def _describe(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
-def _read_setting(value: Any) -> Any:
-    """Return what :func:`_write_setting` wrote."""
-    if isinstance(value, dict):
-        if set(value) == {"number"}:
-            return float(value["number"])
-        return {key: _read_setting(entry) for key, entry in value.items()}
-    return [_read_setting(entry) for entry in value] if isinstance(value, list) else value
-
-
-# --- the archive -----------------------------------------------------------------------------------------------------
+# --- the bytes -------------------------------------------------------------------------------------------------------
 
 
 def write_archive(document: Mapping[str, Any], arrays: Arrays) -> bytes:
     """Return the content of a file."""
-    entries = {f"{name}.npy": _write_array(array) for name, array in arrays.items()}
-    head = {"format": FORMAT, "version": VERSION, "digest": "", **document}
-    head["digest"] = _digest(entries | {HEADER: _write_json(head)})
-    entries[HEADER] = _write_json(head)
-    buffer = io.BytesIO()
-    try:
-        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED, allowZip64=False) as archive:
-            for name, content in sorted(entries.items()):
-                info = zipfile.ZipInfo(name)  # its date is that of 1980
-                info.create_system = 3  # on every system, so that bytes are equal
-                archive.writestr(info, content)
-    except zipfile.LargeZipFile:
-        problem = "is too large to be saved: its file would be longer than 4 GiB"
-        raise FileError("agent", "size", problem) from None
-    return buffer.getvalue()
+    buffer, text = io.BytesIO(), json.dumps(document).encode()
+    np.savez(buffer, allow_pickle=False, document=np.array(text), **dict(sorted(arrays.items())))
+    content = buffer.getvalue()
+    return f"{FORMAT} {VERSION} {hashlib.sha256(content).hexdigest()}\n".encode() + content
 
 
 def read_archive(content: bytes, where: str) -> tuple[dict[str, Any], Arrays]:
     """Return the document and the arrays, if all is there and unchanged; ``where`` is what an error calls the file."""
-    entries = _read_entries(content, where)
-    try:
-        head = json.loads(entries[HEADER])
-        kind, version, stated = head["format"], head["version"], head["digest"]
-        digest = _digest(entries | {HEADER: _write_json({**head, "digest": ""})})
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise FileError(where, "header", f"{HEADER} is missing or cannot be read") from None
-    if kind != FORMAT or version != VERSION or isinstance(version, bool | float):
+    line, _, body = content.partition(b"\n")
+    kind, version, digest = ([b"", b"", b""] + line.rsplit(b" ", 2))[-3:]
+    if kind != FORMAT.encode():
+        problem = f"is not an agent's file, or was written before version {VERSION} of its format"
+        raise FileError(where, "format", problem)
+    if version != str(VERSION).encode():
         problem = (
-            f"has format {format_value(kind)}, version {format_value(version)}; this release reads version {VERSION}, "
-            "so create a new agent and train it on the history"
+            f"has version {format_value(version.decode(errors='replace'))} of the format of agents; this release reads "
+            f"version {VERSION}, so create a new agent and train it on the history"
         )
         raise FileError(where, "version", problem)
-    if stated != digest or entries[HEADER] != _write_json(head):
-        raise FileError(where, "digest", "was damaged or changed: its digest does not match")
-    arrays = {
-        name.removesuffix(".npy"): _read_array(where, name, data) for name, data in entries.items() if name != HEADER
-    }
-    return head, arrays
-
-
-def _read_entries(content: bytes, where: str) -> dict[str, bytes]:
+    if digest != hashlib.sha256(body).hexdigest().encode():
+        raise FileError(where, "digest", "was damaged, changed or cut short: its digest does not match")
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
             infos = archive.infolist()
-            if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
-                raise FileError(where, "archive", "has compressed entries, which an agent's file never has")
-            if sum(info.file_size for info in infos) > len(content):  # entries on top of each other
-                raise FileError(where, "archive", "declares more content than the file has bytes")
-            return {info.filename: archive.read(info) for info in infos}
-    except FileError:
-        raise
-    except Exception as error:  # zipfile raises errors of many types for a damaged archive
-        reason = " ".join(str(error).split())
-        raise FileError(where, "archive", f"is not an agent's file, or is cut short ({reason})") from None
-
-
-def _write_json(document: Mapping[str, Any]) -> bytes:
-    """Return JSON in the order of the document, which is that of the declared features."""
-    return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
-
-
-def _write_array(array: npt.NDArray[Any]) -> bytes:
-    buffer = io.BytesIO()
-    little = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
-    np.lib.format.write_array(buffer, little, allow_pickle=False)
-    return buffer.getvalue()
-
-
-def _read_array(where: str, name: str, data: bytes) -> npt.NDArray[Any]:
-    """Return an array of numbers or text that takes up all of ``data``."""
-    stream = io.BytesIO(data)
-    try:
-        if np.lib.format.read_magic(stream) != (1, 0):
-            raise ValueError("its version is not 1.0")
-        shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-        if dtype.kind not in _KINDS or is_fortran:
-            raise ValueError("it may hold numbers and texts only, row by row")
-        if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
-            raise ValueError("its size does not match its content")
-        return np.frombuffer(data, dtype, offset=stream.tell()).reshape(shape).astype(dtype.newbyteorder("="))
-    except Exception as error:  # NumPy raises errors of many types for an invalid header
-        reason = " ".join(str(error).split())
-        raise FileError(where, "array", f"the array {name} cannot be read ({reason})") from None
-
-
-def _digest(entries: Mapping[str, bytes]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(entries):
-        digest.update(name.encode() + b"\0" + len(entries[name]).to_bytes(8, "little"))
-        digest.update(entries[name])
-    return digest.hexdigest()
+        # A forged file could hold far more than its length: compressed entries, or entries on top of each other.
+        if any(info.compress_type for info in infos) or sum(info.file_size for info in infos) > len(body):
+            raise ValueError("its entries are compressed, or overlap")
+        arrays = dict(np.load(io.BytesIO(body), allow_pickle=False))
+        return dict(json.loads(arrays.pop("document").item())), arrays
+    except Exception as error:  # zipfile, NumPy and json raise errors of many types
+        raise FileError(where, "archive", f"cannot be read: {_describe(error)}") from None

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from windvane.agent import archive, info
-from windvane.agent.alerts import RecentShare
 from windvane.agent.delays import EarlyLearning
 from windvane.agent.history import LearnedHistory, learn_history
 from windvane.agent.pending import (
@@ -81,7 +80,7 @@ class AgentCore:
         self.policy, self.clock = built.policy, Clock(built.by_clock)
         self.reward_range = built.accepted_rewards(reward_range)
         self.decisions, self.tally = PendingDecisions(), Tally()
-        self.recently_projected, self.recently_dropped = RecentShare(), RecentShare()
+        self.recently_projected, self.recently_dropped = info.RecentShare(), info.RecentShare()
         self.early: EarlyLearning | None = None
         self.reward_timeout: Span | None = None
         self.default_reward: float | None = None
@@ -89,9 +88,7 @@ class AgentCore:
         arguments |= {
             "link": built.link, "policy": built.name, "S": built.S, "half_life": half_life,
             "prior_weight": check_positive("prior_weight", prior_weight), "reward_range": reward_range,
-            "reward_timeout": reward_timeout,
-            "features": None if self.encoder.features is None else self.encoder.features.declaration(),
-            "scaling": scaling if scaling is None or isinstance(scaling, str) else self.encoder.scaling.declaration(),
+            "reward_timeout": reward_timeout, **self.encoder.declaration(),
         }  # fmt: skip
         self.settings: dict[str, Any] = {name: _to_plain(value) for name, value in (arguments | settings).items()}
         if prior is not None:
@@ -112,7 +109,9 @@ class AgentCore:
             check_whole("played", played, 0, len(names) - 1)
         at = self.clock.read(now)  # from here on nothing is refused
         self.expire(now=at, room=1)
-        self._learn_early(at)
+        if self.early is not None:
+            for pending, outcome, weight in self.early.look(lambda pending: self._age(pending, at)):
+                self._update(pending, outcome, weight)
         self.clock.pass_to(at, self.policy)
         policy, round_, number = self.policy, self.policy.t, self.policy.decisions
         preferred = index = int(policy.select(vectors[None])[0])
@@ -167,15 +166,13 @@ class AgentCore:
         """Record the reward of a decision."""
         value, at = self._check_reward("value", value), self.clock.read(now)
         pending = self.decisions.open.get(id)
-        if pending is None or pending.reward is not None:
-            return self.decisions.repeat_reward(id, value)
-        if self._close_due(pending, at):  # before it is learned: outcomes are learned in the order of time
+        # Due decisions are closed before it is learned: outcomes are learned in the order of time.
+        if pending is None or pending.reward is not None or self._close_due(pending, at):
             return self.decisions.repeat_reward(id, value)
         if self.learn == ON_ARRIVAL:
             self._close(pending, value, value)
         else:
-            is_miss = value == self.default_reward
-            self.decisions.hold(pending, value, self._age(pending, at), is_miss=is_miss)
+            self._hold(pending, value, at)
         self.tally.rewards += 1
         return RewardOutcome("recorded", True)
 
@@ -191,7 +188,7 @@ class AgentCore:
         if pending is None or self._close_due(pending, at):
             return RewardOutcome("expired", True), self.decisions.add_late_part(id, value)
         self.tally.rewards += pending.reward is None
-        self.decisions.hold(pending, total, self._age(pending, at), is_miss=total == self.default_reward)
+        self._hold(pending, total, at)
         pending.is_partial = True
         return RewardOutcome("recorded", True), total
 
@@ -205,6 +202,11 @@ class AgentCore:
             expected = f"a number that keeps the sum of the parts in [{low:g}, {high:g}]"
             raise ArgumentError("value", value, expected, got=f"{value:g}, which makes it {total:g}")
         return total
+
+    def _hold(self, pending: Pending, reward: float, at: float) -> None:
+        """Keep a reward that is to be learned later."""
+        self.decisions.held += pending.reward is None
+        pending.reward, pending.delay, pending.is_miss = reward, self._age(pending, at), reward == self.default_reward
 
     def _close_due(self, pending: Pending, at: float) -> bool:
         """Close the decisions that are due, and return whether ``pending`` was among them."""
@@ -221,13 +223,13 @@ class AgentCore:
             return float(value)
         return check_number(name, value, f"in [{low:g}, {high:g}]", lambda r: low <= r <= high)
 
-    def _close(self, pending: Pending, reward: float | None, outcome: float | None) -> None:
+    def _close(self, pending: Pending, reward: float | None, outcome: float | None, is_dropped: bool = False) -> None:
         """Close a decision whose reward, if one came, is ``reward``, and learn what is not learned yet of its
         ``outcome``, if there is one. In this order, so that an interruption cannot make an outcome count twice."""
         came_now = reward is not None and pending.reward is None
         is_miss = reward == self.default_reward if came_now else pending.is_miss
         weight = 0.0 if pending.is_learned else 1.0 - pending.credited if is_miss else 1.0
-        self.decisions.close(pending, reward)
+        self.decisions.close(pending, reward, is_dropped)
         if outcome is not None:
             try:
                 if weight > 0.0:
@@ -243,21 +245,6 @@ class AgentCore:
         """Let the policy learn an outcome. It gets arrays, which it does not have to convert."""
         self.policy.update(pending.x[None], np.array([outcome]), round=np.array([pending.round]), weight=weight)
 
-    def _learn_early(self, at: float) -> None:
-        """Learn what can be learned of open decisions before their timeout."""
-        if self.early is None or self.reward_timeout is None or self.default_reward is None:
-            return
-        length = self.reward_timeout.length
-        for pending, weight, arrived in self.early.look(lambda pending: self._age(pending, at) / length):
-            if pending.is_partial:  # more parts may come
-                continue
-            outcome = self.default_reward if pending.reward is None else pending.reward
-            self._update(pending, outcome, weight)
-            if pending.is_miss:
-                pending.credited = arrived
-            else:
-                pending.is_learned = True
-
     # --- timeouts --------------------------------------------------------------------------------------------------
 
     def expire(self, *, now: float, room: int = 0, most: int | None = None) -> list[ClosedDecision]:
@@ -272,13 +259,12 @@ class AgentCore:
                 break
             is_miss = oldest.reward is None
             learned = None if is_dropped else self.default_reward if is_miss else oldest.reward
-            self._close(oldest, oldest.reward, learned)
+            self._close(oldest, oldest.reward, learned, is_dropped)
             self.recently_dropped.add(is_dropped)
-            if is_dropped:
-                tally.dropped += 1
-                self.decisions.mark_dropped(oldest.decision.id)
-            else:
-                self._record_delay(oldest)
+            tally.dropped += is_dropped
+            if not is_dropped:
+                if self.early is not None:
+                    self.early.record(oldest)
                 tally.expired += is_miss
                 tally.defaulted += is_miss and learned is not None
             decision = oldest.decision
@@ -294,15 +280,6 @@ class AgentCore:
             return False
         return self._is_overdue(next(islice(self.decisions, count - 1, None)), at)
 
-    def _record_delay(self, pending: Pending) -> None:
-        """Let early learning know what became of a decision whose timeout has passed."""
-        if self.early is None or self.reward_timeout is None:
-            return
-        if pending.is_miss:
-            self.early.model.add(pending.decision.arm, None)
-        elif pending.delay is not None:
-            self.early.model.add(pending.decision.arm, min(pending.delay / self.reward_timeout.length, 1.0))
-
     def _is_overdue(self, pending: Pending, at: float) -> bool:
         return self.reward_timeout is not None and self._age(pending, at) > self.reward_timeout.length
 
@@ -314,23 +291,18 @@ class AgentCore:
 
     # --- history ---------------------------------------------------------------------------------------------------
 
-    def learn_history(
-        self, rewards: Any, vectors: Any, contexts: Any, arms: Any, times: Any, weights: Any, *, now: float | None
-    ) -> LearnedHistory:
+    def learn_history(self, *, now: float | None, **rows: Any) -> LearnedHistory:
         """Return what history makes of this agent, which stays as it is and must not change meanwhile.
 
-        ``now``: None in a replay, where the times are not checked again.
+        ``rows``: the arguments of :meth:`windvane.Agent.history`. ``now``: None in a replay, where the times are not
+        checked again.
         """
-        return learn_history(
-            self.policy, self.clock, self.encoder, self.reward_range,
-            rewards=rewards, vectors=vectors, contexts=contexts, arms=arms, times=times, weights=weights, now=now,
-        )  # fmt: skip
+        return learn_history(self.policy, self.clock, self.encoder, self.reward_range, now=now, **rows)
 
     def adopt(self, learned: LearnedHistory) -> int:
         """Become what history has made of this agent, which must not have changed since. Returns the number of rows."""
         self.policy, self.clock, self.encoder, rows = learned
-        if self.encoder.features is not None:
-            self.settings["features"] = self.encoder.features.declaration()  # with the ranges that were fitted
+        self.settings |= self.encoder.declaration()  # with what was fitted
         self.tally.history_rows += rows
         return rows
 
@@ -363,12 +335,12 @@ class AgentCore:
         if timeout is None and self.decisions.held:
             expected = f"given while {self.decisions.held} rewards are held until their timeout"
             raise ArgumentError("reward_timeout", reward_timeout, expected)
-        if when != EARLY:
+        if when != EARLY or timeout is None or default is None:
             self.early = None
         elif self.early is None or (timeout, default) != (self.reward_timeout, self.default_reward):
             for pending in self.decisions:
                 pending.delay = None  # it was measured against another timeout or default
-            self.early = EarlyLearning(self.decisions)
+            self.early = EarlyLearning(self.decisions, timeout.length, default)
         self.reward_timeout, self.default_reward, self.learn = timeout, default, when
         self.max_pending, self.epsilon = most, epsilon
 

@@ -33,7 +33,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 
 from windvane.agent.pending import Pending
 from windvane.arguments import Array
@@ -53,105 +52,70 @@ MOST_LOOKS = 1000  # in one decision, after a pause: the others wait for the nex
 MOST_ARMS = 500  # with a histogram of their own, the first that were seen; others use the common one
 
 _EDGES = 2.0 ** (-0.5 * np.arange(CELLS))  # as shares of the timeout, decreasing
-
-
-class DelayHistogram:
-    """Delays of rewards, as shares of the timeout, and the number of decisions and of rewards; all fade."""
-
-    def __init__(self, delays: Array | None = None, counts: Array | None = None) -> None:
-        self.delays = np.zeros(CELLS) if delays is None else delays
-        self.counts = np.zeros(2) if counts is None else counts  # decisions, rewards
-
-    def add(self, delay: float | None, kept: float) -> None:
-        """Add a decision whose timeout has passed: the ``delay`` of its reward, None if none came."""
-        self.counts *= 1.0 - 1.0 / kept
-        self.counts[0] += 1.0
-        if delay is not None:
-            self.counts[1] += 1.0
-            self.delays *= 1.0 - 1.0 / KEPT_DELAYS
-            self.delays[_cell(delay)] += 1.0
-
-    @property
-    def known(self) -> float:
-        """How many delays are known, those that faded counting less."""
-        return float(self.delays.sum())
-
-    def arrived(self, age: float) -> float:
-        """How many of the known delays are at most ``age``, linear within a cell."""
-        cell = _cell(age)
-        low = _EDGES[cell + 1] if cell + 1 < CELLS else 0.0
-        inside = min((age - low) / (_EDGES[cell] - low), 1.0)
-        return float(self.delays[cell + 1 :].sum() + inside * self.delays[cell])
+_NOTHING = np.zeros(CELLS)
 
 
 class DelayModel:
-    """What finished decisions say about the delay and the probability of rewards. Ages are shares of the timeout."""
+    """What finished decisions say about the delay and the probability of rewards. Ages are shares of the timeout.
 
-    def __init__(self) -> None:
-        self.common = DelayHistogram()
-        self.arms: dict[Name, DelayHistogram] = {}
+    ``table`` has a row for all arms together, then one for each arm of ``rows``: the number of decisions, the number of
+    rewards, and a histogram of delays. All of them fade.
+    """
+
+    def __init__(self, arms: Iterable[Name] = (), table: Array | None = None) -> None:
+        self.rows = {arm: row for row, arm in enumerate(arms, 1)}
+        self.table = np.zeros((1, 2 + CELLS)) if table is None else table
+        is_possible = self.table.dtype == float and np.isfinite(self.table).all() and (self.table >= 0.0).all()
+        if self.table.shape != (len(self.rows) + 1, 2 + CELLS) or not is_possible:
+            raise ArgumentError("early", table, "a table of the right size, finite and not negative")
         self.ages: list[float] = []  # of the early looks, increasing
         self._set_ages()
 
     def add(self, arm: Name, delay: float | None) -> None:
-        """Add a decision for ``arm`` whose timeout has passed."""
-        self.common.add(delay, KEPT_ALL)
-        if arm not in self.arms and len(self.arms) < MOST_ARMS:
-            self.arms[arm] = DelayHistogram()
-        if arm in self.arms:
-            self.arms[arm].add(delay, KEPT_ARM)
+        """Add a decision for ``arm`` whose timeout has passed: the ``delay`` of its reward, None if none came."""
+        if arm not in self.rows and len(self.rows) < MOST_ARMS:
+            self.rows[arm] = len(self.table)
+            self.table = np.vstack((self.table, np.zeros(2 + CELLS)))
+        for row, kept in ((0, KEPT_ALL), (self.rows.get(arm), KEPT_ARM)):
+            if row is not None:
+                counts, delays = self.table[row, :2], self.table[row, 2:]
+                counts *= 1.0 - 1.0 / kept
+                counts[0] += 1.0
+                counts[1] += delay is not None
+                if delay is not None:
+                    delays *= 1.0 - 1.0 / KEPT_DELAYS
+                    delays[_cell(delay)] += 1.0
         if delay is not None:
             self._set_ages()
 
     def _set_ages(self) -> None:
         """The smallest edges of cells by which 1/8, 2/8, ... of all rewards have come."""
-        if self.common.known < FEWEST_DELAYS:
-            self.ages = []
-            return
-        by_edge = np.cumsum(self.common.delays[::-1]) / self.common.known  # by increasing age
-        places = np.searchsorted(by_edge, np.arange(1, LOOKS) / LOOKS * (1.0 - 1e-12))
-        self.ages = _EDGES[::-1][np.minimum(places, CELLS - 1)].tolist()
+        delays = self.table[0, 2:]
+        if delays.sum() >= FEWEST_DELAYS:
+            by_edge = np.cumsum(delays[::-1]) / delays.sum()  # by increasing age
+            places = np.searchsorted(by_edge, np.arange(1, LOOKS) / LOOKS * (1.0 - 1e-12))
+            self.ages = _EDGES[::-1][np.minimum(places, CELLS - 1)].tolist()
 
     def arrived(self, arm: Name, age: float) -> float:
         """F: the share of the rewards of ``arm`` that come by ``age``."""
-        own = self.arms.get(arm, _NOTHING)
-        common = self.common.arrived(age) / self.common.known
-        return min((own.arrived(age) + PRIOR_DELAYS * common) / (own.known + PRIOR_DELAYS), 1.0)  # but for rounding
+        cell = _cell(age)
+        low = _EDGES[cell + 1] if cell + 1 < CELLS else 0.0
+        inside = min((age - low) / (_EDGES[cell] - low), 1.0)  # delays are taken to be uniform within a cell
+        common, own = self.table[0, 2:], self.table[self.rows[arm], 2:] if arm in self.rows else _NOTHING
+        all_come, own_come = (delays[cell + 1 :].sum() + inside * delays[cell] for delays in (common, own))
+        share = (own_come + PRIOR_DELAYS * (all_come / common.sum())) / (own.sum() + PRIOR_DELAYS)
+        return min(float(share), 1.0)  # but for rounding
 
     def rate(self, arm: Name) -> float:
         """p: the probability that a decision for ``arm`` gets a reward."""
-        decisions, rewards = self.arms.get(arm, _NOTHING).counts
-        common = self.common.counts[1] / (self.common.counts[0] + 1.0)  # below 1, so that p is: a miss is possible
+        decisions, rewards = self.table[self.rows[arm], :2] if arm in self.rows else (0.0, 0.0)
+        common = self.table[0, 1] / (self.table[0, 0] + 1.0)  # below 1, so that p is: a miss is possible
         return float((rewards + PRIOR_OUTCOMES * common) / (decisions + PRIOR_OUTCOMES))
 
     def miss_weight(self, arm: Name, arrived: float, before: float) -> float:
         """n: the weight of a miss at a look where the share ``arrived`` has come, ``before`` at the look before."""
         p = self.rate(arm)
         return (arrived - before) * (1.0 - p) / (1.0 - p * arrived)
-
-    # --- as data ---------------------------------------------------------------------------------------------------
-
-    def arrays(self) -> tuple[Array, Array]:
-        """Histograms and counts: a row for all arms together, then one for each of ``arms``."""
-        rows = [self.common, *self.arms.values()]
-        return np.array([row.delays for row in rows]), np.array([row.counts for row in rows])
-
-    @classmethod
-    def from_arrays(
-        cls, arms: list[Name], delays: npt.NDArray[np.float64], counts: npt.NDArray[np.float64]
-    ) -> DelayModel:
-        """Rebuild what :meth:`arrays` returned, for these ``arms``."""
-        sizes = delays.shape == (len(arms) + 1, CELLS) and counts.shape == (len(arms) + 1, 2)
-        if not sizes or not all(np.isfinite(a).all() and (a >= 0.0).all() for a in (delays, counts)):
-            raise ArgumentError("early", delays, "histograms and counts of the right size, finite and not negative")
-        model = cls()
-        rows = [DelayHistogram(d.copy(), c.copy()) for d, c in zip(delays, counts, strict=True)]
-        model.common, model.arms = rows[0], dict(zip(arms, rows[1:], strict=True))
-        model._set_ages()
-        return model
-
-
-_NOTHING = DelayHistogram()
 
 
 def _cell(share: float) -> int:
@@ -160,10 +124,11 @@ def _cell(share: float) -> int:
 
 
 class EarlyLearning:
-    """A delay model, and the open decisions by the number of looks they had, each queue the oldest first."""
+    """A delay model for decisions with this ``timeout`` and ``default`` reward, and the open decisions by the number of
+    looks they had, each queue the oldest first."""
 
-    def __init__(self, pending: Iterable[Pending], model: DelayModel | None = None) -> None:
-        self.model = DelayModel() if model is None else model
+    def __init__(self, pending: Iterable[Pending], timeout: float, default: float) -> None:
+        self.timeout, self.default, self.model = timeout, default, DelayModel()
         self._queues: list[deque[Pending]] = [deque() for _ in range(LOOKS - 1)]
         for decision in pending:
             self.add(decision)
@@ -176,29 +141,36 @@ class EarlyLearning:
                 queue.popleft()
             queue.append(pending)
 
-    def look(self, age_of: Callable[[Pending], float]) -> Iterator[tuple[Pending, float, float]]:
-        """Look at the decisions that are due, the oldest first, one look each; ``age_of``: as a share of the timeout.
+    def record(self, pending: Pending) -> None:
+        """Let the model know what became of a decision whose timeout has passed."""
+        if pending.is_miss:
+            self.model.add(pending.decision.arm, None)
+        elif pending.delay is not None:
+            self.model.add(pending.decision.arm, min(pending.delay / self.timeout, 1.0))
 
-        Yields what is to be learned: the decision, the weight, and the share of rewards that have come by its age where
-        it is a miss, 0 where its reward is to be learned.
+    def look(self, age_of: Callable[[Pending], float]) -> Iterator[tuple[Pending, float, float]]:
+        """Look at the decisions that are due, the oldest first, one look each; ``age_of``: in the unit of the timeout.
+
+        Yields what is to be learned, the decision, the outcome and its weight, and takes it for learned afterwards.
         """
         for pending, age in islice(self._due(age_of), MOST_LOOKS):
-            if pending.is_learned:
+            outcome, arm = self.default if pending.reward is None else pending.reward, pending.decision.arm
+            if pending.is_learned or pending.is_partial:  # more parts may come
                 continue
             if not pending.is_miss:
-                yield pending, 1.0, 0.0
-                continue
-            arm = pending.decision.arm
-            arrived = self.model.arrived(arm, min(age, 1.0))
-            if arrived > pending.credited:
-                yield pending, self.model.miss_weight(arm, arrived, pending.credited), arrived
+                yield pending, outcome, 1.0
+                pending.is_learned = True
+            elif (arrived := self.model.arrived(arm, min(age, 1.0))) > pending.credited:
+                yield pending, outcome, self.model.miss_weight(arm, arrived, pending.credited)
+                pending.credited = arrived
 
     def _due(self, age_of: Callable[[Pending], float]) -> Iterator[tuple[Pending, float]]:
+        """Yield open decisions that are due for a look, and their age as a share of the timeout."""
         for looks in reversed(range(len(self.model.ages))):
             queue, due_age = self._queues[looks], self.model.ages[looks]
-            while queue and (not queue[0].is_open or age_of(queue[0]) > due_age):
+            while queue and (not queue[0].is_open or age_of(queue[0]) / self.timeout > due_age):
                 pending = queue.popleft()
                 if pending.is_open:
                     pending.looks = looks + 1
                     self.add(pending)
-                    yield pending, age_of(pending)
+                    yield pending, age_of(pending) / self.timeout

@@ -42,12 +42,9 @@ class Field:
     values: tuple[str, ...] | None = None
 
     @property
-    def width(self) -> int:
-        return 1 if self.values is None else len(self.values)
-
-    @property
-    def bounded(self) -> bool:
-        return self.values is not None or self.low is not None
+    def columns(self) -> list[str]:
+        """The names of its coordinates."""
+        return [self.name] if self.values is None else [f"{self.name} = {value}" for value in self.values]
 
     def encode(self, owner: Path, value: Any, clip: bool) -> list[float]:
         """Return ``value`` as numbers; ``owner`` is the path of the mapping that it comes from."""
@@ -106,20 +103,20 @@ class Features:
         self._context_fields = {field.name: field for field in (*self.shared, *self.by_arm)}
         self._arm_fields = {field.name: field for field in self.per_arm}
         # A context is encoded once, as 1 and its fields; these are the places there of what vectors are made of.
-        places = _places(self._context_fields.values())
-        self._shared = slice(1 - self.intercept, 1 + sum(field.width for field in self.shared))
-        self._block = np.array([0, *(place for field in self.by_arm for place in places[field.name])])
-        self._head = self.intercept + sum(field.width for field in (*self.shared, *self.per_arm))
+        owners = ["", *(name for name, field in self._context_fields.items() for _ in field.columns)]
+        block = [0, *(i for field in self.by_arm for i, owner in enumerate(owners) if owner == field.name)]
+        self._shared = slice(1 - self.intercept, 1 + sum(len(field.columns) for field in self.shared))
+        self._block = np.array(block)
+        self._head = self.intercept + sum(len(field.columns) for field in (*self.shared, *self.per_arm))
         starts = [self._head + i * len(self._block) for i in range(len(self.arms))]
         self._own_block = {arm: slice(i, i + len(self._block)) for arm, i in zip(self.arms, starts, strict=True)}
         self.dim = self._head + len(self.arms) * len(self._block)
         active = self.intercept + len(self.shared) + len(self.per_arm) + bool(self.arms) * (1 + len(self.by_arm))
         if not self.dim:
             raise ArgumentError("features", self.declaration(), "at least one field, arms, or an intercept", got="none")
-        for name, times in Counter(self.names).items():
-            if times > 1:
-                expected, got = "coordinates with different names", f"{name!r} {times} times"
-                raise ArgumentError("features", self.declaration(), expected, got=got, hint="rename a field or an arm")
+        if repeated := find_repeated(self.names):
+            expected, got = "coordinates with different names", f"{repeated[0]!r} twice"
+            raise ArgumentError("features", self.declaration(), expected, got=got, hint="rename a field or an arm")
         self._scale = active**-0.5
         self.longest = math.inf if self.open_fields else 1.0  # the norm of a vector is at most this, up to rounding
 
@@ -140,14 +137,15 @@ class Features:
     @property
     def open_fields(self) -> list[str]:
         """Numbers without a range."""
-        return list(dict.fromkeys(f.name for f in (*self.shared, *self.per_arm, *self.by_arm) if not f.bounded))
+        fields = (*self.shared, *self.per_arm, *self.by_arm)
+        return list(dict.fromkeys(field.name for field in fields if field.values is None and field.low is None))
 
     @property
     def names(self) -> list[str]:
         """What each coordinate of a vector is."""
-        blocks = [[f"{arm}: 1", *_columns(self.by_arm, f"{arm}: ")] for arm in self.arms]
-        head = [*["1"] * self.intercept, *_columns(self.shared), *_columns(self.per_arm)]
-        return head + [name for block in blocks for name in block]
+        head = [column for field in (*self.shared, *self.per_arm) for column in field.columns]
+        block = ["1", *(column for field in self.by_arm for column in field.columns)]
+        return [*["1"] * self.intercept, *head, *(f"{arm}: {column}" for arm in self.arms for column in block)]
 
     def vectors(self, context: Mapping[str, Any] | None, arms: Sequence[Name] | Mapping[Name, Any]) -> Array:
         """A row for each of ``arms``: their names, or by name their own fields."""
@@ -209,6 +207,7 @@ class Features:
 
 
 def check_flag(name: str, value: Any) -> bool:
+    """Return a boolean of Python."""
     if not isinstance(value, bool | np.bool_):
         raise ArgumentError(name, value, "True or False")
     return bool(value)
@@ -225,10 +224,14 @@ def check_sequence(argument: str | Path, values: Any) -> list[Any]:
 def check_names(argument: str, names: Any) -> list[Name]:
     """Return the names of arms: texts or whole numbers, all different."""
     checked = [check_name(argument, name) for name in check_sequence(argument, names)]
-    if len(set(checked)) < len(checked):
-        twice = next(name for name, times in Counter(checked).items() if times > 1)
-        raise ArgumentError(argument, names, "names that are all different", got=f"{twice!r} twice")
+    if repeated := find_repeated(checked):
+        raise ArgumentError(argument, names, "names that are all different", got=f"{repeated[0]!r} twice")
     return checked
+
+
+def find_repeated(values: Sequence[Any]) -> list[Any]:
+    """Return the values that occur more than once."""
+    return [value for value, times in Counter(values).items() if times > 1] if len(set(values)) < len(values) else []
 
 
 def check_name(argument: str | Path, name: Any) -> Name:
@@ -246,23 +249,14 @@ def list_values(values: Iterable[Any], most: int = 12) -> str:
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
-def _columns(fields: Iterable[Field], before: str = "") -> list[str]:
-    return [
-        before + (field.name if field.values is None else f"{field.name} = {value}")
-        for field in fields
-        for value in (field.values or (None,))
-    ]
-
-
 def _parse_fields(kind: str, declaration: Any) -> tuple[Field, ...]:
     if isinstance(declaration, Mapping):
         return tuple(_parse_field((kind, name), name, entry) for name, entry in declaration.items())
     if isinstance(declaration, str) or not isinstance(declaration, Sequence):
         raise ArgumentError(kind, declaration, "a list of field names, or a mapping from names to ranges or values")
     fields = tuple(_parse_field((kind, name), name, None) for name in declaration)
-    for name, times in Counter(field.name for field in fields).items():
-        if times > 1:
-            raise ArgumentError((kind, name), declaration, "declared once", got=f"{times} times")
+    if repeated := find_repeated(fields):
+        raise ArgumentError((kind, repeated[0].name), declaration, "declared once", got="twice")
     return fields
 
 
@@ -277,7 +271,9 @@ def _parse_field(path: Path, name: Any, declaration: Any) -> Field:
             declaration = (declaration["low"], declaration["high"])
         elif declaration:
             raise ArgumentError(path, dict(declaration), "a mapping with `low` and `high`, or with `values`")
-    if declaration is None or (isinstance(declaration, Mapping) and not declaration):
+        else:
+            declaration = None
+    if declaration is None:
         return Field(name)
     if isinstance(declaration, list | tuple):
         if declaration and all(isinstance(value, str) for value in declaration):
@@ -291,25 +287,14 @@ def _parse_field(path: Path, name: Any, declaration: Any) -> Field:
     raise ArgumentError(path, declaration, "a range (low, high) with low < high, or a list of texts")
 
 
-def _places(fields: Iterable[Field]) -> dict[str, range]:
-    """Return the places of each field after a first number."""
-    places, start = {}, 1
-    for field in fields:
-        places[field.name] = range(start, start + field.width)
-        start += field.width
-    return places
-
-
 def _check_keys(owner: Path, values: Mapping[str, Any], fields: Mapping[str, Field]) -> None:
     if not isinstance(values, Mapping):
         raise ArgumentError(owner, values, "a mapping from the names of its fields to values")
     if values.keys() == fields.keys():
         return
-    for name in fields:
-        if name not in values:
-            raise ArgumentError((*owner, name), None, "given", got="nothing")
-    for name in values:
-        if name not in fields:
-            close = get_close_matches(str(name), list(fields), 1)
-            hint = f"did you mean {close[0]!r}?" if close else ""
-            raise ArgumentError((*owner, name), values[name], "a declared field", hint=hint)
+    for name in (name for name in fields if name not in values):
+        raise ArgumentError((*owner, name), None, "given", got="nothing")
+    for name in (name for name in values if name not in fields):
+        close = get_close_matches(str(name), list(fields), 1)
+        hint = f"did you mean {close[0]!r}?" if close else ""
+        raise ArgumentError((*owner, name), values[name], "a declared field", hint=hint)

@@ -10,10 +10,11 @@ import numpy as np
 
 from windvane.agent.features import Features, check_name, check_sequence
 from windvane.agent.times import Clock, to_seconds
-from windvane.agent.vectors import ArmEncoder, check_matrix, frame_fields, frame_names, frame_rows, is_frame, read_frame
+from windvane.agent.vectors import ArmEncoder, check_matrix, frame_arms, frame_rows, is_frame, read_frame
 from windvane.arguments import Array, check_real_array
 from windvane.errors import ArgumentError
 from windvane.policies.base import Policy
+from windvane.records import Name
 
 LARGEST_WEIGHT = 1e9
 
@@ -37,12 +38,8 @@ def learn_history(
     if encoder.features is None:
         where, raw = "vectors", _read_vectors(encoder, vectors, contexts, arms)
     else:
-        where, raw = "arms", _encode_fields(encoder, vectors, contexts, arms)
-    if encoder.scaling.to_fit:
-        if not np.isfinite(raw).all():
-            row = int(np.argmax(~np.isfinite(raw).all(axis=1)))
-            raise ArgumentError((where, row), raw[row].tolist(), "finite")
-        encoder.scaling = encoder.scaling.fit(raw)
+        where, raw = "arms", _encode_fields(encoder, encoder.features, vectors, contexts, arms)
+    encoder.to_fit = False
     x, count = encoder.scaling.apply(raw, where), len(raw)
     values = _check_column("rewards", rewards, count, *reward_range)
     weight = np.ones(count) if weights is None else _check_column("weights", weights, count, 0.0, LARGEST_WEIGHT)
@@ -57,71 +54,61 @@ def learn_history(
 
 
 def _read_vectors(encoder: ArmEncoder, vectors: Any, contexts: Any, arms: Any) -> Array:
+    """Return the rows of ``vectors``, on which the scaling is fitted if it is to be."""
     if vectors is None:
         raise ArgumentError("vectors", vectors, "given, with the features of every row")
     for name, value in (("contexts", contexts), ("arms", arms)):
         if value is not None:
             raise ArgumentError(name, value, "omitted, because the agent has no declared features")
     dim = encoder.scaling.raw_dim
-    if not is_frame(vectors):
-        return check_matrix("vectors", vectors, dim)
-    raw, encoder.columns = read_frame("vectors", vectors, dim, encoder.columns)
-    return raw
+    if is_frame(vectors):
+        rows, encoder.columns = read_frame("vectors", vectors, dim, encoder.columns)
+    else:
+        rows = check_matrix("vectors", vectors, dim)
+    if encoder.to_fit:
+        encoder.scaling = encoder.scaling.fit(rows)
+    return rows
 
 
-def _encode_fields(encoder: ArmEncoder, vectors: Any, contexts: Any, arms: Any) -> Array:
+def _encode_fields(encoder: ArmEncoder, features: Features, vectors: Any, contexts: Any, arms: Any) -> Array:
+    """Return the rows of ``contexts`` and ``arms``, on which the features are fitted if they are to be."""
     if vectors is not None:
         expected = "omitted, because the agent has declared features"
         raise ArgumentError("vectors", vectors, expected, hint="give `arms`")
     if arms is None:
         raise ArgumentError("arms", arms, "given for every row, because the agent has declared features")
-    names, own = _read_arms(arms)
-    rows = _read_contexts(contexts, len(names))
-    assert encoder.features is not None  # the caller has checked it
-    if encoder.fits_features:
-        encoder.features, encoder.fits_features = encoder.features.fit(rows, own), False
-    return _encode_rows(encoder.features, rows, names, own)
-
-
-def _read_arms(arms: Any) -> tuple[list[Any], list[Mapping[str, Any]]]:
-    """Return the arm played in every row, and its own fields."""
-    if is_frame(arms):
-        names, own = frame_names("arms", arms), list[Mapping[str, Any]](frame_fields("arms", arms))
-    else:
-        names, own = [], []
-        for i, arm in enumerate(check_sequence("arms", arms)):
-            fields: Any = {}
-            if isinstance(arm, Mapping):
-                if len(arm) != 1:
-                    raise ArgumentError(("arms", i), arm, "a name, or a mapping from one name to its fields")
-                ((arm, fields),) = arm.items()
-            names.append(arm)
-            own.append(fields)
-    return [check_name(("arms", i), arm) for i, arm in enumerate(names)], own
-
-
-def _read_contexts(contexts: Any, count: int) -> list[Mapping[str, Any]]:
-    if contexts is None:
-        return [{}] * count
-    rows: list[Any] = frame_rows("contexts", contexts) if is_frame(contexts) else check_sequence("contexts", contexts)
-    if len(rows) != count:
-        raise ArgumentError("contexts", contexts, f"{count} rows, one for each of `arms`", got=str(len(rows)))
-    return rows
-
-
-def _encode_rows(
-    features: Features, contexts: list[Mapping[str, Any]], names: list[Any], own: list[Mapping[str, Any]]
-) -> Array:
-    rows = np.zeros((len(names), features.dim))
-    for i, (context, name, fields) in enumerate(zip(contexts, names, own, strict=True)):
+    played = _read_arms(arms)
+    context_rows: list[Any] = [{}] * len(played)
+    if contexts is not None:
+        context_rows = frame_rows("contexts", contexts) if is_frame(contexts) else check_sequence("contexts", contexts)
+    if len(context_rows) != len(played):
+        expected = f"{len(played)} rows, one for each of `arms`"
+        raise ArgumentError("contexts", contexts, expected, got=str(len(context_rows)))
+    if encoder.to_fit:
+        features = encoder.features = features.fit(context_rows, [own for _, own in played])
+    rows = np.zeros((len(played), features.dim))
+    for i, (context, (name, own)) in enumerate(zip(context_rows, played, strict=True)):
         try:
-            rows[i] = features.vectors(context, {name: fields})
+            rows[i] = features.vectors(context, {name: own})
         except ArgumentError as error:
             argument, *rest = error.path
-            if argument == "arms" and not fields:
+            if argument == "arms" and not own:
                 rest = rest[1:]  # the row is the name itself
             raise error.rename(("contexts" if argument == "context" else argument, i, *rest)) from None
     return rows
+
+
+def _read_arms(arms: Any) -> list[tuple[Name, Any]]:
+    """Return the arm played in every row, and its own fields."""
+    pairs: list[tuple[Any, Any]] = []
+    if is_frame(arms):
+        pairs += frame_arms("arms", arms)
+    else:
+        for i, arm in enumerate(check_sequence("arms", arms)):
+            if isinstance(arm, Mapping) and len(arm) != 1:
+                raise ArgumentError(("arms", i), arm, "a name, or a mapping from one name to its fields")
+            pairs += arm.items() if isinstance(arm, Mapping) else [(arm, {})]
+    return [(check_name(("arms", i), name), own) for i, (name, own) in enumerate(pairs)]
 
 
 def _check_column(name: str, values: Any, count: int, low: float, high: float) -> Array:

@@ -115,21 +115,11 @@ class PendingDecisions:
         self.open[pending.decision.id] = pending
         self.held += pending.reward is not None
 
-    def hold(self, pending: Pending, reward: float, delay: float, *, is_miss: bool) -> None:
-        """Keep a reward that is to be learned later, and the ``delay`` after which it came."""
-        self.held += pending.reward is None
-        pending.reward, pending.delay, pending.is_miss = reward, delay, is_miss
-
-    def close(self, pending: Pending, reward: float | None) -> None:
+    def close(self, pending: Pending, reward: float | None, is_dropped: bool) -> None:
         del self.open[pending.decision.id]
         pending.is_open = False
         self.held -= pending.reward is not None
-        self.closed[pending.decision.id] = ClosedOutcome(reward, None, pending.is_partial)
-
-    def mark_dropped(self, id: str) -> None:
-        """Remember that ``max_pending`` pushed out a decision that was just closed."""
-        if id in self.closed:
-            self.closed[id] = self.closed[id]._replace(is_dropped=True)
+        self.closed[pending.decision.id] = ClosedOutcome(reward, None, pending.is_partial, is_dropped)
 
     def forget(self) -> None:
         """Drop the outcomes of decisions that were closed too long ago."""

@@ -98,42 +98,40 @@ def choose_forgetting(
     settings: dict[str, Any] = {}
     if horizon is not None and "horizon" in accepted:
         settings["horizon"] = horizon
-    by_clock = False
+    by_clock, discount = False, None  # its gamma, and its memory in rounds
     if half_life is not None:
         span = Span.parse("half_life", half_life, least=0.01)
         by_clock = span.by_clock
         rate = math.log(2.0) / (span.length * TICKS if by_clock else span.length)
-        settings |= _discount_settings(policy, "half_life", half_life, math.exp(-rate), -1.0 / math.expm1(-rate))
+        discount = math.exp(-rate), -1.0 / math.expm1(-rate)
     elif gamma is not None:
         gamma = check_number("gamma", gamma, "in (0, 1]", lambda g: 0.0 < g <= 1.0)
-        settings |= _discount_settings(policy, "gamma", gamma, gamma, memory_of_discount(gamma))
+        discount = gamma, memory_of_discount(gamma)
     elif drift is not None:
         if horizon is None:
             raise ArgumentError("drift", drift, "given with `horizon`, the number of decisions it is spread over")
         if "drift" in accepted:
             settings["drift"] = drift
         else:
-            discount = theory.discount(horizon=horizon, drift=drift, dim=dim)
-            settings |= _discount_settings(policy, "drift", drift, discount, memory_of_discount(discount))
+            gamma = theory.discount(horizon=horizon, drift=drift, dim=dim)
+            discount = gamma, memory_of_discount(gamma)
     elif horizon is not None and "horizon" not in accepted:
         hint = "or give `drift` as well"
         raise ArgumentError("horizon", horizon, f"omitted, because {policy.name} takes no horizon", hint=hint)
+    if discount is not None:
+        if "memories" in accepted:
+            settings["memories"] = [max(discount[1], 1.0 + 1e-9)]
+        elif "gamma" in accepted:
+            settings["gamma"] = discount[0]
+        else:
+            expected = f"omitted, because {policy.name} does not forget with a discount"
+            raise ArgumentError(names[0], rates[names[0]], expected)
     return settings, by_clock
 
 
 def memory_of_discount(gamma: float) -> float:
     """Return how many rounds back the past counts under a discount: 1/(1 - gamma)."""
     return 1.0 / (1.0 - gamma) if gamma < 1.0 else math.inf
-
-
-def _discount_settings(policy: type[Policy], name: str, value: Any, gamma: float, memory: float) -> dict[str, Any]:
-    """Return the setting that makes ``policy`` forget with the discount ``gamma``, a memory of ``memory`` rounds."""
-    accepted = Signature(policy).names
-    if "memories" in accepted:
-        return {"memories": [max(memory, 1.0 + 1e-9)]}
-    if "gamma" in accepted:
-        return {"gamma": gamma}
-    raise ArgumentError(name, value, f"omitted, because {policy.name} does not forget with a discount")
 
 
 def learn_prior(policy: Policy, prior: Any, weight: float, S: float | None, reward_range: tuple[float, float]) -> None:

@@ -58,21 +58,14 @@ def to_seconds(name: str | Path, when: float | str | datetime) -> float:
     A datetime must have a time zone; a text is one in RFC 3339.
     """
     expected = f"a time: RFC 3339 or a datetime, with a time zone, or at most {LONGEST:g} seconds from 1970"
-    if isinstance(when, str):
-        try:
-            when = datetime.fromisoformat(when)
-        except ValueError:
-            raise ArgumentError(name, when, expected) from None
-    if isinstance(when, datetime):
-        try:
-            if when.utcoffset() is None:
-                raise ValueError
-            when = when.timestamp()
-        except ValueError:  # of pandas' NaT, too
-            raise ArgumentError(name, when, expected) from None
     try:
-        return round(check_number(name, when, "", lambda s: abs(s) <= LONGEST), 6)
-    except ArgumentError:
+        moment: Any = datetime.fromisoformat(when) if isinstance(when, str) else when
+        if isinstance(moment, datetime):
+            if moment.utcoffset() is None:
+                raise ValueError
+            moment = moment.timestamp()
+        return round(check_number(name, moment, "", lambda s: abs(s) <= LONGEST), 6)
+    except ValueError:  # of pandas' NaT, too
         raise ArgumentError(name, when, expected) from None
 
 

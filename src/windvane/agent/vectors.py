@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from windvane.agent.features import Features, check_names
-from windvane.agent.scaling import REMEDY, Scaling
-from windvane.arguments import Array, check_positive, check_real_array, check_whole
+from windvane.agent.features import CONSTANT, Features, check_flag, check_names, find_repeated
+from windvane.arguments import NORM_SLACK, Array, check_array, check_positive, check_real_array, check_whole
 from windvane.errors import ArgumentError, format_value
 from windvane.records import Name
 
 ARM_COLUMN = "arm"  # of a frame: the arms' names
+FIT_MARGIN = 1.25  # how much longer than any of the history a vector may be
+REMEDY = 'give a larger L, scaling="fit" with history, or clip=True'
 
 
 class Offer(NamedTuple):
@@ -27,21 +27,94 @@ class Offer(NamedTuple):
     columns: list[Name] | None = None
 
 
+class Scaling:
+    """(x - center) / spread, then length at most ``L``, then, if ``intercept``, a last coordinate of 1.
+
+    ``remedy``: what to do about a vector that is too long.
+    """
+
+    def __init__(self, dim: int, L: float, *, scaling: Any, intercept: bool, clip: bool, remedy: str = REMEDY) -> None:
+        self.raw_dim, self.L, self.remedy = dim, L, remedy
+        self.intercept, self.clip = check_flag("intercept", intercept), check_flag("clip", clip)
+        self.dim, self.longest = dim + self.intercept, math.hypot(L, 1.0) if self.intercept else L  # of what comes out
+        if scaling is None:
+            scaling = np.zeros(dim), np.ones(dim)
+        elif isinstance(scaling, Mapping) and set(scaling) == {"center", "spread"}:
+            scaling = scaling["center"], scaling["spread"]
+        elif not isinstance(scaling, list | tuple | np.ndarray) or len(scaling) != 2:
+            raise ArgumentError("scaling", scaling, 'None, "fit", or a pair (center, spread)')
+        self.center, self.spread = (
+            check_array(("scaling", name), value, (dim,)).copy()
+            for name, value in zip(("center", "spread"), scaling, strict=True)
+        )
+        if not (np.isfinite(self.center).all() and np.isfinite(self.spread).all() and (self.spread > 0.0).all()):
+            expected = "a finite center and a finite, positive spread"
+            raise ArgumentError("scaling", (self.center.tolist(), self.spread.tolist()), expected)
+        self.is_identity = not self.center.any() and bool((self.spread == 1.0).all())
+
+    def fit(self, rows: Array) -> Scaling:
+        """Return the same, with the center and spread under which ``rows`` have mean 0, equal variances (where they
+        vary), and lengths below L by a margin."""
+        if not np.isfinite(rows).all():
+            row = int(np.argmax(~np.isfinite(rows).all(axis=1)))
+            raise ArgumentError(("vectors", row), rows[row].tolist(), "finite")
+        if len(rows) < 2:
+            raise ArgumentError("vectors", rows, 'two or more rows for scaling="fit"', got=str(len(rows)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            center, deviation = rows.mean(axis=0), rows.std(axis=0)
+            varies = deviation > CONSTANT * np.abs(rows).max(axis=0)  # less is the rounding of the mean
+            if not varies.any():
+                raise ArgumentError("vectors", rows, 'rows that vary, for scaling="fit"', got="equal rows")
+            deviation = np.where(varies, deviation, 1.0)
+            longest = float(np.sqrt(np.square((rows - center) / deviation).sum(axis=1)).max())
+            pair = center, deviation * (longest * FIT_MARGIN / self.L)
+        if not np.isfinite(pair).all():
+            got = f"values up to {np.abs(rows).max():g}"
+            raise ArgumentError("vectors", rows, 'numbers whose squares are finite, for scaling="fit"', got=got)
+        return Scaling(self.raw_dim, self.L, scaling=pair, intercept=self.intercept, clip=self.clip, remedy=self.remedy)
+
+    def apply(
+        self, rows: Array, argument: str, names: Sequence[Name] | None = None, *, longest: float = math.inf
+    ) -> Array:
+        """Return scaled ``rows``, which may be the same array. ``argument`` and ``names`` are for
+        errors; ``longest`` is a bound on the norms of ``rows``, where one is known."""
+        if self.is_identity and longest <= self.L:
+            scaled = rows
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):
+                scaled = (rows - self.center) / self.spread
+                norms = np.sqrt(np.square(scaled).sum(axis=1))
+            if not (norms <= self.L * NORM_SLACK).all():
+                self._refuse_unless_clipped(scaled, norms, argument, names)
+                scaled = scaled * np.minimum(1.0, self.L / np.maximum(norms, 1e-300))[:, None]
+        return np.column_stack((scaled, np.ones(len(scaled)))) if self.intercept else scaled
+
+    def _refuse_unless_clipped(self, scaled: Array, norms: Array, argument: str, names: Sequence[Name] | None) -> None:
+        is_bad = ~np.isfinite(norms) if not np.isfinite(norms).all() else norms > self.L * NORM_SLACK
+        row = int(np.argmax(is_bad))
+        where, vector = (argument, row if names is None else names[row]), scaled[row].tolist()
+        if not np.isfinite(norms[row]):
+            raise ArgumentError(where, vector, "a vector whose features and norm are finite")
+        if not self.clip:
+            expected, got = f"a vector of norm at most L = {self.L:g}", f"a norm of {norms[row]:.6g}"
+            raise ArgumentError(where, vector, expected, got=got, hint=self.remedy)
+
+
 class ArmEncoder:
     """Declared features or raw vectors, and the scaling that is applied to them.
 
-    ``columns`` are those of the first frame of raw vectors: they set the order of the coordinates. ``fits_features``:
-    the ranges of declared numbers are to be fitted on the first history.
+    ``columns`` are those of the first frame of raw vectors: they set the order of the coordinates. ``to_fit``: the
+    scaling, or the ranges of declared numbers, are to be fitted on the first history.
     """
 
     def __init__(self, dim: int | None, features: Any, scaling: Any, *, L: float, intercept: bool, clip: bool) -> None:
         self.features = Features.parse(features)
         self.columns: list[Name] | None = None
-        self.fits_features = False
+        self.to_fit = isinstance(scaling, str) and scaling == "fit"
         if (dim is None) == (self.features is None):
             expected = "given unless `features` is" if dim is None else "omitted when `features` is given"
             raise ArgumentError("dim", dim, expected)
-        remedy = REMEDY
+        remedy, scaling = REMEDY, None if self.to_fit else scaling
         if self.features is None:
             dim = check_whole("dim", dim, 1)
         else:
@@ -50,26 +123,32 @@ class ArmEncoder:
                     raise ArgumentError(name, value, "omitted when `features` is given", hint="declare it there")
             dim = self.features.dim
             remedy = 'declare ranges of all numbers, use scaling="fit" with history, or give a larger L'
-            if isinstance(scaling, str) and scaling == "fit":  # the ranges of open fields are fitted instead
-                self.fits_features, scaling = bool(self.features.open_fields), None
+            self.to_fit = self.to_fit and bool(self.features.open_fields)
         self.scaling = Scaling(
             dim, check_positive("L", L), scaling=scaling, intercept=intercept, clip=clip, remedy=remedy
         )
 
+    def declaration(self) -> dict[str, Any]:
+        """Return the arguments ``features`` and ``scaling`` as plain data, with what was fitted."""
+        center, spread = self.scaling.center.tolist(), self.scaling.spread.tolist()
+        given = None if self.scaling.is_identity else {"center": center, "spread": spread}
+        return {
+            "features": None if self.features is None else self.features.declaration(),
+            "scaling": "fit" if self.to_fit else given,
+        }
+
     @property
     def feature_names(self) -> list[str]:
         """What each coordinate of a vector belongs to."""
-        if self.features is not None:
-            raw = self.features.names
-        else:
-            raw = [str(name) for name in self.columns or (f"x{i}" for i in range(self.scaling.raw_dim))]
-        return [*raw, *["1"] * self.scaling.intercept]
+        names = self.features.names if self.features is not None else self.columns
+        raw = names or [f"x{i}" for i in range(self.scaling.raw_dim)]
+        return [*map(str, raw), *["1"] * self.scaling.intercept]
 
     def encode(self, arms: Any, context: Any) -> Offer:
         """Check the arms of a decision and encode them."""
         if arms is None and (self.features is None or not self.features.arms or self.features.per_arm):
             raise ArgumentError("arms", None, "given")
-        if self.fits_features:
+        if self.to_fit:
             raise ArgumentError("scaling", "fit", "fitted first", hint="give history first")
         if self.features is None:
             if context is not None:
@@ -87,16 +166,13 @@ class ArmEncoder:
 
 
 def _encode_fields(features: Features, arms: Any, context: Any) -> tuple[list[Name], Array]:
-    """Return names and vectors of declared features; of all declared arms where ``arms`` is None and they have no
-    fields of their own."""
-    if arms is None and features.arms and not features.per_arm:
+    """Return names and vectors of declared features; ``arms`` None: of all declared arms."""
+    if arms is None:
         return list(features.arms), features.vectors(context, features.arms)
-    if isinstance(arms, Mapping):
-        by_name = dict(zip(check_names("arms", list(arms)), arms.values(), strict=True))
-        return list(by_name), features.vectors(context, by_name)
-    if is_frame(arms):
-        names = check_names("arms", frame_names("arms", arms))
-        return names, features.vectors(context, dict(zip(names, frame_fields("arms", arms), strict=True)))
+    if is_frame(arms) or isinstance(arms, Mapping):
+        pairs = frame_arms("arms", arms) if is_frame(arms) else list(arms.items())
+        names = check_names("arms", [name for name, _ in pairs])
+        return names, features.vectors(context, {name: own for name, (_, own) in zip(names, pairs, strict=True)})
     names = check_names("arms", arms)
     try:
         return names, features.vectors(context, names)
@@ -109,7 +185,8 @@ def _encode_fields(features: Features, arms: Any, context: Any) -> tuple[list[Na
 def _read_vectors(arms: Any, dim: int, columns: list[Name] | None) -> tuple[list[Name], Array, list[Name] | None]:
     """Return names, vectors, and the columns that set the order of the coordinates, if there are any."""
     if is_frame(arms):
-        return check_names("arms", frame_names("arms", arms)), *read_frame("arms", arms, dim, columns)
+        names = check_names("arms", [name for name, _ in frame_arms("arms", arms)])
+        return names, *read_frame("arms", arms, dim, columns)
     if not isinstance(arms, Mapping):
         rows = check_matrix("arms", arms, dim)
         return list(range(len(rows))), rows, columns
@@ -160,20 +237,15 @@ def frame_rows(argument: str, frame: Any) -> list[dict[Any, Any]]:
     """Return the rows of a frame by the names of its columns."""
     columns = _check_columns(argument, frame)
     values = [list(frame[column]) for column in columns]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)] or [
+        {} for _ in range(len(frame))
+    ]
 
 
-def frame_names(argument: str, frame: Any) -> list[Any]:
-    """Return the arms' names: the column "arm", else the index, else numbers."""
-    if ARM_COLUMN in _check_columns(argument, frame):
-        return list(frame[ARM_COLUMN])
-    return list(getattr(frame, "index", range(len(frame))))
-
-
-def frame_fields(argument: str, frame: Any) -> list[dict[Any, Any]]:
-    """Return the fields of each arm, without its name."""
-    rows = frame_rows(argument, frame) or [{}] * len(frame)
-    return [{column: value for column, value in row.items() if column != ARM_COLUMN} for row in rows]
+def frame_arms(argument: str, frame: Any) -> list[tuple[Any, dict[Any, Any]]]:
+    """Return the name of each arm, which is in the column "arm", else the index, else a number; and its fields."""
+    rows, index = frame_rows(argument, frame), getattr(frame, "index", range(len(frame)))
+    return [(row.pop(ARM_COLUMN, place), row) for row, place in zip(rows, index, strict=True)]
 
 
 def read_frame(argument: str, frame: Any, dim: int, columns: list[Name] | None) -> tuple[Array, list[Name]]:
@@ -190,8 +262,7 @@ def read_frame(argument: str, frame: Any, dim: int, columns: list[Name] | None) 
 
 def _check_columns(argument: str, frame: Any) -> list[Any]:
     columns = list(frame.columns)
-    for column, times in Counter(columns).items():
-        if times > 1:
-            got = f"{format_value(column)} {times} times"
-            raise ArgumentError(argument, columns, "a frame whose columns have different names", got=got)
+    if repeated := find_repeated(columns):
+        got = f"{format_value(repeated[0])} twice"
+        raise ArgumentError(argument, columns, "a frame whose columns have different names", got=got)
     return columns

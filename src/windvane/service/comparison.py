@@ -21,7 +21,7 @@ about 1e-10 over the 1e6 operations of a long stream. This leaves a factor of te
 
 _SCORES = ("prediction", "bonus", "rival_score")  # sums and differences of each other: one size for all of them
 _COMPUTED = frozenset({*_SCORES, "propensity"})  # numbers of an outcome that the model computes; all others are exact
-_COMPUTED_ENTRIES = frozenset({"features", "reward_total"})  # of the document of an agent: ranges may have been fitted
+_COMPUTED_ENTRIES = frozenset({"features", "scaling", "reward_total"})  # of an agent: the first two may be fitted
 _EXACT_ARRAYS = frozenset({"pending/round", "pending/time", "pending/reward", "pending/delay"})
 _SOLVER_STATE = ("checksum", "passes", "status")
 """Last parts of the names of arrays of a policy that rounding changes altogether: the checksum of the others, and how
@@ -147,6 +147,8 @@ def _may_be_rounded(name: str, first: npt.NDArray[Any], second: npt.NDArray[Any]
     """
     if first.dtype != second.dtype or first.shape != second.shape:
         return False
+    if first.dtype.names is not None:
+        return all(_may_be_rounded(f"{name}/{field}", first[field], second[field]) for field in first.dtype.names)
     if first.dtype.kind != "f":
         return name.endswith(_SOLVER_STATE) or np.array_equal(first, second)
     if name in _EXACT_ARRAYS:

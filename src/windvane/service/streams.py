@@ -17,8 +17,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from windvane.agent import AgentCore, ClosedDecision, ConflictingRewardError, UnknownDecisionError
-from windvane.agent.alerts import CHECK_EVERY, AlertLog
 from windvane.agent.history import LearnedHistory
+from windvane.agent.info import CHECK_EVERY, AlertLog
 from windvane.agent.pending import ClosedOutcome, PendingDecisions, RewardOutcome
 from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from windvane.agent.alerts import CODES
+from windvane.agent.info import CODES
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
