@@ -107,6 +107,23 @@ def _plane_gram(X: np.ndarray, first: int, n: int, weight: np.ndarray, factor: n
 
 
 @compiled_sums
+def _scale_pair(
+    ra: np.ndarray, rb: np.ndarray, factor: np.ndarray, sa: np.ndarray, sb: np.ndarray
+) -> tuple[float, float, float]:
+    """Set ``sa`` and ``sb`` to two rows times ``factor``; return <sa, ra>, <sb, ra> and <sb, rb>."""
+    a0, b0, b1 = 0.0, 0.0, 0.0
+    for i in range(ra.shape[0]):
+        f = factor[i] * ra[i]
+        h = factor[i] * rb[i]
+        sa[i] = f
+        sb[i] = h
+        a0 += f * ra[i]
+        b0 += h * ra[i]
+        b1 += h * rb[i]
+    return a0, b0, b1
+
+
+@compiled_sums
 def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled: np.ndarray, out: np.ndarray) -> None:
     """Add sum_i factor[i] X[:, i] X[:, i]' to the lower triangle of ``out``, in tiles of two rows and four columns.
 
@@ -117,17 +134,7 @@ def _weighted_gram(X: np.ndarray, first: int, n: int, factor: np.ndarray, scaled
     sa = scaled[0, :n]
     sb = scaled[1, :n]
     for j in range(0, d - 1, 2):
-        ra = X[j, first : first + n]
-        rb = X[j + 1, first : first + n]
-        a0, b0, b1 = 0.0, 0.0, 0.0
-        for i in range(n):
-            f = factor[i] * ra[i]
-            h = factor[i] * rb[i]
-            sa[i] = f
-            sb[i] = h
-            a0 += f * ra[i]
-            b0 += h * ra[i]
-            b1 += h * rb[i]
+        a0, b0, b1 = _scale_pair(X[j, first : first + n], X[j + 1, first : first + n], factor, sa, sb)
         out[j, j] += a0
         out[j + 1, j] += b0
         out[j + 1, j + 1] += b1
