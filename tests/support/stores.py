@@ -15,8 +15,7 @@ from windvane import Agent
 from windvane.service.problems import Problem
 from windvane.service.recovery import recover
 from windvane.service.store import Event, Store, StoreError, Token, UnreadableEventError, check_event
-from windvane.service.store.database import PAGE_BYTES
-from windvane.service.store.digests import digest_row
+from windvane.service.store.database import PAGE_BYTES, digest_row
 from windvane.service.store.events import STREAM_SPAN
 from windvane.service.streams import Done, Stream
 from windvane.service.verification import Finding, StoreReport, verify_store

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,13 @@ from windvane.service.store.database import (
     PAGE_BYTES,
     READ_ERRORS,
     DamageError,
-    FileKind,
     StoreError,
     add_suffix,
     connect,
     create_private_file,
     create_tables,
     has_expected_schema,
-    identify,
+    read_meta,
     remove_database,
 )
 
@@ -75,18 +74,18 @@ class DamagedTables:
 
     def _find_readable(self, table: str, damaged: int, high: int) -> int:
         """Return a row id, ``damaged`` or above, from which on a row can be read; ``high`` if there is none."""
+
+        def is_readable(rowid: int) -> bool:
+            return self._read_first(table, rowid, high) is not None
+
         for rowid in range(damaged, min(damaged + TRIED_ONE_BY_ONE, high)):
-            if self._read_first(table, rowid, high) is not None:
+            if is_readable(rowid):
                 return rowid
         distance = TRIED_ONE_BY_ONE
-        while damaged + distance < high and self._read_first(table, damaged + distance, high) is None:
+        while damaged + distance < high and not is_readable(damaged + distance):
             distance *= 2
-        low, readable = damaged + distance // 2, min(damaged + distance, high)
-        while readable - low > 1:
-            middle = (low + readable) // 2
-            is_damaged = self._read_first(table, middle, high) is None
-            low, readable = (middle, readable) if is_damaged else (low, middle)
-        return readable
+        between = range(damaged + distance // 2, min(damaged + distance, high))
+        return between.start + bisect_left(between, True, key=is_readable)
 
     def _read_first(self, table: str, low: int, high: int) -> list[Row] | None:
         """Return the first row of a range alone, or no row; None if it cannot be read."""
@@ -114,7 +113,7 @@ def open_damaged(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         _copy_with_first_page(path, copy)
         with contextlib.closing(connect(copy)) as connection:
-            if _try(identify, connection) != (FileKind.CURRENT, str(FORMAT)):
+            if (_try(read_meta, connection) or {}).get("format") != str(FORMAT):
                 raise StoreError(path, "damaged", _NO_STORE)
             yield connection
     finally:
@@ -143,7 +142,8 @@ def is_damaged_store(path: Path) -> bool:
 def _copy_with_first_page(path: Path, copy: Path) -> None:
     """Write the first page of a new store, and all other pages and the log of the store at ``path``, to ``copy``."""
     remove_database(copy)
-    create_file(copy, lambda _: None)
+    create_private_file(copy)
+    create_tables(copy)
     size = copy.stat().st_size
     with path.open("rb") as source, copy.open("r+b") as target:
         target.seek(28)
@@ -157,27 +157,3 @@ def _copy_with_first_page(path: Path, copy: Path) -> None:
     if (log := add_suffix(path, "-wal")).exists():
         create_private_file(add_suffix(copy, "-wal"))
         shutil.copyfile(log, add_suffix(copy, "-wal"))
-
-
-def create_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
-    """Create a database with the tables of a store, call ``fill`` in the same transaction, and flush it to disk."""
-    create_private_file(path)
-    with contextlib.closing(connect(path)) as connection:
-        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
-        connection.execute("PRAGMA journal_mode=OFF")  # the file is complete, or it is not used
-        connection.execute("PRAGMA synchronous=OFF")
-        connection.execute("BEGIN")
-        create_tables(connection)
-        fill(connection)
-        connection.execute("COMMIT")
-        connection.execute("PRAGMA journal_mode=WAL")
-    flush(path)
-
-
-def flush(path: Path) -> None:
-    """Flush a file or a folder to disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,10 +1,14 @@
-"""The SQLite file behind a store: its tables and rows, what kind of file it is, and whether it is whole."""
+"""The SQLite file behind a store: its tables, its rows with their checksums, and whether it is whole.
+
+Every table but the events ends with a column ``digest``, the SHA-256 of the other columns.
+"""
 
 from __future__ import annotations
 
-import enum
+import hashlib
 import os
 import sqlite3
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -12,12 +16,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from windvane.errors import WindvaneError
-from windvane.service.store.digests import Value, is_sealed, seal_row
-from windvane.service.store.events import STREAM_SPAN
 
 FORMAT = 3
 PAGE_BYTES = 4096  # fixed, so that the first page of every store is laid out alike: see damaged_file.py
-MOST_STREAMS = (1 << 63) // STREAM_SPAN - 1  # the ids whose events all have a row id, which is a signed 64-bit number
 BUSY_SECONDS = 30.0  # to wait for another process, such as one that adds a token
 MOST_LINES = 20  # of SQLite's own check: enough to see what is damaged
 
@@ -43,6 +44,9 @@ CREATE TABLE tokens (
 TABLES = frozenset({"meta", "streams", "events", "snapshots", "tokens"})
 REQUIRED_META = ("format", "id", "guarded")
 
+Value = str | float | bytes | None
+"""What a column may hold."""
+
 
 class StoreError(WindvaneError):
     """The store at ``path`` cannot be used. ``problem`` says why and what to do.
@@ -66,16 +70,6 @@ class SnapshotError(WindvaneError, ValueError):
 
 READ_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What reading a damaged file raises. Names of columns are decoded by Python's own module, which may fail."""
-
-
-class FileKind(enum.Enum):
-    """What a file is, judged by its tables and its format."""
-
-    EMPTY = enum.auto()
-    FOREIGN = enum.auto()
-    OTHER_FORMAT = enum.auto()
-    CURRENT = enum.auto()
-    DAMAGED = enum.auto()
 
 
 class StreamRow(NamedTuple):
@@ -130,7 +124,7 @@ def add_suffix(path: Path, suffix: str) -> Path:
 
 def create_private_file(path: Path) -> None:
     """Create an empty file that only its owner can read: contexts may be personal. It must not exist."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def remove_database(path: Path) -> None:
@@ -156,11 +150,31 @@ def may_be_damage(error: BaseException) -> bool:
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
+def digest_row(table: str, *values: Value) -> bytes:
+    """Return the checksum of a row of ``table``. Bytes, which may be many, enter it as their own digest."""
+    short = [hashlib.sha256(value).digest() if isinstance(value, bytes) else value for value in values]
+    return hashlib.sha256(ascii((table, *short)).encode()).digest()
+
+
+def seal_row(table: str, *values: Value) -> tuple[Value, ...]:
+    """Return ``values`` followed by their checksum: a row of ``table``."""
+    return *values, digest_row(table, *values)
+
+
+def is_sealed(table: str, row: Sequence[Any]) -> bool:
+    """Whether a row ends with the checksum of its other values."""
+    return bool(row[-1] == digest_row(table, *row[:-1]))
+
+
 def write_row(connection: sqlite3.Connection, table: str, *values: Value, on_conflict: str = "REPLACE") -> bool:
     """Insert a row with its checksum; return whether a row was written. ``on_conflict``: see SQLite's "INSERT OR"."""
-    places = ", ".join("?" * (len(values) + 1))
-    sql = f"INSERT OR {on_conflict} INTO {table} VALUES ({places})"
-    return connection.execute(sql, seal_row(table, *values)).rowcount > 0
+    return insert_row(connection, table, seal_row(table, *values), on_conflict)
+
+
+def insert_row(connection: sqlite3.Connection, table: str, row: Sequence[Any], on_conflict: str = "IGNORE") -> bool:
+    """Insert a row as it is; return whether it was written."""
+    places = ", ".join("?" * len(row))
+    return connection.execute(f"INSERT OR {on_conflict} INTO {table} VALUES ({places})", row).rowcount > 0
 
 
 def read_meta(connection: sqlite3.Connection) -> dict[str, str]:
@@ -172,10 +186,18 @@ def read_meta(connection: sqlite3.Connection) -> dict[str, str]:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-def create_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables of a store, in the transaction of the caller."""
-    for statement in SCHEMA.split(";"):
-        connection.execute(statement)
+def create_tables(path: Path, fill: Callable[[sqlite3.Connection], None] = lambda _: None) -> None:
+    """Create the tables of a store in an empty file, and call ``fill`` in the same transaction. When this returns, all
+    of it is on disk. Where there are tables, nothing happens: another process may have been doing the same."""
+    with closing(connect(path)) as connection:
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+        connection.execute("BEGIN IMMEDIATE")
+        if not read_schema(connection):
+            for statement in SCHEMA.split(";"):
+                connection.execute(statement)
+            fill(connection)
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA journal_mode=WAL")
 
 
 def read_schema(connection: sqlite3.Connection) -> dict[str, Any]:
@@ -184,32 +206,34 @@ def read_schema(connection: sqlite3.Connection) -> dict[str, Any]:
 
 
 @cache
-def expected_schema() -> dict[str, Any]:
-    """Return what :func:`read_schema` returns for a sound store."""
+def _expected_schema() -> dict[str, Any]:
     with closing(sqlite3.connect(":memory:")) as connection:
-        create_tables(connection)
+        connection.executescript(SCHEMA)
         return read_schema(connection)
 
 
 def has_expected_schema(connection: sqlite3.Connection) -> bool:
     """Whether all tables and indexes are those of a store of the current format, to the letter."""
-    return read_schema(connection).items() >= expected_schema().items()
+    return read_schema(connection).items() >= _expected_schema().items()
 
 
-def identify(connection: sqlite3.Connection) -> tuple[FileKind, str]:
-    """Return what kind of file it is, and the format that it states."""
+def has_tables(path: Path, connection: sqlite3.Connection) -> bool:
+    """Return False for a file without tables; raise :class:`StoreError` if they are not those of a store of the current
+    format, which may be damaged."""
     names = read_schema(connection).keys()
-    if not names:
-        return FileKind.EMPTY, ""
-    if missing := TABLES - names:  # one name that is missing may be damage; a file with two missing is something else
-        return FileKind.DAMAGED if len(missing) == 1 else FileKind.FOREIGN, ""
-    rows = [row for row in connection.execute("SELECT * FROM meta NOT INDEXED") if row[0] == "format"]
+    missing = TABLES - names
+    if not names or len(missing) == 1:  # one name that is missing may be damage; a file with two is something else
+        return bool(names)
+    rows = [] if missing else connection.execute("SELECT * FROM meta NOT INDEXED WHERE name = 'format'").fetchall()
     if rows and is_sealed("meta", rows[0]):
-        return (FileKind.CURRENT if rows[0][1] == str(FORMAT) else FileKind.OTHER_FORMAT), rows[0][1]
-    if has_expected_schema(connection):
-        return FileKind.DAMAGED, ""
-    # Earlier formats had other tables, and other checksums or none.
-    return (FileKind.OTHER_FORMAT, str(rows[0][1])) if rows else (FileKind.FOREIGN, "")
+        is_current = rows[0][1] == str(FORMAT)
+    else:  # earlier formats had other tables, and other checksums or none
+        is_current = has_expected_schema(connection)
+    if not is_current and rows:
+        raise StoreError(path, "format", f"has format {rows[0][1]}; this version reads format {FORMAT}")
+    if not is_current:
+        raise StoreError(path, "not_a_store", "is an SQLite file of something else")
+    return True
 
 
 def find_damage(connection: sqlite3.Connection, *, pages: bool = True) -> list[str]:
@@ -233,16 +257,18 @@ def _check_pages(connection: sqlite3.Connection) -> list[str]:
 
 
 def _check_schema(connection: sqlite3.Connection) -> list[str]:
-    schema = read_schema(connection)
+    schema, expected = read_schema(connection), _expected_schema()
     return [
-        f"the definition of {name} was changed" if name in schema else f"{name} is missing"
-        for name, sql in expected_schema().items()
-        if name not in schema or schema[name] != sql
+        f"{name} is missing, or its definition was changed"
+        for name in expected
+        if name not in schema or schema[name] != expected[name]
     ]
 
 
 def _check_meta(connection: sqlite3.Connection) -> list[str]:
-    rows = connection.execute("SELECT * FROM meta NOT INDEXED").fetchall()
-    sound = {row[0] for row in rows if is_sealed("meta", row)}
-    problems = [f"the setting {row[0]!r} does not match its checksum" for row in rows if not is_sealed("meta", row)]
-    return problems + [f"the setting {name!r} is missing" for name in REQUIRED_META if name not in sound]
+    sound = read_meta(connection)
+    return [
+        f"the setting {name!r} is missing, or does not match its checksum"
+        for name in REQUIRED_META
+        if name not in sound
+    ]

@@ -8,12 +8,14 @@ and the chain can still be checked.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import secrets
 from typing import Any, NamedTuple
 
 from windvane.errors import WindvaneError
 from windvane.records import to_datetime, to_plain
-from windvane.service.store.digests import Value, digest_row, matches_digest, salt_request
+from windvane.service.store.database import Value, digest_row
 
 DECIDED, REWARDED, REWARD_PART, CLOSED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 11)
 KINDS = {
@@ -28,6 +30,7 @@ KINDS = {
     LOST: "lost",  # events up to number "acknowledged" were acknowledged, and are not in the log
     UNREADABLE: "unreadable",  # in the place of an event that a repair could not read
 }
+SALT_BYTES = 16  # 128 bits: a short context cannot be guessed from its digest once the salt is erased
 STREAM_SPAN = 1 << 40
 """The id of an event's row is stream * STREAM_SPAN + number: the events of a stream lie together, in order."""
 
@@ -76,7 +79,10 @@ class Event(NamedTuple):
         key: str | None = None, outcome_json: bytes = b"{}", request: bytes | None = None,
     ) -> Event:  # fmt: skip
         """Return the event that follows one whose chain value is ``previous``."""
-        salt, digest = (None, None) if request is None else salt_request(request)
+        salt = digest = None
+        if request is not None:
+            salt = secrets.token_bytes(SALT_BYTES)
+            digest = hashlib.sha256(salt + request).digest()
         chain = _extend_chain(previous, stream, number, time, kind, decision, key, outcome_json, digest)
         return cls(stream, number, time, kind, decision, key, outcome_json, request, salt, digest, chain)
 
@@ -123,9 +129,12 @@ def check_event(previous: bytes, event: Event) -> None:
     The columns of a damaged row may hold values of any type.
     """
     try:
-        is_whole = _extend_chain(previous, *event[:7], event.request_digest) == event.chain
-        is_whole = is_whole and matches_digest(event.request, event.salt, event.request_digest)
-    except (TypeError, LookupError):
+        if event.request is None or event.salt is None:
+            is_whole = event.request is event.salt  # there was no request, or it was erased
+        else:
+            is_whole = hashlib.sha256(event.salt + event.request).digest() == event.request_digest
+        is_whole = is_whole and _extend_chain(previous, *event[:7], event.request_digest) == event.chain
+    except TypeError:
         is_whole = False
     if not is_whole:
         raise UnreadableEventError(event.number, "does not match its checksum")

@@ -9,9 +9,9 @@ The file has slots of 16 bytes. The first holds the id of the store; slot ``n`` 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-import stat
 import struct
 import threading
 import zlib
@@ -58,7 +58,7 @@ class Marks:
         self._guard = threading.Lock()
         self.highest = max(read_marks(store, store_id), default=0)  # of the streams that have a mark
         try:
-            self._file = _open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             os.pwrite(self._file, bytes.fromhex(store_id), 0)
         except OSError as error:
             self._warn(error)
@@ -90,20 +90,11 @@ class Marks:
         log.warning("%s: cannot be written (%s); a loss of events may go unnoticed", self._path, error.strerror)
 
 
-def _open(path: Path, flags: int) -> int:
-    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(0, "it is not a plain file")
-    return descriptor
-
-
 def _read(store: Path) -> bytes:
-    try:
-        with os.fdopen(_open(marks_path(store), os.O_RDONLY), "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
+    with contextlib.suppress(OSError):
+        if marks_path(store).is_file():
+            return marks_path(store).read_bytes()
+    return b""
 
 
 def _checksum(store_id: str, stream: int, number: int) -> int:

@@ -18,16 +18,14 @@ from windvane.service.store.database import (
     FORMAT,
     PAGE_BYTES,
     READ_ERRORS,
-    FileKind,
     StoreError,
     add_suffix,
     connect,
     create_private_file,
     create_tables,
-    identify,
+    has_tables,
     is_damage,
     may_be_damage,
-    read_schema,
     write_row,
 )
 from windvane.service.store.marks import ID_BYTES
@@ -61,7 +59,7 @@ def open_file(path: Path, *, lock: bool) -> int:
     try:
         with contextlib.suppress(FileExistsError):
             create_private_file(path)
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
         raise StoreError(path, "unreadable", f"cannot be opened ({error.strerror})") from None
     try:
@@ -84,8 +82,8 @@ def open_file(path: Path, *, lock: bool) -> int:
     return descriptor
 
 
-def identify_file(path: Path, *, exclusive: bool, read_only: bool) -> FileKind:
-    """Return EMPTY, CURRENT or DAMAGED; raise :class:`StoreError` for a file that is not a store of this format.
+def is_empty(path: Path, *, exclusive: bool, read_only: bool) -> bool:
+    """Return False for a store, which may be damaged; raise :class:`StoreError` for a file of something else.
 
     Nothing is written, so that a file that is not a store stays as it is. A file may be judged to be a damaged store
     where it can be repaired (``exclusive``) or reported (``read_only``).
@@ -94,38 +92,33 @@ def identify_file(path: Path, *, exclusive: bool, read_only: bool) -> FileKind:
     mode = "rw" if add_suffix(path, "-journal").exists() else "ro"
     try:
         with contextlib.closing(connect(path, mode)) as connection:
-            kind, stated = identify(connection)
-    except READ_ERRORS as error:
+            if has_tables(path, connection):
+                return False
+    except (StoreError, *READ_ERRORS) as error:
+        code = getattr(error, "sqlite_errorcode", None)
         if exclusive:
-            is_store = may_be_damage(error) and is_damaged_store(path)
+            may_be_store = getattr(error, "code", "") == "not_a_store" or may_be_damage(error)
+            is_store = may_be_store and is_damaged_store(path)
         else:
-            is_foreign = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
-            is_store = read_only and is_damage(error) and not is_foreign
+            is_store = read_only and is_damage(error) and code != sqlite3.SQLITE_NOTADB
         if not is_store:
             raise
-        return FileKind.DAMAGED
-    if kind in (FileKind.EMPTY, FileKind.FOREIGN) and exclusive and is_damaged_store(path):
-        return FileKind.DAMAGED  # its first page, which lists the tables, is damaged
-    if kind is FileKind.EMPTY and path.stat().st_size > PAGE_BYTES:  # more than a process leaves that creates a store
+        return False
+    if exclusive and is_damaged_store(path):
+        return False  # its first page, which lists the tables, is damaged
+    if path.stat().st_size > PAGE_BYTES:  # more than a process leaves that creates a store
         raise StoreError(path, "unreadable", "cannot be used as a store (it has pages, and no tables)")
-    if kind is FileKind.FOREIGN:
-        raise StoreError(path, "not_a_store", "is an SQLite file of something else")
-    if kind is FileKind.OTHER_FORMAT:
-        raise StoreError(path, "format", f"has format {stated}; this version reads format {FORMAT}")
-    return kind
+    return True
 
 
 def create_store(path: Path) -> None:
-    """Create the tables of a new store, all or none; another process may be doing the same."""
-    with contextlib.closing(connect(path)) as connection:
-        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("BEGIN IMMEDIATE")
-        if not read_schema(connection):
-            create_tables(connection)
-            for name, value in (("format", str(FORMAT)), ("id", secrets.token_hex(ID_BYTES)), ("guarded", "no")):
-                write_row(connection, "meta", name, value)
-        connection.execute("COMMIT")
+    """Create a new store in an empty file."""
+
+    def write_settings(connection: sqlite3.Connection) -> None:
+        for name, value in (("format", str(FORMAT)), ("id", secrets.token_hex(ID_BYTES)), ("guarded", "no")):
+            write_row(connection, "meta", name, value)
+
+    create_tables(path, write_settings)
 
 
 def restrict_access(path: Path) -> None:

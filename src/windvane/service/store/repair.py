@@ -18,19 +18,21 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from windvane.service.store.damaged_file import DamagedTables, Row, create_file, flush, open_damaged
+from windvane.service.store.damaged_file import DamagedTables, Row, open_damaged
 from windvane.service.store.database import (
     FORMAT,
-    MOST_STREAMS,
     READ_ERRORS,
     StoreError,
     StreamRow,
     add_suffix,
+    create_private_file,
+    create_tables,
+    insert_row,
+    is_sealed,
     read_meta,
     remove_database,
     write_row,
 )
-from windvane.service.store.digests import is_sealed
 from windvane.service.store.events import STREAM_SPAN, UNREADABLE, Event, UnreadableEventError, check_event
 from windvane.service.store.marks import ID_BYTES, read_marks, read_store_id
 
@@ -67,13 +69,23 @@ def rebuild(path: Path) -> None:
     remove_database(building)
     try:
         with open_damaged(path) as source:
-            create_file(building, lambda target: StoreCopy(path, source, target).copy())
+            create_private_file(building)
+            create_tables(building, lambda target: StoreCopy(path, source, target).copy())
         os.rename(building, completed_path(path))
     except Exception:
         remove_database(building)  # it takes room, and keeps tokens from being changed
         raise
-    flush(path.parent)
+    _flush(path.parent)
     finish_swap(path)
+
+
+def _flush(folder: Path) -> None:
+    """Flush the names in a folder to disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _name_aside(path: Path) -> Path:
@@ -90,9 +102,9 @@ def finish_swap(path: Path) -> None:
         old = add_suffix(path, suffix)
         if old.exists():
             os.rename(old, add_suffix(aside, suffix))
-    flush(path.parent)
+    _flush(path.parent)
     os.rename(completed, path)
-    flush(path.parent)
+    _flush(path.parent)
     log.warning("%s: was repaired; the damaged file is kept as %s", path, aside)
 
 
@@ -126,8 +138,7 @@ class StoreCopy:
 
     def _insert(self, table: str, row: Row) -> bool:
         """Insert a row as it is; return False if it breaks a rule of the table."""
-        places = ", ".join("?" * len(row))
-        return self._target.execute(f"INSERT OR IGNORE INTO {table} VALUES ({places})", row).rowcount > 0
+        return insert_row(self._target, table, row)
 
     def _copy_tokens(self) -> bool:
         """Return whether there are tokens, or may have been."""
@@ -235,7 +246,8 @@ class StoreCopy:
 
 
 def _is_id(stream: Any) -> bool:
-    return isinstance(stream, int) and 0 < stream < MOST_STREAMS
+    """Whether all events of the stream have a row id, which is a signed 64-bit number."""
+    return isinstance(stream, int) and 0 < stream < (1 << 63) // STREAM_SPAN - 1
 
 
 def _placeholder(rowid: int) -> Row:

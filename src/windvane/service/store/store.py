@@ -22,7 +22,6 @@ import filelock
 
 from windvane.service.store.database import (
     DamageError,
-    FileKind,
     Snapshot,
     SnapshotError,
     StoreError,
@@ -30,14 +29,15 @@ from windvane.service.store.database import (
     Token,
     connect,
     find_damage,
+    is_sealed,
     read_meta,
     remove_database,
+    seal_row,
     write_row,
 )
-from windvane.service.store.digests import is_sealed, seal_row
 from windvane.service.store.events import STREAM_SPAN, Event
 from windvane.service.store.marks import Marks, read_marks
-from windvane.service.store.opening import create_store, identify_file, lock_store, open_file, restrict_access
+from windvane.service.store.opening import create_store, is_empty, lock_store, open_file, restrict_access
 from windvane.service.store.repair import building_path, completed_path, finish_swap, is_repairing, rebuild
 
 CHECKED_AT_START = 64 << 20
@@ -105,18 +105,13 @@ class Store:
         elif completed_path(self.path).exists():
             raise StoreError(self.path, "repairing", "a repair was interrupted; `windvane serve` finishes it")
         self._file = open_file(self.path, lock=is_exclusive)
-        kind = identify_file(self.path, exclusive=is_exclusive, read_only=self._mode == "ro")
-        if kind is FileKind.EMPTY:
+        if is_empty(self.path, exclusive=is_exclusive, read_only=self._mode == "ro"):
             create_store(self.path)
         if self._mode == "rw":
             restrict_access(self.path)
-        if not is_exclusive:
-            return
-        if kind is FileKind.DAMAGED:
-            self._rebuild("is damaged; repairing it")
-        else:
+        if is_exclusive:
             self._repair_if_damaged(pages=self.path.stat().st_size <= CHECKED_AT_START)
-        self._marks = Marks(self.path, read_meta(self.connection)["id"])
+            self._marks = Marks(self.path, read_meta(self.connection)["id"])
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
         """Return what is wrong with the structure of the file: the tables, the settings and, which takes long, all of
