@@ -1,27 +1,44 @@
 """Verification: check a store against itself.
 
 The file must be whole, every event must match its checksum, and a replay of the whole log must give every outcome that
-was recorded and the state that a server would start from. A store can be verified beside the server that uses it.
+was recorded and the state that a server would start from: numbers that the model computes up to rounding, everything
+else exactly. A store can be verified beside the server that uses it.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from windvane.service.comparison import Agreement, compare_outcomes, compare_streams
+import numpy as np
+
+from windvane.agent.archive import read_archive
 from windvane.service.recovery import apply_event, check_end, create_stream, read_snapshot
-from windvane.service.store import DECIDED, LOST, READ_ERRORS, Event, SnapshotError, Store, StreamRow
+from windvane.service.store import DECIDED, LOST, READ_ERRORS, Event, Snapshot, SnapshotError, Store, StreamRow
 from windvane.service.streams import ReplayError, Stream
 
+ROUNDING = 1e-9
+"""Relative difference that is attributed to rounding. Processors differ by about 1e-16 per operation, which adds up to
+about 1e-10 over the 1e6 operations of a long stream. This leaves a factor of ten."""
 LAST_REQUESTS = 20  # requests to decide whose vectors are compared: some rounds of every arm
 SHOWN = 3  # keys that a message names
+NOTES = ("lost", "no_mark", "other_version", "rounding")  # codes of findings that are no problems
+
+EQUAL, ROUNDED, DIFFERENT = range(3)  # how well two values agree
+_SCORES = ("prediction", "bonus", "rival_score")  # sums and differences of each other: one size for all of them
+_COMPUTED = (*_SCORES, "propensity")  # numbers of an outcome that the model computes; all others are exact
+_EXACT_ARRAYS = ("pending/round", "pending/time", "pending/reward", "pending/delay")
+_SOLVER_STATE = ("checksum", "passes", "status")
+"""Last parts of the names of arrays of a policy that rounding changes altogether: the checksum of the others, and how
+far an iterative solution has come."""
 
 _T = TypeVar("_T")
 
+Comparison = tuple[int, str]  # how well two things agree, and the name of the part that agrees least
 Progress = Callable[[str, int, int], None]
 
 
@@ -41,6 +58,10 @@ class StreamReport:
     events: int = 0
     problems: list[Finding] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
+
+    def add(self, code: str, text: str) -> None:
+        """Add a problem, or a note if the code is one of :data:`NOTES`."""
+        (self.notes if code in NOTES else self.problems).append(Finding(code, text))
 
 
 @dataclass
@@ -109,30 +130,24 @@ class _StreamCheck:
                 self._check_mark()
                 self._check_snapshot(self._replay())
         except ReplayError as error:
-            self._add_problem("replay", str(error))
+            self._report.add("replay", str(error))
         except READ_ERRORS as error:
-            self._add_problem("unreadable", f"stream {self._row.name!r}: cannot be read ({error})")
+            self._report.add("unreadable", f"stream {self._row.name!r}: cannot be read ({error})")
         self._sum_up()
         return self._report
-
-    def _add_problem(self, code: str, text: str) -> None:
-        self._report.problems.append(Finding(code, text))
-
-    def _add_note(self, code: str, text: str) -> None:
-        self._report.notes.append(Finding(code, text))
 
     def _check_keys(self) -> None:
         if keys := self._store.find_repeated_keys(self._row.id):
             names = ", ".join(map(repr, keys[:SHOWN])) + (", ..." if len(keys) > SHOWN else "")
-            self._add_problem("repeated_keys", f"{len(keys)} keys were used by more than one request ({names})")
+            self._report.add("repeated_keys", f"{len(keys)} keys were used by more than one request ({names})")
 
     def _check_mark(self) -> None:
         last = self._report.events
         if self._acknowledged is None:
-            self._add_note("no_mark", "it has no mark: whether acknowledged events are missing is not known")
+            self._report.add("no_mark", "it has no mark: whether acknowledged events are missing is not known")
         elif self._acknowledged > last:
             text = f"events {last + 1} to {self._acknowledged} were acknowledged and are not in the log"
-            self._add_problem("missing_events", f"{text} (a damaged write-ahead log, or a restored backup)")
+            self._report.add("missing_events", f"{text} (a damaged write-ahead log, or a restored backup)")
 
     def _replay(self) -> Stream:
         """Replay the whole log, and compare every outcome."""
@@ -154,18 +169,15 @@ class _StreamCheck:
         recorded = event.outcome
         if event.kind == LOST:
             text = f"events {event.number} to {recorded['acknowledged']} were acknowledged and then lost"
-            self._add_note("lost", f"{text}; the new event {event.number} records this")
-        agreement, name = compare_outcomes(recorded, replayed)
-        if agreement is Agreement.EQUAL:
+            self._report.add("lost", f"{text}; the new event {event.number} records this")
+        agreement, name = _compare_outcomes(recorded, replayed)
+        if agreement == EQUAL:
             return
-        if has_other_arm:
-            self._counts["arms"] += 1
-        elif agreement is Agreement.ROUNDED:
-            self._counts["rounding"] += 1
-        else:
-            self._counts["outcomes"] += 1
+        code = "arms" if has_other_arm else "rounding" if agreement == ROUNDED else "outcomes"
+        self._counts[code] += 1
+        if code == "outcomes" and not self._difference:
             values = f"{recorded.get(name)!r} was recorded, and the replay gives {replayed.get(name)!r}"
-            self._difference = self._difference or f"event {event.number}: as {name!r}, {values}"
+            self._difference = f"event {event.number}: as {name!r}, {values}"
 
     def _check_snapshot(self, replayed: Stream) -> None:
         """Compare the state that a server would start from with the state after the replay."""
@@ -175,30 +187,112 @@ class _StreamCheck:
                 return  # a server would do the same replay
             stream = Stream(self._row, self._store, snapshot)
         except (SnapshotError, sqlite3.DatabaseError) as error:
-            self._add_problem("snapshot", f"its snapshot cannot be used ({error})")
-            return
+            return self._report.add("snapshot", f"its snapshot cannot be used ({error})")
         except (ValueError, TypeError, KeyError) as error:
-            self._add_note("other_version", f"this version does not read its snapshot ({error})")
-            return
+            return self._report.add("other_version", f"this version does not read its snapshot ({error})")
         for event in self._store.read_events(stream.id, after=stream.number):
             apply_event(stream, event)
-        agreement, part = compare_streams(stream, replayed, self._requests)
-        if agreement is Agreement.EQUAL:
+        first, second = stream.snapshot(), replayed.snapshot()
+        if first == second:
             return
-        text = f"the state differs from a replay of the log ({part})"
+        model = _compare_models(stream, replayed, self._requests)
+        agreement, part = _find_worst([model, _compare_snapshots(first, second)])
+        text = f"the state differs from a replay of the log ({part or 'its bytes'})"
         # Where no parameter, vector or outcome differs, the bytes must not differ either.
-        if agreement is Agreement.ROUNDED and (self._counts["rounding"] > 0 or part != "its bytes"):
-            self._add_note("rounding", f"{text}, by rounding, as on another processor")
+        if agreement != DIFFERENT and (model[0] == ROUNDED or self._counts["rounding"]):
+            self._report.add("rounding", f"{text}, by rounding, as on another processor")
         else:
-            self._add_problem("state", text)
+            self._report.add("state", text)
 
     def _sum_up(self) -> None:
         """Report how many events differ from their replay, by code."""
-        rounding, report = "outcomes differ from a replay by rounding, as on another processor", self._report
-        for findings, code, text in (
-            (report.problems, "arms", "decisions were recorded for which a replay prefers another arm"),
-            (report.problems, "outcomes", f"recorded outcomes differ from a replay ({self._difference})"),
-            (report.notes, "rounding", rounding),
-        ):
+        for code, text in {
+            "arms": "decisions were recorded for which a replay prefers another arm",
+            "outcomes": f"recorded outcomes differ from a replay ({self._difference})",
+            "rounding": "outcomes differ from a replay by rounding, as on another processor",
+        }.items():
             if self._counts[code]:
-                findings.append(Finding(code, f"{self._counts[code]} {text}"))
+                self._report.add(code, f"{self._counts[code]} {text}")
+
+
+# --- comparing -------------------------------------------------------------------------------------------------------
+
+
+def _find_worst(comparisons: Iterable[Comparison]) -> Comparison:
+    return max(comparisons, key=lambda comparison: comparison[0], default=(EQUAL, ""))
+
+
+def _compare_numbers(first: Any, second: Any, scale: float = 0.0) -> int:
+    """Compare numbers or arrays. ``scale``: the size of what they were computed from, where it may be larger."""
+    if np.array_equal(first, second, equal_nan=True):
+        return EQUAL
+    if np.shape(first) != np.shape(second):
+        return DIFFERENT
+    sizes = np.abs([first, second])
+    tolerance = ROUNDING * sizes[np.isfinite(sizes)].max(initial=scale)
+    return ROUNDED if np.allclose(first, second, rtol=0.0, atol=tolerance, equal_nan=True) else DIFFERENT
+
+
+def _compare_outcomes(recorded: Mapping[str, Any], replayed: Mapping[str, Any]) -> Comparison:
+    """Return how well two outcomes of an event agree, and the name of the field that agrees least."""
+    values = {name: (recorded.get(name), replayed.get(name)) for name in sorted({*recorded, *replayed})}
+    scale = max((abs(value) for name in _SCORES for value in values.get(name, ()) if value is not None), default=0.0)
+    comparisons = []
+    for name, (first, second) in values.items():
+        if name in _COMPUTED and isinstance(first, float) and isinstance(second, float):
+            comparisons.append((_compare_numbers(first, second, scale), name))
+        elif json.dumps(first) != json.dumps(second):
+            comparisons.append((DIFFERENT, name))
+    return _find_worst(comparisons)
+
+
+def _compare_models(first: Stream, second: Stream, requests: Iterable[bytes]) -> Comparison:
+    """Compare two states by the names of features: their parameters, and the vectors that ``requests`` to decide are
+    encoded to."""
+    names, others = first.core.feature_names, second.core.feature_names
+    if sorted(names) != sorted(others):
+        return DIFFERENT, "the names of its features"
+    columns, theta = [names.index(name) for name in others], second.core.theta
+    scale = np.abs(theta).max(initial=0.0)
+    comparisons = [
+        (_compare_numbers(value, other, scale), f"the parameter of {name}")
+        for name, value, other in zip(others, first.core.theta[columns], theta, strict=True)
+    ]
+    for request in requests:
+        offer, other = first.read_offer(request), second.read_offer(request)
+        is_same = offer.names == other.names
+        agreement = _compare_numbers(offer.vectors[:, columns], other.vectors) if is_same else DIFFERENT
+        comparisons.append((agreement, "the vectors of the last requests"))
+    return _find_worst(comparisons)
+
+
+def _compare_snapshots(first: Snapshot, second: Snapshot) -> Comparison:
+    """Compare all that two snapshots hold: only numbers that the model computes may be rounded."""
+    (exact, computed), (other_exact, other_computed) = _list_parts(first), _list_parts(second)
+    for name in sorted({*exact, *other_exact}):
+        if exact.get(name) != other_exact.get(name):
+            return DIFFERENT, name
+    return _find_worst((_compare_numbers(computed[name], other_computed[name], 1.0), name) for name in sorted(computed))
+
+
+def _list_parts(snapshot: Snapshot) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return what a snapshot holds, by name: as text what must be the same, and numbers that may be rounded.
+
+    Of the numbers of a policy only their places must be the same: some are residuals, which are nothing but rounding.
+    What counts of them is in its parameters.
+    """
+    document, arrays = read_archive(snapshot.agent, "snapshot")
+    ranges: list[str] = []  # of features: they may have been fitted
+    features = json.dumps(document["settings"].pop("features"))
+    document["features"] = json.loads(features, parse_float=ranges.append)
+    computed = {"ranges": np.array(ranges, dtype=float), "reward_total": document["tally"].pop("reward_total")}
+    exact = {"event": snapshot[:2], **json.loads(snapshot.extra), **document, "digest": None}
+    for name, array in arrays.items():
+        exact[f"{name} (type)"] = array.dtype.str, array.shape
+        if array.dtype.kind == "f" and not name.startswith("policy/") and name not in _EXACT_ARRAYS:
+            computed[name] = array
+        elif not name.endswith(_SOLVER_STATE):
+            exact[name] = (
+                np.isfinite(array) if name.startswith("policy/") and array.dtype.kind == "f" else array
+            ).tolist()
+    return {name: ascii(value) for name, value in exact.items()}, computed

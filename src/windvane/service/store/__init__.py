@@ -1,55 +1,22 @@
 """The store: an SQLite file with the streams, their logs, their last snapshots, and access tokens."""
 
-from windvane.service.store.database import (
-    READ_ERRORS,
-    DamageError,
-    Snapshot,
-    SnapshotError,
-    StoreError,
-    StreamRow,
-    Token,
-    is_damage,
-)
-from windvane.service.store.events import (
-    ARCHIVED,
-    CLOSED,
-    CONFIGURED,
-    DECIDED,
-    HISTORY,
-    KINDS,
-    LATE,
-    LOST,
-    REWARD_PART,
-    REWARDED,
-    UNREADABLE,
-    Event,
-    UnreadableEventError,
-    check_event,
-)
-from windvane.service.store.store import Store
-
-__all__ = [
-    "ARCHIVED",
-    "CLOSED",
-    "CONFIGURED",
-    "DECIDED",
-    "HISTORY",
-    "KINDS",
-    "LATE",
-    "LOST",
-    "READ_ERRORS",
-    "REWARDED",
-    "REWARD_PART",
-    "UNREADABLE",
-    "DamageError",
-    "Event",
-    "Snapshot",
-    "SnapshotError",
-    "Store",
-    "StoreError",
-    "StreamRow",
-    "Token",
-    "UnreadableEventError",
-    "check_event",
-    "is_damage",
-]
+from windvane.service.store.database import READ_ERRORS as READ_ERRORS
+from windvane.service.store.database import DamageError as DamageError
+from windvane.service.store.database import Snapshot as Snapshot
+from windvane.service.store.database import SnapshotError as SnapshotError
+from windvane.service.store.database import StoreError as StoreError
+from windvane.service.store.database import StreamRow as StreamRow
+from windvane.service.store.database import Token as Token
+from windvane.service.store.database import is_damage as is_damage
+from windvane.service.store.events import CLOSED as CLOSED
+from windvane.service.store.events import DECIDED as DECIDED
+from windvane.service.store.events import KINDS as KINDS
+from windvane.service.store.events import LATE as LATE
+from windvane.service.store.events import LOST as LOST
+from windvane.service.store.events import REWARD_PART as REWARD_PART
+from windvane.service.store.events import REWARDED as REWARDED
+from windvane.service.store.events import UNREADABLE as UNREADABLE
+from windvane.service.store.events import Event as Event
+from windvane.service.store.events import UnreadableEventError as UnreadableEventError
+from windvane.service.store.events import check_event as check_event
+from windvane.service.store.store import Store as Store

@@ -151,9 +151,11 @@ def may_be_damage(error: BaseException) -> bool:
 
 
 def digest_row(table: str, *values: Value) -> bytes:
-    """Return the checksum of a row of ``table``. Bytes, which may be many, enter it as their own digest."""
-    short = [hashlib.sha256(value).digest() if isinstance(value, bytes) else value for value in values]
-    return hashlib.sha256(ascii((table, *short)).encode()).digest()
+    """Return the checksum of a row of ``table``: of its values, with ``(length,)`` in the place of bytes, and of these
+    bytes."""
+    plain = [(len(value),) if isinstance(value, bytes) else value for value in values]
+    content = b"".join(value for value in values if isinstance(value, bytes))
+    return hashlib.sha256(ascii((table, *plain)).encode() + content).digest()
 
 
 def seal_row(table: str, *values: Value) -> tuple[Value, ...]:

@@ -59,26 +59,22 @@ def open_file(path: Path, *, lock: bool) -> int:
     try:
         with contextlib.suppress(FileExistsError):
             create_private_file(path)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        if not path.is_file():
+            raise OSError(0, "it is not a plain file")
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError as error:
         raise StoreError(path, "unreadable", f"cannot be opened ({error.strerror})") from None
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise StoreError(path, "unreadable", "cannot be opened (it is not a plain file)")
-        if lock and status.st_nlink > 1:
+        if lock and os.fstat(descriptor).st_nlink > 1:
             problem = "has several names (hard links); SQLite would write a separate log for each name"
             raise StoreError(path, "hard_links", problem)
         # filelock locks side files only. The file itself may be mounted in another folder, beside another side
         # file. Elsewhere than on Linux, flock and SQLite's own locks get in each other's way.
         if lock and sys.platform == "linux":
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BaseException as error:
         os.close(descriptor)
-        raise _in_use(path) from None
-    except BaseException:
-        os.close(descriptor)
-        raise
+        raise _in_use(path) if isinstance(error, OSError) else error from None
     return descriptor
 
 
@@ -118,6 +114,9 @@ def create_store(path: Path) -> None:
         for name, value in (("format", str(FORMAT)), ("id", secrets.token_hex(ID_BYTES)), ("guarded", "no")):
             write_row(connection, "meta", name, value)
 
+    with contextlib.closing(connect(path)) as connection:
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+        connection.execute("PRAGMA journal_mode=WAL")  # before there is anything that another process may be reading
     create_tables(path, write_settings)
 
 

@@ -110,8 +110,7 @@ class Store:
         if self._mode == "rw":
             restrict_access(self.path)
         if is_exclusive:
-            self._repair_if_damaged(pages=self.path.stat().st_size <= CHECKED_AT_START)
-            self._marks = Marks(self.path, read_meta(self.connection)["id"])
+            self.repair(pages=self.path.stat().st_size <= CHECKED_AT_START)
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
         """Return what is wrong with the structure of the file: the tables, the settings and, which takes long, all of
@@ -121,7 +120,7 @@ class Store:
         self.is_checked = self.is_checked or pages  # not if it raised: then nothing is known
         return problems
 
-    def repair(self) -> list[str]:
+    def repair(self, *, pages: bool = True) -> list[str]:
         """Check the structure of the file, and rebuild it if it is damaged; return the problems.
 
         Nothing may be written meanwhile. Threads that are reading keep reading the old file.
@@ -130,31 +129,25 @@ class Store:
         if self._file is None:  # an earlier attempt failed
             finish_swap(self.path)
             self._file = open_file(self.path, lock=True)
-        problems = self._repair_if_damaged(pages=True)
-        if problems and self._marks is not None:
-            self._marks.close()
-            self._marks = Marks(self.path, read_meta(self.connection)["id"])
-        return problems
-
-    def _repair_if_damaged(self, *, pages: bool) -> list[str]:
         problems = self.find_damage(pages=pages)
         if problems:
-            self._rebuild(f"is damaged ({problems[0]}); repairing it")
+            log.error("%s: is damaged (%s); repairing it", self.path, problems[0])
+            self._close_file()
+            try:
+                rebuild(self.path)
+            except StoreError:
+                raise
+            except (
+                Exception
+            ) as error:  # a damaged file may hold anything: whatever it causes, the caller gets one error
+                problem = f"is damaged ({problems[0]}); repairing it failed ({error})"
+                raise StoreError(self.path, "repair_failed", problem) from error
+            self._local = threading.local()  # no thread uses its connection to the old file again
+            self._file = open_file(self.path, lock=True)
+            self.is_checked = True
+        if self._marks is None:
+            self._marks = Marks(self.path, read_meta(self.connection)["id"])
         return problems
-
-    def _rebuild(self, reason: str) -> None:
-        """Replace the file by a new one with all rows that can be read."""
-        log.error("%s: %s", self.path, reason)
-        self._close_file()
-        try:
-            rebuild(self.path)
-        except StoreError:
-            raise
-        except Exception as error:  # a damaged file may hold anything: whatever it causes, the caller gets one error
-            raise StoreError(self.path, "repair_failed", f"{reason} failed ({error})") from error
-        self._local = threading.local()  # no thread uses its connection to the old file again
-        self._file = open_file(self.path, lock=True)
-        self.is_checked = True
 
     def check_in_place(self) -> None:
         """Raise if the file is no longer where it was: what is written would not be found again."""
@@ -197,15 +190,14 @@ class Store:
             for own in list(self._connections):
                 own.connection.close()
         self._local = threading.local()
-        if self._marks is not None:
-            self._marks.close()
-            self._marks = None
         self._close_file()  # before the lock: SQLite's own locks end with the file
         if self._lock is not None:
             self._lock.release()
-            self._lock = None
 
     def _close_file(self) -> None:
+        if self._marks is not None:
+            self._marks.close()
+            self._marks = None
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -215,13 +207,9 @@ class Store:
     @contextlib.contextmanager
     def read_transaction(self) -> Iterator[None]:
         """Hold a read transaction in this thread: concurrent writes are not visible until it ends."""
-        connection = self.connection
-        connection.execute("BEGIN")
-        try:
+        with self.connection as connection:
+            connection.execute("BEGIN")
             yield
-        finally:
-            if connection.in_transaction:  # SQLite may have ended it after an error
-                connection.execute("COMMIT")
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -230,15 +218,10 @@ class Store:
         A server may begin to repair the store at any moment. It creates a file before it copies a row, so a change that
         the copy may have missed finds that file after its commit, or another store in the place of this one.
         """
-        connection = self.connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with self.connection as connection:
+            connection.execute("BEGIN IMMEDIATE")
             yield connection
             self._refuse_if_repairing()
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
         self._refuse_if_repairing()
         self.check_in_place()
 
@@ -253,16 +236,15 @@ class Store:
     def append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]] = ()) -> None:
         """Store all of ``events`` and, by stream, new ``snapshots``: durable when this returns, or none of them."""
         with self._writing:
-            connection = self.connection
-            connection.execute("BEGIN IMMEDIATE")
             try:
-                for i in range(0, len(events), _ROWS):
-                    rows = [event.to_row() for event in events[i : i + _ROWS]]
-                    places = ", ".join([f"({', '.join('?' * _COLUMNS)})"] * len(rows))
-                    connection.execute(f"INSERT INTO events VALUES {places}", list(chain.from_iterable(rows)))
-                for stream, snapshot in snapshots:
-                    write_row(connection, "snapshots", stream, *snapshot)
-                connection.execute("COMMIT")
+                with self.connection as connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    for i in range(0, len(events), _ROWS):
+                        rows = [event.to_row() for event in events[i : i + _ROWS]]
+                        places = ", ".join([f"({', '.join('?' * _COLUMNS)})"] * len(rows))
+                        connection.execute(f"INSERT INTO events VALUES {places}", list(chain.from_iterable(rows)))
+                    for stream, snapshot in snapshots:
+                        write_row(connection, "snapshots", stream, *snapshot)
             except BaseException:
                 self.drop_connection()  # a failed connection must not keep a lock
                 raise
@@ -371,13 +353,15 @@ class Store:
         """Return False if the name is taken. From now on every request needs a token."""
         with self._transaction() as connection:
             values = token.name, token.hash, int(token.full), float(token.created)
-            return write_row(connection, "tokens", *values, on_conflict="IGNORE") and _require_token(connection)
+            return write_row(connection, "tokens", *values, on_conflict="IGNORE") and write_row(
+                connection, "meta", "guarded", "yes"
+            )
 
     def remove_token(self, name: str) -> bool:
         """Return False if there is none of this name. Every request still needs a token."""
         with self._transaction() as connection:
             removed = connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount > 0
-            return removed and _require_token(connection)
+            return removed and write_row(connection, "meta", "guarded", "yes")
 
     def remove_all_tokens(self) -> None:
         """Remove all tokens, as if there had never been one: no request needs a token."""
@@ -405,8 +389,3 @@ class _ThreadConnection:
 
     def __del__(self) -> None:
         self.connection.close()
-
-
-def _require_token(connection: sqlite3.Connection) -> bool:
-    """Record, in the transaction that changes tokens, that there are or were some. Returns True."""
-    return write_row(connection, "meta", "guarded", "yes")
