@@ -236,7 +236,9 @@ def _compare_numbers(first: Any, second: Any, scale: float = 0.0) -> int:
 def _compare_outcomes(recorded: Mapping[str, Any], replayed: Mapping[str, Any]) -> Comparison:
     """Return how well two outcomes of an event agree, and the name of the field that agrees least."""
     values = {name: (recorded.get(name), replayed.get(name)) for name in sorted({*recorded, *replayed})}
-    scale = max((abs(value) for name in _SCORES for value in values.get(name, ()) if value is not None), default=0.0)
+    scale = max(
+        (abs(value) for name in _SCORES for value in values.get(name, ()) if isinstance(value, float)), default=0.0
+    )
     comparisons = []
     for name, (first, second) in values.items():
         if name in _COMPUTED and isinstance(first, float) and isinstance(second, float):
@@ -272,7 +274,10 @@ def _compare_snapshots(first: Snapshot, second: Snapshot) -> Comparison:
     for name in sorted({*exact, *other_exact}):
         if exact.get(name) != other_exact.get(name):
             return DIFFERENT, name
-    return _find_worst((_compare_numbers(computed[name], other_computed[name], 1.0), name) for name in sorted(computed))
+    scales = {"ranges": 1.0, "reward_total": 1.0}  # they may be zero but for rounding
+    return _find_worst(
+        (_compare_numbers(value, other_computed[name], scales.get(name, 0.0)), name) for name, value in computed.items()
+    )
 
 
 def _list_parts(snapshot: Snapshot) -> tuple[dict[str, str], dict[str, Any]]:
@@ -289,10 +294,9 @@ def _list_parts(snapshot: Snapshot) -> tuple[dict[str, str], dict[str, Any]]:
     exact = {"event": snapshot[:2], **json.loads(snapshot.extra), **document, "digest": None}
     for name, array in arrays.items():
         exact[f"{name} (type)"] = array.dtype.str, array.shape
-        if array.dtype.kind == "f" and not name.startswith("policy/") and name not in _EXACT_ARRAYS:
+        is_computed = array.dtype.kind == "f" and name not in _EXACT_ARRAYS
+        if is_computed and not name.startswith("policy/"):
             computed[name] = array
         elif not name.endswith(_SOLVER_STATE):
-            exact[name] = (
-                np.isfinite(array) if name.startswith("policy/") and array.dtype.kind == "f" else array
-            ).tolist()
+            exact[name] = (np.isfinite(array) if is_computed else array).tolist()
     return {name: ascii(value) for name, value in exact.items()}, computed

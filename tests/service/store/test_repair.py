@@ -119,7 +119,7 @@ def test_a_flipped_bit_in_the_index_over_keys_repeats_no_request(original: tuple
 
 def test_events_behind_a_large_gap_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where more rows are lost than are tried one by one."""
-    monkeypatch.setattr("windvane.service.store.damaged_file.TRIED_ONE_BY_ONE", 3)
+    monkeypatch.setattr("windvane.service.store.repair.TRIED_ONE_BY_ONE", 3)
     path = tmp_path / "a.db"
     with closing(Store(path)) as store:
         stream = add_stream(store, "shop")

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from windvane.errors import WindvaneError
 
 FORMAT = 3
-PAGE_BYTES = 4096  # fixed, so that the first page of every store is laid out alike: see damaged_file.py
+PAGE_BYTES = 4096  # fixed, so that the first page of every store is laid out alike: see opening.py
 BUSY_SECONDS = 30.0  # to wait for another process, such as one that adds a token
 MOST_LINES = 20  # of SQLite's own check: enough to see what is damaged
 

@@ -31,12 +31,9 @@ def marks_path(store: Path) -> Path:
 
 def read_marks(store: Path, store_id: str) -> dict[int, int]:
     """Return the last acknowledged event by stream, 0 for a stream without one. Marks of another store are ignored."""
-    content, marks = _read(store), {}
-    for stream in range(1, len(content) // ID_BYTES):
-        number, checksum = _SLOT.unpack_from(content, stream * ID_BYTES)
-        if checksum == _checksum(store_id, stream, number):
-            marks[stream] = number
-    return marks
+    content = _read(store)
+    slots = enumerate(_SLOT.iter_unpack(content[: len(content) // ID_BYTES * ID_BYTES]))
+    return {stream: number for stream, (number, crc) in slots if stream and crc == _checksum(store_id, stream, number)}
 
 
 def read_store_id(store: Path) -> str | None:
@@ -75,9 +72,7 @@ class Marks:
                     self.highest = max(self.highest, stream)
                 self._is_failing = False
             except OSError as error:
-                if not self._is_failing:
-                    self._warn(error)
-                self._is_failing = True
+                self._warn(error)
 
     def close(self) -> None:
         """Close the file. Not while it is written to: the descriptor might be that of another file by then."""
@@ -87,7 +82,9 @@ class Marks:
                 self._file = None
 
     def _warn(self, error: OSError) -> None:
-        log.warning("%s: cannot be written (%s); a loss of events may go unnoticed", self._path, error.strerror)
+        if not self._is_failing:
+            log.warning("%s: cannot be written (%s); a loss of events may go unnoticed", self._path, error.strerror)
+        self._is_failing = True
 
 
 def _read(store: Path) -> bytes:

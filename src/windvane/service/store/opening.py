@@ -1,4 +1,7 @@
-"""Opening the file of a store: one process at a time, only a file that is a store, and only for its owner."""
+"""Opening the file of a store: one process at a time, only a file that is a store, and only for its owner.
+
+A store whose first page is damaged can be opened, too, to be repaired.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,15 @@ import contextlib
 import fcntl
 import os
 import secrets
+import shutil
 import sqlite3
-import stat
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import filelock
 
-from windvane.service.store.damaged_file import is_damaged_store
 from windvane.service.store.database import (
     FORMAT,
     PAGE_BYTES,
@@ -23,9 +27,12 @@ from windvane.service.store.database import (
     connect,
     create_private_file,
     create_tables,
+    has_expected_schema,
     has_tables,
     is_damage,
     may_be_damage,
+    read_meta,
+    remove_database,
     write_row,
 )
 from windvane.service.store.marks import ID_BYTES
@@ -124,7 +131,70 @@ def restrict_access(path: Path) -> None:
     """Contexts may be personal: a restored file, which others may be able to read, is set to its owner alone."""
     for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(OSError):
-            file = add_suffix(path, suffix)
-            status = file.stat()
-            if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077:
-                file.chmod(0o600)
+            add_suffix(path, suffix).chmod(0o600)
+
+
+# --- a damaged first page --------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def open_damaged(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a damaged store for reading; raise :class:`StoreError` if the file is none.
+
+    A first page that cannot be read is replaced, in a copy, by that of a new store: all stores have the same tables at
+    the same pages.
+    """
+    with contextlib.closing(connect(path, "ro")) as connection:
+        if _try(has_expected_schema, connection):
+            yield connection
+            return
+    if not _may_hold_settings(path):
+        raise StoreError(path, "damaged", "cannot be used as a store (its first page is damaged)")
+    copy = add_suffix(path, ".salvage")
+    try:
+        _copy_with_first_page(path, copy)
+        with contextlib.closing(connect(copy)) as connection:
+            if (_try(read_meta, connection) or {}).get("format") != str(FORMAT):
+                raise StoreError(path, "damaged", "cannot be used as a store (its settings are damaged)")
+            yield connection
+    finally:
+        remove_database(copy)
+
+
+def _try(read: Callable[[sqlite3.Connection], Any], connection: sqlite3.Connection) -> Any:
+    with contextlib.suppress(*READ_ERRORS):
+        return read(connection)
+
+
+def _may_hold_settings(path: Path) -> bool:
+    """Whether it makes sense to copy the file: its settings are on its second page, or may be in its log."""
+    with path.open("rb") as file:
+        file.seek(PAGE_BYTES)
+        return b"guarded" in file.read(PAGE_BYTES) or add_suffix(path, "-wal").exists()
+
+
+def is_damaged_store(path: Path) -> bool:
+    """Whether a file that does not open as a store is one, apart from its first page or its settings."""
+    with contextlib.suppress(StoreError, OSError, *READ_ERRORS), open_damaged(path):
+        return True
+    return False
+
+
+def _copy_with_first_page(path: Path, copy: Path) -> None:
+    """Write the first page of a new store, and all other pages and the log of the store at ``path``, to ``copy``."""
+    remove_database(copy)
+    create_private_file(copy)
+    create_tables(copy)
+    size = copy.stat().st_size
+    with path.open("rb") as source, copy.open("r+b") as target:
+        target.seek(28)
+        target.write(bytes(4))  # the number of pages: 0 makes SQLite go by the size of the file
+        source.seek(PAGE_BYTES)
+        target.seek(PAGE_BYTES)
+        shutil.copyfileobj(source, target)
+        # SQLite reads no table if a file is too short for all of them: where it was cut off, they are unreadable pages.
+        target.truncate()
+        target.truncate(max(size, target.tell()))
+    if (log := add_suffix(path, "-wal")).exists():
+        create_private_file(add_suffix(copy, "-wal"))
+        shutil.copyfile(log, add_suffix(copy, "-wal"))
