@@ -12,13 +12,14 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from windvane.agent.archive import read_archive
 from windvane.service.recovery import apply_event, check_end, create_stream, read_snapshot
-from windvane.service.store import DECIDED, LOST, READ_ERRORS, Event, Snapshot, SnapshotError, Store, StreamRow
+from windvane.service.store import READ_ERRORS, Event, Snapshot, SnapshotError, Store, StreamRow, try_read
+from windvane.service.store import events as kinds
 from windvane.service.streams import ReplayError, Stream
 
 ROUNDING = 1e-9
@@ -35,8 +36,6 @@ _EXACT_ARRAYS = ("pending/round", "pending/time", "pending/reward", "pending/del
 _SOLVER_STATE = ("checksum", "passes", "status")
 """Last parts of the names of arrays of a policy that rounding changes altogether: the checksum of the others, and how
 far an iterative solution has come."""
-
-_T = TypeVar("_T")
 
 Comparison = tuple[int, str]  # how well two things agree, and the name of the part that agrees least
 Progress = Callable[[str, int, int], None]
@@ -92,24 +91,15 @@ def verify_store(store: Store, progress: Progress = lambda *_: None) -> StoreRep
         Called with the name of a stream, the number of its events that are done, and of all of them.
     """
     # The marks are read before the log, so that no mark is younger than the log that it is compared with.
-    marks: dict[int, int] = _read(store.read_acknowledged, {})
+    marks = try_read(store.read_acknowledged) or {}
     problems = [Finding("structure", text) for text in store.find_damage()]  # which names what cannot be read below
-    damaged: list[str] = _read(store.read_damaged_tokens, [])
-    for name in damaged:
+    for name in try_read(store.read_damaged_tokens) or ():
         problems.append(Finding("token", f"the token {name!r} does not match its checksum and is not accepted"))
-    rows: list[StreamRow] = _read(store.read_streams, [])
+    rows = try_read(store.read_streams) or []
     for number in sorted(set(marks) - {row.id for row in rows}):
         text = f"stream {number} is missing; it had {marks[number]} acknowledged events"
         problems.append(Finding("missing_stream", text))
     return StoreReport(problems, [_StreamCheck(store, row, marks.get(row.id), progress).check() for row in rows])
-
-
-def _read(read: Callable[[], _T], default: _T) -> _T:
-    """Return what ``read`` returns, or ``default`` where the file is damaged."""
-    try:
-        return read()
-    except READ_ERRORS:
-        return default
 
 
 class _StreamCheck:
@@ -164,10 +154,10 @@ class _StreamCheck:
         return stream
 
     def _compare(self, event: Event, replayed: dict[str, Any], has_other_arm: bool) -> None:
-        if event.kind == DECIDED and event.request is not None:
+        if event.kind == kinds.DECIDED and event.request is not None:
             self._requests.append(event.request)
         recorded = event.outcome
-        if event.kind == LOST:
+        if event.kind == kinds.LOST:
             text = f"events {event.number} to {recorded['acknowledged']} were acknowledged and then lost"
             self._report.add("lost", f"{text}; the new event {event.number} records this")
         agreement, name = _compare_outcomes(recorded, replayed)
@@ -236,9 +226,8 @@ def _compare_numbers(first: Any, second: Any, scale: float = 0.0) -> int:
 def _compare_outcomes(recorded: Mapping[str, Any], replayed: Mapping[str, Any]) -> Comparison:
     """Return how well two outcomes of an event agree, and the name of the field that agrees least."""
     values = {name: (recorded.get(name), replayed.get(name)) for name in sorted({*recorded, *replayed})}
-    scale = max(
-        (abs(value) for name in _SCORES for value in values.get(name, ()) if isinstance(value, float)), default=0.0
-    )
+    scores = [value for name in _SCORES for value in values.get(name, ()) if isinstance(value, float)]
+    scale = max(map(abs, scores), default=0.0)
     comparisons = []
     for name, (first, second) in values.items():
         if name in _COMPUTED and isinstance(first, float) and isinstance(second, float):

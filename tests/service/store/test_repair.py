@@ -378,7 +378,7 @@ def test_a_repair_that_begins_during_a_change_of_tokens_is_noticed(
 
     def begin_repair(path: Path) -> bool:
         if next(moments) == moment:
-            repair.building_path(path).touch()
+            path.with_name(path.name + repair.BUILDING).touch()
         return is_repairing(path)
 
     with closing(Store(copy, shared=True)) as store:

@@ -8,11 +8,11 @@ from windvane.service.store.database import StoreError as StoreError
 from windvane.service.store.database import StreamRow as StreamRow
 from windvane.service.store.database import Token as Token
 from windvane.service.store.database import is_damage as is_damage
+from windvane.service.store.database import try_read as try_read
 from windvane.service.store.events import CLOSED as CLOSED
 from windvane.service.store.events import DECIDED as DECIDED
 from windvane.service.store.events import KINDS as KINDS
 from windvane.service.store.events import LATE as LATE
-from windvane.service.store.events import LOST as LOST
 from windvane.service.store.events import REWARD_PART as REWARD_PART
 from windvane.service.store.events import REWARDED as REWARDED
 from windvane.service.store.events import UNREADABLE as UNREADABLE

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from windvane.errors import WindvaneError
@@ -44,6 +44,7 @@ CREATE TABLE tokens (
 TABLES = frozenset({"meta", "streams", "events", "snapshots", "tokens"})
 REQUIRED_META = ("format", "id", "guarded")
 
+T = TypeVar("T")
 Value = str | float | bytes | None
 """What a column may hold."""
 
@@ -147,6 +148,14 @@ def may_be_damage(error: BaseException) -> bool:
     return is_damage(error) or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
 
 
+def try_read(read: Callable[..., T], *arguments: Any) -> T | None:
+    """Return what ``read`` returns, or None where the file cannot be read."""
+    try:
+        return read(*arguments)
+    except READ_ERRORS:
+        return None
+
+
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
@@ -214,9 +223,10 @@ def _expected_schema() -> dict[str, Any]:
         return read_schema(connection)
 
 
-def has_expected_schema(connection: sqlite3.Connection) -> bool:
-    """Whether all tables and indexes are those of a store of the current format, to the letter."""
-    return read_schema(connection).items() >= _expected_schema().items()
+def find_changed_tables(connection: sqlite3.Connection) -> list[str]:
+    """Return the tables and indexes that are not those of a store of the current format, to the letter."""
+    schema = read_schema(connection)
+    return [name for name, sql in _expected_schema().items() if name not in schema or schema[name] != sql]
 
 
 def has_tables(path: Path, connection: sqlite3.Connection) -> bool:
@@ -230,7 +240,7 @@ def has_tables(path: Path, connection: sqlite3.Connection) -> bool:
     if rows and is_sealed("meta", rows[0]):
         is_current = rows[0][1] == str(FORMAT)
     else:  # earlier formats had other tables, and other checksums or none
-        is_current = has_expected_schema(connection)
+        is_current = not find_changed_tables(connection)
     if not is_current and rows:
         raise StoreError(path, "format", f"has format {rows[0][1]}; this version reads format {FORMAT}")
     if not is_current:
@@ -259,12 +269,7 @@ def _check_pages(connection: sqlite3.Connection) -> list[str]:
 
 
 def _check_schema(connection: sqlite3.Connection) -> list[str]:
-    schema, expected = read_schema(connection), _expected_schema()
-    return [
-        f"{name} is missing, or its definition was changed"
-        for name in expected
-        if name not in schema or schema[name] != expected[name]
-    ]
+    return [f"{name} is missing, or its definition was changed" for name in find_changed_tables(connection)]
 
 
 def _check_meta(connection: sqlite3.Connection) -> list[str]:

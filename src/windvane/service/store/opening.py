@@ -12,9 +12,8 @@ import secrets
 import shutil
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import filelock
 
@@ -27,12 +26,13 @@ from windvane.service.store.database import (
     connect,
     create_private_file,
     create_tables,
-    has_expected_schema,
+    find_changed_tables,
     has_tables,
     is_damage,
     may_be_damage,
     read_meta,
     remove_database,
+    try_read,
     write_row,
 )
 from windvane.service.store.marks import ID_BYTES
@@ -145,7 +145,7 @@ def open_damaged(path: Path) -> Iterator[sqlite3.Connection]:
     the same pages.
     """
     with contextlib.closing(connect(path, "ro")) as connection:
-        if _try(has_expected_schema, connection):
+        if try_read(find_changed_tables, connection) == []:
             yield connection
             return
     if not _may_hold_settings(path):
@@ -154,16 +154,11 @@ def open_damaged(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         _copy_with_first_page(path, copy)
         with contextlib.closing(connect(copy)) as connection:
-            if (_try(read_meta, connection) or {}).get("format") != str(FORMAT):
+            if (try_read(read_meta, connection) or {}).get("format") != str(FORMAT):
                 raise StoreError(path, "damaged", "cannot be used as a store (its settings are damaged)")
             yield connection
     finally:
         remove_database(copy)
-
-
-def _try(read: Callable[[sqlite3.Connection], Any], connection: sqlite3.Connection) -> Any:
-    with contextlib.suppress(*READ_ERRORS):
-        return read(connection)
 
 
 def _may_hold_settings(path: Path) -> bool:

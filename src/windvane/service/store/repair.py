@@ -8,13 +8,13 @@ not match its checksum loses its snapshot: it is replayed, and set aside at that
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import secrets
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,14 @@ from windvane.service.store.database import (
     is_sealed,
     read_meta,
     remove_database,
+    try_read,
     write_row,
 )
 from windvane.service.store.events import STREAM_SPAN, UNREADABLE, Event, UnreadableEventError, check_event
 from windvane.service.store.marks import ID_BYTES, read_marks, read_store_id
 from windvane.service.store.opening import open_damaged
 
+BUILDING, COMPLETED = ".repairing", ".repaired"  # endings of the name of a new store, until it is in its place
 MOST_COPIES = 5
 """Damaged files that are kept. A store that is damaged this often is on a failing disk: another copy would fill it."""
 
@@ -50,22 +52,12 @@ log = logging.getLogger("windvane.service")
 Row = tuple[Any, ...]
 
 
-def completed_path(path: Path) -> Path:
-    """Return the name of a new store that is complete, and not yet in its place."""
-    return add_suffix(path, ".repaired")
-
-
-def building_path(path: Path) -> Path:
-    """Return the name of a new store that is not complete."""
-    return add_suffix(path, ".repairing")
-
-
 def is_repairing(path: Path) -> bool:
     """Whether a repair of the store at ``path`` is under way: what is written to the store now may be lost.
 
     The files are looked for in the order in which a repair renames them, so that none is missed.
     """
-    return building_path(path).exists() or completed_path(path).exists()
+    return add_suffix(path, BUILDING).exists() or add_suffix(path, COMPLETED).exists()
 
 
 def rebuild(path: Path) -> None:
@@ -73,13 +65,13 @@ def rebuild(path: Path) -> None:
     if all(add_suffix(path, f".damaged-{n}").exists() for n in range(1, MOST_COPIES + 1)):
         problem = f"is damaged, and was repaired {MOST_COPIES} times before; check the disk, and remove damaged copies"
         raise StoreError(path, "damaged", f"{problem} ({path.name}.damaged-N) to have it repaired again")
-    building = building_path(path)
+    building = add_suffix(path, BUILDING)
     remove_database(building)
     try:
         with open_damaged(path) as source:
             create_private_file(building)
             create_tables(building, lambda target: StoreCopy(path, source, target).copy())
-        os.rename(building, completed_path(path))
+        os.rename(building, add_suffix(path, COMPLETED))
     except Exception:
         remove_database(building)  # it takes room, and keeps tokens from being changed
         raise
@@ -96,16 +88,13 @@ def _flush(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _name_aside(path: Path) -> Path:
-    """Return a free name for the damaged file. A swap that was interrupted gets the same name again."""
-    return next(name for n in count(1) if not (name := add_suffix(path, f".damaged-{n}")).exists())
-
-
 def finish_swap(path: Path) -> None:
     """Put a completed new store, if there is one, in its place."""
-    completed, aside = completed_path(path), _name_aside(path)
+    completed = add_suffix(path, COMPLETED)
     if not completed.exists():
         return
+    # A swap that was interrupted gets the same name again.
+    aside = next(name for n in count(1) if not (name := add_suffix(path, f".damaged-{n}")).exists())
     for suffix in ("-wal", "-shm", ""):  # the log first: it must never stand beside the new store
         old = add_suffix(path, suffix)
         if old.exists():
@@ -140,6 +129,10 @@ class DamagedTables:
             for rowid, *row in self._read_first(table, low, high) or ():
                 yield tuple(row)
                 low = rowid + 1
+
+    def read_meta(self) -> dict[str, str]:
+        """Return the settings that can be read."""
+        return try_read(read_meta, self.connection) or {}
 
     def query(self, sql: str) -> list[Row]:
         """Return the rows of any query, or as many as there are before the first that cannot be read."""
@@ -184,13 +177,14 @@ class StoreCopy:
 
     def __init__(self, path: Path, source: sqlite3.Connection, target: sqlite3.Connection) -> None:
         self._path, self._source, self._target = path, DamagedTables(source), target
+        self._insert = partial(insert_row, target)  # a row as it is; False if it breaks a rule of the table
         self._marks: dict[int, int] = {}
         self._indexed: dict[int, int] = {}  # the last event by stream that an index knows of
         self._has_indexes = False
 
     def copy(self) -> None:
         """Copy everything that can be read."""
-        store_id = self._read_meta().get("id") or read_store_id(self._path) or secrets.token_hex(ID_BYTES)
+        store_id = self._source.read_meta().get("id") or read_store_id(self._path) or secrets.token_hex(ID_BYTES)
         write_row(self._target, "meta", "format", str(FORMAT))
         write_row(self._target, "meta", "id", store_id)
         self._marks = read_marks(self._path, store_id)
@@ -198,18 +192,9 @@ class StoreCopy:
         for row in self._read_streams():
             self._copy_stream(row)
         # Tokens may be changed beside a server. They come last, and whatever is in doubt makes tokens necessary.
-        is_open = self._read_meta().get("guarded") == "no"
+        is_open = self._source.read_meta().get("guarded") == "no"
         has_tokens = self._copy_tokens()
         write_row(self._target, "meta", "guarded", "no" if is_open and not has_tokens else "yes")
-
-    def _read_meta(self) -> dict[str, str]:
-        with contextlib.suppress(*READ_ERRORS):
-            return read_meta(self._source.connection)
-        return {}
-
-    def _insert(self, table: str, row: Row) -> bool:
-        """Insert a row as it is; return False if it breaks a rule of the table."""
-        return insert_row(self._target, table, row)
 
     def _copy_tokens(self) -> bool:
         """Return whether there are tokens, or may have been."""

@@ -27,6 +27,7 @@ from windvane.service.store.database import (
     StoreError,
     StreamRow,
     Token,
+    add_suffix,
     connect,
     find_damage,
     is_sealed,
@@ -38,7 +39,7 @@ from windvane.service.store.database import (
 from windvane.service.store.events import STREAM_SPAN, Event
 from windvane.service.store.marks import Marks, read_marks
 from windvane.service.store.opening import create_store, is_empty, lock_store, open_file, restrict_access
-from windvane.service.store.repair import building_path, completed_path, finish_swap, is_repairing, rebuild
+from windvane.service.store.repair import BUILDING, COMPLETED, finish_swap, is_repairing, rebuild
 
 CHECKED_AT_START = 64 << 20
 """Bytes up to which a store is checked before it is served. Measured with the file in the page cache, SQLite's check
@@ -77,7 +78,7 @@ class Store:
         if not self.path.parent.is_dir():
             raise StoreError(Path(path), "no_folder", f"the folder {Path(path).parent} does not exist")
         has_content = self.path.is_file() and self.path.stat().st_size > 0
-        if not create and not has_content and not completed_path(self.path).exists():
+        if not create and not has_content and not add_suffix(self.path, COMPLETED).exists():
             raise StoreError(self.path, "no_store", "there is no such store")
         self.is_checked = False
         self._mode = "ro" if read_only else "rw"
@@ -101,8 +102,8 @@ class Store:
         is_exclusive = self._lock is not None
         if is_exclusive:
             finish_swap(self.path)
-            remove_database(building_path(self.path))  # of a repair that was interrupted before it was complete
-        elif completed_path(self.path).exists():
+            remove_database(add_suffix(self.path, BUILDING))  # of a repair that was interrupted before it was complete
+        elif add_suffix(self.path, COMPLETED).exists():
             raise StoreError(self.path, "repairing", "a repair was interrupted; `windvane serve` finishes it")
         self._file = open_file(self.path, lock=is_exclusive)
         if is_empty(self.path, exclusive=is_exclusive, read_only=self._mode == "ro"):
@@ -137,9 +138,7 @@ class Store:
                 rebuild(self.path)
             except StoreError:
                 raise
-            except (
-                Exception
-            ) as error:  # a damaged file may hold anything: whatever it causes, the caller gets one error
+            except Exception as error:  # a damaged file may hold anything: whatever it causes becomes one error
                 problem = f"is damaged ({problems[0]}); repairing it failed ({error})"
                 raise StoreError(self.path, "repair_failed", problem) from error
             self._local = threading.local()  # no thread uses its connection to the old file again
@@ -301,8 +300,8 @@ class Store:
 
     def mark_acknowledged(self, numbers: Mapping[int, int]) -> None:
         """Mark the last acknowledged event of some streams."""
-        if self._marks is not None:
-            self._marks.write(numbers)
+        if marks := self._marks:  # another thread may close them
+            marks.write(numbers)
 
     def read_acknowledged(self) -> dict[int, int]:
         """Return the last event by stream that was acknowledged, as far as is known; see
@@ -353,9 +352,8 @@ class Store:
         """Return False if the name is taken. From now on every request needs a token."""
         with self._transaction() as connection:
             values = token.name, token.hash, int(token.full), float(token.created)
-            return write_row(connection, "tokens", *values, on_conflict="IGNORE") and write_row(
-                connection, "meta", "guarded", "yes"
-            )
+            is_new = write_row(connection, "tokens", *values, on_conflict="IGNORE")
+            return is_new and write_row(connection, "meta", "guarded", "yes")
 
     def remove_token(self, name: str) -> bool:
         """Return False if there is none of this name. Every request still needs a token."""
