@@ -138,8 +138,7 @@ def is_damage(error: BaseException) -> bool:
     """Whether ``error`` says that the file is damaged, and not merely busy, full or out of reach."""
     if isinstance(error, DamageError | UnicodeDecodeError):
         return True
-    code = getattr(error, "sqlite_errorcode", None)
-    primary = None if code is None else code & 0xFF  # extended codes keep the primary one in the low byte
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # extended codes keep the primary one in the low byte
     return primary in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -177,15 +176,15 @@ def is_sealed(table: str, row: Sequence[Any]) -> bool:
     return bool(row[-1] == digest_row(table, *row[:-1]))
 
 
-def write_row(connection: sqlite3.Connection, table: str, *values: Value, on_conflict: str = "REPLACE") -> bool:
-    """Insert a row with its checksum; return whether a row was written. ``on_conflict``: see SQLite's "INSERT OR"."""
-    return insert_row(connection, table, seal_row(table, *values), on_conflict)
-
-
 def insert_row(connection: sqlite3.Connection, table: str, row: Sequence[Any], on_conflict: str = "IGNORE") -> bool:
-    """Insert a row as it is; return whether it was written."""
+    """Insert a row as it is; return whether it was written. ``on_conflict``: see SQLite's "INSERT OR"."""
     places = ", ".join("?" * len(row))
     return connection.execute(f"INSERT OR {on_conflict} INTO {table} VALUES ({places})", row).rowcount > 0
+
+
+def write_row(connection: sqlite3.Connection, table: str, *values: Value) -> bool:
+    """Insert a row with its checksum, in the place of one with the same name or id. Returns True."""
+    return insert_row(connection, table, seal_row(table, *values), "REPLACE")
 
 
 def read_meta(connection: sqlite3.Connection) -> dict[str, str]:

@@ -98,12 +98,12 @@ def is_empty(path: Path, *, exclusive: bool, read_only: bool) -> bool:
             if has_tables(path, connection):
                 return False
     except (StoreError, *READ_ERRORS) as error:
-        code = getattr(error, "sqlite_errorcode", None)
         if exclusive:
             may_be_store = getattr(error, "code", "") == "not_a_store" or may_be_damage(error)
             is_store = may_be_store and is_damaged_store(path)
         else:
-            is_store = read_only and is_damage(error) and code != sqlite3.SQLITE_NOTADB
+            is_foreign = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB
+            is_store = read_only and is_damage(error) and not is_foreign
         if not is_store:
             raise
         return False

@@ -30,6 +30,7 @@ from windvane.service.store.database import (
     add_suffix,
     connect,
     find_damage,
+    insert_row,
     is_sealed,
     read_meta,
     remove_database,
@@ -330,7 +331,7 @@ class Store:
             ((last,),) = connection.execute("SELECT max(id) FROM streams")
             number = max(last or 0, 0 if self._marks is None else self._marks.highest) + 1
             row: Any = seal_row("streams", number, name, float(created), config)
-            if not write_row(connection, "streams", *row[:-1], on_conflict="IGNORE"):
+            if not insert_row(connection, "streams", row):
                 return None
         self.mark_acknowledged({number: 0})
         return StreamRow(*row)
@@ -351,9 +352,8 @@ class Store:
     def add_token(self, token: Token) -> bool:
         """Return False if the name is taken. From now on every request needs a token."""
         with self._transaction() as connection:
-            values = token.name, token.hash, int(token.full), float(token.created)
-            is_new = write_row(connection, "tokens", *values, on_conflict="IGNORE")
-            return is_new and write_row(connection, "meta", "guarded", "yes")
+            row = seal_row("tokens", token.name, token.hash, int(token.full), float(token.created))
+            return insert_row(connection, "tokens", row) and write_row(connection, "meta", "guarded", "yes")
 
     def remove_token(self, name: str) -> bool:
         """Return False if there is none of this name. Every request still needs a token."""
