@@ -201,6 +201,7 @@ def create_tables(path: Path, fill: Callable[[sqlite3.Connection], None] = lambd
     of it is on disk. Where there are tables, nothing happens: another process may have been doing the same."""
     with closing(connect(path)) as connection:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+        connection.execute("PRAGMA synchronous=FULL")
         connection.execute("BEGIN IMMEDIATE")
         if not read_schema(connection):
             for statement in SCHEMA.split(";"):

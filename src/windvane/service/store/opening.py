@@ -68,20 +68,20 @@ def open_file(path: Path, *, lock: bool) -> int:
             create_private_file(path)
         if not path.is_file():
             raise OSError(0, "it is not a plain file")
+        if lock and path.stat().st_nlink > 1:
+            problem = "has several names (hard links); SQLite would write a separate log for each name"
+            raise StoreError(path, "hard_links", problem)
         descriptor = os.open(path, os.O_RDONLY)
     except OSError as error:
         raise StoreError(path, "unreadable", f"cannot be opened ({error.strerror})") from None
-    try:
-        if lock and os.fstat(descriptor).st_nlink > 1:
-            problem = "has several names (hard links); SQLite would write a separate log for each name"
-            raise StoreError(path, "hard_links", problem)
-        # filelock locks side files only. The file itself may be mounted in another folder, beside another side
-        # file. Elsewhere than on Linux, flock and SQLite's own locks get in each other's way.
-        if lock and sys.platform == "linux":
+    # filelock locks side files only. The file itself may be mounted in another folder, beside another side file.
+    # Elsewhere than on Linux, flock and SQLite's own locks get in each other's way.
+    if lock and sys.platform == "linux":
+        try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException as error:
-        os.close(descriptor)
-        raise _in_use(path) if isinstance(error, OSError) else error from None
+        except OSError:
+            os.close(descriptor)
+            raise _in_use(path) from None
     return descriptor
 
 
