@@ -263,7 +263,7 @@ def _compare_snapshots(first: Snapshot, second: Snapshot) -> Comparison:
     for name in sorted({*exact, *other_exact}):
         if exact.get(name) != other_exact.get(name):
             return DIFFERENT, name
-    scales = {"ranges": 1.0, "reward_total": 1.0}  # they may be zero but for rounding
+    scales = {"fitted": 1.0, "reward_total": 1.0}  # they may be zero but for rounding
     return _find_worst(
         (_compare_numbers(value, other_computed[name], scales.get(name, 0.0)), name) for name, value in computed.items()
     )
@@ -276,12 +276,14 @@ def _list_parts(snapshot: Snapshot) -> tuple[dict[str, str], dict[str, Any]]:
     What counts of them is in its parameters.
     """
     document, arrays = read_archive(snapshot.agent, "snapshot")
-    ranges: list[str] = []  # of features: they may have been fitted
-    features = json.dumps(document["settings"].pop("features"))
-    document["features"] = json.loads(features, parse_float=ranges.append)
-    computed = {"ranges": np.array(ranges, dtype=float), "reward_total": document["tally"].pop("reward_total")}
-    exact = {"event": snapshot[:2], **json.loads(snapshot.extra), **document, "digest": None}
-    for name, array in arrays.items():
+    fitted: list[str] = []  # numbers of features and scaling
+    settings = {name: document["settings"].pop(name) for name in ("features", "scaling")}
+    document["fitted"] = json.loads(json.dumps(settings), parse_float=fitted.append)
+    computed = {"fitted": np.array(fitted, dtype=float), "reward_total": document["tally"].pop("reward_total")}
+    exact = {"event": snapshot[:2], **json.loads(snapshot.extra), **document}
+    columns = {f"{name}/{field}": array[field] for name, array in arrays.items() for field in array.dtype.names or ()}
+    plain = {name: array for name, array in arrays.items() if array.dtype.names is None}
+    for name, array in (plain | columns).items():
         exact[f"{name} (type)"] = array.dtype.str, array.shape
         is_computed = array.dtype.kind == "f" and name not in _EXACT_ARRAYS
         if is_computed and not name.startswith("policy/"):
