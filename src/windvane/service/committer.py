@@ -8,8 +8,10 @@ stored: memory is ahead of the disk, and whoever owns it must go back to what is
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import queue
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from windvane.service.store import Event, Snapshot, Store
 
@@ -35,9 +37,12 @@ class Committer:
         self, store: Store, on_commit: Callable[[list[Event]], None], on_failure: Callable[[Exception], None]
     ) -> None:
         self._store, self._on_commit, self._on_failure = store, on_commit, on_failure
-        self._thread, self._loop = ThreadPoolExecutor(1, "windvane-committer"), asyncio.get_running_loop()
+        self._loop, self._idle = asyncio.get_running_loop(), asyncio.Event()
+        self._idle.set()
         self._batch = _Batch()
-        self._task: asyncio.Task[None] | None = None
+        self._queue = queue.SimpleQueue[_Batch | None]()
+        self._thread = threading.Thread(target=self._write, name="windvane-committer", daemon=True)
+        self._thread.start()
         self._failure: Exception | None = None
         self.waiting = 0  # events that are not on disk yet
 
@@ -52,32 +57,55 @@ class Committer:
         batch.events += events
         batch.snapshots += snapshots
         self.waiting += len(events)
-        if self._task is None:
-            self._task = self._loop.create_task(self._write())
+        if self._idle.is_set():
+            self._idle.clear()
+            self._loop.call_soon(self._submit)  # with what else is added in this round of the loop
         return batch.promise
 
     async def close(self) -> None:
         """Write what was added, then end."""
-        if self._task is not None:
-            await self._task
-        self._thread.shutdown()
+        await self._idle.wait()
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
 
-    async def _write(self) -> None:
-        while (promise := self._batch.promise) is not None:
-            batch, self._batch = self._batch, _Batch()
+    def _submit(self) -> None:
+        batch, self._batch = self._batch, _Batch()
+        if batch.promise is None:
+            self._idle.set()
+        elif batch.events or batch.snapshots:
+            self._queue.put(batch)
+        else:
+            self._finish(batch, None)
+
+    def _write(self) -> None:
+        """Write batches, in the committer's thread."""
+        while (batch := self._queue.get()) is not None:
+            error = None
             try:
-                if batch.events or batch.snapshots:
-                    await self._loop.run_in_executor(self._thread, self._store.append, batch.events, batch.snapshots)
-                    self._on_commit(batch.events)
-            except Exception as error:
-                self._failure = error
-                for lost in (batch, self._batch):
-                    _break(lost, error)
-                self._on_failure(error)
-                return
-            self.waiting -= len(batch.events)
-            promise.set_result(None)
-        self._task = None
+                self._store.append(batch.events, batch.snapshots)
+            except Exception as raised:
+                error = raised
+            with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for the committer
+                self._loop.call_soon_threadsafe(self._finish, batch, error)
+
+    def _finish(self, batch: _Batch, error: Exception | None) -> None:
+        """Keep the promise of a batch, or break it and all that follow."""
+        if error is None:
+            try:
+                self._on_commit(batch.events)
+            except Exception as raised:
+                error = raised
+        if error is not None:
+            self._failure = error
+            for lost in (batch, self._batch):
+                _break(lost, error)
+            self._idle.set()
+            self._on_failure(error)
+            return
+        self.waiting -= len(batch.events)
+        if batch.promise is not None and not batch.promise.done():
+            batch.promise.set_result(None)
+        self._submit()
 
 
 def _break(batch: _Batch, error: Exception) -> None:
