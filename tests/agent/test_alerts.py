@@ -42,18 +42,12 @@ def test_a_norm_bound_that_is_too_small_is_reported(policy: str) -> None:
     assert agent.info().recent_projected_share > 0.5
 
 
-def test_a_norm_bound_that_is_large_enough_is_not_reported() -> None:
-    agent = Agent(features=ARMS, S=12.0)
-    live(agent, 400, 0.1)
-    assert codes(agent) == []
-
-
 def test_an_alert_ends_when_recent_decisions_are_fine() -> None:
-    agent = Agent(features=ARMS, S=1.0, half_life=20)
-    live(agent, 300, 0.02)
-    assert codes(agent) == ["norm_bound_active"]
-    live(agent, 400, 0.5)
-    assert codes(agent) == []
+    agent, unbounded = (Agent(features=ARMS, S=S, half_life=20) for S in (1.0, 12.0))
+    for rounds, rate, expected in ((300, 0.02, ["norm_bound_active"]), (400, 0.5, [])):
+        for each in (agent, unbounded):
+            live(each, rounds, rate)
+        assert (codes(agent), codes(unbounded)) == (expected, [])
     assert agent.info().projected_share > 0.2  # of all decisions
 
 
@@ -65,18 +59,18 @@ def test_the_advice_is_within_what_the_link_allows() -> None:
         assert advice in agent.alerts[0].message
 
 
-@pytest.mark.parametrize(
-    ("settings", "is_reported"),
-    [
-        ({"reward_timeout": 1000, "half_life": 100}, True), ({"reward_timeout": 100, "half_life": 100}, False),
-        ({"reward_timeout": "2h", "half_life": "1h"}, True), ({"reward_timeout": "1h", "half_life": "1h"}, False),
-        ({"reward_timeout": 1000, "half_life": 100, "learn": "on_arrival"}, False),
-        ({"reward_timeout": 500, "policy": "RestartGLB", "restart_every": 100}, True),
-        ({"reward_timeout": 500, "policy": "RestartUCB", "restart_every": 100}, True),
-        ({"reward_timeout": 500, "policy": "BOB-BVD-GLM-UCB", "horizon": 1000}, True),
-        ({"reward_timeout": 500, "policy": "SW-LinUCB", "window": 100}, True),
-    ],
-)  # fmt: skip
+LATE = [
+    ({"reward_timeout": 1000, "half_life": 100}, True), ({"reward_timeout": 100, "half_life": 100}, False),
+    ({"reward_timeout": "2h", "half_life": "1h"}, True), ({"reward_timeout": "1h", "half_life": "1h"}, False),
+    ({"reward_timeout": 1000, "half_life": 100, "learn": "on_arrival"}, False),
+    *(({"reward_timeout": 500, "policy": policy, length: size}, True) for policy, length, size in (
+        ("RestartGLB", "restart_every", 100), ("RestartUCB", "restart_every", 100), ("SW-LinUCB", "window", 100),
+        ("BOB-BVD-GLM-UCB", "horizon", 1000),
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "is_reported"), LATE)
 def test_a_timeout_beyond_the_memory_is_reported_from_the_start(settings: dict, is_reported: bool) -> None:
     agent = Agent(**TIMEOUT, **settings)
     assert codes(agent) == ["timeout_exceeds_memory"] * is_reported

@@ -25,11 +25,11 @@ def build(learn: str = "early", **more) -> Agent:
 
 def live(agent: Agent, rounds: range, rate: float = 0.5, seed: int = 0) -> list:
     """Rewards of 1 with probability ``rate``, after delays that are uniform over the first half of the timeout."""
-    decisions = []
+    luck = np.random.default_rng(seed)
+    clicked, late, decisions = luck.random(2000) < rate, luck.integers(TIMEOUT // 2, size=2000), []
     for i in rounds:
         for j in range(max(0, i - TIMEOUT), i):
-            rng = np.random.default_rng([seed, j])
-            if rng.random() < rate and i - 1 - j == rng.integers(TIMEOUT // 2) and agent.core.is_pending(str(j)):
+            if clicked[j] and i - 1 - j == late[j] and agent.core.is_pending(str(j)):
                 agent.reward(str(j), 1.0, now=NOON + i - 0.5)
         decisions.append(agent.decide(id=str(i), now=NOON + i))
     return decisions

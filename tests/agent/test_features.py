@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,30 +91,24 @@ def test_no_vector_is_longer_than_1_and_declarations_go_round(shared, own, arms,
     Agent(features=again, policy="OFUL").decide(offered, context=context)  # and no vector is too long for an agent
 
 
-WAYS: dict[str, Callable[[Agent], Agent]] = {
-    "bytes": lambda agent: Agent.from_bytes(agent.to_bytes()),
-    "twice": lambda agent: Agent.from_bytes(Agent.from_bytes(agent.to_bytes()).to_bytes()),
-    "deepcopy": copy.deepcopy,
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(declaration=declarations(), seed=st.integers(0, 2**32 - 1))
-def test_what_is_stored_and_read_back_means_the_same(way: str, declaration: dict, seed: int) -> None:
+def test_what_is_copied_or_stored_and_read_back_means_the_same(declaration: dict, seed: int) -> None:
     """Same names, same vectors, same predictions and decisions, with rewards that are pending and held."""
     agent = Agent(features=declaration, reward_timeout=6, default_reward=0.0, seed=seed % 1000, epsilon=0.1)
     live(agent, seed, range(25))
-    again = WAYS[way](agent)
-    assert again.feature_names == agent.feature_names == Features(**declaration).names
-    assert again.settings["features"] == Features(**declaration).declaration()
-    assert list(again.settings["features"]["by_arm"]) == list(declaration["by_arm"])
+    copies = [agent, copy.deepcopy(agent), Agent.from_bytes(agent.to_bytes())]
+    for again in copies:
+        assert again.to_bytes() == agent.to_bytes()
+        assert again.feature_names == list(again.info().theta) == Features(**declaration).names
+        assert again.settings["features"] == Features(**declaration).declaration()
+        assert list(again.settings["features"]["by_arm"]) == list(declaration["by_arm"])
     for context, arms in contexts_of(declaration, seed + 1, 5):
-        one, other = agent.core.offer(arms, context), again.core.offer(arms, context)
-        assert one.names == other.names
-        np.testing.assert_array_equal(one.vectors, other.vectors)
-    assert list(agent.info().theta.items()) == list(again.info().theta.items())
-    assert live(agent, seed + 2, range(25, 40)) == live(again, seed + 2, range(25, 40))
+        offers = [again.core.offer(arms, context) for again in copies]
+        assert offers[0].names == offers[1].names == offers[2].names
+        assert offers[0].vectors.tobytes() == offers[1].vectors.tobytes() == offers[2].vectors.tobytes()
+    lives = [live(again, seed + 2, range(25, 40)) for again in copies]
+    assert lives[0] == lives[1] == lives[2]
 
 
 # fmt: off
@@ -150,8 +144,8 @@ def test_wrong_declarations_are_named(path: tuple, declaration: dict) -> None:
 REFUSED = [
     ("#/context/age", {"member": "yes"}, RED), ("#/context/age", None, RED), ("#/context", 5, RED),
     ("#/context/aeg", {**CONTEXT, "aeg": 1}, RED),
-    *(("#/context/age", {**CONTEXT, "age": age}, RED) for age in (101, NAN, "7", None, np.array([7.0]))),
-    *(("#/context/member", {**CONTEXT, "member": m}, RED) for m in (NAN, None, np.array(["yes", "no"]), [])),
+    *(("#/context/age", {**CONTEXT, "age": age}, RED) for age in (101, NAN, "7", None, np.array([7.0]), pd.NA, pd.NaT)),
+    *(("#/context/member", {**CONTEXT, "member": m}, RED) for m in (NAN, None, np.array(["yes", "no"]), [], pd.NA)),
     ("#/arms/red/price", CONTEXT, {"red": {}}), ("#/arms/0", CONTEXT, ["red"]),
     ("#/arms/red/cost", CONTEXT, {"red": {"price": 1, "cost": 2}}),
     ("#/arms/red/price", CONTEXT, {"red": {"price": -1}}),
@@ -174,33 +168,21 @@ def test_wrong_contexts_and_arms_are_named(pointer: str, context: object, arms: 
     assert ("'age'" in error.hint) == (pointer == "#/context/aeg")  # a misspelt field gets a suggestion
 
 
-def test_missing_values_of_pandas_are_refused() -> None:
-    pandas = pytest.importorskip("pandas")
-    agent = Agent(features=ALL)
-    for field in ("age", "member"):
-        for missing in (pandas.NA, pandas.NaT, np.nan):
-            context = CONTEXT | {field: missing}
-            refuses(agent, f"context['{field}']", lambda c=context: agent.decide(RED, context=c))
-
-
-def test_declared_arms_need_not_be_named_again() -> None:
-    agent = Agent(features={"by_arm": {"age": (0, 100)}, "arms": ["red", "blue"]})
-    assert agent.decide(context={"age": 5}).arm in ("red", "blue")
-    other = Agent(features={"per_arm": {"price": (0, 1)}, "arms": ["red"]})
-    refuses(other, "arms", other.decide)
-    plain = Agent(dim=2)
-    refuses(plain, "context", lambda: plain.decide([[0.1, 0.1]], context={}))
-
-
 ARMS = ["red", "blue"]
-FORMS = [ARMS, {"red": {}, "blue": {}}, dict.fromkeys(ARMS).keys(), np.array(ARMS), tuple(ARMS), (arm for arm in ARMS)]
+FORMS = [ARMS, {"red": {}, "blue": {}}, dict.fromkeys(ARMS).keys(), np.array(ARMS), (arm for arm in ARMS), None]
 
 
 @pytest.mark.parametrize("arms", FORMS, ids=lambda arms: type(arms).__name__)
 def test_forms_of_names(arms: object) -> None:
-    decision = Agent(features={"arms": ARMS}).decide(arms)
+    decision = Agent(features={"arms": ARMS, "by_arm": {"age": (0, 100)}}).decide(arms, context={"age": 5})
     assert decision.arm in ARMS
     assert type(decision.arm) is str
+
+
+def test_arms_with_fields_must_be_given_and_plain_vectors_have_no_context() -> None:
+    agent, plain = Agent(features={"per_arm": {"price": (0, 1)}, "arms": ["red"]}), Agent(dim=2)
+    refuses(agent, "arms", agent.decide)
+    refuses(plain, "context", lambda: plain.decide([[0.1, 0.1]], context={}))
 
 
 def test_context_times_arm_learns_who_likes_what() -> None:
@@ -213,14 +195,6 @@ def test_context_times_arm_learns_who_likes_what() -> None:
         hits.append(decision.arm == wanted)
     assert np.mean(hits[-200:]) > 0.85
     assert agent.info().theta["red: age"] < 0 < agent.info().theta["blue: age"]
-
-
-def test_arms_may_change_every_time() -> None:
-    agent = Agent(features={"per_arm": {"price": (0, 10)}})
-    for i in range(20):
-        offered = {f"item {j}": {"price": j % 11} for j in range(i, i + 1 + i % 5)}
-        agent.reward(agent.decide(offered), float(i % 2))
-    assert agent.info().counts.rewards == 20
 
 
 def test_numbers_without_a_range_are_held_by_the_norm_only() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from support.agents import NAN, NOON, RED, assert_same_policy, build_agent, build_policy, refuses, weighted_sums
 from support.refusals import rejects
 from support.worlds import ball
-from windvane import Agent, Policy
+from windvane import Agent
 
 ROW = [[0.1, 0.1]]
 
@@ -38,36 +39,20 @@ def test_a_history_with_a_bad_row_is_not_learned_at_all() -> None:
     rows = {"vectors": ball(rng, (100,), 2), "rewards": rng.random(100), "times": NOON + np.arange(100.0)}
     agent = Agent(dim=2, half_life="1h")
     agent.history(rows["rewards"][:5], rows["vectors"][:5], times=rows["times"][:5] - 100)
-    bad_values = [
-        ("vectors", NAN),
-        ("vectors", 3.0),
-        ("rewards", 1.5),
-        ("rewards", NAN),
-        ("weights", -1.0),
-        ("times", NAN),
-    ]
-    for argument, bad in bad_values:
+    bad_values = {"vectors": [NAN, 3.0], "rewards": [1.5, NAN], "weights": [-1.0], "times": [NAN]}
+    for argument, bad in [(name, value) for name, values in bad_values.items() for value in values]:
         given = {name: values.copy() for name, values in rows.items()} | {"weights": np.ones(100)}
         given[argument][57] = bad
         refuses(agent, None, lambda given=given: agent.history(**given), path=(argument, 57))
     assert agent.history(**rows) == 100
 
 
-def test_a_history_that_is_interrupted_is_not_learned_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_history_that_is_interrupted_is_not_learned_at_all(interrupt_learning: Callable) -> None:
     agent = Agent(dim=2, policy="GLM-UCB")
     agent.decide(RED)
-    before, calls, update = agent.to_bytes(), [0], Policy.update
-
-    def interrupted(self, *arguments, **keywords):
-        calls[0] += 1
-        if calls[0] == 20:
-            raise KeyboardInterrupt
-        return update(self, *arguments, **keywords)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Policy, "update", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            agent.history(np.ones(50), np.full((50, 2), 0.3))
+    before = agent.to_bytes()
+    with interrupt_learning(20):
+        agent.history(np.ones(50), np.full((50, 2), 0.3))
     assert agent.to_bytes() == before
 
 
@@ -108,15 +93,8 @@ def test_history_of_the_past_and_of_the_future_is_refused(settings: dict) -> Non
     assert agent.history([1.0], ROW, times=[9e9], now=9e9) == 1
 
 
-def test_history_may_come_between_decisions() -> None:
-    agent = Agent(dim=2, policy="D-LinUCB", gamma=0.9)
-    first = agent.decide(RED)
-    agent.history([0.0] * 4, ROW * 4)
-    agent.reward(first, 1.0)
-    np.testing.assert_allclose(agent.policy.info().b[0], 0.9**4 * np.array(RED[first.arm]), rtol=1e-12)
-
-
 # fmt: off
+VECTORS: dict[str, Any] = {"dim": 2}
 WRONG_VECTORS: list[tuple[str, dict[str, Any]]] = [
     ("vectors", {}), ("arms", {"vectors": ROW, "arms": ["a"]}), ("contexts", {"vectors": ROW, "contexts": [{}]}),
     *(("vectors", {"vectors": bad}) for bad in ([[0.1]], "ab", [["0.1", "0.2"]], [], np.array([["0.1", 0.2]], object))),
@@ -124,6 +102,7 @@ WRONG_VECTORS: list[tuple[str, dict[str, Any]]] = [
     *(("weights", {"vectors": ROW, "weights": bad}) for bad in ([1.0, 2.0], [1e10])),
     *(("times", {"vectors": ROW, "times": bad}) for bad in (5, [1.0, 2.0], ["noon"], [datetime(2024, 1, 1)])),
 ]
+FIELDS: dict[str, Any] = {"features": {"by_arm": {"age": (0, 100)}, "arms": ["red"]}}
 AGE = [{"age": 1}]
 WRONG_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("arms", {"contexts": AGE}), ("vectors", {"vectors": [[1.0]]}), ("arms", {"arms": 5}), ("arms", {"arms": "red"}),
@@ -139,13 +118,19 @@ WRONG_FIELDS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(
-    ("argument", "rows"), WRONG_VECTORS + [(a, {"is_declared": True} | r) for a, r in WRONG_FIELDS]
+    ("settings", "argument", "rows"),
+    [(VECTORS, *row) for row in WRONG_VECTORS] + [(FIELDS, *row) for row in WRONG_FIELDS],
 )
-def test_wrong_history_is_named(argument: str, rows: dict) -> None:
-    features = {"features": {"by_arm": {"age": (0, 100)}, "arms": ["red"]}}
-    agent = Agent(**features if rows.get("is_declared") else {"dim": 2})
-    rows = {"rewards": [1.0]} | {name: value for name, value in rows.items() if name != "is_declared"}
-    refuses(agent, argument, lambda: agent.history(**rows))
+def test_wrong_history_is_named(settings: dict, argument: str, rows: dict) -> None:
+    agent = Agent(**settings)
+    refuses(agent, argument, lambda: agent.history(**{"rewards": [1.0]} | rows))
+
+
+def test_an_empty_history_is_nothing() -> None:
+    agent = Agent(**FIELDS)
+    before = agent.to_bytes()
+    assert agent.history([], contexts=[], arms=[]) == 0
+    assert agent.to_bytes() == before
 
 
 def test_ranges_are_fitted_on_history_and_then_frozen() -> None:
@@ -169,14 +154,14 @@ def test_ranges_are_fitted_on_history_and_then_frozen() -> None:
     assert Agent.from_bytes(agent.to_bytes()).info() == agent.info()
 
 
-@pytest.mark.parametrize(
-    ("argument", "ages"),
-    [
-        ("contexts", [3.0, 3.0, 3.0]), ("contexts", [0.1, 0.1, 0.1]),  # whose mean is not 0.1
-        ("contexts", [3.0]), ("contexts[1]['age']", [3.0, NAN]), ("contexts[1]['age']", [3.0, 1e300]),
-        ("contexts[0]['age']", ["x", 2.0]),
-    ],
-)  # fmt: skip
+UNFIT: list[tuple[str, list]] = [
+    ("contexts", [3.0, 3.0, 3.0]), ("contexts", [0.1, 0.1, 0.1]),  # whose mean is not 0.1
+    ("contexts", [3.0]), ("contexts[1]['age']", [3.0, NAN]), ("contexts[1]['age']", [3.0, 1e300]),
+    ("contexts[0]['age']", ["x", 2.0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("argument", "ages"), UNFIT)
 def test_ranges_cannot_be_fitted_on_everything(argument: str, ages: list) -> None:
     agent = Agent(features={"shared": ["age"]}, scaling="fit")
     contexts = [{"age": age} for age in ages]
@@ -189,10 +174,3 @@ def test_scaling_cannot_be_fitted_on_everything(rows: list) -> None:
     refuses(agent, "vectors", lambda: agent.history([0.5] * len(rows), rows))
     with rejects("scaling"):
         agent.decide(RED)
-
-
-def test_an_empty_history_is_nothing() -> None:
-    agent = Agent(features={"by_arm": {"age": (0, 100)}, "arms": ["red"]})
-    before = agent.to_bytes()
-    assert agent.history([], contexts=[], arms=[]) == 0
-    assert agent.to_bytes() == before

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from types import ModuleType
 
 import numpy as np
+import pandas
+import polars
 import pytest
 
 from support.agents import INF, NAN, RED, refuses
@@ -52,9 +55,8 @@ def test_a_vector_that_is_too_long_says_what_to_do() -> None:
     np.testing.assert_allclose(Agent(dim=2, clip=True).core.offer({"red": [300.0, 400.0]}).vectors, [[0.6, 0.8]])
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_frames_of_vectors(library: str) -> None:
-    frames = pytest.importorskip(library)
+@pytest.mark.parametrize("frames", [pandas, polars])
+def test_frames_of_vectors(frames: ModuleType) -> None:
     agent, plain = Agent(dim=2, policy="OFUL"), Agent(dim=2, policy="OFUL")
     columns = {"arm": ["red", "blue"], "size": [0.6, 0.2], "price": [0.1, 0.7]}
     for _ in range(5):
@@ -76,10 +78,9 @@ def test_frames_of_vectors(library: str) -> None:
         refuses(agent, "arms", lambda bad=bad: agent.decide(frames.DataFrame(bad)))
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_the_columns_of_frames_are_known_by_name(library: str) -> None:
+@pytest.mark.parametrize("frames", [pandas, polars])
+def test_the_columns_of_frames_are_known_by_name(frames: ModuleType) -> None:
     """A later frame may have its columns in another order; the coefficients stay with their columns, also in a file."""
-    frames = pytest.importorskip(library)
     agent = Agent(dim=2, policy="OFUL")
     agent.history([1.0, 0.0], frames.DataFrame({"size": [0.5, 0.0], "price": [0.0, 0.5]}))
     assert agent.feature_names == ["size", "price"]
@@ -93,9 +94,8 @@ def test_the_columns_of_frames_are_known_by_name(library: str) -> None:
         assert each.theta[0] > each.theta[1]
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_frames_of_fields(library: str) -> None:
-    frames = pytest.importorskip(library)
+@pytest.mark.parametrize("frames", [pandas, polars])
+def test_frames_of_fields(frames: ModuleType) -> None:
     features = {"shared": {"age": (0, 100), "member": ["yes", "no"]}, "per_arm": {"price": (0, 10)}, "arms": list(RED)}
     one, other = Agent(features=features, policy="OFUL"), Agent(features=features, policy="OFUL")
     frame, context = frames.DataFrame({"arm": ["red", "blue"], "price": [1.0, 9.0]}), {"age": 30, "member": "yes"}
@@ -113,7 +113,6 @@ def test_frames_of_fields(library: str) -> None:
 
 
 def test_labelled_vectors_are_read_by_their_labels() -> None:
-    pandas = pytest.importorskip("pandas")
     core = Agent(dim=2, policy="OFUL").core
     arms = {"r": pandas.Series([0.5, 0.1], ["a", "b"]), "q": pandas.Series([0.2, 0.6], ["b", "a"])}
     np.testing.assert_array_equal(core.offer(arms).vectors, [[0.5, 0.1], [0.6, 0.2]])
@@ -124,7 +123,6 @@ def test_labelled_vectors_are_read_by_their_labels() -> None:
 
 @pytest.mark.parametrize("columns", [[0.5, 1.5], [("a", 1), ("a", 2)], [True, False], ["a", "a"]])
 def test_columns_that_cannot_be_saved_or_repeat_are_refused(columns: list) -> None:
-    pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame([[0.5, 0.1]], columns=pandas.Index(columns, tupleize_cols=False))
     agent = Agent(dim=2, policy="OFUL")
     value = columns if columns == ["a", "a"] else columns[0]
@@ -133,7 +131,6 @@ def test_columns_that_cannot_be_saved_or_repeat_are_refused(columns: list) -> No
 
 
 def test_frames_of_pandas_with_an_index_or_numbered_columns_or_times() -> None:
-    pandas = pytest.importorskip("pandas")
     agent = Agent(dim=2, policy="OFUL")
     assert agent.decide(pandas.DataFrame(RED).T).arm in ("red", "blue")  # columns 0 and 1
     agent.history([1.0], pandas.DataFrame([[0.1, 0.2]]))

@@ -10,7 +10,6 @@ import numpy as np
 from support.refusals import rejects
 from support.worlds import ball
 from windvane import POLICIES, Agent, Policy
-from windvane.agent import DecisionError
 from windvane.errors import ArgumentError, WindvaneError
 
 NAN, INF = float("nan"), float("inf")
@@ -50,11 +49,6 @@ def refuses(agent: Agent, argument: str | None, call, error: type[WindvaneError]
     assert isinstance(caught.value, ValueError)
     assert agent.to_bytes() == before
     return caught.value
-
-
-def refuses_decision(agent: Agent, decision: str, call, error: type[DecisionError]) -> None:
-    """Expect ``call`` to raise ``error`` about ``decision`` and to change nothing."""
-    refuses(agent, None, call, error, decision=decision)
 
 
 def assert_same_policy(one: Agent | Policy, other: Agent | Policy) -> None:
