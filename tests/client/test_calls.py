@@ -8,10 +8,10 @@ import inspect
 import os
 import pickle
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,9 +42,8 @@ def test_a_stream_from_beginning_to_end(client: Any, name: str) -> None:
     assert decision.propensity is not None
     assert abs(decision.time - datetime.now(UTC)) < timedelta(minutes=5)
     assert client.pending(name) == [decision]
-    assert client.decision(name, decision) == DecisionRecord(
-        decision=decision, status="pending", reward=None, late_reward=None
-    )
+    pending = DecisionRecord(decision=decision, status="pending", reward=None, late_reward=None)
+    assert client.decision(name, decision) == pending
     assert client.explain(name, decision) == Explanation.of(decision)
     assert client.reward(name, decision, True) == "recorded"
     assert client.reward(name, decision.id, 1.0) == "unchanged"
@@ -56,8 +55,7 @@ def test_a_stream_from_beginning_to_end(client: Any, name: str) -> None:
     assert client.history(name, np.array([1, 0]), np.array([[0.5, 0.5], [0.1, 0.2]])) == 2
     counts = client.info(name).counts
     assert (counts.decisions, counts.rewards, counts.pending, counts.history_rows) == (2, 1, 1, 2)
-    assert client.archive(name).archived is not None
-    assert client.archive(name).archived is not None
+    assert client.archive(name).archived == client.archive(name).archived is not None
     refused(lambda: client.decide(name, ARMS), 409, "archived")
     kinds = [event["kind"] for event in client.events(name)]
     assert kinds == ["decided", "rewarded", "configured", "configured", "decided", "history", "archived"]
@@ -79,14 +77,15 @@ def test_arms_in_every_form(client: Any, name: str) -> None:
     for arms in (vectors, list(vectors), vectors.tolist(), [list(row) for row in vectors]):
         assert client.decide(name, arms).arm in (0, 1)
     frame = pd.DataFrame(vectors, index=["a", "b"], columns=["x", "y"])
+    by_label = {"a": frame.loc["a"], "b": frame.loc["b"]}
     for named in (
-        {"a": vectors[0], "b": vectors[1]},
+        dict(zip("ab", vectors, strict=True)),
         {"a": [np.float64(0.1), np.int64(0)], "b": (0.2, 0.3)},
-        {"a": frame.loc["a"], "b": frame.loc["b"]},
+        by_label,
     ):
         assert client.decide(name, named).arm in ("a", "b")
     with rejects("arms"):
-        client.decide(name, {"a": frame.loc["a"], "b": frame.loc["b", ["y", "x"]]})
+        client.decide(name, by_label | {"b": frame.loc["b", ["y", "x"]]})
 
 
 def test_contexts(client: Any, name: str) -> None:
@@ -143,7 +142,6 @@ def test_a_batch_with_items_that_fail(client: Any, name: str) -> None:
     assert last.arm == 0
     assert error.errors == {1: failure}
     assert (error.status, error.code, error.pointer) == (422, "invalid", failure.pointer)
-    assert error.message == f"1 of 3 items failed; results[1]: {failure.message}"
     assert client.info(name).counts.decisions == 2
 
     rewards = [(first, 1.0), ("unknown", 1.0), (first, 0.0), (last.id, 0.0), (first, 1.0)]
@@ -173,7 +171,7 @@ def test_what_the_service_refuses(client: Any, name: str) -> None:
     assert client.reward(name, late, 0.0) == "expired"
     refused(lambda: client.reward(name, "nobody", 0.0), 404, "unknown-decision")
     refused(lambda: list(client.events("nowhere")), 404, "unknown-stream")
-    refused(lambda: client.history(name, [0.0] * 900_000, np.zeros((900_000, 2))), 413, "too-large")
+    refused(lambda: client.configure(name, title="x" * 10_000_000), 413, "too-large")
     error = refused(lambda: client.decide(name, ARMS, context={"age": 3}), 422, "invalid")
     assert vars(pickle.loads(pickle.dumps(error))) == vars(error)
 
@@ -187,72 +185,63 @@ def test_a_key_of_ones_own(client: Any, name: str) -> None:
     assert client.info(name).events == 2
 
 
-def test_tokens(tmp_path: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = tmp_path / "w.db"
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, str]]:
+    """The address of a service, a token that may do everything, and one that may read."""
+    store = tmp_path_factory.mktemp("guarded") / "w.db"
     full = run_command("token", "add", "shop", "--store", store).stdout.strip()
     read_only = run_command("token", "add", "page", "--store", store, "--read-only").stdout.strip()
     with run_server(store) as server:
-        url = server.address
-        with connect(url, full) as mine, connect(url, read_only) as page, connect(url) as without:
-            mine.create("a", dim=2)
-            assert [stream.name for stream in page.streams()] == ["a"]
-            refused(lambda: page.decide("a", ARMS), 403, "read-only-token")
-            assert full not in str(refused(without.streams, 401, "no-token"))
-            monkeypatch.setenv("WINDVANE_URL", url + "/")
-            monkeypatch.setenv("WINDVANE_TOKEN", full)
-            with connect() as from_environment:
-                assert from_environment.url == url
-                assert from_environment.decide("a", ARMS).arm in ARMS
-                assert full not in repr(from_environment)
+        yield server.address, full, read_only
+
+
+def test_tokens(guarded: tuple[str, str, str], connect: Connect, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, full, read_only = guarded
+    with connect(url, full) as mine, connect(url, read_only) as page, connect(url) as without:
+        mine.create(name, dim=2)
+        assert name in [stream.name for stream in page.streams()]
+        refused(lambda: page.decide(name, ARMS), 403, "read-only-token")
+        assert full not in str(refused(without.streams, 401, "no-token"))
+    monkeypatch.setenv("WINDVANE_URL", url + "/")
+    monkeypatch.setenv("WINDVANE_TOKEN", full)
+    with connect() as from_environment:
+        assert from_environment.url == url
+        assert from_environment.decide(name, ARMS).arm in ARMS
+        assert full not in repr(from_environment)
 
 
 def test_arguments_that_cannot_be_sent(client: Any, connect: Connect) -> None:
-    for wrong, argument in (
-        (lambda: client.decide("a", {1: [0.1, 0.2]}), "arms"),
-        (lambda: client.decide("a", {"a": [np.nan, 0.2]}), "arms"),
-        (lambda: client.decide("a", {"a": object()}), "arms"),
-        (lambda: client.decide("a", ARMS, context={"at": datetime(2026, 1, 1)}), "context"),
-        (lambda: client.decide("", ARMS), "stream"),
-        (lambda: client.info(".."), "stream"),
-        (lambda: client.info("\ud800"), "stream"),
-        (lambda: client.info("a" * 100_000), "stream"),
-        (lambda: client.reward("a", "d", float("inf")), "value"),
-        (lambda: client.reward_many("a", [("d", 1.0), ("d",)]), "rewards[1]"),
-        (lambda: client.reward_many("a", [("d", 1.0), 3]), "rewards[1]"),
-        (lambda: client.reward_many("a", [("d", 1.0), ("d", float("nan"))]), "rewards[1]"),
-        (lambda: client.reward_many("a", [("d", 1.0), (None, 1.0)]), "rewards[1]"),
-        (lambda: client.reward_many("a", {"d1": 1.0}), "rewards[0]"),
-        (lambda: client.reward_many("a", 3), "rewards"),
-        (lambda: client.decide_many("a", [ARMS, {1: [0.1, 0.2]}]), "arms[1]"),
-        (lambda: client.decide_many("a", [ARMS, {"a": [np.nan]}]), "arms[1]"),
-        (lambda: client.decide_many("a", [ARMS] * 2, contexts=[None, {"at": object()}]), "contexts[1]"),
-        (lambda: client.decide_many("a", None), "arms"),
-        (lambda: client.decide_many("a", [ARMS], contexts=[]), "contexts"),
-        (lambda: client.events("a", after=-1), "after"),
-        (lambda: client.events("a", limit=0), "limit"),
-        (lambda: connect("127.0.0.1:8000"), "url"),
-        (lambda: connect("http://host:port"), "url"),
-        (lambda: connect("http://x y"), "url"),
-        (lambda: connect("http://x\ny"), "url"),
-        (lambda: connect("http://x/?a=b"), "url"),
-        (lambda: connect("ftp://x"), "url"),
-        (lambda: connect(3), "url"),
-        (lambda: connect(timeout=0), "timeout"),
-        (lambda: connect(timeout=1e100), "timeout"),
-        (lambda: connect(retries=-1), "retries"),
-    ):
-        with rejects(argument):
-            wrong()
+    nan, unnamed, pairs = float("nan"), {1: [0.1, 0.2]}, [("d", 1.0)]
+    wrong: list[tuple[str, Any, list[Any]]] = [
+        ("arms", lambda arms: client.decide("a", arms), [unnamed, {"a": [nan, 0.2]}, {"a": object()}]),
+        ("context", lambda at: client.decide("a", ARMS, context={"at": at}), [datetime(2026, 1, 1)]),
+        ("stream", client.info, ["", "..", "\ud800", "a" * 100_000]),
+        ("value", lambda value: client.reward("a", "d", value), [float("inf")]),
+        ("rewards[1]", lambda p: client.reward_many("a", [*pairs, p]), [("d",), 3, ("d", nan), (None, 1.0)]),
+        ("rewards[0]", lambda rewards: client.reward_many("a", rewards), [{"d1": 1.0}]),
+        ("rewards", lambda rewards: client.reward_many("a", rewards), [3]),
+        ("arms[1]", lambda arms: client.decide_many("a", [ARMS, arms]), [unnamed, {"a": [nan]}]),
+        ("contexts[1]", lambda c: client.decide_many("a", [ARMS] * 2, contexts=[None, c]), [{"at": object()}]),
+        ("arms", lambda arms: client.decide_many("a", arms), [None]),
+        ("contexts", lambda contexts: client.decide_many("a", [ARMS], contexts=contexts), [[]]),
+        ("after", lambda after: client.events("a", after=after), [-1]),
+        ("limit", lambda limit: client.events("a", limit=limit), [0]),
+        ("url", connect, ["127.0.0.1:8000", "http://host:port", "http://x y", "http://x\ny", "http://x/?a=b", 3]),
+        ("url", connect, ["ftp://x"]),
+        ("timeout", lambda timeout: connect(timeout=timeout), [0, 1e100]),
+        ("retries", lambda retries: connect(retries=retries), [-1]),
+    ]
+    for argument, call, values in wrong:
+        for value in values:
+            with rejects(argument):
+                call(value)
     keyed: list[tuple[Any, Any]] = [(client.decide, [ARMS]), (client.add_reward, ["d", 1.0]), (client.history, [[1.0]])]
     for key, (method, arguments) in product(("new\nline", " a", "a ", "", "é", "a" * 201, 3), keyed):
         with rejects("key", value=key):
             method("a", *arguments, key=key)
-    for secret, argument in (
-        (lambda: connect(token="secret\nx"), "token"),
-        (lambda: connect("http://me:secret@x"), "url"),
-    ):
+    for argument, secret in (("token", {"token": "secret\nx"}), ("url", {"url": "http://me:secret@x"})):
         with rejects(argument, value=None) as caught:
-            secret()
+            connect(**secret)
         assert "secret" not in str(caught.value)
     assert repr(connect("https://example.org/windvane/")).endswith("Client('https://example.org/windvane')")
 
@@ -307,35 +296,25 @@ def check_counted_once(client: Any, name: str, decisions: list[str], rewards: di
 @pytest.mark.usefixtures("hurry")
 def test_calls_through_a_lossy_network(url: str, client: Any, connect: Connect, name: str) -> None:
     client.create(name, dim=2, policy="OnePassGLM", gamma=0.99)
-    rng, decisions, rewards = np.random.default_rng(5), list[str](), dict[str, float]()
-    with LossyProxy(url, seed=5, share=0.4) as network, connect(network.address, timeout=60.0, retries=50) as unlucky:
-        for _ in range(100):
-            decision = unlucky.decide(name, rng.uniform(-0.7, 0.7, size=(3, 2)))
-            decisions.append(decision.id)
-            rewards[decision.id] = float(rng.random() < 0.5)
-            assert unlucky.reward(name, decision, rewards[decision.id]) in ("recorded", "unchanged")
-    assert min(network.lost_requests, network.lost_answers, network.cut_answers) > 5
-    check_counted_once(client, name, decisions, rewards)
-
-
-@pytest.mark.usefixtures("hurry")
-def test_batches_parts_and_history_through_it(url: str, client: Any, connect: Connect, name: str) -> None:
-    client.create(name, dim=2)
     client.create(f"{name}-parts", dim=2, link="identity", reward_timeout="1h", learn="at_timeout")
-    with LossyProxy(url, seed=6, share=0.6) as network, connect(network.address, timeout=60.0, retries=100) as unlucky:
-        decisions = [decision for _ in range(8) for decision in unlucky.decide_many(name, [ARMS] * 5)]
-        rewards = {decision.id: float(i % 2) for i, decision in enumerate(decisions)}
-        for i in range(0, 40, 10):
-            unlucky.reward_many(name, list(rewards.items())[i : i + 10])
-        assert network.lost_answers + network.cut_answers > 3
-        check_counted_once(client, name, list(rewards), rewards)
+    rewards = dict[str, float]()
+    with LossyProxy(url, seed=5, share=0.5) as network, connect(network.address, timeout=60.0, retries=100) as unlucky:
+        for i in range(40):
+            decision = unlucky.decide(name, ARMS)
+            rewards[decision.id] = float(i % 2)
+            assert unlucky.reward(name, decision, rewards[decision.id]) in ("recorded", "unchanged")
+        for i in range(8):
+            batch = {decision.id: float(i % 2) for decision in unlucky.decide_many(name, [ARMS] * 5)}
+            unlucky.reward_many(name, batch.items())
+            rewards |= batch
         for _ in range(5):
             assert unlucky.history(name, [1.0, 0.0], [[0.1, 0.2], [0.3, 0.4]]) == 2
         decision = unlucky.decide(f"{name}-parts", ARMS)
         assert {unlucky.add_reward(f"{name}-parts", decision, 1.0) for _ in range(10)} == {"recorded"}
+    assert min(network.lost_requests, network.lost_answers, network.cut_answers) > 5
+    check_counted_once(client, name, list(rewards), rewards)
     assert client.decision(f"{name}-parts", decision).reward == 10.0
-    counts = client.info(name).counts
-    assert (counts.rewards, counts.history_rows) == (40, 10)
+    assert client.info(name).counts.history_rows == 10
 
 
 @pytest.mark.usefixtures("hurry")
@@ -422,14 +401,14 @@ def test_a_client_after_a_fork(url: str) -> None:
 @pytest.mark.usefixtures("hurry")
 def test_a_log_that_breaks_off_is_resumed(url: str, client: Any, connect: Connect, name: str) -> None:
     client.create(name, dim=2)
-    client.decide_many(name, [[[0.1, 0.1]]] * 2000)
+    client.decide_many(name, [[[0.1, 0.1]]] * 300)
     with LossyProxy(url, seed=8, share=0.8) as network, connect(network.address, timeout=60.0, retries=100) as unlucky:
         for _ in range(5):
-            assert [event["number"] for event in unlucky.events(name)] == list(range(1, 2001))
-        assert [event["number"] for event in unlucky.events(name, after=10, limit=1500)] == list(range(11, 1511))
+            assert [event["number"] for event in unlucky.events(name)] == list(range(1, 301))
+        assert [event["number"] for event in unlucky.events(name, after=10, limit=250)] == list(range(11, 261))
         events = unlucky.events(name)
         assert next(events)["number"] == 1
-        assert unlucky.info(name).counts.decisions == 2000  # while reading
+        assert unlucky.info(name).counts.decisions == 300  # while reading
         assert next(events)["number"] == 2
         events.close()
     assert network.cut_answers > 3

@@ -27,18 +27,25 @@ RECEIPT = to_plain(RewardReceipt(decision="d1", status="recorded", value=1.0))
 GOOD = make_answer(RECEIPT)
 
 
-def make_problem(code: str, status: str, *headers: str, detail: str = "it is so", pointer: str | None = None) -> bytes:
+def make_problem(code: str, status: str, pointer: str | None = None) -> bytes:
     errors = [] if pointer is None else [{"pointer": pointer, "detail": "wrong"}]
-    problem = {"type": f"urn:windvane:problem:{code}", "title": "Title", "status": int(status[:3]), "detail": detail}
-    return make_answer({**problem, "errors": errors}, status, *headers)
+    problem = {"type": f"urn:windvane:problem:{code}", "title": "Title", "detail": "it is so", "errors": errors}
+    return make_answer({**problem, "status": int(status[:3])}, status)
 
 
 BUSY = make_problem("unavailable", "503 Service Unavailable")
+EXISTS = make_problem("stream-exists", "409 Conflict")
+WRONG = make_problem("invalid", "422 Unprocessable Content", pointer="#/arms/red/1")
+
+
+def ask_to_wait(until: bytes) -> bytes:
+    return BUSY.replace(b"\r\n\r\n", b"\r\nRetry-After: %s\r\n\r\n" % until)
 
 
 @pytest.mark.parametrize(
     "bad",
     [
+        None,  # hangs
         b"",  # hangs up
         b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n{",  # breaks off
         b"HTTP/1.1 200 OK\r\nContent-Le",
@@ -49,91 +56,68 @@ BUSY = make_problem("unavailable", "503 Service Unavailable")
         BUSY,
         make_answer("busy", "503 Service Unavailable"),
         make_problem("rate-limited", "429 Too Many Requests"),
+        ask_to_wait(b"7"),
+        ask_to_wait(b"Fri, 31 Dec 1999 23:59:59 GMT"),
     ],
 )
-def test_a_bad_answer_is_asked_for_again(bad: bytes, connect: Connect, pauses: list[float]) -> None:
+def test_a_bad_answer_is_asked_for_again(bad: bytes | None, connect: Connect, pauses: list[float]) -> None:
     good = make_answer({**PLAIN, "new": "of a later version"})
-    with ScriptedServer(bad, bad, good) as server, connect(server.address) as client:
+    with (
+        ScriptedServer(bad, bad, good) as server,
+        connect(server.address, timeout=0.1 if bad is None else 10.0) as client,
+    ):
         assert client.decide("a", ARMS) == DECISION
     assert len(server.keys) == 3
     assert len(set(server.keys)) == len(set(server.bodies)) == 1  # one key for all attempts
-    assert 0.05 <= pauses[0] <= 0.15
-    assert 0.1 <= pauses[1] <= 0.3
+    wait = 7.0 if bad == ask_to_wait(b"7") else 0.0
+    assert wait + 0.05 <= pauses[0] <= wait + 0.15
+    assert wait + 0.1 <= pauses[1] <= wait + 0.3
 
 
-def test_a_server_that_hangs(connect: Connect, pauses: list[float]) -> None:
-    with ScriptedServer(None, GOOD) as server, connect(server.address, timeout=0.1) as client:
-        assert client.add_reward("a", "d1", 1.0) == "recorded"
-    assert len(server.keys) == 2
-    assert len(set(server.keys)) == 1
-    with ScriptedServer(None) as server, connect(server.address, timeout=0.1, retries=1) as client:
-        error = refused(lambda: client.decide("a", ARMS), None, "no-answer")
-    assert error.is_unsure
-    assert error.message.endswith(
-        "; gave up after 2 attempts; an attempt got no answer, and it is not known whether it was carried out"
-    )
+UNSURE = "; an attempt got no answer, and it is not known whether it was carried out"
 
 
-def test_retry_after(connect: Connect, pauses: list[float]) -> None:
-    busy = BUSY.replace(b"\r\n\r\n", b"\r\nRetry-After: 7\r\n\r\n")
-    with ScriptedServer(busy, GOOD) as server, connect(server.address) as client:
-        assert client.reward("a", "d1", 1.0) == "recorded"
-    assert 7.0 < pauses[0] < 7.2
-    with ScriptedServer(busy) as server, connect(server.address, retries=2) as client:
-        error = refused(lambda: client.decide("a", ARMS), 503, "unavailable")
-    assert (error.message, error.is_unsure) == ("it is so; gave up after 3 attempts", False)
-    with ScriptedServer(busy.replace(b": 7", b": 7777")) as server, connect(server.address) as client:
-        assert refused(lambda: client.decide("a", ARMS), 503, "unavailable").retry_after == 7777.0
-        refused(lambda: list(client.events("a")), 503, "unavailable")
-    assert len(server.requests) == 2  # not asked again within two hours
-    date = busy.replace(b": 7", b": Fri, 31 Dec 1999 23:59:59 GMT")
-    with ScriptedServer(date, GOOD) as server, connect(server.address) as client:
-        assert client.reward("a", "d1", 1.0) == "recorded"
-
-
-def test_refusals_are_not_repeated(connect: Connect, pauses: list[float]) -> None:
-    for status in ("400 Bad Request", "404 Not Found", "409 Conflict", "500 Internal Server Error", "302 Found"):
-        with (
-            ScriptedServer(make_answer("<html>", status, "Location: /v2")) as server,
-            connect(server.address) as client,
-        ):
-            refused(lambda: client.decide("a", ARMS), int(status[:3]), "http")
-        assert len(server.requests) == 1
-    wrong = make_problem("invalid", "422 Unprocessable Content", pointer="#/arms/red/1", detail="is wrong")
-    with ScriptedServer(wrong) as server, connect(server.address) as client:
-        error = refused(lambda: client.decide("a", ARMS), 422, "invalid")
-    assert (error.message, error.pointer) == ("is wrong", "#/arms/red/1")
-    assert pauses == []
-
-
-def test_nobody_there(connect: Connect, pauses: list[float]) -> None:
-    with ScriptedServer(GOOD) as server:
-        pass
-    with connect(server.address, retries=2) as client:
-        assert not client.ready()
-        error = refused(lambda: client.decide("a", ARMS), None, "unreachable")
-    assert not error.is_unsure
-    assert error.message.endswith("; gave up after 3 attempts")
-    assert server.address in error.message
+@pytest.mark.parametrize(
+    ("script", "status", "code", "requests", "end"),
+    [
+        ([None], None, "no-answer", 3, "; gave up after 3 attempts" + UNSURE),
+        ([BUSY], 503, "unavailable", 3, "it is so; gave up after 3 attempts"),
+        ([ask_to_wait(b"7777")], 503, "unavailable", 1, "it is so; gave up after 1 attempt"),  # not within two hours
+        ([b"", EXISTS], 409, "stream-exists", 2, "it is so" + UNSURE),
+        ([EXISTS], 409, "stream-exists", 1, "it is so"),
+        ([WRONG], 422, "invalid", 1, "it is so"),
+        *(
+            ([make_answer("<html>", status, "Location: /v2")], int(status[:3]), "http", 1, "")
+            for status in ("400 Bad Request", "404 Not Found", "409 Conflict", "500 Internal Server Error", "302 Found")
+        ),
+    ],
+)
+def test_errors_say_what_is_known_about_all_attempts(
+    script: list, status: int | None, code: str, requests: int, end: str, connect: Connect, pauses: list[float]
+) -> None:
+    timeout = 0.1 if script == [None] else 10.0
+    with ScriptedServer(*script) as server, connect(server.address, timeout=timeout, retries=2) as client:
+        error = refused(lambda: client.decide("a", ARMS), status, code)
+        assert (error.message.endswith(end), error.is_unsure) == (True, UNSURE in end)
+        assert error.pointer == ("#/arms/red/1" if script == [WRONG] else None)
+        assert error.retry_after == (7777.0 if b"7777" in (script[0] or b"") else 0.0)
+        assert len(server.requests) == len(pauses) + 1 == requests
+        if not error.is_unsure:
+            refused(lambda: list(client.events("a")), status, code)
+            assert len(server.requests) == 2 * requests
 
 
 def test_ready(connect: Connect, pauses: list[float]) -> None:
-    with ScriptedServer(BUSY, BUSY, make_answer({})) as server, connect(server.address) as client:
+    with ScriptedServer(BUSY, BUSY, make_answer({})) as server, connect(server.address, retries=2) as client:
         assert not client.ready()
         assert client.ready(wait=60)
+    pauses.clear()
+    with connect(server.address, retries=2) as client:  # nobody is there any more
+        assert not client.ready()
+        error = refused(lambda: client.decide("a", ARMS), None, "unreachable")
+    assert (len(pauses), error.is_unsure, server.address in error.message) == (2, False, True)
     with ScriptedServer(make_problem("no-token", "401 Unauthorized")) as server, connect(server.address) as client:
         refused(lambda: client.ready(wait=60), 401, "no-token")
-
-
-def test_a_name_that_exists_after_a_lost_answer(connect: Connect, pauses: list[float]) -> None:
-    exists = make_problem("stream-exists", "409 Conflict", detail="a stream with this name already exists")
-    with ScriptedServer(b"", exists) as server, connect(server.address) as client:
-        error = refused(lambda: client.create("a", dim=2), 409, "stream-exists")
-    assert error.is_unsure
-    assert error.message.endswith("; an attempt got no answer, and it is not known whether it was carried out")
-    with ScriptedServer(exists) as server, connect(server.address) as client:
-        error = refused(lambda: client.create("a", dim=2), 409, "stream-exists")
-    assert (error.message, error.is_unsure) == ("a stream with this name already exists", False)
 
 
 def test_a_later_part_of_a_batch_that_fails(
@@ -154,12 +138,12 @@ def test_a_later_part_of_a_batch_that_fails(
 
 def test_an_interrupted_call_leaves_no_answer_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C between request and answer: the next request must not get the answer to that one."""
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
     with ScriptedServer(GOOD, make_answer(PLAIN)) as server, Client(server.address) as client:
         with monkeypatch.context() as patch:
-
-            def interrupt(_: object) -> None:
-                raise KeyboardInterrupt
-
             patch.setattr(httpx2.Response, "iter_bytes", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 client.reward("a", "d1", 1.0)
@@ -214,43 +198,38 @@ def test_proxies(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
 RESULT = {"status": 200, "receipt": RECEIPT}
 
 
-def decide(client: Any) -> object:
-    return client.decide("s", ARMS)
-
-
-def reward_many(client: Any) -> object:
-    return client.reward_many("s", [("a", 1.0)])
-
-
-@pytest.mark.parametrize(
-    ("ask", "answer"),
-    [
-        (lambda c: c.streams(), {"streams": None, "next": None}),
-        (lambda c: c.streams(), {"streams": [1], "next": None}),
-        (lambda c: c.streams(), {}),
-        (lambda c: c.info("s"), {"hello": "world"}),
-        (lambda c: c.info("s"), [1, 2]),
-        (decide, {**PLAIN, "id": 5}),
-        (decide, {**PLAIN, "index": "0"}),
-        (decide, {**PLAIN, "explored": 1}),
-        (decide, {**PLAIN, "arm": True}),
-        (decide, {**PLAIN, "time": "soon"}),
-        (decide, {name: value for name, value in PLAIN.items() if name != "bonus"}),
-        (lambda c: c.reward("s", "a", 1.0), {**RESULT["receipt"], "status": "perhaps"}),
-        (lambda c: c.history("s", [1.0], [[0.1, 0.2]]), {"rows": "many"}),
-        (lambda c: c.history("s", [1.0], [[0.1, 0.2]]), {"rows": True}),
-        (lambda c: c.decide_many("s", [ARMS] * 3), {"results": [{"status": 201, "decision": PLAIN}]}),
-        (reward_many, {"results": [RESULT] * 5}),
-        (reward_many, {"results": [{"receipt": RESULT["receipt"]}]}),
-        (reward_many, {"results": [{**RESULT, "status": "200"}]}),
-        (reward_many, {"results": [{"status": 200}]}),
-        (reward_many, {"results": [{"status": 201, "decision": PLAIN}]}),
-        (reward_many, {"results": "no"}),
+CALLS: dict[str, Callable[[Any], object]] = {
+    "streams": lambda client: client.streams(),
+    "info": lambda client: client.info("s"),
+    "decide": lambda client: client.decide("s", ARMS),
+    "reward": lambda client: client.reward("s", "a", 1.0),
+    "history": lambda client: client.history("s", [1.0], [[0.1, 0.2]]),
+    "decide_many": lambda client: client.decide_many("s", [ARMS] * 3),
+    "reward_many": lambda client: client.reward_many("s", [("a", 1.0)]),
+}
+OTHERS: dict[str, list[Any]] = {
+    "streams": [{"streams": None, "next": None}, {"streams": [1], "next": None}, {}],
+    "info": [{"hello": "world"}, [1, 2]],
+    "decide": [
+        *(PLAIN | wrong for wrong in ({"id": 5}, {"index": "0"}, {"explored": 1}, {"arm": True}, {"time": "soon"})),
+        {name: value for name, value in PLAIN.items() if name != "bonus"},
     ],
-)  # fmt: skip
-def test_answers_of_another_service(ask: Callable[[Any], object], answer: object, connect: Connect) -> None:
+    "reward": [{**RECEIPT, "status": "perhaps"}],
+    "history": [{"rows": "many"}, {"rows": True}],
+    "decide_many": [{"results": [{"status": 201, "decision": PLAIN}]}],
+    "reward_many": [
+        {"results": results} for results in (
+            [RESULT] * 5, [{"receipt": RECEIPT}], [{**RESULT, "status": "200"}], [{"status": 200}],
+            [{"status": 201, "decision": PLAIN}], "no",
+        )
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "answer"), [(call, answer) for call in OTHERS for answer in OTHERS[call]])
+def test_answers_of_another_service(call: str, answer: object, connect: Connect) -> None:
     with ScriptedServer(make_answer(answer)) as server, connect(server.address) as client:
-        error = refused(lambda: ask(client), 200, "not-understood")
+        error = refused(lambda: CALLS[call](client), 200, "not-understood")
     assert error.message.endswith("is this a windvane service?")
     assert len(server.requests) == 1
 
@@ -261,10 +240,7 @@ def test_an_answer_without_bottom(connect: Connect) -> None:
 
 
 def test_pages(connect: Connect) -> None:
-    pages = [
-        {"decisions": [{**PLAIN, "id": "d1"}], "next": 0},
-        {"decisions": [{**PLAIN, "id": "d/2"}], "next": None},
-    ]
+    pages = [{"decisions": [{**PLAIN, "id": key}], "next": after} for key, after in (("d1", 0), ("d/2", None))]
     with ScriptedServer(*map(make_answer, pages)) as server, connect(server.address) as client:
         assert client.pending("s") == [DECISION, replace(DECISION, id="d/2")]
     assert b"after=0" in server.requests[1].split(b"\r\n")[0]
@@ -274,9 +250,8 @@ def test_pages(connect: Connect) -> None:
 
 
 def make_lines(first: int, last: int, *more: object) -> bytes:
-    return b"".join(
-        json.dumps(line).encode() + b"\n" for line in [*({"number": n} for n in range(first, last + 1)), *more]
-    )
+    lines = [*({"number": number} for number in range(first, last + 1)), *more]
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
 def make_cut(body: bytes) -> bytes:
