@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import functools
 import re
 
 import numpy as np
@@ -55,49 +56,36 @@ def own(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def contexts(browser):
+def open_context(browser):
     """A browser context for each kind of reader, kept for its cache."""
-    opened = {}
+    with contextlib.ExitStack() as stack:
 
-    def context(**settings):
-        key = json.dumps(settings, sort_keys=True)
-        if key not in opened:
-            opened[key] = browser.new_context(**settings)
-            opened[key].set_default_timeout(1000 * PATIENCE)
-        return opened[key]
+        @functools.cache
+        def open_once(**settings):
+            context = stack.enter_context(contextlib.closing(browser.new_context(**settings)))
+            context.set_default_timeout(1000 * PATIENCE)
+            return context
 
-    yield context
-    for each in opened.values():
-        each.close()
+        yield open_once
 
 
 @pytest.fixture
-def visit(contexts):
+def visit(open_context):
     """Open the page. Afterwards, no request may have left the origin and no error occurred except ``expected``."""
-    pages, errors, requests = [], [], []
+    pages, messages, requests = [], [], []
 
     def go(address, width=1280, height=900, expected=(), **settings):
-        page = contexts(**settings).new_page()
+        page = open_context(**settings).new_page()
+        origin = re.match("http://[^/]+/", address)[0]
         pages.append(page)
         page.set_viewport_size({"width": width, "height": height})
-        origin = re.match("http://[^/]+/", address)[0]
-
-        def check_message(message):
-            if not message.text.startswith(tuple(expected)):
-                errors.append(f"{message.type}: {message.text}")
-
-        def check_request(request):
-            if not request.url.startswith((origin, "data:", "blob:")):
-                requests.append(request.url)
-
-        page.on("console", check_message)
-        page.on("pageerror", lambda error: errors.append(f"error: {error}"))
-        page.on("request", check_request)
+        page.on("console", lambda message: messages.append((message.text, tuple(expected))))
+        page.on("pageerror", lambda error: messages.append((f"error: {error}", ())))
+        page.on("request", lambda request: requests.append((request.url, (origin, "data:", "blob:"))))
         page.goto(address)
         return page
 
     yield go
     for page in pages:
         page.close()
-    assert errors == []
-    assert requests == []
+    assert [text for text, allowed in messages + requests if not text.startswith(allowed)] == []

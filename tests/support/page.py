@@ -67,23 +67,15 @@ class PageServer:
         self.request("PUT", f"/v1/streams/{name}/decisions/{decision}/reward", {"value": value})
 
     def feed(
-        self,
-        name: str,
-        rounds: int,
-        arms: Mapping[str, Sequence[float]] = ARMS,
-        *,
-        rewarded: int = 10,
-        seed: int = 0,
+        self, name: str, rounds: int, arms: Mapping[str, Sequence[float]] = ARMS, *, rewarded: int = 10, seed: int = 0
     ) -> None:
         """Decide in batches of ten; ``rewarded`` of each ten get a reward, which depends on the first coordinate."""
         rng = np.random.default_rng(seed)
         for _ in range(rounds // 10):
             batch = self.request("POST", f"/v1/streams/{name}/decisions/batch", {"decisions": [{"arms": arms}] * 10})
             decisions = [result["decision"] for result in batch["results"]][:rewarded]
-            rewards = [
-                {"decision": d["id"], "value": float(rng.random() < 0.2 + 0.6 * abs(arms[d["arm"]][0]))}
-                for d in decisions
-            ]
+            clicks = [float(rng.random() < 0.2 + 0.6 * abs(arms[d["arm"]][0])) for d in decisions]
+            rewards = [{"decision": d["id"], "value": click} for d, click in zip(decisions, clicks, strict=True)]
             if rewards:
                 self.request("POST", f"/v1/streams/{name}/rewards/batch", {"rewards": rewards})
 
@@ -97,13 +89,13 @@ class PageServer:
         return self.request(method, words[0].removeprefix(self.url), json.loads(words[4]))
 
 
-def until(page: Any, script: str) -> None:
-    """Wait until an expression is true. It polls: the page's policy forbids playwright's own way of waiting."""
+def until(page: Any, script: str, *arguments: str) -> Any:
+    """Return the first true value of an expression. It polls: the page's policy forbids playwright's own waiting."""
     for _ in range(int(20 * PATIENCE)):
-        if page.evaluate(script):
-            return
+        if value := page.evaluate(script, *arguments):
+            return value
         page.wait_for_timeout(50)
-    pytest.fail(f"never became true: {script}")
+    pytest.fail(f"never became true: {script} {arguments}")
 
 
 PLOT = """async (selector) => {
@@ -120,11 +112,7 @@ PLOT = """async (selector) => {
 def plot(page: Any, selector: str) -> dict[str, Any]:
     """What a chart shows; wait until it is drawn, which it is when it can be seen."""
     page.locator(selector).first.scroll_into_view_if_needed()
-    for _ in range(int(20 * PATIENCE)):
-        if drawing := page.evaluate(PLOT, selector):
-            return dict(drawing)
-        page.wait_for_timeout(50)
-    pytest.fail(f"never drawn: {selector}")
+    return dict(until(page, PLOT, selector))
 
 
 def figure(page: Any, term: str) -> str:
