@@ -129,6 +129,7 @@ def test_batches(client: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert len({decision.id for decision in many}) == messages.MOST_ITEMS + 1
     assert [decision.id for decision in client.pending(name)] == [decision.id for decision in many]
     monkeypatch.setattr(messages, "MOST_BYTES", 100)
+    assert [len(part) for part in messages.split_batch([b"x" * 60] * 3)] == [1, 1, 1]
     assert client.reward_many(name, [(decision, 1.0) for decision in many[:5]]) == ["recorded"] * 5
     assert client.info(name).counts.rewards == 7
 
