@@ -126,13 +126,14 @@ def test_history_that_was_learned_once_is_learned_again(tmp_path: Path) -> None:
     "settings",
     [
         {"reward_timeout": 5, "default_reward": 0.0, "epsilon": 0.3},
+        {"reward_timeout": 5, "default_reward": 0.0, "learn": "early"},
         {"half_life": "1h", "reward_timeout": "1h"},
         {"features": FEATURES},
         {"policy": "UniformRandom"},
         {"prior": [0.5, -0.5], "scaling": {"center": [0.1, 0], "spread": [1, 2]}},
         {"max_pending": 4, "clip": True},
     ],
-    ids=["timeouts", "clock", "fields", "random", "prior", "crowded"],
+    ids=["timeouts", "early", "clock", "fields", "random", "prior", "crowded"],
 )
 def test_a_life_with_a_snapshot_anywhere_is_the_same_life(
     tmp_path: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch

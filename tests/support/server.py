@@ -78,6 +78,13 @@ def read_problem(answer: httpx2.Response, *statuses: int) -> dict[str, Any]:
     return {**problem, "code": problem["type"].removeprefix("urn:windvane:problem:")}
 
 
+def read_pointers(answer: httpx2.Response, status: int = 422, code: str = "invalid") -> list[str]:
+    """Return where in the request something is wrong."""
+    problem = read_problem(answer, status)
+    assert problem["code"] == code
+    return [error["pointer"] for error in problem["errors"]]
+
+
 # --- in this process -----------------------------------------------------------------------------------------------
 
 
