@@ -10,7 +10,17 @@ import pytest
 
 from support.server import Local, run_local
 from support.stores import Facts, build, copy_store
+from windvane.service import engine
 from windvane.service.store import Store
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which a test sets; a service that is started after it looks at timeouts only when it is asked to."""
+    now = [1_700_000_000.0]
+    monkeypatch.setattr(engine, "TICK", 1e9)
+    monkeypatch.setattr("time.time_ns", lambda: round(now[0] * 1e6) * 1000)
+    return now
 
 
 @pytest.fixture

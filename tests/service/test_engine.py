@@ -6,7 +6,6 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,10 @@ SHOP = "/v1/streams/shop"
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Local]:
-    with run_local(tmp_path / "a.db") as running:
-        running.create()
-        running.create("other")
-        yield running
+def service(service: Local) -> Local:
+    service.create()
+    service.create("other")
+    return service
 
 
 class StalledDisk:

@@ -21,7 +21,6 @@ FEATURES = {
     "by_arm": {"device": {"values": ["phone", "desk"]}},
     "arms": ["a", "b", "c"],
 }
-NOW = 1_700_000_000.0
 
 
 # --- as the library ------------------------------------------------------------------------------------------------
@@ -40,13 +39,8 @@ SETTINGS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda s: next(reversed(s)))
-def test_the_service_decides_as_the_library_does(
-    service: Local, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_service_decides_as_the_library_does(clock: list[float], service: Local, settings: dict[str, Any]) -> None:
     """The same rounds at the same times, through HTTP and with an Agent: the same answers and bytes."""
-    clock = [NOW]
-    monkeypatch.setattr(engines, "TICK", 1e9)
-    monkeypatch.setattr("windvane.service.http.routes.read_clock", lambda: clock[0])
     arguments = {name: value for name, value in settings.items() if name != "settings"}
     agent, rng = Agent(dim=2, **arguments, **settings.get("settings", {})), np.random.default_rng(4)
     service.create(**settings)

@@ -219,9 +219,13 @@ class Local:
 
     def stop(self) -> None:
         """Stop in an orderly way, as the server does."""
+        self.shut_down()
+        self.crash()
+
+    def shut_down(self) -> None:
+        """Let the application write what is under way and end."""
         self._send_lifespan("shutdown")
         self._lifespan.result(10)
-        self.crash()
 
     def crash(self) -> None:
         """Stop without a last word: what is not on disk is lost."""

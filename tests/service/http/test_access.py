@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,15 @@ CHANGES: list[tuple[str, str, Any]] = [
 HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
-@pytest.fixture
-def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Local]:
+@pytest.fixture(autouse=True)
+def read_tokens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "RELOAD", 0.0)
-    with run_local(tmp_path / "a.db") as service:
-        service.create("shop")
-        yield service
+
+
+@pytest.fixture
+def service(service: Local) -> Local:
+    service.create("shop")
+    return service
 
 
 def bearer(secret: str | None, scheme: str = "Bearer") -> dict[str, str]:
@@ -145,9 +147,8 @@ def test_tokens_come_and_go_while_the_server_runs(tmp_path: Path) -> None:
 # --- host names and origins ------------------------------------------------------------------------------------------
 
 
-def test_without_tokens_it_answers_under_its_own_names_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tokens_it_answers_under_its_own_names_only(tmp_path: Path) -> None:
     """A page at evil.example whose name resolves to 127.0.0.1 sends that name. With tokens, a proxy may use any."""
-    monkeypatch.setattr(access, "RELOAD", 0.0)
     with run_local(tmp_path / "a.db", hosts=HOSTS) as service:
         for host in ("127.0.0.1", "127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]", "[::1]:8000"):
             assert service.get("/v1/streams", headers={"host": host}).status_code == 200
@@ -193,7 +194,6 @@ def test_pages_of_other_sites_change_nothing(service: Local) -> None:
 
 def test_the_rate_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An item of a batch counts as a request. Guessing tokens is limited, and does not delay others."""
-    monkeypatch.setattr(access, "RELOAD", 0.0)
     clock = [100.0]
     monkeypatch.setattr("windvane.service.http.access.time.monotonic", lambda: clock[0])
     with run_local(tmp_path / "a.db", rate=10.0) as service:

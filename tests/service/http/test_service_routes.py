@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.server import ARMS, Local, parse_json, read_problem, run_local, run_server, until
-from windvane.service.http.app import create_app
-from windvane.service.store import Store
+from support.server import ARMS, Local, parse_json, read_problem, run_server, until
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Local]:
-    with run_local(tmp_path / "a.db") as service:
-        service.create("shop", reward_timeout=3)
-        yield service
+def service(service: Local) -> Local:
+    service.create("shop", reward_timeout=3)
+    return service
 
 
 def test_probes(service: Local) -> None:
@@ -75,20 +71,6 @@ def test_head_is_get_without_a_body(service: Local) -> None:
         assert head.headers["content-type"] == got.headers["content-type"]
     for path in ("/v1/streams/shop/live", "/v1/streams/shop/events"):
         assert service.request("HEAD", path).status_code == 405
-
-
-def test_head_over_a_connection(tmp_path: Path) -> None:
-    """The server must know that the method was HEAD, or it would wait for the body; it must write no error."""
-    with run_server(tmp_path / "a.db") as server, server.client() as client:
-        for path, status in (
-            ("/healthz", 200),
-            ("/v1/streams", 200),
-            ("/v1/streams/none", 404),
-            ("/page/page.css", 200),
-        ):
-            head = client.head(path)
-            assert (head.status_code, head.content) == (status, b"")
-            assert client.get(path).status_code == status  # on the same connection
 
 
 def test_files_of_the_page_and_the_documentation(service: Local) -> None:
@@ -170,9 +152,3 @@ def test_a_store_that_cannot_be_read(service: Local, monkeypatch: pytest.MonkeyP
         assert read_problem(answer, 503)["code"] == "unavailable"
     until(lambda: service.get("/readyz").status_code == 200)
     assert service.state() == before
-
-
-def test_an_app_can_be_created_without_a_server(tmp_path: Path) -> None:
-    store = Store(tmp_path / "a.db")
-    assert callable(create_app(store))
-    store.close()
