@@ -19,7 +19,6 @@ from support.stores import (
     STREAMS,
     Facts,
     add_stream,
-    build,
     codes,
     copy_store,
     decide,
@@ -43,17 +42,6 @@ from windvane.service.verification import verify_store
 
 PAGE_OFFSETS = (0, 1, 3, 5, 7, 9)  # of a page: its kind, free blocks, cells, start of the content, fragments, pointers
 HEADER_OFFSETS = (0, 16, 17, 18, 19, 20, 21, 24, 28, 31, 32, 36, 40, 44, 47, 52, 55, 56, 59, 60, 64, 68, 72, 92, 96)
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Facts]:
-    path = tmp_path_factory.mktemp("store") / "a.db"
-    return path, build(path)
-
-
-@pytest.fixture
-def copy(original: tuple[Path, Facts], tmp_path: Path) -> Path:
-    return copy_store(original[0], tmp_path / "b.db")
 
 
 def note_codes(path: Path) -> list[set[str]]:
@@ -92,13 +80,13 @@ WITH_INDEXES = ("a lost event", "a lost end", "a key", "a decision", "a name")  
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_by_sql_is_found(original: tuple[Path, Facts], copy: Path, change: str) -> None:
+def test_a_change_by_sql_is_found(copy: Path, facts: Facts, change: str) -> None:
     before = copy.read_bytes()
     edit(copy, CHANGES[change])
     assert copy.read_bytes() != before  # it did change something
     assert not verify(copy).is_sound
     if change not in WITH_INDEXES:
-        serve_copy(copy, original[1])
+        serve_copy(copy, facts)
 
 
 def test_one_bit_of_any_column_of_any_event_is_found(copy: Path) -> None:

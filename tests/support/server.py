@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -393,6 +394,8 @@ def _fork_servers() -> None:
     from windvane.service.server import serve as run
     from windvane.warmup import warm_up
 
+    for module in ("uvicorn.protocols.http.httptools_impl", "uvicorn.loops.uvloop", "anyio._backends._asyncio"):
+        importlib.import_module(module)  # a server imports them when it starts
     warm_up()
     agent = Agent(dim=2)
     agent.reward(agent.decide(ARMS["arms"]).id, 1.0)
