@@ -61,7 +61,7 @@ def test_the_service_decides_as_the_library_does(clock: list[float], service: Lo
     assert service.call(service.engine.streams["shop"].core.pack()) == agent.to_bytes()
 
 
-def test_what_is_learned_does_not_depend_on_how_fast_rewards_arrive(service: Local) -> None:
+def test_what_is_learned_does_not_depend_on_how_fast_rewards_arrive(clock: list[float], service: Local) -> None:
     """The same decisions and outcomes, with the positive rewards at once or just before the timeout."""
     thetas = []
     for name, lag in (("fast", 0), ("slow", 3)):
@@ -78,7 +78,7 @@ def test_what_is_learned_does_not_depend_on_how_fast_rewards_arrive(service: Loc
 # --- rewards -------------------------------------------------------------------------------------------------------
 
 
-def test_parts_of_a_reward_add_up(service: Local) -> None:
+def test_parts_of_a_reward_add_up(clock: list[float], service: Local) -> None:
     service.create(reward_timeout=3, default_reward=0.0)
     decision, whole, late = (service.decide()["id"] for _ in range(3))
     for part, total, key in ((0.25, 0.25, "a"), (0.5, 0.75, "b"), (0.25, 0.25, "a"), (0.5, 0.75, "b")):
@@ -139,7 +139,7 @@ def test_what_the_agent_has_forgotten_is_in_the_log(tmp_path: Path, monkeypatch:
 # --- timeouts ------------------------------------------------------------------------------------------------------
 
 
-def test_a_reward_is_acknowledged_at_once_and_learned_at_the_timeout(service: Local) -> None:
+def test_a_reward_is_acknowledged_at_once_and_learned_at_the_timeout(clock: list[float], service: Local) -> None:
     service.create(reward_timeout=3, default_reward=0.0)
     first, second = service.decide()["id"], service.decide()["id"]
     start = service.info()
@@ -166,7 +166,7 @@ def test_a_reward_is_acknowledged_at_once_and_learned_at_the_timeout(service: Lo
 @pytest.mark.parametrize(
     "settings", [{"max_pending": 4}, {"reward_timeout": 3}, {"max_pending": 1, "reward_timeout": 9}]
 )
-def test_whatever_closes_a_decision_is_logged(service: Local, settings: dict[str, Any]) -> None:
+def test_whatever_closes_a_decision_is_logged(clock: list[float], service: Local, settings: dict[str, Any]) -> None:
     """Also if it makes room for another; also if the operation itself is refused."""
     service.create(**settings)
     made = [service.decide()["id"] for _ in range(12)]
@@ -191,7 +191,7 @@ def test_a_decision_that_is_refused_closes_none(service: Local) -> None:
 # --- changes, archives, restarts -----------------------------------------------------------------------------------
 
 
-def test_a_change_of_learn_leaves_held_rewards_to_their_timeout(service: Local) -> None:
+def test_a_change_of_learn_leaves_held_rewards_to_their_timeout(clock: list[float], service: Local) -> None:
     service.create(reward_timeout=2, default_reward=0.0)
     service.reward(service.decide()["id"], 1.0)
     counts = service.configure(learn="on_arrival")["counts"]

@@ -100,7 +100,7 @@ def test_propensities_of_randomized_decisions(service: Local) -> None:
     assert [event["propensity"] for event in service.events()] == [decision["propensity"] for decision in decisions]
 
 
-def test_records_and_explanations(service: Local) -> None:
+def test_records_and_explanations(clock: list[float], service: Local) -> None:
     service.create("shop", reward_timeout=3)
     agent = Agent(dim=2, reward_timeout=3)
     made = service.decide()
@@ -150,7 +150,7 @@ def test_rewards(service: Local) -> None:
     assert service.state() == after
 
 
-def test_a_late_reward_is_recorded_and_not_learned(service: Local) -> None:
+def test_a_late_reward_is_recorded_and_not_learned(clock: list[float], service: Local) -> None:
     service.create("shop", reward_timeout=2)
     decision = service.decide()["id"]
     for _ in range(4):

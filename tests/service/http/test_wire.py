@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.server import ARMS, TELLTALE, Server, run_command, run_server
-from support.wire import open_connection, read_statuses, send_bytes
+from support.wire import AMBIGUOUS, open_connection, read_statuses, send_bytes
 
 BODY = json.dumps(ARMS).encode()
 DECIDE, ARCHIVE = "POST /v1/streams/shop/decisions", "POST /v1/streams/shop/archive"
@@ -70,23 +70,10 @@ def test_no_http(server: Server, request_bytes: bytes) -> None:
     assert read_statuses(send(server, request_bytes)) == [400]
 
 
-@pytest.mark.parametrize(
-    ("headers", "body"),
-    [
-        (["Content-Length: 5", "Transfer-Encoding: chunked"], b"0\r\n\r\n"),
-        (["Transfer-Encoding: chunked", "Content-Length: 5"], b"0\r\n\r\n"),
-        (["Content-Length: 0", f"Content-Length: {len(SMUGGLED)}"], b""),
-        ([f"Content-Length:\r\n {len(SMUGGLED)}"], b""),
-        (["Content-Length: -5"], b""),
-        (["Content-Length: 5x"], b"12345"),
-        (["Transfer-Encoding: identity, chunked, x"], b"0\r\n\r\n"),
-        (["Transfer-Encoding : chunked"], b"0\r\n\r\n"),
-        (["Transfer-Encoding: chunked"], b"zz\r\n"),
-        (["Transfer-Encoding: chunked"], b"1\n \r\n0\r\n\r\n"),
-    ],
-)
+@pytest.mark.parametrize(("headers", "body"), [*AMBIGUOUS, (["Transfer-Encoding: chunked"], b"1\n \r\n0\r\n\r\n")])
 def test_ambiguous_lengths(server: Server, headers: list[str], body: bytes) -> None:
     """What a proxy might take for a body and the server for the next request: refused, and the connection closed."""
+    headers = [header.format(size=len(SMUGGLED)) for header in headers]
     answer = send(server, build(DECIDE, *headers, body=body + SMUGGLED))
     assert read_statuses(answer)[-1] == 400
     assert b'"archived":"' not in answer
