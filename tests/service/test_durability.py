@@ -212,10 +212,6 @@ def shop(service: Local, monkeypatch: pytest.MonkeyPatch) -> Local:
     return service
 
 
-def wait_until_ready(service: Local) -> None:
-    until(lambda: service.get("/readyz").status_code == 200)
-
-
 def test_a_failed_commit_is_503_and_then_forgotten(shop: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     first = shop.decide()
     before, disk = shop.state(), FailingDisk(shop, monkeypatch, left=0)
@@ -234,7 +230,7 @@ def test_a_failed_commit_is_503_and_then_forgotten(shop: Local, monkeypatch: pyt
         assert read_problem(answer, 503)["code"] == "unavailable"
     assert "windvane_ready 0.0" in shop.get("/metrics").text
     disk.left = -1
-    wait_until_ready(shop)
+    shop.wait_until_ready()
     assert shop.state() == before
     again = shop.decide(key="k")
     assert [event["decision"] for event in shop.events()] == [first["id"], again["id"]]
@@ -247,7 +243,7 @@ def test_a_commit_that_fails_in_the_middle_of_a_batch(shop: Local, monkeypatch: 
         FailingDisk(shop, patch, left)
         items = [{**ARMS, "key": f"{i}"} for i in range(200)]
         assert shop.post(f"{SHOP}/decisions/batch", {"decisions": items}).status_code == 503
-    wait_until_ready(shop)
+    shop.wait_until_ready()
     kept = {event["key"]: event["decision"] for event in shop.events()}
     assert min(left, PAUSE) <= len(kept) <= left
     assert list(kept) == [f"{i}" for i in range(len(kept))]
@@ -273,7 +269,7 @@ def test_a_batch_across_a_failure_and_the_recovery(shop: Local, monkeypatch: pyt
     monkeypatch.setattr(Stream, "decide", decide_slowly)
     assert shop.post(f"{SHOP}/decisions/batch", {"decisions": [ARMS] * 1000}).status_code == 503
     assert len(calls) < 1000
-    wait_until_ready(shop)
+    shop.wait_until_ready()
     assert shop.events() == []
 
 
@@ -283,7 +279,7 @@ def test_rewards_over_a_failed_commit(shop: Local, monkeypatch: pytest.MonkeyPat
     with monkeypatch.context() as patch:
         FailingDisk(shop, patch, left=0)
         assert shop.post(f"{SHOP}/rewards/batch", {"rewards": rewards}).status_code == 503
-    wait_until_ready(shop)
+    shop.wait_until_ready()
     assert shop.info()["counts"]["rewards"] == 0
     results = shop.post(f"{SHOP}/rewards/batch", {"rewards": rewards}).json()["results"]
     assert [result["receipt"]["status"] for result in results] == ["recorded"] * 5

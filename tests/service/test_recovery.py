@@ -50,7 +50,7 @@ def test_requests_are_refused_while_streams_are_rebuilt(tmp_path: Path, monkeypa
         assert (read_problem(answer, 503)["code"], answer.headers["retry-after"]) == ("unavailable", "1")
         assert service.get("/healthz").status_code == 200
         steps.release()
-    until(lambda: service.get("/readyz").status_code == 200)
+    service.wait_until_ready()
     assert threads.isdisjoint({service.call(threading.get_ident)})
     assert service.state() == before
     service.stop()
@@ -80,8 +80,8 @@ def test_a_stop_does_not_wait_for_a_recovery(tmp_path: Path, monkeypatch: pytest
     service.shut_down()
     go.set()
     assert is_over.wait(30)
-    assert names == ["shop"]  # the other one was not begun
     service.crash()
+    assert names == ["shop"]  # the other one was not begun
 
 
 def test_a_recovery_that_fails_is_tried_again(

@@ -35,6 +35,16 @@ if TYPE_CHECKING:
 
 ADDRESS = "http://127.0.0.1:8000"
 ARMS = {"arms": {"red": [0.6, 0.1], "blue": [0.2, 0.7], "green": [-0.3, 0.4]}}
+CHANGES: list[tuple[str, str, Any]] = [  # a request of every kind that changes a stream, as path after its name
+    ("PATCH", "", {"title": "x"}),
+    ("POST", "/decisions", ARMS),
+    ("POST", "/decisions/batch", {"decisions": [{**ARMS, "key": "k"}, ARMS]}),
+    ("PUT", "/decisions/x/reward", {"value": 1.0}),
+    ("POST", "/decisions/x/rewards", {"value": 1.0}),
+    ("POST", "/rewards/batch", {"rewards": [{"decision": "x", "value": 1.0}]}),
+    ("POST", "/history", {"rewards": [1.0], "vectors": [[0.5, 0.5]], "weights": [1]}),
+    ("POST", "/archive", {}),
+]
 SOURCE = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "src")]
 T = TypeVar("T")
 
@@ -99,7 +109,7 @@ class Local:
         self.store = Store(path)
         self.app: Any = create_app(self.store, **options)
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
         self._to_app: asyncio.Queue[dict[str, str]] = asyncio.Queue()
         self._from_app: asyncio.Queue[dict[str, str]] = asyncio.Queue()
@@ -110,7 +120,10 @@ class Local:
         transport = httpx2.ASGITransport(self.app, raise_app_exceptions=False)
         self._client = httpx2.AsyncClient(transport=transport, base_url=ADDRESS)
         if wait:
-            until(lambda: self.get("/readyz").status_code == 200, 60.0)
+            self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        until(lambda: self.get("/readyz").status_code == 200, 60.0)
 
     def _send_lifespan(self, event: str) -> None:
         async def ask() -> dict[str, str]:

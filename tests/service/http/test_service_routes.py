@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -115,11 +115,7 @@ def test_a_fault_reveals_nothing(
     service: Local, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A programming error anywhere: a problem for the client, the traceback for the log."""
-    before = service.state()
-
-    def fail(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("/srv/secret/path is 0xdeadbeef")
-
+    before, fail = service.state(), Mock(side_effect=RuntimeError("/srv/secret/path is 0xdeadbeef"))
     stream = service.engine.streams["shop"]
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         patch.setattr(type(stream), "info", fail)
@@ -131,7 +127,7 @@ def test_a_fault_reveals_nothing(
         patch.setattr(type(stream.core), "decide", fail)
         for path, body in (("decisions", ARMS), ("decisions/batch", {"decisions": [ARMS, ARMS]})):
             assert read_problem(service.post(f"/v1/streams/shop/{path}", body), 500)["code"] == "internal"
-            until(lambda: service.get("/v1/streams/shop").status_code == 200)
+            until(lambda: service.get("/v1/streams/shop").status_code == 200)  # it is rebuilt
     assert service.state() == before
     assert service.decide()["arm"]
 
@@ -139,16 +135,12 @@ def test_a_fault_reveals_nothing(
 def test_a_store_that_cannot_be_read(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     decision = service.decide()["id"]
     service.reward(decision, 1.0)
-    before = service.state()
-
-    def fail(*_: Any) -> Any:
-        raise sqlite3.OperationalError("disk I/O error in /srv/secret.py")
-
+    before, fail = service.state(), Mock(side_effect=sqlite3.OperationalError("disk I/O error in /srv/secret.py"))
     with monkeypatch.context() as patch:
         patch.setattr(service.store, "events_of_decision", fail)
         assert read_problem(service.get(f"/v1/streams/shop/decisions/{decision}"), 503)["code"] == "unavailable"
         patch.setattr(service.store, "event_with_key", fail)
         answer = service.post("/v1/streams/shop/decisions", ARMS, headers={"idempotency-key": "k"})
         assert read_problem(answer, 503)["code"] == "unavailable"
-    until(lambda: service.get("/readyz").status_code == 200)
+    service.wait_until_ready()
     assert service.state() == before

@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -268,12 +269,8 @@ def test_a_repair_that_fails_leaves_the_store(
     damaged: Path, facts: Facts, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     content = damaged.read_bytes()
-
-    def fail(*_: Any) -> None:
-        raise error
-
     with monkeypatch.context() as patch:
-        patch.setattr(repair.os, "rename", fail)
+        patch.setattr(repair.os, "rename", Mock(side_effect=error))
         with rejects(error=StoreError, path=damaged, code="repair_failed") as caught:
             Store(damaged)
         assert caught.value.__cause__ is error
@@ -407,7 +404,7 @@ def test_damage_while_it_runs_is_repaired(tmp_path: Path, monkeypatch: pytest.Mo
         zero_in_place(service, "events_by_key")
         answer = service.post("/v1/streams/shop/decisions", {}, headers={"idempotency-key": "other"})
         assert read_problem(answer, 503)["code"] == "unavailable"
-        until(lambda: service.get("/readyz").status_code == 200)
+        service.wait_until_ready()
         assert service.state() == before
         assert service.decide(key="k") == first
         assert service.decide(key="other")["id"] != first["id"]
