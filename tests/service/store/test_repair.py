@@ -242,6 +242,14 @@ def test_a_stream_that_cannot_be_read_costs_only_itself_before_the_check(
         monkeypatch.setattr(store, "read_events", fail_on_second(store.read_events))
         assert set(recover_all(store)[1]) == {"fields"}
         assert not store.is_checked
+        read_events = type(store).read_events
+        monkeypatch.setattr(
+            store, "read_events", lambda id_, **more: () if id_ == 2 else read_events(store, id_, **more)
+        )
+        assert set(recover_all(store)[1]) == {"fields"}  # a scan may miss events on a damaged page
+        monkeypatch.setattr(store, "read_events", Mock(side_effect=sqlite3.OperationalError("locked")))
+        with pytest.raises(sqlite3.OperationalError):
+            recover_all(store)  # which says nothing about the streams: it is tried again
 
 
 # --- the repair itself -----------------------------------------------------------------------------------------------
