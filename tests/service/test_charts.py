@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from support.server import ARMS, Local, run_local, until
 from windvane.records import to_plain
 from windvane.service import charts as module
+from windvane.service import engine
 from windvane.service.charts import MAX_ARMS, MAX_COUNTED, RECENT, Charts
 from windvane.service.store import CLOSED, DECIDED, LATE, REWARD_PART, REWARDED, Event
 
@@ -142,23 +144,23 @@ def strip(charts: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("end", ["crash", "stop"])
-@pytest.mark.parametrize(
-    "settings",
-    [{"reward_timeout": 4, "default_reward": 0.0}, {"max_pending": 3, "reward_timeout": 9}],
-)
+@pytest.mark.parametrize("settings", [{"reward_timeout": 4, "default_reward": 0.0}, {"max_pending": 3}])
 def test_charts_after_a_restart_are_those_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, settings: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(module, "MAX_BUCKETS", 4)
+    monkeypatch.setattr(engine, "TICK", 0.02)
     service = Local(tmp_path / "a.db")
     service.create(**settings)
     live(service, range(64))  # the last operation is a reward, which closes what has expired
     before = until(lambda: (charts := read_charts(service))["buckets"][-1]["model"] and charts)
     assert before["buckets"][-1]["model"].keys() == {"norm", "memory", "rate"}
     getattr(service, end)()
+    monkeypatch.setattr(engine, "TICK", 1e9)  # or the last bucket might get numbers of the model
     with run_local(tmp_path / "a.db") as again:
-        after = until(lambda: (charts := read_charts(again))["buckets"] and charts)
-        assert after == strip(before)
+        assert until(lambda: (charts := read_charts(again))["buckets"] and charts) == strip(before)
+    monkeypatch.setattr(engine, "TICK", 0.02)
+    with run_local(tmp_path / "a.db") as again:
         live(again, range(64, 90))
         grown = until(lambda: (charts := read_charts(again))["buckets"][-1]["model"] and charts)
         assert sum(read_column(grown, "decisions")) == 90
@@ -169,17 +171,11 @@ def test_operations_go_on_while_the_log_is_read(tmp_path: Path, monkeypatch: pyt
     with run_local(tmp_path / "a.db") as service:
         service.create(reward_timeout=4, default_reward=0.0)
         live(service, range(40))
-    read, is_open = Charts.read, [False]
-
-    def wait(charts: Charts, *arguments: Any) -> bool:
-        until(lambda: is_open[0])
-        return read(charts, *arguments)
-
-    monkeypatch.setattr(Charts, "read", wait)
+    read, go = Charts.read, threading.Event()
+    monkeypatch.setattr(Charts, "read", lambda *arguments: go.wait(30) and read(*arguments))
     with run_local(tmp_path / "a.db") as service:
         live(service, range(40, 60))
-        assert read_charts(service)["buckets"] == []
-        is_open[0] = True
+        go.set()
         charts = until(lambda: (charts := read_charts(service))["buckets"] and charts)
         assert sum(read_column(charts, "decisions")) == 60
         last = service.decide(body=ARMS)["id"]

@@ -6,13 +6,14 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from support.refusals import rejects
 from support.server import ARMS, Local, pack_stream, read_problem, run_local, until
 from windvane.service import engine as engines
 from windvane.service import snapshots, streams
@@ -27,11 +28,10 @@ SHOP = "/v1/streams/shop"
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Local]:
-    with run_local(tmp_path / "a.db") as running:
-        running.create()
-        running.create("other")
-        yield running
+def service(service: Local) -> Local:
+    service.create()
+    service.create("other")
+    return service
 
 
 class StalledDisk:
@@ -92,9 +92,8 @@ def test_whatever_waits_for_the_disk_is_known(monkeypatch: pytest.MonkeyPatch, s
     late = [operate(service, "reward", expired, 1.0) for _ in range(2)]
     assert [read_body(done)["status"] for done in late] == ["expired"] * 2
     assert [len(done.events) for done in late] == [1, 0]
-    with pytest.raises(engines.Problem) as caught:
+    with rejects(error=engines.Problem, code="conflict"):
         operate(service, "reward", first["id"], 0.0)
-    assert caught.value.code == "conflict"
     disk.go.set()
     kinds = [event["kind"] for event in service.events()]
     assert [kinds.count(kind) for kind in ("decided", "rewarded", "reward_part", "late")] == [15, 1, 1, 1]
@@ -252,12 +251,11 @@ def test_a_request_for_a_stream_that_was_replaced_does_not_wait(
         engine.report_damage(DamageError("as a damaged page"))
         stream.core.configure(max_pending=1)
         await asyncio.sleep(0)
-        with pytest.raises(engines.Problem) as caught:
+        with rejects(error=engines.Problem, code="unavailable"):
             await engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
-        assert caught.value.code == "unavailable"
 
     service.run(scene())
-    until(lambda: service.get("/readyz").status_code == 200)
+    service.wait_until_ready()
     assert service.info()["counts"]["pending"] == 6
 
 
@@ -303,19 +301,16 @@ def test_a_stream_that_was_replaced_stores_nothing(service: Local, monkeypatch: 
         await engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
         monkeypatch.setattr(snapshots, "SNAPSHOT_EVENTS", 1e9)
         stream.decide(RAW, None, time.time())  # its events are lost
-        with pytest.raises(engines.Problem) as caught, engine.operating(stream):
+        with rejects(error=engines.Problem, code="internal"), engine.operating(stream):
             raise RuntimeError("an operation that fails")
-        assert caught.value.code == "internal"
-        with pytest.raises(engines.Problem) as caught:
+        with rejects(error=engines.Problem, code="unavailable"):
             engine.stream("shop")
-        assert caught.value.code == "unavailable"
         while engine.failure is not None:
             await asyncio.sleep(0.01)
         go.set()
         await asyncio.sleep(0.2)
-        with pytest.raises(engines.Problem) as caught:
+        with rejects(error=engines.Problem, code="unavailable"):
             await engine.commit(stream)
-        assert caught.value.code == "unavailable"
 
     service.run(scene())
     assert (service.info()["events"], service.store.read_snapshot_number(1)) == (1, 0)
@@ -343,26 +338,20 @@ def test_a_stream_is_created_after_a_recovery_or_before_it(service: Local, monke
             return problem
 
     assert isinstance(service.run(scene()), engines.Problem)
-    until(lambda: service.get("/readyz").status_code == 200)
+    service.wait_until_ready()
     assert service.info("new")["events"] == 0
 
 
-def test_a_failed_operation_rebuilds_its_stream_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with run_local(tmp_path / "a.db") as service:
-        for name in ("shop", "cafe"):
-            service.create(name)
-            service.decide(name)
-        before = service.engine.streams["cafe"]
-
-        def fail(*_: Any, **__: Any) -> None:
-            raise ZeroDivisionError
-
-        monkeypatch.setattr(service.engine.streams["shop"].core, "decide", fail)
-        assert read_problem(service.post("/v1/streams/shop/decisions", ARMS), 500)["code"] == "internal"
-        assert service.post("/v1/streams/cafe/decisions", ARMS).status_code == 201
-        assert service.engine.streams["cafe"] is before
-        until(lambda: service.post("/v1/streams/shop/decisions", ARMS).status_code == 201)
-        assert service.info("shop")["counts"]["decisions"] == 2
+def test_a_failed_operation_rebuilds_its_stream_only(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("shop", "other"):
+        service.decide(name)
+    before = service.engine.streams["other"]
+    monkeypatch.setattr(service.engine.streams["shop"].core, "decide", Mock(side_effect=ZeroDivisionError))
+    assert read_problem(service.post(f"{SHOP}/decisions", ARMS), 500)["code"] == "internal"
+    service.decide("other")
+    assert service.engine.streams["other"] is before
+    until(lambda: service.post(f"{SHOP}/decisions", ARMS).status_code == 201)
+    assert service.info("shop")["counts"]["decisions"] == 2
 
 
 def test_charts_of_a_stream_that_was_empty_at_the_start(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import random
 import threading
 from typing import Any
 
-from support.server import Server
+from support.server import Server, until
 from windvane.service.streams import Stream
 
 WORKERS = 4
@@ -108,6 +108,15 @@ class Load:
         ]
         for thread in self._threads:
             thread.start()
+
+    def wait(self, count: int) -> None:
+        """Wait until so many more decisions and rewards are acknowledged."""
+        goal = self.acknowledged + count
+        until(lambda: self.acknowledged >= goal or self.errors, 60.0)
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(len(ledger.decisions) + len(ledger.receipts) for ledger in self.ledgers.values())
 
     def join(self) -> None:
         for thread in self._threads:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -34,6 +35,16 @@ if TYPE_CHECKING:
 
 ADDRESS = "http://127.0.0.1:8000"
 ARMS = {"arms": {"red": [0.6, 0.1], "blue": [0.2, 0.7], "green": [-0.3, 0.4]}}
+CHANGES: list[tuple[str, str, Any]] = [  # a request of every kind that changes a stream, as path after its name
+    ("PATCH", "", {"title": "x"}),
+    ("POST", "/decisions", ARMS),
+    ("POST", "/decisions/batch", {"decisions": [{**ARMS, "key": "k"}, ARMS]}),
+    ("PUT", "/decisions/x/reward", {"value": 1.0}),
+    ("POST", "/decisions/x/rewards", {"value": 1.0}),
+    ("POST", "/rewards/batch", {"rewards": [{"decision": "x", "value": 1.0}]}),
+    ("POST", "/history", {"rewards": [1.0], "vectors": [[0.5, 0.5]], "weights": [1]}),
+    ("POST", "/archive", {}),
+]
 SOURCE = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "src")]
 T = TypeVar("T")
 
@@ -78,6 +89,13 @@ def read_problem(answer: httpx2.Response, *statuses: int) -> dict[str, Any]:
     return {**problem, "code": problem["type"].removeprefix("urn:windvane:problem:")}
 
 
+def read_pointers(answer: httpx2.Response, status: int = 422, code: str = "invalid") -> list[str]:
+    """Return where in the request something is wrong."""
+    problem = read_problem(answer, status)
+    assert problem["code"] == code
+    return [error["pointer"] for error in problem["errors"]]
+
+
 # --- in this process -----------------------------------------------------------------------------------------------
 
 
@@ -91,7 +109,7 @@ class Local:
         self.store = Store(path)
         self.app: Any = create_app(self.store, **options)
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
         self._to_app: asyncio.Queue[dict[str, str]] = asyncio.Queue()
         self._from_app: asyncio.Queue[dict[str, str]] = asyncio.Queue()
@@ -102,7 +120,10 @@ class Local:
         transport = httpx2.ASGITransport(self.app, raise_app_exceptions=False)
         self._client = httpx2.AsyncClient(transport=transport, base_url=ADDRESS)
         if wait:
-            until(lambda: self.get("/readyz").status_code == 200, 60.0)
+            self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        until(lambda: self.get("/readyz").status_code == 200, 60.0)
 
     def _send_lifespan(self, event: str) -> None:
         async def ask() -> dict[str, str]:
@@ -212,9 +233,13 @@ class Local:
 
     def stop(self) -> None:
         """Stop in an orderly way, as the server does."""
+        self.shut_down()
+        self.crash()
+
+    def shut_down(self) -> None:
+        """Let the application write what is under way and end."""
         self._send_lifespan("shutdown")
         self._lifespan.result(10)
-        self.crash()
 
     def crash(self) -> None:
         """Stop without a last word: what is not on disk is lost."""
@@ -250,11 +275,11 @@ def run_local(path: Path, **options: Any) -> Iterator[Local]:
     service = Local(path, **options)
     try:
         yield service
-        for name in list(service.engine.streams):
-            service.get(f"/v1/streams/{name}/events?after={2**39}")  # answered when all is on disk
+        service.shut_down()  # from now on no timeout passes
+        for name in service.engine.streams:
             assert service.state(name) == service.replay(name), f"{name}: differs from a replay of its log"
     finally:
-        service.stop()
+        service.crash()
 
 
 # --- in processes of its own ---------------------------------------------------------------------------------------
@@ -382,6 +407,8 @@ def _fork_servers() -> None:
     from windvane.service.server import serve as run
     from windvane.warmup import warm_up
 
+    for module in ("uvicorn.protocols.http.httptools_impl", "uvicorn.loops.uvloop", "anyio._backends._asyncio"):
+        importlib.import_module(module)  # a server imports them when it starts
     warm_up()
     agent = Agent(dim=2)
     agent.reward(agent.decide(ARMS["arms"]).id, 1.0)

@@ -10,6 +10,18 @@ import time
 
 PAUSE = 0.05  # seconds between two pieces, so that the server reads them one by one
 
+AMBIGUOUS: list[tuple[list[str], bytes]] = [  # headers and a body whose length two programs might read differently
+    (["Content-Length: 5", "Transfer-Encoding: chunked"], b"0\r\n\r\n"),
+    (["Transfer-Encoding: chunked", "Content-Length: 5"], b"0\r\n\r\n"),
+    (["Content-Length: 0", "Content-Length: {size}"], b""),  # of what follows
+    (["Content-Length:\r\n {size}"], b""),
+    (["Content-Length: -5"], b""),
+    (["Content-Length: 5x"], b"12345"),
+    (["Transfer-Encoding: identity, chunked, x"], b"0\r\n\r\n"),
+    (["Transfer-Encoding : chunked"], b"0\r\n\r\n"),
+    (["Transfer-Encoding: chunked"], b"zz\r\n"),
+]
+
 
 def open_connection(address: str) -> socket.socket:
     """Connect to a server at ``http://HOST:PORT``."""

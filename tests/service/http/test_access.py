@@ -6,39 +6,35 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from support.server import ARMS, Local, read_problem, run_command, run_local, run_server, until
+from support.server import ARMS, CHANGES, Local, read_problem, run_command, run_local, run_server, until
 from windvane.service.http import access
 from windvane.service.http.access import RateLimiter, create_token
 from windvane.service.problems import Problem
 
 READS = ("/v1/streams", "/v1/streams/shop", "/v1/streams/shop/events", "/v1/streams/shop/charts", "/metrics")
 FILES = ("/", "/docs", "/openapi.json", "/page/index.html", "/docs/swagger-ui.css")  # which hold no data
-CHANGES: list[tuple[str, str, Any]] = [
+WRITES: list[tuple[str, str, Any]] = [
     ("POST", "/v1/streams", {"name": "new", "dim": 2}),
-    ("PATCH", "/v1/streams/shop", {"title": "x"}),
-    ("POST", "/v1/streams/shop/decisions", ARMS),
-    ("POST", "/v1/streams/shop/decisions/batch", {"decisions": [ARMS]}),
-    ("PUT", "/v1/streams/shop/decisions/x/reward", {"value": 1.0}),
-    ("POST", "/v1/streams/shop/decisions/x/rewards", {"value": 1.0}),
-    ("POST", "/v1/streams/shop/rewards/batch", {"rewards": [{"decision": "x", "value": 1.0}]}),
-    ("POST", "/v1/streams/shop/history", {"rewards": [1.0], "vectors": [[0.5, 0.5]]}),
-    ("POST", "/v1/streams/shop/archive", {}),
+    *((method, f"/v1/streams/shop{path}", body) for method, path, body in CHANGES),
 ]
 HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
-@pytest.fixture
-def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Local]:
+@pytest.fixture(autouse=True)
+def read_tokens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "RELOAD", 0.0)
-    with run_local(tmp_path / "a.db") as service:
-        service.create("shop")
-        yield service
+
+
+@pytest.fixture
+def service(service: Local) -> Local:
+    service.create("shop")
+    return service
 
 
 def bearer(secret: str | None, scheme: str = "Bearer") -> dict[str, str]:
@@ -63,12 +59,12 @@ def test_who_may_do_what(service: Local) -> None:
             assert answer.headers["www-authenticate"] == "Bearer"
             assert full not in answer.text
         read_problem(service.get(f"{path}?token={full}&access_token={full}"), 401)
-    for method, path, body in CHANGES:
+    for method, path, body in WRITES:
         read_problem(service.request(method, path, json=body), 401)
         problem = read_problem(service.request(method, path, json=body, headers=bearer(reading)), 403)
         assert problem["code"] == "read-only-token"
     assert service.state() == before
-    for method, path, body in CHANGES:
+    for method, path, body in WRITES:
         assert service.request(method, path, json=body, headers=bearer(full)).status_code in (200, 201, 404, 422)
     for path in ("/healthz", "/readyz", *FILES):
         assert service.get(path).status_code == 200
@@ -94,11 +90,8 @@ def test_a_closed_server_without_tokens_admits_nobody(tmp_path: Path) -> None:
 
 
 def test_a_store_that_cannot_be_read_admits_nobody(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
-        raise sqlite3.OperationalError("disk I/O error")
-
     with monkeypatch.context() as patch:
-        patch.setattr(service.store, "read_tokens", fail)
+        patch.setattr(service.store, "read_tokens", Mock(side_effect=sqlite3.OperationalError("disk I/O error")))
         assert read_problem(service.get("/v1/streams"), 503)["code"] == "unavailable"
         assert service.get("/healthz").status_code == 200
 
@@ -145,9 +138,8 @@ def test_tokens_come_and_go_while_the_server_runs(tmp_path: Path) -> None:
 # --- host names and origins ------------------------------------------------------------------------------------------
 
 
-def test_without_tokens_it_answers_under_its_own_names_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tokens_it_answers_under_its_own_names_only(tmp_path: Path) -> None:
     """A page at evil.example whose name resolves to 127.0.0.1 sends that name. With tokens, a proxy may use any."""
-    monkeypatch.setattr(access, "RELOAD", 0.0)
     with run_local(tmp_path / "a.db", hosts=HOSTS) as service:
         for host in ("127.0.0.1", "127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]", "[::1]:8000"):
             assert service.get("/v1/streams", headers={"host": host}).status_code == 200
@@ -193,7 +185,6 @@ def test_pages_of_other_sites_change_nothing(service: Local) -> None:
 
 def test_the_rate_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An item of a batch counts as a request. Guessing tokens is limited, and does not delay others."""
-    monkeypatch.setattr(access, "RELOAD", 0.0)
     clock = [100.0]
     monkeypatch.setattr("windvane.service.http.access.time.monotonic", lambda: clock[0])
     with run_local(tmp_path / "a.db", rate=10.0) as service:

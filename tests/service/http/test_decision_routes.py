@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from support.server import ARMS, Local, read_problem, run_local
+from support.server import ARMS, Local, read_pointers, read_problem
 from windvane import Agent
 from windvane.records import to_plain
-from windvane.service import engine as engine_module
 
 DECISIONS = "/v1/streams/shop/decisions"
+HISTORY = "/v1/streams/shop/history"
 FEATURES = {
     "shared": {"age": {"low": 0, "high": 100}, "noise": {}},
     "per_arm": {"price": {"low": 0, "high": 10}},
@@ -26,61 +23,7 @@ CONTEXT = {"age": 30, "noise": 0.2, "device": "desk"}
 OFFER = {"a": {"price": 1}, "b": {"price": 9}}
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Local]:
-    """At its end, every stream must equal a replay of its log."""
-    with run_local(tmp_path / "a.db") as service:
-        yield service
-
-
-def read_pointers(answer: Any) -> list[str]:
-    problem = read_problem(answer, 422)
-    assert problem["code"] == "invalid"
-    return [error["pointer"] for error in problem["errors"]]
-
-
 # --- decisions -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"dim": 2},
-        {"dim": 2, "link": "identity", "reward_range": [0.0, 2.0], "S": 2.0, "seed": 7},
-        {"dim": 2, "link": "poisson", "reward_range": [0.0, 4.0], "half_life": 50.0},
-        {"dim": 2, "epsilon": 0.3, "seed": 11, "reward_timeout": 4.0, "default_reward": 0.0},
-        {"dim": 2, "half_life": "1h", "clip": True, "L": 0.5},
-        {"dim": 2, "prior": [1.0, -1.0], "prior_weight": 3.0},
-        {"dim": 2, "scaling": {"center": [0.1, 0.2], "spread": [2.0, 1.0]}, "intercept": True},
-        {"dim": 2, "policy": "OFUL", "settings": {"lam": 2.0, "delta": 0.1}},
-    ],
-    ids=lambda settings: next(reversed(settings)),
-)
-def test_the_service_decides_as_the_library(
-    service: Local, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same rounds at the same times give the same decisions and the same state, bit for bit."""
-    clock = [1_700_000_000.0]
-    monkeypatch.setattr(engine_module, "TICK", 1e9)
-    monkeypatch.setattr("windvane.service.http.routes.read_clock", lambda: clock[0])
-    agent = Agent(
-        **{name: value for name, value in settings.items() if name != "settings"}, **settings.get("settings", {})
-    )
-    service.create("shop", **settings)
-    rng = np.random.default_rng(4)
-    for i in range(25):
-        clock[0] = round(clock[0] + float(rng.uniform(0, 600)), 6)
-        arms = {name: rng.uniform(-0.6, 0.6, 2).round(6).tolist() for name in ("red", "blue", "green")}
-        made = service.decide(body={"arms": arms})
-        agent.core.expire(now=clock[0], room=1)  # the service closes decisions first, to log it
-        assert made == to_plain(agent.decide(arms, now=clock[0], id=made["id"]))
-        if i % 4:
-            value = round(float(rng.uniform(0, settings.get("reward_range", [0, 1])[1])), 3)
-            receipt = {"decision": made["id"], "status": "recorded", "value": value}
-            assert service.reward(made["id"], value).json() == receipt
-            agent.core.expire(now=clock[0])
-            assert agent.reward(made["id"], value, now=clock[0]) == "recorded"
-    assert service.call(service.engine.streams["shop"].core.pack()) == agent.core.pack()()
 
 
 def test_all_forms_of_arms(service: Local) -> None:
@@ -107,56 +50,43 @@ def test_all_forms_of_arms(service: Local) -> None:
         assert (result["status"], result["decision"]["arm"] in arms) == (201, True)
 
 
-@pytest.mark.parametrize(
-    ("name", "body", "pointer"),
-    [
-        ("plain", {}, "#/arms"),
-        ("plain", {"arms": {}}, "#/arms"),
-        ("plain", {"arms": []}, "#/arms"),
-        ("plain", {"arms": 3}, "#/arms"),
-        ("plain", {"arms": {"red": [0.1]}}, "#/arms/red"),
-        ("plain", {"arms": {"red": [0.1, 0.2], "blue/green": [0.1]}}, "#/arms/blue~1green"),
-        ("plain", {"arms": {"red": [0.1, "x"]}}, "#/arms/red"),
-        ("plain", {"arms": {"red": [0.1, None]}}, "#/arms/red"),
-        ("plain", {"arms": {"red": [3, 4]}}, "#/arms/red"),
-        ("plain", {"arms": {"red": [10**400, 0]}}, "#/arms/red"),
-        ("plain", {"arms": {"red": 5}}, "#/arms/red"),
-        ("plain", {"arms": {"x" * 201: [0.1, 0.2]}}, "#/arms/" + "x" * 90 + "..."),
-        ("plain", {"arms": [[0.1, 0.2], [0.1]]}, "#/arms"),
-        ("plain", {"arms": ["red"]}, "#/arms"),
-        ("plain", {"arms": {"red": [0.1, 0.2]}, "context": {}}, "#/context"),
-        ("plain", {"arms": {"red": [0.1, 0.2]}, "kontext": {}}, "#/kontext"),
-        ("plain", {"arms": {f"a{i}": [0.1, 0.1] for i in range(1001)}}, "#/arms"),
-        ("plain", {"arms": [[0.1, 0.1]] * 1001}, "#/arms"),
-        ("plain", {"arms": {"a": [0.0] * 501}}, "#/arms/a"),
-        ("plain", {"arms": [[0.0] * 501]}, "#/arms/0"),
-        ("rich", {"arms": OFFER}, "#/context/age"),
-        ("rich", {"arms": OFFER, "context": 3}, "#/context"),
-        ("rich", {"arms": OFFER, "context": {**CONTEXT, "age": 101}}, "#/context/age"),
-        ("rich", {"arms": OFFER, "context": {**CONTEXT, "age": [1]}}, "#/context/age"),
-        ("rich", {"arms": OFFER, "context": {**CONTEXT, "device": "watch"}}, "#/context/device"),
-        ("rich", {"arms": OFFER, "context": {**CONTEXT, "device": "x" * 201}}, "#/context/device"),
-        ("rich", {"arms": OFFER, "context": {**CONTEXT, "devise": "desk"}}, "#/context/devise"),
-        ("rich", {"arms": OFFER, "context": {f"f{i}": 1 for i in range(501)}}, "#/context"),
-        ("rich", {"arms": {"a": {"price": 11}}, "context": CONTEXT}, "#/arms/a/price"),
-        ("rich", {"arms": {"z": {"price": 1}}, "context": CONTEXT}, "#/arms/z"),
-        ("rich", {"arms": ["a", "a"], "context": CONTEXT}, "#/arms"),
-        ("rich", {"arms": ["a"], "context": CONTEXT}, "#/arms/0"),
-    ],
-)
-def test_wrong_arms_are_refused(service: Local, name: str, body: Any, pointer: str) -> None:
+WRONG_ARMS: dict[str, list[Any]] = {
+    "": [{}, [], 3, [[0.1, 0.2], [0.1]], ["red"], {f"a{i}": [0.1, 0.1] for i in range(1001)}, [[0.1, 0.1]] * 1001],
+    "/red": [{"red": vector} for vector in ([0.1], [0.1, "x"], [0.1, None], [3, 4], [10**400, 0], 5)],
+    "/blue~1green": [{"red": [0.1, 0.2], "blue/green": [0.1]}],
+    "/" + "x" * 90 + "...": [{"x" * 201: [0.1, 0.2]}],
+    "/a": [{"a": [0.0] * 501}],
+    "/0": [[[0.0] * 501]],
+}
+WRONG_ARMS_WITH_FIELDS = {"/a/price": {"a": {"price": 11}}, "/z": {"z": {"price": 1}}, "": ["a", "a"], "/0": ["a"]}
+WRONG_FIELDS = [("age", 101), ("age", [1]), ("device", "watch"), ("device", "x" * 201), ("devise", "desk")]
+WRONG_DECISIONS: list[tuple[str, str, Any]] = [
+    *(("plain", f"#/arms{place}", {"arms": arms}) for place, wrong in WRONG_ARMS.items() for arms in wrong),
+    ("plain", "#/arms", {}),
+    ("plain", "#/context", {"arms": {"red": [0.1, 0.2]}, "context": {}}),
+    ("plain", "#/kontext", {"arms": {"red": [0.1, 0.2]}, "kontext": {}}),
+    *(("rich", f"#/arms{at}", {"arms": arms, "context": CONTEXT}) for at, arms in WRONG_ARMS_WITH_FIELDS.items()),
+    *(("rich", f"#/context/{at}", {"arms": OFFER, "context": CONTEXT | {at: value}}) for at, value in WRONG_FIELDS),
+    ("rich", "#/context/age", {"arms": OFFER}),
+    ("rich", "#/context", {"arms": OFFER, "context": 3}),
+    ("rich", "#/context", {"arms": OFFER, "context": {f"f{i}": 1 for i in range(501)}}),
+]
+
+
+def test_wrong_arms_are_refused(service: Local) -> None:
     service.create("plain")
     service.create("rich", features=FEATURES)
-    before = service.state(name)
-    assert read_pointers(service.post(f"/v1/streams/{name}/decisions", body))[0] == pointer
-    answer = service.post(f"/v1/streams/{name}/decisions/batch", {"decisions": [body]})
-    if answer.status_code == 200:
-        (result,) = answer.json()["results"]
-        errors = result["problem"]["errors"]
-    else:  # a field that no item has
-        errors = read_problem(answer, 422)["errors"]
-    assert errors[0]["pointer"] == pointer.replace("#", "#/decisions/0")
-    assert service.state(name) == before
+    before = {name: service.state(name) for name in ("plain", "rich")}
+    for name, pointer, body in WRONG_DECISIONS:
+        assert read_pointers(service.post(f"/v1/streams/{name}/decisions", body))[0] == pointer, body
+        answer = service.post(f"/v1/streams/{name}/decisions/batch", {"decisions": [body]})
+        if answer.status_code == 200:
+            (result,) = answer.json()["results"]
+            errors = result["problem"]["errors"]
+        else:  # a field that no item has
+            errors = read_problem(answer, 422)["errors"]
+        assert errors[0]["pointer"] == pointer.replace("#", "#/decisions/0"), body
+        assert service.state(name) == before[name]
 
 
 def test_propensities_of_randomized_decisions(service: Local) -> None:
@@ -170,7 +100,7 @@ def test_propensities_of_randomized_decisions(service: Local) -> None:
     assert [event["propensity"] for event in service.events()] == [decision["propensity"] for decision in decisions]
 
 
-def test_records_and_explanations(service: Local) -> None:
+def test_records_and_explanations(clock: list[float], service: Local) -> None:
     service.create("shop", reward_timeout=3)
     agent = Agent(dim=2, reward_timeout=3)
     made = service.decide()
@@ -200,12 +130,13 @@ def test_rewards(service: Local) -> None:
     service.create("shop")
     service.create("other")
     decision = service.decide()["id"]
-    path, before = f"{DECISIONS}/{decision}/reward", service.state()
+    path, before = f"{DECISIONS}/{decision}", service.state()
     for body, pointer in (
-        ({"value": 1.5}, "#/value"), ({"value": -0.1}, "#/value"), ({}, "#/value"), ({"value": "1"}, "#/value"),
-        ({"value": None}, "#/value"), ({"value": True}, "#/value"), ({"value": 1, "weight": 2}, "#/weight"), ([], "#"),
+        *(({"value": wrong}, "#/value") for wrong in (1.5, -0.1, "1", None, True)),
+        ({}, "#/value"), ({"value": 1, "weight": 2}, "#/weight"), ([], "#"),
     ):  # fmt: skip
-        assert read_pointers(service.put(path, body)) == [pointer]
+        assert read_pointers(service.put(f"{path}/reward", body)) == [pointer]
+    assert read_pointers(service.post(f"{path}/rewards", {"value": "1"})) == ["#/value"]
     for unknown, stream in (("nobody", "shop"), (decision, "other")):
         assert read_problem(service.reward(unknown, 1.0, stream), 404)["code"] == "unknown-decision"
     assert service.state() == before
@@ -219,7 +150,7 @@ def test_rewards(service: Local) -> None:
     assert service.state() == after
 
 
-def test_a_late_reward_is_recorded_and_not_learned(service: Local) -> None:
+def test_a_late_reward_is_recorded_and_not_learned(clock: list[float], service: Local) -> None:
     service.create("shop", reward_timeout=2)
     decision = service.decide()["id"]
     for _ in range(4):
@@ -232,24 +163,6 @@ def test_a_late_reward_is_recorded_and_not_learned(service: Local) -> None:
     after = service.info()
     assert (after["theta"], after["counts"]["rewards"]) == (before["theta"], 0)
     assert [event["value"] for event in service.events() if event["kind"] == "late"] == [1.0]
-
-
-def test_parts_of_a_reward_add_up(service: Local) -> None:
-    service.create("shop", link="identity", reward_timeout=3, default_reward=0.0, learn="at_timeout")
-    decision = service.decide()["id"]
-    key: dict[str, Any] = {"headers": {"idempotency-key": "p"}}
-    first = {"decision": decision, "status": "recorded", "value": 0.25}
-    for _ in range(2):
-        assert service.add_reward(decision, 0.25, **key).json() == first
-    assert service.add_reward(decision, 0.5).json() == {**first, "value": 0.75}
-    assert service.add_reward(decision, 0.5).json() == {**first, "value": 1.25}
-    assert read_problem(service.add_reward(decision, 1.0, **key), 409)["code"] == "key-reused"
-    assert service.get(f"{DECISIONS}/{decision}").json()["reward"] == 1.25
-    assert read_problem(service.add_reward("nobody", 1.0), 404)["code"] == "unknown-decision"
-    assert read_pointers(service.post(f"{DECISIONS}/{decision}/rewards", {"value": "1"})) == ["#/value"]
-    service.create("plain")
-    answer = service.add_reward(service.decide("plain")["id"], 1.0, "plain")
-    assert read_problem(answer, 422)["code"] == "invalid"  # without a timeout it would never be learned
 
 
 def test_the_range_of_rewards(service: Local) -> None:
@@ -267,8 +180,7 @@ def test_the_same_key_repeats_the_answer(service: Local) -> None:
     key = {"headers": {"idempotency-key": "k"}}
     refused = service.post(DECISIONS, {"arms": {"red": [9, 9]}}, **key)
     assert read_pointers(refused) == ["#/arms/red"]  # which does not use the key up
-    made = service.post(DECISIONS, ARMS, **key)
-    again = service.post(DECISIONS, ARMS, **key)
+    made, again = (service.post(DECISIONS, ARMS, **key) for _ in range(2))
     assert (again.status_code, again.content) == (201, made.content)
     assert again.headers["location"] == made.headers["location"]
     assert read_problem(service.post(DECISIONS, {"arms": {"red": [0.1, 0.1]}}, **key), 409)["code"] == "key-reused"
@@ -347,35 +259,30 @@ def test_history_is_learned_as_the_library_learns_it(service: Local) -> None:
     texts = [datetime.fromtimestamp(time, UTC).isoformat() for time in times]
     key = {"headers": {"idempotency-key": "h"}}
     for _ in range(2):
-        assert service.post("/v1/streams/shop/history", {**body, "times": texts}, **key).json() == {"rows": 9}
+        assert service.post(HISTORY, {**body, "times": texts}, **key).json() == {"rows": 9}
     agent.history(**body, times=times)
     assert service.call(service.engine.streams["shop"].core.pack()) == agent.core.pack()()
     (event,) = service.events()
     assert (event["kind"], event["rows"], event["request"]["times"]) == ("history", 9, texts)
 
 
-@pytest.mark.parametrize(
-    ("body", "pointer"),
-    [
-        ({"vectors": [[0, 1]]}, "#/rewards"),
-        ({"rewards": []}, "#/rewards"),
-        ({"rewards": [1.0] * 20_001}, "#/rewards"),
-        ({"rewards": [1]}, "#/vectors"),
-        ({"rewards": [1, 1], "vectors": [[0, 1]]}, "#/rewards"),
-        ({"rewards": [1, 2], "vectors": [[0, 1], [0, 1]]}, "#/rewards/1"),
-        ({"rewards": [1, 1], "vectors": [[0, 1], [3, 4]]}, "#/vectors/1"),
-        ({"rewards": [1], "vectors": [[0, 1, 2]]}, "#/vectors"),
-        ({"rewards": [1], "vectors": [[0, "1"]]}, "#/vectors/0/1"),
-        ({"rewards": [1], "vectors": [[0, 1]], "times": ["2020-01-01T00:00:00Z"] * 2}, "#/times"),
-        ({"rewards": [1], "vectors": [[0, 1]], "times": ["yesterday"]}, "#/times/0"),
-        ({"rewards": [1], "vectors": [[0, 1]], "times": ["2020-01-01T00:00:00"]}, "#/times/0"),
-        ({"rewards": [1], "vectors": [[0, 1]], "times": [1.5]}, "#/times/0"),
-        ({"rewards": [1], "vectors": [[0, 1]], "times": ["2200-01-01T00:00:00Z"]}, "#/times/0"),
-        ({"rewards": [1], "vectors": [[0, 1]], "weights": [-1]}, "#/weights/0"),
-    ],
-)
-def test_wrong_history_teaches_nothing(service: Local, body: dict[str, Any], pointer: str) -> None:
+def test_wrong_history_teaches_nothing(service: Local) -> None:
     service.create("shop")
     before = service.state()
-    assert read_pointers(service.post("/v1/streams/shop/history", body))[0] == pointer
-    assert service.state() == before
+    row = {"rewards": [1], "vectors": [[0, 1]]}
+    for pointer, body in (
+        ("#/rewards", {"vectors": [[0, 1]]}),
+        ("#/rewards", {"rewards": []}),
+        ("#/rewards", {"rewards": [1.0] * 20_001}),
+        ("#/vectors", {"rewards": [1]}),
+        ("#/rewards", {**row, "rewards": [1, 1]}),
+        ("#/rewards/1", {"rewards": [1, 2], "vectors": [[0, 1], [0, 1]]}),
+        ("#/vectors/1", {"rewards": [1, 1], "vectors": [[0, 1], [3, 4]]}),
+        ("#/vectors", {**row, "vectors": [[0, 1, 2]]}),
+        ("#/vectors/0/1", {**row, "vectors": [[0, "1"]]}),
+        ("#/times", {**row, "times": ["2020-01-01T00:00:00Z"] * 2}),
+        *(("#/times/0", {**row, "times": [at]}) for at in ("now", "2020-01-01T00:00:00", 1.5, "2200-01-01T00:00:00Z")),
+        ("#/weights/0", {**row, "weights": [-1]}),
+    ):
+        assert read_pointers(service.post(HISTORY, body))[0] == pointer, body
+        assert service.state() == before

@@ -6,24 +6,17 @@ import asyncio
 import io
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from support.server import ARMS, Local, parse_json, read_problem, run_local
+from support.server import ARMS, Local, parse_json, read_problem
 from windvane.records import to_datetime, to_plain
 from windvane.service.store import KINDS
 
 EVENTS = "/v1/streams/shop/events"
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Local]:
-    with run_local(tmp_path / "a.db") as service:
-        yield service
 
 
 def fill(service: Local, rounds: int) -> None:

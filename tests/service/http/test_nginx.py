@@ -18,7 +18,7 @@ import httpx2
 import pytest
 
 from support.server import ARMS, run_command, run_server, until
-from support.wire import read_statuses, send_bytes
+from support.wire import AMBIGUOUS, read_statuses, send_bytes
 
 CONFIGURATION = Path(__file__).parents[3] / "docs" / "nginx.conf"
 NAME = "windvane.example.com"
@@ -204,21 +204,10 @@ def test_answers_that_nobody_reads_are_cut_off(site: Site) -> None:
         until(lambda: len(poller.poll(0)) == 5, 60)
 
 
-@pytest.mark.parametrize(
-    ("headers", "body"),
-    [
-        (["Content-Length: 5", "Transfer-Encoding: chunked"], b"0\r\n\r\n"),
-        (["Transfer-Encoding: chunked", "Content-Length: 5"], b"0\r\n\r\n"),
-        (["Content-Length: 0", "Content-Length: 5"], b"0\r\n\r\n"),
-        (["Transfer-Encoding: identity, chunked, x"], b"0\r\n\r\n"),
-        (["Transfer-Encoding: chunked"], b"zz\r\n"),
-        (["Transfer-Encoding : chunked"], b"0\r\n\r\n"),
-        (["Content-Length: -5"], b""),
-        (["Transfer-Encoding:\x0bchunked"], b"0\r\n\r\n"),
-    ],
-)
+@pytest.mark.parametrize(("headers", "body"), [*AMBIGUOUS, (["Transfer-Encoding:\x0bchunked"], b"0\r\n\r\n")])
 def test_smuggled_requests_are_refused(site: Site, headers: list[str], body: bytes) -> None:
     smuggled = site.head("POST /v1/streams/shop/archive", "Content-Length: 0", "Connection: close")
+    headers = [header.format(size=len(smuggled)) for header in headers]
     answer = site.send(site.head("POST /v1/streams/shop/decisions", *headers) + body + smuggled)
     assert read_statuses(answer)[0] in (400, 501), answer[:300]
     assert b'"archived":"' not in answer

@@ -140,14 +140,8 @@ def test_the_answers_of_a_streams_life_fit_the_document(server: Server, document
         assert answer.status_code == status, answer.text
         return answer.json() if verb != "GET" else None
 
-    settings = {
-        "name": "life",
-        "dim": 2,
-        "reward_timeout": 2,
-        "epsilon": 0.5,
-        "link": "identity",
-        "learn": "at_timeout",
-    }
+    parts = {"reward_timeout": 2, "link": "identity", "learn": "at_timeout"}
+    settings = {"name": "life", "dim": 2, "epsilon": 0.5, **parts}
     ask("POST", "/v1/streams", 201, settings)
     ask("POST", "/v1/streams", 409, settings)
     key = {"headers": {"Idempotency-Key": "k"}}

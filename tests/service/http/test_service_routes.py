@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from support.server import ARMS, Local, parse_json, read_problem, run_local, run_server, until
-from windvane.service.http.app import create_app
-from windvane.service.store import Store
+from support.server import ARMS, Local, parse_json, read_problem, run_server, until
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Local]:
-    with run_local(tmp_path / "a.db") as service:
-        service.create("shop", reward_timeout=3)
-        yield service
+def service(service: Local) -> Local:
+    service.create("shop", reward_timeout=3)
+    return service
 
 
 def test_probes(service: Local) -> None:
@@ -77,20 +73,6 @@ def test_head_is_get_without_a_body(service: Local) -> None:
         assert service.request("HEAD", path).status_code == 405
 
 
-def test_head_over_a_connection(tmp_path: Path) -> None:
-    """The server must know that the method was HEAD, or it would wait for the body; it must write no error."""
-    with run_server(tmp_path / "a.db") as server, server.client() as client:
-        for path, status in (
-            ("/healthz", 200),
-            ("/v1/streams", 200),
-            ("/v1/streams/none", 404),
-            ("/page/page.css", 200),
-        ):
-            head = client.head(path)
-            assert (head.status_code, head.content) == (status, b"")
-            assert client.get(path).status_code == status  # on the same connection
-
-
 def test_files_of_the_page_and_the_documentation(service: Local) -> None:
     for path, kind in (
         ("/", "text/html"), ("/docs", "text/html"), ("/page/page.css", "text/css"),
@@ -133,11 +115,7 @@ def test_a_fault_reveals_nothing(
     service: Local, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A programming error anywhere: a problem for the client, the traceback for the log."""
-    before = service.state()
-
-    def fail(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("/srv/secret/path is 0xdeadbeef")
-
+    before, fail = service.state(), Mock(side_effect=RuntimeError("/srv/secret/path is 0xdeadbeef"))
     stream = service.engine.streams["shop"]
     with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
         patch.setattr(type(stream), "info", fail)
@@ -149,7 +127,7 @@ def test_a_fault_reveals_nothing(
         patch.setattr(type(stream.core), "decide", fail)
         for path, body in (("decisions", ARMS), ("decisions/batch", {"decisions": [ARMS, ARMS]})):
             assert read_problem(service.post(f"/v1/streams/shop/{path}", body), 500)["code"] == "internal"
-            until(lambda: service.get("/v1/streams/shop").status_code == 200)
+            until(lambda: service.get("/v1/streams/shop").status_code == 200)  # it is rebuilt
     assert service.state() == before
     assert service.decide()["arm"]
 
@@ -157,22 +135,12 @@ def test_a_fault_reveals_nothing(
 def test_a_store_that_cannot_be_read(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     decision = service.decide()["id"]
     service.reward(decision, 1.0)
-    before = service.state()
-
-    def fail(*_: Any) -> Any:
-        raise sqlite3.OperationalError("disk I/O error in /srv/secret.py")
-
+    before, fail = service.state(), Mock(side_effect=sqlite3.OperationalError("disk I/O error in /srv/secret.py"))
     with monkeypatch.context() as patch:
         patch.setattr(service.store, "events_of_decision", fail)
         assert read_problem(service.get(f"/v1/streams/shop/decisions/{decision}"), 503)["code"] == "unavailable"
         patch.setattr(service.store, "event_with_key", fail)
         answer = service.post("/v1/streams/shop/decisions", ARMS, headers={"idempotency-key": "k"})
         assert read_problem(answer, 503)["code"] == "unavailable"
-    until(lambda: service.get("/readyz").status_code == 200)
+    service.wait_until_ready()
     assert service.state() == before
-
-
-def test_an_app_can_be_created_without_a_server(tmp_path: Path) -> None:
-    store = Store(tmp_path / "a.db")
-    assert callable(create_app(store))
-    store.close()

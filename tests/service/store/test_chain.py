@@ -8,6 +8,7 @@ import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -137,12 +138,8 @@ def test_marks_that_are_damaged_or_of_another_store_are_ignored(
 
 def test_a_mark_that_cannot_be_written_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     marks = Marks(tmp_path / "a.db", "0" * 32)
-
-    def fail(*_: Any) -> int:
-        raise OSError(28, "No space left on device")
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "pwrite", fail)
+        patch.setattr(os, "pwrite", Mock(side_effect=OSError(28, "No space left on device")))
         marks.write({1: 1})
         marks.write({1: 2})
     assert len(caplog.records) == 1

@@ -7,6 +7,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -34,17 +35,26 @@ from windvane.service.store import DamageError, Store, StoreError, Token, repair
 from windvane.service.store import store as store_module
 from windvane.service.store.database import PAGE_BYTES
 from windvane.service.store.events import STREAM_SPAN
+from windvane.service.streams import Stream
 
 
 @pytest.fixture
-def damaged(original: tuple[Path, Facts], tmp_path: Path) -> Path:
+def damaged(copy: Path) -> Path:
     """A store whose index over keys cannot be read."""
-    path, _ = original
-    return copy_store(path, tmp_path / "b.db", zero_page(path.read_bytes(), root_page(path, "events_by_key")))
+    copy.write_bytes(zero_page(copy.read_bytes(), root_page(copy, "events_by_key")))
+    return copy
 
 
 def list_files(folder: Path) -> set[str]:
     return {file.name for file in folder.iterdir() if not file.name.endswith(("-shm", "-wal", ".lock", ".mark"))}
+
+
+def make_store(path: Path, rounds: int) -> Stream:
+    """Make a store with one stream."""
+    with closing(Store(path)) as store:
+        stream = add_stream(store, "shop")
+        decide(stream, store, rounds)
+    return stream
 
 
 # --- damage and its cost ---------------------------------------------------------------------------------------------
@@ -80,8 +90,8 @@ def test_a_lost_last_page_of_events_is_noticed_without_the_marks(tmp_path: Path,
         marks.write_bytes(stale)
     elif mark == "missing":
         marks.unlink()
-    content, chain = path.read_bytes(), stream.chain
-    path.write_bytes(zero_page(content, content.index(chain) // PAGE_BYTES + 1))
+    content = path.read_bytes()
+    path.write_bytes(zero_page(content, content.index(stream.chain) // PAGE_BYTES + 1))
     with closing(Store(path)) as store:
         assert set(recover_all(store)[1]) == {"shop"}
         assert 90 < len(list(store.read_events(1))) < 120
@@ -91,9 +101,7 @@ def test_a_lost_last_page_of_events_is_noticed_without_the_marks(tmp_path: Path,
 def test_an_index_that_claims_more_than_there_is_costs_nothing(tmp_path: Path) -> None:
     """No page of events is unreadable, and the marks agree with the events: the index is wrong."""
     path = tmp_path / "a.db"
-    with closing(Store(path)) as store:
-        stream = add_stream(store, "shop")
-        decide(stream, store, 3)
+    stream = make_store(path, 3)
     content, start = path.read_bytes(), (root_page(path, "events_by_decision") - 1) * PAGE_BYTES
     page = content[start : start + PAGE_BYTES]
     claim = page.replace((STREAM_SPAN + 6).to_bytes(6, "big"), (STREAM_SPAN + 9).to_bytes(6, "big"))
@@ -107,11 +115,9 @@ def test_an_index_that_claims_more_than_there_is_costs_nothing(tmp_path: Path) -
     assert verify(path).is_sound
 
 
-def test_a_flipped_bit_in_the_index_over_keys_repeats_no_request(original: tuple[Path, Facts], tmp_path: Path) -> None:
-    path, facts = original
-    content, start = path.read_bytes(), (root_page(path, "events_by_key") - 1) * PAGE_BYTES
-    at = content.index(b"key shop 3", start, start + PAGE_BYTES) + 9
-    copy = copy_store(path, tmp_path / "b.db", flip(content, at, 4))
+def test_a_flipped_bit_in_the_index_over_keys_repeats_no_request(copy: Path, facts: Facts) -> None:
+    content, start = copy.read_bytes(), (root_page(copy, "events_by_key") - 1) * PAGE_BYTES
+    copy.write_bytes(flip(content, content.index(b"key shop 3", start, start + PAGE_BYTES) + 9, 4))
     assert not verify(copy).is_sound
     assert serve_copy(copy, facts).is_intact  # the key is known, and so are all others
     assert verify(copy).is_sound
@@ -121,11 +127,8 @@ def test_events_behind_a_large_gap_are_copied(tmp_path: Path, monkeypatch: pytes
     """Also where more rows are lost than are tried one by one."""
     monkeypatch.setattr("windvane.service.store.repair.TRIED_ONE_BY_ONE", 3)
     path = tmp_path / "a.db"
-    with closing(Store(path)) as store:
-        stream = add_stream(store, "shop")
-        decide(stream, store, 60)
-        chains = [event.chain for event in store.read_events(1)]
-    content = path.read_bytes()
+    make_store(path, 60)
+    chains, content = [chain for (chain,) in query(path, "SELECT chain FROM events ORDER BY id")], path.read_bytes()
     pages = [content.rindex(chain) // PAGE_BYTES + 1 for chain in chains]  # what is before may be an old copy
     for page in pages[40:80]:
         content = zero_page(content, page)
@@ -151,9 +154,8 @@ def test_events_behind_a_large_gap_are_copied(tmp_path: Path, monkeypatch: pytes
         lambda content: flip(content, 104, 8),  # the list of tables is shorter
     ],
 )
-def test_a_damaged_first_page_is_replaced(original: tuple[Path, Facts], tmp_path: Path, damage: Any) -> None:
-    path, facts = original
-    copy = copy_store(path, tmp_path / "b.db", damage(path.read_bytes()))
+def test_a_damaged_first_page_is_replaced(copy: Path, facts: Facts, tmp_path: Path, damage: Any) -> None:
+    copy.write_bytes(damage(copy.read_bytes()))
     copy.chmod(0o644)
     assert not verify(copy).is_sound
     assert serve_copy(copy, facts).is_intact
@@ -162,24 +164,19 @@ def test_a_damaged_first_page_is_replaced(original: tuple[Path, Facts], tmp_path
     assert list_files(tmp_path) == {"b.db", "b.db.damaged-1"}
 
 
-def test_rows_of_streams_that_cannot_be_read(original: tuple[Path, Facts], tmp_path: Path) -> None:
+def test_rows_of_streams_that_cannot_be_read(copy: Path) -> None:
     """The names are known from their index, and no name is free for another stream."""
-    path, _ = original
-    copy = copy_store(path, tmp_path / "b.db", zero_page(path.read_bytes(), root_page(path, "streams")))
+    copy.write_bytes(zero_page(copy.read_bytes(), root_page(copy, "streams")))
     with closing(Store(copy)) as store:
         assert set(recover_all(store)[1]) == set(STREAMS)
         assert store.add_stream("shop", 0.0, "{}") is None
-        new = store.add_stream("new", 0.0, "{}")
-        assert new is not None
-        assert new.id == 4
+        assert add_stream(store, "new").id == 4
 
 
 @pytest.mark.parametrize("damage", ["zeroed", "empty"])
-def test_settings_that_cannot_be_read_are_made_again(original: tuple[Path, Facts], tmp_path: Path, damage: str) -> None:
+def test_settings_that_cannot_be_read_are_made_again(copy: Path, facts: Facts, damage: str) -> None:
     """The format is known from the tables, the id from the marks, and every request needs a token."""
-    path, facts = original
-    copy = copy_store(path, tmp_path / "b.db")
-    before = query(path, "SELECT value FROM meta WHERE name = 'id'")
+    before = query(copy, "SELECT value FROM meta WHERE name = 'id'")
     if damage == "zeroed":
         copy.write_bytes(zero_page(copy.read_bytes(), root_page(copy, "meta")))
     else:
@@ -212,8 +209,7 @@ def test_a_file_that_was_cut_off(original: tuple[Path, Facts], tmp_path: Path) -
 def test_a_file_that_is_damaged_all_over(tmp_path: Path) -> None:
     """Only the settings and the row of the stream are left: it is set aside, and new streams are served."""
     path = tmp_path / "a.db"
-    with closing(Store(path)) as store:
-        decide(add_stream(store, "shop"), store, 100)
+    make_store(path, 100)
     content = bytearray(path.read_bytes())
     for page in range(5, len(content) // PAGE_BYTES):
         content[page * PAGE_BYTES : page * PAGE_BYTES + 8] = b"\xff" * 8
@@ -228,7 +224,7 @@ def test_a_file_that_is_damaged_all_over(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_cannot_be_read_costs_only_itself_before_the_check(
-    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "CHECKED_AT_START", 0)
 
@@ -240,25 +236,31 @@ def test_a_stream_that_cannot_be_read_costs_only_itself_before_the_check(
 
         return read_or_fail
 
-    with closing(Store(copy_store(original[0], tmp_path / "b.db"))) as store:
+    with closing(Store(copy)) as store:
         monkeypatch.setattr(store, "read_snapshot", fail_on_second(store.read_snapshot))
         assert set(recover_all(store)[0]) == set(STREAMS)  # a snapshot is not needed
         monkeypatch.setattr(store, "read_events", fail_on_second(store.read_events))
         assert set(recover_all(store)[1]) == {"fields"}
         assert not store.is_checked
+        read_events = type(store).read_events
+        monkeypatch.setattr(
+            store, "read_events", lambda id_, **more: () if id_ == 2 else read_events(store, id_, **more)
+        )
+        assert set(recover_all(store)[1]) == {"fields"}  # a scan may miss events on a damaged page
+        monkeypatch.setattr(store, "read_events", Mock(side_effect=sqlite3.OperationalError("locked")))
+        with pytest.raises(sqlite3.OperationalError):
+            recover_all(store)  # which says nothing about the streams: it is tried again
 
 
 # --- the repair itself -----------------------------------------------------------------------------------------------
 
 
-def test_every_repair_keeps_what_it_replaces_but_not_forever(
-    original: tuple[Path, Facts], damaged: Path, tmp_path: Path
-) -> None:
+def test_every_repair_keeps_what_it_replaces_but_not_forever(damaged: Path, facts: Facts, tmp_path: Path) -> None:
     """Damaged copies do not fill the disk: a store that is damaged so often is on a failing one."""
     content = damaged.read_bytes()
     for number in range(1, repair.MOST_COPIES + 1):
         damaged.write_bytes(content)
-        assert serve_copy(damaged, original[1]).is_intact
+        assert serve_copy(damaged, facts).is_intact
         assert (tmp_path / f"b.db.damaged-{number}").read_bytes() == content
     kept = list_files(tmp_path)
     damaged.write_bytes(content)
@@ -267,34 +269,28 @@ def test_every_repair_keeps_what_it_replaces_but_not_forever(
             Store(damaged)
         assert (damaged.read_bytes(), list_files(tmp_path)) == (content, kept)
     (tmp_path / "b.db.damaged-2").unlink()
-    assert serve_copy(damaged, original[1]).is_intact
+    assert serve_copy(damaged, facts).is_intact
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), LookupError("unexpected")])
 def test_a_repair_that_fails_leaves_the_store(
-    original: tuple[Path, Facts], damaged: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    damaged: Path, facts: Facts, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     content = damaged.read_bytes()
-
-    def fail(*_: Any) -> None:
-        raise error
-
     with monkeypatch.context() as patch:
-        patch.setattr(repair.os, "rename", fail)
+        patch.setattr(repair.os, "rename", Mock(side_effect=error))
         with rejects(error=StoreError, path=damaged, code="repair_failed") as caught:
             Store(damaged)
         assert caught.value.__cause__ is error
     assert damaged.read_bytes() == content
-    assert serve_copy(damaged, original[1]).is_intact
+    assert serve_copy(damaged, facts).is_intact
 
 
-def test_a_check_that_fails_does_not_count(
-    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with closing(Store(copy_store(original[0], tmp_path / "a.db"))) as small:
+def test_a_check_that_fails_does_not_count(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(Store(copy)) as small:
         assert small.is_checked
     monkeypatch.setattr(store_module, "CHECKED_AT_START", 0)
-    with closing(Store(tmp_path / "a.db")) as store:
+    with closing(Store(copy)) as store:
         with monkeypatch.context() as patch:
             patch.setattr(store_module, "find_damage", lambda *_, **__: 1 / 0)
             with pytest.raises(ZeroDivisionError):
@@ -310,7 +306,7 @@ class StopError(BaseException):
 
 @pytest.mark.parametrize("stop_at", range(6))
 def test_a_stop_before_any_step_of_the_swap(
-    original: tuple[Path, Facts], damaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int
+    damaged: Path, facts: Facts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int
 ) -> None:
     """Before each change of the folder: the next start has the old store, or the new one, and all facts."""
     (tmp_path / "b.db-wal").write_bytes(b"")  # something to be moved
@@ -341,7 +337,7 @@ def test_a_stop_before_any_step_of_the_swap(
             assert list_files(tmp_path) == before  # what does not repair leaves all as it is
         else:
             assert steps == stop_at <= 5  # there are so many steps
-    assert serve_copy(damaged, original[1]).is_intact
+    assert serve_copy(damaged, facts).is_intact
     with closing(Store(damaged, shared=True)) as beside:
         assert beside.add_token(Token("new", "h", True, 1.0))
     assert list_files(tmp_path) == {"b.db", "b.db.damaged-1"}
@@ -351,7 +347,7 @@ def test_a_stop_before_any_step_of_the_swap(
 
 
 def test_tokens_are_not_changed_while_a_repair_copies(
-    original: tuple[Path, Facts], damaged: Path, monkeypatch: pytest.MonkeyPatch
+    damaged: Path, facts: Facts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or a token that was removed would be accepted again, and one that was added would be lost."""
     results, lines = [], [("remove", "writer"), ("add", "new"), ("open",)]
@@ -363,7 +359,7 @@ def test_tokens_are_not_changed_while_a_repair_copies(
 
     monkeypatch.setattr(repair.StoreCopy, "_copy_stream", interfere)
     with closing(Store(damaged)) as store:
-        assert store.read_tokens() == original[1].tokens
+        assert store.read_tokens() == facts.tokens
     assert set(results) == {2}
     for line in lines:
         assert run_command("token", *line, "--store", damaged).returncode == 0
@@ -371,9 +367,8 @@ def test_tokens_are_not_changed_while_a_repair_copies(
 
 @pytest.mark.parametrize("moment", ["changed", "committed"])
 def test_a_repair_that_begins_during_a_change_of_tokens_is_noticed(
-    original: tuple[Path, Facts], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    copy: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    copy = copy_store(original[0], tmp_path / "b.db")
     moments, is_repairing = iter(["changed", "committed"]), repair.is_repairing
 
     def begin_repair(path: Path) -> bool:
@@ -417,7 +412,7 @@ def test_damage_while_it_runs_is_repaired(tmp_path: Path, monkeypatch: pytest.Mo
         zero_in_place(service, "events_by_key")
         answer = service.post("/v1/streams/shop/decisions", {}, headers={"idempotency-key": "other"})
         assert read_problem(answer, 503)["code"] == "unavailable"
-        until(lambda: service.get("/readyz").status_code == 200)
+        service.wait_until_ready()
         assert service.state() == before
         assert service.decide(key="k") == first
         assert service.decide(key="other")["id"] != first["id"]

@@ -40,11 +40,8 @@ def test_what_is_appended_is_read_back(store: Store, tmp_path: Path) -> None:
         assert list(again.read_events(1, after=1, limit=1)) == events[1:2]
         assert list(again.read_events(2)) == others
         assert again.events_of_decision(1, "d") == [events[0], events[2]]
-        assert [again.event_with_key(*where) for where in ((1, "k"), (2, "k"), (1, "x"))] == [
-            events[1],
-            others[0],
-            None,
-        ]
+        found = [again.event_with_key(*where) for where in ((1, "k"), (2, "k"), (1, "x"))]
+        assert found == [events[1], others[0], None]
         assert [again.last_number(stream) for stream in (1, 2, 3)] == [3, 1, 0]
         assert [again.read_snapshot(stream) for stream in (1, 2)] == [snapshot, None]
         assert [again.read_snapshot_number(stream) for stream in (1, 2)] == [3, 0]
@@ -150,12 +147,12 @@ def test_a_changed_token_is_not_accepted(store: Store, tmp_path: Path, change: s
     assert store.read_damaged_tokens() == []
 
 
-@pytest.mark.parametrize("change", ["DELETE FROM meta WHERE name = 'guarded'", "UPDATE meta SET value = 'no'"])
+@pytest.mark.parametrize("change", ["DELETE FROM meta", "UPDATE meta SET value = 'no'"])
 def test_access_fails_closed(store: Store, tmp_path: Path, change: str) -> None:
     """Whether tokens are needed is not known any more: they are, also after a repair."""
     store.add_token(Token("shop", "h", True, 1.0))
     edit(tmp_path / "a.db", "DELETE FROM tokens")
-    edit(tmp_path / "a.db", f"{change} {'AND' if 'WHERE' in change else 'WHERE'} name = 'guarded'")
+    edit(tmp_path / "a.db", f"{change} WHERE name = 'guarded'")
     assert store.requires_token
     store.close()
     with closing(Store(tmp_path / "a.db")) as again:
@@ -293,12 +290,7 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear store, " * 1000)
     (tmp_path / "folder.db").mkdir()
     os.mkfifo(tmp_path / "pipe.db")
-    cases = {
-        "contacts.db": "not_a_store",
-        "letter.txt": "unreadable",
-        "folder.db": "unreadable",
-        "pipe.db": "unreadable",
-    }
+    cases = {"contacts.db": "not_a_store"} | dict.fromkeys(("letter.txt", "folder.db", "pipe.db"), "unreadable")
     for name, code in cases.items():
         path = tmp_path / name
         before = path.read_bytes() if path.is_file() else None
@@ -309,16 +301,13 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
         assert not (tmp_path / f"{name}-wal").exists()
 
 
-OLD_META = "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)"
-
-
 @pytest.mark.parametrize("stated", ["1", "2", "7"])
 def test_other_formats_are_refused_by_number(tmp_path: Path, stated: str) -> None:
     path = tmp_path / "a.db"
     Store(path).close()
     if stated == "1":  # which had no checksums
         edit(path, "DROP TABLE meta")
-        edit(path, OLD_META)
+        edit(path, "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
         edit(path, "INSERT INTO meta VALUES ('format', '1')")
     elif stated == "2":  # which had other checksums, and other names of indexes
         edit(path, "UPDATE meta SET value = '2', digest = x'00' WHERE name = 'format'")
