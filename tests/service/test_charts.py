@@ -161,9 +161,9 @@ def test_charts_after_a_restart_are_those_before_it(
         assert until(lambda: (charts := read_charts(again))["buckets"] and charts) == strip(before)
     monkeypatch.setattr(engine, "TICK", 0.02)
     with run_local(tmp_path / "a.db") as again:
-        live(again, range(64, 90))
+        live(again, range(64, 91))  # again with a reward at the end
         grown = until(lambda: (charts := read_charts(again))["buckets"][-1]["model"] and charts)
-        assert sum(read_column(grown, "decisions")) == 90
+        assert sum(read_column(grown, "decisions")) == 91
         assert sum(read_column(grown, "settled")) == again.info()["counts"]["settled"]
 
 

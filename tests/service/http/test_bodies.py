@@ -46,7 +46,7 @@ def send(service: Local, pieces: list[bytes], *headers: tuple[bytes, bytes], end
     async def receive() -> dict[str, Any]:
         if messages:
             return messages.pop(0)
-        await asyncio.sleep(5)
+        await asyncio.sleep(0.5)
         return {"type": "http.disconnect"}
 
     async def collect(message: Any) -> None:
