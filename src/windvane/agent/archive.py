@@ -217,7 +217,10 @@ def _describe(error: Exception) -> str:
 def write_archive(document: Mapping[str, Any], arrays: Arrays) -> bytes:
     """Return the content of a file."""
     buffer, text = io.BytesIO(), json.dumps(document).encode()
-    np.savez(buffer, allow_pickle=False, document=np.array(text), **dict(sorted(arrays.items())))
+    if objects := [name for name, array in arrays.items() if array.dtype.hasobject]:
+        raise TypeError(f"{objects[0]}: an array of Python objects cannot be stored")
+    entries: dict[str, Any] = {"document": np.array(text), **dict(sorted(arrays.items()))}
+    np.savez(buffer, **entries)
     content = buffer.getvalue()
     return f"{FORMAT} {VERSION} {hashlib.sha256(content).hexdigest()}\n".encode() + content
 

@@ -63,8 +63,10 @@ class Committer:
         return batch.promise
 
     async def close(self) -> None:
-        """Write what was added, then end."""
-        await self._idle.wait()
+        """Write what was added, then end; from now on nothing is stored."""
+        while not self._idle.is_set():  # more may be added before this task goes on
+            await self._idle.wait()
+        self._failure = self._failure or RuntimeError("the committer is closed")
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
@@ -74,8 +76,9 @@ class Committer:
             self._idle.set()
         elif batch.events or batch.snapshots:
             self._queue.put(batch)
-        else:
-            self._finish(batch, None)
+        else:  # nothing to store: those who wait, wait for what was stored before
+            batch.promise.set_result(None)
+            self._submit()
 
     def _write(self) -> None:
         """Write batches, in the committer's thread."""
@@ -103,8 +106,8 @@ class Committer:
             self._on_failure(error)
             return
         self.waiting -= len(batch.events)
-        if batch.promise is not None and not batch.promise.done():
-            batch.promise.set_result(None)
+        assert batch.promise is not None
+        batch.promise.set_result(None)
         self._submit()
 
 

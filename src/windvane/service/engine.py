@@ -214,7 +214,7 @@ class Engine:
             stream = self.streams[row.name] = self._by_id[row.id] = Stream(row, self.store)
             self._rows[row.name] = row
             self._snapshots.begin(stream)
-        return self.stream(new.name)
+        return stream  # even if a recovery has begun: it is in the store
 
     # --- operations ------------------------------------------------------------------------------------------------
 
@@ -292,13 +292,15 @@ class Engine:
         try:
             await self._wait_for(promise)  # until all events of the stream are on disk
             rebuilt = await asyncio.to_thread(rebuild_stream, self._rows[name], self.store)
+            snapshot = await asyncio.to_thread(self.store.read_snapshot_number, stream.id)
         except Exception as error:
             log.error("stream %r is not served: %s", name, error)
-            self.unavailable[name] = str(error)
+            if self._by_id.get(stream.id) is stream:
+                self.unavailable[name] = str(error)
             return
         if self.failure is None and self._by_id.get(stream.id) is stream:  # else all streams were rebuilt meanwhile
             self.streams[name] = self._by_id[stream.id] = rebuilt
-            self._snapshots.begin(rebuilt, self.store.read_snapshot_number(stream.id))
+            self._snapshots.begin(rebuilt, snapshot)
             del self.unavailable[name]
 
     def hand_over(self, stream: Stream, events: Sequence[Event]) -> Promise:
@@ -392,10 +394,11 @@ class Engine:
 
     async def read_live(self, stream: Stream) -> bytes:
         """Return info and charts as JSON; they are encoded once, however many follow the stream."""
-        number = stream.number
-        if stream.live[0] != number:
+        if stream.live[0] != stream.progress:
+            number = stream.number
             charts = await self.read_charts(stream)
-            stream.live = number, b'{"info":%b,"charts":%b}' % (to_json(stream.info()), charts)
+            progress = number, *stream.progress[1:]  # events that came meanwhile are not in the charts
+            stream.live = progress, b'{"info":%b,"charts":%b}' % (to_json(stream.info()), charts)
         return stream.live[1]
 
     async def _advance_charts(self, stream: Stream) -> bool:
@@ -413,10 +416,10 @@ class Engine:
     async def _sample_model(self, stream: Stream) -> None:
         """Let charts show the model as it is now: in a thread, because it may take long with many features."""
         if stream.busy is None and stream.number != stream.sampled:
-            stream.sampled = stream.number
             stream.busy = self._loop.create_future()
             with _release(stream):
                 stream.charts.set_model(await asyncio.to_thread(stream.describe_model))
+                stream.sampled = stream.number
 
     async def _check_store(self) -> None:
         """Check the structure of the file until a check succeeds; repair the store if it is damaged."""

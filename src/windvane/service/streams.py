@@ -76,7 +76,7 @@ class Stream:
             self.number, self.chain = snapshot.number, snapshot.chain
         self.lookup, self.charts = EventLookup(store, row.id), Charts()
         self.charts_lock = asyncio.Lock()  # held while a thread reads the log into the charts
-        self.live: tuple[int, bytes] = (-1, b"")  # what followers get, and the number of the last event in it
+        self.live: tuple[tuple[int, int, int], bytes] = ((-1, 0, 0), b"")  # what followers get, and as of when
         self.sampled = 0  # number of the last event when the charts got the numbers of the model
         self.differences = 0  # decisions for which a replay preferred another arm
         self.busy: asyncio.Future[None] | None = None  # while long work is under way: done when it ends
@@ -363,6 +363,11 @@ class Stream:
         """Return all that is known about the stream."""
         info = self.core.info()
         return StreamInfo(**{field.name: getattr(info, field.name) for field in fields(info)}, **self.describe())
+
+    @property
+    def progress(self) -> tuple[int, int, int]:
+        """The last event, the last one in the charts, and the last one when the charts got the model."""
+        return self.number, self.charts.number, self.sampled
 
     def describe_model(self) -> Model:
         """Return the numbers of the model that charts show over time."""

@@ -103,9 +103,11 @@ class Access:
             except Problem:
                 self._limiter.admit(client)  # guessing tokens is limited too
                 raise
+            client = f"token {token.name}"
+            self._limiter.admit(client)
             if changes and not token.full:
                 raise Problem("read-only-token", f"token {token.name!r} is read-only")
-            client = f"token {token.name}"
+            return client
         self._limiter.admit(client)
         return client
 

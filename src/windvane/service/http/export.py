@@ -7,13 +7,12 @@ import json
 import sqlite3
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fastapi import Response
-from fastapi.responses import FileResponse, StreamingResponse
-from starlette.background import BackgroundTask
+from fastapi.responses import StreamingResponse
 
 from windvane.records import to_datetime
 from windvane.service.engine import Engine
@@ -23,6 +22,8 @@ from windvane.service.store import KINDS, UNREADABLE, Event, UnreadableEventErro
 
 NDJSON = "application/x-ndjson"
 CHUNK, CHUNK_BYTES = 1000, 4 << 20
+READ_BYTES = 1 << 16
+_EXPORTS = ThreadPoolExecutor(2, "windvane-export")  # their own: exports must not take the threads of other work
 COLUMNS = {"arm": "string", "propensity": "double", "explored": "bool", "prediction": "double", "bonus": "double",
            "value": "double"}  # fmt: skip
 
@@ -31,17 +32,18 @@ async def export_log(engine: Engine, name: str, format_: str, after: int, limit:
     """Return the events of a stream, served or not, as "ndjson" or "parquet"."""
     row, last = await engine.find_log(name)
     chunks = _read_chunks(engine, row.id, row.digest, after, min(last, after + limit))
-    filename = f"{name}-events.{format_}"
+    headers = {"content-disposition": f'attachment; filename="{name}-events.{format_}"'}
     try:
         if format_ == "ndjson":
             lines = _write_lines(chunks)
             first = await asyncio.to_thread(next, lines, b"")
-            headers = {"content-disposition": f'attachment; filename="{filename}"'}
             return StreamingResponse(chain([first], lines), headers=headers, media_type=NDJSON)
-        path = await asyncio.to_thread(_write_parquet, chunks)
+        file = await asyncio.get_running_loop().run_in_executor(_EXPORTS, _write_parquet, chunks)
     except UnreadableEventError as error:
         raise Problem("unreadable", f"{error}; `windvane verify` says more") from None
-    return FileResponse(path, media_type=PARQUET, filename=filename, background=BackgroundTask(path.unlink))
+    headers["content-length"] = str(file.tell())
+    file.seek(0)
+    return StreamingResponse(_read_file(file), headers=headers, media_type=PARQUET)
 
 
 def _read_chunks(engine: Engine, stream: int, previous: bytes, after: int, last: int) -> Iterator[list[Event]]:
@@ -94,23 +96,28 @@ def _write_lines(chunks: Iterator[list[Event]]) -> Iterator[bytes]:
         raise AbortedTransferError(str(error)) from None
 
 
-def _write_parquet(chunks: Iterator[list[Event]]) -> Path:
+def _write_parquet(chunks: Iterator[list[Event]]) -> IO[bytes]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     texts = dict.fromkeys(("kind", "decision", "key"), "string")
     columns = texts | COLUMNS | dict.fromkeys(("outcome", "request"), "string")
     schema = pa.schema([("number", pa.int64()), ("time", pa.timestamp("us", "UTC")), *columns.items()])
-    with tempfile.NamedTemporaryFile(suffix=".parquet", delete=False) as file:
-        path = Path(file.name)
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (it has no name, and is gone when nothing refers to it)
     try:
-        with pq.ParquetWriter(path, schema) as writer:
+        with pq.ParquetWriter(file, schema) as writer:
             for chunk in chunks:
                 writer.write_table(pa.Table.from_pylist([_describe_row(event) for event in chunk], schema=schema))
     except BaseException:
-        path.unlink()
+        file.close()
         raise
-    return path
+    return file
+
+
+def _read_file(file: IO[bytes]) -> Iterator[bytes]:
+    with file:
+        while part := file.read(READ_BYTES):
+            yield part
 
 
 def _describe_row(event: Event) -> dict[str, Any]:

@@ -190,11 +190,12 @@ async def follow_stream(at: At) -> AsyncIterator[ServerSentEvent]:
     It ends when the server stops, or when the token of the request is removed.
     """
     closing: asyncio.Event = at.request.app.state.closing
-    last, stream = -1, at.stream
+    last, stream = (-1, 0, 0), at.stream
     while not closing.is_set() and at.request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
-        if stream.number != last:
-            last = stream.number
-            yield ServerSentEvent(event="info", raw_data=(await at.engine.read_live(stream)).decode())
+        if stream.progress != last:
+            live = await at.engine.read_live(stream)
+            last = stream.live[0]
+            yield ServerSentEvent(event="info", raw_data=live.decode())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(closing.wait(), LIVE_SECONDS)
 

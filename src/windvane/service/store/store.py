@@ -85,7 +85,7 @@ class Store:
         self._mode = "ro" if read_only else "rw"
         self._file: int | None = None  # the file itself, open to the end, to recognise it
         self._marks: Marks | None = None
-        self._local = threading.local()
+        self._local, self._generation = threading.local(), 0  # how often the file was replaced
         self._connections: weakref.WeakSet[_ThreadConnection] = weakref.WeakSet()
         self._writing = threading.Lock()  # held while events are written: no connection is closed meanwhile
         self._lock: filelock.BaseFileLock | None = None if shared else lock_store(self.path)
@@ -142,7 +142,7 @@ class Store:
             except Exception as error:  # a damaged file may hold anything: whatever it causes becomes one error
                 problem = f"is damaged ({problems[0]}); repairing it failed ({error})"
                 raise StoreError(self.path, "repair_failed", problem) from error
-            self._local = threading.local()  # no thread uses its connection to the old file again
+            self._generation += 1  # no thread uses its connection to the old file again
             self._file = open_file(self.path, lock=True)
             self.is_checked = True
         if self._marks is None:
@@ -168,9 +168,9 @@ class Store:
     def connection(self) -> sqlite3.Connection:
         """This thread's own connection; it is closed when the thread ends."""
         own: _ThreadConnection | None = getattr(self._local, "own", None)
-        if own is None:
+        if own is None or own.generation != self._generation:
             self.check_in_place()
-            own = self._local.own = _ThreadConnection(connect(self.path, self._mode))
+            own = self._local.own = _ThreadConnection(connect(self.path, self._mode), self._generation)
             if self._mode == "rw":
                 for setting in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=4000"):
                     own.connection.execute(f"PRAGMA {setting}")
@@ -382,8 +382,8 @@ class _ThreadConnection:
     """Closes the connection when the thread, and with it the thread's data, is gone. The connection alone would stay:
     it is part of a cycle of references."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
+    def __init__(self, connection: sqlite3.Connection, generation: int) -> None:
+        self.connection, self.generation = connection, generation
 
     def __del__(self) -> None:
         self.connection.close()

@@ -1,0 +1,137 @@
+"""The committer: order, failures, and what is added while it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from itertools import chain
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+
+from windvane.service.committer import Committer
+
+
+class Disk:
+    """A store that records its commits. ``go``: a commit waits for it. ``error``: what a commit raises."""
+
+    def __init__(self) -> None:
+        self.commits: list[list[Any]] = []
+        self.go, self.error = threading.Event(), cast("OSError | None", None)
+        self.go.set()
+
+    def append(self, events: list[Any], snapshots: list[Any]) -> None:
+        assert self.go.wait(30)
+        if self.error is not None:
+            raise self.error
+        self.commits.append([*events, *snapshots])
+
+
+def make(names: str) -> Any:
+    """Return events, which a committer only passes on."""
+    return list(names)
+
+
+def run(scene: Callable[[Committer, Disk, Mock, Mock], Coroutine[Any, Any, None]]) -> Disk:
+    disk, on_commit, on_failure = Disk(), Mock(), Mock()
+
+    async def play() -> None:
+        committer = Committer(disk, on_commit, on_failure)  # type: ignore[arg-type]
+        await asyncio.wait_for(scene(committer, disk, on_commit, on_failure), 30)
+
+    asyncio.run(play())
+    return disk
+
+
+def test_what_is_added_during_a_commit_is_stored_by_the_next() -> None:
+    async def scene(committer: Committer, disk: Disk, on_commit: Mock, _: Mock) -> None:
+        disk.go.clear()
+        first = committer.add(make("ab"))
+        await asyncio.sleep(0)
+        later = [committer.add(make(name)) for name in "cde"]
+        assert committer.waiting == 5
+        assert not first.done()
+        disk.go.set()
+        await asyncio.gather(first, *later)
+        assert committer.waiting == 0
+        assert [call.args[0] for call in on_commit.call_args_list] == [["a", "b"], ["c", "d", "e"]]
+        await committer.close()
+
+    assert run(scene).commits == [["a", "b"], ["c", "d", "e"]]
+
+
+def test_waiting_alone_is_no_commit() -> None:
+    async def scene(committer: Committer, disk: Disk, on_commit: Mock, _: Mock) -> None:
+        await committer.add()
+        on_commit.assert_not_called()
+        disk.go.clear()
+        first = committer.add(make("a"))
+        await asyncio.sleep(0)
+        wait = committer.add()
+        disk.go.set()
+        await wait
+        assert first.done()
+        assert on_commit.call_count == 1
+        await committer.close()
+
+    assert run(scene).commits == [["a"]]
+
+
+def test_after_a_failure_nothing_is_stored() -> None:
+    """Neither what gathered during the failed commit, nor what is added later: memory is ahead of the disk."""
+
+    async def scene(committer: Committer, disk: Disk, on_commit: Mock, on_failure: Mock) -> None:
+        disk.go.clear()
+        disk.error = OSError("the disk is full")
+        promises = [committer.add(make("a"))]
+        await asyncio.sleep(0)
+        promises.append(committer.add(make("b")))
+        disk.go.set()
+        for promise in promises:
+            with pytest.raises(OSError, match="full"):
+                await promise
+        disk.error = None
+        with pytest.raises(OSError, match="full"):
+            await committer.add(make("c"))
+        on_commit.assert_not_called()
+        on_failure.assert_called_once()
+        await committer.close()
+
+    assert run(scene).commits == []
+
+
+def test_what_is_added_while_it_closes() -> None:
+    """It is stored if the committer has not ended yet, and refused otherwise; nobody waits for ever."""
+
+    async def scene(committer: Committer, disk: Disk, on_commit: Mock, _: Mock) -> None:
+        disk.go.clear()
+
+        async def add_two() -> None:
+            await committer.add(make("a"))
+            await committer.add(make("b"))
+
+        task = asyncio.create_task(add_two())
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(committer.close())
+        await asyncio.sleep(0)
+        disk.go.set()
+        await asyncio.gather(task, closing)
+        with pytest.raises(RuntimeError, match="closed"):
+            await committer.add(make("c"))
+
+    assert run(scene).commits == [["a"], ["b"]]
+
+
+def test_a_waiter_that_is_cancelled() -> None:
+    """The events are stored all the same, and later ones too."""
+
+    async def scene(committer: Committer, disk: Disk, on_commit: Mock, _: Mock) -> None:
+        waiter = asyncio.ensure_future(asyncio.shield(committer.add(make("a"))))
+        await asyncio.sleep(0)
+        waiter.cancel()
+        await committer.add(make("b"))
+        await committer.close()
+
+    assert list(chain.from_iterable(run(scene).commits)) == ["a", "b"]
