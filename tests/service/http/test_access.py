@@ -41,6 +41,13 @@ def bearer(secret: str | None, scheme: str = "Bearer") -> dict[str, str]:
     return {"authorization": f"{scheme} {secret}"}
 
 
+def test_requests_that_a_token_may_not_make_count_too(tmp_path: Path) -> None:
+    with run_local(tmp_path / "a.db", rate=2.0) as service:
+        reading = str(create_token(service.store, "reading", full=False))
+        answers = [service.post("/v1/streams", {"name": "new", "dim": 2}, headers=bearer(reading)) for _ in range(50)]
+    assert {answer.status_code for answer in answers} == {403, 429}
+
+
 def test_who_may_do_what(service: Local) -> None:
     full = str(create_token(service.store, "full", full=True))
     reading = str(create_token(service.store, "reading", full=False))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -270,6 +272,29 @@ def test_every_repair_keeps_what_it_replaces_but_not_forever(damaged: Path, fact
         assert (damaged.read_bytes(), list_files(tmp_path)) == (content, kept)
     (tmp_path / "b.db.damaged-2").unlink()
     assert serve_copy(damaged, facts).is_intact
+
+
+def test_a_thread_that_is_reading_keeps_reading_the_old_file(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(Store(copy)) as store:
+        stream = store.read_streams()[0].id
+        numbers = [event.number for event in store.read_events(stream)]
+        reading, go = threading.Event(), threading.Event()
+
+        def read() -> list[int]:
+            events = store.read_events(stream)
+            first = next(events).number
+            reading.set()
+            assert go.wait(30)
+            return [first, *(event.number for event in events)]
+
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(read)
+            assert reading.wait(30)
+            monkeypatch.setattr(store, "find_damage", lambda **_: ["made up"])
+            assert store.repair() == ["made up"]
+            go.set()
+            assert done.result(30) == numbers
+            assert pool.submit(lambda: list(store.read_events(stream))[-1].number).result(30) == numbers[-1]
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), LookupError("unexpected")])
