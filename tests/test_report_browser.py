@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import made_up
+from support.page import HOSTILE, PATIENCE, until
 from windvane.lab import charts
 from windvane.lab.report import write_report
 
-HOSTILE = "</script><img src=x onerror=\"window.hacked=1\"><a href='http://example.com/%{x}'>&lt;b&gt;</a>"
 CURVES = "document.querySelector('[data-chart=regret-0] .chart')"
 
 
@@ -57,6 +57,7 @@ def visit(browser, reports):
 
     def go(name, width=1280, **settings):
         context = browser.new_context(viewport={"width": width, "height": 900}, **settings)
+        context.set_default_timeout(1000 * PATIENCE)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: trouble.append(f"{message.type}: {message.text}"))
@@ -79,15 +80,6 @@ def visit(browser, reports):
         context.close()
     assert trouble == []
     assert requests == []
-
-
-def until(page, script):
-    """Wait until an expression holds (by asking: the page's own policy forbids playwright to evaluate text in it)."""
-    for _ in range(200):
-        if page.evaluate(script):
-            return
-        page.wait_for_timeout(50)
-    pytest.fail(f"never came true: {script}")
 
 
 def traces(page, kind):
