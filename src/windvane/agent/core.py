@@ -62,21 +62,19 @@ class Tally:
 
 
 class AgentCore:
-    """See the module. The arguments are those of :class:`windvane.Agent`, all of them."""
+    """See the module. ``arguments``: all of those that :class:`windvane.Agent` declares, and the policy's settings."""
 
-    def __init__(
-        self, *, dim: Any, link: Any, features: Any, policy: Any, half_life: Any, gamma: Any, horizon: Any, drift: Any,
-        S: Any, L: Any, reward_range: Any, prior: Any, prior_weight: Any, reward_timeout: Any, default_reward: Any,
-        learn: Any, max_pending: Any, scaling: Any, intercept: Any, clip: Any, epsilon: Any, seed: Any, **settings: Any,
-    ) -> None:  # fmt: skip
-        arguments = {name: value for name, value in locals().items() if name not in ("self", "settings")}
-        half_life, reward_timeout = format_duration(half_life), format_duration(reward_timeout)
-        self.encoder = ArmEncoder(dim, features, scaling, L=L, intercept=intercept, clip=clip)
-        reward_range, sigma = check_reward_range(reward_range)
-        built = build_policy(
-            policy, self.encoder.scaling.dim, link, settings, S=S, L=self.encoder.scaling.longest, sigma=sigma,
-            seed=seed, half_life=half_life, gamma=gamma, horizon=horizon, drift=drift,
-        )  # fmt: skip
+    def __init__(self, **arguments: Any) -> None:
+        rest = dict(arguments)  # what is taken out below is the agent's; what is left over is the policy's
+        half_life, reward_timeout = format_duration(rest.pop("half_life")), format_duration(rest.pop("reward_timeout"))
+        flags = {name: rest.pop(name) for name in ("L", "intercept", "clip")}
+        self.encoder = ArmEncoder(rest.pop("dim"), rest.pop("features"), rest.pop("scaling"), **flags)
+        reward_range, sigma = check_reward_range(rest.pop("reward_range"))
+        prior, prior_weight = rest.pop("prior"), rest.pop("prior_weight")
+        changeable = {name: rest.pop(name) for name in CHANGEABLE if name in rest}
+        link, policy, scaling = rest.pop("link"), rest.pop("policy"), self.encoder.scaling
+        own = {name: rest.pop(name) for name in ("S", "seed", "gamma", "horizon", "drift")} | {"half_life": half_life}
+        built = build_policy(policy, scaling.dim, link, rest, L=scaling.longest, sigma=sigma, **own)
         self.policy, self.clock = built.policy, Clock(built.by_clock)
         self.reward_range = built.accepted_rewards(reward_range)
         self.decisions, self.tally = PendingDecisions(), Tally()
@@ -84,13 +82,13 @@ class AgentCore:
         self.early: EarlyLearning | None = None
         self.reward_timeout: Span | None = None
         self.default_reward: float | None = None
-        self._apply(reward_timeout, default_reward, learn, max_pending, epsilon)
+        self._apply(**changeable | {"reward_timeout": reward_timeout})
         arguments |= {
             "link": built.link, "policy": built.name, "S": built.S, "half_life": half_life,
             "prior_weight": check_positive("prior_weight", prior_weight), "reward_range": reward_range,
             "reward_timeout": reward_timeout, **self.encoder.declaration(),
         }  # fmt: skip
-        self.settings: dict[str, Any] = {name: _to_plain(value) for name, value in (arguments | settings).items()}
+        self.settings: dict[str, Any] = {name: _to_plain(value) for name, value in arguments.items()}
         if prior is not None:
             learn_prior(self.policy, prior, prior_weight, built.S, self.reward_range)
 
