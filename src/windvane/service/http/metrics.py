@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from windvane.agent.info import CODES
+from windvane.service.readiness import CAUSES
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
@@ -65,7 +66,11 @@ class Metrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield what the streams count."""
         engine = self._engine
-        yield GaugeMetricFamily("windvane_ready", "1 if requests are answered", engine.failure is None)
+        yield GaugeMetricFamily("windvane_ready", "1 if the service is ready", engine.not_ready is None)
+        not_ready = GaugeMetricFamily("windvane_not_ready", "1 if this is why it is not ready", labels=["cause"])
+        for cause in CAUSES:
+            not_ready.add_metric([cause], engine.not_ready is not None and engine.not_ready.code == cause)
+        yield not_ready
         yield GaugeMetricFamily("windvane_unavailable_streams", "Streams not recovered", len(engine.unavailable))
         streams = list(engine.streams.items())
         for field, (family, text) in _COUNTS.items():
