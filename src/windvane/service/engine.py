@@ -45,8 +45,8 @@ log = logging.getLogger("windvane.service")
 
 
 class Engine:
-    """All streams of ``store``. ``count_events`` is called with the number of events of every commit, ``report_ready``
-    when requests are answered, after the start and after every recovery.
+    """All streams of ``store``. ``count_commit`` is called with the number of events of every commit and the seconds it
+    took, ``report_ready`` when requests are answered, after the start and after every recovery.
 
     ``streams`` are those served, by name; ``unavailable`` says of the others why they could not be rebuilt, and
     ``failure`` why no request is answered now. While the service drains, requests are answered, and it is not ready.
@@ -55,14 +55,15 @@ class Engine:
     def __init__(
         self,
         store: Store,
-        count_events: Callable[[int], None] = lambda _: None,
+        count_commit: Callable[[int, float], None] = lambda *_: None,
         report_ready: Callable[[], None] = lambda: None,
     ) -> None:
-        self.store, self._count_events, self._report_ready = store, count_events, report_ready
+        self.store, self._count_commit, self._report_ready = store, count_commit, report_ready
         self.streams: dict[str, Stream] = {}
         self.unavailable: dict[str, str] = {}
         self.failure: NotReady | None = NotReady.of("starting")
         self.is_draining = False
+        self.recoveries = self.snapshots = 0  # how often all streams were rebuilt, and snapshots were made
         self._rows: dict[str, StreamRow] = {}  # of all streams
         self._by_id: dict[int, Stream] = {}
         self._committer: Committer | None = None
@@ -132,6 +133,7 @@ class Engine:
                 self._run(self._snapshots.take(stream))
             self._expire(stream)
         self.failure, self._last_error = None, ""
+        self.recoveries += 1
         self._run(self._build_charts(list(self.streams.values())))
         if not self.store.is_checked and not self._is_checking:  # so large that the start did not wait for the check
             self._is_checking = True
@@ -162,6 +164,11 @@ class Engine:
     def not_ready(self) -> NotReady | None:
         """Why the service should be sent no requests, for a load balancer."""
         return NotReady.of("stopping") if self.is_draining and self.failure is None else self.failure
+
+    @property
+    def backlog(self) -> tuple[int, float]:
+        """How many events wait for the disk, and for how many seconds the oldest has."""
+        return (0, 0.0) if self._committer is None else (self._committer.waiting, self._committer.oldest_wait)
 
     def refuse_if_not_ready(self) -> None:
         """Raise if no request is answered now."""
@@ -331,14 +338,15 @@ class Engine:
         if self.streams.get(stream.name) is not stream:
             raise Problem("unavailable", _WRITE_FAILED)
 
-    def _note_commit(self, events: list[Event]) -> None:
+    def _note_commit(self, events: list[Event], seconds: float) -> None:
         for id_, number in {event.stream: event.number for event in events}.items():
             self._by_id[id_].lookup.forget(number)
-        self._count_events(len(events))
+        self._count_commit(len(events), seconds)
 
     def _save_snapshot(self, stream: Stream, snapshot: Snapshot) -> None:
         """Store a snapshot, unless streams were rebuilt while it was made: its events may not be those on disk."""
         if self.failure is None and self.streams.get(stream.name) is stream and self._committer is not None:
+            self.snapshots += 1
             self._committer.add(snapshots=[(stream.id, snapshot)])
 
     # --- in the background -----------------------------------------------------------------------------------------

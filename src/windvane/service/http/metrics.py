@@ -41,6 +41,9 @@ class Metrics(Collector):
             "windvane_request_seconds", "Time to answer", ["route"], buckets=_SECONDS, registry=self._registry
         )
         self._commits = Counter("windvane_commits", "Transactions flushed to disk", registry=self._registry)
+        self._commit_seconds = Histogram(
+            "windvane_commit_seconds", "Time to write and flush a transaction", buckets=_SECONDS, registry=self._registry
+        )
         self._events = Counter("windvane_events", "Events stored", registry=self._registry)
         self._counter, self._timer = cache(self._requests.labels), cache(self._seconds.labels)  # labels() is slow
 
@@ -49,9 +52,10 @@ class Metrics(Collector):
         self._counter(route, status).inc()
         self._timer(route).observe(seconds)
 
-    def count_commit(self, events: int) -> None:
+    def count_commit(self, events: int, seconds: float) -> None:
         """Count a transaction."""
         self._commits.inc()
+        self._commit_seconds.observe(seconds)
         self._events.inc(events)
 
     def watch(self, engine: Engine) -> None:
