@@ -230,13 +230,18 @@ class ProblemError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemDetails:
-    """Why a request failed (RFC 9457). ``type`` ends in the code of the problem."""
+    """Why a request failed (RFC 9457). ``type`` ends in the code of the problem.
+
+    ``cause`` is why the service is not ready, ``request_id`` what its log calls the request.
+    """
 
     type: str
     title: str
     status: int
     detail: str
     errors: list[ProblemError]
+    cause: str | None = None
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from windvane.agent.info import CODES
+from windvane.service.readiness import CAUSES
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
@@ -40,6 +41,9 @@ class Metrics(Collector):
             "windvane_request_seconds", "Time to answer", ["route"], buckets=_SECONDS, registry=self._registry
         )
         self._commits = Counter("windvane_commits", "Transactions flushed to disk", registry=self._registry)
+        self._commit_seconds = Histogram(
+            "windvane_commit_seconds", "Time to write and flush a transaction", buckets=_SECONDS, registry=self._registry
+        )
         self._events = Counter("windvane_events", "Events stored", registry=self._registry)
         self._counter, self._timer = cache(self._requests.labels), cache(self._seconds.labels)  # labels() is slow
 
@@ -48,9 +52,10 @@ class Metrics(Collector):
         self._counter(route, status).inc()
         self._timer(route).observe(seconds)
 
-    def count_commit(self, events: int) -> None:
+    def count_commit(self, events: int, seconds: float) -> None:
         """Count a transaction."""
         self._commits.inc()
+        self._commit_seconds.observe(seconds)
         self._events.inc(events)
 
     def watch(self, engine: Engine) -> None:
@@ -65,7 +70,11 @@ class Metrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield what the streams count."""
         engine = self._engine
-        yield GaugeMetricFamily("windvane_ready", "1 if requests are answered", engine.failure is None)
+        yield GaugeMetricFamily("windvane_ready", "1 if the service is ready", engine.not_ready is None)
+        not_ready = GaugeMetricFamily("windvane_not_ready", "1 if this is why it is not ready", labels=["cause"])
+        for cause in CAUSES:
+            not_ready.add_metric([cause], engine.not_ready is not None and engine.not_ready.code == cause)
+        yield not_ready
         yield GaugeMetricFamily("windvane_unavailable_streams", "Streams not recovered", len(engine.unavailable))
         streams = list(engine.streams.items())
         for field, (family, text) in _COUNTS.items():
