@@ -46,19 +46,14 @@ log = logging.getLogger("windvane.service")
 
 class Engine:
     """All streams of ``store``. ``count_commit`` is called with the number of events of every commit and the seconds it
-    took, ``report_ready`` when requests are answered, after the start and after every recovery.
+    took.
 
     ``streams`` are those served, by name; ``unavailable`` says of the others why they could not be rebuilt, and
     ``failure`` why no request is answered now. While the service drains, requests are answered, and it is not ready.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        count_commit: Callable[[int, float], None] = lambda *_: None,
-        report_ready: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.store, self._count_commit, self._report_ready = store, count_commit, report_ready
+    def __init__(self, store: Store, count_commit: Callable[[int, float], None] = lambda *_: None) -> None:
+        self.store, self._count_commit = store, count_commit
         self.streams: dict[str, Stream] = {}
         self.unavailable: dict[str, str] = {}
         self.failure: NotReady | None = NotReady.of("starting")
@@ -138,7 +133,8 @@ class Engine:
         if not self.store.is_checked and not self._is_checking:  # so large that the start did not wait for the check
             self._is_checking = True
             self._run(self._check_store())
-        self._report_ready()
+        fields = {"streams": len(self.streams), "unavailable": len(self.unavailable)}
+        log.info("ready", extra={"fields": fields})
 
     def _fail(self, error: Exception) -> None:
         """Rebuild the streams: memory may differ from the disk."""
