@@ -30,15 +30,14 @@ from windvane.agent.pending import (
     UnknownDecisionError,
 )
 from windvane.agent.policy import build_policy, check_reward_range, learn_prior
+from windvane.agent.preview import Preview, is_projected, predict_mean, preview, read_scores
 from windvane.agent.times import Clock, Span, format_duration
 from windvane.agent.vectors import ArmEncoder, Offer
 from windvane.arguments import Array, check_choice, check_number, check_positive, check_whole
 from windvane.errors import ArgumentError
 from windvane.kernels.random import PLAY, uniform_pair
 from windvane.links import Link
-from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
-from windvane.policies.info import DecisionInfo
 from windvane.records import AgentInfo, Alert, Counts, Decision, Explanation, to_datetime
 
 CHANGEABLE = ("reward_timeout", "default_reward", "learn", "max_pending", "epsilon")
@@ -98,6 +97,10 @@ class AgentCore:
         """Check the arms of a decision and encode them. Nothing is decided."""
         return self.encoder.encode(arms, context)
 
+    def preview(self, offer: Offer, *, now: float) -> Preview:
+        """Return what the policy thinks of the arms. Nothing changes; due decisions are not closed for it."""
+        return preview(self.policy, self.clock, offer, self.clock.read(now))
+
     def decide(self, offer: Offer, *, id: str, now: float, played: int | None = None) -> Decision:
         """Choose an arm; or, in a replay, let the arm be the one in the place ``played``."""
         names, vectors, columns = offer
@@ -134,18 +137,9 @@ class AgentCore:
     def _describe(self, offer: Offer, id: str, at: float, preferred: int, index: int, explored: bool) -> Decision:
         """Return the record of the round that the policy has just decided."""
         policy, names, epsilon = self.policy, offer.names, self.epsilon
-        scored = policy.decision  # not info(), which costs a tenth of a decision
-        if scored is None or scored.scores is None:
-            hint = "end `select` with `play`"
-            raise ArgumentError("policy", policy.name, "one that records the scores of its decisions", hint=hint)
-        others = scored.scores[0].tolist()
-        score = others.pop(index)
-        if scored.means is not None:
-            prediction = float(scored.means[0, index])
-        elif scored.theta_hat is not None:
-            prediction = float(policy.reward_link.mean(offer.vectors[index] @ scored.theta_hat[0]))
-        else:
-            prediction = score
+        scored, scores = read_scores(policy)
+        others = scores.tolist()
+        score, prediction = others.pop(index), predict_mean(policy, scored, offer.vectors[index], index)
         rival = rival_score = None
         if others:
             rival_score = max(others)
@@ -155,7 +149,7 @@ class AgentCore:
         return Decision(
             id=id, arm=names[index], index=index, time=to_datetime(at), propensity=propensity, explored=explored,
             prediction=prediction, bonus=score - prediction, preferred=names[preferred], rival=rival,
-            rival_score=rival_score, projected=_is_projected(policy, scored),
+            rival_score=rival_score, projected=is_projected(policy, scored),
         )  # fmt: skip
 
     # --- rewards ---------------------------------------------------------------------------------------------------
@@ -410,16 +404,6 @@ class AgentCore:
     ) -> AgentCore:
         """Return the core that :meth:`pack` wrote; ``where`` is what an error calls the content."""
         return archive.unpack(cls, content, link, policy, where)
-
-
-def _is_projected(policy: Policy, decision: DecisionInfo) -> bool | None:
-    """Whether the estimate of ``decision`` lay outside the ball of radius S; None without such a ball."""
-    if decision.projection is not None:
-        return bool(decision.projection.stage[0] > 1)  # stage 1: it was admissible as it is
-    if isinstance(policy, AdaptiveGLMUCB) and policy.S is not None and decision.theta_hat is not None:
-        theta = decision.theta_hat[0]
-        return math.sqrt(theta @ theta) > policy.S
-    return None
 
 
 def _to_plain(value: Any) -> Any:
