@@ -67,8 +67,8 @@ class CopyReport:
     def to_plain(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         streams = [{"stream": stream.stream, "events": stream.events} for stream in self.verification.streams]
-        sound = self.verification.is_sound
-        return {"file": str(self.path), "bytes": self.bytes, "seconds": self.seconds, "sound": sound, "streams": streams}
+        numbers = {"bytes": self.bytes, "seconds": self.seconds}
+        return {"file": str(self.path), **numbers, "sound": self.verification.is_sound, "streams": streams}
 
 
 def back_up(store: Path, target: Path, progress: Progress = lambda *_: None) -> CopyReport:
@@ -145,9 +145,7 @@ def restore(
 
 
 @contextlib.contextmanager
-def _copy(
-    source: Path, target: Path, progress: Progress, *, force: bool = False
-) -> Iterator[tuple[Path, StoreReport]]:
+def _copy(source: Path, target: Path, progress: Progress, *, force: bool = False) -> Iterator[tuple[Path, StoreReport]]:
     """Yield a verified copy of a store beside ``target``, flushed to disk; it is removed at the end if it is still
     there."""
     temporary = add_suffix(target, TEMPORARY)
