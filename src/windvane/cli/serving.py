@@ -12,15 +12,13 @@ import typer
 
 from windvane.cli import FAILED
 from windvane.cli.configuration import read_config
-from windvane.cli.console import Bar, InputError, output, print_json, remark, table
+from windvane.cli.console import InputError, StageBars, output, print_json, remark, table
 from windvane.cli.options import AsJson
 from windvane.errors import ArgumentError
 
 if TYPE_CHECKING:
     from windvane.service.store import Token
     from windvane.service.verification import StoreReport
-
-PROGRESS_EVENTS = 100  # events between two updates of the bar: about 10 ms of replay
 
 StorePath = Annotated[
     Path, typer.Option("--store", envvar="WINDVANE_STORE", help="The file that holds everything (SQLite).")
@@ -207,13 +205,13 @@ def verify(
         opened = Store(store, shared=True, create=False, read_only=True)
     except StoreError as error:
         raise InputError(str(error)) from None
-    progress = _VerifyProgress()
+    bars = StageBars("events")
     try:
-        report = verify_store(opened, progress.show)
+        report = verify_store(opened, lambda stream, done, total: bars.show(f"replaying {stream}", done, total))
     except sqlite3.Error as error:
         raise InputError(f"{store}: cannot be read ({error})") from None
     finally:
-        progress.end()
+        bars.end()
         opened.close()
     if as_json:
         print_json(report.to_plain())
@@ -221,27 +219,6 @@ def verify(
         _print_report(report, store)
     if not report.is_sound:
         raise typer.Exit(FAILED)
-
-
-class _VerifyProgress:
-    """A progress bar for every stream."""
-
-    def __init__(self) -> None:
-        self._stream: str | None = None
-        self._bar: Bar | None = None
-
-    def show(self, stream: str, done: int, total: int) -> None:
-        if stream != self._stream:
-            self.end()
-            self._stream, self._bar = stream, Bar(f"replaying {stream}", "events")
-            self._bar.begin(total, 0)
-        if self._bar is not None and done % PROGRESS_EVENTS == 0:
-            self._bar.show(done)
-
-    def end(self) -> None:
-        if self._bar is not None:
-            self._bar.end()
-            self._bar = None
 
 
 def _print_report(report: StoreReport, store: Path) -> None:
