@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import httpcore2
+import h11
 import pytest
 
 from support.clients import ARMS, Connect, failed_batch, refused
@@ -172,7 +172,7 @@ def test_an_interrupted_call_leaves_no_answer_behind(monkeypatch: pytest.MonkeyP
 
     with ScriptedServer(GOOD, make_answer(PLAIN)) as server, Client(server.address) as client:
         with monkeypatch.context() as patch:
-            patch.setattr(httpcore2.HTTP11Connection, "_receive_response_body", interrupt)
+            patch.setattr(h11.Connection, "receive_data", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 client.reward("a", "d1", 1.0)
         assert client.decide("a", ARMS) == DECISION

@@ -12,16 +12,24 @@ import functools
 import inspect
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, Concatenate, ParamSpec, TypeVar
-
-import httpcore2
 
 from windvane.arguments import check_not_negative, check_whole
 from windvane.client import messages
 from windvane.client.connection import FIRST_PAUSE, Connection
 from windvane.client.messages import ClientError, build_path, check_arms, check_key, check_value, encode
-from windvane.client.transport import Answer, AsyncTransport, Transport
+from windvane.client.transport import Answer, AsyncTransport, Reply, Request, Transport
 from windvane.records import (
     Decision,
     DecisionRecord,
@@ -62,14 +70,11 @@ class AsyncClient(Connection):
     def _owner(self) -> tuple[int, asyncio.AbstractEventLoop]:
         return os.getpid(), asyncio.get_running_loop()
 
-    async def _exchange(self, request: httpcore2.Request) -> Answer:
+    async def _exchange(self, request: Request) -> Answer:
         return await self._transport().exchange(request)  # type: ignore[no-any-return]
 
-    async def _open(self, request: httpcore2.Request) -> httpcore2.Response:
+    async def _open(self, request: Request) -> Reply[AsyncIterator[bytes]]:
         return await self._transport().open(request)  # type: ignore[no-any-return]
-
-    def _read_parts(self, response: httpcore2.Response) -> AsyncIterator[bytes]:
-        return self._transport().read(response)  # type: ignore[no-any-return]
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -298,6 +303,13 @@ def _run(work: Awaitable[T]) -> T:
     raise AssertionError("the coroutine waits for an event loop")
 
 
+async def _pretend_to_wait(parts: Generator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the parts of a body that blocking code reads."""
+    with contextlib.closing(parts):
+        for part in parts:
+            yield part
+
+
 def _block(
     method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Client, P], T]:
@@ -369,16 +381,12 @@ class Client(Connection):
     def _owner(self) -> tuple[int, None]:
         return os.getpid(), None
 
-    async def _exchange(self, request: httpcore2.Request) -> Answer:
+    async def _exchange(self, request: Request) -> Answer:
         return self._transport().exchange(request)  # type: ignore[no-any-return]
 
-    async def _open(self, request: httpcore2.Request) -> httpcore2.Response:
-        return self._transport().open(request)  # type: ignore[no-any-return]
-
-    async def _read_parts(self, response: httpcore2.Response) -> AsyncIterator[bytes]:
-        with contextlib.closing(self._transport().read(response)) as parts:
-            for part in parts:
-                yield part
+    async def _open(self, request: Request) -> Reply[AsyncIterator[bytes]]:
+        reply = self._transport().open(request)
+        return Reply(reply.status, reply.headers, _pretend_to_wait(reply.parts))
 
     async def _pause(self, seconds: float) -> None:
         time.sleep(seconds)

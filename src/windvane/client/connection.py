@@ -12,12 +12,10 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-import httpcore2
-
 from windvane.arguments import check_number
 from windvane.client import messages
 from windvane.client.messages import BatchError, ClientError
-from windvane.client.transport import FAILURES, UNSENT, Address, Answer, get_header
+from windvane.client.transport import FAILURES, UNSENT, Address, Answer, Reply, Request, get_header
 from windvane.errors import ArgumentError
 from windvane.records import BatchResults, PendingPage, StreamPage
 
@@ -71,16 +69,12 @@ class Connection:
                 self._transports.pop(other, None)
         return self._transports.setdefault(owner, self._transport_class(self._address))
 
-    async def _exchange(self, request: httpcore2.Request) -> Answer:
+    async def _exchange(self, request: Request) -> Answer:
         """Return the answer."""
         raise NotImplementedError
 
-    async def _open(self, request: httpcore2.Request) -> httpcore2.Response:
-        """Return the answer without its body."""
-        raise NotImplementedError
-
-    def _read_parts(self, response: httpcore2.Response) -> AsyncIterator[bytes]:
-        """Yield the parts of a body, and close the answer."""
+    async def _open(self, request: Request) -> Reply[AsyncIterator[bytes]]:
+        """Return the answer, whose body is still to be read."""
         raise NotImplementedError
 
     async def _pause(self, seconds: float) -> None:
@@ -184,20 +178,19 @@ class Connection:
 
     async def _read_lines(self, path: str, query: Mapping[str, int]) -> AsyncIterator[bytes]:
         """Yield the lines of an answer; raise if it breaks off."""
-        rest, request = b"", self._address.build_request("GET", f"{path}?{urlencode(query)}", None, None)
+        rest, request = b"", self._address.build_request("GET", f"{path}?{urlencode(query)}")
         try:
-            response = await self._open(request)
-            parts = self._read_parts(response)
-            if response.status != 200:
-                retry_after = get_header(response.headers, b"retry-after") or ""
-                raise messages.build_error(response.status, b"".join([part async for part in parts]), retry_after)
-            async for part in parts:
+            reply = await self._open(request)
+            if reply.status != 200:
+                retry_after = get_header(reply.headers, b"retry-after") or ""
+                raise messages.build_error(reply.status, b"".join([part async for part in reply.parts]), retry_after)
+            async for part in reply.parts:
                 *lines, rest = (rest + part).split(b"\n")
                 for line in lines:
                     yield line
         except FAILURES as error:
             raise self._name_error(error) from None
-        has_end = any(get_header(response.headers, name) for name in (b"content-length", b"transfer-encoding"))
+        has_end = any(get_header(reply.headers, name) for name in (b"content-length", b"transfer-encoding"))
         if rest or not has_end:
             raise ClientError(200, "no-answer", "the log broke off")
 

@@ -85,7 +85,12 @@ class BatchError(ClientError):
 def build_path(stream: str, *parts: Decision | str) -> str:
     """Return the path of a stream, or of a part of it."""
     segments = [_check_name("stream", stream, "the name of a stream"), *map(get_id, parts)]
-    return "/".join([STREAMS, *(quote(segment, safe="") for segment in segments)])
+    return "/".join([STREAMS, *map(_quote, segments)])
+
+
+@functools.lru_cache(maxsize=1000)
+def _quote(segment: str) -> str:
+    return quote(segment, safe="")
 
 
 def get_id(decision: Decision | str) -> str:

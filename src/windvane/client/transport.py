@@ -1,52 +1,69 @@
-"""Connections to one service that are kept open, blocking and asynchronous, on httpcore2.
+"""Connections to one service that are kept open, blocking and asynchronous.
 
-httpcore2 is the engine of httpx2: connections, TLS, proxies, timeouts and HTTP/1.1. httpx2 itself and the pool of
-httpcore2 are left out, because they take most of the processor time of a small request: benchmarks/client.py.
+Sockets, TLS, timeouts and proxies are those of httpcore2, the engine of httpx2; HTTP/1.1 is parsed by h11, as there.
+httpx2 itself and the pool of httpcore2, which only a proxy needs, are left out: they take most of the processor time of
+a small request (``benchmarks/client.py``).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import ssl
+import time
 import urllib.parse
 import urllib.request
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import anyio
+import h11
 import httpcore2
 
 IDLE_SECONDS = 10.0  # that an unused connection is kept; the server closes it after 30
 MOST_AT_ONCE = 100  # requests of an event loop that are under way at the same time; the others wait
-MOST_HELD = 1 << 16  # bytes that are held back to be sent in one piece
+READ_BYTES = 1 << 16
 
-FAILURES = (
-    httpcore2.NetworkError,
-    httpcore2.ProtocolError,
-    httpcore2.ProxyError,
-    httpcore2.TimeoutException,
-    httpcore2.UnsupportedProtocol,
-)
 UNSENT = (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError, httpcore2.UnsupportedProtocol)
+FAILURES = (*UNSENT, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException, h11.ProtocolError)
+
+Headers = list[tuple[bytes, bytes]]
+Parts = TypeVar("Parts")
+
+
+class Request(NamedTuple):
+    """What is sent."""
+
+    method: bytes
+    target: bytes
+    headers: Headers
+    body: bytes
+
+
+class Reply(NamedTuple, Generic[Parts]):
+    """An answer whose body is still to be read; ``parts`` iterates over it."""
+
+    status: int
+    headers: Headers
+    parts: Parts
 
 
 class Answer(NamedTuple):
     """A whole answer."""
 
     status: int
-    headers: list[tuple[bytes, bytes]]
+    headers: Headers
     body: bytes
 
 
-def get_header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
+def get_header(headers: Headers, name: bytes) -> str | None:
     """Return the value of a header; ``name`` is in lower case."""
     return next((value.decode("latin-1") for key, value in headers if key.lower() == name), None)
 
 
 class Address:
-    """Where the service is: the ``url`` that all paths begin with, and how to connect.
+    """Where the service is, and what all requests to it share.
 
     Raises
     ------
@@ -58,53 +75,41 @@ class Address:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or set("@?#") & set(url):
             raise ValueError(url)
-        if any(c.isspace() or not c.isprintable() for c in url) or not parts.path.isascii():
+        if not url.isprintable() or " " in url or not parts.path.isascii():
             raise ValueError(url)
-        self.scheme, self.host, self._port = parts.scheme, parts.hostname.encode("idna").decode(), parts.port
-        self.url = url.rstrip("/")
-        self._prefix = parts.path.rstrip("/")
+        self.url, self.timeout = url.rstrip("/"), timeout
+        self.scheme, self.host = parts.scheme, parts.hostname.encode("idna").decode()
+        usual = {"http": 80, "https": 443}[self.scheme]
+        self._given_port, self.port = parts.port, parts.port or usual
         host = f"[{self.host}]" if ":" in self.host else self.host
-        is_usual = self._port in (None, {"http": 80, "https": 443}[self.scheme])
-        shared = {"Host": host if is_usual else f"{host}:{self._port}", **headers}
+        shared = {"Host": host if self.port == usual else f"{host}:{self.port}", **headers}
         self._headers = [(name.encode(), value.encode()) for name, value in shared.items()]
-        self._extensions = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout)}
+        self._prefix = parts.path.rstrip("/")
 
-    @property
-    def origin(self) -> httpcore2.Origin:
-        """What connections are made to."""
-        return self._build_url("").origin
-
-    def _build_url(self, path: str) -> httpcore2.URL:
-        return httpcore2.URL(scheme=self.scheme, host=self.host, port=self._port, target=self._prefix + path)
-
-    def build_request(self, method: str, path: str, body: bytes | None, key: str | None) -> httpcore2.Request:
+    def build_request(self, method: str, path: str, body: bytes | None = None, key: str | None = None) -> Request:
         """Return a request; ``key`` is its Idempotency-Key."""
         headers = self._headers.copy()
         if key is not None:
             headers.append((b"Idempotency-Key", key.encode()))
         if body is not None:
             headers.append((b"Content-Length", b"%d" % len(body)))
-        url = self._build_url(path)
-        return httpcore2.Request(method, url, headers=headers, content=body, extensions=self._extensions)
+        return Request(method.encode(), f"{self._prefix}{path}".encode(), headers, body or b"")
 
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the service is on this machine."""
-        try:
-            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+    def to_httpcore(self, request: Request) -> httpcore2.Request:
+        """Return a request as httpcore2 takes it."""
+        url = httpcore2.URL(scheme=self.scheme, host=self.host, port=self._given_port, target=request.target)
+        timeouts = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self.timeout)}
+        return httpcore2.Request(
+            request.method, url, headers=request.headers, content=request.body, extensions=timeouts
+        )
 
-    def connection_options(self) -> dict[str, Any]:
-        """Return arguments of httpcore2's pools: certificates, and the proxy of the environment."""
-        # Certificates are loaded for https only: that takes 60 ms. Without any, no https server is trusted.
-        is_secure = self.scheme == "https"
-        trust = httpcore2.default_ssl_context() if is_secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        return {"ssl_context": trust, "keepalive_expiry": IDLE_SECONDS, "proxy": self._find_proxy()}
+    def load_certificates(self) -> ssl.SSLContext | None:
+        """Return the certificates that are trusted; they are needed for https only, and take 60 ms."""
+        return httpcore2.default_ssl_context() if self.scheme == "https" else None
 
-    def _find_proxy(self) -> httpcore2.Proxy | None:
+    def find_proxy(self) -> httpcore2.Proxy | None:
         """Return the proxy of the environment; an address of this machine has none."""
-        if self.is_loopback or urllib.request.proxy_bypass(self.host):
+        if self._is_loopback() or urllib.request.proxy_bypass(self.host):
             return None
         proxies = urllib.request.getproxies()
         if not (proxy := proxies.get(self.scheme) or proxies.get("all")):
@@ -114,77 +119,108 @@ class Address:
         where = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         return httpcore2.Proxy(where, auth=(user, password) if parts.username else None)
 
+    def _is_loopback(self) -> bool:
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+class _Protocol:
+    """HTTP/1.1 on a connection that carries one request at a time."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self._http, self._used = stream, h11.Connection(h11.CLIENT), 0.0
+
+    def encode(self, request: Request) -> bytes:
+        """Return a request in one piece: one packet, if it is small, which the server reads at once."""
+        http = self._http
+        event = h11.Request(method=request.method, target=request.target, headers=request.headers)
+        head = http.send(event) or b""
+        body = http.send(h11.Data(data=request.body)) if request.body else b""
+        http.send(h11.EndOfMessage())  # which takes no bytes, because the length is known
+        return head + (body or b"")
+
+    def receive(self, data: bytes | None = None) -> Any:
+        """Return the next event, or None if more data is needed."""
+        if data is not None:
+            self._http.receive_data(data)
+        event = self._http.next_event()
+        return None if event is h11.NEED_DATA else event
+
+    def end(self) -> bool:
+        """Return whether another request can be sent: the answer was read to its end."""
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        self._used = time.monotonic()
+        return True
+
+    def has_expired(self) -> bool:
+        """Return whether the server may have hung up."""
+        return time.monotonic() - self._used > IDLE_SECONDS or self.stream.get_extra_info("is_readable")
+
+
+def _is_answer(event: Any) -> bool:
+    return type(event) is h11.Response  # not a 1xx
+
 
 # --- blocking --------------------------------------------------------------------------------------------------------
-
-
-class _Stream(httpcore2.NetworkStream):
-    """Sends the head and the body of a request in one piece: one packet, which the server reads at once."""
-
-    def __init__(self, stream: httpcore2.NetworkStream) -> None:
-        self._stream, self._held = stream, b""
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._held += buffer
-        if len(self._held) > MOST_HELD:
-            self._flush(timeout)
-
-    def _flush(self, timeout: float | None) -> None:
-        held, self._held = self._held, b""
-        self._stream.write(held, timeout)
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        if self._held:
-            with contextlib.suppress(httpcore2.WriteError):  # the server may have answered before it hung up
-                self._flush(timeout)
-        return self._stream.read(max_bytes, timeout)
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore2.NetworkStream:
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, timeout))
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-
-class _Backend(httpcore2.SyncBackend):
-    def connect_tcp(self, *arguments: Any, **options: Any) -> httpcore2.NetworkStream:
-        return _Stream(super().connect_tcp(*arguments, **options))
 
 
 class Transport:
     """Connections of blocking code. Threads may share it: a connection belongs to one request at a time."""
 
     def __init__(self, address: Address) -> None:
-        self._factory = httpcore2.ConnectionPool(network_backend=_Backend(), **address.connection_options())
-        self._origin = address.origin
-        self._idle: deque[httpcore2.ConnectionInterface] = deque()
+        self._address, self._backend = address, httpcore2.SyncBackend()
+        self._trusted, proxy = address.load_certificates(), address.find_proxy()
+        self._proxies = proxy and httpcore2.ConnectionPool(ssl_context=self._trusted, proxy=proxy)
+        self._idle: deque[_Protocol] = deque()
 
-    def exchange(self, request: httpcore2.Request) -> Answer:
+    def exchange(self, request: Request) -> Answer:
         """Send a request and return its answer."""
-        response = self.open(request)
-        return Answer(response.status, response.headers, b"".join(self.read(response)))
+        reply = self.open(request)
+        return Answer(reply.status, reply.headers, b"".join(reply.parts))
 
-    def open(self, request: httpcore2.Request) -> httpcore2.Response:
-        """Send a request and return its answer, whose body is then to be read."""
+    def open(self, request: Request) -> Reply[Iterator[bytes]]:
+        """Send a request and return the beginning of its answer."""
+        if self._proxies:
+            response = self._proxies.handle_request(self._address.to_httpcore(request))
+            return Reply(response.status, response.headers, self._relay(response))
         connection = self._take()
-        response = connection.handle_request(request)
-        response.extensions["connection"] = connection
-        return response
-
-    def read(self, response: httpcore2.Response) -> Iterator[bytes]:
-        """Yield the parts of a body; at the end, also an early one, close the answer."""
         try:
-            yield from response.stream  # type: ignore[misc]
+            connection.stream.write(connection.encode(request), self._address.timeout)
+            while not _is_answer(event := self._receive(connection)):
+                pass
+        except BaseException:
+            connection.stream.close()
+            raise
+        return Reply(event.status_code, list(event.headers), self._read(connection))
+
+    def _receive(self, connection: _Protocol) -> Any:
+        event = connection.receive()
+        while event is None:
+            event = connection.receive(connection.stream.read(READ_BYTES, self._address.timeout))
+        return event
+
+    def _read(self, connection: _Protocol) -> Iterator[bytes]:
+        """Yield the parts of a body; then keep the connection, or close it if the end was not reached."""
+        try:
+            while type(event := self._receive(connection)) is h11.Data:
+                yield bytes(event.data)
+        finally:
+            if connection.end():
+                self._keep(connection)
+            else:
+                connection.stream.close()
+
+    def _relay(self, response: Any) -> Iterator[bytes]:
+        try:
+            yield from response.stream
         finally:
             response.close()
-            self._keep(response.extensions["connection"])
 
-    def _take(self) -> httpcore2.ConnectionInterface:
+    def _take(self) -> _Protocol:
         while self._idle:
             try:
                 connection = self._idle.pop()
@@ -192,112 +228,114 @@ class Transport:
                 break
             if not connection.has_expired():
                 return connection
-            connection.close()
-        return self._factory.create_connection(self._origin)
+            connection.stream.close()
+        where = self._address
+        stream = self._backend.connect_tcp(where.host, where.port, where.timeout)
+        if self._trusted is not None:
+            stream = stream.start_tls(self._trusted, where.host, where.timeout)
+        return _Protocol(stream)
 
-    def _keep(self, connection: httpcore2.ConnectionInterface) -> None:
-        if connection.is_available():
-            self._idle.append(connection)
+    def _keep(self, connection: _Protocol) -> None:
+        self._idle.append(connection)
         if len(self._idle) > 1:  # those that have been unused for long are at the front
             oldest = self._idle.popleft()
             if oldest.has_expired():
-                oldest.close()
+                oldest.stream.close()
             else:
                 self._idle.appendleft(oldest)
 
     def close(self) -> None:
         """Close the connections that no request uses."""
+        if self._proxies:
+            self._proxies.close()
         while self._idle:
-            self._idle.pop().close()
+            self._idle.pop().stream.close()
 
 
-# --- asynchronous ----------------------------------------------------------------------------------------------------
-
-
-class _AsyncStream(httpcore2.AsyncNetworkStream):
-    """As :class:`_Stream`."""
-
-    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
-        self._stream, self._held = stream, b""
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._held += buffer
-        if len(self._held) > MOST_HELD:
-            await self._flush(timeout)
-
-    async def _flush(self, timeout: float | None) -> None:
-        held, self._held = self._held, b""
-        await self._stream.write(held, timeout)
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        if self._held:
-            with contextlib.suppress(httpcore2.WriteError):
-                await self._flush(timeout)
-        return await self._stream.read(max_bytes, timeout)
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore2.AsyncNetworkStream:
-        return _AsyncStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
-
-
-class _AsyncBackend(httpcore2.AnyIOBackend):
-    async def connect_tcp(self, *arguments: Any, **options: Any) -> httpcore2.AsyncNetworkStream:
-        return _AsyncStream(await super().connect_tcp(*arguments, **options))
+# --- asynchronous: line by line the same -----------------------------------------------------------------------------
 
 
 class AsyncTransport:
     """Connections of one event loop."""
 
     def __init__(self, address: Address) -> None:
-        self._factory = httpcore2.AsyncConnectionPool(network_backend=_AsyncBackend(), **address.connection_options())
-        self._origin = address.origin
-        self._idle: deque[httpcore2.AsyncConnectionInterface] = deque()
+        self._address, self._backend = address, httpcore2.AnyIOBackend()
+        self._trusted, proxy = address.load_certificates(), address.find_proxy()
+        self._proxies = proxy and httpcore2.AsyncConnectionPool(ssl_context=self._trusted, proxy=proxy)
+        self._idle: deque[_Protocol] = deque()
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
-    async def exchange(self, request: httpcore2.Request) -> Answer:
+    async def exchange(self, request: Request) -> Answer:
         """Send a request and return its answer."""
         async with self._turns:
-            response = await self.open(request)
-            return Answer(response.status, response.headers, b"".join([part async for part in self.read(response)]))
+            reply = await self.open(request)
+            return Answer(reply.status, reply.headers, b"".join([part async for part in reply.parts]))
 
-    async def open(self, request: httpcore2.Request) -> httpcore2.Response:
-        """Send a request and return its answer, whose body is then to be read."""
+    async def open(self, request: Request) -> Reply[AsyncIterator[bytes]]:
+        """Send a request and return the beginning of its answer."""
+        if self._proxies:
+            response = await self._proxies.handle_async_request(self._address.to_httpcore(request))
+            return Reply(response.status, response.headers, self._relay(response))
         connection = await self._take()
-        response = await connection.handle_async_request(request)
-        response.extensions["connection"] = connection
-        return response
-
-    async def read(self, response: httpcore2.Response) -> AsyncIterator[bytes]:
-        """Yield the parts of a body; at the end, also an early one, close the answer."""
         try:
-            async for part in response.stream:  # type: ignore[union-attr]
+            await connection.stream.write(connection.encode(request), self._address.timeout)
+            while not _is_answer(event := await self._receive(connection)):
+                pass
+        except BaseException:
+            await _close_now(connection)
+            raise
+        return Reply(event.status_code, list(event.headers), self._read(connection))
+
+    async def _receive(self, connection: _Protocol) -> Any:
+        event = connection.receive()
+        while event is None:
+            event = connection.receive(await connection.stream.read(READ_BYTES, self._address.timeout))
+        return event
+
+    async def _read(self, connection: _Protocol) -> AsyncIterator[bytes]:
+        """Yield the parts of a body; then keep the connection, or close it if the end was not reached."""
+        try:
+            while type(event := await self._receive(connection)) is h11.Data:
+                yield bytes(event.data)
+        finally:
+            if connection.end():
+                await self._keep(connection)
+            else:
+                await _close_now(connection)
+
+    async def _relay(self, response: Any) -> AsyncIterator[bytes]:
+        try:
+            async for part in response.stream:
                 yield part
         finally:
             await response.aclose()
-            await self._keep(response.extensions["connection"])
 
-    async def _take(self) -> httpcore2.AsyncConnectionInterface:
+    async def _take(self) -> _Protocol:
         while self._idle:
             connection = self._idle.pop()
             if not connection.has_expired():
                 return connection
-            await connection.aclose()
-        return self._factory.create_connection(self._origin)
+            await connection.stream.aclose()
+        where = self._address
+        stream = await self._backend.connect_tcp(where.host, where.port, where.timeout)
+        if self._trusted is not None:
+            stream = await stream.start_tls(self._trusted, where.host, where.timeout)
+        return _Protocol(stream)
 
-    async def _keep(self, connection: httpcore2.AsyncConnectionInterface) -> None:
-        if connection.is_available():
-            self._idle.append(connection)
+    async def _keep(self, connection: _Protocol) -> None:
+        self._idle.append(connection)
         if len(self._idle) > 1 and self._idle[0].has_expired():
-            await self._idle.popleft().aclose()
+            await self._idle.popleft().stream.aclose()
 
     async def close(self) -> None:
         """Close the connections that no request uses."""
+        if self._proxies:
+            await self._proxies.aclose()
         while self._idle:
-            await self._idle.pop().aclose()
+            await self._idle.pop().stream.aclose()
+
+
+async def _close_now(connection: _Protocol) -> None:
+    """Close a connection, also in a task that is being cancelled."""
+    with anyio.CancelScope(shield=True):
+        await connection.stream.aclose()
