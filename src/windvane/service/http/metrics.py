@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from windvane.agent.info import CODES
+from windvane.service.http.model_metrics import collect_models
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
@@ -82,3 +83,4 @@ class Metrics(Collector):
             for code in CODES:
                 alert.add_metric([name, code], float(code in raised))
         yield from (mean, alert)
+        yield from collect_models({name: stream.core for name, stream in streams})
