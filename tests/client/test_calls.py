@@ -30,6 +30,18 @@ from windvane.records import Counts, Decision, DecisionRecord, Explanation
 # --- every call ----------------------------------------------------------------------------------------------------
 
 
+def test_predict_and_rank_decide_nothing(client: Any, name: str) -> None:
+    client.create(name, dim=2)
+    predicted, ranked = client.predict(name, ARMS), client.rank(name, ARMS)
+    assert list(predicted) == list(ARMS)
+    assert all(each == predicted[each.arm] for each in ranked)
+    assert client.info(name).events == 0
+    decision = client.decide(name, ARMS)
+    own = predicted[decision.arm]
+    assert (own.prediction, own.bonus, ranked[0].arm) == (decision.prediction, decision.bonus, decision.arm)
+    assert refused(lambda: client.rank(name, {"red": [1.0]}), 422, "invalid").pointer == "#/arms/red"
+
+
 def test_a_stream_from_beginning_to_end(client: Any, name: str) -> None:
     assert client.ready()
     info = client.create(name, dim=2, prior=np.array([0.1, 0.2]), epsilon=0.5, max_pending=10)

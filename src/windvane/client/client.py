@@ -35,7 +35,10 @@ from windvane.records import (
     DecisionRecord,
     Explanation,
     LearnedRows,
+    Name,
     PendingPage,
+    Prediction,
+    Predictions,
     RewardReceipt,
     RewardStatus,
     StreamInfo,
@@ -159,6 +162,33 @@ class AsyncClient(Connection):
         """
         body = encode({"arms": check_arms(arms), "context": context})
         return await self._send(Decision, "POST", build_path(stream, "decisions"), body, check_key(key))
+
+    async def predict(
+        self, stream: str, arms: Any = None, *, context: Mapping[str, Any] | None = None
+    ) -> dict[Name, Prediction]:
+        """Return by name what the policy thinks of ``arms``. Nothing is decided. Arguments are those of :meth:`decide`.
+
+        Examples
+        --------
+        >>> client.predict("homepage", {"red": [0.6, 0.1], "blue": [0.2, 0.7]})["red"].prediction  # doctest: +SKIP
+        0.5
+        """
+        body = encode({"arms": check_arms(arms), "context": context})
+        answer = await self._send(Predictions, "POST", build_path(stream, "predict"), body)
+        return {each.arm: each for each in answer.arms}
+
+    async def rank(
+        self, stream: str, arms: Any = None, *, context: Mapping[str, Any] | None = None
+    ) -> list[Prediction]:
+        """Return what :meth:`predict` does as a list, the most preferred arm first, as in :meth:`windvane.Agent.rank`.
+
+        Examples
+        --------
+        >>> [each.arm for each in client.rank("homepage", {"red": [0.6, 0.1], "blue": [0.2, 0.7]})]  # doctest: +SKIP
+        ['blue', 'red']
+        """
+        body = encode({"arms": check_arms(arms), "context": context})
+        return (await self._send(Predictions, "POST", build_path(stream, "rank"), body)).arms
 
     async def reward(self, stream: str, decision: Decision | str, value: float) -> RewardStatus:
         """Send the reward of a decision. To repeat it changes nothing; another value is refused (``"conflict"``).
@@ -378,6 +408,7 @@ class Client(Connection):
     ready, create, streams = _block(AsyncClient.ready), _block(AsyncClient.create), _block(AsyncClient.streams)
     info, configure, archive = _block(AsyncClient.info), _block(AsyncClient.configure), _block(AsyncClient.archive)
     decide, decide_many = _block(AsyncClient.decide), _block(AsyncClient.decide_many)
+    predict, rank = _block(AsyncClient.predict), _block(AsyncClient.rank)
     reward, reward_many = _block(AsyncClient.reward), _block(AsyncClient.reward_many)
     add_reward, history = _block(AsyncClient.add_reward), _block(AsyncClient.history)
     decision, explain, pending = _block(AsyncClient.decision), _block(AsyncClient.explain), _block(AsyncClient.pending)
