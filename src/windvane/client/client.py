@@ -123,6 +123,27 @@ class AsyncClient(Connection):
         """
         return await self._send(StreamInfo, "POST", messages.STREAMS, encode({"name": name, **settings}))
 
+    async def ensure(self, /, name: str, **settings: Any) -> StreamInfo:
+        """Create a stream unless it exists with the same settings: for the start of a program.
+
+        Parameters
+        ----------
+        name, **settings
+            As in :meth:`create`. Settings are compared by what they mean, with their defaults: ``"1h"`` and ``"60m"``
+            are the same. ``seed`` and ``title`` are compared only if they are given.
+
+        Raises
+        ------
+        ClientError
+            With the code ``"settings-differ"`` if the stream has other settings, which ``pointers`` names;
+            ``"archived"`` if it was archived.
+
+        Examples
+        --------
+        >>> client.ensure("homepage", dim=2, reward_timeout="1h", default_reward=0.0)              # doctest: +SKIP
+        """
+        return await self._send(StreamInfo, "PUT", build_path(name), encode(settings))
+
     async def streams(self) -> list[StreamSummary]:
         """Return all streams, archived ones too, except those that the service could not recover."""
         return [stream async for page in self._pages(StreamPage, messages.STREAMS) for stream in page.streams]
@@ -406,6 +427,7 @@ class Client(Connection):
         self.close()
 
     ready, create, streams = _block(AsyncClient.ready), _block(AsyncClient.create), _block(AsyncClient.streams)
+    ensure = _block(AsyncClient.ensure)
     info, configure, archive = _block(AsyncClient.info), _block(AsyncClient.configure), _block(AsyncClient.archive)
     decide, decide_many = _block(AsyncClient.decide), _block(AsyncClient.decide_many)
     predict, rank = _block(AsyncClient.predict), _block(AsyncClient.rank)

@@ -16,21 +16,19 @@ import asyncio
 import contextlib
 import json
 import logging
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
-from windvane.agent import Agent, Features
 from windvane.agent.times import read_clock
-from windvane.errors import ArgumentError
 from windvane.records import to_json
 from windvane.service.committer import Committer, Promise
-from windvane.service.problems import Problem, invalid
+from windvane.service.creation import build_core
+from windvane.service.problems import Problem
 from windvane.service.readiness import NotReady, unavailable
 from windvane.service.recovery import Recovery, rebuild_stream, record_losses, recover
-from windvane.service.requests import MAX_DIM, NewStream
+from windvane.service.requests import NewStream
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
 from windvane.service.streams import Done, Stream
@@ -177,7 +175,7 @@ class Engine:
         """Return a stream that is served."""
         self.refuse_if_not_ready()
         if name in self.unavailable:
-            raise Problem("unavailable", f"{self.unavailable[name]}; `windvane verify` says more")
+            raise Problem("unrecovered", f"{self.unavailable[name]}; `windvane verify` says more")
         if name not in self.streams:
             raise Problem("unknown-stream", f"there is no stream {name!r}")
         return self.streams[name]
@@ -193,20 +191,12 @@ class Engine:
         return self._rows[name], number
 
     async def create(self, new: NewStream) -> Stream:
-        """Create a stream. Without a seed it gets a random one, or all streams would explore in the same rounds."""
+        """Create a stream."""
         self.refuse_if_not_ready()
         taken = Problem("stream-exists", f"a stream with the name {new.name!r} already exists", pointer="#/name")
         if new.name in self._rows:
             raise taken
-        arguments = {"seed": secrets.randbits(63), **new.agent_arguments()}
-        try:
-            features = Features.parse(arguments.get("features"))
-            if features is not None and features.dim > MAX_DIM:
-                expected = f"fields with vectors of at most {MAX_DIM} numbers"
-                raise ArgumentError("features", arguments["features"], expected, got=f"{features.dim}")
-            core = (await asyncio.to_thread(Agent, **arguments)).core  # errors come before anything is stored
-        except (ValueError, TypeError) as error:
-            raise invalid(error) from None
+        core = await build_core(new)  # errors come before anything is stored
         config = json.dumps({"title": new.title, "agent": core.settings})
         await asyncio.to_thread(warm_up, [type(core.policy)])
         async with self._changing:

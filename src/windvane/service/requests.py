@@ -70,12 +70,11 @@ class StreamChanges(_Body):
     epsilon: float = _DEFAULTS["epsilon"]
 
 
-class NewStream(StreamChanges):
-    """A stream to create: its name, and the arguments of :class:`windvane.Agent`."""
+class StreamSettings(StreamChanges):
+    """A stream whose name is in the path: the arguments of :class:`windvane.Agent`."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "homepage", "dim": 2, "reward_timeout": "2d"}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"dim": 2, "reward_timeout": "2d"}]})
 
-    name: Annotated[str, Field(pattern=NAME)]
     dim: Annotated[int, Field(le=MAX_DIM)] | None = _DEFAULTS["dim"]
     features: Features = _DEFAULTS["features"]
     link: str = _DEFAULTS["link"]
@@ -121,6 +120,14 @@ class NewStream(StreamChanges):
             if isinstance(settings[name], list) and len(settings[name]) > MAX_SETTINGS:
                 raise ArgumentError(("settings", name), settings[name], f"a list of at most {MAX_SETTINGS} numbers")
         return settings
+
+
+class NewStream(StreamSettings):
+    """A stream to create: its name, and the arguments of :class:`windvane.Agent`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "homepage", "dim": 2, "reward_timeout": "2d"}]})
+
+    name: Annotated[str, Field(pattern=NAME)]
 
     def agent_arguments(self) -> dict[str, Any]:
         """Return the arguments of the agent that were given."""
@@ -192,6 +199,14 @@ def parse_body(model: type[Model], raw: bytes) -> Model:
     """Return the body of a request as a ``model``."""
     try:
         return model.model_validate(_parse_json(raw))
+    except ValueError as error:
+        raise invalid(error) from None
+
+
+def name_stream(name: str, settings: StreamSettings) -> NewStream:
+    """Return the stream with these settings."""
+    try:
+        return NewStream.model_validate({**settings.model_dump(exclude_unset=True), "name": name})
     except ValueError as error:
         raise invalid(error) from None
 

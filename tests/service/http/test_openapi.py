@@ -30,6 +30,7 @@ OPERATIONS = {
     ("GET", "/v1/streams"): "listStreams",
     ("POST", "/v1/streams"): "createStream",
     ("GET", STREAM): "getStream",
+    ("PUT", STREAM): "ensureStream",
     ("PATCH", STREAM): "updateStream",
     ("POST", f"{STREAM}/archive"): "archiveStream",
     ("GET", f"{STREAM}/charts"): "getCharts",
@@ -144,6 +145,9 @@ def test_the_answers_of_a_streams_life_fit_the_document(server: Server, document
     settings = {"name": "life", "dim": 2, "epsilon": 0.5, **parts}
     ask("POST", "/v1/streams", 201, settings)
     ask("POST", "/v1/streams", 409, settings)
+    same = {name: value for name, value in settings.items() if name != "name"}
+    ask("PUT", STREAM, 200, same)
+    ask("PUT", STREAM, 409, {**same, "dim": 3})
     key = {"headers": {"Idempotency-Key": "k"}}
     decision = ask("POST", f"{STREAM}/decisions", 201, ARMS, **key)["id"]
     ask("POST", f"{STREAM}/decisions", 409, {"arms": [[0.1, 0.1]]}, **key)
