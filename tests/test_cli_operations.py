@@ -71,9 +71,10 @@ def test_a_day_in_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     windvane_command("restore ../backup.db --store a.db", there)
     assert run_command("verify", "--store", there / "a.db").returncode == 0
-    line = "serve --store a.db --port 0 --log-format text --log-level info --access-log --drain 0 --json"
+    options = "--log-format text --log-level info --access-log --drain 0"
     log.clear()
-    with windvane_server(line, there, log=log) as said, windvane.Client(json.loads(said)["address"]) as client:
+    serve = f"serve --store a.db --port 0 {options} --json"
+    with windvane_server(serve, there, log=log) as said, windvane.Client(json.loads(said)["address"]) as client:
         assert client.ready(wait=60)
         assert client.info("shop").counts.settled == 30
         assert strip(client.decide("shop", ARMS)) == expected
