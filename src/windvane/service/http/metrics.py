@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 
 import windvane
 from windvane.agent.info import CODES
+from windvane.service.http.model_metrics import collect_models
 from windvane.service.problems import KINDS
 from windvane.service.readiness import CAUSES
 
@@ -128,6 +129,7 @@ class Metrics(Collector):
             for code in CODES:
                 alert.add_metric([name, code], float(code in raised))
         yield from (mean, alert)
+        yield from collect_models({name: stream.core for name, stream in streams})
 
 
 def _measure_disk(store: Path) -> Iterable[Metric]:
