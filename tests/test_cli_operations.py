@@ -18,6 +18,7 @@ from support.server import parse_json, run_command, until
 from test_cli import windvane_command
 from test_cli_service import windvane_server
 from windvane.records import to_json
+from windvane.service.store import StoreError
 
 ARMS = {"red": [0.6, 0.1], "blue": [0.2, 0.7]}
 
@@ -105,6 +106,21 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr("windvane.service.logs.configure_logging", lambda *a: taken.update(log=a))
     monkeypatch.chdir(tmp_path)
     return taken
+
+
+def test_a_start_that_fails_is_a_line_of_the_log(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StoreError(Path("a.db"), "in_use", "another server has it")
+
+    monkeypatch.setattr("windvane.service.server.serve", fail)
+    result = run_command("serve", "--log-format", "json")
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", "")
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("CRITICAL", "a.db: another server has it")
+    ]
+    assert run_command("serve").stderr == "windvane: error: a.db: another server has it\n"
 
 
 FILE = """
