@@ -97,6 +97,26 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What the policy thinks of an arm: the predicted mean reward, what it adds for uncertainty, and their sum.
+
+    A policy that draws at random adds its draw as ``bonus``. UniformRandom does not predict: all three are 0.
+    """
+
+    arm: Name
+    prediction: float
+    bonus: float
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictions:
+    """Predictions for arms, in the order of the request or from the most to the least preferred."""
+
+    arms: list[Prediction]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """How many decisions, rewards and rows of history an agent has seen.
 
@@ -296,13 +316,18 @@ class ProblemError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemDetails:
-    """Why a request failed (RFC 9457). ``type`` ends in the code of the problem."""
+    """Why a request failed (RFC 9457). ``type`` ends in the code of the problem.
+
+    ``cause`` is why the service is not ready, ``request_id`` what its log calls the request.
+    """
 
     type: str
     title: str
     status: int
     detail: str
     errors: list[ProblemError]
+    cause: str | None = None
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,15 +32,14 @@ from windvane.agent.pending import (
     UnknownDecisionError,
 )
 from windvane.agent.policy import build_policy, check_reward_range, learn_prior
+from windvane.agent.preview import Preview, is_projected, predict_mean, preview, read_scores
 from windvane.agent.times import Clock, Span, format_duration
 from windvane.agent.vectors import ArmEncoder, Offer
 from windvane.arguments import Array, check_choice, check_number, check_positive, check_whole
 from windvane.errors import ArgumentError
 from windvane.kernels.random import PLAY, uniform_pair
 from windvane.links import Link
-from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
-from windvane.policies.info import DecisionInfo
 from windvane.records import AgentInfo, Alert, Counts, Decision, Explanation, to_datetime
 
 CHANGEABLE = ("reward_timeout", "default_reward", "learn", "max_pending", "epsilon")
@@ -64,21 +63,19 @@ class Tally:
 
 
 class AgentCore:
-    """See the module. The arguments are those of :class:`windvane.Agent`, all of them."""
+    """See the module. ``arguments``: all of those that :class:`windvane.Agent` declares, and the policy's settings."""
 
-    def __init__(
-        self, *, dim: Any, link: Any, features: Any, policy: Any, half_life: Any, gamma: Any, horizon: Any, drift: Any,
-        S: Any, L: Any, reward_range: Any, prior: Any, prior_weight: Any, reward_timeout: Any, default_reward: Any,
-        learn: Any, max_pending: Any, scaling: Any, intercept: Any, clip: Any, epsilon: Any, seed: Any, **settings: Any,
-    ) -> None:  # fmt: skip
-        arguments = {name: value for name, value in locals().items() if name not in ("self", "settings")}
-        half_life, reward_timeout = format_duration(half_life), format_duration(reward_timeout)
-        self.encoder = ArmEncoder(dim, features, scaling, L=L, intercept=intercept, clip=clip)
-        reward_range, sigma = check_reward_range(reward_range)
-        built = build_policy(
-            policy, self.encoder.scaling.dim, link, settings, S=S, L=self.encoder.scaling.longest, sigma=sigma,
-            seed=seed, half_life=half_life, gamma=gamma, horizon=horizon, drift=drift,
-        )  # fmt: skip
+    def __init__(self, **arguments: Any) -> None:
+        rest = dict(arguments)  # what is taken out below is the agent's; what is left over is the policy's
+        half_life, reward_timeout = format_duration(rest.pop("half_life")), format_duration(rest.pop("reward_timeout"))
+        flags = {name: rest.pop(name) for name in ("L", "intercept", "clip")}
+        self.encoder = ArmEncoder(rest.pop("dim"), rest.pop("features"), rest.pop("scaling"), **flags)
+        reward_range, sigma = check_reward_range(rest.pop("reward_range"))
+        prior, prior_weight = rest.pop("prior"), rest.pop("prior_weight")
+        changeable = {name: rest.pop(name) for name in CHANGEABLE if name in rest}
+        link, policy, scaling = rest.pop("link"), rest.pop("policy"), self.encoder.scaling
+        own = {name: rest.pop(name) for name in ("S", "seed", "gamma", "horizon", "drift")} | {"half_life": half_life}
+        built = build_policy(policy, scaling.dim, link, rest, L=scaling.longest, sigma=sigma, **own)
         self.policy, self.clock = built.policy, Clock(built.by_clock)
         self.reward_range = built.accepted_rewards(reward_range)
         self.decisions, self.tally = PendingDecisions(), Tally()
@@ -87,13 +84,13 @@ class AgentCore:
         self.early: EarlyLearning | None = None
         self.reward_timeout: Span | None = None
         self.default_reward: float | None = None
-        self._apply(reward_timeout, default_reward, learn, max_pending, epsilon)
+        self._apply(**changeable | {"reward_timeout": reward_timeout})
         arguments |= {
             "link": built.link, "policy": built.name, "S": built.S, "half_life": half_life,
             "prior_weight": check_positive("prior_weight", prior_weight), "reward_range": reward_range,
             "reward_timeout": reward_timeout, **self.encoder.declaration(),
         }  # fmt: skip
-        self.settings: dict[str, Any] = {name: _to_plain(value) for name, value in (arguments | settings).items()}
+        self.settings: dict[str, Any] = {name: _to_plain(value) for name, value in arguments.items()}
         if prior is not None:
             learn_prior(self.policy, prior, prior_weight, built.S, self.reward_range)
 
@@ -102,6 +99,10 @@ class AgentCore:
     def offer(self, arms: Any = None, context: Any = None) -> Offer:
         """Check the arms of a decision and encode them. Nothing is decided."""
         return self.encoder.encode(arms, context)
+
+    def preview(self, offer: Offer, *, now: float) -> Preview:
+        """Return what the policy thinks of the arms. Nothing changes; due decisions are not closed for it."""
+        return preview(self.policy, self.clock, offer, self.clock.read(now))
 
     def decide(self, offer: Offer, *, id: str, now: float, played: int | None = None) -> Decision:
         """Choose an arm; or, in a replay, let the arm be the one in the place ``played``."""
@@ -140,18 +141,9 @@ class AgentCore:
     def _describe(self, offer: Offer, id: str, at: float, preferred: int, index: int, explored: bool) -> Decision:
         """Return the record of the round that the policy has just decided."""
         policy, names, epsilon = self.policy, offer.names, self.epsilon
-        scored = policy.decision  # not info(), which costs a tenth of a decision
-        if scored is None or scored.scores is None:
-            hint = "end `select` with `play`"
-            raise ArgumentError("policy", policy.name, "one that records the scores of its decisions", hint=hint)
-        others = scored.scores[0].tolist()
-        score = others.pop(index)
-        if scored.means is not None:
-            prediction = float(scored.means[0, index])
-        elif scored.theta_hat is not None:
-            prediction = float(policy.reward_link.mean(offer.vectors[index] @ scored.theta_hat[0]))
-        else:
-            prediction = score
+        scored, scores = read_scores(policy)
+        others = scores.tolist()
+        score, prediction = others.pop(index), predict_mean(policy, scored, offer.vectors[index], index)
         rival = rival_score = None
         if others:
             rival_score = max(others)
@@ -161,7 +153,7 @@ class AgentCore:
         return Decision(
             id=id, arm=names[index], index=index, time=to_datetime(at), propensity=propensity, explored=explored,
             prediction=prediction, bonus=score - prediction, preferred=names[preferred], rival=rival,
-            rival_score=rival_score, projected=_is_projected(policy, scored),
+            rival_score=rival_score, projected=is_projected(policy, scored),
         )  # fmt: skip
 
     # --- rewards ---------------------------------------------------------------------------------------------------
@@ -422,16 +414,6 @@ class AgentCore:
     ) -> AgentCore:
         """Return the core that :meth:`pack` wrote; ``where`` is what an error calls the content."""
         return archive.unpack(cls, content, link, policy, where)
-
-
-def _is_projected(policy: Policy, decision: DecisionInfo) -> bool | None:
-    """Whether the estimate of ``decision`` lay outside the ball of radius S; None without such a ball."""
-    if decision.projection is not None:
-        return bool(decision.projection.stage[0] > 1)  # stage 1: it was admissible as it is
-    if isinstance(policy, AdaptiveGLMUCB) and policy.S is not None and decision.theta_hat is not None:
-        theta = decision.theta_hat[0]
-        return math.sqrt(theta @ theta) > policy.S
-    return None
 
 
 def _to_plain(value: Any) -> Any:

@@ -170,6 +170,7 @@ class AdaptiveGLMUCB(Policy):
         index = self.play(assessment.upper, valid)  # not scores: mu may round to 1 for many arms
         decision.scores, decision.means, decision.chosen = assessment.scores, assessment.means, assessment.acting
         decision.theta_hat = decision.theta_tilde = assessment.theta
+        decision.order = assessment.upper
         return index
 
     def select_from(self, arm_set: ArmSet) -> Array:

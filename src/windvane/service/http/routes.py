@@ -26,6 +26,7 @@ from windvane.service.engine import Engine
 from windvane.service.http.export import NDJSON, export_log
 from windvane.service.http.middleware import CHARGE, IS_VALID, PARQUET
 from windvane.service.problems import Problem
+from windvane.service.readiness import unavailable
 from windvane.service.streams import Done, Stream
 
 MAX_NUMBER = 2**40  # of an event
@@ -125,9 +126,12 @@ async def get_health() -> Response:
     return respond({"status": "ok"})
 
 
-@service.get("/readyz", response_model=records.Health, dependencies=[Depends(get_engine)])
-async def get_readiness() -> Response:
-    """Readiness probe: 503 while streams are recovered."""
+@service.get("/readyz", response_model=records.Health)
+async def get_readiness(request: Request) -> Response:
+    """Readiness probe: 503 with a ``cause`` while the service starts, recovers, cannot use its disk, or stops."""
+    failure = request.app.state.engine.not_ready
+    if failure is not None:
+        raise unavailable(failure)
     return respond({"status": "ready"})
 
 
@@ -245,6 +249,19 @@ async def decide(at: At, body: RawDecision, idempotency_key: IdempotencyKey = No
     """Choose an arm. The answer is sent when the decision is on disk."""
     done = await at.engine.carry_out(at.stream, lambda: at.stream.decide(body, idempotency_key, read_clock()))
     return respond_done(done, location=f"/v1/streams/{at.stream.name}/decisions/{from_json(done.body)['id']}")
+
+
+@outcomes.post("/{stream}/predict", response_model=records.Predictions)
+async def predict(at: At, body: RawDecision) -> Response:
+    """Predict the reward of each arm. Nothing is decided, and nothing changes."""
+    return respond({"arms": at.stream.preview(body, read_clock()).predictions})
+
+
+@outcomes.post("/{stream}/rank", response_model=records.Predictions)
+async def rank(at: At, body: RawDecision) -> Response:
+    """Rank the arms, the most preferred first. Nothing is decided, and nothing changes."""
+    predictions, ranking = at.stream.preview(body, read_clock())
+    return respond({"arms": [predictions[i] for i in ranking]})
 
 
 @outcomes.put("/{stream}/decisions/{decision}/reward", response_model=records.RewardReceipt)
