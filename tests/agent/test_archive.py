@@ -102,7 +102,7 @@ def read_arrays(content: bytes) -> dict:
     return arrays | {"document": json.loads(arrays["document"].item())}
 
 
-def sign(body: bytes, version: object = 6) -> bytes:
+def sign(body: bytes, version: object = 7) -> bytes:
     return f"windvane agent {version} {hashlib.sha256(body).hexdigest()}\n".encode() + body
 
 

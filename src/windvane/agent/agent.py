@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from windvane._files import write_atomically
 from windvane.agent.core import AgentCore
-from windvane.agent.features import Features
+from windvane.agent.features import Features, list_values
 from windvane.agent.info import CHECK_EVERY, AlertLog, drift_of, memory_in_its_unit
 from windvane.agent.pending import ClosedDecision
 from windvane.agent.preview import Preview
@@ -303,13 +303,51 @@ class Agent:
             return self._core.expire(now=_read_time(now))
 
     def configure(self, **changes: Any) -> None:
-        """Change ``reward_timeout``, ``default_reward``, ``learn``, ``max_pending`` or ``epsilon`` from now on.
+        """Change ``reward_timeout``, ``default_reward``, ``learn``, ``max_pending``, ``epsilon`` or ``features``.
 
-        All that is given is changed, or nothing if one value is wrong. Rewards that are held are still learned when the
-        timeout of their decision passes.
+        All that is given is changed from now on, or nothing if one value is wrong. Rewards that are held are still
+        learned when the timeout of their decision passes. New ``features`` are a whole declaration; coordinates with
+        the same name keep what was learned (see :mod:`windvane.agent.coordinates`).
         """
         with self._lock:
             self._core.configure(**changes)
+
+    def add_arm(self, name: Name) -> None:
+        """Declare one more arm, which starts from the prior. The agent must have declared arms.
+
+        Examples
+        --------
+        >>> agent = Agent(features={"arms": ["red", "blue"]})
+        >>> agent.add_arm("green")
+        >>> agent.feature_names
+        ['1', 'red: 1', 'blue: 1', 'green: 1']
+        """
+        self._change_arms(lambda arms: [*arms, name])
+
+    def remove_arm(self, name: Name) -> None:
+        """Remove a declared arm; what was learned about it alone is forgotten.
+
+        Examples
+        --------
+        >>> agent = Agent(features={"arms": ["red", "blue"]})
+        >>> agent.remove_arm("red")
+        >>> agent.feature_names
+        ['1', 'blue: 1']
+        """
+
+        def remove(arms: list[Name]) -> list[Name]:
+            if name not in arms:
+                raise ArgumentError("name", name, f"one of the declared arms {list_values(arms)}")
+            return [arm for arm in arms if arm != name]
+
+        self._change_arms(remove)
+
+    def _change_arms(self, change: Callable[[list[Name]], list[Name]]) -> None:
+        with self._lock:
+            features = self._core.settings["features"]
+            if features is None or not features["arms"]:
+                raise ArgumentError("features", features, "given with `arms` when the agent was created")
+            self._core.configure(features=features | {"arms": change(features["arms"])})
 
     # --- what can be read ------------------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ from windvane.records import Decision, to_datetime
 if TYPE_CHECKING:
     from windvane.agent.core import AgentCore
 
-FORMAT, VERSION = "windvane agent", 6
+FORMAT, VERSION = "windvane agent", 7
 NAMES = ("id", "arm", "preferred", "rival")
 MOST = 2**53
 _ANY, _COUNT, _SHARE, _FLAG = ("f8", -math.inf, math.inf), ("i8", 0, MOST), ("f8", 0, 1), ("?", 0, 1)

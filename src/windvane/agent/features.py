@@ -117,7 +117,7 @@ class Features:
         if repeated := find_repeated(self.names):
             expected, got = "coordinates with different names", f"{repeated[0]!r} twice"
             raise ArgumentError("features", self.declaration(), expected, got=got, hint="rename a field or an arm")
-        self._scale = active**-0.5
+        self.scale = active**-0.5
         self.longest = math.inf if self.open_fields else 1.0  # the norm of a vector is at most this, up to rounding
 
     @classmethod
@@ -141,11 +141,18 @@ class Features:
         return list(dict.fromkeys(field.name for field in fields if field.values is None and field.low is None))
 
     @property
+    def coordinates(self) -> list[tuple[str, Field | None]]:
+        """What each coordinate of a vector is, and its field; None where it is a constant 1."""
+        head = [(column, field) for field in (*self.shared, *self.per_arm) for column in field.columns]
+        own = [(column, field) for field in self.by_arm for column in field.columns]
+        constant: list[tuple[str, Field | None]] = [("1", None)]
+        blocks = [(f"{arm}: {column}", field) for arm in self.arms for column, field in (*constant, *own)]
+        return [*constant * self.intercept, *head, *blocks]
+
+    @property
     def names(self) -> list[str]:
         """What each coordinate of a vector is."""
-        head = [column for field in (*self.shared, *self.per_arm) for column in field.columns]
-        block = ["1", *(column for field in self.by_arm for column in field.columns)]
-        return [*["1"] * self.intercept, *head, *(f"{arm}: {column}" for arm in self.arms for column in block)]
+        return [name for name, _ in self.coordinates]
 
     def vectors(self, context: Mapping[str, Any] | None, arms: Sequence[Name] | Mapping[Name, Any]) -> Array:
         """A row for each of ``arms``: their names, or by name their own fields."""
@@ -171,7 +178,7 @@ class Features:
         for name, field in fields.items():
             numbers += field.encode(owner, values[name], self.clip)
         scaled: Array = np.array(numbers)
-        scaled *= self._scale
+        scaled *= self.scale
         return scaled
 
     def fit(self, contexts: Sequence[Mapping[str, Any]], arms: Sequence[Mapping[str, Any]]) -> Features:
