@@ -5,25 +5,44 @@ from __future__ import annotations
 import copy
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
 from windvane._files import write_atomically
+from windvane.agent.coordinates import declare_arms
 from windvane.agent.core import AgentCore
-from windvane.agent.features import Features, list_values
+from windvane.agent.features import Features
 from windvane.agent.info import CHECK_EVERY, AlertLog, drift_of, memory_in_its_unit
 from windvane.agent.pending import ClosedDecision
 from windvane.agent.preview import Preview
+from windvane.agent.refit import prepare_refit
 from windvane.agent.times import read_clock, to_seconds
 from windvane.arguments import Array
 from windvane.errors import ArgumentError
 from windvane.links import Link
 from windvane.policies.base import Policy
-from windvane.records import AgentInfo, Alert, Decision, Drift, Explanation, Name, Prediction, RewardStatus
+from windvane.records import (
+    AgentInfo,
+    Alert,
+    Decision,
+    Drift,
+    Explanation,
+    Name,
+    Prediction,
+    RefitComparison,
+    RewardStatus,
+)
+
+
+class Refit(NamedTuple):
+    """What :meth:`Agent.refit` returns."""
+
+    agent: Agent
+    comparison: RefitComparison
 
 
 class Agent:
@@ -313,41 +332,50 @@ class Agent:
             self._core.configure(**changes)
 
     def add_arm(self, name: Name) -> None:
-        """Declare one more arm, which starts from the prior. The agent must have declared arms.
+        """Declare one more arm, which starts from the prior; see :meth:`configure`.
 
-        Examples
-        --------
         >>> agent = Agent(features={"arms": ["red", "blue"]})
         >>> agent.add_arm("green")
         >>> agent.feature_names
         ['1', 'red: 1', 'blue: 1', 'green: 1']
         """
-        self._change_arms(lambda arms: [*arms, name])
+        with self._lock:
+            self._core.configure(features=declare_arms(self._core, added=name))
 
     def remove_arm(self, name: Name) -> None:
-        """Remove a declared arm; what was learned about it alone is forgotten.
+        """Remove a declared arm; what was learned about it alone is forgotten. The opposite of :meth:`add_arm`."""
+        with self._lock:
+            self._core.configure(features=declare_arms(self._core, removed=name))
+
+    def refit(self, log: Iterable[Mapping[str, Any]], **settings: Any) -> Refit:
+        """Learn a log again under other settings, and compare what both models predict. This agent does not change.
+
+        Parameters
+        ----------
+        log
+            The events of this agent, the oldest first: what the service exports, or rows that you kept, as
+            :mod:`windvane.agent.refit` describes them. All decisions that are pending must be in it.
+        **settings
+            Arguments of :class:`Agent` to change: ``S``, ``half_life``, ``policy``, ``features`` and so on. The others
+            stay as they are, and all of them hold for the whole log. Another ``policy`` begins without the settings of
+            the old one.
+
+        Returns
+        -------
+        Refit
+            The new ``agent``, with the ids, the clock, the counts and the pending decisions of the log, and the
+            ``comparison``, a :class:`windvane.records.RefitComparison`.
 
         Examples
         --------
-        >>> agent = Agent(features={"arms": ["red", "blue"]})
-        >>> agent.remove_arm("red")
-        >>> agent.feature_names
-        ['1', 'blue: 1']
+        >>> new, comparison = Agent(dim=1).refit([], half_life=100)
+        >>> comparison.outcomes
+        0
         """
-
-        def remove(arms: list[Name]) -> list[Name]:
-            if name not in arms:
-                raise ArgumentError("name", name, f"one of the declared arms {list_values(arms)}")
-            return [arm for arm in arms if arm != name]
-
-        self._change_arms(remove)
-
-    def _change_arms(self, change: Callable[[list[Name]], list[Name]]) -> None:
         with self._lock:
-            features = self._core.settings["features"]
-            if features is None or not features["arms"]:
-                raise ArgumentError("features", features, "given with `arms` when the agent was created")
-            self._core.configure(features=features | {"arms": change(features["arms"])})
+            begin = prepare_refit(self._core, settings)
+        core, comparison = begin(log)
+        return Refit(Agent._of(core), comparison)
 
     # --- what can be read ------------------------------------------------------------------------------------------
 

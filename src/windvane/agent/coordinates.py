@@ -27,12 +27,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from windvane import theory
-from windvane.agent.features import KINDS, Features
+from windvane.agent.features import KINDS, Features, list_values
 from windvane.agent.vectors import ArmEncoder
 from windvane.arguments import NORM_SLACK, Array
 from windvane.errors import ArgumentError
 from windvane.policies.base import Policy
 from windvane.policies.registry import Signature
+from windvane.records import Name
 from windvane.state import CoordinateChange, check, map_state, swap
 
 if TYPE_CHECKING:
@@ -70,6 +71,17 @@ def move_core(core: AgentCore, features: Any) -> MovedCore:
         expected = "a declaration under which the vectors of all open decisions are at most L long"
         raise ArgumentError("features", features, expected, hint="declare ranges of all numbers")
     return MovedCore(successor.policy, successor.encoder, successor.settings, vectors)
+
+
+def declare_arms(core: AgentCore, added: Name | None = None, removed: Name | None = None) -> dict[str, Any]:
+    """Return the declaration of an agent's features with one arm more, or one less."""
+    declaration: dict[str, Any] | None = core.settings["features"]
+    arms = [] if declaration is None else declaration["arms"]
+    if declaration is None or not arms:
+        raise ArgumentError("features", declaration, "given with `arms` when the agent was created")
+    if removed is not None and removed not in arms:
+        raise ArgumentError("name", removed, f"one of the declared arms {list_values(arms)}")
+    return declaration | {"arms": [*arms, added] if removed is None else [arm for arm in arms if arm != removed]}
 
 
 def match_coordinates(old: Features, new: Features) -> CoordinateChange:

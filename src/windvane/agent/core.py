@@ -75,7 +75,7 @@ class AgentCore:
         link, policy, scaling = rest.pop("link"), rest.pop("policy"), self.encoder.scaling
         own = {name: rest.pop(name) for name in ("S", "seed", "gamma", "horizon", "drift")} | {"half_life": half_life}
         built = build_policy(policy, scaling.dim, link, rest, L=scaling.longest, sigma=sigma, **own)
-        self.policy, self.clock = built.policy, Clock(built.by_clock)
+        self.policy, self.clock, self.policy_settings = built.policy, Clock(built.by_clock), tuple(rest)
         self.reward_range = built.accepted_rewards(reward_range)
         self.decisions, self.tally = PendingDecisions(), Tally()
         self.recently_projected, self.recently_dropped = info.RecentShare(), info.RecentShare()
