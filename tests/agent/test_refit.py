@@ -71,7 +71,7 @@ def test_other_settings_give_the_agent_that_had_them_from_the_start() -> None:
                 outcomes.append((predictions[row["decision"]], row["value"]))
                 same.reward(row["decision"], row["value"], now=row["time"])
         assert new.to_bytes() == same.to_bytes()
-        assert new.pending() == [d for d in same.pending()]
+        assert new.pending() == same.pending()
         p, r = np.array(outcomes).T
         assert comparison.new is not None
         assert comparison.new.mean_prediction == pytest.approx(p.mean())
@@ -87,7 +87,7 @@ def test_a_new_agent_goes_on_where_the_log_ends() -> None:
     keeper = Keeper(30, dim=2, half_life="1h", reward_timeout="1d", default_reward=0.0)
     pending = keeper.agent.pending()
     new, _ = keeper.agent.refit(keeper.log, half_life="2h")
-    assert new.pending() == pending or [d.id for d in new.pending()] == [d.id for d in pending]
+    assert [decision.id for decision in new.pending()] == [decision.id for decision in pending]
     assert new.info().counts == keeper.agent.info().counts
     assert new.reward(pending[-1].id, 1.0, now=keeper.now) == "recorded"
     assert new.memory == pytest.approx(2 * keeper.agent.memory, rel=1e-6)
