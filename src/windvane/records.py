@@ -153,6 +153,63 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HalfLife:
+    """The information half-life: how long until half of what rewards teach is lost; see :mod:`windvane.agent.memory`.
+
+    ``decisions`` and ``seconds`` are converted by the pace at which decisions were made, and are None where it is not
+    known yet, or if nothing is forgotten. ``text`` is for people: "2.3 days".
+    """
+
+    decisions: float | None
+    seconds: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationMeans:
+    """The mean prediction and the mean reward of ``settled`` decisions; None if there are none.
+
+    ``z`` is mean reward minus mean prediction in standard errors: about standard normal if predictions are right.
+    """
+
+    settled: int
+    mean_prediction: float | None
+    mean_reward: float | None
+    standard_error: float | None
+    z: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmCalibration(CalibrationMeans):
+    """The same for the decisions for one arm."""
+
+    arm: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Whether predictions are right on average; see :mod:`windvane.agent.calibration`.
+
+    Attributes
+    ----------
+    overall, recent : CalibrationMeans
+        Of all settled decisions, and of the last 1000 to 1099 of them.
+    by_arm : list of ArmCalibration
+        Of the 100 arms settled last, the one with the most settled decisions first; all time.
+    others : CalibrationMeans
+        Of the arms that are not in the list.
+    is_off : bool
+        Whether recent predictions are off by more than noise explains: the alert ``miscalibrated``.
+    """
+
+    overall: CalibrationMeans
+    recent: CalibrationMeans
+    by_arm: list[ArmCalibration]
+    others: CalibrationMeans
+    is_off: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
     """A condition under which an agent learns little or predicts badly: a code, and what was seen and what to do."""
 
@@ -162,7 +219,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentInfo:
-    """An agent: its counts, its estimate, how far back it looks, what drift it sees, and its settings.
+    """An agent: its counts, its estimate, how far back it looks, how well it predicts, and its settings.
 
     Attributes
     ----------
@@ -174,6 +231,12 @@ class AgentInfo:
         Of all and of the last 200 decisions: how many had an estimate outside the ball of radius S.
     memory, memory_unit
         How far back the past counts, in decisions or in seconds. None: all of it.
+    half_life : HalfLife
+        How long until half of what rewards teach is lost.
+    decisions_per_second : float or None
+        Over the last 1000 decisions. None if it is not known.
+    calibration : Calibration
+        The mean prediction against the mean reward.
     settings : dict
         The arguments of :class:`windvane.Agent`, with what was changed since.
     """
@@ -190,7 +253,10 @@ class AgentInfo:
     recent_projected_share: float
     memory: float | None
     memory_unit: Literal["decisions", "seconds"]
+    half_life: HalfLife
+    decisions_per_second: float | None
     drift: Drift | None
+    calibration: Calibration
     alerts: list[Alert]
     settings: dict[str, Any]
 
@@ -241,7 +307,7 @@ class DecisionRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
+class PredictionErrors:
     """How well outcomes were predicted, each before it was learned.
 
     Attributes
@@ -293,8 +359,8 @@ class RefitComparison:
     decisions: int
     outcomes: int
     mean_reward: float | None
-    old: Calibration | None
-    new: Calibration | None
+    old: PredictionErrors | None
+    new: PredictionErrors | None
     value: ReplayedValue | None
     reason: str | None
 
@@ -321,13 +387,18 @@ class ProblemError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemDetails:
-    """Why a request failed (RFC 9457). ``type`` ends in the code of the problem."""
+    """Why a request failed (RFC 9457). ``type`` ends in the code of the problem.
+
+    ``cause`` is why the service is not ready, ``request_id`` what its log calls the request.
+    """
 
     type: str
     title: str
     status: int
     detail: str
     errors: list[ProblemError]
+    cause: str | None = None
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

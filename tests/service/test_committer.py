@@ -52,10 +52,12 @@ def test_what_is_added_during_a_commit_is_stored_by_the_next() -> None:
         await asyncio.sleep(0)
         later = [committer.add(make(name)) for name in "cde"]
         assert committer.waiting == 5
+        assert committer.oldest_wait > 0.0
         assert not first.done()
         disk.go.set()
         await asyncio.gather(first, *later)
-        assert committer.waiting == 0
+        assert (committer.waiting, committer.oldest_wait) == (0, 0.0)
+        assert all(call.args[1] > 0.0 for call in on_commit.call_args_list)
         assert [call.args[0] for call in on_commit.call_args_list] == [["a", "b"], ["c", "d", "e"]]
         await committer.close()
 

@@ -43,7 +43,7 @@ def test_requests_are_refused_while_streams_are_rebuilt(tmp_path: Path, monkeypa
     monkeypatch.setattr(recovery, "rebuild_stream", rebuild_slowly)
     service = Local(tmp_path / "a.db", wait=False)
     for progress in ("recovering: 0 of 2 streams", "recovering: 1 of 2 streams"):
-        until(lambda progress=progress: service.engine.failure == progress)
+        until(lambda progress=progress: service.engine.failure == ("recovering", progress))
         problem = read_problem(service.get("/readyz"), 503)
         assert progress in problem["detail"]
         answer = service.post(f"{SHOP}/decisions", {})

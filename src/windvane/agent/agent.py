@@ -16,7 +16,8 @@ from windvane._files import write_atomically
 from windvane.agent.coordinates import declare_arms
 from windvane.agent.core import AgentCore
 from windvane.agent.features import Features
-from windvane.agent.info import CHECK_EVERY, AlertLog, drift_of, memory_in_its_unit
+from windvane.agent.info import CHECK_EVERY, AlertLog, drift_of
+from windvane.agent.memory import memory_in_its_unit
 from windvane.agent.pending import ClosedDecision
 from windvane.agent.preview import Preview
 from windvane.agent.refit import prepare_refit
@@ -380,7 +381,7 @@ class Agent:
     # --- what can be read ------------------------------------------------------------------------------------------
 
     def info(self) -> AgentInfo:
-        """Return counts, the estimate, memory, drift, alerts and settings."""
+        """Return counts, the estimate, memory, drift, calibration, alerts and settings."""
         with self._lock:
             return self._core.info()
 
@@ -431,7 +432,7 @@ class Agent:
     def drift_estimate(self) -> Drift | None:
         """Return what the rewards say about the drift; None for a policy with a fixed memory."""
         with self._lock:
-            return drift_of(self._core.policy.info())
+            return drift_of(self._core.policy)
 
     @property
     def alerts(self) -> list[Alert]:

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from windvane.agent import archive, info
+from windvane.agent.calibration import CalibrationMonitor
 from windvane.agent.coordinates import move_core
 from windvane.agent.delays import EarlyLearning
 from windvane.agent.history import LearnedHistory, learn_history
+from windvane.agent.pace import Pace
 from windvane.agent.pending import (
     AT_TIMEOUT,
     EARLY,
@@ -79,6 +81,7 @@ class AgentCore:
         self.reward_range = built.accepted_rewards(reward_range)
         self.decisions, self.tally = PendingDecisions(), Tally()
         self.recently_projected, self.recently_dropped = info.RecentShare(), info.RecentShare()
+        self.calibration, self.pace = CalibrationMonitor(self.policy.reward_link, self.reward_range), Pace()
         self.early: EarlyLearning | None = None
         self.reward_timeout: Span | None = None
         self.default_reward: float | None = None
@@ -130,6 +133,7 @@ class AgentCore:
         if self.early is not None:
             self.early.add(pending)
         self.tally.decisions += 1
+        self.pace.add(at)
         if decision.projected is not None:
             self.tally.projected += decision.projected
             self.recently_projected.add(decision.projected)
@@ -232,6 +236,7 @@ class AgentCore:
                 raise
             self.tally.settled += 1
             self.tally.reward_total += outcome
+            self.calibration.add(pending.decision.arm, pending.decision.prediction, outcome)
         self.decisions.forget()
 
     def _update(self, pending: Pending, outcome: float, weight: float) -> None:
@@ -360,12 +365,17 @@ class AgentCore:
         return self.tally.reward_total / self.tally.settled if self.tally.settled else None
 
     @property
+    def projected_share(self) -> float:
+        """The share of all decisions whose estimate was outside the ball of radius S."""
+        return self.tally.projected / self.tally.decisions if self.tally.decisions else 0.0
+
+    @property
     def feature_names(self) -> list[str]:
         return self.encoder.feature_names
 
     @property
     def theta(self) -> Array:
-        return info.theta_of(self.policy, self.policy.info())
+        return info.theta_of(self.policy)
 
     @property
     def alerts(self) -> list[Alert]:

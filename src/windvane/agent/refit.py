@@ -31,7 +31,7 @@ from windvane.agent.pending import ClosedDecision, DecisionError
 from windvane.agent.times import to_seconds
 from windvane.errors import ArgumentError
 from windvane.links import Logistic, Probit
-from windvane.records import Calibration, Name, RefitComparison, ReplayedValue
+from windvane.records import Name, PredictionErrors, RefitComparison, ReplayedValue
 
 if TYPE_CHECKING:
     from windvane.agent.core import AgentCore
@@ -181,8 +181,8 @@ class LogLearner:
             decisions=self._decisions,
             outcomes=self._new.count,
             mean_reward=self._new.total / self._new.count if self._new.count else None,
-            old=self._old.calibration() if self._old.count == self._new.count else None,
-            new=self._new.calibration(),
+            old=self._old.summarise() if self._old.count == self._new.count else None,
+            new=self._new.summarise(),
             value=value,
             reason=reason,
         )
@@ -204,11 +204,11 @@ class _Errors:
             p = min(max(prediction, CERTAIN), 1.0 - CERTAIN)
             self.logs -= outcome * math.log(p) + (1.0 - outcome) * math.log1p(-p)
 
-    def calibration(self) -> Calibration | None:
+    def summarise(self) -> PredictionErrors | None:
         n = self.count
         if n == 0:
             return None
-        return Calibration(
+        return PredictionErrors(
             mean_prediction=self.predicted / n,
             squared_error=self.squares / n,
             log_loss=self.logs / n if self.is_probability else None,

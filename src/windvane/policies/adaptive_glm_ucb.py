@@ -235,6 +235,16 @@ class AdaptiveGLMUCB(Policy):
             effective_memory=bank.effective_memory(acting), dispersion=bank.dispersion(acting), **known,
         )  # fmt: skip
 
+    def read_theta(self) -> Array:
+        """Return the estimate of the acting expert, [lanes, dim]."""
+        with self.bank.lock:
+            return self.bank.theta[np.arange(self.lane_count), self.bank.find_quantile(ACTING_SHARE)].copy()
+
+    def read_drift(self) -> DriftEstimate | None:
+        """Return an estimate of the drift, as ``info().drift``, without the time that its matrices take."""
+        with self.bank.lock:
+            return self.estimate_drift()
+
     def estimate_drift(self) -> DriftEstimate | None:
         """Return an estimate of the drift from the rewards so far.
 

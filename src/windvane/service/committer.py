@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from windvane.service.store import Event, Snapshot, Store
@@ -25,26 +26,35 @@ class _Batch:
         self.events: list[Event] = []
         self.snapshots: list[tuple[int, Snapshot]] = []
         self.promise: Promise | None = None  # once somebody waits for it
+        self.since = 0.0  # when the first of it was added
 
 
 class Committer:
     """Writes to ``store`` in a thread of its own; everything else happens in the thread of the event loop.
 
-    ``on_commit`` is called with the events of every commit, ``on_failure`` with the error of the one that failed.
+    ``on_commit`` is called with the events of every commit and the seconds that it took, ``on_failure`` with the error
+    of the one that failed.
     """
 
     def __init__(
-        self, store: Store, on_commit: Callable[[list[Event]], None], on_failure: Callable[[Exception], None]
+        self, store: Store, on_commit: Callable[[list[Event], float], None], on_failure: Callable[[Exception], None]
     ) -> None:
         self._store, self._on_commit, self._on_failure = store, on_commit, on_failure
         self._loop, self._idle = asyncio.get_running_loop(), asyncio.Event()
         self._idle.set()
         self._batch = _Batch()
+        self._writing: _Batch | None = None
         self._queue = queue.SimpleQueue[_Batch | None]()
         self._thread = threading.Thread(target=self._write, name="windvane-committer", daemon=True)
         self._thread.start()
         self._failure: Exception | None = None
         self.waiting = 0  # events that are not on disk yet
+
+    @property
+    def oldest_wait(self) -> float:
+        """The seconds for which something has been waiting to be on disk; 0 if nothing is."""
+        oldest = self._writing or self._batch
+        return time.monotonic() - oldest.since if oldest.since else 0.0
 
     def add(self, events: Sequence[Event] = (), snapshots: Sequence[tuple[int, Snapshot]] = ()) -> Promise:
         """Return a promise that is kept when ``events`` and all events before them are on disk."""
@@ -54,6 +64,8 @@ class Committer:
         if self._failure is not None:
             _break(batch, self._failure)
             return batch.promise
+        if not batch.since and (events or snapshots):
+            batch.since = time.monotonic()
         batch.events += events
         batch.snapshots += snapshots
         self.waiting += len(events)
@@ -75,6 +87,7 @@ class Committer:
         if batch.promise is None:
             self._idle.set()
         elif batch.events or batch.snapshots:
+            self._writing = batch
             self._queue.put(batch)
         else:  # nothing to store: those who wait, wait for what was stored before
             batch.promise.set_result(None)
@@ -83,25 +96,28 @@ class Committer:
     def _write(self) -> None:
         """Write batches, in the committer's thread."""
         while (batch := self._queue.get()) is not None:
-            error = None
+            error, began = None, time.perf_counter()
             try:
                 self._store.append(batch.events, batch.snapshots)
             except Exception as raised:
                 error = raised
+            seconds = time.perf_counter() - began
             with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for the committer
-                self._loop.call_soon_threadsafe(self._finish, batch, error)
+                self._loop.call_soon_threadsafe(self._finish, batch, seconds, error)
 
-    def _finish(self, batch: _Batch, error: Exception | None) -> None:
+    def _finish(self, batch: _Batch, seconds: float, error: Exception | None) -> None:
         """Keep the promise of a batch, or break it and all that follow."""
+        self._writing = None
         if error is None:
             try:
-                self._on_commit(batch.events)
+                self._on_commit(batch.events, seconds)
             except Exception as raised:
                 error = raised
         if error is not None:
             self._failure = error
             for lost in (batch, self._batch):
                 _break(lost, error)
+                lost.since = 0.0
             self._idle.set()
             self._on_failure(error)
             return

@@ -27,7 +27,8 @@ from windvane.agent.times import read_clock
 from windvane.records import to_json
 from windvane.service.committer import Committer, Promise
 from windvane.service.problems import Problem, invalid
-from windvane.service.recovery import Recovery, rebuild_stream, recover
+from windvane.service.readiness import NotReady, unavailable
+from windvane.service.recovery import Recovery, rebuild_stream, record_losses, recover
 from windvane.service.requests import NewStream, check_features
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
@@ -43,29 +44,27 @@ log = logging.getLogger("windvane.service")
 
 
 class Engine:
-    """All streams of ``store``. ``count_events`` is called with the number of events of every commit, ``report_ready``
-    when requests are answered, after the start and after every recovery.
+    """All streams of ``store``. ``count_commit`` is called with the number of events of every commit and the seconds it
+    took.
 
     ``streams`` are those served, by name; ``unavailable`` says of the others why they could not be rebuilt, and
-    ``failure`` why no request is answered now.
+    ``failure`` why no request is answered now. While the service drains, requests are answered, and it is not ready.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        count_events: Callable[[int], None] = lambda _: None,
-        report_ready: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.store, self._count_events, self._report_ready = store, count_events, report_ready
+    def __init__(self, store: Store, count_commit: Callable[[int, float], None] = lambda *_: None) -> None:
+        self.store, self._count_commit = store, count_commit
         self.streams: dict[str, Stream] = {}
         self.unavailable: dict[str, str] = {}
-        self.failure: str | None = "starting"
+        self.failure: NotReady | None = NotReady.of("starting")
+        self.is_draining = False
+        self.recoveries = self.snapshots = 0  # how often all streams were rebuilt, and snapshots were made
         self._rows: dict[str, StreamRow] = {}  # of all streams
         self._by_id: dict[int, Stream] = {}
         self._committer: Committer | None = None
         self._snapshots = Snapshots(self._save_snapshot)
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_damaged = self._is_checking = self._is_stopping = False
+        self._last_error = ""  # of a recovery
 
     # --- starting, failing and stopping -----------------------------------------------------------------------------
 
@@ -82,7 +81,7 @@ class Engine:
             task.cancel()
         if self._committer is not None:
             if self.failure is None:
-                self.failure = "stopping"
+                self.failure = NotReady.of("stopping")
                 self._committer.add(snapshots=[(stream.id, stream.snapshot()) for stream in self.streams.values()])
             await self._committer.close()
 
@@ -96,19 +95,20 @@ class Engine:
                     self._open(await asyncio.to_thread(self._read_store))
                 return
             except Exception as error:  # whatever it is, the service must not stay up with a wrong state
-                log.error("not ready: %s", error, exc_info=not isinstance(error, (sqlite3.Error, OSError)))
+                self._note_failure(error)
             await asyncio.sleep(RETRY)
 
     def _read_store(self) -> Recovery:
         """Read all streams, in a thread; after a failure, when the store can be written to again."""
         if self._is_damaged:
+            self._report_progress(NotReady.of("damaged"))
             self.store.repair()
             self._is_damaged = False
         if self._committer is not None:
             self.store.check_writable()
         return recover(self.store, self._report_progress)
 
-    def _report_progress(self, progress: str) -> None:
+    def _report_progress(self, progress: NotReady) -> None:
         if self._is_stopping:
             raise RuntimeError("the service is stopping")
         self.failure = progress
@@ -119,50 +119,56 @@ class Engine:
         self._by_id = {stream.id: stream for stream in self.streams.values()}
         self._snapshots = Snapshots(self._save_snapshot)
         committer = self._committer = Committer(self.store, self._note_commit, self._fail)
-        self._record_losses(committer)
+        for events in record_losses(self.store, recovery):
+            committer.add(events)
         for name, stream in self.streams.items():
             self._snapshots.begin(stream, *replays[name])
             if self._snapshots.is_due(stream, START_SHARE):
                 self._run(self._snapshots.take(stream))
             self._expire(stream)
-        self.failure = None
+        self.failure, self._last_error = None, ""
+        self.recoveries += 1
         self._run(self._build_charts(list(self.streams.values())))
         if not self.store.is_checked and not self._is_checking:  # so large that the start did not wait for the check
             self._is_checking = True
             self._run(self._check_store())
-        self._report_ready()
-
-    def _record_losses(self, committer: Committer) -> None:
-        """Record in the log of a stream that more was acknowledged than the log has: the write-ahead log was damaged,
-        or the store is a restored backup."""
-        marks = self.store.read_acknowledged()
-        for id_ in marks.keys() - {row.id for row in self._rows.values()}:
-            log.error("a stream with %d acknowledged events is not in the store", marks[id_])
-        for stream in self.streams.values():
-            acknowledged = marks.get(stream.id)
-            if acknowledged is None:
-                self.store.mark_acknowledged({stream.id: stream.number})
-            elif acknowledged > stream.number:
-                text = "stream %r: events %d to %d were acknowledged, but are missing from the log"
-                log.error(text, stream.name, stream.number + 1, acknowledged)
-                committer.add(stream.record_loss(acknowledged, read_clock()))
+        fields = {"streams": len(self.streams), "unavailable": len(self.unavailable)}
+        log.info("ready", extra={"fields": fields})
 
     def _fail(self, error: Exception) -> None:
         """Rebuild the streams: memory may differ from the disk."""
         self._is_damaged = self._is_damaged or is_damage(error)
         if self.failure is None:
             log.error("%s; the streams are rebuilt from what is on disk", error)
-            self.failure = "recovering"
+            self.failure = NotReady.after(error)
             self._run(self._recover())
+
+    def _note_failure(self, error: Exception) -> None:
+        """Note why a recovery failed; it is repeated every second, and logged once."""
+        self.failure = NotReady.after(error)
+        if str(error) != self._last_error:
+            log.error("not ready: %s", error, exc_info=self.failure.code == "internal")
+        self._last_error = str(error)
 
     def report_damage(self, error: Exception) -> None:
         """Schedule a check and repair of the store if ``error`` is a sign of damage. Thread-safe."""
         if is_damage(error):
             self._loop.call_soon_threadsafe(self._fail, error)
 
+    @property
+    def not_ready(self) -> NotReady | None:
+        """Why the service should be sent no requests, for a load balancer."""
+        return NotReady.of("stopping") if self.is_draining and self.failure is None else self.failure
+
+    @property
+    def backlog(self) -> tuple[int, float]:
+        """How many events wait for the disk, and for how many seconds the oldest has."""
+        return (0, 0.0) if self._committer is None else (self._committer.waiting, self._committer.oldest_wait)
+
     def refuse_if_not_ready(self) -> None:
+        """Raise if no request is answered now."""
         if self.failure is not None:
-            raise Problem("unavailable", f"not ready: {self.failure}")
+            raise unavailable(self.failure)
 
     # --- streams ---------------------------------------------------------------------------------------------------
 
@@ -328,14 +334,15 @@ class Engine:
         if self.streams.get(stream.name) is not stream:
             raise Problem("unavailable", _WRITE_FAILED)
 
-    def _note_commit(self, events: list[Event]) -> None:
+    def _note_commit(self, events: list[Event], seconds: float) -> None:
         for id_, number in {event.stream: event.number for event in events}.items():
             self._by_id[id_].lookup.forget(number)
-        self._count_events(len(events))
+        self._count_commit(len(events), seconds)
 
     def _save_snapshot(self, stream: Stream, snapshot: Snapshot) -> None:
         """Store a snapshot, unless streams were rebuilt while it was made: its events may not be those on disk."""
         if self.failure is None and self.streams.get(stream.name) is stream and self._committer is not None:
+            self.snapshots += 1
             self._committer.add(snapshots=[(stream.id, snapshot)])
 
     # --- in the background -----------------------------------------------------------------------------------------

@@ -63,6 +63,8 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
         JSON Pointer of the part of the body that is wrong, such as ``"#/arms/red/1"``.
     retry_after
         Seconds after which the same request may succeed. Default: 1 for "unavailable", else None.
+    cause
+        Why the service is not ready: a code of :data:`windvane.service.readiness.CAUSES`.
 
     Examples
     --------
@@ -71,10 +73,19 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
     (422, [{'pointer': '#/gamma', 'detail': '`gamma` must be in (0, 1], got 2'}])
     """
 
-    def __init__(self, code: str, detail: str, *, pointer: str | None = None, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        pointer: str | None = None,
+        retry_after: float | None = None,
+        cause: str | None = None,
+    ) -> None:
         self.code, self.detail = code, _shorten(detail, MAX_DETAIL)
         self.status, self.title = KINDS[code]
         self.errors = [] if pointer is None else [_describe_error(pointer, detail)]
+        self.cause = cause
         self.retry_after = 1 if retry_after is None and code == "unavailable" else retry_after
         super().__init__(self.detail)
 
@@ -82,7 +93,8 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
     def document(self) -> dict[str, Any]:
         """The problem as the client gets it."""
         names = ("title", "status", "detail", "errors")
-        return {"type": TYPE_PREFIX + self.code, **{name: getattr(self, name) for name in names}}
+        cause = {} if self.cause is None else {"cause": self.cause}
+        return {"type": TYPE_PREFIX + self.code, **{name: getattr(self, name) for name in names}, **cause}
 
     def move_pointers(self, place: str) -> None:
         """Let the pointers begin at ``place``, where the document that they point into is part of a larger one."""

@@ -7,11 +7,13 @@ import gc
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from windvane.agent.times import read_clock
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.service.readiness import NotReady
 from windvane.service.store import Event, Snapshot, SnapshotError, Store, StreamRow, is_damage
 from windvane.service.streams import ReplayError, Stream
 from windvane.warmup import warm_up
@@ -29,7 +31,7 @@ class Recovery(NamedTuple):
     replays: dict[str, tuple[int, float]]
 
 
-def recover(store: Store, report: Callable[[str], None]) -> Recovery:
+def recover(store: Store, report: Callable[[NotReady], None]) -> Recovery:
     """Rebuild all streams, and compile what they and new streams need. One that cannot be rebuilt is set aside."""
     try:
         rows = store.read_streams()
@@ -40,7 +42,7 @@ def recover(store: Store, report: Callable[[str], None]) -> Recovery:
         rows = store.read_streams()
     recovery = Recovery({row.name: row for row in rows}, {}, {}, {})
     for i, row in enumerate(rows):
-        progress = f"recovering: {i} of {len(rows)} streams"
+        progress = NotReady.of("recovering", f"{i} of {len(rows)} streams")
         report(progress)
         began = time.perf_counter()
         try:
@@ -57,9 +59,25 @@ def recover(store: Store, report: Callable[[str], None]) -> Recovery:
             store.is_checked = store.is_checked and isinstance(error, ReplayError)
             recovery.unavailable[row.name] = str(error)
             log.error("stream %r is not served: %s", row.name, error)
-    report("compiling")
+    report(NotReady.of("compiling"))
     warm_up({AdaptiveGLMUCB, *(type(stream.core.policy) for stream in recovery.streams.values())})
     return recovery
+
+
+def record_losses(store: Store, recovery: Recovery) -> Iterator[Sequence[Event]]:
+    """Yield the events that record in the log of a stream that more was acknowledged than the log has: the write-ahead
+    log was damaged, or the store is a restored backup."""
+    marks = store.read_acknowledged()
+    for id_ in marks.keys() - {row.id for row in recovery.rows.values()}:
+        log.error("a stream with %d acknowledged events is not in the store", marks[id_])
+    for stream in recovery.streams.values():
+        acknowledged = marks.get(stream.id)
+        if acknowledged is None:
+            store.mark_acknowledged({stream.id: stream.number})
+        elif acknowledged > stream.number:
+            text = "stream %r: events %d to %d were acknowledged, but are missing from the log"
+            log.error(text, stream.name, stream.number + 1, acknowledged)
+            yield stream.record_loss(acknowledged, read_clock())
 
 
 def create_stream(row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> Stream:

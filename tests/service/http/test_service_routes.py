@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from support.server import ARMS, Local, parse_json, read_problem, run_server, until
+from windvane.service.readiness import NotReady
 
 
 @pytest.fixture
@@ -21,16 +22,29 @@ def service(service: Local) -> Local:
 def test_probes(service: Local) -> None:
     assert service.get("/healthz").json() == {"status": "ok"}
     assert service.get("/readyz").json() == {"status": "ready"}
-    service.engine.failure = "recovering: 3 of 10 streams"
+    service.engine.failure = NotReady.of("recovering", "3 of 10 streams")
     assert service.get("/healthz").status_code == 200
     for path in ("/readyz", "/v1/streams", "/v1/streams/shop", "/v1/streams/shop/events"):
         answer = service.get(path)
         problem = read_problem(answer, 503)
-        assert problem["code"] == "unavailable"
+        assert (problem["code"], problem["cause"]) == ("unavailable", "recovering")
         assert "recovering: 3 of 10 streams" in problem["detail"]
         assert answer.headers["retry-after"] == "1"
     assert read_problem(service.post("/v1/streams/shop/decisions", ARMS), 503)["code"] == "unavailable"
+    lines = service.get("/metrics").text.splitlines()
+    assert {line for line in lines if line.startswith("windvane_not_ready") and line.endswith(" 1.0")} == {
+        'windvane_not_ready{cause="recovering"} 1.0'
+    }
     service.engine.failure = None
+
+
+def test_a_service_that_drains_answers_and_is_not_ready(service: Local) -> None:
+    service.engine.is_draining = True
+    problem = read_problem(service.get("/readyz"), 503)
+    assert (problem["code"], problem["cause"]) == ("unavailable", "stopping")
+    assert service.decide()["arm"]
+    service.engine.is_draining = False
+    assert service.get("/readyz").json() == {"status": "ready"}
 
 
 def test_metrics_count_what_happened(service: Local) -> None:

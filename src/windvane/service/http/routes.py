@@ -26,6 +26,7 @@ from windvane.service.engine import Engine
 from windvane.service.http.export import NDJSON, export_log
 from windvane.service.http.middleware import CHARGE, IS_VALID, PARQUET
 from windvane.service.problems import Problem
+from windvane.service.readiness import unavailable
 from windvane.service.streams import Done, Stream
 
 MAX_NUMBER = 2**40  # of an event
@@ -125,9 +126,12 @@ async def get_health() -> Response:
     return respond({"status": "ok"})
 
 
-@service.get("/readyz", response_model=records.Health, dependencies=[Depends(get_engine)])
-async def get_readiness() -> Response:
-    """Readiness probe: 503 while streams are recovered."""
+@service.get("/readyz", response_model=records.Health)
+async def get_readiness(request: Request) -> Response:
+    """Readiness probe: 503 with a ``cause`` while the service starts, recovers, cannot use its disk, or stops."""
+    failure = request.app.state.engine.not_ready
+    if failure is not None:
+        raise unavailable(failure)
     return respond({"status": "ready"})
 
 

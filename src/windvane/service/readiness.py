@@ -1,0 +1,58 @@
+"""Why the service is not ready: a code for programs, and a sentence that may be shown to anybody."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+from typing import NamedTuple
+
+from windvane.service.problems import Problem
+from windvane.service.store import StoreError, is_damage
+
+CAUSES = {
+    "starting": "the service is starting",
+    "recovering": "streams are rebuilt from the log",
+    "compiling": "kernels are compiled; the first start on a machine takes about ten seconds",
+    "damaged": "the store is damaged and is being repaired, or cannot be",
+    "disk": "the store cannot be read or written",
+    "stalled": "the disk does not answer",
+    "internal": "an error in the service itself",
+    "stopping": "the service is stopping",
+}
+"""Every code, with what it means."""
+
+
+class NotReady(NamedTuple):
+    """Why no request is answered: one of :data:`CAUSES`, and a sentence without anything that is not public.
+
+    Examples
+    --------
+    >>> NotReady.of("recovering", "3 of 10 streams")
+    NotReady(code='recovering', text='recovering: 3 of 10 streams')
+    >>> NotReady.after(OSError(28, "No space left on device"))
+    NotReady(code='disk', text='disk: the store cannot be read or written (ENOSPC)')
+    """
+
+    code: str
+    text: str
+
+    @classmethod
+    def of(cls, code: str, detail: str = "") -> NotReady:
+        """Return a cause; ``detail`` is public."""
+        return cls(code, f"{code}: {detail or CAUSES[code]}")
+
+    @classmethod
+    def after(cls, error: BaseException) -> NotReady:
+        """Return the cause that ``error`` is. Its message goes to the log only: it may name files."""
+        if is_damage(error) or isinstance(error, StoreError):
+            return cls.of("damaged")
+        if not isinstance(error, sqlite3.Error | OSError):
+            return cls.of("internal")
+        number = error.errno if isinstance(error, OSError) else None
+        name = getattr(error, "sqlite_errorname", None) or errno.errorcode.get(number or 0)
+        return cls.of("disk", f"{CAUSES['disk']} ({name})" if name else "")
+
+
+def unavailable(failure: NotReady) -> Problem:
+    """Return the problem of a request that comes while the service is not ready."""
+    return Problem("unavailable", f"not ready: {failure.text}", cause=failure.code)
