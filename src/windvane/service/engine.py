@@ -19,7 +19,7 @@ import logging
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from windvane.agent import Agent
@@ -256,6 +256,14 @@ class Engine:
             promise = self.hand_over(stream, done.events)
         await self._wait_for(promise)
         return done
+
+    @contextlib.asynccontextmanager
+    async def hold(self, stream: Stream) -> AsyncIterator[None]:
+        """Hold ``stream``: other requests that change it wait."""
+        await self.turn(stream)
+        stream.busy = self._loop.create_future()
+        with _release(stream):
+            yield
 
     async def turn(self, stream: Stream) -> None:
         """Wait until ``stream`` may be changed. The caller must change it before it waits for anything else."""

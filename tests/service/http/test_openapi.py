@@ -38,6 +38,8 @@ OPERATIONS = {
     ("POST", f"{STREAM}/history"): "learnHistory",
     ("GET", f"{STREAM}/pending"): "listPending",
     ("POST", f"{STREAM}/decisions"): "decide",
+    ("POST", f"{STREAM}/refit"): "refitStream",
+    ("POST", f"{STREAM}/refit/undo"): "undoRefit",
     ("POST", f"{STREAM}/predict"): "predict",
     ("POST", f"{STREAM}/rank"): "rank",
     ("POST", f"{STREAM}/decisions/batch"): "decideBatch",
