@@ -32,6 +32,8 @@ KINDS = {
     "archived": Kind(409, "The stream is archived"),
     "key-reused": Kind(409, "The Idempotency-Key was used for another request"),
     "stream-exists": Kind(409, "A stream with this name already exists"),
+    "no-refit": Kind(409, "The stream has no refit to undo"),
+    "refit-running": Kind(409, "A refit is under way, or was overtaken by a change of settings"),
     "no-token": Kind(401, "A token is required"),
     "wrong-token": Kind(401, "The token is unknown"),
     "read-only-token": Kind(403, "The token is read-only"),
