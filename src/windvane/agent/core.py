@@ -16,6 +16,7 @@ import numpy as np
 
 from windvane.agent import archive, info
 from windvane.agent.calibration import CalibrationMonitor
+from windvane.agent.coordinates import move_core
 from windvane.agent.delays import EarlyLearning
 from windvane.agent.history import LearnedHistory, learn_history
 from windvane.agent.pace import Pace
@@ -76,7 +77,7 @@ class AgentCore:
         link, policy, scaling = rest.pop("link"), rest.pop("policy"), self.encoder.scaling
         own = {name: rest.pop(name) for name in ("S", "seed", "gamma", "horizon", "drift")} | {"half_life": half_life}
         built = build_policy(policy, scaling.dim, link, rest, L=scaling.longest, sigma=sigma, **own)
-        self.policy, self.clock = built.policy, Clock(built.by_clock)
+        self.policy, self.clock, self.policy_settings = built.policy, Clock(built.by_clock), tuple(rest)
         self.reward_range = built.accepted_rewards(reward_range)
         self.decisions, self.tally = PendingDecisions(), Tally()
         self.recently_projected, self.recently_dropped = info.RecentShare(), info.RecentShare()
@@ -306,12 +307,18 @@ class AgentCore:
     # --- settings that may change ----------------------------------------------------------------------------------
 
     def configure(self, **changes: Any) -> None:
-        """Change some of :data:`CHANGEABLE` from now on: all that is given, or none if one is wrong."""
-        for name in sorted(set(changes) - set(CHANGEABLE)):
-            hint = f"only {', '.join(CHANGEABLE)} can be changed"
+        """Change ``features`` or some of :data:`CHANGEABLE` from now on: all that is given, or none if one is wrong."""
+        for name in sorted(set(changes) - {"features", *CHANGEABLE}):
+            hint = f"only features, {', '.join(CHANGEABLE)} can be changed"
             raise ArgumentError(name, changes[name], "omitted", hint=hint)
+        moved = move_core(self, changes.pop("features")) if "features" in changes else None
         changes = {name: _to_plain(format_duration(value)) for name, value in changes.items()}
         self._apply(**{name: changes.get(name, self.settings[name]) for name in CHANGEABLE})
+        if moved is not None:
+            self.policy, self.encoder, settings, vectors = moved
+            self.settings |= settings
+            for pending, x in zip(self.decisions, vectors, strict=True):
+                pending.x = x
         self.settings |= changes
 
     def _apply(self, reward_timeout: Any, default_reward: Any, learn: Any, max_pending: Any, epsilon: Any) -> None:

@@ -39,11 +39,13 @@ from windvane.records import (
     PendingPage,
     Prediction,
     Predictions,
+    RefitReport,
     RewardReceipt,
     RewardStatus,
     StreamInfo,
     StreamPage,
     StreamSummary,
+    UnavailableStream,
 )
 
 P = ParamSpec("P")
@@ -148,13 +150,44 @@ class AsyncClient(Connection):
         """Return all streams, archived ones too, except those that the service could not recover."""
         return [stream async for page in self._pages(StreamPage, messages.STREAMS) for stream in page.streams]
 
+    async def unrecovered(self) -> list[UnavailableStream]:
+        """Return the streams that the service could not recover, and why. Calls about them raise ``"unrecovered"``."""
+        return (await self._send(StreamPage, "GET", f"{messages.STREAMS}?limit=1")).unavailable
+
     async def info(self, stream: str) -> StreamInfo:
         """Return a stream's counts, estimate, memory, drift, alerts and settings."""
         return await self._send(StreamInfo, "GET", build_path(stream))
 
     async def configure(self, /, stream: str, **changes: Any) -> StreamInfo:
-        """Change ``title``, ``reward_timeout``, ``default_reward``, ``learn``, ``max_pending`` or ``epsilon``."""
+        """Change the ``title``, or what :meth:`windvane.Agent.configure` changes.
+
+        ``features`` are a whole new declaration.
+        """
         return await self._send(StreamInfo, "PATCH", build_path(stream), encode(changes, keep_none=True))
+
+    async def refit(
+        self, /, stream: str, *, dry_run: bool = False, key: str | None = None, **settings: Any
+    ) -> RefitReport:
+        """Let a stream learn its log again under other settings, and put the new model in the place of the old one.
+
+        Parameters
+        ----------
+        stream, dry_run, key
+            The stream; whether to compare only; an idempotency key, as in :meth:`decide`.
+        **settings
+            Those of :meth:`create` that are to change.
+
+        Examples
+        --------
+        >>> client.refit("homepage", half_life="14d", dry_run=True).comparison.new.log_loss        # doctest: +SKIP
+        0.61
+        """
+        path, body = build_path(stream, "refit") + "?dry_run=true" * dry_run, encode(settings, keep_none=True)
+        return await self._send(RefitReport, "POST", path, body, check_key(key))
+
+    async def undo_refit(self, stream: str, *, key: str | None = None) -> StreamInfo:
+        """Undo the last refit: the model from before it comes back, with what it would have learned since."""
+        return await self._send(StreamInfo, "POST", build_path(stream, "refit", "undo"), None, check_key(key))
 
     async def archive(self, stream: str) -> StreamInfo:
         """End a stream: it can still be read, and decides and learns no more."""
@@ -445,9 +478,10 @@ class Client(Connection):
         self.close()
 
     ready, create, streams = _block(AsyncClient.ready), _block(AsyncClient.create), _block(AsyncClient.streams)
-    ensure = _block(AsyncClient.ensure)
+    ensure, unrecovered = _block(AsyncClient.ensure), _block(AsyncClient.unrecovered)
     info, configure, archive = _block(AsyncClient.info), _block(AsyncClient.configure), _block(AsyncClient.archive)
     decide, decide_many = _block(AsyncClient.decide), _block(AsyncClient.decide_many)
+    refit, undo_refit = _block(AsyncClient.refit), _block(AsyncClient.undo_refit)
     predict, rank = _block(AsyncClient.predict), _block(AsyncClient.rank)
     reward, reward_many = _block(AsyncClient.reward), _block(AsyncClient.reward_many)
     add_reward, history = _block(AsyncClient.add_reward), _block(AsyncClient.history)

@@ -9,12 +9,10 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from windvane import Agent
-from windvane.agent.core import CHANGEABLE, AgentCore
-from windvane.agent.features import Features
+from windvane.agent.core import AgentCore
 from windvane.agent.times import Span
-from windvane.errors import ArgumentError
 from windvane.service.problems import Problem, invalid
-from windvane.service.requests import MAX_DIM, NewStream
+from windvane.service.requests import NewStream, check_features
 from windvane.service.streams import Stream
 
 if TYPE_CHECKING:
@@ -28,17 +26,10 @@ async def build_core(new: NewStream) -> AgentCore:
     rounds."""
     arguments = {"seed": secrets.randbits(63), **new.agent_arguments()}
     try:
-        features = Features.parse(arguments.get("features"))
-        if features is not None and features.dim > MAX_DIM:
-            expected = f"fields with vectors of at most {MAX_DIM} numbers"
-            raise ArgumentError("features", arguments["features"], expected, got=f"{features.dim}")
+        check_features(arguments.get("features"))
         return (await asyncio.to_thread(Agent, **arguments)).core
     except (ValueError, TypeError) as error:
-        problem = invalid(error)
-        # The agent has the settings of its policy among its own.
-        if any(error["pointer"].split("/")[1:2] == [name] for error in problem.errors for name in new.settings):
-            problem.move_pointers("#/settings")
-        raise problem from None
+        raise invalid(error) from None
 
 
 async def ensure_stream(engine: Engine, new: NewStream) -> tuple[Stream, bool]:
@@ -68,12 +59,12 @@ async def ensure_stream(engine: Engine, new: NewStream) -> tuple[Stream, bool]:
 def find_differences(created: dict[str, Any], core: AgentCore, wanted: AgentCore, *, with_seed: bool) -> list[str]:
     """Return the names of settings that mean something else: "1h" and "60m" are the same, and so are defaults.
 
-    ``created``: the settings that ``core`` was created with. Later, a scaling and ranges of features may be fitted.
+    ``created``: the settings that ``core`` was created with. What was to be fitted then has been fitted since.
     """
-    settings = created | {name: core.settings[name] for name in CHANGEABLE}
     target = json.loads(json.dumps(wanted.settings))
-    names = [name for name in {**target, **settings} if with_seed or name != "seed"]
-    return [name for name in names if _read(settings, core, name) != _read(target, wanted, name)]
+    fitted = [name for name in ("scaling", "features") if wanted.encoder.to_fit and created[name] == target[name]]
+    names = [name for name in {**target, **core.settings} if name not in fitted and (with_seed or name != "seed")]
+    return [name for name in names if _read(core.settings, core, name) != _read(target, wanted, name)]
 
 
 def _read(settings: dict[str, Any], core: AgentCore, name: str) -> Any:

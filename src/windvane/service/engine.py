@@ -18,17 +18,17 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from windvane.agent.times import read_clock
 from windvane.records import to_json
 from windvane.service.committer import Committer, Promise
 from windvane.service.creation import build_core
-from windvane.service.problems import Problem
+from windvane.service.problems import Problem, invalid
 from windvane.service.readiness import NotReady, unavailable
 from windvane.service.recovery import Recovery, rebuild_stream, record_losses, recover
-from windvane.service.requests import NewStream
+from windvane.service.requests import NewStream, check_features
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
 from windvane.service.streams import Done, Stream
@@ -146,7 +146,8 @@ class Engine:
         """Note why a recovery failed; it is repeated every second, and logged once."""
         self.failure = NotReady.after(error)
         if str(error) != self._last_error:
-            log.error("not ready: %s", error, exc_info=self.failure.code == "internal")
+            fields = {"cause": self.failure.code, "store": str(self.store.path)}
+            log.error("not ready: %s", error, exc_info=fields["cause"] == "internal", extra={"fields": fields})
         self._last_error = str(error)
 
     def report_damage(self, error: Exception) -> None:
@@ -224,6 +225,10 @@ class Engine:
 
     async def configure(self, stream: Stream, changes: dict[str, Any]) -> Done:
         """Change settings of ``stream``; a shorter timeout may have passed for some decisions."""
+        try:
+            check_features(changes.get("features"))
+        except ValueError as error:
+            raise invalid(error) from None
         done = await self.carry_out(stream, lambda: stream.configure(changes, read_clock()))
         self._expire(stream)
         return done
@@ -246,6 +251,14 @@ class Engine:
             promise = self.hand_over(stream, done.events)
         await self._wait_for(promise)
         return done
+
+    @contextlib.asynccontextmanager
+    async def hold(self, stream: Stream) -> AsyncIterator[None]:
+        """Hold ``stream``: other requests that change it wait."""
+        await self.turn(stream)
+        stream.busy = self._loop.create_future()
+        with _release(stream):
+            yield
 
     async def turn(self, stream: Stream) -> None:
         """Wait until ``stream`` may be changed. The caller must change it before it waits for anything else."""

@@ -33,6 +33,8 @@ KINDS = {
     "key-reused": Kind(409, "The Idempotency-Key was used for another request"),
     "stream-exists": Kind(409, "A stream with this name already exists"),
     "settings-differ": Kind(409, "The stream exists with other settings"),
+    "no-refit": Kind(409, "The stream has no refit to undo"),
+    "refit-running": Kind(409, "A refit is under way, or was overtaken by a change of settings"),
     "no-token": Kind(401, "A token is required"),
     "wrong-token": Kind(401, "The token is unknown"),
     "read-only-token": Kind(403, "The token is read-only"),

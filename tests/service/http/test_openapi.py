@@ -39,6 +39,10 @@ OPERATIONS = {
     ("POST", f"{STREAM}/history"): "learnHistory",
     ("GET", f"{STREAM}/pending"): "listPending",
     ("POST", f"{STREAM}/decisions"): "decide",
+    ("POST", f"{STREAM}/refit"): "refitStream",
+    ("POST", f"{STREAM}/refit/undo"): "undoRefit",
+    ("POST", f"{STREAM}/predict"): "predict",
+    ("POST", f"{STREAM}/rank"): "rank",
     ("POST", f"{STREAM}/decisions/batch"): "decideBatch",
     ("POST", f"{STREAM}/rewards/batch"): "setRewards",
     ("GET", DECISION): "getDecision",
@@ -88,15 +92,17 @@ def test_the_document_is_complete(server: Server) -> None:
         assert operation["description"]
         assert operation["tags"]
         statuses = set(operation["responses"])
-        (success,) = statuses & {"200", "201"}
-        for content in operation["responses"][success]["content"].values():
-            assert content["schema"]  # every answer is typed
+        successes = statuses & {"200", "201"}
+        assert len(successes) == (2 if operation["operationId"] == "ensureStream" else 1)
+        for success in successes:
+            for content in operation["responses"][success]["content"].values():
+                assert content["schema"]  # every answer is typed
         if path != "/healthz":
             assert {"401", "403", "429", "500", "503"} <= statuses
-        assert "404" in statuses or "{stream}" not in path
+        assert "404" in statuses or "{stream}" not in path or operation["operationId"] == "ensureStream"
         if method != "GET":
             assert {"408", "413", "415", "422"} <= statuses
-        if success == "201":
+        if "201" in successes:
             assert "Location" in operation["responses"]["201"]["headers"]
         if path.endswith(("decisions", "rewards", "history")):
             assert "idempotency-key" in {parameter["name"] for parameter in operation["parameters"]}
