@@ -26,6 +26,7 @@ def list_kernels(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in folder.rglob("*.nb[ci]")}
 
 
+@pytest.mark.slow
 def test_compiled_code_is_used(tmp_path: Path) -> None:
     settings = {"WINDVANE_CACHE_DIR": str(tmp_path), "WINDVANE_QUIET": "1"}
     line = [sys.executable, "-m", "windvane", "compile", "UniformRandom", "--json"]

@@ -117,15 +117,12 @@ def test_arms_in_every_form(client: Any, name: str) -> None:
 def test_numbers_arrive_as_they_are(client: Any, name: str) -> None:
     """Both ways to encode arms give the same numbers; the log keeps the request."""
     client.create(name, dim=2)
-    numbers = [0.1, 1 / 3, 1e-300, 5e-324, -0.0, 0, 2**-53 + 0.25, 1]
-    vectors = [[numbers[i], numbers[i + 1]] for i in range(0, 8, 2)]
-    for arms in (
-        dict(zip(("a", "N", "é", "\\"), vectors, strict=True)),
-        dict(zip("abcd", map(tuple, vectors), strict=True)),
-    ):
+    vectors = [[0.1, 1 / 3], [1e-300, 5e-324], [-0.0, 1], [2**-53 + 0.25, 0]]
+    odd = dict(zip(("a", "N", "é", "\\"), vectors, strict=True))
+    for arms in (odd, dict(zip("abcd", vectors, strict=True)), dict(zip("abcd", map(tuple, vectors), strict=True))):
         client.decide(name, arms)
     events = [list(event["request"]["arms"].values()) for event in client.events(name)]
-    assert [repr(arms) for arms in events] == [repr(vectors)] * 2
+    assert [repr(arms) for arms in events] == [repr(vectors)] * 3
     for wrong in (float("nan"), float("inf")):
         with rejects("arms"):
             client.decide(name, {"a": [0.1, wrong]})
