@@ -394,7 +394,7 @@ class Client(Connection):
         Seconds to wait for the server at each step of a request.
     deadline
         Seconds after the start of a call in which its request is sent again; 0 sends it once. The last attempt may
-        take longer, as ``timeout`` says. Default: 15.
+        take longer, as ``timeout`` says. Default: 30.
 
     Examples
     --------

@@ -246,6 +246,12 @@ class FilterBank(KernelState):
         filters.memory_lanes(beliefs["a"].copy(), beliefs["q"].copy(), self.information(), memories)
         return memories
 
+    def effective_memories(self) -> Array:
+        """Return the number of rounds over which each expert averages, [lanes, experts]."""
+        memories, (a, q) = np.empty(self.beliefs.size), (self.beliefs[name].ravel() for name in ("a", "q"))
+        filters.memory_lanes(a, q, self.information().repeat(self.beliefs.shape[1]), memories)
+        return memories.reshape(self.beliefs.shape)
+
     def drift_rate(self, experts: Index) -> Array:
         """Return the speed of theta* for which the effective memory of one expert per lane would be best, [lanes]."""
         rates = np.empty(len(experts))

@@ -147,7 +147,8 @@ class Engine:
         """Note why a recovery failed; it is repeated every second, and logged once."""
         self.failure = NotReady.after(error)
         if str(error) != self._last_error:
-            log.error("not ready: %s", error, exc_info=self.failure.code == "internal")
+            fields = {"cause": self.failure.code, "store": str(self.store.path)}
+            log.error("not ready: %s", error, exc_info=fields["cause"] == "internal", extra={"fields": fields})
         self._last_error = str(error)
 
     def report_damage(self, error: Exception) -> None:

@@ -44,6 +44,7 @@ KINDS = {
     "too-slow": Kind(408, "The body arrived too slowly"),
     "rate-limited": Kind(429, "Too many requests"),
     "unavailable": Kind(503, "The service or the stream is unavailable"),
+    "not-installed": Kind(501, "The server lacks an optional library"),
     "unreadable": Kind(500, "A stored event cannot be read"),
     "internal": Kind(500, "Internal error"),
     "not-found": Kind(404, "There is nothing at this path"),
