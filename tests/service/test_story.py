@@ -65,11 +65,11 @@ class Shop:
 
 def teach_a_month(service: Local, rng: np.random.Generator) -> Predictions:
     """Send a month of history, and return what an agent predicts that was taught the same."""
-    n, start = 1200, datetime.now(UTC) - timedelta(days=30)
+    n, start = 800, datetime.now(UTC) - timedelta(days=30)
     arms = [BANNERS[i] for i in rng.integers(len(BANNERS), size=n)]
     contexts = [CONTEXTS[i] for i in rng.integers(len(CONTEXTS), size=n)]
     rewards = [float(rng.random() < RATES[arm]) for arm in arms]
-    times = [(start + i * timedelta(minutes=30)).isoformat() for i in range(n)]
+    times = [(start + i * timedelta(minutes=50)).isoformat() for i in range(n)]
     body = {"rewards": rewards, "contexts": contexts, "arms": arms, "times": times}
     assert service.post("/v1/streams/shop/history", body).json() == {"rows": n}
     agent = Agent(features=FEATURES, seed=4)
@@ -110,7 +110,7 @@ def test_the_life_of_a_shop(tmp_path: Path) -> None:
         assert_same(known, taught, EXACTLY)
         for (_, arm), (prediction, _) in known.items():
             assert abs(prediction - RATES[arm]) < 0.2
-        shop.trade(service, 80)
+        shop.trade(service, 40)
 
         # A banner more: nothing changes for the others; of the new one only what is shared is known.
         before = shop.predict(service, BANNERS)
@@ -120,8 +120,8 @@ def test_the_life_of_a_shop(tmp_path: Path) -> None:
         assert_same(after, before, UP_TO_ROUNDING)
         for i in range(len(CONTEXTS)):
             assert after[i, "outlet"][1] > max(after[i, arm][1] for arm in BANNERS)  # it is the least known
-        shop.trade(service, 80)
-        assert service.info()["counts"]["decisions"] == 160
+        shop.trade(service, 40)
+        assert service.info()["counts"]["decisions"] == 80
 
         # A banner less: nothing changes for those that are left. A visitor who saw it may still click.
         late = service.decide(body={"arms": ["spring"], "context": CONTEXTS[0]})
