@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from windvane.agent.pending import (
     UnknownDecisionError,
 )
 from windvane.agent.policy import build_policy, check_reward_range, learn_prior
-from windvane.agent.preview import Preview, is_projected, predict_mean, preview, read_scores
+from windvane.agent.preview import Preview, is_projected, learn_outcome, predict_mean, preview, read_scores
 from windvane.agent.times import Clock, Span, format_duration
 from windvane.agent.vectors import ArmEncoder, Offer
 from windvane.arguments import Array, check_choice, check_number, check_positive, check_whole
@@ -102,8 +102,14 @@ class AgentCore:
         return self.encoder.encode(arms, context)
 
     def preview(self, offer: Offer, *, now: float) -> Preview:
-        """Return what the policy thinks of the arms. Nothing changes; due decisions are not closed for it."""
-        return preview(self.policy, self.clock, offer, self.clock.read(now))
+        """Return what the policy would think of the arms in a decision now. Nothing changes."""
+        at, due = self.clock.read(now), []
+        for pending in takewhile(lambda pending: self._is_overdue(pending, at), self.decisions):
+            outcome = self.default_reward if pending.reward is None else pending.reward
+            weight = self._weigh(pending, is_miss=pending.is_miss)
+            if outcome is not None and weight > 0.0:
+                due.append((pending, outcome, weight))
+        return preview(self.policy, self.clock, offer, at, due)
 
     def decide(self, offer: Offer, *, id: str, now: float, played: int | None = None) -> Decision:
         """Choose an arm; or, in a replay, let the arm be the one in the place ``played``."""
@@ -225,7 +231,7 @@ class AgentCore:
         ``outcome``, if there is one. In this order, so that an interruption cannot make an outcome count twice."""
         came_now = reward is not None and pending.reward is None
         is_miss = reward == self.default_reward if came_now else pending.is_miss
-        weight = 0.0 if pending.is_learned else 1.0 - pending.credited if is_miss else 1.0
+        weight = self._weigh(pending, is_miss=is_miss)
         self.decisions.close(pending, reward, is_dropped)
         if outcome is not None:
             try:
@@ -239,9 +245,13 @@ class AgentCore:
             self.calibration.add(pending.decision.arm, pending.decision.prediction, outcome)
         self.decisions.forget()
 
+    def _weigh(self, pending: Pending, *, is_miss: bool) -> float:
+        """Return the weight of what is not learned yet of an outcome."""
+        return 0.0 if pending.is_learned else 1.0 - pending.credited if is_miss else 1.0
+
     def _update(self, pending: Pending, outcome: float, weight: float) -> None:
-        """Let the policy learn an outcome. It gets arrays, which it does not have to convert."""
-        self.policy.update(pending.x[None], np.array([outcome]), round=np.array([pending.round]), weight=weight)
+        """Let the policy learn an outcome."""
+        learn_outcome(self.policy, pending, outcome, weight)
 
     # --- timeouts --------------------------------------------------------------------------------------------------
 
