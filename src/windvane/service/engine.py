@@ -16,16 +16,15 @@ import asyncio
 import contextlib
 import json
 import logging
-import secrets
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
-from windvane.agent import Agent
 from windvane.agent.times import read_clock
 from windvane.records import to_json
 from windvane.service.committer import Committer, Promise
+from windvane.service.creation import build_core
 from windvane.service.problems import Problem, invalid
 from windvane.service.readiness import NotReady, unavailable
 from windvane.service.recovery import Recovery, rebuild_stream, record_losses, recover
@@ -177,7 +176,7 @@ class Engine:
         """Return a stream that is served."""
         self.refuse_if_not_ready()
         if name in self.unavailable:
-            raise Problem("unavailable", f"{self.unavailable[name]}; `windvane verify` says more")
+            raise Problem("unrecovered", f"{self.unavailable[name]}; `windvane verify` says more")
         if name not in self.streams:
             raise Problem("unknown-stream", f"there is no stream {name!r}")
         return self.streams[name]
@@ -193,17 +192,12 @@ class Engine:
         return self._rows[name], number
 
     async def create(self, new: NewStream) -> Stream:
-        """Create a stream. Without a seed it gets a random one, or all streams would explore in the same rounds."""
+        """Create a stream."""
         self.refuse_if_not_ready()
         taken = Problem("stream-exists", f"a stream with the name {new.name!r} already exists", pointer="#/name")
         if new.name in self._rows:
             raise taken
-        arguments = {"seed": secrets.randbits(63), **new.agent_arguments()}
-        try:
-            check_features(arguments.get("features"))
-            core = (await asyncio.to_thread(Agent, **arguments)).core  # errors come before anything is stored
-        except (ValueError, TypeError) as error:
-            raise invalid(error) from None
+        core = await build_core(new)  # errors come before anything is stored
         config = json.dumps({"title": new.title, "agent": core.settings})
         await asyncio.to_thread(warm_up, [type(core.policy)])
         async with self._changing:

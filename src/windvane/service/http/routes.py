@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from windvane.agent.times import read_clock
 from windvane.records import KEY, to_json
 from windvane.service import refit, requests
 from windvane.service.charts import ChartData
+from windvane.service.creation import ensure_stream as ensure
 from windvane.service.engine import Engine
 from windvane.service.http.export import NDJSON, export_log
 from windvane.service.http.middleware import CHARGE, IS_VALID, PARQUET
@@ -83,10 +85,11 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what FastAPI calls."""
         model: Any = self.body_field and self.body_field.field_info.annotation
+        has_target = "at" in inspect.signature(self.endpoint).parameters
 
         async def handle(request: Request) -> Response:
             arguments, engine = dict(request.path_params), get_engine(request)
-            target = find_target(request, engine, arguments.pop("stream")) if "stream" in arguments else engine
+            target = find_target(request, engine, arguments.pop("stream")) if has_target else engine
             if self.dependant.header_params:
                 arguments["idempotency_key"] = key = request.headers.get("idempotency-key")
                 if key is not None and not re.fullmatch(KEY, key):
@@ -147,6 +150,20 @@ async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Respon
     with _pointing_to_settings(body):
         stream = await engine.create(body)
     return respond(stream.info(), 201, location=f"/v1/streams/{stream.name}")
+
+
+@settings.put(
+    "/{stream}",
+    response_model=records.StreamInfo,
+    responses={201: {"model": records.StreamInfo, "description": "It was created."}},
+)
+async def ensure_stream(engine: ReadyEngine, stream: StreamName, body: requests.StreamSettings) -> Response:
+    """Create a stream, unless it exists with the same settings. A seed counts if it is given."""
+    new = requests.name_stream(stream, body)
+    with _pointing_to_settings(body):
+        found, is_new = await ensure(engine, new)
+    headers = {"location": f"/v1/streams/{found.name}"} if is_new else {}
+    return respond(found.info(), 201 if is_new else 200, **headers)
 
 
 @streams.get("", response_model=records.StreamPage)
