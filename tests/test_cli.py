@@ -286,10 +286,10 @@ def commands() -> dict:
     """The commands by the words that call them."""
     import typer.main
 
-    from windvane.cli.app import app
+    from windvane.cli.app import build_app
 
     found = {}
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in typer.main.get_command(build_app()).commands.items():  # type: ignore[attr-defined]
         inner = getattr(command, "commands", {"": command})
         found |= {f"{name} {word}".strip(): part for word, part in inner.items()}
     return found

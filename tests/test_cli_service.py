@@ -127,7 +127,7 @@ def wrap(*_, **__):
         signal.raise_signal(signal.SIGTERM)
     except KeyboardInterrupt:
         raise RuntimeError("wrapped") from None
-windvane.cli.app.app = wrap
+windvane.cli.app.build_app = lambda _: wrap
 sys.exit(windvane.cli.main(["policies"]))
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import typer.main
 
-from windvane.cli.app import app
+from windvane.cli.app import build_app
 from windvane.lab.spec import Spec
 from windvane.service.http.app import create_app
 from windvane.service.problems import KINDS
@@ -119,6 +119,8 @@ def test_events_in_the_docs_are_those_of_the_log(tmp_path: Path) -> None:
         client.reward("whole", first, 1.0)
         client.reward("whole", client.decide("whole", arms), 1.0)
         client.history("whole", rewards=[1], vectors=[[0.5]])
+        client.refit("whole", half_life=10)
+        client.undo_refit("whole")
         client.archive("whole")
         client.create("parts", dim=1, reward_timeout=1, default_reward=0.0)
         decision = client.decide("parts", arms)
@@ -165,7 +167,7 @@ def test_specs_in_the_docs_are_valid(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_in_the_docs_exist(page: Path) -> None:
     """The commands and options that a page shows are ones that the program has."""
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(build_app())
     for code in blocks(page, "console"):
         for line in re.findall(r"^(?:sudo -u windvane )?windvane (.*?)(?: +#.*)?$", code, flags=re.M):
             command, words = group, shlex.split(line)

@@ -19,18 +19,17 @@ import logging
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
-from windvane.agent import Agent, Features
+from windvane.agent import Agent
 from windvane.agent.times import read_clock
-from windvane.errors import ArgumentError
 from windvane.records import to_json
 from windvane.service.committer import Committer, Promise
 from windvane.service.problems import Problem, invalid
 from windvane.service.readiness import NotReady, unavailable
 from windvane.service.recovery import Recovery, rebuild_stream, record_losses, recover
-from windvane.service.requests import MAX_DIM, NewStream
+from windvane.service.requests import NewStream, check_features
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
 from windvane.service.streams import Done, Stream
@@ -201,10 +200,7 @@ class Engine:
             raise taken
         arguments = {"seed": secrets.randbits(63), **new.agent_arguments()}
         try:
-            features = Features.parse(arguments.get("features"))
-            if features is not None and features.dim > MAX_DIM:
-                expected = f"fields with vectors of at most {MAX_DIM} numbers"
-                raise ArgumentError("features", arguments["features"], expected, got=f"{features.dim}")
+            check_features(arguments.get("features"))
             core = (await asyncio.to_thread(Agent, **arguments)).core  # errors come before anything is stored
         except (ValueError, TypeError) as error:
             raise invalid(error) from None
@@ -235,6 +231,10 @@ class Engine:
 
     async def configure(self, stream: Stream, changes: dict[str, Any]) -> Done:
         """Change settings of ``stream``; a shorter timeout may have passed for some decisions."""
+        try:
+            check_features(changes.get("features"))
+        except ValueError as error:
+            raise invalid(error) from None
         done = await self.carry_out(stream, lambda: stream.configure(changes, read_clock()))
         self._expire(stream)
         return done
@@ -257,6 +257,14 @@ class Engine:
             promise = self.hand_over(stream, done.events)
         await self._wait_for(promise)
         return done
+
+    @contextlib.asynccontextmanager
+    async def hold(self, stream: Stream) -> AsyncIterator[None]:
+        """Hold ``stream``: other requests that change it wait."""
+        await self.turn(stream)
+        stream.busy = self._loop.create_future()
+        with _release(stream):
+            yield
 
     async def turn(self, stream: Stream) -> None:
         """Wait until ``stream`` may be changed. The caller must change it before it waits for anything else."""

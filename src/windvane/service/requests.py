@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema, field_validator
 from pydantic_core import from_json
 
-from windvane import Agent
+from windvane import Agent, agent
 from windvane.errors import ArgumentError, Path
 from windvane.records import KEY
 from windvane.service.problems import Problem, invalid
@@ -59,25 +59,56 @@ class _Body(BaseModel):
 Model = TypeVar("Model", bound=_Body)
 
 
-class StreamChanges(_Body):
-    """Settings of a running stream to change; those that are omitted stay."""
+class AgentChanges(_Body):
+    """Arguments of an agent that can be changed while it runs."""
 
-    title: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
+    features: Features = _DEFAULTS["features"]
     reward_timeout: Duration = _DEFAULTS["reward_timeout"]
     default_reward: float | None = _DEFAULTS["default_reward"]
     learn: str | None = _DEFAULTS["learn"]
     max_pending: Annotated[int, Field(le=MAX_PENDING)] = _DEFAULTS["max_pending"]
     epsilon: float = _DEFAULTS["epsilon"]
 
+    @field_validator("features")
+    @classmethod
+    def _check_features(cls, features: Any) -> Any:
+        """Refuse vectors that are too long before the agent names each of their numbers: fields times arms are many."""
+        arms, fields = (
+            (features.get(name) for name in ("arms", "by_arm")) if isinstance(features, dict) else (None, None)
+        )
+        if isinstance(arms, list) and isinstance(fields, dict | list):
+            entries = list(fields.values()) if isinstance(fields, dict) else fields
+            values = [entry.get("values") if isinstance(entry, dict) else None for entry in entries]
+            least = len(arms) * sum(len(entry) if isinstance(entry, list) else 1 for entry in values)
+            if least > MAX_DIM:
+                raise _too_long(features, f"{least:,} or more")
+        return features
 
-class NewStream(StreamChanges):
-    """A stream to create: its name, and the arguments of :class:`windvane.Agent`."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "homepage", "dim": 2, "reward_timeout": "2d"}]})
+def _too_long(features: Any, got: str) -> ArgumentError:
+    return ArgumentError("features", features, f"fields with vectors of at most {MAX_DIM} numbers", got=got)
 
-    name: Annotated[str, Field(pattern=NAME)]
+
+def check_features(declaration: Any) -> None:
+    """Raise if declared features are wrong, or make vectors that are too long."""
+    features = agent.Features.parse(declaration)
+    if features is not None and features.dim > MAX_DIM:
+        raise _too_long(declaration, str(features.dim))
+
+
+Title = Annotated[str, Field(max_length=MAX_TEXT)] | None
+
+
+class StreamChanges(AgentChanges):
+    """Settings of a running stream to change; those that are omitted stay."""
+
+    title: Title = None
+
+
+class AgentArguments(AgentChanges):
+    """The arguments of :class:`windvane.Agent`."""
+
     dim: Annotated[int, Field(le=MAX_DIM)] | None = _DEFAULTS["dim"]
-    features: Features = _DEFAULTS["features"]
     link: str = _DEFAULTS["link"]
     policy: Text = _DEFAULTS["policy"]
     half_life: Duration = _DEFAULTS["half_life"]
@@ -95,27 +126,11 @@ class NewStream(StreamChanges):
     seed: Annotated[int, Field(ge=0, le=MAX_SEED, description="Default: a random one.")] | None = None
     settings: Annotated[dict[Text, Any], Field(max_length=MAX_SETTINGS, description="The policy's own settings.")] = {}
 
-    @field_validator("features")
-    @classmethod
-    def _check_features(cls, features: Any) -> Any:
-        """Refuse vectors that are too long before the agent names each of their numbers: fields times arms are many."""
-        arms, fields = (
-            (features.get(name) for name in ("arms", "by_arm")) if isinstance(features, dict) else (None, None)
-        )
-        if isinstance(arms, list) and isinstance(fields, dict | list):
-            entries = list(fields.values()) if isinstance(fields, dict) else fields
-            values = [entry.get("values") if isinstance(entry, dict) else None for entry in entries]
-            least = len(arms) * sum(len(entry) if isinstance(entry, list) else 1 for entry in values)
-            if least > MAX_DIM:
-                expected = f"fields with vectors of at most {MAX_DIM} numbers"
-                raise ArgumentError("features", features, expected, got=f"{least:,} or more")
-        return features
-
     @field_validator("settings")
     @classmethod
     def _check_settings(cls, settings: dict[str, Any]) -> dict[str, Any]:
         for name in settings:
-            if name in _DEFAULTS or name in cls.model_fields or name == "self":
+            if name in {"name", "title", "self", *_DEFAULTS, *cls.model_fields}:
                 hint = "give it beside `settings`"
                 raise ArgumentError(("settings", name), name, "a setting of the policy", hint=hint)
             if isinstance(settings[name], list) and len(settings[name]) > MAX_SETTINGS:
@@ -126,6 +141,21 @@ class NewStream(StreamChanges):
         """Return the arguments of the agent that were given."""
         given = self.model_dump(exclude={"name", "title", "settings"}, exclude_unset=True)
         return {name: value for name, value in given.items() if (name, value) != ("seed", None)} | self.settings
+
+
+class NewStream(AgentArguments):
+    """A stream to create: its name, and the arguments of :class:`windvane.Agent`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "homepage", "dim": 2, "reward_timeout": "2d"}]})
+
+    name: Annotated[str, Field(pattern=NAME)]
+    title: Title = None
+
+
+class RefitRequest(AgentArguments):
+    """Settings under which a stream learns its log again; those that are omitted stay."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"S": 4.0}, {"half_life": "14d"}]})
 
 
 class DecisionRequest(_Body):
