@@ -65,7 +65,7 @@ def _read_chunks(engine: Engine, stream: int, previous: bytes, after: int, last:
                 check_event(previous, event)
                 chunk.append(event)
                 after, previous = event.number, event.chain
-                size += len(event.outcome_json) + len(event.request or b"")
+                size += event.size
                 if size >= CHUNK_BYTES:
                     break
             if not chunk:

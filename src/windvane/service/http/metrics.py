@@ -42,7 +42,10 @@ class Metrics(Collector):
         )
         self._commits = Counter("windvane_commits", "Transactions flushed to disk", registry=self._registry)
         self._commit_seconds = Histogram(
-            "windvane_commit_seconds", "Time to write and flush a transaction", buckets=_SECONDS, registry=self._registry
+            "windvane_commit_seconds",
+            "Time to write and flush a transaction",
+            buckets=_SECONDS,
+            registry=self._registry,
         )
         self._events = Counter("windvane_events", "Events stored", registry=self._registry)
         self._counter, self._timer = cache(self._requests.labels), cache(self._seconds.labels)  # labels() is slow

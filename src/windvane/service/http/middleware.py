@@ -15,6 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from windvane.errors import WindvaneError
 from windvane.service.http.access import Access
 from windvane.service.http.metrics import Metrics
+from windvane.service.http.overload import SMALL_BODY, Load
 from windvane.service.problems import MEDIA_TYPE, Problem
 
 PUBLIC = ("/healthz", "/readyz")  # answered to anybody
@@ -65,7 +66,7 @@ class ServiceMiddleware:
         self, app: FastAPI, access: Access, metrics: Metrics, *, most_bytes: int, hosts: frozenset[str] | None
     ) -> None:
         self.app, self._access, self._metrics = app, access, metrics
-        self._most_bytes, self._hosts = most_bytes, hosts
+        self._most_bytes, self._hosts, self._load = most_bytes, hosts, Load()
         excluded = (*DEFAULT_EXCLUDED_CONTENT_TYPES, PARQUET)
         self._compressing = GZipMiddleware(app, 1024, compresslevel=6, exclude_content_types=excluded)
 
@@ -97,7 +98,7 @@ class ServiceMiddleware:
             if is_reading:
                 await self._compressing(scope, receive, send_counted)
             else:
-                body = await self._read_body(headers, receive)
+                body = await self._read_body(scope, headers, receive)
                 await self.app(scope, _replay(body, receive), send_counted)
         except Problem as problem:
             response = respond(problem)
@@ -113,6 +114,7 @@ class ServiceMiddleware:
             if not status:
                 await respond(Problem("internal", SEE_LOG))(scope, receive, send_counted)
         finally:
+            self._load.end(scope)
             path = getattr(scope.get("route"), "path", "other")
             self._metrics.count_request(path, status, time.perf_counter() - start)
 
@@ -131,17 +133,20 @@ class ServiceMiddleware:
             and _remove_port(host.decode("latin-1")) not in self._hosts
         ):
             raise Problem("wrong-host", f"this server answers as {', '.join(sorted(self._hosts))} only")
+        address = (scope.get("client") or ("unknown",))[0]
         if path in FILES or path.startswith(FOLDERS):
+            self._load.begin(scope, f"address {address}")
             return
         bearer = None if authorization is None else authorization.decode("latin-1")
-        address, changes = (scope.get("client") or ("unknown",))[0], scope["method"] not in ("GET", "HEAD", "OPTIONS")
+        changes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
         client = self._access.admit(bearer, address, changes=changes)
         scope[CHARGE], scope[IS_VALID] = partial(self._access.charge, client), partial(self._access.is_valid, bearer)
         origin = headers.get(b"origin")
         if changes and origin is not None and origin.lower() != b"http://" + host and not self._access.needs_token():
             raise Problem("wrong-origin", "without tokens, only pages of this server may change anything")
+        self._load.begin(scope, client)
 
-    async def _read_body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+    async def _read_body(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         too_large = Problem("too-large", f"the body must have at most {self._most_bytes:,} bytes")
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._most_bytes:
@@ -159,6 +164,8 @@ class ServiceMiddleware:
                     body += message.get("body", b"")
                     if len(body) > self._most_bytes:
                         raise too_large
+                    if len(body) > SMALL_BODY:
+                        self._load.grow(scope, len(body))
                     if not message.get("more_body", False):
                         return bytes(body)
         except TimeoutError:
