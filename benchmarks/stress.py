@@ -30,13 +30,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 from common import say
 
+from windvane.service.http.access import create_token
+from windvane.service.store import Store
 from windvane.testing import Service
 
 LIMIT, TIMEOUT_LIMIT, DISK_LIMIT = 0.1, 0.25, 5.0  # seconds: p99 of another client, the longest decision, until 503
 LEFT_BEHIND = 150  # MB that refused bodies may leave in memory
 BODY_BYTES = 4 << 20
 WIDE = 500  # features
-IDLE = 1000  # connections
+IDLE, CROWD = 1000, 300  # connections that say nothing, and that all ask at once
 VICTIM = {"name": "victim", "dim": 10, "seed": 0}
 
 
@@ -58,6 +60,8 @@ class Target:
 
     def __init__(self, folder: Path, *, quick: bool) -> None:
         self.store = folder / "stress.db"
+        with contextlib.closing(Store(self.store)) as store:  # two clients are two tokens
+            self.token, self.other_token = (create_token(store, name, full=True) or "" for name in ("one", "other"))
         self.service = Service(self.store)
         self.port = int(self.service.address.rpartition(":")[2])
         self.pairs, self.waits = (150, 5000) if quick else (1000, 50_000)
@@ -65,14 +69,16 @@ class Target:
         self.create(**VICTIM)
 
     def ask(self, method: str, path: str, body: Any = None, seconds: float = 120.0) -> tuple[int, Any]:
-        """Send a request on a connection of its own."""
+        """Send a request of the client that misbehaves, on a connection of its own."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
         try:
             content = body if body is None or isinstance(body, bytes) else json.dumps(body)
-            connection.request(method, path, content, {"Content-Type": "application/json"})
+            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
+            connection.request(method, path, content, headers)
             answer = connection.getresponse()
             text = answer.read()
-            return answer.status, json.loads(text) if text.startswith(b"{") else text
+            is_json = (answer.getheader("Content-Type") or "").endswith(("/json", "+json"))
+            return answer.status, json.loads(text) if is_json else text
         finally:
             connection.close()
 
@@ -88,13 +94,17 @@ class Target:
         lines = Path(f"/proc/{self.service.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1000
 
-    def measure(self, stream: str = "victim", pairs: int | None = None) -> np.ndarray:
+    def measure(self, stream: str = "victim", pairs: int = 0) -> np.ndarray:
         """Return the seconds that each request of another client took."""
-        out = self.store.with_name("seconds.json")
-        load = [sys.executable, Path(__file__).with_name("load.py"), self.service.address, stream, out]
-        options = ["--pairs", str(pairs or self.pairs), "--connections", "1"]
-        subprocess.run([*map(str, load), *options], check=True, timeout=600, stdout=subprocess.DEVNULL)
-        return np.array(json.loads(out.read_text())["seconds"])
+        line = self.build_load(stream)
+        options = ["--pairs", str(pairs or self.pairs), "--connections", "1", "--token", self.other_token]
+        subprocess.run([*line, *options], check=True, timeout=600, stdout=subprocess.DEVNULL)
+        return np.array(json.loads(Path(line[-1]).read_text())["seconds"])
+
+    def build_load(self, stream: str) -> list[str]:
+        """Return the command of a client; the last argument is the file that it writes."""
+        script, out = Path(__file__).with_name("load.py"), self.store.with_name(f"{stream}.json")
+        return [sys.executable, str(script), self.service.address, stream, str(out)]
 
 
 @contextlib.contextmanager
@@ -225,6 +235,20 @@ def drill_batches(target: Target) -> list[Figures]:
         return [summarise("batches of 1,000 decisions", target.measure())]
 
 
+def drill_crowd(target: Target) -> list[Figures]:
+    """Many requests of one client at once."""
+    target.create(name="crowd", dim=10, seed=0)
+    options = ["--pairs", "1000000", "--connections", str(CROWD), "--token", target.token]
+    with subprocess.Popen([*target.build_load("crowd"), *options], stdout=subprocess.DEVNULL) as crowd:
+        try:
+            until(lambda: target.ask("GET", "/v1/streams/crowd")[1]["counts"]["rewards"] > CROWD, 60.0)
+            figures = summarise(f"{CROWD} requests at once", target.measure())
+            assert crowd.poll() is None, "the crowd was refused"
+            return [figures]
+        finally:
+            crowd.kill()
+
+
 def drill_idle(target: Target) -> list[Figures]:
     """Connections that say nothing, or half of a request."""
     with contextlib.ExitStack() as stack:
@@ -240,7 +264,8 @@ def drill_unread(target: Target) -> list[Figures]:
     """Exports of a log that nobody reads, and many that are read."""
     target.create(name="unread", dim=10, seed=0)
     fill_stream(target, "unread", 5000)
-    request = b"GET /v1/streams/unread/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    head = f"Host: 127.0.0.1\r\nAuthorization: Bearer {target.token}"
+    request = f"GET /v1/streams/unread/events HTTP/1.1\r\n{head}\r\n\r\n".encode()
 
     def export(_: int) -> None:
         assert target.ask("GET", "/v1/streams/unread/events")[0] == 200
@@ -268,7 +293,7 @@ def drill_timeouts(target: Target) -> list[Figures]:
     target.create(name="many", dim=10, seed=0, reward_timeout="1h", default_reward=0.0)
     fill_stream(target, "many", target.waits)
     seconds = list[np.ndarray]()
-    other = threading.Thread(target=lambda: seconds.append(target.measure("many")))
+    other = threading.Thread(target=lambda: seconds.append(target.measure("many", 1500)))
     other.start()
     until(lambda: target.ask("GET", "/v1/streams/many")[1]["counts"]["rewards"] > 20, 60.0)
     assert target.ask("PATCH", "/v1/streams/many", {"reward_timeout": "2s"})[0] == 200

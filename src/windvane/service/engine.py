@@ -36,7 +36,7 @@ from windvane.service.requests import MAX_DIM, NewStream
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
 from windvane.service.streams import Done, Stream
-from windvane.service.turns import hold, is_slow, wait_while_held
+from windvane.service.turns import Turnstile, hold, is_slow, wait_while_held
 from windvane.service.views import Views
 from windvane.warmup import warm_up
 
@@ -75,7 +75,7 @@ class Engine:
         self._by_id: dict[int, Stream] = {}
         self._committer: Committer | None = None
         self._snapshots = Snapshots(self._save_snapshot)
-        self.views = Views(self)
+        self.views, self.turnstile = Views(self), Turnstile()
         self._tasks: set[asyncio.Task[None]] = set()
         self._threaded: set[asyncio.Task[Any]] = set()  # operations in threads, which cannot be cancelled
         self._is_damaged = self._is_checking = self._is_stopping = False
@@ -463,6 +463,7 @@ class Engine:
         try:
             with contextlib.suppress(Problem):  # streams are rebuilt after one
                 while stream.is_due(read_clock()):
+                    await self.turnstile.wait()
                     await self.carry_out(stream, lambda: Done(200, b"", stream.expire(read_clock())))
         finally:
             stream.closing = None

@@ -13,6 +13,7 @@ import ipaddress
 import signal
 import socket
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from windvane.service.store import Store, StoreError
 
 BACKLOG = 1000  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30  # that a connection may be idle between two requests
+SWITCH_SECONDS = 0.001  # that a thread keeps the interpreter while the event loop waits; 0.005 by default
 STOP_SECONDS = 5  # that requests under way are waited for
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -139,6 +141,7 @@ def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     def stop(*_: object) -> None:
         server.should_exit = True
 
+    sys.setswitchinterval(SWITCH_SECONDS)
     # uvicorn handles SIGTERM and SIGINT itself while it runs, and afterwards raises them again for these handlers.
     previous = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
     try:

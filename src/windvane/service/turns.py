@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -18,22 +19,48 @@ if TYPE_CHECKING:
     from windvane.service.streams import Stream
 
 SLOW_SECONDS = 0.005  # if the last operation of a stream took longer, the next one runs in a thread
-LARGE_DIM = 200  # above it, describing the model takes more than 2 ms (190 ms with 500 features)
+LARGE_DIM = 200  # above it, describing or copying the model takes more than 2 ms (190 ms with 500 features)
 
-PAUSE, PAUSE_SECONDS = 16, 0.005  # items of a batch or a list, and seconds, after which other requests are served
+PAUSE, PAUSE_SECONDS = 16, 0.002  # items of a batch or a list, and seconds, after which other requests are served
+
+
+class Turnstile:
+    """Lets those who wait through one at a time, in order, with all other requests served in between.
+
+    However many batches and crowds of requests there are, one slice of one of them delays a request.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def wait(self) -> None:
+        """Wait for the next turn."""
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        self._waiting.append(turn)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._let_through)
+        await turn
+
+    def _let_through(self) -> None:
+        turn = self._waiting.popleft()
+        if not turn.done():  # else its request was cancelled
+            turn.set_result(None)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._let_through)
 
 
 class Pauses:
-    """Lets other requests be served now and then during a long loop."""
+    """Pauses of a long loop, in which other requests are served."""
 
-    def __init__(self) -> None:
-        self._count, self._last = 0, time.perf_counter()
+    def __init__(self, turnstile: Turnstile) -> None:
+        self._turnstile, self._count, self._last = turnstile, 0, time.perf_counter()
 
     async def take(self) -> None:
         """Pause if it is time to; call it after every item."""
         self._count += 1
         if self._count % PAUSE == 0 or time.perf_counter() - self._last > PAUSE_SECONDS:
-            await asyncio.sleep(0)
+            await self._turnstile.wait()
             self._last = time.perf_counter()
 
 

@@ -94,7 +94,7 @@ def create_app(
         app.add_exception_handler(kind, _handle)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
     access = Access(store, rate=rate, closed=closed, report=engine.report_damage)
-    return ServiceMiddleware(app, access, metrics, most_bytes=most_bytes, hosts=hosts)
+    return ServiceMiddleware(app, access, metrics, engine.turnstile, most_bytes=most_bytes, hosts=hosts)
 
 
 async def _get_page(request: Request) -> Response:

@@ -17,6 +17,7 @@ from windvane.service.http.access import Access
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.overload import SMALL_BODY, Load
 from windvane.service.problems import MEDIA_TYPE, Problem
+from windvane.service.turns import Turnstile
 
 PUBLIC = ("/healthz", "/readyz")  # answered to anybody
 FILES = ("/", "/docs", "/openapi.json")  # hold no data; the page asks for it with the user's token
@@ -63,10 +64,18 @@ class ServiceMiddleware:
     """
 
     def __init__(
-        self, app: FastAPI, access: Access, metrics: Metrics, *, most_bytes: int, hosts: frozenset[str] | None
+        self,
+        app: FastAPI,
+        access: Access,
+        metrics: Metrics,
+        turnstile: Turnstile,
+        *,
+        most_bytes: int,
+        hosts: frozenset[str] | None,
     ) -> None:
         self.app, self._access, self._metrics = app, access, metrics
         self._most_bytes, self._hosts, self._load = most_bytes, hosts, Load()
+        self._turnstile = turnstile
         excluded = (*DEFAULT_EXCLUDED_CONTENT_TYPES, PARQUET)
         self._compressing = GZipMiddleware(app, 1024, compresslevel=6, exclude_content_types=excluded)
 
@@ -90,7 +99,7 @@ class ServiceMiddleware:
 
         headers = dict(scope["headers"])
         try:
-            self._check(scope, headers)
+            await self._admit(scope, headers)
             if is_head:
                 if scope["path"].endswith(ENDLESS):
                     raise Problem("method-not-allowed", "use GET")
@@ -117,6 +126,12 @@ class ServiceMiddleware:
             self._load.end(scope)
             path = getattr(scope.get("route"), "path", "other")
             self._metrics.count_request(path, status, time.perf_counter() - start)
+
+    async def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        """Raise if the request is not allowed; if its client has many others under way, wait for its turn."""
+        self._check(scope, headers)
+        if self._load.is_crowded(scope):
+            await self._turnstile.wait()
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         """Raise if the request is not allowed."""

@@ -11,6 +11,7 @@ from windvane.service.problems import Problem
 MAX_REQUESTS, MAX_BODY_BYTES = 1000, 64 << 20
 """Requests that are under way at once, and bytes of their bodies. Idle connections do not count."""
 SHARE_OF_CLIENT = 0.5  # of each of them: one client alone does not shut out the others
+CROWD = 32  # requests of one client at once, above which they wait for each other and not others for them
 SMALL_BODY = 1 << 16  # bytes that are not counted, to save time
 UNDER_WAY = "windvane.under_way"  # in the scope: the client and the bytes of the body
 
@@ -38,6 +39,10 @@ class Load:
         self._all_requests += 1
         self.requests[client] = own + 1
         scope[UNDER_WAY] = [client, 0]
+
+    def is_crowded(self, scope: MutableMapping[str, Any]) -> bool:
+        """Return whether the client of a request has many others under way."""
+        return UNDER_WAY in scope and self.requests[scope[UNDER_WAY][0]] > CROWD
 
     def grow(self, scope: MutableMapping[str, Any], size: int) -> None:
         """Note that the body of a request has ``size`` bytes so far, or raise if all bodies have too many."""

@@ -165,7 +165,7 @@ async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Respon
 async def list_streams(engine: ReadyEngine, limit: Limit = 100, after: str = "") -> Response:
     """List the streams by name, archived ones too, and those that could not be recovered."""
     names = sorted(name for name in engine.streams if name > after)
-    page, pauses = [], Pauses()
+    page, pauses = [], Pauses(engine.turnstile)
     for name in names[:limit]:
         if name in engine.streams:  # still
             page.append(_summarise(engine.streams[name]))
@@ -320,7 +320,7 @@ async def _run_batch(
         raise Problem("invalid", "Idempotency-Key: a batch has none; give each of its items a key")
     at.request.scope[CHARGE](len(items) - 1)
     results = []
-    pauses = Pauses()
+    pauses = Pauses(at.engine.turnstile)
     for i, item in enumerate(items):
         try:
             done = await at.engine.operate(
