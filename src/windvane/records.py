@@ -97,6 +97,26 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What the policy thinks of an arm: the predicted mean reward, what it adds for uncertainty, and their sum.
+
+    A policy that draws at random adds its draw as ``bonus``. UniformRandom does not predict: all three are 0.
+    """
+
+    arm: Name
+    prediction: float
+    bonus: float
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictions:
+    """Predictions for arms, in the order of the request or from the most to the least preferred."""
+
+    arms: list[Prediction]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """How many decisions, rewards and rows of history an agent has seen.
 
@@ -133,6 +153,63 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HalfLife:
+    """The information half-life: how long until half of what rewards teach is lost; see :mod:`windvane.agent.memory`.
+
+    ``decisions`` and ``seconds`` are converted by the pace at which decisions were made, and are None where it is not
+    known yet, or if nothing is forgotten. ``text`` is for people: "2.3 days".
+    """
+
+    decisions: float | None
+    seconds: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationMeans:
+    """The mean prediction and the mean reward of ``settled`` decisions; None if there are none.
+
+    ``z`` is mean reward minus mean prediction in standard errors: about standard normal if predictions are right.
+    """
+
+    settled: int
+    mean_prediction: float | None
+    mean_reward: float | None
+    standard_error: float | None
+    z: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmCalibration(CalibrationMeans):
+    """The same for the decisions for one arm."""
+
+    arm: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Whether predictions are right on average; see :mod:`windvane.agent.calibration`.
+
+    Attributes
+    ----------
+    overall, recent : CalibrationMeans
+        Of all settled decisions, and of the last 1000 to 1099 of them.
+    by_arm : list of ArmCalibration
+        Of the 100 arms settled last, the one with the most settled decisions first; all time.
+    others : CalibrationMeans
+        Of the arms that are not in the list.
+    is_off : bool
+        Whether recent predictions are off by more than noise explains: the alert ``miscalibrated``.
+    """
+
+    overall: CalibrationMeans
+    recent: CalibrationMeans
+    by_arm: list[ArmCalibration]
+    others: CalibrationMeans
+    is_off: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
     """A condition under which an agent learns little or predicts badly: a code, and what was seen and what to do."""
 
@@ -142,7 +219,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentInfo:
-    """An agent: its counts, its estimate, how far back it looks, what drift it sees, and its settings.
+    """An agent: its counts, its estimate, how far back it looks, how well it predicts, and its settings.
 
     Attributes
     ----------
@@ -154,6 +231,12 @@ class AgentInfo:
         Of all and of the last 200 decisions: how many had an estimate outside the ball of radius S.
     memory, memory_unit
         How far back the past counts, in decisions or in seconds. None: all of it.
+    half_life : HalfLife
+        How long until half of what rewards teach is lost.
+    decisions_per_second : float or None
+        Over the last 1000 decisions. None if it is not known.
+    calibration : Calibration
+        The mean prediction against the mean reward.
     settings : dict
         The arguments of :class:`windvane.Agent`, with what was changed since.
     """
@@ -170,7 +253,10 @@ class AgentInfo:
     recent_projected_share: float
     memory: float | None
     memory_unit: Literal["decisions", "seconds"]
+    half_life: HalfLife
+    decisions_per_second: float | None
     drift: Drift | None
+    calibration: Calibration
     alerts: list[Alert]
     settings: dict[str, Any]
 

@@ -64,6 +64,7 @@ class Service:
 
     def __init__(self, store: str | os.PathLike[str], *options: str, seconds: float = START_SECONDS) -> None:
         command = [sys.executable, "-m", "windvane.cli", "serve", "--store", os.fspath(store), "--port", "0", "--json"]
+        command += ["--log-level", "warning"]
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by _wait
         self._process = subprocess.Popen(
             [*command, *options],

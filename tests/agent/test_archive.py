@@ -102,7 +102,7 @@ def read_arrays(content: bytes) -> dict:
     return arrays | {"document": json.loads(arrays["document"].item())}
 
 
-def sign(body: bytes, version: object = 6) -> bytes:
+def sign(body: bytes, version: object = 7) -> bytes:
     return f"windvane agent {version} {hashlib.sha256(body).hexdigest()}\n".encode() + body
 
 
@@ -266,7 +266,10 @@ FORGED_VALUES: dict[str, list[Any]] = {  # by the path in the document
     "tally/reward_total": [None, "1", True], "times": [None, [0.0]], "times/1": ["now"], "names": [None, [], {}],
     "names/id": [None, ["d2"]], "names/id/0": [5, "d2", "d1"], "names/arm": [["a"]], "names/arm/0": [None, 1.0, True],
     "names/rival/0": [[]], "names/preferred/0": [{}], "closed": [5, [["d1"]]], "closed/0/0": [[]], "closed/0/1": ["1"],
-    "closed/0/2": [True], "closed/0/3": [1],
+    "closed/0/2": [True], "closed/0/3": [1], "calibration": [None, {}, []], "calibration/total": [[1, 0.0], [-1] * 5],
+    "calibration/block": [[0.5, 0.0, 0.0, 0.0, 0.0], [100, 0.0, 0.0, 0.0, 0.0]], "calibration/block/1": ["1", None, True],
+    "calibration/blocks": [5, [[1]]], "calibration/arms": [[[None, 1, 0.0, 0.0, 0.0, 0.0]], [["a", 1]]],
+    "calibration/is_off": [1], "pace": [None, [0.0, 1.0], [2.0, 1.0, []], [0.0, 1.0, [[0.5]]]], "pace/0": ["0", None],
 }
 FORGED_DOCUMENTS = [(path, value) for path, values in FORGED_VALUES.items() for value in values]
 # fmt: on
@@ -297,7 +300,7 @@ def test_forged_documents_are_refused(small: bytes, path: str, value: object) ->
 
 
 def test_other_versions_archives_and_orders_are_refused(small: bytes) -> None:
-    for version in (1, 5, 7, "6.0", "six"):
+    for version in (1, 6, 8, "7.0", "seven"):
         with rejects(error=FileError, code="version") as caught:
             Agent.from_bytes(sign(small.partition(b"\n")[2], version))
         assert f"version {str(version)!r}" in caught.value.problem

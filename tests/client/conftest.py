@@ -37,7 +37,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Pauses between attempts are recorded and not waited for."""
+    """Pauses are of mean length, recorded and not waited for: only they take time, by the clock of deadlines."""
     seconds: list[float] = []
 
     async def pause(_: object, length: float) -> None:
@@ -45,4 +45,6 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     for client in (Client, AsyncClient):
         monkeypatch.setattr(client, "_pause", pause)
+    monkeypatch.setattr("windvane.client.connection._now", lambda: sum(seconds))
+    monkeypatch.setattr("windvane.client.connection._draw_spread", lambda: 1.0)
     return seconds

@@ -30,6 +30,18 @@ from windvane.records import Counts, Decision, DecisionRecord, Explanation
 # --- every call ----------------------------------------------------------------------------------------------------
 
 
+def test_predict_and_rank_decide_nothing(client: Any, name: str) -> None:
+    client.create(name, dim=2)
+    predicted, ranked = client.predict(name, ARMS), client.rank(name, ARMS)
+    assert list(predicted) == list(ARMS)
+    assert all(each == predicted[each.arm] for each in ranked)
+    assert client.info(name).events == 0
+    decision = client.decide(name, ARMS)
+    own = predicted[decision.arm]
+    assert (own.prediction, own.bonus, ranked[0].arm) == (decision.prediction, decision.bonus, decision.arm)
+    assert refused(lambda: client.rank(name, {"red": [1.0]}), 422, "invalid").pointer == "#/arms/red"
+
+
 def test_a_stream_from_beginning_to_end(client: Any, name: str) -> None:
     assert client.ready()
     info = client.create(name, dim=2, prior=np.array([0.1, 0.2]), epsilon=0.5, max_pending=10)
@@ -230,7 +242,7 @@ def test_arguments_that_cannot_be_sent(client: Any, connect: Connect) -> None:
         ("url", connect, ["127.0.0.1:8000", "http://host:port", "http://x y", "http://x\ny", "http://x/?a=b", 3]),
         ("url", connect, ["ftp://x"]),
         ("timeout", lambda timeout: connect(timeout=timeout), [0, 1e100]),
-        ("retries", lambda retries: connect(retries=retries), [-1]),
+        ("deadline", lambda deadline: connect(deadline=deadline), [-1, float("nan"), 1e7]),
     ]
     for argument, call, values in wrong:
         for value in values:
@@ -299,7 +311,10 @@ def test_calls_through_a_lossy_network(url: str, client: Any, connect: Connect, 
     client.create(name, dim=2, policy="OnePassGLM", gamma=0.99)
     client.create(f"{name}-parts", dim=2, link="identity", reward_timeout="1h", learn="at_timeout")
     rewards = dict[str, float]()
-    with LossyProxy(url, seed=5, share=0.5) as network, connect(network.address, timeout=60.0, retries=100) as unlucky:
+    with (
+        LossyProxy(url, seed=5, share=0.5) as network,
+        connect(network.address, timeout=60.0, deadline=300.0) as unlucky,
+    ):
         for i in range(40):
             decision = unlucky.decide(name, ARMS)
             rewards[decision.id] = float(i % 2)
@@ -323,7 +338,7 @@ def test_many_threads_share_a_client(url: str) -> None:
     decisions, rewards = list[str](), dict[str, float]()
     with Client(url, timeout=60.0) as direct:
         direct.create("threads", dim=2, policy="OnePassGLM", gamma=0.99)
-    with LossyProxy(url, seed=7, share=0.2) as network, Client(network.address, timeout=60.0, retries=50) as shared:
+    with LossyProxy(url, seed=7, share=0.2) as network, Client(network.address, timeout=60.0, deadline=300.0) as shared:
 
         def work(number: int) -> None:
             for i in range(20):
@@ -348,7 +363,7 @@ def test_many_tasks_share_a_client(url: str) -> None:
             await shared.reward("tasks", decision, 1.0)
 
     async def run(address: str) -> Counts:
-        async with AsyncClient(address, timeout=60.0, retries=50) as shared:
+        async with AsyncClient(address, timeout=60.0, deadline=300.0) as shared:
             await asyncio.gather(*(work(shared, number) for number in range(8)))
             return (await shared.info("tasks")).counts
 
@@ -363,14 +378,14 @@ def test_many_tasks_share_a_client(url: str) -> None:
 def test_a_client_in_several_event_loops(url: str, is_closed: bool) -> None:
     async def ask(client: AsyncClient) -> int:
         await asyncio.gather(*(client.streams() for _ in range(3)))
-        sessions = len(client._sessions)
+        transports = len(client._transports)
         if is_closed:
             await client.close()
-        return sessions
+        return transports
 
     clients = [AsyncClient(url, timeout=60.0)] * 3  # one client
     assert [asyncio.run(ask(client)) for client in clients] == [1, 1, 1]  # that of the loop before is forgotten
-    assert len(clients[0]._sessions) == (not is_closed)
+    assert len(clients[0]._transports) == (not is_closed)
     with ThreadPoolExecutor(3) as pool:
         assert all(pool.map(lambda client: asyncio.run(ask(client)), clients * 2))
     clients.clear()
@@ -403,7 +418,10 @@ def test_a_client_after_a_fork(url: str) -> None:
 def test_a_log_that_breaks_off_is_resumed(url: str, client: Any, connect: Connect, name: str) -> None:
     client.create(name, dim=2)
     client.decide_many(name, [[[0.1, 0.1]]] * 300)
-    with LossyProxy(url, seed=8, share=0.8) as network, connect(network.address, timeout=60.0, retries=100) as unlucky:
+    with (
+        LossyProxy(url, seed=8, share=0.8) as network,
+        connect(network.address, timeout=60.0, deadline=300.0) as unlucky,
+    ):
         for _ in range(5):
             assert [event["number"] for event in unlucky.events(name)] == list(range(1, 301))
         assert [event["number"] for event in unlucky.events(name, after=10, limit=250)] == list(range(11, 261))

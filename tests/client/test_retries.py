@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import httpx2
+import h11
 import pytest
 
 from support.clients import ARMS, Connect, failed_batch, refused
 from support.network import ScriptedServer, make_answer
 from support.server import until
 from windvane.client import BatchError, Client, messages
+from windvane.client.connection import DEADLINE
 from windvane.records import Decision, RewardReceipt, to_datetime, to_plain
 
 DECISION = Decision(
@@ -25,6 +26,9 @@ DECISION = Decision(
 PLAIN = to_plain(DECISION)
 RECEIPT = to_plain(RewardReceipt(decision="d1", status="recorded", value=1.0))
 GOOD = make_answer(RECEIPT)
+
+
+ONE_MORE, TWO_MORE = 0.15, 0.35  # seconds in which a request is sent once or twice more: pauses of 0.1, 0.2, 0.4, ...
 
 
 def make_problem(code: str, status: str, pointer: str | None = None) -> bytes:
@@ -70,8 +74,32 @@ def test_a_bad_answer_is_asked_for_again(bad: bytes | None, connect: Connect, pa
     assert len(server.keys) == 3
     assert len(set(server.keys)) == len(set(server.bodies)) == 1  # one key for all attempts
     wait = 7.0 if bad == ask_to_wait(b"7") else 0.0
-    assert wait + 0.05 <= pauses[0] <= wait + 0.15
-    assert wait + 0.1 <= pauses[1] <= wait + 0.3
+    assert pauses == pytest.approx([wait + 0.1, wait + 0.2])
+
+
+def test_until_the_deadline(connect: Connect, pauses: list[float]) -> None:
+    """Pauses double up to two seconds; the last attempt begins before the deadline."""
+    with ScriptedServer(BUSY) as server, connect(server.address) as client:
+        refused(lambda: client.decide("a", ARMS), 503, "unavailable")
+    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, *[2.0] * 5])
+    assert len(server.requests) == 11
+    assert 5.0 < sum(pauses) <= DEADLINE < sum(pauses) + 2.0  # an ordinary restart takes up to 5
+
+
+def test_pauses_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that failed together do not come back together."""
+    lengths = list[float]()
+
+    async def pause(_: object, seconds: float) -> None:
+        lengths.append(seconds)
+
+    monkeypatch.setattr(Client, "_pause", pause)
+    with ScriptedServer(*[BUSY] * 20, GOOD) as server, Client(server.address, deadline=1e6) as client:
+        client.reward("a", "d1", 1.0)
+    assert all(
+        0.5 <= length / usual <= 1.5 for length, usual in zip(lengths[:5], (0.1, 0.2, 0.4, 0.8, 1.6), strict=True)
+    )
+    assert len({round(length, 3) for length in lengths[5:]}) > 10
 
 
 UNSURE = "; an attempt got no answer, and it is not known whether it was carried out"
@@ -96,7 +124,7 @@ def test_errors_say_what_is_known_about_all_attempts(
     script: list, status: int | None, code: str, requests: int, end: str, connect: Connect, pauses: list[float]
 ) -> None:
     timeout = 0.1 if script == [None] else 10.0
-    with ScriptedServer(*script) as server, connect(server.address, timeout=timeout, retries=2) as client:
+    with ScriptedServer(*script) as server, connect(server.address, timeout=timeout, deadline=TWO_MORE) as client:
         error = refused(lambda: client.decide("a", ARMS), status, code)
         assert (error.message.endswith(end), error.is_unsure) == (True, UNSURE in end)
         assert error.pointer == ("#/arms/red/1" if script == [WRONG] else None)
@@ -108,11 +136,11 @@ def test_errors_say_what_is_known_about_all_attempts(
 
 
 def test_ready(connect: Connect, pauses: list[float]) -> None:
-    with ScriptedServer(BUSY, BUSY, make_answer({})) as server, connect(server.address, retries=2) as client:
+    with ScriptedServer(BUSY, BUSY, make_answer({})) as server, connect(server.address, deadline=TWO_MORE) as client:
         assert not client.ready()
         assert client.ready(wait=60)
     pauses.clear()
-    with connect(server.address, retries=2) as client:  # nobody is there any more
+    with connect(server.address, deadline=TWO_MORE) as client:  # nobody is there any more
         assert not client.ready()
         error = refused(lambda: client.decide("a", ARMS), None, "unreachable")
     assert (len(pauses), error.is_unsure, server.address in error.message) == (2, False, True)
@@ -125,7 +153,7 @@ def test_a_later_part_of_a_batch_that_fails(
 ) -> None:
     monkeypatch.setattr(messages, "MOST_ITEMS", 2)
     good = make_answer({"results": [{"status": 201, "decision": PLAIN}] * 2})
-    with ScriptedServer(good, b"") as server, connect(server.address, retries=1) as client:
+    with ScriptedServer(good, b"") as server, connect(server.address, deadline=ONE_MORE) as client:
         error = failed_batch(lambda: client.decide_many("a", [ARMS] * 3))
         assert error.results[:2] == [DECISION] * 2
         assert (error.errors[2].status, error.errors[2].code) == (None, "no-answer")
@@ -139,12 +167,12 @@ def test_a_later_part_of_a_batch_that_fails(
 def test_an_interrupted_call_leaves_no_answer_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C between request and answer: the next request must not get the answer to that one."""
 
-    def interrupt(_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with ScriptedServer(GOOD, make_answer(PLAIN)) as server, Client(server.address) as client:
         with monkeypatch.context() as patch:
-            patch.setattr(httpx2.Response, "iter_bytes", interrupt)
+            patch.setattr(h11.Connection, "receive_data", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 client.reward("a", "d1", 1.0)
         assert client.decide("a", ARMS) == DECISION
@@ -169,7 +197,7 @@ def test_a_forgotten_client_closes_its_connections() -> None:
 
 
 def test_threads_do_not_share_a_connection_at_once() -> None:
-    with ScriptedServer(None, GOOD) as server, Client(server.address, timeout=1.0, retries=0) as client:
+    with ScriptedServer(None, GOOD) as server, Client(server.address, timeout=1.0, deadline=0) as client:
         waiting = threading.Thread(target=lambda: refused(lambda: client.reward("a", "d1", 1.0), None, "no-answer"))
         waiting.start()
         assert until(lambda: server.requests)
@@ -235,7 +263,7 @@ def test_answers_of_another_service(call: str, answer: object, connect: Connect)
 
 
 def test_an_answer_without_bottom(connect: Connect) -> None:
-    with ScriptedServer(make_answer(b"[" * 200_000)) as server, connect(server.address, retries=0) as client:
+    with ScriptedServer(make_answer(b"[" * 200_000)) as server, connect(server.address, deadline=0) as client:
         refused(lambda: client.info("s"), 200, "no-answer")
 
 
@@ -270,7 +298,7 @@ def test_a_cut_is_never_the_end_of_a_log(connect: Connect, pauses: list[float]) 
         b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + make_lines(5, 6),  # without a length
         make_answer(make_lines(7, 7)),
     )
-    with ScriptedServer(*script) as server, connect(server.address, retries=1) as client:
+    with ScriptedServer(*script) as server, connect(server.address, deadline=ONE_MORE) as client:
         assert read_log(client) == [1, 2, 3, 4, 5, 6, 7]
     assert [request.split()[1].partition(b"after=")[2] for request in server.requests] == [b"0", b"2", b"3", b"4", b"6"]
     with ScriptedServer(make_cut(make_lines(1, 3))) as server, connect(server.address) as client:

@@ -134,10 +134,7 @@ class Local:
 
     @property
     def engine(self) -> Engine:
-        app = self.app
-        while not hasattr(app, "state"):  # behind middleware
-            app = app.app
-        engine: Engine = app.state.engine
+        engine: Engine = self.app.engine
         return engine
 
     def run(self, work: Any) -> Any:

@@ -15,14 +15,16 @@ import numpy.typing as npt
 from windvane._files import write_atomically
 from windvane.agent.core import AgentCore
 from windvane.agent.features import Features
-from windvane.agent.info import CHECK_EVERY, AlertLog, drift_of, memory_in_its_unit
+from windvane.agent.info import CHECK_EVERY, AlertLog, drift_of
+from windvane.agent.memory import memory_in_its_unit
 from windvane.agent.pending import ClosedDecision
+from windvane.agent.preview import Preview
 from windvane.agent.times import read_clock, to_seconds
 from windvane.arguments import Array
 from windvane.errors import ArgumentError
 from windvane.links import Link
 from windvane.policies.base import Policy
-from windvane.records import AgentInfo, Alert, Decision, Drift, Explanation, RewardStatus
+from windvane.records import AgentInfo, Alert, Decision, Drift, Explanation, Name, Prediction, RewardStatus
 
 
 class Agent:
@@ -164,6 +166,49 @@ class Agent:
                 self._alert_log.log(self._core.alerts, decisions, "agent")
             return decision
 
+    def predict(
+        self, arms: Any = None, *, context: Mapping[str, Any] | None = None, now: float | datetime | None = None
+    ) -> dict[Name, Prediction]:
+        """Return by name what the policy thinks of ``arms``, without deciding: no state and no random number changes.
+
+        The numbers are those that :meth:`decide` would record now, with the same arguments, for the arm that it plays.
+        Decisions whose timeout has passed are not closed for it; :meth:`expire` closes them.
+
+        Parameters
+        ----------
+        arms, context, now
+            As in :meth:`decide`.
+
+        Examples
+        --------
+        >>> agent = Agent(dim=2)
+        >>> {arm: each.prediction for arm, each in agent.predict({"red": [0.6, 0.1], "blue": [0.2, 0.7]}).items()}
+        {'red': 0.5, 'blue': 0.5}
+        """
+        return {each.arm: each for each in self._preview(arms, context, now).predictions}
+
+    def rank(
+        self, arms: Any = None, *, context: Mapping[str, Any] | None = None, now: float | datetime | None = None
+    ) -> list[Prediction]:
+        """Return what the policy thinks of ``arms``, the most preferred first, without deciding.
+
+        The first is the arm that :meth:`decide` would prefer now, which is drawn at random among equals; other arms
+        with equal scores keep their order. A policy that draws at random ranks by the draw of its next decision.
+        Arguments are those of :meth:`predict`.
+
+        Examples
+        --------
+        >>> agent = Agent(dim=2)
+        >>> [each.arm for each in agent.rank({"red": [0.6, 0.1], "blue": [0.2, 0.7]})]
+        ['blue', 'red']
+        """
+        predictions, ranking = self._preview(arms, context, now)
+        return [predictions[i] for i in ranking]
+
+    def _preview(self, arms: Any, context: Mapping[str, Any] | None, now: float | datetime | None) -> Preview:
+        with self._lock:
+            return self._core.preview(self._core.offer(arms, context), now=_read_time(now))
+
     def reward(self, decision: Decision | str, value: float, *, now: float | datetime | None = None) -> RewardStatus:
         """Record the reward of a decision. It counts with the weight of the decision's age.
 
@@ -270,7 +315,7 @@ class Agent:
     # --- what can be read ------------------------------------------------------------------------------------------
 
     def info(self) -> AgentInfo:
-        """Return counts, the estimate, memory, drift, alerts and settings."""
+        """Return counts, the estimate, memory, drift, calibration, alerts and settings."""
         with self._lock:
             return self._core.info()
 
@@ -321,7 +366,7 @@ class Agent:
     def drift_estimate(self) -> Drift | None:
         """Return what the rewards say about the drift; None for a policy with a fixed memory."""
         with self._lock:
-            return drift_of(self._core.policy.info())
+            return drift_of(self._core.policy)
 
     @property
     def alerts(self) -> list[Alert]:

@@ -22,6 +22,9 @@ closed         [id, reward, late reward, is_partial, is_dropped] for the last th
                :class:`windvane.agent.pending.ClosedOutcome`)
 early          the arms with a delay histogram of their own, with ``learn="early"``
 recent         for each of the last decisions whether it was projected; of the last that were closed, dropped
+calibration    the sums of :class:`windvane.agent.calibration.CalibrationMonitor`: of all outcomes but those of the
+               ``block`` being filled, of this and the last full ``blocks``, of ``others`` and of each arm
+pace           [time of the first decision, of the last, and those that :class:`windvane.agent.pace.Pace` keeps]
 =============  =====================================================================================================
 """
 
@@ -53,7 +56,7 @@ from windvane.records import Decision, to_datetime
 if TYPE_CHECKING:
     from windvane.agent.core import AgentCore
 
-FORMAT, VERSION = "windvane agent", 6
+FORMAT, VERSION = "windvane agent", 7
 NAMES = ("id", "arm", "preferred", "rival")
 MOST = 2**53
 _ANY, _COUNT, _SHARE, _FLAG = ("f8", -math.inf, math.inf), ("i8", 0, MOST), ("f8", 0, 1), ("?", 0, 1)
@@ -97,6 +100,8 @@ def pack(core: AgentCore) -> Callable[[], bytes]:
         "times": [core.clock.first, core.clock.last],
         "closed": [[key, *outcome] for key, outcome in core.decisions.closed.items()],
         "recent": [list(core.recently_projected.marks), list(core.recently_dropped.marks)],
+        "calibration": core.calibration.to_plain(),
+        "pace": core.pace.to_plain(),
     }
     if core.early is not None:
         document["early"], arrays["early"] = list(core.early.model.rows), core.early.model.table.copy()
@@ -167,6 +172,8 @@ def _restore(core: AgentCore, document: Mapping[str, Any], arrays: Arrays) -> No
     core.recently_projected, core.recently_dropped = (
         RecentShare(check_flag("recent", mark) for mark in marks) for marks in document["recent"]
     )
+    core.calibration.restore(document["calibration"])
+    core.pace.restore(core.tally.decisions, document["pace"])
 
 
 def _row_type(core: AgentCore) -> np.dtype[np.void]:

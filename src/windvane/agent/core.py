@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from windvane.agent import archive, info
+from windvane.agent.calibration import CalibrationMonitor
 from windvane.agent.delays import EarlyLearning
 from windvane.agent.history import LearnedHistory, learn_history
+from windvane.agent.pace import Pace
 from windvane.agent.pending import (
     AT_TIMEOUT,
     EARLY,
@@ -30,15 +32,14 @@ from windvane.agent.pending import (
     UnknownDecisionError,
 )
 from windvane.agent.policy import build_policy, check_reward_range, learn_prior
+from windvane.agent.preview import Preview, is_projected, predict_mean, preview, read_scores
 from windvane.agent.times import Clock, Span, format_duration
 from windvane.agent.vectors import ArmEncoder, Offer
 from windvane.arguments import Array, check_choice, check_number, check_positive, check_whole
 from windvane.errors import ArgumentError
 from windvane.kernels.random import PLAY, uniform_pair
 from windvane.links import Link
-from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
-from windvane.policies.info import DecisionInfo
 from windvane.records import AgentInfo, Alert, Counts, Decision, Explanation, to_datetime
 
 CHANGEABLE = ("reward_timeout", "default_reward", "learn", "max_pending", "epsilon")
@@ -85,6 +86,7 @@ class AgentCore:
         self.reward_range = built.accepted_rewards(reward_range)
         self.decisions, self.tally = PendingDecisions(), Tally()
         self.recently_projected, self.recently_dropped = info.RecentShare(), info.RecentShare()
+        self.calibration, self.pace = CalibrationMonitor(self.policy.reward_link, self.reward_range), Pace()
         self.early: EarlyLearning | None = None
         self.reward_timeout: Span | None = None
         self.default_reward: float | None = None
@@ -103,6 +105,10 @@ class AgentCore:
     def offer(self, arms: Any = None, context: Any = None) -> Offer:
         """Check the arms of a decision and encode them. Nothing is decided."""
         return self.encoder.encode(arms, context)
+
+    def preview(self, offer: Offer, *, now: float) -> Preview:
+        """Return what the policy thinks of the arms. Nothing changes; due decisions are not closed for it."""
+        return preview(self.policy, self.clock, offer, self.clock.read(now))
 
     def decide(self, offer: Offer, *, id: str, now: float, played: int | None = None) -> Decision:
         """Choose an arm; or, in a replay, let the arm be the one in the place ``played``."""
@@ -133,6 +139,7 @@ class AgentCore:
         if self.early is not None:
             self.early.add(pending)
         self.tally.decisions += 1
+        self.pace.add(at)
         if decision.projected is not None:
             self.tally.projected += decision.projected
             self.recently_projected.add(decision.projected)
@@ -141,18 +148,9 @@ class AgentCore:
     def _describe(self, offer: Offer, id: str, at: float, preferred: int, index: int, explored: bool) -> Decision:
         """Return the record of the round that the policy has just decided."""
         policy, names, epsilon = self.policy, offer.names, self.epsilon
-        scored = policy.decision  # not info(), which costs a tenth of a decision
-        if scored is None or scored.scores is None:
-            hint = "end `select` with `play`"
-            raise ArgumentError("policy", policy.name, "one that records the scores of its decisions", hint=hint)
-        others = scored.scores[0].tolist()
-        score = others.pop(index)
-        if scored.means is not None:
-            prediction = float(scored.means[0, index])
-        elif scored.theta_hat is not None:
-            prediction = float(policy.reward_link.mean(offer.vectors[index] @ scored.theta_hat[0]))
-        else:
-            prediction = score
+        scored, scores = read_scores(policy)
+        others = scores.tolist()
+        score, prediction = others.pop(index), predict_mean(policy, scored, offer.vectors[index], index)
         rival = rival_score = None
         if others:
             rival_score = max(others)
@@ -162,7 +160,7 @@ class AgentCore:
         return Decision(
             id=id, arm=names[index], index=index, time=to_datetime(at), propensity=propensity, explored=explored,
             prediction=prediction, bonus=score - prediction, preferred=names[preferred], rival=rival,
-            rival_score=rival_score, projected=_is_projected(policy, scored),
+            rival_score=rival_score, projected=is_projected(policy, scored),
         )  # fmt: skip
 
     # --- rewards ---------------------------------------------------------------------------------------------------
@@ -245,6 +243,7 @@ class AgentCore:
                 raise
             self.tally.settled += 1
             self.tally.reward_total += outcome
+            self.calibration.add(pending.decision.arm, pending.decision.prediction, outcome)
         self.decisions.forget()
 
     def _update(self, pending: Pending, outcome: float, weight: float) -> None:
@@ -368,12 +367,17 @@ class AgentCore:
         return self.tally.reward_total / self.tally.settled if self.tally.settled else None
 
     @property
+    def projected_share(self) -> float:
+        """The share of all decisions whose estimate was outside the ball of radius S."""
+        return self.tally.projected / self.tally.decisions if self.tally.decisions else 0.0
+
+    @property
     def feature_names(self) -> list[str]:
         return self.encoder.feature_names
 
     @property
     def theta(self) -> Array:
-        return info.theta_of(self.policy, self.policy.info())
+        return info.theta_of(self.policy)
 
     @property
     def alerts(self) -> list[Alert]:
@@ -419,16 +423,6 @@ class AgentCore:
     ) -> AgentCore:
         """Return the core that :meth:`pack` wrote; ``where`` is what an error calls the content."""
         return archive.unpack(cls, content, link, policy, where)
-
-
-def _is_projected(policy: Policy, decision: DecisionInfo) -> bool | None:
-    """Whether the estimate of ``decision`` lay outside the ball of radius S; None without such a ball."""
-    if decision.projection is not None:
-        return bool(decision.projection.stage[0] > 1)  # stage 1: it was admissible as it is
-    if isinstance(policy, AdaptiveGLMUCB) and policy.S is not None and decision.theta_hat is not None:
-        theta = decision.theta_hat[0]
-        return math.sqrt(theta @ theta) > policy.S
-    return None
 
 
 def _to_plain(value: Any) -> Any:

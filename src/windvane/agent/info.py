@@ -15,17 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windvane.agent.memory import describe_half_life, memory_in_its_unit, memory_of
 from windvane.agent.pending import AT_TIMEOUT, ON_ARRIVAL
-from windvane.agent.policy import memory_of_discount
 from windvane.agent.times import TICK, TICKS
 from windvane.arguments import Array
-from windvane.estimation import Estimator
-from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB, AdaptiveInfo
-from windvane.policies.bandit_over_bandits import BanditOverBandits
+from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.base import Policy
-from windvane.policies.info import PolicyInfo
 from windvane.policies.optimism import EstimatingPolicy
-from windvane.policies.restart import RestartedPolicy
 from windvane.records import AgentInfo, Alert, Drift
 
 if TYPE_CHECKING:
@@ -37,7 +33,7 @@ LARGEST_SHARE = 0.2  # of recent decisions: above it, an alert is raised
 LOG_AGAIN = 10_000  # decisions after which an alert that is still raised is logged again
 CHECK_EVERY = 100  # decisions between two checks of the alerts, which cost about as much as a decision
 ROUNDING = 1.0 + 1e-9  # a memory computed from a discount may be off by this factor
-CODES = ("norm_bound_active", "timeout_exceeds_memory", "decisions_dropped", "misses_learned_late")
+CODES = ("norm_bound_active", "timeout_exceeds_memory", "decisions_dropped", "misses_learned_late", "miscalibrated")
 
 log = logging.getLogger("windvane.agent")
 
@@ -80,8 +76,7 @@ class AlertLog:
 
 def describe(core: AgentCore) -> AgentInfo:
     """Return all that is known about an agent."""
-    policy, info = core.policy, core.policy.info()  # once: it takes as long as a decision, or longer
-    theta = theta_of(policy, info)
+    policy, theta = core.policy, theta_of(core.policy)
     return AgentInfo(
         policy=policy.name,
         link=policy.reward_link.name,
@@ -91,53 +86,38 @@ def describe(core: AgentCore) -> AgentInfo:
         mean_reward=core.mean_reward,
         theta=dict(zip(core.encoder.feature_names, theta.tolist(), strict=True)),
         S=_scale_of(policy),
-        projected_share=core.tally.projected / core.tally.decisions if core.tally.decisions else 0.0,
+        projected_share=core.projected_share,
         recent_projected_share=core.recently_projected.share,
         memory=_finite(memory_in_its_unit(core)),
         memory_unit="seconds" if core.clock.by_clock else "decisions",
-        drift=drift_of(info),
+        half_life=describe_half_life(core),
+        decisions_per_second=core.pace.per_second,
+        drift=drift_of(policy),
+        calibration=core.calibration.describe(),
         alerts=core.alerts,
         settings={name: _finite(value) for name, value in copy.deepcopy(core.settings).items()},
     )
 
 
-def theta_of(policy: Policy, info: PolicyInfo) -> Array:
-    """Return the estimated parameter; zeros for a policy without an estimate."""
-    return np.zeros(policy.dim) if info.theta_hat is None else np.array(info.theta_hat[0])
+def theta_of(policy: Policy) -> Array:
+    """Return the estimated parameter; zeros for a policy without an estimate. Not from ``info()`` where that takes
+    longer: it has matrices and projections, too."""
+    if isinstance(policy, AdaptiveGLMUCB):
+        estimate: Array | None = policy.read_theta()
+    elif isinstance(policy, EstimatingPolicy):
+        estimate = policy.estimator.theta_hat
+    else:
+        estimate = policy.info().theta_hat
+    return np.zeros(policy.dim) if estimate is None else np.array(estimate[0])
 
 
-def drift_of(info: PolicyInfo) -> Drift | None:
+def drift_of(policy: Policy) -> Drift | None:
     """Return what the rewards say about the drift; None for a policy with a fixed memory."""
-    estimate = info.drift if isinstance(info, AdaptiveInfo) else None
+    estimate = policy.read_drift() if isinstance(policy, AdaptiveGLMUCB) else None
     if estimate is None:
         return None
     numbers: dict[str, Any] = {name: _finite(np.asarray(value)[0].item()) for name, value in estimate._asdict().items()}
     return Drift(**numbers)
-
-
-def memory_of(policy: Policy, *, is_late: bool = False) -> float:
-    """Return how many rounds back the past counts: 1/(1 - gamma), a window, or the time between two restarts.
-
-    ``is_late``: for how many rounds a reward that was not learned yet stays informative. For AdaptiveGLMUCB this is the
-    memory of the acting expert, which is longer than the time over which it averages many rewards.
-    """
-    if isinstance(policy, AdaptiveGLMUCB):
-        info = policy.info(estimates=False)
-        memory = info.acting_memory if is_late else info.effective_memory
-        return math.inf if memory is None else float(memory[0])
-    if isinstance(policy, BanditOverBandits):
-        return min(memory_of(policy.worker), float(policy.length))
-    estimator = getattr(policy, "estimator", None)  # a policy of the user's own may have another one, or none
-    if isinstance(estimator, Estimator) and estimator.window is not None:
-        return float(estimator.window[0])
-    gamma = estimator.gamma if isinstance(estimator, Estimator) else policy.info().gamma
-    discounted = math.inf if gamma is None else memory_of_discount(float(gamma[0]))
-    return min(discounted, float(policy.periods[0])) if isinstance(policy, RestartedPolicy) else discounted
-
-
-def memory_in_its_unit(core: AgentCore) -> float:
-    """Return how far back the past counts, in decisions, or in seconds where forgetting goes by the clock."""
-    return memory_of(core.policy) * (TICK if core.clock.by_clock else 1.0)
 
 
 def _scale_of(policy: Policy) -> float | None:
@@ -187,7 +167,20 @@ def find_alerts(core: AgentCore) -> list[Alert]:
             f"rewards are learned on arrival, but {tally.defaulted / tally.settled:.0%} of decisions get none and are "
             'learned at the timeout, so predictions are too high; set learn to "at_timeout" or "early"'
         )
+    if core.calibration.is_off:
+        messages["miscalibrated"] = _describe_miscalibration(core)
     return [Alert(code=code, message=message) for code, message in messages.items()]
+
+
+def _describe_miscalibration(core: AgentCore) -> str:
+    recent = core.calibration.recent
+    predicted, realised = recent.mean_prediction or 0.0, recent.mean_reward or 0.0
+    return (
+        f"predictions are too {'high' if predicted > realised else 'low'}: over the last {recent.settled} outcomes the "
+        f"mean prediction was {predicted:.3g} and the mean reward {realised:.3g}, {abs(recent.z or 0.0):.1f} standard "
+        "errors apart, so the model does not fit the rewards; add an intercept or features that explain them, or give "
+        "a shorter memory or another link"
+    )
 
 
 def _lag(core: AgentCore) -> float:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from windvane.errors import WindvaneError
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
-SERVICE_COMMANDS = ("serve", "token", "verify", "demo")  # these need the extra ``service``
+SERVICE_COMMANDS = ("serve", "token", "verify", "backup", "restore", "demo")  # these need the extra ``service``
 EXTRA_MODULES = {  # top-level modules that windvane imports and that only an extra installs
-    *("dask", "distributed", "fastapi", "fastapi_offline", "httptools", "httpx2", "joblib", "matplotlib"),
+    *("dask", "distributed", "fastapi", "fastapi_offline", "httptools", "httpcore2", "joblib", "matplotlib"),
     *("plotly", "prometheus_client", "pyarrow", "pydantic", "pydantic_core", "rich", "starlette", "typer", "uvicorn"),
 }
 

@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 import windvane
-from windvane.cli import analyse, benchmark, bounds, demo, experiments, policies, serving, start, studies, tuning
+from windvane.cli import (
+    analyse,
+    backups,
+    benchmark,
+    bounds,
+    demo,
+    experiments,
+    policies,
+    serving,
+    start,
+    studies,
+    tuning,
+)
 
 HELP = """Bandits in a drifting world: reproduce the paper, run and compare experiments, serve decisions.
 
@@ -56,6 +68,8 @@ for command in (
     serving.serve,
     serving.token,
     serving.verify,
+    backups.backup,
+    backups.restore,
     demo.demo,
     start.new,
     start.doctor,

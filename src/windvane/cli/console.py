@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from windvane.errors import WindvaneError
 
+PATIENCE = 2.0  # seconds after which whoever watches wants to know how far it is
 PIPED_WIDTH = 200  # a table in a file is not broken to the width of a window
 
 
@@ -115,3 +117,27 @@ class Bar:
     def end(self) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+class StageBars:
+    """A progress bar for every stage of a command, shown once it has taken :data:`PATIENCE` seconds."""
+
+    def __init__(self, unit: str) -> None:
+        self._unit, self._began = unit, time.monotonic()
+        self._stage = ""
+        self._bar: Bar | None = None
+
+    def show(self, stage: str, done: int, total: int) -> None:
+        if time.monotonic() - self._began < PATIENCE:
+            return
+        if stage != self._stage:
+            self.end()
+            self._stage, self._bar = stage, Bar(stage, self._unit)
+            self._bar.begin(total, done)
+        if self._bar is not None:
+            self._bar.show(done)
+
+    def end(self) -> None:
+        if self._bar is not None:
+            self._bar.end()
+            self._bar = None

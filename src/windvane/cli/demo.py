@@ -197,7 +197,7 @@ def _serve(store: Path, port: int) -> Iterator[Client]:
     from windvane.testing import ServiceError, serve
 
     try:
-        with serve(store, "--port", str(port), retries=2) as client:
+        with serve(store, "--port", str(port), deadline=1.0) as client:
             yield client
     except ServiceError as error:
         raise InputError(str(error).splitlines()[-1].replace("windvane: error: ", "")) from None

@@ -6,12 +6,13 @@ import sqlite3
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from windvane.cli import FAILED
-from windvane.cli.console import Bar, InputError, output, print_json, remark, table
+from windvane.cli.configuration import read_config
+from windvane.cli.console import InputError, StageBars, output, print_json, remark, table
 from windvane.cli.options import AsJson
 from windvane.errors import ArgumentError
 
@@ -19,52 +20,93 @@ if TYPE_CHECKING:
     from windvane.service.store import Token
     from windvane.service.verification import StoreReport
 
-PROGRESS_EVENTS = 100  # events between two updates of the bar: about 10 ms of replay
-
-StorePath = Annotated[Path, typer.Option("--store", help="The file that holds everything (SQLite).")]
+StorePath = Annotated[
+    Path, typer.Option("--store", envvar="WINDVANE_STORE", help="The file that holds everything (SQLite).")
+]
 
 
 def serve(
     store: StorePath = Path("windvane.db"),
     host: Annotated[
-        str, typer.Option(help="Address to listen on; other than loopback it needs a token.")
+        str,
+        typer.Option(envvar="WINDVANE_HOST", help="Address to listen on; other than loopback it needs a token."),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    port: Annotated[
+        int, typer.Option(envvar="WINDVANE_PORT", help="Port; 0 takes a free one.", min=0, max=65535)
+    ] = 8000,
     rate: Annotated[
-        float, typer.Option(help="Requests per second and client; an item of a batch is one (0: no limit).", min=0.0)
+        float,
+        typer.Option(
+            envvar="WINDVANE_RATE",
+            help="Requests per second and client; an item of a batch is one (0: no limit).",
+            min=0.0,
+        ),
     ] = 0.0,
     body_limit: Annotated[
-        int, typer.Option(help="Largest size of a request's body, in bytes.", min=1024, max=1 << 30)
+        int,
+        typer.Option(
+            envvar="WINDVANE_BODY_LIMIT", help="Largest size of a request's body, in bytes.", min=1024, max=1 << 30
+        ),
     ] = 4 << 20,
+    drain: Annotated[
+        float,
+        typer.Option(
+            envvar="WINDVANE_DRAIN",
+            help="Seconds that requests are still accepted after SIGTERM, while /readyz answers 503.",
+            min=0.0,
+            max=3600.0,
+        ),
+    ] = 0.0,
+    log_format: Annotated[
+        Literal["text", "json"],
+        typer.Option(envvar="WINDVANE_LOG_FORMAT", help="Lines of the log, on standard error."),
+    ] = "text",
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        typer.Option(envvar="WINDVANE_LOG_LEVEL", help="The least level that is logged."),
+    ] = "info",
+    access_log: Annotated[
+        bool, typer.Option("--access-log", envvar="WINDVANE_ACCESS_LOG", help="Log every request.")
+    ] = False,
+    config: Annotated[  # noqa: ARG001 - its callback takes the other options from it
+        Path | None,
+        typer.Option(
+            envvar="WINDVANE_CONFIG", help="A TOML file with these options.", callback=read_config, is_eager=True
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the decision service: HTTP under /v1, a live page at /, API documentation at /docs, all data in one file.
 
-    It prints its address when it listens, and "ready" when its streams are recovered and requests are answered. Ctrl-C
-    or SIGTERM stops it with code 0 after the requests that are under way.
+    It prints its address when it listens, and logs "ready" when its streams are recovered and requests are answered.
+    Ctrl-C or SIGTERM stops it with code 0 after the requests that are under way. An option on the command line comes
+    before the environment, and this before the file.
 
     \b
     Examples:
       windvane serve --store windvane.db
       windvane token add shop --store windvane.db
       windvane serve --store windvane.db --host 0.0.0.0
+      windvane serve --config service.toml --log-format json
     """
+    from windvane.service.logs import configure_logging
     from windvane.service.server import serve as run
     from windvane.service.store import StoreError
+
+    configure_logging(log_format, log_level)
 
     def started(address: str) -> None:
         if as_json:
             print_json({"address": address, "store": str(store)})
-        else:
+        elif log_format != "json":  # which has it, too
             output().print(f"{address}  (store: {store}; Ctrl-C stops)", markup=False, highlight=False, soft_wrap=True)
         sys.stdout.flush()  # the reader may wait for the address at the end of a pipe
 
-    def ready() -> None:
-        if not as_json:
-            remark("ready")
-
     try:
-        run(store, host=host, port=port, rate=rate, most_bytes=body_limit, started=started, ready=ready)
+        run(
+            store, host=host, port=port, rate=rate, most_bytes=body_limit, drain=drain, log_requests=access_log,
+            started=started,
+        )  # fmt: skip
     except StoreError as error:
         raise InputError(str(error)) from None
 
@@ -163,13 +205,13 @@ def verify(
         opened = Store(store, shared=True, create=False, read_only=True)
     except StoreError as error:
         raise InputError(str(error)) from None
-    progress = _VerifyProgress()
+    bars = StageBars("events")
     try:
-        report = verify_store(opened, progress.show)
+        report = verify_store(opened, lambda stream, done, total: bars.show(f"replaying {stream}", done, total))
     except sqlite3.Error as error:
         raise InputError(f"{store}: cannot be read ({error})") from None
     finally:
-        progress.end()
+        bars.end()
         opened.close()
     if as_json:
         print_json(report.to_plain())
@@ -177,27 +219,6 @@ def verify(
         _print_report(report, store)
     if not report.is_sound:
         raise typer.Exit(FAILED)
-
-
-class _VerifyProgress:
-    """A progress bar for every stream."""
-
-    def __init__(self) -> None:
-        self._stream: str | None = None
-        self._bar: Bar | None = None
-
-    def show(self, stream: str, done: int, total: int) -> None:
-        if stream != self._stream:
-            self.end()
-            self._stream, self._bar = stream, Bar(f"replaying {stream}", "events")
-            self._bar.begin(total, 0)
-        if self._bar is not None and done % PROGRESS_EVENTS == 0:
-            self._bar.show(done)
-
-    def end(self) -> None:
-        if self._bar is not None:
-            self._bar.end()
-            self._bar = None
 
 
 def _print_report(report: StoreReport, store: Path) -> None:

@@ -12,21 +12,33 @@ import functools
 import inspect
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, Concatenate, ParamSpec, TypeVar
-
-import httpx2
 
 from windvane.arguments import check_not_negative, check_whole
 from windvane.client import messages
 from windvane.client.connection import FIRST_PAUSE, Connection
 from windvane.client.messages import ClientError, build_path, check_arms, check_key, check_value, encode
+from windvane.client.transport import Answer, AsyncTransport, Reply, Request, Transport
 from windvane.records import (
     Decision,
     DecisionRecord,
     Explanation,
     LearnedRows,
+    Name,
     PendingPage,
+    Prediction,
+    Predictions,
     RewardReceipt,
     RewardStatus,
     StreamInfo,
@@ -53,18 +65,16 @@ class AsyncClient(Connection):
     ...         await client.reward("homepage", decision, 1.0)
     """
 
-    _session_class = httpx2.AsyncClient
+    _transport_class = AsyncTransport
 
     def _owner(self) -> tuple[int, asyncio.AbstractEventLoop]:
         return os.getpid(), asyncio.get_running_loop()
 
-    async def _exchange(self, session: httpx2.AsyncClient, request: httpx2.Request, *, stream: bool) -> httpx2.Response:
-        return await session.send(request, stream=stream)
+    async def _exchange(self, request: Request) -> Answer:
+        return await self._transport().exchange(request)  # type: ignore[no-any-return]
 
-    async def _read_chunks(self, response: httpx2.Response) -> AsyncIterator[bytes]:
-        async with contextlib.aclosing(response):
-            async for chunk in response.aiter_bytes():
-                yield chunk
+    async def _open(self, request: Request) -> Reply[AsyncIterator[bytes]]:
+        return await self._transport().open(request)  # type: ignore[no-any-return]
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -77,8 +87,8 @@ class AsyncClient(Connection):
 
     async def close(self) -> None:
         """Close the connections of the running event loop. A later call opens one again."""
-        if session := self._sessions.pop(self._owner(), None):
-            await session.aclose()
+        if transport := self._transports.pop(self._owner(), None):
+            await transport.close()
 
     # --- streams ---
 
@@ -152,6 +162,33 @@ class AsyncClient(Connection):
         """
         body = encode({"arms": check_arms(arms), "context": context})
         return await self._send(Decision, "POST", build_path(stream, "decisions"), body, check_key(key))
+
+    async def predict(
+        self, stream: str, arms: Any = None, *, context: Mapping[str, Any] | None = None
+    ) -> dict[Name, Prediction]:
+        """Return by name what the policy thinks of ``arms``. Nothing is decided. Arguments are those of :meth:`decide`.
+
+        Examples
+        --------
+        >>> client.predict("homepage", {"red": [0.6, 0.1], "blue": [0.2, 0.7]})["red"].prediction  # doctest: +SKIP
+        0.5
+        """
+        body = encode({"arms": check_arms(arms), "context": context})
+        answer = await self._send(Predictions, "POST", build_path(stream, "predict"), body)
+        return {each.arm: each for each in answer.arms}
+
+    async def rank(
+        self, stream: str, arms: Any = None, *, context: Mapping[str, Any] | None = None
+    ) -> list[Prediction]:
+        """Return what :meth:`predict` does as a list, the most preferred arm first, as in :meth:`windvane.Agent.rank`.
+
+        Examples
+        --------
+        >>> [each.arm for each in client.rank("homepage", {"red": [0.6, 0.1], "blue": [0.2, 0.7]})]  # doctest: +SKIP
+        ['blue', 'red']
+        """
+        body = encode({"arms": check_arms(arms), "context": context})
+        return (await self._send(Predictions, "POST", build_path(stream, "rank"), body)).arms
 
     async def reward(self, stream: str, decision: Decision | str, value: float) -> RewardStatus:
         """Send the reward of a decision. To repeat it changes nothing; another value is refused (``"conflict"``).
@@ -266,6 +303,13 @@ def _run(work: Awaitable[T]) -> T:
     raise AssertionError("the coroutine waits for an event loop")
 
 
+async def _pretend_to_wait(parts: Generator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the parts of a body that blocking code reads."""
+    with contextlib.closing(parts):
+        for part in parts:
+            yield part
+
+
 def _block(
     method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Client, P], T]:
@@ -305,9 +349,10 @@ def _iterate(
 class Client(Connection):
     """A client of the decision service. Safe to use from several threads, and after a fork.
 
-    A request without an answer, or with status 429, 502, 503 or 504, is sent again after growing pauses, or after as
-    long as the service asks for (up to a minute). Nothing counts twice: decisions, parts of rewards and history carry
-    an idempotency key, and everything else may be repeated.
+    A request without an answer, or with status 429, 502, 503 or 504, is sent again after growing random pauses, or
+    after as long as the service asks for, until the ``deadline``: callers do not notice an ordinary restart of the
+    service. Nothing counts twice: decisions, parts of rewards and history carry an idempotency key, and everything
+    else may be repeated. Errors that time does not mend are raised at once.
 
     Proxies are taken from the environment (``HTTPS_PROXY``, ``NO_PROXY``), but never for an address of this machine.
 
@@ -319,8 +364,9 @@ class Client(Connection):
         Access token. Default: ``$WINDVANE_TOKEN``, else none.
     timeout
         Seconds to wait for the server at each step of a request.
-    retries
-        How often a request is sent again.
+    deadline
+        Seconds after the start of a call in which its request is sent again; 0 sends it once. The last attempt may
+        take longer, as ``timeout`` says. Default: 15.
 
     Examples
     --------
@@ -330,18 +376,17 @@ class Client(Connection):
     'recorded'
     """
 
-    _session_class = httpx2.Client
+    _transport_class = Transport
 
     def _owner(self) -> tuple[int, None]:
         return os.getpid(), None
 
-    async def _exchange(self, session: httpx2.Client, request: httpx2.Request, *, stream: bool) -> httpx2.Response:
-        return session.send(request, stream=stream)
+    async def _exchange(self, request: Request) -> Answer:
+        return self._transport().exchange(request)  # type: ignore[no-any-return]
 
-    async def _read_chunks(self, response: httpx2.Response) -> AsyncIterator[bytes]:
-        with contextlib.closing(response):
-            for chunk in response.iter_bytes():
-                yield chunk
+    async def _open(self, request: Request) -> Reply[AsyncIterator[bytes]]:
+        reply = self._transport().open(request)
+        return Reply(reply.status, reply.headers, _pretend_to_wait(reply.parts))
 
     async def _pause(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -354,8 +399,8 @@ class Client(Connection):
 
     def close(self) -> None:
         """Close the connections of all threads. A later call opens one again."""
-        if session := self._sessions.pop(self._owner(), None):
-            session.close()
+        if transport := self._transports.pop(self._owner(), None):
+            transport.close()
 
     def __del__(self) -> None:
         self.close()
@@ -363,6 +408,7 @@ class Client(Connection):
     ready, create, streams = _block(AsyncClient.ready), _block(AsyncClient.create), _block(AsyncClient.streams)
     info, configure, archive = _block(AsyncClient.info), _block(AsyncClient.configure), _block(AsyncClient.archive)
     decide, decide_many = _block(AsyncClient.decide), _block(AsyncClient.decide_many)
+    predict, rank = _block(AsyncClient.predict), _block(AsyncClient.rank)
     reward, reward_many = _block(AsyncClient.reward), _block(AsyncClient.reward_many)
     add_reward, history = _block(AsyncClient.add_reward), _block(AsyncClient.history)
     decision, explain, pending = _block(AsyncClient.decision), _block(AsyncClient.explain), _block(AsyncClient.pending)

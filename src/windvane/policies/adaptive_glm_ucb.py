@@ -170,6 +170,7 @@ class AdaptiveGLMUCB(Policy):
         index = self.play(assessment.upper, valid)  # not scores: mu may round to 1 for many arms
         decision.scores, decision.means, decision.chosen = assessment.scores, assessment.means, assessment.acting
         decision.theta_hat = decision.theta_tilde = assessment.theta
+        decision.order = assessment.upper
         return index
 
     def select_from(self, arm_set: ArmSet) -> Array:
@@ -221,6 +222,16 @@ class AdaptiveGLMUCB(Policy):
             acting_memory=bank.memories[acting // shape[1]], acting_scale=bank.scale(acting),
             effective_memory=bank.effective_memory(acting), dispersion=bank.dispersion(acting), **known,
         )  # fmt: skip
+
+    def read_theta(self) -> Array:
+        """Return the estimate of the acting expert, [lanes, dim]."""
+        with self.bank.lock:
+            return self.bank.theta[np.arange(self.lane_count), self.bank.find_quantile(ACTING_SHARE)].copy()
+
+    def read_drift(self) -> DriftEstimate | None:
+        """Return an estimate of the drift, as ``info().drift``, without the time that its matrices take."""
+        with self.bank.lock:
+            return self.estimate_drift()
 
     def estimate_drift(self) -> DriftEstimate | None:
         """Return an estimate of the drift from the rewards so far.

@@ -17,6 +17,7 @@ class DecisionInfo:
 
     scores: Array | None = None  # index of every arm; the largest was played. None after ``select_from``
     means: Array | None = None  # predicted part of the scores, mu(<x, theta>). The rest is the bonus
+    order: Array | None = None  # what was maximised instead of the scores, where they are too coarse to order arms
     theta_hat: Array | None = None  # the estimate
     theta_tilde: Array | None = None  # the parameter that was used for predictions
     beta: Array | None = None  # confidence radius

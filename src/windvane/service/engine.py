@@ -25,14 +25,12 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
-from windvane.agent import Agent, Features
 from windvane.agent.times import read_clock
-from windvane.errors import ArgumentError
 from windvane.service.committer import Committer, Promise
 from windvane.service.problems import Problem, invalid
 from windvane.service.readiness import NotReady, StalledDiskError, unavailable
 from windvane.service.recovery import Recovery, rebuild_stream, record_losses, recover
-from windvane.service.requests import MAX_DIM, NewStream
+from windvane.service.requests import NewStream
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
 from windvane.service.streams import Done, Stream
@@ -53,19 +51,14 @@ log = logging.getLogger("windvane.service")
 
 class Engine:
     """All streams of ``store``. ``count_commit`` is called with the number of events of every commit and the seconds it
-    took, ``report_ready`` when requests are answered, after the start and after every recovery.
+    took.
 
     ``streams`` are those served, by name; ``unavailable`` says of the others why they could not be rebuilt, and
     ``failure`` why no request is answered now. While the service drains, requests are answered, and it is not ready.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        count_commit: Callable[[int, float], None] = lambda *_: None,
-        report_ready: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.store, self._count_commit, self._report_ready = store, count_commit, report_ready
+    def __init__(self, store: Store, count_commit: Callable[[int, float], None] = lambda *_: None) -> None:
+        self.store, self._count_commit = store, count_commit
         self.streams: dict[str, Stream] = {}
         self.unavailable: dict[str, str] = {}
         self.failure: NotReady | None = NotReady.of("starting")
@@ -149,7 +142,8 @@ class Engine:
         if not self.store.is_checked and not self._is_checking:  # so large that the start did not wait for the check
             self._is_checking = True
             self._run(self._check_store())
-        self._report_ready()
+        fields = {"streams": len(self.streams), "unavailable": len(self.unavailable)}
+        log.info("ready", extra={"fields": fields})
 
     def _fail(self, error: Exception) -> None:
         """Rebuild the streams: memory may differ from the disk."""
@@ -189,6 +183,7 @@ class Engine:
     @property
     def not_ready(self) -> NotReady | None:
         """Why the service should be sent no requests, for a load balancer."""
+        self.check_in_place()
         return NotReady.of("stopping") if self.is_draining and self.failure is None else self.failure
 
     @property
@@ -197,14 +192,17 @@ class Engine:
         return (0, 0.0) if self._committer is None else (self._committer.waiting, self._committer.oldest_wait)
 
     def refuse_if_not_ready(self) -> None:
-        """Raise if no request is answered now, or if the file of the store is gone."""
+        """Raise if no request is answered now."""
+        if self.failure is not None:
+            raise unavailable(self.failure)
+
+    def check_in_place(self) -> None:
+        """Fail if the file of the store was moved or removed. Every request does it once (8 µs)."""
         if self.failure is None:
             try:
                 self.store.check_in_place()
             except sqlite3.Error as error:
                 self._fail(error)
-        if self.failure is not None:
-            raise unavailable(self.failure)
 
     # --- streams ---------------------------------------------------------------------------------------------------
 
@@ -233,9 +231,8 @@ class Engine:
         taken = Problem("stream-exists", f"a stream with the name {new.name!r} already exists", pointer="#/name")
         if new.name in self._rows:
             raise taken
-        arguments = {"seed": secrets.randbits(63), **new.agent_arguments()}
         try:
-            core = (await asyncio.to_thread(_create_agent, arguments)).core  # errors come before anything is stored
+            core = (await asyncio.to_thread(new.create_agent, secrets.randbits(63))).core  # errors come before all else
         except (ValueError, TypeError) as error:
             raise invalid(error) from None
         config = json.dumps({"title": new.title, "agent": core.settings})
@@ -442,8 +439,7 @@ class Engine:
             await asyncio.sleep(TICK)
             if self.failure is not None:
                 continue
-            with contextlib.suppress(Problem):
-                self.refuse_if_not_ready()
+            self.check_in_place()
             for stream in list(self.streams.values()):
                 try:
                     self._expire(stream)
@@ -484,11 +480,3 @@ class Engine:
 
 
 _WRITE_FAILED = "the store could not be written; retry with the same Idempotency-Key"
-
-
-def _create_agent(arguments: dict[str, Any]) -> Agent:
-    features = Features.parse(arguments.get("features"))
-    if features is not None and features.dim > MAX_DIM:
-        expected = f"fields with vectors of at most {MAX_DIM} numbers"
-        raise ArgumentError("features", arguments["features"], expected, got=f"{features.dim}")
-    return Agent(**arguments)

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+import windvane.agent
 from windvane import Agent
 from windvane.errors import ArgumentError, Path
 from windvane.records import KEY
@@ -154,10 +155,15 @@ class NewStream(StreamChanges):
                 raise ArgumentError(("settings", name), settings[name], f"a list of at most {MAX_SETTINGS} numbers")
         return settings
 
-    def agent_arguments(self) -> dict[str, Any]:
-        """Return the arguments of the agent that were given."""
+    def create_agent(self, seed: int) -> Agent:
+        """Return the agent; ``seed`` is used if none was given. It may take long."""
         given = self.model_dump(exclude={"name", "title", "settings"}, exclude_unset=True)
-        return {name: value for name, value in given.items() if (name, value) != ("seed", None)} | self.settings
+        arguments = {name: value for name, value in given.items() if (name, value) != ("seed", None)} | self.settings
+        features = windvane.agent.Features.parse(arguments.get("features"))
+        if features is not None and features.dim > MAX_DIM:
+            expected = f"fields with vectors of at most {MAX_DIM} numbers"
+            raise ArgumentError("features", arguments["features"], expected, got=f"{features.dim}")
+        return Agent(**{"seed": seed} | arguments)
 
 
 class DecisionRequest(_Body):

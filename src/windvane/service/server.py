@@ -1,4 +1,4 @@
-"""Run the service: bind the socket, serve the application with uvicorn, stop on a signal.
+"""Run the service: bind the socket, serve the application with uvicorn, drain and stop on a signal.
 
 uvicorn is used as it comes. It has no time limit for slow clients and no limit on the length of headers; on the open
 internet a reverse proxy adds them (``docs/nginx.conf``, "On the open internet" in ``docs/service.md``).
@@ -10,20 +10,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import logging
+import math
 import signal
 import socket
 import sqlite3
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
-from starlette.types import ASGIApp
 
+import windvane
 from windvane.errors import ArgumentError
 from windvane.service.connections import limit_connections, raise_file_limit
 from windvane.service.http.app import MOST_BYTES, create_app
+from windvane.service.http.middleware import ServiceMiddleware
 from windvane.service.store import Store, StoreError
+from windvane.service.supervision import Supervisor
 
 BACKLOG = 1000  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30  # that a connection may be idle between two requests
@@ -31,6 +37,8 @@ SWITCH_SECONDS = 0.001  # that a thread keeps the interpreter while the event lo
 STOP_SECONDS = 5  # that requests under way are waited for
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+log = logging.getLogger("windvane.service")
 
 
 def serve(
@@ -40,12 +48,14 @@ def serve(
     port: int = 8000,
     rate: float = 0.0,
     most_bytes: int = MOST_BYTES,
+    drain: float = 0.0,
+    log_requests: bool = False,
     started: Callable[[str], None] = lambda _: None,
-    ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve the store at ``path`` until SIGTERM, SIGINT or SIGHUP. Call it from the main thread.
 
-    Requests that are under way then are answered first.
+    From then on ``/readyz`` answers 503. After ``drain`` seconds, or at a second signal, nothing new is accepted; the
+    requests that are under way are answered, and every stream gets a snapshot.
 
     Parameters
     ----------
@@ -55,10 +65,12 @@ def serve(
         Where to listen. Port 0 takes a free one. Addresses that other machines can reach need a token in the store.
     rate, most_bytes
         Requests per second and client (0: no limit), and bytes of a request's body.
+    drain
+        Seconds between the signal and the end of accepting requests: those that a load balancer needs to notice.
+    log_requests
+        Whether to write a line to the log for every request.
     started
         Called with the address once ``/healthz`` is answered. Recovery may still go on: ``/readyz`` says so.
-    ready
-        Called when requests are answered, after the start and after every recovery.
 
     Raises
     ------
@@ -76,10 +88,17 @@ def serve(
         closing, hosts = asyncio.Event(), LOOPBACK_NAMES | {name} if is_local else None
         app = create_app(
             store, rate=rate, most_bytes=most_bytes, hosts=hosts, closed=not is_local, closing=closing,
-            report_ready=ready,
+            log_requests=log_requests,
         )  # fmt: skip
         address = f"http://{name}:{listener.getsockname()[1]}"
-        _run(_Server(app, lambda: started(address), closing), listener)
+
+        def report_start() -> None:
+            fields = {"address": address, "store": str(store.path), "version": windvane.__version__}
+            log.info("listening", extra={"fields": fields})
+            started(address)
+
+        _run(_Server(app, drain, report_start, closing), listener)
+        log.info("stopped")
 
 
 def is_loopback(host: str) -> bool:
@@ -113,22 +132,47 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server; it reports when it has started and when it begins to stop."""
+    """uvicorn's server; it reports when it has started, and drains before it stops."""
 
-    def __init__(self, app: ASGIApp, started: Callable[[], None], closing: asyncio.Event) -> None:
+    def __init__(
+        self, app: ServiceMiddleware, drain: float, started: Callable[[], None], closing: asyncio.Event
+    ) -> None:
         # What uvicorn warns about are faults of clients, and some of its advice does not apply here.
         super().__init__(
             uvicorn.Config(
                 app, http=limit_connections(raise_file_limit()), ws="none", log_level="error", access_log=False,
-                proxy_headers=False, server_header=False, backlog=BACKLOG,
+                log_config=None, proxy_headers=False, server_header=False, backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=STOP_SECONDS,
             )
         )  # fmt: skip
         self._report_start, self._closing = started, closing
+        self._engine, self._drain, self._stop_at = app.engine, drain, math.inf
+        self._supervisor, self._is_announced = Supervisor(app.engine), False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._report_start()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Drain at the first signal, stop at the second. A further SIGINT does not wait for requests."""
+        if self.should_exit:
+            super().handle_exit(sig, frame)
+        elif self._engine.is_draining:
+            self._stop_at = 0.0
+        else:
+            self._engine.is_draining = True
+            self._stop_at = time.monotonic() + self._drain
+
+    async def on_tick(self, counter: int) -> bool:
+        """Return whether to stop; called ten times a second."""
+        self._supervisor.look()
+        if self._engine.is_draining and not self._is_announced:
+            self._is_announced = True
+            self._supervisor.stop()
+            log.info("stopping", extra={"fields": {"drain_seconds": self._drain}})
+        if self._stop_at <= time.monotonic():
+            self.should_exit = True
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._closing.set()  # ends answers that would go on for ever
@@ -138,12 +182,9 @@ class _Server(uvicorn.Server):
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     """Run ``server`` until a signal; being asked to stop is no failure."""
 
-    def stop(*_: object) -> None:
-        server.should_exit = True
-
     sys.setswitchinterval(SWITCH_SECONDS)
-    # uvicorn handles SIGTERM and SIGINT itself while it runs, and afterwards raises them again for these handlers.
-    previous = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
+    # uvicorn does the same for SIGTERM and SIGINT while it runs, and afterwards raises some again for this handler.
+    previous = {number: signal.signal(number, server.handle_exit) for number in STOP_SIGNALS}
     try:
         server.run(sockets=[listener])
     finally:

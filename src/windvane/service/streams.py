@@ -21,6 +21,7 @@ from windvane.agent import AgentCore, ClosedDecision, ConflictingRewardError, Un
 from windvane.agent.history import LearnedHistory
 from windvane.agent.info import CHECK_EVERY, AlertLog
 from windvane.agent.pending import ClosedOutcome, PendingDecisions, RewardOutcome
+from windvane.agent.preview import Preview
 from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
 from windvane.records import (
@@ -385,6 +386,13 @@ class Stream:
         """Return all that is known about the stream."""
         info = self.core.info()
         return StreamInfo(**{field.name: getattr(info, field.name) for field in fields(info)}, **self.describe())
+
+    def preview(self, raw: bytes, now: float) -> Preview:
+        """Return what the model thinks of the arms in a request to decide, without deciding."""
+        try:
+            return self.core.preview(self.read_offer(raw), now=now)
+        except ValueError as error:
+            raise invalid(error) from None
 
     @property
     def progress(self) -> tuple[int, int, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -73,7 +73,13 @@ class StoreReport:
     @property
     def is_sound(self) -> bool:
         """Whether there is no problem."""
-        return not self.problems and not any(stream.problems for stream in self.streams)
+        return next(self.list_problems(), None) is None
+
+    def list_problems(self) -> Iterator[Finding]:
+        """Yield the problems of the file and of all streams."""
+        yield from self.problems
+        for stream in self.streams:
+            yield from stream.problems
 
     def to_plain(self) -> dict[str, Any]:
         """Return the report as JSON values."""

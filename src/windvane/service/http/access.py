@@ -94,8 +94,9 @@ class Access:
             self._read = now
         return self._closed or self._has_tokens
 
-    def admit(self, authorization: str | None, address: str, *, changes: bool) -> str:
-        """Return whose request it is, or raise; ``changes``: whether the request needs a token with full rights."""
+    def admit(self, authorization: str | None, address: str, *, changes: bool) -> tuple[str, str | None]:
+        """Return whose request it is, for :attr:`charge`, and the name of its token, or raise; ``changes``: whether the
+        request needs a token with full rights."""
         client = f"address {address}"
         if self.needs_token():
             try:
@@ -107,9 +108,9 @@ class Access:
             self._limiter.admit(client)
             if changes and not token.full:
                 raise Problem("read-only-token", f"token {token.name!r} is read-only")
-            return client
+            return client, token.name
         self._limiter.admit(client)
-        return client
+        return client, None
 
     def is_valid(self, authorization: str | None) -> bool:
         """Return whether a request that was admitted to read would still be."""

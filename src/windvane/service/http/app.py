@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import resources
 
@@ -42,8 +42,8 @@ def create_app(
     most_bytes: int = MOST_BYTES,
     hosts: frozenset[str] | None = None,
     closed: bool = False,
+    log_requests: bool = False,
     closing: asyncio.Event | None = None,
-    report_ready: Callable[[], None] = lambda: None,
 ) -> ServiceMiddleware:
     """Return the ASGI application. It answers at once, and serves streams when they are recovered.
 
@@ -59,13 +59,13 @@ def create_app(
         Host names under which it may be asked where no token is needed. Default: any.
     closed
         Whether a token is needed even if the store never had one.
+    log_requests
+        Whether to write a line to the log for every request.
     closing
         Set it when the server is about to stop: it ends the responses that would go on for ever.
-    report_ready
-        Called when requests are answered, after the start and after every recovery.
     """
     metrics = Metrics()
-    engine = Engine(store, metrics.count_commit, report_ready)
+    engine = Engine(store, metrics.count_commit)
     metrics.watch(engine)
 
     @asynccontextmanager
@@ -94,7 +94,9 @@ def create_app(
         app.add_exception_handler(kind, _handle)
     app.openapi = lambda: build_openapi(app)  # type: ignore[method-assign]
     access = Access(store, rate=rate, closed=closed, report=engine.report_damage)
-    return ServiceMiddleware(app, access, metrics, engine.turnstile, most_bytes=most_bytes, hosts=hosts)
+    return ServiceMiddleware(
+        app, engine, access, metrics, most_bytes=most_bytes, hosts=hosts, log_requests=log_requests
+    )
 
 
 async def _get_page(request: Request) -> Response:

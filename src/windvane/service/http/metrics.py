@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+import platform
+import shutil
+import sqlite3
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+import windvane
 from windvane.agent.info import CODES
+from windvane.service.http.model_metrics import collect_models
+from windvane.service.problems import KINDS
 from windvane.service.readiness import CAUSES
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
 
-_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+# They are a second series for every counter; process_start_time_seconds says enough.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
 _COUNTS = {
     "decisions": (CounterMetricFamily, "Decisions made"),
     "rewards": (CounterMetricFamily, "Rewards that arrived in time"),
@@ -42,18 +60,26 @@ class Metrics(Collector):
         )
         self._commits = Counter("windvane_commits", "Transactions flushed to disk", registry=self._registry)
         self._commit_seconds = Histogram(
-            "windvane_commit_seconds",
-            "Time to write and flush a transaction",
-            buckets=_SECONDS,
-            registry=self._registry,
+            "windvane_commit_seconds", "Time to flush a transaction", buckets=_SECONDS, registry=self._registry
         )
         self._events = Counter("windvane_events", "Events stored", registry=self._registry)
+        self._problems = Counter("windvane_problems", "Requests refused or failed", ["code"], registry=self._registry)
+        for code in KINDS:  # zero until it occurs: a rate can be computed from the first one on
+            self._problems.labels(code)
+        Info("windvane_build", "Versions", registry=self._registry).info(
+            {"version": windvane.__version__, "python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+        )
+        ProcessCollector(registry=self._registry)  # its start, memory, processor time and open files
         self._counter, self._timer = cache(self._requests.labels), cache(self._seconds.labels)  # labels() is slow
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         """Count a request."""
         self._counter(route, status).inc()
         self._timer(route).observe(seconds)
+
+    def count_problem(self, code: str) -> None:
+        """Count a request that was refused or failed."""
+        self._problems.labels(code).inc()
 
     def count_commit(self, events: int, seconds: float) -> None:
         """Count a transaction."""
@@ -71,7 +97,7 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterable[Metric]:
-        """Yield what the streams count."""
+        """Yield what is read when it is asked for."""
         engine = self._engine
         yield GaugeMetricFamily("windvane_ready", "1 if the service is ready", engine.not_ready is None)
         not_ready = GaugeMetricFamily("windvane_not_ready", "1 if this is why it is not ready", labels=["cause"])
@@ -79,7 +105,16 @@ class Metrics(Collector):
             not_ready.add_metric([cause], engine.not_ready is not None and engine.not_ready.code == cause)
         yield not_ready
         yield GaugeMetricFamily("windvane_unavailable_streams", "Streams not recovered", len(engine.unavailable))
-        streams = list(engine.streams.items())
+        yield CounterMetricFamily("windvane_recoveries", "Times that all streams were rebuilt", engine.recoveries)
+        yield CounterMetricFamily("windvane_snapshots", "Snapshots made of streams", engine.snapshots)
+        waiting, seconds = engine.backlog
+        yield GaugeMetricFamily("windvane_waiting_events", "Events that wait for the disk", waiting)
+        yield GaugeMetricFamily("windvane_oldest_wait_seconds", "How long the oldest of them has waited", seconds)
+        yield from _measure_disk(engine.store.path)
+        yield from self._collect_streams()
+
+    def _collect_streams(self) -> Iterable[Metric]:
+        streams = list(self._engine.streams.items())
         for field, (family, text) in _COUNTS.items():
             metric = family(f"windvane_{field}", text, labels=["stream"])
             for name, stream in streams:
@@ -94,3 +129,18 @@ class Metrics(Collector):
             for code in CODES:
                 alert.add_metric([name, code], float(code in raised))
         yield from (mean, alert)
+        yield from collect_models({name: stream.core for name, stream in streams})
+
+
+def _measure_disk(store: Path) -> Iterable[Metric]:
+    """Yield sizes; what cannot be read is left out."""
+    for name, text, suffix in (
+        ("windvane_store_bytes", "Size of the file of the store", ""),
+        ("windvane_wal_bytes", "Size of its write-ahead log", "-wal"),
+    ):
+        with contextlib.suppress(OSError):
+            yield GaugeMetricFamily(name, text, store.with_name(store.name + suffix).stat().st_size)
+    with contextlib.suppress(OSError):
+        usage = shutil.disk_usage(store.parent)
+        yield GaugeMetricFamily("windvane_disk_bytes", "Size of the disk that the store is on", usage.total)
+        yield GaugeMetricFamily("windvane_disk_free_bytes", "Bytes of it that are free", usage.free)

@@ -1,10 +1,9 @@
-"""What every request passes before it reaches a route: access, limits on bodies, counting, and a last-resort answer."""
+"""What every request passes before it reaches a route: an id, access, limits on bodies, and a last-resort answer."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from functools import partial
 
 from fastapi import FastAPI, Response
@@ -13,11 +12,14 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
 from windvane.errors import WindvaneError
+from windvane.records import to_json
+from windvane.service.engine import Engine
 from windvane.service.http.access import Access
+from windvane.service.http.exchange import Exchange
 from windvane.service.http.metrics import Metrics
 from windvane.service.http.overload import SMALL_BODY, Load
+from windvane.service.logs import RareLog, current_request
 from windvane.service.problems import MEDIA_TYPE, Problem
-from windvane.service.turns import Turnstile
 
 PUBLIC = ("/healthz", "/readyz")  # answered to anybody
 FILES = ("/", "/docs", "/openapi.json")  # hold no data; the page asks for it with the user's token
@@ -29,17 +31,6 @@ BODY_SECONDS = 20.0  # that a client may take to send a body
 PARQUET = "application/vnd.apache.parquet"
 SEE_LOG = "the request failed; the server's log says why"
 
-SECURITY_HEADERS = [
-    (b"cache-control", b"no-cache"),
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-content-type-options", b"nosniff"),
-]
-
 log = logging.getLogger("windvane.service")
 
 
@@ -48,11 +39,15 @@ class AbortedTransferError(WindvaneError):
 
 
 def respond(problem: Problem) -> Response:
-    """Return the response of a problem."""
+    """Return the response of a problem, with the id of the request."""
     headers = {} if problem.retry_after is None else {"retry-after": f"{problem.retry_after:.0f}"}
     if problem.status == 401:
         headers["www-authenticate"] = "Bearer"
-    return Response(problem.to_json(), problem.status, headers, MEDIA_TYPE)
+    document, request = problem.document, current_request.get()
+    if request is not None:
+        request.problem = problem.code
+        document["request_id"] = request.id
+    return Response(to_json(document), problem.status, headers, MEDIA_TYPE)
 
 
 class ServiceMiddleware:
@@ -60,22 +55,24 @@ class ServiceMiddleware:
 
     ``hosts``: names under which it may be asked where no token is needed; None: any. A page of another site could
     otherwise ask under a name of its own that resolves to this server. With tokens, a proxy may use any name.
-    Starlette's TrustedHostMiddleware is not used because it answers in plain text.
+    Starlette's TrustedHostMiddleware is not used because it answers in plain text. ``log_requests``: write a line for
+    every request.
     """
 
     def __init__(
         self,
         app: FastAPI,
+        engine: Engine,
         access: Access,
         metrics: Metrics,
-        turnstile: Turnstile,
         *,
         most_bytes: int,
         hosts: frozenset[str] | None,
+        log_requests: bool,
     ) -> None:
-        self.app, self._access, self._metrics = app, access, metrics
-        self._most_bytes, self._hosts, self._load = most_bytes, hosts, Load()
-        self._turnstile = turnstile
+        self.app, self.engine, self._access, self._metrics = app, engine, access, metrics
+        self._most_bytes, self._hosts, self._log_requests = most_bytes, hosts, log_requests
+        self._refusals, self._load = RareLog(log), Load()
         excluded = (*DEFAULT_EXCLUDED_CONTENT_TYPES, PARQUET)
         self._compressing = GZipMiddleware(app, 1024, compresslevel=6, exclude_content_types=excluded)
 
@@ -83,59 +80,44 @@ class ServiceMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start, status = time.perf_counter(), 0
-        is_head, is_reading = scope["method"] == "HEAD", scope["method"] in ("GET", "HEAD")
-
-        async def send_counted(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                if is_reading:
-                    names = {name for name, _ in message["headers"]}
-                    message["headers"] = [*message["headers"], *(h for h in SECURITY_HEADERS if h[0] not in names)]
-            elif is_head:
-                message = {**message, "body": b""}
-            await send(message)
-
-        headers = dict(scope["headers"])
+        exchange = Exchange(scope, send)
         try:
-            await self._admit(scope, headers)
-            if is_head:
+            await self._admit(scope, exchange)
+            if exchange.method == "HEAD":
                 if scope["path"].endswith(ENDLESS):
                     raise Problem("method-not-allowed", "use GET")
                 scope = {**scope, "method": "GET"}  # a copy: the server reads its own when it sends the answer
-            if is_reading:
-                await self._compressing(scope, receive, send_counted)
+            if exchange.is_reading:
+                await self._compressing(scope, receive, exchange.send)
             else:
-                body = await self._read_body(scope, headers, receive)
-                await self.app(scope, _replay(body, receive), send_counted)
+                body = await self._read_body(scope, exchange.headers, receive)
+                await self.app(scope, _replay(body, receive), exchange.send)
         except Problem as problem:
             response = respond(problem)
-            if b"upgrade" in headers:
+            if b"upgrade" in exchange.headers:
                 response.headers["connection"] = "close"
-            await response(scope, receive, send_counted)
+            await response(scope, receive, exchange.send)
         except ClientDisconnect:
-            status = 499  # the client is gone: the code that nginx logs
+            exchange.status = 499  # the client is gone: the code that nginx logs
         except AbortedTransferError as error:
             log.error("%s %s: transfer aborted: %s", scope["method"], scope["path"], error)
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
-            if not status:
-                await respond(Problem("internal", SEE_LOG))(scope, receive, send_counted)
+            if not exchange.status:
+                await respond(Problem("internal", SEE_LOG))(scope, receive, exchange.send)
         finally:
             self._load.end(scope)
-            path = getattr(scope.get("route"), "path", "other")
-            self._metrics.count_request(path, status, time.perf_counter() - start)
+            exchange.finish(scope, self._metrics, log=self._log_requests)
 
-    async def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+    async def _admit(self, scope: Scope, exchange: Exchange) -> None:
         """Raise if the request is not allowed; if its client has many others under way, wait for its turn."""
-        self._check(scope, headers)
+        self._check(scope, exchange)
         if self._load.is_crowded(scope):
-            await self._turnstile.wait()
+            await self.engine.turnstile.wait()
 
-    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+    def _check(self, scope: Scope, exchange: Exchange) -> None:
         """Raise if the request is not allowed."""
-        path, authorization = scope["path"], headers.get(b"authorization")
+        path, headers = scope["path"], exchange.headers
         if b"upgrade" in headers and not headers.keys().isdisjoint((b"content-length", b"transfer-encoding")):
             # uvicorn's parser takes what follows the headers for the next request: the connection must be closed.
             raise Problem("invalid", "a request with a body must not have the header Upgrade; use HTTP/1.1 without it")
@@ -148,13 +130,16 @@ class ServiceMiddleware:
             and _remove_port(host.decode("latin-1")) not in self._hosts
         ):
             raise Problem("wrong-host", f"this server answers as {', '.join(sorted(self._hosts))} only")
-        address = (scope.get("client") or ("unknown",))[0]
         if path in FILES or path.startswith(FOLDERS):
-            self._load.begin(scope, f"address {address}")
+            self._load.begin(scope, f"address {exchange.info.peer}")
             return
+        authorization, changes = headers.get(b"authorization"), scope["method"] not in ("GET", "HEAD", "OPTIONS")
         bearer = None if authorization is None else authorization.decode("latin-1")
-        changes = scope["method"] not in ("GET", "HEAD", "OPTIONS")
-        client = self._access.admit(bearer, address, changes=changes)
+        try:
+            client, exchange.info.token = self._access.admit(bearer, exchange.info.peer, changes=changes)
+        except Problem as problem:
+            self._refusals.info(f"a request was refused: {problem.code}")
+            raise
         scope[CHARGE], scope[IS_VALID] = partial(self._access.charge, client), partial(self._access.is_valid, bearer)
         origin = headers.get(b"origin")
         if changes and origin is not None and origin.lower() != b"http://" + host and not self._access.needs_token():

@@ -59,6 +59,7 @@ class Target(NamedTuple):
 def get_engine(request: Request) -> Engine:
     """Return the engine, if it is ready."""
     engine: Engine = request.app.state.engine
+    engine.check_in_place()
     engine.refuse_if_not_ready()
     return engine
 
@@ -264,6 +265,19 @@ async def decide(at: At, body: RawDecision, idempotency_key: IdempotencyKey = No
         at.stream, lambda: at.stream.decide(body, idempotency_key, read_clock()), size=len(body)
     )
     return respond_done(done, location=f"/v1/streams/{at.stream.name}/decisions/{from_json(done.body)['id']}")
+
+
+@outcomes.post("/{stream}/predict", response_model=records.Predictions)
+async def predict(at: At, body: RawDecision) -> Response:
+    """Predict the reward of each arm. Nothing is decided, and nothing changes."""
+    return respond({"arms": at.stream.preview(body, read_clock()).predictions})
+
+
+@outcomes.post("/{stream}/rank", response_model=records.Predictions)
+async def rank(at: At, body: RawDecision) -> Response:
+    """Rank the arms, the most preferred first. Nothing is decided, and nothing changes."""
+    predictions, ranking = at.stream.preview(body, read_clock())
+    return respond({"arms": [predictions[i] for i in ranking]})
 
 
 @outcomes.put("/{stream}/decisions/{decision}/reward", response_model=records.RewardReceipt)

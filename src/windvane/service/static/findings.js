@@ -1,6 +1,6 @@
 /** What the numbers of a stream mean, in words. */
 
-/** @import { MemoryUnit, StreamInfo } from "./types.js" */
+/** @import { Calibration, HalfLife, MemoryUnit, StreamInfo } from "./types.js" */
 
 import { countOf, formatCount, formatDuration, formatNumber } from "./format.js";
 
@@ -57,6 +57,50 @@ export function describeDrift({ drift, memory, memory_unit: unit, counts }) {
   const reason =
     counts.rewards > 0 ? "The rewards so far fit drift and no drift equally well." : "No reward has arrived yet.";
   return { kind: "unknown", short: "too little data", sentence: `Too little data to detect drift. ${reason}` };
+}
+
+/**
+ * How long what was learned keeps its worth.
+ *
+ * @param {HalfLife} halfLife
+ */
+export function describeHalfLife({ decisions, seconds, text }) {
+  if (decisions === null && seconds === null) return "Nothing that rewards teach is forgotten.";
+  const count = decisions === null || seconds === null ? "" : ` (${countOf(Math.round(decisions), "decision")})`;
+  return `Information half-life: half of what a reward teaches is lost after ${text}${count}.`;
+}
+
+/**
+ * The same in a few words, beside the memory.
+ *
+ * @param {Pick<StreamInfo, "half_life" | "memory">} info
+ */
+export function describeForgetting({ half_life: { decisions, seconds, text }, memory }) {
+  if (decisions !== null || seconds !== null) return `half-life ${text}`;
+  return memory === null ? "does not forget" : "effectively used";
+}
+
+const NOISE = 2; // standard errors
+
+/**
+ * Whether predictions are right on average, in a sentence.
+ *
+ * @param {Calibration} calibration
+ * @returns {{ kind: "none" | "off" | "fits" | "leans", sentence: string }}
+ */
+export function describeCalibration({ recent, is_off: isOff }) {
+  const { settled, mean_prediction: predicted, mean_reward: realised, z } = recent;
+  if (predicted === null || realised === null) return { kind: "none", sentence: "No reward has been learned yet." };
+  const side = predicted > realised ? "high" : "low";
+  const means = `predicted ${formatNumber(predicted)}, realised ${formatNumber(realised)}`;
+  const basis = `${means} on average over the last ${countOf(settled, "outcome")}`;
+  const size = Math.abs(z ?? 0);
+  if (isOff) return { kind: "off", sentence: `Predictions are too ${side}: ${basis}.` };
+  if (size < NOISE) return { kind: "fits", sentence: `Predictions agree with the rewards within noise: ${basis}.` };
+  return {
+    kind: "leans",
+    sentence: `Predictions are a little ${side}: ${basis}, ${formatNumber(size)} standard errors apart.`,
+  };
 }
 
 /**

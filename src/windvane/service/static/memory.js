@@ -4,7 +4,7 @@
 /** @import { ModelSeries } from "./series.js" */
 
 import { $, fillTable, setDetails } from "./dom.js";
-import { describeDrift, describeEvidence, describeMemory, formatMemory } from "./findings.js";
+import { describeDrift, describeEvidence, describeHalfLife, describeMemory, formatMemory } from "./findings.js";
 import { formatCount, formatDuration, formatNumber } from "./format.js";
 import { clockOf, drawChart, formatTick, joinTexts, rangeOf, setBucketTable, showPanel } from "./panel.js";
 import { modelSeries } from "./series.js";
@@ -31,13 +31,13 @@ function memoryTicks(low, high, isSeconds) {
  * @param {Series} series
  */
 export function showMemory(info, series) {
-  const { drift, memory_unit: unit } = info;
+  const { counts, drift, memory_unit: unit } = info;
   const model = modelSeries(info, series);
   const rates = model.models.map((at) => at?.rate ?? null);
   const hasRates = drift !== null && rates.some((rate) => rate !== null);
   const verdict = describeDrift(info);
   const section = showPanel("memory", {
-    reading: verdict.sentence,
+    reading: joinTexts(" ", verdict.sentence, counts.settled > 0 && describeHalfLife(info.half_life)),
     caption: joinTexts(
       " ",
       "How far back decisions look, on a logarithmic scale; dotted: all data so far.",

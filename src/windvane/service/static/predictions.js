@@ -1,21 +1,23 @@
 /** The panel of predicted and realised reward, with a small chart for each arm. */
 
-/** @import { Charts, Line, Series } from "./types.js" */
+/** @import { Charts, Line, Series, StreamInfo } from "./types.js" */
 /** @typedef {ReturnType<typeof armRewards>} ArmRewards */
 
+import { showCalibration } from "./calibration.js";
 import { $, element, fillTable, setDetails, setText, syncChildren } from "./dom.js";
 import { countOf, formatCount, formatNumber } from "./format.js";
 import { drawChart, formatTick, numeric, rangeOf, showPanel } from "./panel.js";
 import { armRewards, windowAt } from "./series.js";
 
 /**
- * A small chart for each named arm, all with the same axes.
+ * The means, and a small chart for each named arm, all with the same axes.
  *
+ * @param {StreamInfo} info
  * @param {Charts} charts
  * @param {Series} series
  * @param {Map<string, string>} colors by arm
  */
-export function showPredictions(charts, series, colors) {
+export function showPredictions(info, charts, series, colors) {
   const { kind, range, buckets, ends, width, last } = series;
   const arms = [...colors].map(([arm, color]) => ({
     arm,
@@ -24,14 +26,12 @@ export function showPredictions(charts, series, colors) {
     recent: armRewards(last, arm),
   }));
   const values = arms.flatMap(({ overTime }) => overTime.flatMap(({ predicted, realised }) => [predicted, realised]));
-  const hasRewards = arms.some(({ overTime }) => overTime.some(({ realised }) => realised !== null));
   const section = showPanel("predictions", {
-    reading: hasRewards ? "" : "No reward has been learned yet.",
+    reading: showCalibration(info),
     caption:
       "Dashed: predicted; solid: realised. Means over the decisions for the arm among the last " +
       `${formatCount(width * charts.width)} decisions.`,
   });
-  $(".reading", section).hidden = hasRewards;
   const y = { range: rangeOf(values), format: formatTick };
   syncChildren($(".small-charts", section), arms, {
     key: ({ arm }) => arm,
@@ -55,7 +55,7 @@ export function showPredictions(charts, series, colors) {
       });
     },
   });
-  showTable($("details", section), arms);
+  showTable($("details:last-of-type", section), arms);
 }
 
 /**

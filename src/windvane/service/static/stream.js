@@ -6,7 +6,7 @@ import { showArms } from "./arms.js";
 import { $, element, setDetails, setText, setTimeText, fillTable, syncChildren } from "./dom.js";
 import { decideExample, rewardExample, showCommand } from "./examples.js";
 import { showNorm, showTheta } from "./estimate.js";
-import { describeDrift, describeTimeout, formatMemory } from "./findings.js";
+import { describeDrift, describeForgetting, describeTimeout, formatMemory } from "./findings.js";
 import { countOf, formatCount, formatNumber, formatPercent, formatSetting } from "./format.js";
 import { showMemory } from "./memory.js";
 import { joinTexts } from "./panel.js";
@@ -31,7 +31,7 @@ export function showStream(info, charts, kind) {
     showReward(info, charts, series);
     const colors = colorArms(info.name, charts, series.last);
     showArms(info, charts, series, colors);
-    showPredictions(charts, series, colors);
+    showPredictions(info, charts, series, colors);
     showMemory(info, series);
     showNorm(info, series);
     showTheta(info);
@@ -72,7 +72,7 @@ function makeFigures(info, { buckets }, { recentMean }) {
     ["Decisions", formatCount(decisions), decisions === 0 ? "none yet" : ""],
     ...countFigures(info),
     ["Mean reward", formatNumber(info.mean_reward), recent || (held > 0 ? "known after the reward timeout" : "")],
-    ["Memory", formatMemory(memory, info.memory_unit), memory === null ? "does not forget" : "effectively used"],
+    ["Memory", formatMemory(memory, info.memory_unit), describeForgetting(info)],
     ["Drift", describeDrift(info).short, epsilon > 0 ? `epsilon ${formatSetting(epsilon)}` : ""],
     projected === null
       ? ["Projected", "–", decisions > 0 ? "not reported by this policy" : ""]

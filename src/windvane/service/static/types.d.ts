@@ -64,6 +64,32 @@ export interface Drift {
   variation: number | null;
 }
 
+export interface HalfLife {
+  decisions: number | null;
+  seconds: number | null;
+  text: string;
+}
+
+export interface CalibrationMeans {
+  settled: number;
+  mean_prediction: number | null;
+  mean_reward: number | null;
+  standard_error: number | null;
+  z: number | null;
+}
+
+export interface ArmCalibration extends CalibrationMeans {
+  arm: ArmName;
+}
+
+export interface Calibration {
+  overall: CalibrationMeans;
+  recent: CalibrationMeans;
+  by_arm: ArmCalibration[];
+  others: CalibrationMeans;
+  is_off: boolean;
+}
+
 export interface Alert {
   code: string;
   message: string;
@@ -115,7 +141,10 @@ export interface StreamInfo {
   recent_projected_share: number;
   memory: number | null;
   memory_unit: MemoryUnit;
+  half_life: HalfLife;
+  decisions_per_second: number | null;
   drift: Drift | null;
+  calibration: Calibration;
   alerts: Alert[];
   settings: Settings;
 }

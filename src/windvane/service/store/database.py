@@ -53,7 +53,7 @@ class StoreError(WindvaneError):
     """The store at ``path`` cannot be used. ``problem`` says why and what to do.
 
     ``code`` is one of "no_folder", "no_store", "in_use", "unlockable", "unreadable", "not_a_store", "format",
-    "hard_links", "repairing", "repair_failed" and "damaged".
+    "hard_links", "repairing", "repair_failed" and "damaged"; for copies also "exists", "not_copied" and "unsound".
     """
 
     def __init__(self, path: Path, code: str, problem: str) -> None:
@@ -130,6 +130,15 @@ def add_suffix(path: Path, suffix: str) -> Path:
 def create_private_file(path: Path) -> None:
     """Create an empty file that only its owner can read: contexts may be personal. It must not exist."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush the names in a folder to disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def remove_database(path: Path) -> None:

@@ -28,6 +28,7 @@ from windvane.service.store.database import (
     add_suffix,
     create_private_file,
     create_tables,
+    flush_folder,
     insert_row,
     is_sealed,
     read_meta,
@@ -75,17 +76,8 @@ def rebuild(path: Path) -> None:
     except Exception:
         remove_database(building)  # it takes room, and keeps tokens from being changed
         raise
-    _flush(path.parent)
+    flush_folder(path.parent)
     finish_swap(path)
-
-
-def _flush(folder: Path) -> None:
-    """Flush the names in a folder to disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def finish_swap(path: Path) -> None:
@@ -99,9 +91,9 @@ def finish_swap(path: Path) -> None:
         old = add_suffix(path, suffix)
         if old.exists():
             os.rename(old, add_suffix(aside, suffix))
-    _flush(path.parent)
+    flush_folder(path.parent)
     os.rename(completed, path)
-    _flush(path.parent)
+    flush_folder(path.parent)
     log.warning("%s: was repaired; the damaged file is kept as %s", path, aside)
 
 

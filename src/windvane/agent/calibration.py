@@ -1,0 +1,161 @@
+"""Calibration: the mean prediction against the mean reward, of all settled decisions, of the recent ones, and by arm.
+
+Decision i was made with the prediction p_i for the arm that was played, and its outcome r_i is final. For n of them
+
+    standard error = sqrt(max(sum (r_i - p_i)^2, sum v_i)) / n,        z = (mean r - mean p) / standard error
+
+where v_i is the variance that the prediction implies: p_i (1 - p_i), the largest possible one, for rewards in [0, 1];
+p_i for other counts; 0 elsewhere. If every p_i is the mean of r_i given the past, z is about standard normal. The
+larger of the two sums is used because each fails alone: 1000 decisions without a reward have no empirical variance, and
+predictions near 0 imply none.
+
+An agent is *miscalibrated* if, of its last 1000 outcomes, abs(z) is at least 4 and the means differ by a tenth of the
+larger one. It no longer is once abs(z) is below 2 or the means differ by less than a twentieth. This is checked after
+every 100 outcomes, from the 2000th on: the first 1000, in which a policy starts from its prior, do not count.
+
+Not every gap is an error of the model. A policy plays arms that it overrates more often than arms that it underrates,
+so mild over-prediction is expected, and more of it where rewards drift. Selected outcomes hide errors: without
+``default_reward``, both means are over the decisions that got a reward.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from windvane.agent.features import check_flag, check_name
+from windvane.arguments import check_whole
+from windvane.errors import ArgumentError
+from windvane.links import Link, Poisson
+from windvane.records import ArmCalibration, Calibration, CalibrationMeans, Name
+
+BLOCK, BLOCKS = 100, 10  # recent are the outcomes of the last 10 full blocks of 100, and of the block being filled
+START = 1000  # outcomes at the beginning that are no reason for an alert
+MOST_ARMS = 100  # with means of their own: those settled last
+RAISE_Z, RAISE_SHARE = 4.0, 0.1  # a z of 4 has probability 6e-5
+LOWER_Z, LOWER_SHARE = 2.0, 0.05
+MOST = 2**53
+
+Sums = list[float]
+"""Of outcomes: how many, and the sums of predictions, rewards, squared errors, and variances that predictions imply."""
+
+
+class CalibrationMonitor:
+    """What the outcomes of an agent say about its predictions; see the module.
+
+    ``total`` has the outcomes before the current ``block``, ``blocks`` the last full ones, ``arms`` those of each arm,
+    the one settled last at the end, and ``others`` those of arms that are no longer listed.
+    """
+
+    def __init__(self, link: Link, reward_range: tuple[float, float]) -> None:
+        is_share = reward_range[0] >= 0.0 and reward_range[1] <= 1.0
+        self._linear = 1.0 if is_share or isinstance(link, Poisson) else 0.0  # v = linear p - square p^2
+        self._square = 1.0 if is_share else 0.0
+        self.total, self.block, self.others = _zeros(), _zeros(), _zeros()
+        self.blocks: deque[Sums] = deque(maxlen=BLOCKS)
+        self.arms: dict[Name, Sums] = {}
+        self.is_off = False
+
+    def add(self, arm: Name, prediction: float, reward: float) -> None:
+        """Add the outcome of a decision for ``arm``. It is called for every reward, and written to be fast."""
+        error = reward - prediction
+        square, variance = error * error, (self._linear - self._square * prediction) * prediction
+        block, arms = self.block, self.arms
+        own = arms.pop(arm, None)
+        if own is None:
+            own = [0, 0.0, 0.0, 0.0, 0.0]
+            if len(arms) >= MOST_ARMS:
+                self.others = _add((self.others, arms.pop(next(iter(arms)))))
+        arms[arm] = own
+        own[0] += 1
+        own[1] += prediction
+        own[2] += reward
+        own[3] += square
+        own[4] += variance
+        block[0] += 1
+        block[1] += prediction
+        block[2] += reward
+        block[3] += square
+        block[4] += variance
+        if block[0] >= BLOCK:
+            self._end_block()
+
+    def _end_block(self) -> None:
+        self.total = _add((self.total, self.block))
+        self.blocks.append(self.block)
+        self.block = _zeros()
+        if self.total[0] >= START + BLOCKS * BLOCK:
+            z, share = _gap(_add(self.blocks))
+            least_z, least_share = (LOWER_Z, LOWER_SHARE) if self.is_off else (RAISE_Z, RAISE_SHARE)
+            self.is_off = abs(z) >= least_z and share >= least_share
+
+    def describe(self) -> Calibration:
+        """Return the means. Reading changes nothing."""
+        arms = sorted(self.arms.items(), key=lambda item: (-item[1][0], str(item[0])))
+        return Calibration(
+            overall=CalibrationMeans(**_means(_add((self.total, self.block)))),
+            recent=self.recent,
+            by_arm=[ArmCalibration(arm=arm, **_means(sums)) for arm, sums in arms],
+            others=CalibrationMeans(**_means(self.others)),
+            is_off=self.is_off,
+        )
+
+    @property
+    def recent(self) -> CalibrationMeans:
+        return CalibrationMeans(**_means(_add((*self.blocks, self.block))))
+
+    # --- saving ----------------------------------------------------------------------------------------------------
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return a copy of the state, such as JSON holds."""
+        sums = {name: list(getattr(self, name)) for name in ("total", "block", "others")}
+        arms = [[arm, *own] for arm, own in self.arms.items()]
+        return sums | {"blocks": [list(block) for block in self.blocks], "arms": arms, "is_off": self.is_off}
+
+    def restore(self, plain: dict[str, Any]) -> None:
+        """Take over a state that :meth:`to_plain` returned."""
+        self.total, self.block, self.others = (_check_sums(plain[name]) for name in ("total", "block", "others"))
+        self.blocks = deque(map(_check_sums, plain["blocks"]), maxlen=BLOCKS)
+        self.arms = {check_name("calibration", arm): _check_sums(own) for arm, *own in plain["arms"]}
+        self.is_off = check_flag("calibration", plain["is_off"])
+        if self.block[0] >= BLOCK or not len(self.arms) == len(plain["arms"]) <= MOST_ARMS:
+            raise ArgumentError("calibration", None, "blocks and arms within their bounds", got="others")
+
+
+def _zeros() -> Sums:
+    return [0, 0.0, 0.0, 0.0, 0.0]
+
+
+def _add(parts: Iterable[Sums]) -> Sums:
+    """Return the sums over all parts, added in their order."""
+    total = _zeros()
+    for part in parts:
+        total = [a + b for a, b in zip(total, part, strict=True)]
+    return total
+
+
+def _means(sums: Sums) -> dict[str, Any]:
+    """Return the fields of :class:`windvane.records.CalibrationMeans`. What is not a finite number is None."""
+    n, predicted, realised, squares, variances = sums
+    if not n:
+        return {"settled": 0, "mean_prediction": None, "mean_reward": None, "standard_error": None, "z": None}
+    means = {"mean_prediction": predicted / n, "mean_reward": realised / n}
+    means |= {"standard_error": math.sqrt(max(squares, variances)) / n, "z": _gap(sums)[0]}
+    return {"settled": int(n)} | {name: value if math.isfinite(value) else None for name, value in means.items()}
+
+
+def _gap(sums: Sums) -> tuple[float, float]:
+    """Return z, and the gap between the means as a share of the larger one; 0 where there is none."""
+    _, predicted, realised, squares, variances = sums
+    gap, spread, larger = realised - predicted, math.sqrt(max(squares, variances)), max(abs(predicted), abs(realised))
+    return (gap / spread if spread > 0.0 else 0.0), (abs(gap) / larger if larger > 0.0 else 0.0)
+
+
+def _check_sums(values: Any) -> Sums:
+    """Return sums from a file: a count, then numbers, which may be infinite where predictions were."""
+    count, *others = values
+    if len(others) != 4 or not all(isinstance(value, float) for value in others):
+        raise ArgumentError("calibration", values, "a count and four numbers")
+    return [check_whole("calibration", count, 0, MOST), *others]

@@ -1,0 +1,131 @@
+"""How far back an agent looks, and how fast what it has learned loses its worth.
+
+A reward that was learned k rounds ago counts for gamma^k under a discount, 1 within a window or since a restart and 0
+before, and for the adaptive policy what the experts believe, the mixture sum_g w_g a_g^k of the correlations of theta*
+with its value k rounds ago (a_g = 1 - 1/m_g, see :mod:`windvane.policies.adaptive_glm_ucb`). The *information
+half-life* is the number of rounds after which half of what rewards teach is lost: log(1/2) / log(gamma), half a window
+or half the time between two restarts, and the root of the mixture = 1/2, which is infinite if experts without drift
+have half of the weight. It is converted to time, and from time, by the pace of the decisions so far.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from windvane.agent.policy import memory_of_discount
+from windvane.agent.times import TICK
+from windvane.estimation import Estimator
+from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.policies.bandit_over_bandits import BanditOverBandits
+from windvane.policies.base import Policy
+from windvane.policies.restart import RestartedPolicy
+from windvane.records import HalfLife
+
+if TYPE_CHECKING:
+    from windvane.agent.core import AgentCore
+
+HALVINGS = 60  # of an interval of logarithms: more than the digits of a double
+_PERIODS = (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
+
+
+class _Forgetting(NamedTuple):
+    """A discount per round (1: none), and the rounds of a window or between two restarts (infinity: none)."""
+
+    gamma: float
+    window: float
+
+
+def _forgetting_of(policy: Policy) -> _Forgetting:
+    if isinstance(policy, BanditOverBandits):
+        gamma, window = _forgetting_of(policy.worker)
+        return _Forgetting(gamma, min(window, float(policy.length)))
+    estimator = getattr(policy, "estimator", None)  # a policy of the user's own may have another one, or none
+    if isinstance(estimator, Estimator) and estimator.window is not None:
+        return _Forgetting(1.0, float(estimator.window[0]))
+    discount = estimator.gamma if isinstance(estimator, Estimator) else policy.info().gamma
+    period = float(policy.periods[0]) if isinstance(policy, RestartedPolicy) else math.inf
+    return _Forgetting(1.0 if discount is None else float(discount[0]), period)
+
+
+def memory_of(policy: Policy, *, is_late: bool = False) -> float:
+    """Return how many rounds back the past counts: 1/(1 - gamma), a window, or the time between two restarts.
+
+    ``is_late``: for how many rounds a reward that was not learned yet stays informative. For AdaptiveGLMUCB this is the
+    memory of the acting expert, which is longer than the time over which it averages many rewards.
+    """
+    if isinstance(policy, AdaptiveGLMUCB):
+        info = policy.info(estimates=False)
+        memory = info.acting_memory if is_late else info.effective_memory
+        return math.inf if memory is None else float(memory[0])
+    gamma, window = _forgetting_of(policy)
+    return min(memory_of_discount(gamma), window)
+
+
+def memory_in_its_unit(core: AgentCore) -> float:
+    """Return how far back the past counts, in decisions, or in seconds where forgetting goes by the clock."""
+    return memory_of(core.policy) * (TICK if core.clock.by_clock else 1.0)
+
+
+def half_life_of(policy: Policy) -> float:
+    """Return the information half-life in rounds; infinity if half of it is never lost."""
+    if isinstance(policy, AdaptiveGLMUCB):
+        weights = policy.bank.weigh()[0].reshape(len(policy.bank.memories), -1).sum(axis=1)
+        return find_half_life(policy.bank.memories.tolist(), weights.tolist())
+    gamma, window = _forgetting_of(policy)
+    return min(math.log(0.5) / math.log(gamma) if gamma < 1.0 else math.inf, window / 2.0)
+
+
+def find_half_life(memories: list[float], weights: list[float]) -> float:
+    """Return k with sum_g w_g (1 - 1/m_g)^k = 1/2; infinity if there is none.
+
+    Examples
+    --------
+    >>> round(find_half_life([100.0, float("inf")], [0.9, 0.1]), 3)  # log(0.4 / 0.9) / log(0.99)
+    80.687
+    """
+    finite = [(math.log1p(-1.0 / m), w) for m, w in zip(memories, weights, strict=True) if math.isfinite(m) and w > 0.0]
+    moving = sum(w for _, w in finite)
+    excess = moving - 0.5 * sum(weights)  # of what is lost at last over what has to be lost
+    if excess <= 0.0:
+        return math.inf
+    slowest, fastest = max(rate for rate, _ in finite), min(rate for rate, _ in finite)
+    low, high = (math.log(math.log(excess / moving) / rate) for rate in (fastest, slowest))
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        remaining = sum(w * math.exp(rate * math.exp(middle)) for rate, w in finite)
+        low, high = (middle, high) if remaining > excess else (low, middle)
+    return math.exp(0.5 * (low + high))
+
+
+def to_decisions_and_seconds(core: AgentCore, rounds: float) -> tuple[float | None, float | None]:
+    """Return a number of rounds in decisions and in seconds; None where the pace of decisions is not known yet."""
+    if math.isinf(rounds):
+        return rounds, rounds
+    if core.clock.by_clock:
+        return core.pace.decisions_in(rounds * TICK), rounds * TICK
+    return rounds, core.pace.seconds_of(rounds)
+
+
+def describe_half_life(core: AgentCore) -> HalfLife:
+    """Return the information half-life in decisions, in time, and in words."""
+    rounds = half_life_of(core.policy)
+    if math.isinf(rounds):
+        return HalfLife(decisions=None, seconds=None, text="none: nothing is forgotten")
+    decisions, seconds = to_decisions_and_seconds(core, rounds)
+    text = f"{rounds:,.0f} decisions" if seconds is None else describe_seconds(seconds)
+    return HalfLife(decisions=decisions, seconds=seconds, text=text)
+
+
+def describe_seconds(seconds: float) -> str:
+    """Return a length of time in words.
+
+    Examples
+    --------
+    >>> [describe_seconds(seconds) for seconds in (2.3 * 86400, 3600, 95, 0.02)]
+    ['2.3 days', '1 hour', '1.6 minutes', '0.02 seconds']
+    """
+    unit, size = next((period for period in _PERIODS if seconds >= period[1]), _PERIODS[-1])
+    value = seconds / size
+    text = f"{value:,.0f}" if value >= 10.0 else f"{value:.1f}".removesuffix(".0") if value >= 1.0 else f"{value:.1g}"
+    return f"{text} {unit}" if text == "1" else f"{text} {unit}s"

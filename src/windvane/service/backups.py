@@ -1,0 +1,226 @@
+"""Back a store up while a server uses it, and put a backup in the place of a store.
+
+Both copy the store at one point in time to a temporary file, verify that file as ``windvane verify`` does, and rename
+it: at the target there is nothing, or a whole and verified store.
+
+A restored store ends where the backup was made. What was acknowledged later is gone, and the marks of the store that is
+replaced (:mod:`windvane.service.store.marks`) know how much that is. They are moved aside with it, because going back
+may be what is wanted; with ``record_loss`` they stay, and the next start records the loss in the log of every stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from windvane.service.store import Store, StoreError
+from windvane.service.store.database import (
+    add_suffix,
+    connect,
+    create_private_file,
+    flush_folder,
+    read_meta,
+    remove_database,
+)
+from windvane.service.store.marks import marks_path, read_marks
+from windvane.service.store.opening import lock_store, open_file
+from windvane.service.store.repair import BUILDING, COMPLETED
+from windvane.service.verification import StoreReport, verify_store
+
+PAGES = 1024  # that are copied between two reports of progress: 4 MiB
+TEMPORARY = ".part"
+SIDE_FILES = ("-wal", "-shm", "-journal", COMPLETED, BUILDING, ".mark")
+"""Endings of the files that belong to a store, but for its lock. The log comes first, because it must never stand
+beside another store."""
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass
+class CopyReport:
+    """A store that was backed up or restored.
+
+    ``lost``: how many events of each stream were acknowledged and are not in the store that was restored, by name.
+    ``replaced``: where the store is that was there before.
+    """
+
+    path: Path
+    bytes: int
+    seconds: float
+    verification: StoreReport
+    lost: dict[str, int] = field(default_factory=dict)
+    replaced: Path | None = None
+
+    @property
+    def events(self) -> int:
+        """The number of events in all streams."""
+        return sum(stream.events for stream in self.verification.streams)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        streams = [{"stream": stream.stream, "events": stream.events} for stream in self.verification.streams]
+        numbers = {"bytes": self.bytes, "seconds": self.seconds}
+        return {"file": str(self.path), **numbers, "sound": self.verification.is_sound, "streams": streams}
+
+
+def back_up(store: Path, target: Path, progress: Progress = lambda *_: None) -> CopyReport:
+    """Copy a store to a new file, and verify the copy.
+
+    Parameters
+    ----------
+    store
+        A server may be using it. The copy holds all events up to one commit; the server is not held up.
+    target
+        The file to write. It must not exist.
+    progress
+        Called with what is done, how much of it is done, and of how much.
+
+    Raises
+    ------
+    StoreError
+        If there is no such store, the target exists ("exists"), the copy fails ("not_copied"), or it is not sound
+        ("unsound"). No file is left then.
+    """
+    began = time.monotonic()
+    _refuse_existing(target, "a backup is not overwritten; choose another name")
+    with _copy(store, target, progress) as (temporary, report):
+        _refuse_existing(target, "it was created meanwhile")
+        os.rename(temporary, target)
+        flush_folder(target.parent)
+    return CopyReport(target, target.stat().st_size, time.monotonic() - began, report)
+
+
+def restore(
+    backup: Path,
+    store: Path,
+    *,
+    replace: bool = False,
+    record_loss: bool = False,
+    force: bool = False,
+    progress: Progress = lambda *_: None,
+) -> CopyReport:
+    """Put a copy of a backup in the place of a store, once it is verified.
+
+    Parameters
+    ----------
+    backup
+        A file that :func:`back_up` wrote, or any store. It is not changed.
+    store
+        Where the store is to be. No server may have it open.
+    replace
+        Whether a store may be there. It is moved aside whole, to ``STORE.replaced-1``.
+    record_loss
+        Whether the next start records, as events of kind "lost", what the store that was there had acknowledged after
+        the backup.
+    force
+        Whether a backup with problems is restored, too. A server sets the streams aside that it cannot rebuild.
+    progress
+        As for :func:`back_up`.
+
+    Raises
+    ------
+    StoreError
+        If the backup cannot be used, a server has the store open ("in_use"), or a store is there ("exists").
+    """
+    began, store = time.monotonic(), store.resolve()
+    if not store.parent.is_dir():
+        raise StoreError(store, "no_folder", f"the folder {store.parent} does not exist")
+    with lock_store(store), _hold(store):
+        if not replace:
+            _refuse_existing(store, "a store is not overwritten; --replace moves it aside")
+        with _copy(backup, store, progress, force=force) as (temporary, report):
+            lost = _find_lost(temporary, store)
+            aside = _move_aside(store, keep_mark=record_loss)
+            os.rename(temporary, store)
+            flush_folder(store.parent)
+    return CopyReport(store, store.stat().st_size, time.monotonic() - began, report, lost, aside)
+
+
+@contextlib.contextmanager
+def _copy(source: Path, target: Path, progress: Progress, *, force: bool = False) -> Iterator[tuple[Path, StoreReport]]:
+    """Yield a verified copy of a store beside ``target``, flushed to disk; it is removed at the end if it is still
+    there."""
+    temporary = add_suffix(target, TEMPORARY)
+    with contextlib.closing(Store(source, shared=True, create=False, read_only=True)) as opened:
+        try:
+            remove_database(temporary)
+            create_private_file(temporary)
+            _copy_pages(opened.path, temporary, progress)
+            report = _verify(temporary, progress)
+            if not report.is_sound and not force:
+                first = next(report.list_problems())
+                raise StoreError(source, "unsound", f"is not sound ({first.text}); `windvane verify` says more")
+            yield temporary, report
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(source, "not_copied", f"could not be copied to {target} ({error})") from None
+        finally:
+            remove_database(temporary)
+
+
+def _copy_pages(source: Path, target: Path, progress: Progress) -> None:
+    """Copy a database as it is at one point in time."""
+    with contextlib.closing(connect(source, "ro")) as reading, contextlib.closing(connect(target)) as writing:
+        # A transaction that stays open: SQLite would begin again whenever another process writes.
+        reading.execute("BEGIN")
+        read_meta(reading)
+        reading.backup(
+            writing, pages=PAGES, progress=lambda _, left, total: progress("copying", total - left, max(total, 1))
+        )
+        writing.execute("PRAGMA journal_mode=DELETE")  # one file, also while it is verified; a server changes it back
+    descriptor = os.open(target, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _verify(path: Path, progress: Progress) -> StoreReport:
+    with contextlib.closing(Store(path, shared=True, create=False, read_only=True)) as store:
+        return verify_store(store, lambda stream, done, total: progress(f"replaying {stream}", done, total))
+
+
+def _refuse_existing(path: Path, problem: str) -> None:
+    if not path.parent.is_dir():
+        raise StoreError(path, "no_folder", f"the folder {path.parent} does not exist")
+    if path.exists() or path.is_symlink():
+        raise StoreError(path, "exists", f"already exists; {problem}")
+
+
+@contextlib.contextmanager
+def _hold(store: Path) -> Iterator[None]:
+    """Hold the file of a store, if there is one, as a server would: it may be using it from another folder."""
+    descriptor = open_file(store, lock=True) if store.exists() else None
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _find_lost(copy: Path, store: Path) -> dict[str, int]:
+    """Return how many events of each stream the marks at ``store`` know of that the copy does not have."""
+    with contextlib.closing(Store(copy, shared=True, create=False, read_only=True)) as opened:
+        marks = read_marks(store, read_meta(opened.connection).get("id", ""))
+        lost = {row.name: marks.get(row.id, 0) - opened.last_number(row.id) for row in opened.read_streams()}
+    return {name: number for name, number in lost.items() if number > 0}
+
+
+def _move_aside(store: Path, *, keep_mark: bool) -> Path | None:
+    """Move a store and all files that belong to it to other names; return that of the store, if there was one."""
+    names = [suffix for suffix in (*SIDE_FILES, "") if add_suffix(store, suffix).exists()]
+    aside = next(path for n in count(1) if not (path := add_suffix(store, f".replaced-{n}")).exists())
+    for suffix in names:
+        if suffix == ".mark" and keep_mark:
+            shutil.copy2(marks_path(store), marks_path(aside))
+        else:
+            os.rename(add_suffix(store, suffix), add_suffix(aside, suffix))
+    flush_folder(store.parent)
+    return aside if "" in names else None

@@ -1,0 +1,92 @@
+"""A request and its answer, as the log and the metrics see them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Scope, Send
+
+from windvane.service.http.metrics import Metrics
+from windvane.service.logs import RequestInfo, access_log, current_request, read_request_id
+
+OTHER = "other"  # instead of a route
+UNREAD_SECONDS = 60.0  # after which an answer that nobody reads is broken off
+MAX_PATH = 200  # characters that are logged
+SECURITY_HEADERS = [
+    (b"cache-control", b"no-cache"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+]
+
+
+class Exchange:
+    """Passes an answer on to ``send``, completes its headers, and counts it.
+
+    Attributes
+    ----------
+    headers : dict
+        Of the request.
+    info : RequestInfo
+        The id and the peer of the request, also in :data:`windvane.service.logs.current_request`.
+    status : int
+        Of the answer; 0 until it begins.
+    """
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.method: str = scope["method"]
+        self.is_reading = self.method in ("GET", "HEAD")
+        peer = (scope.get("client") or ("unknown",))[0]
+        self.info = RequestInfo(read_request_id(self.headers.get(b"x-request-id")), peer)
+        self.status = self._bytes = 0
+        self._send, self._began = send, time.perf_counter()
+        current_request.set(self.info)
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = [*message["headers"], (b"x-request-id", self.info.id.encode())]
+            if self.is_reading:
+                names = {name for name, _ in headers}
+                headers += [header for header in SECURITY_HEADERS if header[0] not in names]
+            message["headers"] = headers
+        elif self.method == "HEAD":
+            message = {**message, "body": b""}
+        self._bytes += len(message.get("body", b""))
+        if not self.is_reading:  # the answer is short
+            return await self._send(message)
+        try:
+            async with asyncio.timeout(UNREAD_SECONDS):
+                await self._send(message)
+        except TimeoutError:
+            raise ClientDisconnect from None
+
+    def finish(self, scope: Scope, metrics: Metrics, *, log: bool) -> None:
+        """Count the request, and log it. ``scope`` names the route."""
+        route, seconds = getattr(scope.get("route"), "path", OTHER), time.perf_counter() - self._began
+        metrics.count_request(route, self.status, seconds)
+        if self.info.problem is not None:
+            metrics.count_problem(self.info.problem)
+        if log:
+            fields: dict[str, Any] = {
+                "method": self.method,
+                "route": route,
+                "path": scope["path"][:MAX_PATH] if route == OTHER else None,  # refused before it had a route
+                "stream": scope.get("path_params", {}).get("stream"),
+                "status": self.status,
+                "duration_ms": round(1000.0 * seconds, 3),
+                "bytes": self._bytes,
+                "token": self.info.token,
+                "problem": self.info.problem,
+            }
+            known = {name: value for name, value in fields.items() if value is not None}
+            access_log.info("request", extra={"fields": known})

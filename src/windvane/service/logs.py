@@ -1,0 +1,132 @@
+"""The log of the service: one line an event, as text or JSON, with the request that it belongs to.
+
+Secrets are never logged: no tokens, no bodies, no contexts, no query strings.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import secrets
+import sys
+import time
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from windvane.records import to_datetime, to_plain
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")  # one of a client or a proxy; others are replaced
+REPEAT_SECONDS = 60.0  # between two lines of a kind that clients can cause as often as they like
+_PLAIN = re.compile(r"[^\s\"'=\\]+")  # a value that needs no quotes
+
+access_log = logging.getLogger("windvane.access")
+
+
+@dataclass(slots=True)
+class RequestInfo:
+    """What is known about the request that is answered: for its lines in the log, and its answer."""
+
+    id: str
+    peer: str
+    token: str | None = None
+    problem: str | None = None  # the code, if it is refused or fails
+
+
+current_request: ContextVar[RequestInfo | None] = ContextVar("windvane_request", default=None)
+"""Set for the task of a request, and what it starts."""
+
+
+def read_request_id(header: bytes | None) -> str:
+    """Return the id that a client or a proxy gave a request, or a new one where it gave none that may be logged."""
+    text = "" if header is None else header.decode("latin-1")
+    return text if REQUEST_ID.fullmatch(text) else secrets.token_hex(8)
+
+
+def configure_logging(format: str = "text", level: str = "info", stream: TextIO | None = None) -> None:
+    """Send the log of the process to ``stream`` (default: standard error).
+
+    Parameters
+    ----------
+    format
+        "text", or "json": an object a line.
+    level
+        Of the service's own lines; of other libraries, warnings and errors are logged. Lines about requests
+        (``windvane.access``) are written at any level.
+    stream
+        Where to.
+
+    Examples
+    --------
+    >>> import io
+    >>> output = io.StringIO()
+    >>> configure_logging("json", stream=output)
+    >>> logging.getLogger("windvane.service").info("ready", extra={"fields": {"streams": 2}})
+    >>> line = json.loads(output.getvalue())
+    >>> line["level"], line["message"], line["streams"]
+    ('info', 'ready', 2)
+    """
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(_JsonFormatter() if format == "json" else _TextFormatter())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("windvane").setLevel(level.upper())
+    access_log.setLevel(logging.INFO)
+    logging.captureWarnings(True)
+
+
+class RareLog:
+    """Logs lines that clients can cause at most once a minute and kind, with the number that was left out."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._lines: dict[str, tuple[float, int]] = {}  # when the last one was written, and how many were left out
+
+    def info(self, message: str) -> None:
+        """Log ``message``, of which there are few."""
+        now = time.monotonic()
+        last, omitted = self._lines.get(message, (-REPEAT_SECONDS, 0))
+        if now - last < REPEAT_SECONDS:
+            self._lines[message] = last, omitted + 1
+            return
+        self._lines[message] = now, 0
+        self._log.info(message, extra={"fields": {"omitted": omitted} if omitted else {}})
+
+
+def _list_fields(record: logging.LogRecord) -> dict[str, Any]:
+    """Return the fields of a line beside its message."""
+    fields: Mapping[str, Any] = getattr(record, "fields", {})
+    request = current_request.get()
+    known = {} if request is None else {"request_id": request.id, "peer": request.peer}
+    return {**fields, **known}
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": to_plain(to_datetime(record.created)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_list_fields(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        words = [to_plain(to_datetime(record.created)), record.levelname, f"{record.name}:", record.getMessage()]
+        words += [f"{name}={_quote(value)}" for name, value in _list_fields(record).items()]
+        # A line is a line, whatever a client has put into a name or a path.
+        lines = ["".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(map(str, words)))]
+        if record.exc_info:
+            lines.append(self.formatException(record.exc_info))
+        return "\n".join(lines)
+
+
+def _quote(value: Any) -> str:
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)

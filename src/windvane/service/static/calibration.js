@@ -1,0 +1,57 @@
+/** Calibration: the mean prediction against the mean reward, recently, of all time and by arm. */
+
+/** @import { CalibrationMeans, StreamInfo } from "./types.js" */
+
+import { $, fillTable, setDetails } from "./dom.js";
+import { describeCalibration } from "./findings.js";
+import { countOf, formatCount, formatNumber } from "./format.js";
+import { numeric } from "./panel.js";
+
+const COLUMNS = ["Outcomes", "Predicted", "Realised", "Difference"].map(numeric);
+
+/**
+ * Show the tables, and return what they say in a sentence.
+ *
+ * @param {StreamInfo} info
+ */
+export function showCalibration({ calibration }) {
+  const { overall, recent, by_arm: arms, others } = calibration;
+  const { kind, sentence } = describeCalibration(calibration);
+  $("#predictions").dataset.calibration = kind;
+  const table = /** @type {HTMLTableElement} */ ($("#calibration"));
+  table.hidden = overall.settled === 0;
+  fillTable(
+    table,
+    "Means of predictions and rewards, ± standard error",
+    [{ head: "" }, ...COLUMNS],
+    [makeRow("Recent", recent), makeRow("All time", overall)],
+  );
+  const details = /** @type {HTMLDetailsElement} */ ($("#calibration-arms"));
+  details.hidden = arms.length === 0;
+  setDetails(details, (list) =>
+    fillTable(
+      list,
+      others.settled > 0
+        ? `The ${countOf(arms.length, "arm")} rewarded last; other arms: ${countOf(others.settled, "outcome")}`
+        : "All time, the arm with the most outcomes first; ± standard error",
+      [{ head: "Arm" }, ...COLUMNS],
+      arms.map((means) => makeRow(String(means.arm), means)),
+    ),
+  );
+  return sentence;
+}
+
+/**
+ * @param {string} name
+ * @param {CalibrationMeans} means
+ */
+function makeRow(name, { settled, mean_prediction: predicted, mean_reward: realised, standard_error: error }) {
+  const difference =
+    predicted === null || realised === null || error === null
+      ? "–"
+      : `${formatNumber(realised - predicted)} ± ${formatNumber(error)}`;
+  return {
+    key: name,
+    cells: [name, formatCount(settled), formatNumber(predicted), formatNumber(realised), difference],
+  };
+}

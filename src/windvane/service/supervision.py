@@ -1,0 +1,76 @@
+"""What the service manager is told: systemd's protocol of datagrams (``sd_notify(3)``), without its library."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from windvane.service.engine import Engine
+
+EXTENSION = 60.0  # seconds by which a start that goes on is given more time; a recovery may be long
+
+
+class Supervisor:
+    """Tells the service manager how the service is.
+
+    ``READY=1`` when requests are answered for the first time, ``STATUS=`` with the cause whenever it is not ready, and
+    ``STOPPING=1``. ``WATCHDOG=1`` is sent by the event loop itself, and only while commits proceed: a service that
+    hangs, or waits for its disk for longer than the manager allows, is restarted.
+
+    Parameters
+    ----------
+    engine
+        What is looked at.
+    environment
+        ``NOTIFY_SOCKET``: where to send to; without it nothing is sent. ``WATCHDOG_USEC`` and ``WATCHDOG_PID``: how
+        often it wants to hear of the service, and whether this process is meant.
+    """
+
+    def __init__(self, engine: Engine, environment: Mapping[str, str] = os.environ) -> None:
+        self._engine = engine
+        address = environment.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + address[1:] if address.startswith("@") else address  # an abstract socket
+        is_watched = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        microseconds = environment.get("WATCHDOG_USEC", "0")
+        self._seconds = int(microseconds) / 1e6 if is_watched and microseconds.isdigit() else 0.0
+        self._status = ""
+        self._has_been_ready = False
+        self._next_ping = self._next_extension = 0.0
+
+    def look(self) -> None:
+        """Look at the service; call this several times a second."""
+        failure, now = self._engine.not_ready, time.monotonic()
+        lines = []
+        if failure is None and not self._has_been_ready:
+            self._has_been_ready = True
+            lines.append("READY=1")
+        elif not self._has_been_ready and now >= self._next_extension:
+            self._next_extension = now + EXTENSION / 2.0
+            lines.append(f"EXTEND_TIMEOUT_USEC={EXTENSION * 1e6:.0f}")
+        status = "ready" if failure is None else failure.text
+        if status != self._status:
+            self._status = status
+            lines.append(f"STATUS={status}")
+        if self._seconds and now >= self._next_ping and self._is_proceeding():
+            self._next_ping = now + self._seconds / 4.0
+            lines.append("WATCHDOG=1")
+        self._send(lines)
+
+    def stop(self) -> None:
+        """Say that the service begins to stop."""
+        self._send(["STOPPING=1"])
+
+    def _is_proceeding(self) -> bool:
+        failure, (_, oldest_wait) = self._engine.failure, self._engine.backlog
+        return oldest_wait < self._seconds and not (failure is not None and failure.code == "stalled")
+
+    def _send(self, lines: list[str]) -> None:
+        if lines and self._address:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)  # a manager that does not listen must not hold the service up
+                sender.sendto("\n".join(lines).encode(), self._address)

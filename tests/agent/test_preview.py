@@ -1,0 +1,88 @@
+"""Predicting and ranking without deciding: nothing changes, and the numbers are those of the next decision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from support.agents import LIVE, NOON, arm_sets, build_agent, refuses
+from windvane import Agent
+
+NAMES = ["a", "b", "c", "d"]
+
+
+def offer(vectors: np.ndarray) -> dict[str, np.ndarray]:
+    return dict(zip(NAMES, vectors, strict=True))
+
+
+@pytest.mark.parametrize("policy", LIVE)
+def test_predictions_are_those_of_the_next_decision(policy: str) -> None:
+    agent, rng = build_agent(policy, seed=3), np.random.default_rng(0)
+    for i, vectors in enumerate(arm_sets(1, 25)):
+        arms, before = offer(vectors), agent.to_bytes()
+        predicted, ranked = agent.predict(arms, now=NOON + i), agent.rank(arms, now=NOON + i)
+        assert agent.to_bytes() == before
+        decision = agent.decide(arms, now=NOON + i, id=str(i))
+        own = predicted[decision.arm]
+        assert (own.prediction, own.bonus) == (decision.prediction, decision.bonus)
+        assert list(predicted) == NAMES
+        assert sorted(each.arm for each in ranked) == NAMES
+        assert ranked[0].arm == decision.preferred == decision.arm
+        scores = [each.score for each in ranked]
+        assert scores == sorted(scores, reverse=True)
+        assert all(each == predicted[each.arm] for each in ranked)
+        agent.reward(decision, float(rng.random() < 0.5), now=NOON + i)
+
+
+@pytest.mark.parametrize("policy", ["adaptive", "D-LinTS", "UniformRandom", "MASTER-OFUL"])
+def test_decisions_after_it_are_as_without_it(policy: str) -> None:
+    settings = {"horizon": 100} if policy.startswith("MASTER") else {"gamma": 0.99} if policy == "D-LinTS" else {}
+    one, other = (Agent(dim=2, policy=policy, epsilon=0.2, seed=5, **settings) for _ in range(2))
+    for i, vectors in enumerate(arm_sets(2, 30)):
+        one.predict(offer(vectors), now=NOON + i)
+        one.rank(vectors[::-1], now=NOON + 10 * i)
+        for agent in (one, other):
+            decision = agent.decide(offer(vectors), now=NOON + i, id=str(i))
+            agent.reward(decision, float(i % 3 == 0), now=NOON + i)
+    assert one.to_bytes() == other.to_bytes()
+
+
+def test_a_policy_that_does_not_predict_gives_zeros() -> None:
+    agent = Agent(dim=1, policy="UniformRandom")
+    predicted = agent.predict({"x": [1.0], "y": [0.5]})
+    assert [(p.prediction, p.bonus, p.score) for p in predicted.values()] == [(0.0, 0.0, 0.0)] * 2
+
+
+def test_equal_arms_are_ranked_by_the_draw_and_then_in_their_order() -> None:
+    arms = {name: [0.5] for name in NAMES}
+    for seed in range(8):
+        agent = Agent(dim=1, seed=seed)
+        ranked = [each.arm for each in agent.rank(arms)]
+        assert ranked[1:] == [name for name in NAMES if name != ranked[0]]
+        assert ranked[0] == agent.decide(arms).arm
+    assert len({Agent(dim=1, seed=seed).rank(arms)[0].arm for seed in range(8)}) > 1
+
+
+def test_saturated_means_are_ranked_by_what_lies_below_them() -> None:
+    """With a parameter so large that mu rounds to 1, scores are equal, and the ranking still is the policy's."""
+    agent = Agent(dim=1, S=1000.0, prior=[900.0], prior_weight=1e6)
+    ranked = agent.rank({"small": [0.5], "large": [1.0], "middle": [0.7]})
+    assert [each.arm for each in ranked] == ["large", "middle", "small"]
+    assert len({each.score for each in ranked}) == 1
+
+
+def test_time_passes_for_the_prediction_alone() -> None:
+    agent = Agent(dim=1, half_life="1h")
+    agent.reward(agent.decide({"x": [1.0]}, now=NOON), 1.0, now=NOON)
+    before = agent.to_bytes()
+    now, later = (agent.predict({"x": [1.0]}, now=NOON + age)["x"] for age in (0.0, 36_000.0))
+    assert later.bonus > now.bonus
+    assert abs(later.prediction - 0.5) < abs(now.prediction - 0.5)
+    assert agent.to_bytes() == before
+    assert agent.decide({"x": [1.0]}, now=NOON + 36_000.0).prediction == later.prediction
+
+
+def test_bad_arms_are_refused() -> None:
+    agent = Agent(dim=2)
+    refuses(agent, "arms", agent.predict)
+    refuses(agent, "arms['red']", lambda: agent.rank({"red": [1.0]}))
