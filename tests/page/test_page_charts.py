@@ -66,6 +66,33 @@ def test_predicted_and_realised_reward_of_each_arm(server, visit):
     assert open_table(page, "predictions").locator("tbody tr").count() == len(names)
 
 
+def test_calibration_in_tables_and_words(server, visit):
+    page = visit(server.url + "/#/busy", width=390, height=3000)
+    page.wait_for_selector("#calibration:visible")
+    calibration = server.info("busy")["calibration"]
+    recent, (first, *_) = calibration["recent"], calibration["by_arm"]
+    rows = [row.split("\t") for row in page.inner_text("#calibration tbody").split("\n")]
+    assert [row[:2] for row in rows] == [["Recent", "120"], ["All time", "120"]]
+    assert [float(cell) for cell in rows[0][2:4]] == pytest.approx(
+        [recent["mean_prediction"], recent["mean_reward"]], rel=5e-3
+    )
+    gap, error = (float(cell.replace("−", "-")) for cell in rows[0][4].split(" ±\u00a0"))
+    assert gap == pytest.approx(recent["mean_reward"] - recent["mean_prediction"], rel=0.05)
+    assert error == pytest.approx(recent["standard_error"], rel=0.05)
+    assert page.evaluate("document.querySelector('#calibration').scrollWidth <= document.body.clientWidth")
+    page.locator("#calibration-arms summary").click()
+    assert page.locator("#calibration-arms tbody tr").first.inner_text().startswith(f"{first['arm']}\t")
+    assert page.inner_text("#predictions .reading").startswith("Predictions agree with the rewards within noise: ")
+    page.goto(server.url + "/#/unrewarded")
+    until(page, "document.querySelector('#predictions .reading').textContent === 'No reward has been learned yet.'")
+    assert page.locator("#calibration").is_hidden()
+    page.goto(server.url + "/#/ball")
+    until(page, "document.querySelector('#memory .reading').textContent.includes('Information half-life: ')")
+    text = server.info("ball")["half_life"]["text"]
+    assert f"Information half-life: {text} (7 decisions); by then half" in page.inner_text("#memory .reading")
+    assert page.locator("#numbers div[data-key='Memory'] .note").inner_text() == f"half-life {text}"
+
+
 def test_time_and_decisions_as_axes(server, visit):
     page = visit(server.url + "/#/busy")
     page.wait_for_selector("#stream:visible")
@@ -181,6 +208,18 @@ def test_findings_in_words(server, visit):
     assert "Too little data" in drift(drift={"verdict": "too little data to tell"})
     assert page.evaluate(call, ["findings", "describeEvidence", 140.0]) == "more than a million to 1 for drift"
     assert page.evaluate(call, ["findings", "describeEvidence", -3.0]) == "20 to 1 against drift"
+
+    def calibration(z, is_off):
+        recent = {"settled": 1000, "mean_prediction": 0.3, "mean_reward": 0.2, "standard_error": 0.01, "z": z}
+        return page.evaluate(call, ["findings", "describeCalibration", {"recent": recent, "is_off": is_off}])
+
+    assert calibration(-10.0, True)["sentence"].startswith("Predictions are too high: predicted 0.300, realised 0.200")
+    assert calibration(-3.0, False)["sentence"].endswith("over the last 1,000 outcomes, 3 standard errors apart.")
+    assert [calibration(z, z < -5)["kind"] for z in (-10.0, -3.0, 1.0)] == ["off", "leans", "fits"]
+    short = page.evaluate(call, ["findings", "describeHalfLife", {
+        "drift": {"verdict": "too little data to tell"}, "half_life": {"decisions": 9.0, "seconds": 3.0, "text": "3 s"},
+    }])  # fmt: skip
+    assert short == {"short": None, "sentence": ""}
     assert number("formatCount", 999, 1234567, 12345678) == ["999", "1,234,567", "12.3M"]
     assert number("formatNumber", 0.5, 1.0, -0.01234, 5.46e-5) == ["0.500", "1", "−0.0123", "5.5e−5"]
     assert number("formatDuration", 59, 90, 86400, 3e5) == ["59 s", "1.5 min", "1 day", "3.5 days"]

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 import numpy as np
 
 from windvane.agent import archive, info
 from windvane.agent.calibration import CalibrationMonitor
+from windvane.agent.coordinates import move_core
 from windvane.agent.delays import EarlyLearning
 from windvane.agent.history import LearnedHistory, learn_history
 from windvane.agent.pace import Pace
@@ -32,7 +33,7 @@ from windvane.agent.pending import (
     UnknownDecisionError,
 )
 from windvane.agent.policy import build_policy, check_reward_range, learn_prior
-from windvane.agent.preview import Preview, is_projected, predict_mean, preview, read_scores
+from windvane.agent.preview import Preview, is_projected, learn_outcome, predict_mean, preview, read_scores
 from windvane.agent.times import Clock, Span, format_duration
 from windvane.agent.vectors import ArmEncoder, Offer
 from windvane.arguments import Array, check_choice, check_number, check_positive, check_whole
@@ -82,7 +83,7 @@ class AgentCore:
         link, policy, scaling = rest.pop("link"), rest.pop("policy"), self.encoder.scaling
         own = {name: rest.pop(name) for name in ("S", "seed", "gamma", "horizon", "drift")} | {"half_life": half_life}
         built = build_policy(policy, scaling.dim, link, rest, L=scaling.longest, sigma=sigma, **own)
-        self.policy, self.clock = built.policy, Clock(built.by_clock)
+        self.policy, self.clock, self.policy_settings = built.policy, Clock(built.by_clock), tuple(rest)
         self.reward_range = built.accepted_rewards(reward_range)
         self.decisions, self.tally = PendingDecisions(), Tally()
         self.recently_projected, self.recently_dropped = info.RecentShare(), info.RecentShare()
@@ -107,8 +108,14 @@ class AgentCore:
         return self.encoder.encode(arms, context)
 
     def preview(self, offer: Offer, *, now: float) -> Preview:
-        """Return what the policy thinks of the arms. Nothing changes; due decisions are not closed for it."""
-        return preview(self.policy, self.clock, offer, self.clock.read(now))
+        """Return what the policy would think of the arms in a decision now. Nothing changes."""
+        at, due = self.clock.read(now), []
+        for pending in takewhile(lambda pending: self._is_overdue(pending, at), self.decisions):
+            outcome = self.default_reward if pending.reward is None else pending.reward
+            weight = self._weigh(pending, is_miss=pending.is_miss)
+            if outcome is not None and weight > 0.0:
+                due.append((pending, outcome, weight))
+        return preview(self.policy, self.clock, offer, at, due)
 
     def decide(self, offer: Offer, *, id: str, now: float, played: int | None = None) -> Decision:
         """Choose an arm; or, in a replay, let the arm be the one in the place ``played``."""
@@ -232,7 +239,7 @@ class AgentCore:
         ``outcome``, if there is one. In this order, so that an interruption cannot make an outcome count twice."""
         came_now = reward is not None and pending.reward is None
         is_miss = reward == self.default_reward if came_now else pending.is_miss
-        weight = 0.0 if pending.is_learned else 1.0 - pending.credited if is_miss else 1.0
+        weight = self._weigh(pending, is_miss=is_miss)
         self.decisions.close(pending, reward, is_dropped)
         if outcome is not None:
             try:
@@ -246,9 +253,13 @@ class AgentCore:
             self.calibration.add(pending.decision.arm, pending.decision.prediction, outcome)
         self.decisions.forget()
 
+    def _weigh(self, pending: Pending, *, is_miss: bool) -> float:
+        """Return the weight of what is not learned yet of an outcome."""
+        return 0.0 if pending.is_learned else 1.0 - pending.credited if is_miss else 1.0
+
     def _update(self, pending: Pending, outcome: float, weight: float) -> None:
-        """Let the policy learn an outcome. It gets arrays, which it does not have to convert."""
-        self.policy.update(pending.x[None], np.array([outcome]), round=np.array([pending.round]), weight=weight)
+        """Let the policy learn an outcome."""
+        learn_outcome(self.policy, pending, outcome, weight)
 
     # --- timeouts --------------------------------------------------------------------------------------------------
 
@@ -315,12 +326,18 @@ class AgentCore:
     # --- settings that may change ----------------------------------------------------------------------------------
 
     def configure(self, **changes: Any) -> None:
-        """Change some of :data:`CHANGEABLE` from now on: all that is given, or none if one is wrong."""
-        for name in sorted(set(changes) - set(CHANGEABLE)):
-            hint = f"only {', '.join(CHANGEABLE)} can be changed"
+        """Change ``features`` or some of :data:`CHANGEABLE` from now on: all that is given, or none if one is wrong."""
+        for name in sorted(set(changes) - {"features", *CHANGEABLE}):
+            hint = f"only features, {', '.join(CHANGEABLE)} can be changed"
             raise ArgumentError(name, changes[name], "omitted", hint=hint)
+        moved = move_core(self, changes.pop("features")) if "features" in changes else None
         changes = {name: _to_plain(format_duration(value)) for name, value in changes.items()}
         self._apply(**{name: changes.get(name, self.settings[name]) for name in CHANGEABLE})
+        if moved is not None:
+            self.policy, self.encoder, settings, vectors = moved
+            self.settings |= settings
+            for pending, x in zip(self.decisions, vectors, strict=True):
+                pending.x = x
         self.settings |= changes
 
     def _apply(self, reward_timeout: Any, default_reward: Any, learn: Any, max_pending: Any, epsilon: Any) -> None:

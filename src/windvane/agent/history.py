@@ -89,7 +89,7 @@ def _encode_fields(encoder: ArmEncoder, features: Features, vectors: Any, contex
     rows = np.zeros((len(played), features.dim))
     for i, (context, (name, own)) in enumerate(zip(context_rows, played, strict=True)):
         try:
-            rows[i] = features.vectors(context, {name: own})
+            rows[i] = features.vectors(context, {name: own}, lenient=encoder.is_lenient)
         except ArgumentError as error:
             argument, *rest = error.path
             if argument == "arms" and not own:

@@ -1,11 +1,13 @@
 """How far back an agent looks, and how fast what it has learned loses its worth.
 
-A reward that was learned k rounds ago counts for gamma^k under a discount, 1 within a window or since a restart and 0
-before, and for the adaptive policy what the experts believe, the mixture sum_g w_g a_g^k of the correlations of theta*
-with its value k rounds ago (a_g = 1 - 1/m_g, see :mod:`windvane.policies.adaptive_glm_ucb`). The *information
-half-life* is the number of rounds after which half of what rewards teach is lost: log(1/2) / log(gamma), half a window
-or half the time between two restarts, and the root of the mixture = 1/2, which is infinite if experts without drift
-have half of the weight. It is converted to time, and from time, by the pace of the decisions so far.
+A reward that was learned k rounds ago counts for gamma^k under a discount, for 1 within a window or since a restart and
+for 0 before. An expert of the adaptive policy weighs it by (1 - 1/n_g)^k, where n_g is the number of rounds over which
+it averages (its effective memory), and the policy by the mixture over the experts, sum_g w_g (1 - 1/n_g)^k. The
+*information half-life* is the number of rounds after which half of what a reward teaches is lost: log(1/2) / log(gamma)
+for a discount, half a window, half the time between two restarts, or the k at which the mixture is 1/2, which is
+infinite if experts that expect no drift have half of the weight. An adaptive policy that was given its half-life has
+that one: the time after which the correlation of theta* with its old value is 1/2. The pace of the decisions so far
+turns rounds into time.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from windvane.records import HalfLife
 if TYPE_CHECKING:
     from windvane.agent.core import AgentCore
 
-HALVINGS = 60  # of an interval of logarithms: more than the digits of a double
+HALVINGS = 40  # of an interval of logarithms, which is shorter than 50: the root is known to a relative 5e-11
+SMALLEST_WEIGHT = 1e-12  # of an expert; smaller ones do not matter at that accuracy
 _PERIODS = (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
 
 
@@ -70,21 +73,26 @@ def memory_in_its_unit(core: AgentCore) -> float:
 def half_life_of(policy: Policy) -> float:
     """Return the information half-life in rounds; infinity if half of it is never lost."""
     if isinstance(policy, AdaptiveGLMUCB):
-        weights = policy.bank.weigh()[0].reshape(len(policy.bank.memories), -1).sum(axis=1)
-        return find_half_life(policy.bank.memories.tolist(), weights.tolist())
+        bank = policy.bank
+        with bank.lock:
+            memories = (
+                bank.effective_memories()[0] if len(bank.memories) > 1 else bank.memories.repeat(len(bank.scales))
+            )
+            return find_half_life(memories.tolist(), bank.weigh()[0].tolist())
     gamma, window = _forgetting_of(policy)
     return min(math.log(0.5) / math.log(gamma) if gamma < 1.0 else math.inf, window / 2.0)
 
 
 def find_half_life(memories: list[float], weights: list[float]) -> float:
-    """Return k with sum_g w_g (1 - 1/m_g)^k = 1/2; infinity if there is none.
+    """Return k at which sum_g w_g (1 - 1/m_g)^k is half of what it is at 0; infinity if there is none.
 
     Examples
     --------
     >>> round(find_half_life([100.0, float("inf")], [0.9, 0.1]), 3)  # log(0.4 / 0.9) / log(0.99)
     80.687
     """
-    finite = [(math.log1p(-1.0 / m), w) for m, w in zip(memories, weights, strict=True) if math.isfinite(m) and w > 0.0]
+    pairs = zip(memories, weights, strict=True)
+    finite = [(math.log1p(-1.0 / m), w) for m, w in pairs if math.isfinite(m) and w > SMALLEST_WEIGHT]
     moving = sum(w for _, w in finite)
     excess = moving - 0.5 * sum(weights)  # of what is lost at last over what has to be lost
     if excess <= 0.0:
@@ -111,7 +119,9 @@ def describe_half_life(core: AgentCore) -> HalfLife:
     """Return the information half-life in decisions, in time, and in words."""
     rounds = half_life_of(core.policy)
     if math.isinf(rounds):
-        return HalfLife(decisions=None, seconds=None, text="none: nothing is forgotten")
+        learns_memory = isinstance(core.policy, AdaptiveGLMUCB) and len(core.policy.memories) > 1
+        reason = "the rewards fit a world without drift" if learns_memory else "nothing is forgotten"
+        return HalfLife(decisions=None, seconds=None, text=f"none, {reason}")
     decisions, seconds = to_decisions_and_seconds(core, rounds)
     text = f"{rounds:,.0f} decisions" if seconds is None else describe_seconds(seconds)
     return HalfLife(decisions=decisions, seconds=seconds, text=text)

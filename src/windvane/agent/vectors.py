@@ -110,6 +110,7 @@ class ArmEncoder:
     def __init__(self, dim: int | None, features: Any, scaling: Any, *, L: float, intercept: bool, clip: bool) -> None:
         self.features = Features.parse(features)
         self.columns: list[Name] | None = None
+        self.is_lenient = False  # while a log is learned again: see :mod:`windvane.agent.refit`
         self.to_fit = isinstance(scaling, str) and scaling == "fit"
         if (dim is None) == (self.features is None):
             expected = "given unless `features` is" if dim is None else "omitted when `features` is given"
@@ -158,24 +159,25 @@ class ArmEncoder:
             names, rows, columns = _read_vectors(arms, self.scaling.raw_dim, self.columns)
             longest = math.inf
         else:
-            names, rows = _encode_fields(self.features, arms, context)
+            names, rows = _encode_fields(self.features, arms, context, lenient=self.is_lenient)
             columns, longest = None, self.features.longest
         if not names:
             raise ArgumentError("arms", arms, "at least one arm")
         return Offer(names, self.scaling.apply(rows, "arms", names, longest=longest), columns)
 
 
-def _encode_fields(features: Features, arms: Any, context: Any) -> tuple[list[Name], Array]:
+def _encode_fields(features: Features, arms: Any, context: Any, *, lenient: bool) -> tuple[list[Name], Array]:
     """Return names and vectors of declared features; ``arms`` None: of all declared arms."""
     if arms is None:
-        return list(features.arms), features.vectors(context, features.arms)
+        return list(features.arms), features.vectors(context, features.arms, lenient=lenient)
     if is_frame(arms) or isinstance(arms, Mapping):
         pairs = frame_arms("arms", arms) if is_frame(arms) else list(arms.items())
         names = check_names("arms", [name for name, _ in pairs])
-        return names, features.vectors(context, {name: own for name, (_, own) in zip(names, pairs, strict=True)})
+        own_fields = {name: own for name, (_, own) in zip(names, pairs, strict=True)}
+        return names, features.vectors(context, own_fields, lenient=lenient)
     names = check_names("arms", arms)
     try:
-        return names, features.vectors(context, names)
+        return names, features.vectors(context, names, lenient=lenient)
     except ArgumentError as error:
         if error.path[0] != "arms":
             raise

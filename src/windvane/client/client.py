@@ -39,6 +39,7 @@ from windvane.records import (
     PendingPage,
     Prediction,
     Predictions,
+    RefitReport,
     RewardReceipt,
     RewardStatus,
     StreamInfo,
@@ -132,8 +133,35 @@ class AsyncClient(Connection):
         return await self._send(StreamInfo, "GET", build_path(stream))
 
     async def configure(self, /, stream: str, **changes: Any) -> StreamInfo:
-        """Change ``title``, ``reward_timeout``, ``default_reward``, ``learn``, ``max_pending`` or ``epsilon``."""
+        """Change the ``title``, or what :meth:`windvane.Agent.configure` changes.
+
+        ``features`` are a whole new declaration.
+        """
         return await self._send(StreamInfo, "PATCH", build_path(stream), encode(changes, keep_none=True))
+
+    async def refit(
+        self, /, stream: str, *, dry_run: bool = False, key: str | None = None, **settings: Any
+    ) -> RefitReport:
+        """Let a stream learn its log again under other settings, and put the new model in the place of the old one.
+
+        Parameters
+        ----------
+        stream, dry_run, key
+            The stream; whether to compare only; an idempotency key, as in :meth:`decide`.
+        **settings
+            Those of :meth:`create` that are to change.
+
+        Examples
+        --------
+        >>> client.refit("homepage", half_life="14d", dry_run=True).comparison.new.log_loss        # doctest: +SKIP
+        0.61
+        """
+        path, body = build_path(stream, "refit") + "?dry_run=true" * dry_run, encode(settings, keep_none=True)
+        return await self._send(RefitReport, "POST", path, body, check_key(key))
+
+    async def undo_refit(self, stream: str, *, key: str | None = None) -> StreamInfo:
+        """Undo the last refit: the model from before it comes back, with what it would have learned since."""
+        return await self._send(StreamInfo, "POST", build_path(stream, "refit", "undo"), None, check_key(key))
 
     async def archive(self, stream: str) -> StreamInfo:
         """End a stream: it can still be read, and decides and learns no more."""
@@ -366,7 +394,7 @@ class Client(Connection):
         Seconds to wait for the server at each step of a request.
     deadline
         Seconds after the start of a call in which its request is sent again; 0 sends it once. The last attempt may
-        take longer, as ``timeout`` says. Default: 15.
+        take longer, as ``timeout`` says. Default: 30.
 
     Examples
     --------
@@ -408,6 +436,7 @@ class Client(Connection):
     ready, create, streams = _block(AsyncClient.ready), _block(AsyncClient.create), _block(AsyncClient.streams)
     info, configure, archive = _block(AsyncClient.info), _block(AsyncClient.configure), _block(AsyncClient.archive)
     decide, decide_many = _block(AsyncClient.decide), _block(AsyncClient.decide_many)
+    refit, undo_refit = _block(AsyncClient.refit), _block(AsyncClient.undo_refit)
     predict, rank = _block(AsyncClient.predict), _block(AsyncClient.rank)
     reward, reward_many = _block(AsyncClient.reward), _block(AsyncClient.reward_many)
     add_reward, history = _block(AsyncClient.add_reward), _block(AsyncClient.history)

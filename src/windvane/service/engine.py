@@ -25,12 +25,13 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
+from windvane.agent import Agent
 from windvane.agent.times import read_clock
 from windvane.service.committer import Committer, Promise
 from windvane.service.problems import Problem, invalid
 from windvane.service.readiness import NotReady, StalledDiskError, unavailable
 from windvane.service.recovery import Recovery, rebuild_stream, record_losses, recover
-from windvane.service.requests import NewStream
+from windvane.service.requests import NewStream, check_features
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
 from windvane.service.streams import Done, Stream
@@ -157,7 +158,8 @@ class Engine:
         """Note why a recovery failed; it is repeated every second, and logged once."""
         self.failure = NotReady.after(error)
         if str(error) != self._last_error:
-            log.error("not ready: %s", error, exc_info=self.failure.code == "internal")
+            fields = {"cause": self.failure.code, "store": str(self.store.path)}
+            log.error("not ready: %s", error, exc_info=fields["cause"] == "internal", extra={"fields": fields})
         self._last_error = str(error)
 
     def _stall(self) -> Problem:
@@ -231,8 +233,9 @@ class Engine:
         taken = Problem("stream-exists", f"a stream with the name {new.name!r} already exists", pointer="#/name")
         if new.name in self._rows:
             raise taken
+        arguments = {"seed": secrets.randbits(63), **new.agent_arguments()}
         try:
-            core = (await asyncio.to_thread(new.create_agent, secrets.randbits(63))).core  # errors come before all else
+            core = (await asyncio.to_thread(_create_agent, arguments)).core  # errors come before anything is stored
         except (ValueError, TypeError) as error:
             raise invalid(error) from None
         config = json.dumps({"title": new.title, "agent": core.settings})
@@ -299,6 +302,10 @@ class Engine:
 
     async def configure(self, stream: Stream, changes: dict[str, Any]) -> Done:
         """Change settings of ``stream``; a shorter timeout may have passed for some decisions."""
+        try:
+            check_features(changes.get("features"))
+        except ValueError as error:
+            raise invalid(error) from None
         done = await self.carry_out(stream, lambda: stream.configure(changes, read_clock()))
         self._expire(stream)
         return done
@@ -480,3 +487,8 @@ class Engine:
 
 
 _WRITE_FAILED = "the store could not be written; retry with the same Idempotency-Key"
+
+
+def _create_agent(arguments: dict[str, Any]) -> Agent:
+    check_features(arguments.get("features"))
+    return Agent(**arguments)

@@ -21,8 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-import windvane.agent
-from windvane import Agent
+from windvane import Agent, agent
 from windvane.errors import ArgumentError, Path
 from windvane.records import KEY
 from windvane.service.bodies import one_at_a_time, parse_json
@@ -81,15 +80,50 @@ class _Body(BaseModel):
 Model = TypeVar("Model", bound=_Body)
 
 
-class StreamChanges(_Body):
-    """Settings of a running stream to change; those that are omitted stay."""
+class AgentChanges(_Body):
+    """Arguments of an agent that can be changed while it runs."""
 
-    title: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
+    features: Features = _DEFAULTS["features"]
     reward_timeout: Duration = _DEFAULTS["reward_timeout"]
     default_reward: float | None = _DEFAULTS["default_reward"]
     learn: str | None = _DEFAULTS["learn"]
     max_pending: Annotated[int, Field(le=MAX_PENDING)] = _DEFAULTS["max_pending"]
     epsilon: float = _DEFAULTS["epsilon"]
+
+    @field_validator("features")
+    @classmethod
+    def _check_features(cls, features: Any) -> Any:
+        """Refuse vectors that are too long before the agent names each of their numbers: fields times arms are many."""
+        arms, fields = (
+            (features.get(name) for name in ("arms", "by_arm")) if isinstance(features, dict) else (None, None)
+        )
+        if isinstance(arms, list) and isinstance(fields, dict | list):
+            entries = list(fields.values()) if isinstance(fields, dict) else fields
+            values = [entry.get("values") if isinstance(entry, dict) else None for entry in entries]
+            least = len(arms) * sum(len(entry) if isinstance(entry, list) else 1 for entry in values)
+            if least > MAX_DIM:
+                raise _too_long(features, f"{least:,} or more")
+        return features
+
+
+def _too_long(features: Any, got: str) -> ArgumentError:
+    return ArgumentError("features", features, f"fields with vectors of at most {MAX_DIM} numbers", got=got)
+
+
+def check_features(declaration: Any) -> None:
+    """Raise if declared features are wrong, or make vectors that are too long."""
+    features = agent.Features.parse(declaration)
+    if features is not None and features.dim > MAX_DIM:
+        raise _too_long(declaration, str(features.dim))
+
+
+Title = Annotated[str, Field(max_length=MAX_TEXT)] | None
+
+
+class StreamChanges(AgentChanges):
+    """Settings of a running stream to change; those that are omitted stay."""
+
+    title: Title = None
 
 
 def _limit_settings(settings: Any) -> Any:
@@ -99,14 +133,10 @@ def _limit_settings(settings: Any) -> Any:
     return settings
 
 
-class NewStream(StreamChanges):
-    """A stream to create: its name, and the arguments of :class:`windvane.Agent`."""
+class AgentArguments(AgentChanges):
+    """The arguments of :class:`windvane.Agent`."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "homepage", "dim": 2, "reward_timeout": "2d"}]})
-
-    name: Annotated[str, Field(pattern=NAME)]
     dim: Annotated[int, Field(le=MAX_DIM)] | None = _DEFAULTS["dim"]
-    features: Features = _DEFAULTS["features"]
     link: str = _DEFAULTS["link"]
     policy: Text = _DEFAULTS["policy"]
     half_life: Duration = _DEFAULTS["half_life"]
@@ -128,42 +158,36 @@ class NewStream(StreamChanges):
         Field(max_length=MAX_SETTINGS, description="The policy's own settings."),
     ] = {}
 
-    @field_validator("features")
-    @classmethod
-    def _check_features(cls, features: Any) -> Any:
-        """Refuse vectors that are too long before the agent names each of their numbers: fields times arms are many."""
-        arms, fields = (
-            (features.get(name) for name in ("arms", "by_arm")) if isinstance(features, dict) else (None, None)
-        )
-        if isinstance(arms, list) and isinstance(fields, dict | list):
-            entries = list(fields.values()) if isinstance(fields, dict) else fields
-            values = [entry.get("values") if isinstance(entry, dict) else None for entry in entries]
-            least = len(arms) * sum(len(entry) if isinstance(entry, list) else 1 for entry in values)
-            if least > MAX_DIM:
-                expected = f"fields with vectors of at most {MAX_DIM} numbers"
-                raise ArgumentError("features", features, expected, got=f"{least:,} or more")
-        return features
-
     @field_validator("settings")
     @classmethod
     def _check_settings(cls, settings: dict[str, Any]) -> dict[str, Any]:
         for name in settings:
-            if name in _DEFAULTS or name in cls.model_fields or name == "self":
+            if name in {"name", "title", "self", *_DEFAULTS, *cls.model_fields}:
                 hint = "give it beside `settings`"
                 raise ArgumentError(("settings", name), name, "a setting of the policy", hint=hint)
             if isinstance(settings[name], list) and len(settings[name]) > MAX_SETTINGS:
                 raise ArgumentError(("settings", name), settings[name], f"a list of at most {MAX_SETTINGS} numbers")
         return settings
 
-    def create_agent(self, seed: int) -> Agent:
-        """Return the agent; ``seed`` is used if none was given. It may take long."""
+    def agent_arguments(self) -> dict[str, Any]:
+        """Return the arguments of the agent that were given."""
         given = self.model_dump(exclude={"name", "title", "settings"}, exclude_unset=True)
-        arguments = {name: value for name, value in given.items() if (name, value) != ("seed", None)} | self.settings
-        features = windvane.agent.Features.parse(arguments.get("features"))
-        if features is not None and features.dim > MAX_DIM:
-            expected = f"fields with vectors of at most {MAX_DIM} numbers"
-            raise ArgumentError("features", arguments["features"], expected, got=f"{features.dim}")
-        return Agent(**{"seed": seed} | arguments)
+        return {name: value for name, value in given.items() if (name, value) != ("seed", None)} | self.settings
+
+
+class NewStream(AgentArguments):
+    """A stream to create: its name, and the arguments of :class:`windvane.Agent`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "homepage", "dim": 2, "reward_timeout": "2d"}]})
+
+    name: Annotated[str, Field(pattern=NAME)]
+    title: Title = None
+
+
+class RefitRequest(AgentArguments):
+    """Settings under which a stream learns its log again; those that are omitted stay."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"S": 4.0}, {"half_life": "14d"}]})
 
 
 class DecisionRequest(_Body):

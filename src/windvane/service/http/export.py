@@ -8,6 +8,7 @@ import sqlite3
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from typing import IO, Any
 
 from fastapi import Response
@@ -29,6 +30,8 @@ COLUMNS = {"arm": "string", "propensity": "double", "explored": "bool", "predict
 
 async def export_log(engine: Engine, name: str, format_: str, after: int, limit: int) -> Response:
     """Return the events of a stream, served or not, as "ndjson" or "parquet"."""
+    if format_ == "parquet" and find_spec("pyarrow") is None:
+        raise Problem("not-installed", "Parquet needs pyarrow: pip install 'windvane[parquet]', or ask for ndjson")
     row, last = await engine.find_log(name)
     chunks = _read_chunks(engine, row.id, row.digest, after, min(last, after + limit))
     headers = {"content-disposition": f'attachment; filename="{name}-events.{format_}"'}

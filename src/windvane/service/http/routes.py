@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -20,7 +20,7 @@ from pydantic_core import from_json
 from windvane import records
 from windvane.agent.times import read_clock
 from windvane.records import KEY, to_json
-from windvane.service import requests
+from windvane.service import refit, requests
 from windvane.service.bodies import LARGE_BODY
 from windvane.service.charts import ChartData
 from windvane.service.engine import Engine
@@ -153,12 +153,8 @@ async def get_metrics(request: Request) -> Response:
 @settings.post("", status_code=201, response_model=records.StreamInfo)
 async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Response:
     """Create a stream."""
-    try:
+    with _pointing_to_settings(body):
         stream = await engine.create(body)
-    except Problem as problem:  # the agent has the settings of its policy among its own
-        if any(error["pointer"].split("/")[1:2] == [name] for error in problem.errors for name in body.settings):
-            problem.move_pointers("#/settings")
-        raise
     return respond(await engine.views.read_info(stream), 201, location=f"/v1/streams/{stream.name}")
 
 
@@ -186,6 +182,49 @@ async def get_stream(at: At) -> Response:
 async def update_stream(at: At, body: requests.StreamChanges) -> Response:
     """Change settings of a stream. Those that are omitted stay."""
     return respond_done(await at.engine.configure(at.stream, body.model_dump(exclude_unset=True)))
+
+
+@settings.post("/{stream}/refit", response_model=records.RefitReport)
+async def refit_stream(
+    at: At,
+    body: requests.RefitRequest,
+    idempotency_key: IdempotencyKey = None,
+    dry_run: Annotated[bool, Query(description="Whether to compare only, without changing the stream.")] = False,
+) -> Response:
+    """Learn the log again under other settings, beside the running model, and put the result in its place.
+
+    The answer compares both models. Settings that are omitted stay; all of them hold for the whole log.
+    """
+    dry_run = dry_run or read_flag(at.request, "dry_run")
+    with _pointing_to_settings(body):
+        return respond_done(
+            await refit.refit(at.engine, at.stream, body.agent_arguments(), idempotency_key, dry_run=dry_run)
+        )
+
+
+@streams.post("/{stream}/refit/undo", response_model=records.StreamInfo)
+async def undo_refit(at: At, idempotency_key: IdempotencyKey = None) -> Response:
+    """Undo the last refit: the model from before it comes back, with what it would have learned since."""
+    return respond_done(await refit.undo(at.engine, at.stream, idempotency_key))
+
+
+@contextlib.contextmanager
+def _pointing_to_settings(body: requests.AgentArguments) -> Iterator[None]:
+    """Let a problem point to ``settings`` where the agent has the settings of its policy among its own."""
+    try:
+        yield
+    except Problem as problem:
+        if any(error["pointer"].split("/")[1:2] == [name] for error in problem.errors for name in body.settings):
+            problem.move_pointers("#/settings")
+        raise
+
+
+def read_flag(request: Request, name: str) -> bool:
+    """Return a flag of the query, which a route with a body reads itself."""
+    text = request.query_params.get(name, "false")
+    if text not in ("true", "false"):
+        raise Problem("invalid", f"{name}: must be true or false")
+    return text == "true"
 
 
 @streams.post("/{stream}/archive", response_model=records.StreamInfo)

@@ -5,9 +5,9 @@
 import { $, fillTable, setDetails } from "./dom.js";
 import { describeCalibration } from "./findings.js";
 import { countOf, formatCount, formatNumber } from "./format.js";
-import { numeric } from "./panel.js";
+import { formatTick, numeric } from "./panel.js";
 
-const COLUMNS = ["Outcomes", "Predicted", "Realised", "Difference"].map(numeric);
+const COLUMNS = ["Outcomes", "Predicted", "Realised", "Gap"].map(numeric);
 
 /**
  * Show the tables, and return what they say in a sentence.
@@ -42,6 +42,13 @@ export function showCalibration({ calibration }) {
 }
 
 /**
+ * Two digits are enough where one has an error.
+ *
+ * @param {number} value
+ */
+const formatTwo = (value) => formatTick(Number(value.toPrecision(2)));
+
+/**
  * @param {string} name
  * @param {CalibrationMeans} means
  */
@@ -49,7 +56,7 @@ function makeRow(name, { settled, mean_prediction: predicted, mean_reward: reali
   const difference =
     predicted === null || realised === null || error === null
       ? "–"
-      : `${formatNumber(realised - predicted)} ± ${formatNumber(error)}`;
+      : `${formatTwo(realised - predicted)} ±\u00a0${formatTwo(error)}`;
   return {
     key: name,
     cells: [name, formatCount(settled), formatNumber(predicted), formatNumber(realised), difference],

@@ -1,6 +1,6 @@
 /** What the numbers of a stream mean, in words. */
 
-/** @import { Calibration, HalfLife, MemoryUnit, StreamInfo } from "./types.js" */
+/** @import { Calibration, MemoryUnit, StreamInfo } from "./types.js" */
 
 import { countOf, formatCount, formatDuration, formatNumber } from "./format.js";
 
@@ -60,24 +60,17 @@ export function describeDrift({ drift, memory, memory_unit: unit, counts }) {
 }
 
 /**
- * How long what was learned keeps its worth.
+ * How long what was learned keeps its worth; nothing while the data do not tell.
  *
- * @param {HalfLife} halfLife
+ * @param {Pick<StreamInfo, "drift" | "half_life">} info
+ * @returns {{ short: string | null, sentence: string }}
  */
-export function describeHalfLife({ decisions, seconds, text }) {
-  if (decisions === null && seconds === null) return "Nothing that rewards teach is forgotten.";
+export function describeHalfLife({ drift, half_life: { decisions, seconds, text } }) {
+  if (drift !== null && drift.verdict === "too little data to tell") return { short: null, sentence: "" };
+  if (decisions === null && seconds === null) return { short: null, sentence: `Information half-life: ${text}.` };
   const count = decisions === null || seconds === null ? "" : ` (${countOf(Math.round(decisions), "decision")})`;
-  return `Information half-life: half of what a reward teaches is lost after ${text}${count}.`;
-}
-
-/**
- * The same in a few words, beside the memory.
- *
- * @param {Pick<StreamInfo, "half_life" | "memory">} info
- */
-export function describeForgetting({ half_life: { decisions, seconds, text }, memory }) {
-  if (decisions !== null || seconds !== null) return `half-life ${text}`;
-  return memory === null ? "does not forget" : "effectively used";
+  const meaning = "by then half of what a reward teaches is lost";
+  return { short: `half-life ${text}`, sentence: `Information half-life: ${text}${count}; ${meaning}.` };
 }
 
 const NOISE = 2; // standard errors

@@ -31,13 +31,13 @@ function memoryTicks(low, high, isSeconds) {
  * @param {Series} series
  */
 export function showMemory(info, series) {
-  const { counts, drift, memory_unit: unit } = info;
+  const { drift, memory_unit: unit } = info;
   const model = modelSeries(info, series);
   const rates = model.models.map((at) => at?.rate ?? null);
   const hasRates = drift !== null && rates.some((rate) => rate !== null);
   const verdict = describeDrift(info);
   const section = showPanel("memory", {
-    reading: joinTexts(" ", verdict.sentence, counts.settled > 0 && describeHalfLife(info.half_life)),
+    reading: joinTexts(" ", verdict.sentence, describeHalfLife(info).sentence),
     caption: joinTexts(
       " ",
       "How far back decisions look, on a logarithmic scale; dotted: all data so far.",

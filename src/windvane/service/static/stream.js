@@ -6,7 +6,7 @@ import { showArms } from "./arms.js";
 import { $, element, setDetails, setText, setTimeText, fillTable, syncChildren } from "./dom.js";
 import { decideExample, rewardExample, showCommand } from "./examples.js";
 import { showNorm, showTheta } from "./estimate.js";
-import { describeDrift, describeForgetting, describeTimeout, formatMemory } from "./findings.js";
+import { describeDrift, describeHalfLife, describeTimeout, formatMemory } from "./findings.js";
 import { countOf, formatCount, formatNumber, formatPercent, formatSetting } from "./format.js";
 import { showMemory } from "./memory.js";
 import { joinTexts } from "./panel.js";
@@ -67,12 +67,13 @@ function makeFigures(info, { buckets }, { recentMean }) {
   const { decisions, held } = counts;
   const { epsilon = 0 } = info.settings;
   const projected = buckets.some((bucket) => bucket.projected !== null) ? info.projected_share : null;
+  const used = memory === null ? "does not forget" : "effectively used";
   const recent = recentMean !== null && `recent ${formatNumber(recentMean)}`;
   return [
     ["Decisions", formatCount(decisions), decisions === 0 ? "none yet" : ""],
     ...countFigures(info),
     ["Mean reward", formatNumber(info.mean_reward), recent || (held > 0 ? "known after the reward timeout" : "")],
-    ["Memory", formatMemory(memory, info.memory_unit), describeForgetting(info)],
+    ["Memory", formatMemory(memory, info.memory_unit), describeHalfLife(info).short ?? used],
     ["Drift", describeDrift(info).short, epsilon > 0 ? `epsilon ${formatSetting(epsilon)}` : ""],
     projected === null
       ? ["Projected", "–", decisions > 0 ? "not reported by this policy" : ""]
