@@ -119,6 +119,8 @@ def test_events_in_the_docs_are_those_of_the_log(tmp_path: Path) -> None:
         client.reward("whole", first, 1.0)
         client.reward("whole", client.decide("whole", arms), 1.0)
         client.history("whole", rewards=[1], vectors=[[0.5]])
+        client.refit("whole", half_life=10)
+        client.undo_refit("whole")
         client.archive("whole")
         client.create("parts", dim=1, reward_timeout=1, default_reward=0.0)
         decision = client.decide("parts", arms)

@@ -191,7 +191,7 @@ class Agent:
         """Return by name what the policy thinks of ``arms``, without deciding: no state and no random number changes.
 
         The numbers are those that :meth:`decide` would record now, with the same arguments, for the arm that it plays.
-        Decisions whose timeout has passed are not closed for it; :meth:`expire` closes them.
+        With ``learn="early"`` they are from before the looks that it would take at open decisions.
 
         Parameters
         ----------

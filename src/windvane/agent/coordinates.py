@@ -7,7 +7,8 @@ so that it weighs as much as before: nothing changes by a mere change of units. 
 
 * With coordinates added (an arm, a field, a value of a category), all predictions stay the same up to rounding, for
   every policy that can change coordinates, as long as its estimate is within the ball of radius S: what is new has
-  coefficient 0. Bonuses stay the same for the adaptive policy; those of other policies depend on the dimension.
+  coefficient 0. The adaptive policy's bonus of a vector that is 0 in what is new stays the same, too; other policies
+  have bonuses that depend on the dimension.
 * With coordinates removed, the adaptive policy marginalises: its predictions for what is left, and their bonuses, stay
   the same without the removed part of the sum. Estimators with sums or a history become what they would be if the
   rewards had been observed without these coordinates: an exact estimator equals one that was fed the mapped vectors.

@@ -25,9 +25,13 @@ async def build_core(new: NewStream) -> AgentCore:
     """Return the agent of a new stream. Without a seed it gets a random one, or all streams would explore in the same
     rounds."""
     arguments = {"seed": secrets.randbits(63), **new.agent_arguments()}
-    try:
+
+    def build() -> AgentCore:
         check_features(arguments.get("features"))
-        return (await asyncio.to_thread(Agent, **arguments)).core
+        return Agent(**arguments).core
+
+    try:
+        return await asyncio.to_thread(build)
     except (ValueError, TypeError) as error:
         raise invalid(error) from None
 

@@ -44,6 +44,7 @@ KINDS = {
     "not-json": Kind(415, "The body is not application/json"),
     "too-slow": Kind(408, "The body arrived too slowly"),
     "rate-limited": Kind(429, "Too many requests"),
+    "overloaded": Kind(503, "Too much is under way"),
     "unavailable": Kind(503, "The service is unavailable"),
     "not-installed": Kind(501, "The server lacks an optional library"),
     "unrecovered": Kind(500, "The stream could not be recovered"),
@@ -116,7 +117,7 @@ def invalid(error: Exception) -> Problem:
     if isinstance(error, ArgumentError):
         return Problem("invalid", str(error), pointer=error.pointer)
     if isinstance(error, ValidationError):
-        return list_errors(error.errors(include_url=False), "body")
+        return list_errors(error.errors(include_url=False, include_input=False), "body")
     return Problem("invalid", " ".join(str(error).split()), pointer="#")
 
 
