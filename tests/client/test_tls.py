@@ -1,0 +1,53 @@
+"""The client over https: a certificate that is trusted, and one that is not."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.clients import ARMS, Connect, refused
+from support.network import ScriptedServer, make_answer
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+
+
+class SecureServer(ScriptedServer):
+    """A server of one answer over TLS."""
+
+    def __init__(self, certificate: Path, answer: bytes) -> None:
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(certificate)
+        super().__init__(answer)
+
+    def handle(self, connection: socket.socket) -> None:
+        with self._context.wrap_socket(connection, server_side=True) as secure:
+            super().handle(secure)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and a certificate of 127.0.0.1 that nobody has signed, in one file."""
+    path = tmp_path_factory.mktemp("tls") / "own.pem"
+    line = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", path, "-out", path, "-days", "2"]
+    more = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*line, *more], check=True, capture_output=True)
+    return path
+
+
+def test_certificates(
+    certificate: Path, connect: Connect, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = make_answer({"decision": "d1", "status": "recorded", "value": 1.0})
+    with SecureServer(certificate, answer) as server:
+        address = server.address.replace("http:", "https:")
+        with connect(address) as client:
+            error = refused(lambda: client.decide("a", ARMS), None, "untrusted")
+            assert (error.is_unsure, pauses, server.requests) == (False, [], [])
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        with connect(address) as client:
+            assert [client.reward("a", "d1", 1.0) for _ in range(2)] == ["recorded"] * 2
