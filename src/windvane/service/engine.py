@@ -235,7 +235,10 @@ class Engine:
             check_features(changes.get("features"))
         except ValueError as error:
             raise invalid(error) from None
-        done = await self.carry_out(stream, lambda: stream.configure(changes, read_clock()))
+        async with self.hold(stream):
+            with self.operating(stream):  # in a thread, because many features take long
+                done = await asyncio.to_thread(stream.configure, changes, read_clock())
+            await self.commit(stream, done.events)
         self._expire(stream)
         return done
 
