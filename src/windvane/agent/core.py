@@ -64,7 +64,13 @@ class Tally:
 
 
 class AgentCore:
-    """See the module. ``arguments``: all of those that :class:`windvane.Agent` declares, and the policy's settings."""
+    """See the module. ``arguments``: all of those that :class:`windvane.Agent` declares, and the policy's settings.
+
+    ``closes_due``: whether a decision or a reward first closes all decisions that are due. The service closes them
+    itself, some at a time, and sets it to False.
+    """
+
+    closes_due = True
 
     def __init__(self, **arguments: Any) -> None:
         rest = dict(arguments)  # what is taken out below is the agent's; what is left over is the policy's
@@ -119,7 +125,8 @@ class AgentCore:
         if played is not None:
             check_whole("played", played, 0, len(names) - 1)
         at = self.clock.read(now)  # from here on nothing is refused
-        self.expire(now=at, room=1)
+        if self.closes_due:
+            self.expire(now=at, room=1)
         if self.early is not None:
             for pending, outcome, weight in self.early.look(lambda pending: self._age(pending, at)):
                 self._update(pending, outcome, weight)
@@ -213,7 +220,8 @@ class AgentCore:
 
     def _close_due(self, pending: Pending, at: float) -> bool:
         """Close the decisions that are due, and return whether ``pending`` was among them."""
-        self.expire(now=at)
+        if self.closes_due:
+            self.expire(now=at)
         if not pending.is_open:  # so many may have been closed at once that it is forgotten already
             self.decisions.closed.setdefault(
                 pending.decision.id, ClosedOutcome(pending.reward, None, pending.is_partial)
@@ -279,14 +287,15 @@ class AgentCore:
             closed.append(ClosedDecision(decision.id, decision.arm, oldest.number, learned, not is_miss, is_dropped))
         return closed
 
-    def is_due(self, now: float, count: int = 1) -> bool:
-        """Whether :meth:`expire` would close ``count`` decisions or more."""
-        at, open_decisions = self.clock.read(now), len(self.decisions)
-        if open_decisions - self.max_pending >= count:
-            return True
-        if open_decisions < count or not self._is_overdue(self.decisions.oldest(), at):
-            return False
-        return self._is_overdue(next(islice(self.decisions, count - 1, None)), at)
+    def is_due(self, now: float) -> bool:
+        """Whether :meth:`expire` would close a decision."""
+        at, count = self.clock.read(now), len(self.decisions)
+        return count > self.max_pending or (count > 0 and self._is_overdue(self.decisions.oldest(), at))
+
+    def is_overdue(self, id: str, now: float) -> bool:
+        """Whether a decision is open though its timeout has passed."""
+        pending = self.decisions.open.get(id)
+        return pending is not None and self._is_overdue(pending, self.clock.read(now))
 
     def _is_overdue(self, pending: Pending, at: float) -> bool:
         return self.reward_timeout is not None and self._age(pending, at) > self.reward_timeout.length

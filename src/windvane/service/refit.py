@@ -19,6 +19,7 @@ from windvane.agent.times import read_clock
 from windvane.service.problems import Problem, invalid
 from windvane.service.requests import check_features
 from windvane.service.store import Store, UnreadableEventError, check_event
+from windvane.service.turns import hold, wait_while_held
 from windvane.warmup import warm_up
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ async def _learn_beside(
             behind = 0 if dry_run else stream.number - last
         if dry_run:
             return adopt(learner)
-        async with engine.hold(stream):
+        await wait_while_held(stream)
+        with hold(stream):
             await engine.commit(stream)
             learner = await asyncio.to_thread(reader.read, stream.number)
             if stream.core.settings != settings:

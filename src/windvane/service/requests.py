@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sized
-from typing import Annotated, Any, TypeVar
+from itertools import islice
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema, field_validator
-from pydantic_core import from_json
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from windvane import Agent, agent
 from windvane.errors import ArgumentError, Path
 from windvane.records import KEY
-from windvane.service.problems import Problem, invalid
+from windvane.service.bodies import one_at_a_time, parse_json
+from windvane.service.problems import MAX_ERRORS, invalid
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 MAX_ARMS, MAX_ITEMS, MAX_DIM, MAX_HISTORY = 1000, 1000, 500, 20_000
@@ -27,7 +37,7 @@ MAX_SEED = 2**63 - 1  # what SQLite and NumPy hold
 _DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(Agent).parameters.items()}
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
-Vector = Annotated[list[float], Field(min_length=1, max_length=MAX_DIM)]
+Vector = Annotated[list[float], Field(fail_fast=True, min_length=1, max_length=MAX_DIM)]
 Fields = Annotated[dict[Text, float | str], Field(max_length=MAX_DIM)]
 
 
@@ -53,7 +63,18 @@ PastArm = Annotated[Any, _describe(Text | dict[Text, Fields], "The arm that was 
 
 
 class _Body(BaseModel):
+    """A body. Lists stop at their first error, so that a body with a million errors costs no more than one with one."""
+
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _omit_errors(cls, document: Any) -> Any:
+        """Omit unknown fields but for the first few, which are named in the answer."""
+        if not isinstance(document, dict) or len(document) <= len(cls.model_fields) + MAX_ERRORS:
+            return document
+        unknown = islice((name for name in document if name not in cls.model_fields), MAX_ERRORS)
+        return {name: document[name] for name in (*cls.model_fields.keys() & document.keys(), *unknown)}
 
 
 Model = TypeVar("Model", bound=_Body)
@@ -105,6 +126,13 @@ class StreamChanges(AgentChanges):
     title: Title = None
 
 
+def _limit_settings(settings: Any) -> Any:
+    """Refuse too many settings before each of them is checked."""
+    if isinstance(settings, dict) and len(settings) > MAX_SETTINGS:
+        raise ArgumentError("settings", settings, f"at most {MAX_SETTINGS} settings", got=f"{len(settings):,}")
+    return settings
+
+
 class AgentArguments(AgentChanges):
     """The arguments of :class:`windvane.Agent`."""
 
@@ -124,7 +152,11 @@ class AgentArguments(AgentChanges):
     intercept: bool = _DEFAULTS["intercept"]
     clip: bool = _DEFAULTS["clip"]
     seed: Annotated[int, Field(ge=0, le=MAX_SEED, description="Default: a random one.")] | None = None
-    settings: Annotated[dict[Text, Any], Field(max_length=MAX_SETTINGS, description="The policy's own settings.")] = {}
+    settings: Annotated[
+        dict[Text, Any],
+        BeforeValidator(_limit_settings),
+        Field(max_length=MAX_SETTINGS, description="The policy's own settings."),
+    ] = {}
 
     @field_validator("settings")
     @classmethod
@@ -143,13 +175,20 @@ class AgentArguments(AgentChanges):
         return {name: value for name, value in given.items() if (name, value) != ("seed", None)} | self.settings
 
 
-class NewStream(AgentArguments):
+class StreamSettings(AgentArguments):
+    """A stream whose name is in the path: the arguments of :class:`windvane.Agent`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"dim": 2, "reward_timeout": "2d"}]})
+
+    title: Title = None
+
+
+class NewStream(StreamSettings):
     """A stream to create: its name, and the arguments of :class:`windvane.Agent`."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "homepage", "dim": 2, "reward_timeout": "2d"}]})
 
     name: Annotated[str, Field(pattern=NAME)]
-    title: Title = None
 
 
 class RefitRequest(AgentArguments):
@@ -168,6 +207,12 @@ class DecisionRequest(_Body):
     arms: Arms = None
     context: Context = None
 
+    @property
+    def size(self) -> int:
+        """About as many bytes as the request has as JSON."""
+        arms = self.arms.values() if isinstance(self.arms, dict) else self.arms if isinstance(self.arms, list) else ()
+        return 8 * sum(len(entry) if isinstance(entry, Sized) else 1 for entry in arms)
+
 
 class DecisionItem(DecisionRequest):
     """One decision of a batch."""
@@ -178,7 +223,7 @@ class DecisionItem(DecisionRequest):
 class DecisionBatch(_Body):
     """Decisions, made one after the other."""
 
-    decisions: Annotated[list[DecisionItem], Field(min_length=1, max_length=MAX_ITEMS)]
+    decisions: Annotated[list[DecisionItem], Field(fail_fast=True, min_length=1, max_length=MAX_ITEMS)]
 
 
 class Reward(_Body):
@@ -191,46 +236,46 @@ class RewardItem(Reward):
     """One reward of a batch."""
 
     decision: Text
+    size: ClassVar[int] = 0
 
 
 class RewardBatch(_Body):
     """Rewards of several decisions."""
 
-    rewards: Annotated[list[RewardItem], Field(min_length=1, max_length=MAX_ITEMS)]
+    rewards: Annotated[list[RewardItem], Field(fail_fast=True, min_length=1, max_length=MAX_ITEMS)]
 
 
 class History(_Body):
     """Decisions of the past with their rewards."""
 
-    rewards: Annotated[list[float], Field(min_length=1, max_length=MAX_HISTORY)]
-    vectors: Annotated[list[Vector], Field(max_length=MAX_HISTORY)] | None = None
-    contexts: Annotated[list[Context], Field(max_length=MAX_HISTORY)] | None = None
-    arms: Annotated[list[PastArm], Field(max_length=MAX_HISTORY)] | None = None
-    times: Annotated[list[Time], Field(max_length=MAX_HISTORY)] | None = None
-    weights: Annotated[list[float], Field(max_length=MAX_HISTORY)] | None = None
+    rewards: Annotated[list[float], Field(fail_fast=True, min_length=1, max_length=MAX_HISTORY)]
+    vectors: Annotated[list[Vector], Field(fail_fast=True, max_length=MAX_HISTORY)] | None = None
+    contexts: Annotated[list[Context], Field(fail_fast=True, max_length=MAX_HISTORY)] | None = None
+    arms: Annotated[list[PastArm], Field(fail_fast=True, max_length=MAX_HISTORY)] | None = None
+    times: Annotated[list[Time], Field(fail_fast=True, max_length=MAX_HISTORY)] | None = None
+    weights: Annotated[list[float], Field(fail_fast=True, max_length=MAX_HISTORY)] | None = None
 
 
 def parse_history(raw: bytes) -> dict[str, Any]:
     """Return the arguments of ``AgentCore.learn_history`` in the body of a request."""
-    try:
-        return dict(History.model_validate_json(raw))  # in one step, because there may be many rows
-    except ValueError as error:
-        raise invalid(error) from None
+    return dict(parse_body(History, raw))
 
 
 def parse_body(model: type[Model], raw: bytes) -> Model:
     """Return the body of a request as a ``model``."""
+    with one_at_a_time(raw):
+        try:
+            return model.model_validate(parse_json(raw))
+        except ValueError as error:
+            raise invalid(error) from None
+
+
+def name_stream(name: str, settings: StreamSettings) -> NewStream:
+    """Return the stream with these settings."""
     try:
-        return model.model_validate(_parse_json(raw))
+        return NewStream.model_validate({**settings.model_dump(exclude_unset=True), "name": name})
     except ValueError as error:
         raise invalid(error) from None
-
-
-def _parse_json(raw: bytes) -> Any:
-    try:
-        return from_json(raw, allow_inf_nan=False)
-    except ValueError as error:
-        raise Problem("invalid", f"the body must be JSON ({error})", pointer="#") from None
 
 
 def parse_decision(raw: bytes) -> tuple[Any, Any]:
@@ -239,7 +284,7 @@ def parse_decision(raw: bytes) -> tuple[Any, Any]:
     A model of pydantic would check what the agent checks again, could not say where in a union an error is, and take
     as long for three arms and twice as long for a hundred.
     """
-    document = _parse_json(raw)
+    document = parse_json(raw)
     try:
         if not isinstance(document, dict) or not document.keys() <= DecisionRequest.model_fields.keys():
             DecisionRequest.model_validate(document)  # says what is wrong

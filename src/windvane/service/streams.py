@@ -11,6 +11,7 @@ import asyncio
 import json
 import math
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import fields
 from datetime import datetime
@@ -36,6 +37,7 @@ from windvane.records import (
     to_plain,
 )
 from windvane.service import requests
+from windvane.service.bodies import is_same_request, one_at_a_time
 from windvane.service.charts import Charts, Model
 from windvane.service.event_lookup import EventLookup
 from windvane.service.problems import Problem, invalid
@@ -44,7 +46,9 @@ from windvane.service.store import Event, Snapshot, Store, StreamRow, Unreadable
 from windvane.service.store import events as kinds
 
 REFITS = (kinds.REFITTED, kinds.REFIT_UNDONE)
-MAX_EXPIRED = 1000  # decisions that are closed at once in the background; more are closed bit by bit
+MAX_CLOSED, CLOSING_SECONDS = 1000, 0.005
+"""How many due decisions are closed at once, and for how long: the rest is closed after other requests had a turn."""
+CLOSED_TOGETHER = 8  # between two looks at the time
 
 
 class ReplayError(WindvaneError):
@@ -82,12 +86,17 @@ class Stream:
             self.core = AgentCore.from_bytes(snapshot.agent, where="the snapshot")
             self.title, self.archived, self.refits = extra["title"], extra["archived"], list(extra["refits"])
             self.number, self.chain = snapshot.number, snapshot.chain
+        _close_nothing(self.core)
         self.lookup, self.charts = EventLookup(store, row.id), Charts()
         self.charts_lock = asyncio.Lock()  # held while a thread reads the log into the charts
         self.live: tuple[tuple[int, int, int], bytes] = ((-1, 0, 0), b"")  # what followers get, and as of when
         self.sampled = 0  # number of the last event when the charts got the numbers of the model
         self.differences = 0  # decisions for which a replay preferred another arm
         self.busy: asyncio.Future[None] | None = None  # while long work is under way: done when it ends
+        self.is_changing = False  # by that work: it cannot be read meanwhile
+        self.closing: asyncio.Future[None] | None = None  # while due decisions are closed, some at a time
+        self.has_backlog = False  # whether the last operation left due decisions open, because they were many
+        self.seconds = 0.0  # that the last operation took
         self._new_events: list[Event] = []
         self._alert_log, self._alerts_checked = AlertLog(), 0
 
@@ -95,7 +104,7 @@ class Stream:
 
     def decide(self, raw: bytes, key: str | None, now: float) -> Done:
         """Choose an arm. ``raw``: the JSON of a request to decide."""
-        if again := self._answer_again(key, lambda event: (event.kind, event.request) == (kinds.DECIDED, raw)):
+        if again := self._answer_again(key, lambda event: _is_same(event, kinds.DECIDED, raw)):
             return again
         self.refuse_if_archived()
         try:
@@ -128,6 +137,8 @@ class Stream:
                     return Done(200, _write_receipt(decision, "unchanged", value), [])
         self.refuse_if_archived()
         self._expire(now)
+        if self.core.is_overdue(decision, now):  # its outcome must be learned before, and others first
+            raise Problem("unavailable", "many timeouts have passed and are being closed; try again")
         try:
             try:
                 (status, is_new), total = self._reward(decision, value, now, is_part)
@@ -152,12 +163,12 @@ class Stream:
         self.core.check_part(known, decision, value)
         return RewardOutcome("expired", True), known.add_late_part(decision, value)
 
-    def find_history(self, raw: bytes, key: str | None) -> Done | None:
-        """Return the answer to history that was learned before with this key."""
-        again = self._answer_again(key, lambda event: (event.kind, event.request) == (kinds.HISTORY, raw))
+    def find_history(self, raw: bytes, key: str | None) -> Done:
+        """Return the answer to history that was learned before with this key; an empty one if there is none."""
+        again = self._answer_again(key, lambda event: _is_same(event, kinds.HISTORY, raw))
         if again is None:
             self.refuse_if_archived()
-        return again
+        return again or Done(200, b"", [])
 
     def read_history(self, raw: bytes, now: float | None) -> LearnedHistory:
         """Learn history in a copy of the agent, in any thread; nothing may change meanwhile. None: it is replayed."""
@@ -220,14 +231,18 @@ class Stream:
         self._log(kinds.LOST, now, to_json({"acknowledged": acknowledged}))
         return self.take_events()
 
-    def is_due(self, now: float, *, many: bool = False) -> bool:
-        """Return whether any timeouts have passed; or so ``many`` that they should not be closed at once."""
-        return self.archived is None and self.core.is_due(now, MAX_EXPIRED if many else 1)
+    def is_due(self, now: float) -> bool:
+        """Return whether any timeouts have passed."""
+        return self.archived is None and self.core.is_due(now)
+
+    def is_overdue(self, decision: str, now: float) -> bool:
+        """Return whether a decision is still to be closed though its timeout has passed."""
+        return self.archived is None and self.core.is_overdue(decision, now)
 
     def expire(self, now: float) -> list[Event]:
         """Close some of the decisions whose timeout has passed; no event if there is none."""
         if self.archived is None:
-            self._expire(now, most=MAX_EXPIRED)
+            self._expire(now)
         return self.take_events()
 
     def take_events(self) -> list[Event]:
@@ -313,7 +328,8 @@ class Stream:
 
     def read_offer(self, raw: bytes) -> Offer:
         """Return the arms that a request to decide offers, as the agent encodes them."""
-        return self.core.offer(*requests.parse_decision(raw))
+        with one_at_a_time(raw):
+            return self.core.offer(*requests.parse_decision(raw))
 
     def _reward(self, decision: str, value: float, now: float, is_part: bool) -> tuple[RewardOutcome, float]:
         """Return what became of a reward or of a part of one, and the sum so far."""
@@ -328,9 +344,15 @@ class Stream:
         is_settled = self.core.outcome_of(decision) is not None
         return {"value": value, "settled": is_settled} if kind == kinds.REWARDED else {"value": value}
 
-    def _expire(self, now: float, room: int = 0, most: int | None = None) -> None:
-        """Close decisions before the agent does so by itself: whatever closes a decision is an event."""
-        if closed := self.core.expire(now=now, room=room, most=most):
+    def _expire(self, now: float, room: int = 0) -> None:
+        """Close decisions that are due, the oldest first; not all of them if they are many."""
+        closed: list[ClosedDecision] = []
+        end, self.has_backlog = time.perf_counter() + CLOSING_SECONDS, True
+        while self.has_backlog and len(closed) < MAX_CLOSED and time.perf_counter() < end:
+            most = min(CLOSED_TOGETHER, MAX_CLOSED - len(closed))
+            closed += (some := self.core.expire(now=now, room=room, most=most))
+            self.has_backlog = len(some) == most
+        if closed:
             self._log(kinds.CLOSED, now, to_json(_describe_closed(closed, room)))
 
     def _configure(self, changes: dict[str, Any]) -> None:
@@ -338,11 +360,11 @@ class Stream:
         self.title = changes.get("title", self.title)
 
     def _adopt_refit(self, learner: LogLearner, number: int | None = None) -> None:
-        self.core = learner.finish()
+        self.core = _close_nothing(learner.finish())
         self.refits.append(self.number if number is None else number)
 
     def _adopt_undo(self, learner: LogLearner) -> None:
-        self.core = learner.finish()
+        self.core = _close_nothing(learner.finish())
         self.refits.pop()
 
     @property
@@ -448,6 +470,17 @@ class Stream:
         if self.archived is None and decisions - self._alerts_checked >= CHECK_EVERY:
             self._alerts_checked = decisions
             self._alert_log.log(self.core.alerts, decisions, f"stream {self.name!r}")
+
+
+def _close_nothing(core: AgentCore) -> AgentCore:
+    """Let the stream close due decisions: whatever closes them is an event, and closes only some at a time."""
+    core.closes_due = False
+    return core
+
+
+def _is_same(event: Event, kind: int, raw: bytes) -> bool:
+    """Return whether ``event`` is that of the same request; one that was erased cannot be compared."""
+    return event.kind == kind and event.request is not None and is_same_request(event.request, raw)
 
 
 def _describe_closed(closed: list[ClosedDecision], room: int) -> dict[str, Any]:

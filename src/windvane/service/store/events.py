@@ -99,6 +99,11 @@ class Event(NamedTuple):
         return self.stream * STREAM_SPAN + self.number, *self[2:]
 
     @property
+    def size(self) -> int:
+        """Its bytes in memory, but for a constant."""
+        return len(self.outcome_json) + len(self.request or b"")
+
+    @property
     def outcome(self) -> dict[str, Any]:
         """What the event led to."""
         return dict(json.loads(self.outcome_json))
