@@ -29,13 +29,14 @@ OFFERS = 500  # different ones, used in turn
 class Work:
     """The requests to send, and the seconds that each took."""
 
-    def __init__(self, stream: str, host: str, pairs: int, K: int, dim: int, seed: int) -> None:
+    def __init__(self, stream: str, host: str, pairs: int, K: int, dim: int, seed: int, token: str = "") -> None:
         rng = np.random.default_rng(seed)
         arms, luck = arms_and_luck(rng, OFFERS, K, dim)
         clicks = luck[:, None] < 1 / (1 + np.exp(-arms @ theta_star(1, 3, dim)))
         self.clicks = [[b"1.0" if click else b"0.0" for click in row] for row in clicks.tolist()]
         self._host, self._path = host.encode(), f"/v1/streams/{stream}/decisions".encode()
         self._key = secrets.token_hex(8).encode()
+        self._access = f"Authorization: Bearer {token}\r\n".encode() if token else b""
         bodies = [{"arms": {f"arm{k}": row for k, row in enumerate(offer)}} for offer in arms.tolist()]
         self.offers = [json.dumps(body).encode() for body in bodies]
         self.left, self.decisions, self.seconds = pairs, 0, list[float]()
@@ -53,7 +54,7 @@ class Work:
 
     def _build(self, method: bytes, path: bytes, key: bytes, body: bytes) -> bytes:
         head = b"%s %s%s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n"
-        return head % (method, self._path, path, self._host, key, len(body)) + body
+        return head % (method, self._path, path, self._host, key + self._access, len(body)) + body
 
 
 class Caller(asyncio.Protocol):
@@ -126,11 +127,12 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     for name, value in (("pairs", 1000), ("connections", 16), ("arms", 20), ("dim", 10), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--token", default="")
     options = parser.parse_args()
     address = urlsplit(options.url)
     assert address.hostname
     assert address.port
-    work = Work(options.stream, address.netloc, options.pairs, options.arms, options.dim, options.seed)
+    work = Work(options.stream, address.netloc, options.pairs, options.arms, options.dim, options.seed, options.token)
     elapsed = uvloop.run(drive(work, address.hostname, address.port, options.connections))
     options.out.write_text(json.dumps({"elapsed": elapsed, "seconds": work.seconds}))
 

@@ -179,7 +179,7 @@ class Load:
 def prepare(url: str, policies: list[str]) -> None:
     """Create a stream for each policy and teach it history; runs in a process with the client of either version."""
     rng = np.random.default_rng(1)
-    with Client(url) as client:
+    with Client(url, timeout=START_SECONDS) as client:  # kernels may have to be compiled
         client.create(RECOVERED, dim=DIM, **POLICIES["onepass"])
         for name in policies:
             client.create(name, dim=DIM, **POLICIES[name])

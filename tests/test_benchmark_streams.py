@@ -15,7 +15,7 @@ from support.entries import entry
 from support.refusals import rejects
 from test_cli import fails, files, windvane_command
 from windvane import OFUL
-from windvane.cli.app import app
+from windvane.cli.app import build_app
 from windvane.environments import BallArms, LabelledStream, Rotation
 from windvane.lab import (
     EnvironmentSpec,
@@ -370,7 +370,7 @@ def test_a_policy_that_fails_does_not_lose_the_others(folder: Path) -> None:
         str(folder / "out"),
     ]
     line = ["benchmark", "streams", *words, "--policies", "OFUL,Greedy,UniformRandom"]
-    found = CliRunner().invoke(app, line)
+    found = CliRunner().invoke(build_app(), line)
     assert found.exit_code == 1
     assert "failed: OFUL in 'one' failed: FloatingPointError: overflow" in found.stdout
     document = json.loads((folder / "out/leaderboard.json").read_text())
@@ -382,7 +382,7 @@ def test_a_policy_that_fails_does_not_lose_the_others(folder: Path) -> None:
     assert "Policies that failed" in page
     assert "Incomplete" in page
     lonely = ["benchmark", "streams", str(folder / "one.csv"), "--policies", "OFUL", "--jobs", "1"]
-    found = CliRunner().invoke(app, [*lonely, "--out", str(folder / "alone")])
+    found = CliRunner().invoke(build_app(), [*lonely, "--out", str(folder / "alone")])
     assert isinstance(found.exception, CellError)
 
 

@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -25,10 +26,14 @@ from test_cli import SCRIPT, fails, files, windvane_command
 
 
 @contextlib.contextmanager
-def windvane_server(line: str, folder: Path, stop: signal.Signals = signal.SIGTERM) -> Iterator[str]:
-    """Run ``windvane LINE``; the first line it prints. It is told to stop at the end, and that is not a failure."""
+def windvane_server(
+    line: str, folder: Path, stop: signal.Signals = signal.SIGTERM, log: list[str] | None = None
+) -> Iterator[str]:
+    """Run ``windvane LINE``; the first line it prints. It is told to stop at the end, and that is not a failure. Its
+    log, which has no warnings, is appended to ``log``."""
+    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed below; a pipe that nobody reads would hold it up
     process = subprocess.Popen(
-        [SCRIPT, *shlex.split(line)], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [SCRIPT, *shlex.split(line)], cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True
     )
     assert process.stdout is not None  # a pipe, as asked for
     first = process.stdout.readline()
@@ -36,10 +41,15 @@ def windvane_server(line: str, folder: Path, stop: signal.Signals = signal.SIGTE
         yield first
     finally:
         process.send_signal(stop)
-        _, complaints = process.communicate(timeout=60)
-    assert process.returncode == 0, complaints
-    assert [line for line in complaints.splitlines() if " INFO " not in line] == []
+        process.communicate(timeout=60)
+    with errors:
+        errors.seek(0)
+        lines = errors.read().splitlines()
+    assert process.returncode == 0, lines
+    assert [line for line in lines if " INFO " not in line and '"level": "info"' not in line] == []
     assert first
+    if log is not None:
+        log += lines
 
 
 def get(address: str) -> Any:
@@ -117,7 +127,7 @@ def wrap(*_, **__):
         signal.raise_signal(signal.SIGTERM)
     except KeyboardInterrupt:
         raise RuntimeError("wrapped") from None
-windvane.cli.app.app = wrap
+windvane.cli.app.build_app = lambda _: wrap
 sys.exit(windvane.cli.main(["policies"]))
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)

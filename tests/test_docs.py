@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import typer.main
 
-from windvane.cli.app import app
+from windvane.cli.app import build_app
 from windvane.lab.spec import Spec
 from windvane.service.http.app import create_app
 from windvane.service.problems import KINDS
@@ -98,9 +98,9 @@ def test_problem_codes_in_the_docs_are_those_of_the_service() -> None:
     assert [code for code, statuses in listed.items() if str(KINDS[code].status) not in statuses] == []
 
 
-def read_rows(start: str, end: str) -> dict[str, str]:
-    """Return the last cells of a table in docs/service.md by the first."""
-    text = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+def read_rows(start: str, end: str, page: str = "service.md") -> dict[str, str]:
+    """Return the last cells of a table by the first."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     table = text[text.index(start) : text.index(end, text.index(start))]
     cells = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
     return {row[0].strip(" `"): row[-1] for row in cells[2:]}
@@ -119,6 +119,8 @@ def test_events_in_the_docs_are_those_of_the_log(tmp_path: Path) -> None:
         client.reward("whole", first, 1.0)
         client.reward("whole", client.decide("whole", arms), 1.0)
         client.history("whole", rewards=[1], vectors=[[0.5]])
+        client.refit("whole", half_life=10)
+        client.undo_refit("whole")
         client.archive("whole")
         client.create("parts", dim=1, reward_timeout=1, default_reward=0.0)
         decision = client.decide("parts", arms)
@@ -141,7 +143,7 @@ def test_events_in_the_docs_are_those_of_the_log(tmp_path: Path) -> None:
 
 
 def test_codes_of_verify_in_the_docs_are_those_of_the_report() -> None:
-    rows = read_rows("| list | codes |", "## Damage")
+    rows = read_rows("| list | codes |", "## Damage", "operations.md")
     listed = [code for cell in rows.values() for code in re.findall(r"`(\w+)`", cell)]
     source = (ROOT / "src" / "windvane" / "service" / "verification.py").read_text(encoding="utf-8")
     pattern = r'(?:Finding|\.add)\("(\w+)"|^ +"(\w+)": f?"'  # added, or counted in a table
@@ -165,9 +167,9 @@ def test_specs_in_the_docs_are_valid(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_in_the_docs_exist(page: Path) -> None:
     """The commands and options that a page shows are ones that the program has."""
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(build_app())
     for code in blocks(page, "console"):
-        for line in re.findall(r"^windvane (.*?)(?:  #.*)?$", code, flags=re.M):
+        for line in re.findall(r"^(?:sudo -u windvane )?windvane (.*?)(?: +#.*)?$", code, flags=re.M):
             command, words = group, shlex.split(line)
             while hasattr(command, "commands"):  # a group: the next word is the name of one of its commands
                 command = command.commands[words.pop(0)]

@@ -17,12 +17,13 @@ import typer.main
 from packaging.requirements import Requirement
 
 from windvane.cli import EXTRA_MODULES, SERVICE_COMMANDS
-from windvane.cli.app import app
+from windvane.cli.app import build_app
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-COMMANDS = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+COMMANDS = list(typer.main.get_command(build_app()).commands)  # type: ignore[attr-defined]
+HEAVY = {"matplotlib", "plotly", "joblib", "pyarrow", "pandas", "dask"}  # what the service must not bring
 
 
 def distributions(requirements: list[str]) -> set[str]:
@@ -73,6 +74,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return create_environment(tmp_path_factory.mktemp("lab"), "lab")
 
 
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Python with windvane and the extra ``service``."""
+    return create_environment(tmp_path_factory.mktemp("service"), "service")
+
+
 def windvane_in(python: Path, words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     settings = {**os.environ, "PYTHONPATH": str(SOURCE), "WINDVANE_QUIET": "1"}
     line = [python, "-m", "windvane", *words]
@@ -116,7 +123,7 @@ def test_without_extras_the_program_needs_lab(core: Path, tmp_path: Path, words:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_without_extras_every_command_names_its_own(core: Path, tmp_path: Path, command: str) -> None:
     """Also before an option, with options after it, and where only its help is asked for."""
-    extra = "service" if command in ("serve", "token", "verify", "demo") else "lab"
+    extra = "service" if command in SERVICE_COMMANDS else "lab"
     for words in ([command], [command, "--help"], ["--json", command, "serve.toml"]):
         assert_needs(extra, core, words, tmp_path)
 
@@ -135,6 +142,27 @@ def test_with_lab_alone(lab: Path, tmp_path: Path) -> None:
     run = ["reproduce", "--runs", "1", "--horizon", "3", "--json", "--jobs", "1"]
     assert_needs("cluster", lab, [*run, "--cluster", "local"], tmp_path)
     assert windvane_in(lab, run, tmp_path).returncode == 0
+
+
+def test_with_service_alone(service: Path, tmp_path: Path) -> None:
+    """The program, the server, its documentation and the client work; experiments and Parquet say what they need."""
+    assert not HEAVY & distributions(PROJECT["optional-dependencies"]["service"])
+    assert "windvane serve" in windvane_in(service, ["--help"], tmp_path).stdout
+    assert windvane_in(service, ["token", "add", "shop", "--store", "t.db"], tmp_path).returncode == 0
+    assert_needs("lab", service, ["reproduce", "--runs", "1", "--horizon", "3", "--json", "--jobs", "1"], tmp_path)
+    code = """
+import urllib.request, windvane.testing
+with windvane.testing.serve(timeout=120.0) as client:
+    client.create("a", dim=2, policy="UniformRandom")
+    print(client.reward("a", client.decide("a", [[0.1, 0.2]]), 1.0))
+    for path in ("/", "/docs", "/v1/streams/a/events?format=parquet"):
+        try:
+            print(urllib.request.urlopen(client.url + path).status)
+        except urllib.error.HTTPError as error:
+            print(error.code, b"windvane[parquet]" in error.read())
+"""
+    done = run_python(service, code, tmp_path)
+    assert done.stdout.split("\n") == ["recorded", "200", "200", "501 True", ""], done.stderr
 
 
 def test_the_lists_of_the_program_are_complete() -> None:

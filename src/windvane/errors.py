@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+from itertools import takewhile
 from typing import Any
 from urllib.parse import quote
 
@@ -13,10 +14,25 @@ _FRAGMENT = "~!$&'()*+,;=:@/?"  # what a URI fragment may hold beside letters, d
 def format_value(value: Any) -> str:
     """Return ``repr(value)`` of any object on one line, shortened to :data:`LONGEST_VALUE` characters."""
     try:
-        text = " ".join(repr(value).split())
+        text = " ".join(repr(_abridge(value, [LONGEST_VALUE])).split())
     except Exception:  # an integer with more digits than Python converts, or a broken __repr__
         text = f"<{type(value).__name__}>"
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
+
+
+def _abridge(value: Any, room: list[int]) -> Any:
+    """Return as much of a list, tuple, dict or text as can be seen in a message: it may hold millions of numbers.
+
+    ``room``: how many more entries may be seen; each takes a character or more.
+    """
+    room[0] -= 1
+    if type(value) in (str, bytes):
+        return value[: 2 * LONGEST_VALUE]
+    if type(value) in (list, tuple):
+        return type(value)(_abridge(entry, room) for entry in takewhile(lambda _: room[0] > 0, value))
+    if type(value) is dict:
+        return {key: _abridge(entry, room) for key, entry in takewhile(lambda _: room[0] > 0, value.items())}
+    return value
 
 
 class WindvaneError(Exception):

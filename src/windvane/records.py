@@ -307,6 +307,77 @@ class DecisionRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionErrors:
+    """How well outcomes were predicted, each before it was learned.
+
+    Attributes
+    ----------
+    mean_prediction : float
+        To be compared with the mean reward.
+    squared_error : float
+        The mean square of prediction minus outcome: for clicks, the Brier score.
+    log_loss : float or None
+        The mean of minus the log likelihood, for rewards in [0, 1] that are predicted as probabilities.
+    """
+
+    mean_prediction: float
+    squared_error: float
+    log_loss: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedValue:
+    """What the new policy would have earned per decision, by self-normalised importance weighting.
+
+    Outcomes of the log are weighted by how much more likely the new policy would have played their arm.
+
+    Attributes
+    ----------
+    value, standard_error : float
+        The estimate, which is biased by a part of its error.
+    effective_sample_size : float
+        How many decisions of the new policy itself would tell as much.
+    decisions, logged
+        How many decisions of the log have a propensity and an outcome, and what these earned.
+    """
+
+    value: float
+    standard_error: float
+    effective_sample_size: float
+    decisions: int
+    logged: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefitComparison:
+    """The model that learned a log as it came, and the one that has learned it again under other settings.
+
+    ``old`` is what was predicted at the time, None if the log does not have it; ``new`` is what the new model predicted
+    when it came to the decision. ``value`` is None where the log cannot tell it, for the ``reason`` given.
+    """
+
+    decisions: int
+    outcomes: int
+    mean_reward: float | None
+    old: PredictionErrors | None
+    new: PredictionErrors | None
+    value: ReplayedValue | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefitReport:
+    """A refit of a stream: the settings that were given, and the comparison.
+
+    ``event`` is the number of the event that has put the new model in the place of the old one, None after a dry run.
+    """
+
+    event: int | None
+    settings: dict[str, Any]
+    comparison: RefitComparison
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemError:
     """One of the errors of a request: where in its body, as a JSON Pointer, and what is wrong."""
 

@@ -4,6 +4,9 @@ This is the only state mechanism of the package. A component lists the attribute
 ``stored`` and the components that it contains in ``parts()``. Its state is a flat dict of arrays. The entries of a part
 have the name of the part as a prefix, for example ``estimator.now``. Loading first checks the whole state, including
 all parts, and allocates what it needs. Nothing changes until every check has passed.
+
+A component also says how its fields change when vectors get other coordinates (:class:`CoordinateChange`), so that a
+successor with other dimensions can continue from its state.
 """
 
 from __future__ import annotations
@@ -18,6 +21,29 @@ import numpy.typing as npt
 from windvane.errors import ArgumentError
 
 State = dict[str, npt.NDArray[Any]]
+
+
+class CoordinateChange(NamedTuple):
+    """A change of the coordinates of vectors.
+
+    Attributes
+    ----------
+    places
+        For each new coordinate, the place of the same one among the old coordinates; -1 if there was none.
+    scale
+        What vectors are multiplied by. Parameters are divided by it, so that products of both stay the same.
+    """
+
+    places: npt.NDArray[np.int64]
+    scale: float
+
+    def move(self, rows: npt.NDArray[np.float64], factor: float) -> npt.NDArray[np.float64]:
+        """Return ``factor`` times the entries of the last axis in their new places, and 0 for new coordinates."""
+        return np.where(self.places >= 0, factor * rows[..., self.places], 0.0)
+
+    def move_matrix(self, matrices: npt.NDArray[np.float64], factor: float) -> npt.NDArray[np.float64]:
+        """Return matrices, whose last two axes are coordinates, in the same way."""
+        return np.swapaxes(self.move(np.swapaxes(self.move(matrices, factor), -1, -2), 1.0), -1, -2)
 
 
 class CheckedState(NamedTuple):
@@ -50,6 +76,7 @@ class Stateful:
     stored: ClassVar[tuple[str, ...]] = ()
     flexible: ClassVar[tuple[str, ...]] = ()  # fields whose last axis can have any length
     unbounded: ClassVar[tuple[str, ...]] = ()  # fields that can hold infinite values
+    invariant: ClassVar[tuple[str, ...]] = ()  # fields that do not depend on the coordinates of vectors
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return the components that this component contains, by name."""
@@ -76,6 +103,13 @@ class Stateful:
         for name, value in values.items():
             setattr(self, name, value)
 
+    def map_fields(self, successor: Any, change: CoordinateChange) -> State | None:
+        """Return the fields for ``successor``, a component of the same type in other coordinates.
+
+        None: the component does not say how one of its fields depends on coordinates.
+        """
+        return self.read_fields() if set(self.stored) <= set(self.invariant) else None
+
     def adopt_parts(self, parts: Mapping[str, Stateful]) -> None:
         """Replace the parts with those from ``build_parts``. Needed only if ``build_parts`` creates new ones."""
 
@@ -85,6 +119,20 @@ def save(component: Stateful) -> State:
     state = component.read_fields()
     for name, part in component.parts().items():
         state |= {f"{name}.{key}": value for key, value in save(part).items()}
+    return state
+
+
+def map_state(component: Stateful, successor: Stateful, change: CoordinateChange) -> State | None:
+    """Return the state with which ``successor``, of the same type in other coordinates, continues ``component``.
+
+    None: some part of it cannot change coordinates.
+    """
+    state, successors = component.map_fields(successor, change), successor.parts()
+    for name, part in component.parts().items():
+        entries = map_state(part, successors[name], change) if name in successors else None
+        if state is None or entries is None:
+            return None
+        state |= {f"{name}.{key}": value for key, value in entries.items()}
     return state
 
 

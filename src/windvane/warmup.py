@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +29,9 @@ TOY: dict[str, Any] = {"dim": 2, "horizon": 9, "drift": 1.0, "switches": 1.0, "t
 
 
 def warm_up(
-    policies: Iterable[str | type[Policy] | Policy] | None = None, environments: Iterable[AnyEnvironment] = ()
+    policies: Iterable[str | type[Policy] | Policy] | None = None,
+    environments: Iterable[AnyEnvironment] = (),
+    report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> float:
     """Compile, or load from the cache, the kernels that policies and environments need. Return the seconds it took.
 
@@ -41,6 +43,8 @@ def warm_up(
         Default: all registered policies.
     environments
         Simulated environments. Default: none.
+    report
+        Called with the number of policies that are done and of all, before the first and after each.
 
     Notes
     -----
@@ -65,8 +69,10 @@ def warm_up(
             names = inspect.signature(policy).parameters
             policy = policy(**{name: value for name, value in TOY.items() if name in names})
         instances.append(policy)
-    for policy in compile_projections_in_background(instances):
+    report(0, len(instances))
+    for done, policy in enumerate(compile_projections_in_background(instances), 1):
         _play(policy)
+        report(done, len(instances))
     for environment in environments:
         offer = environment.round(1)
         environment.reward(1, offer.means[:, 0])

@@ -149,8 +149,9 @@ class Rules:
         outcomes = {c.decision.id: (c.reward, c.late, c.is_partial, c.is_dropped) for c in self.cases if c.is_closed}
         assert core.decisions.closed == {key: core.outcome_of(key) for key in outcomes} == outcomes
         is_over = [self.is_over(case, now) for case in self.open()]
-        due = max(sum(is_over), len(is_over) - self.settings.max_pending)
-        assert [core.is_due(now, count) for count in (1, 2, 3)] == [due >= count for count in (1, 2, 3)]
+        assert core.is_due(now) == (any(is_over) or len(is_over) > self.settings.max_pending)
+        assert [core.is_overdue(case.decision.id, now) for case in self.open()] == is_over
+        assert not any(core.is_overdue(case.decision.id, now) for case in self.cases if case.is_closed)
         if core.policy.name == "D-LinUCB":
             np.testing.assert_allclose(core.policy.info().b[0], self.b, rtol=1e-9, atol=1e-9)
 

@@ -82,6 +82,18 @@ def test_time_passes_for_the_prediction_alone() -> None:
     assert agent.decide({"x": [1.0]}, now=NOON + 36_000.0).prediction == later.prediction
 
 
+@pytest.mark.parametrize("learn", ["at_timeout", "on_arrival"])
+def test_outcomes_that_are_due_count_as_they_will_for_the_decision(learn: str) -> None:
+    agent, rng = Agent(dim=2, reward_timeout=3, default_reward=0.0, learn=learn), np.random.default_rng(0)
+    for i, vectors in enumerate(arm_sets(3, 30)):
+        before, predicted = agent.to_bytes(), agent.predict(offer(vectors), now=NOON + i)
+        assert agent.to_bytes() == before
+        decision = agent.decide(offer(vectors), now=NOON + i)
+        assert predicted[decision.arm].prediction == decision.prediction
+        if rng.random() < 0.5:
+            agent.reward(decision, 1.0, now=NOON + i)
+
+
 def test_bad_arms_are_refused() -> None:
     agent = Agent(dim=2)
     refuses(agent, "arms", agent.predict)

@@ -75,6 +75,20 @@ def test_a_stream_from_beginning_to_end(client: Any, name: str) -> None:
     assert list(client.events(name, after=7)) == []
 
 
+def test_ensure(client: Any, name: str) -> None:
+    created = client.ensure(name, dim=2, reward_timeout=timedelta(hours=1), default_reward=0.0)
+    decision = client.decide(name, ARMS)
+    found = client.ensure(name, dim=2, reward_timeout="60m", default_reward=0.0, title=None)
+    assert (found.created, found.counts.decisions) == (created.created, 1)
+    error = refused(lambda: client.ensure(name, dim=3, reward_timeout="2h", default_reward=0.0), 409, "settings-differ")
+    assert error.pointers == ["#/dim", "#/reward_timeout"]
+    assert client.reward(name, decision, 1.0) == "recorded"
+    client.archive(name)
+    refused(lambda: client.ensure(name, dim=2, reward_timeout="1h", default_reward=0.0), 409, "archived")
+    with rejects("stream"):
+        client.ensure("..", dim=2)
+
+
 def test_parts_of_a_reward(client: Any, name: str) -> None:
     client.create(name, dim=2, link="identity", reward_timeout=timedelta(hours=1), learn="at_timeout")
     decision = client.decide(name, ARMS)

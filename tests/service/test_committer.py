@@ -29,9 +29,14 @@ class Disk:
         self.commits.append([*events, *snapshots])
 
 
+class Named(str):
+    """An event, of which a committer only wants to know the size."""
+
+    size = 10
+
+
 def make(names: str) -> Any:
-    """Return events, which a committer only passes on."""
-    return list(names)
+    return list(map(Named, names))
 
 
 def run(scene: Callable[[Committer, Disk, Mock, Mock], Coroutine[Any, Any, None]]) -> Disk:
@@ -51,7 +56,7 @@ def test_what_is_added_during_a_commit_is_stored_by_the_next() -> None:
         first = committer.add(make("ab"))
         await asyncio.sleep(0)
         later = [committer.add(make(name)) for name in "cde"]
-        assert committer.waiting == 5
+        assert (committer.waiting, committer.waiting_bytes) == (5, 50)
         assert committer.oldest_wait > 0.0
         assert not first.done()
         disk.go.set()
@@ -137,3 +142,39 @@ def test_a_waiter_that_is_cancelled() -> None:
         await committer.close()
 
     assert list(chain.from_iterable(run(scene).commits)) == ["a", "b"]
+
+
+def test_a_commit_that_is_given_up() -> None:
+    """Those who wait are told at once; what gathered meanwhile is not stored, even if the commit succeeds after all."""
+
+    async def scene(committer: Committer, disk: Disk, on_commit: Mock, on_failure: Mock) -> None:
+        disk.go.clear()
+        promises = [committer.add(make("a"))]
+        await asyncio.sleep(0)
+        promises.append(committer.add(make("b")))
+        assert committer.oldest_wait > 0.0
+        committer.give_up(TimeoutError("no answer"))
+        promises.append(committer.add(make("c")))
+        for promise in promises:
+            with pytest.raises(TimeoutError):
+                await promise
+        assert committer.oldest_wait == 0.0
+        closing = asyncio.create_task(committer.close())
+        await asyncio.sleep(0.05)
+        assert not closing.done()  # whoever rebuilds memory has to know what became of the commit
+        disk.go.set()
+        await closing
+        on_failure.assert_not_called()
+
+    assert run(scene).commits == [["a"]]
+
+
+def test_a_commit_that_is_given_up_before_it_began() -> None:
+    async def scene(committer: Committer, disk: Disk, on_commit: Mock, on_failure: Mock) -> None:
+        promise = committer.add(make("a"))
+        committer.give_up(TimeoutError("no answer"))
+        with pytest.raises(TimeoutError):
+            await promise
+        await committer.close()
+
+    assert run(scene).commits == []

@@ -19,10 +19,10 @@ from support.server import ARMS, ForkServer, Local, pack_stream, read_problem, r
 from support.stores import flip
 from windvane.records import to_plain
 from windvane.service import engine as engines
-from windvane.service.http.routes import PAUSE
 from windvane.service.recovery import create_stream, rebuild_stream
 from windvane.service.store import Store
 from windvane.service.streams import Stream
+from windvane.service.turns import PAUSE
 
 KILLS = 55
 KINDS = {"decided", "rewarded", "closed", "configured", "late"}

@@ -192,8 +192,8 @@ def test_history_that_is_refused_or_fails_releases_the_stream(service: Local, mo
 
 
 def test_many_timeouts_are_closed_bit_by_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After an outage that was longer than the timeout; and before a decision that comes first."""
-    monkeypatch.setattr(streams, "MAX_EXPIRED", 4)
+    """After an outage that was longer than the timeout; a decision that comes then is made before they all are."""
+    monkeypatch.setattr(streams, "MAX_CLOSED", 4)
     monkeypatch.setattr(engines, "TICK", 1e6)
     now, passed = time.time_ns, [0.0]
     monkeypatch.setattr(time, "time_ns", lambda: now() + int(passed[0] * 1e9))
@@ -210,7 +210,13 @@ def test_many_timeouts_are_closed_bit_by_bit(tmp_path: Path, monkeypatch: pytest
             service.decide()
         passed[0] = 2 * 7200.0
         service.decide()
-        assert [event["kind"] for event in service.events()[-4:]] == ["closed", "closed", "closed", "decided"]
+        until(lambda: service.info()["counts"]["expired"] == 20)
+        assert [event["kind"] for event in service.events()[-4:]] == [
+            "closed",
+            "decided",
+            "closed",
+            "closed",
+        ]  # it does not wait
         service.decide()
         passed[0] = 3 * 7200.0
         service.decide()  # two: the operation closes them itself
@@ -218,10 +224,8 @@ def test_many_timeouts_are_closed_bit_by_bit(tmp_path: Path, monkeypatch: pytest
         assert (service.info()["counts"]["defaulted"], service.info()["mean_reward"]) == (22, 0.0)
 
 
-def test_a_change_closes_decisions_bit_by_bit_before_anything_else(
-    service: Local, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streams, "MAX_EXPIRED", 4)
+def test_a_change_closes_decisions_bit_by_bit(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MAX_CLOSED", 4)
     monkeypatch.setattr(engines, "TICK", 1e6)
     for _ in range(12):
         service.decide()
@@ -232,7 +236,9 @@ def test_a_change_closes_decisions_bit_by_bit_before_anything_else(
         await asyncio.gather(engine.configure(stream, {"max_pending": 2}), decision)
 
     service.run(scene())
-    assert count_closed(service) == [4, 4, 2, 1]  # and one more, to make room
+    until(lambda: service.info()["counts"]["pending"] == 2)
+    assert max(count_closed(service)) == 4
+    assert sum(count_closed(service)) == 11
     time.sleep(0.05)
     service.configure(reward_timeout="10ms")  # shorter than the age of those that are left
     until(lambda: service.info()["counts"]["expired"] == 2)
@@ -242,7 +248,7 @@ def test_a_request_for_a_stream_that_was_replaced_does_not_wait(
     service: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has many timeouts to close, which nobody will close any more."""
-    monkeypatch.setattr(streams, "MAX_EXPIRED", 2)
+    monkeypatch.setattr(streams, "MAX_CLOSED", 2)
     for _ in range(6):
         service.decide()
     engine, stream = service.engine, service.engine.streams["shop"]
@@ -253,10 +259,35 @@ def test_a_request_for_a_stream_that_was_replaced_does_not_wait(
         await asyncio.sleep(0)
         with rejects(error=engines.Problem, code="unavailable"):
             await engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
+        monkeypatch.setattr(stream.core, "is_overdue", lambda *_: True)
+        with rejects(error=engines.Problem, code="unavailable"):
+            await engine.carry_out(stream, lambda: stream.reward("x", 1.0, time.time()), decision="x")
 
     service.run(scene())
     service.wait_until_ready()
     assert service.info()["counts"]["pending"] == 6
+
+
+def test_a_reward_waits_until_its_own_decision_is_closed(
+    clock: list[float], service: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is overdue is late, however many must be closed before it; one that is not does not wait for them."""
+    monkeypatch.setattr(streams, "MAX_CLOSED", 2)
+    service.create("many", reward_timeout="1h", default_reward=0.0)
+    old = [service.decide("many")["id"] for _ in range(9)]
+    clock[0] += 1800.0
+    young = service.decide("many")["id"]
+    clock[0] += 1801.0
+    rewards = [("PUT", f"/v1/streams/many/decisions/{id_}/reward", {"value": 1.0}) for id_ in (old[-1], young)]
+    answers = service.request_together(*rewards)
+    assert [answer.json()["status"] for answer in answers] == ["expired", "recorded"]
+    kinds = [event["kind"] for event in service.events("many")[10:]]
+    assert kinds.count("closed") == 5
+    assert kinds.index("rewarded") < kinds.index("late") == len(kinds) - 1
+    batch = [{"decision": young, "value": 1.0}, {"decision": old[0], "value": 1.0}]
+    clock[0] += 1801.0
+    answer = service.post("/v1/streams/many/rewards/batch", {"rewards": batch}).json()
+    assert [result["receipt"]["status"] for result in answer["results"]] == ["unchanged", "expired"]
 
 
 # --- snapshots -----------------------------------------------------------------------------------------------------

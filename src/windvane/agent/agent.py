@@ -5,26 +5,45 @@ from __future__ import annotations
 import copy
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
 from windvane._files import write_atomically
+from windvane.agent.coordinates import declare_arms
 from windvane.agent.core import AgentCore
 from windvane.agent.features import Features
 from windvane.agent.info import CHECK_EVERY, AlertLog, drift_of
 from windvane.agent.memory import memory_in_its_unit
 from windvane.agent.pending import ClosedDecision
 from windvane.agent.preview import Preview
+from windvane.agent.refit import prepare_refit
 from windvane.agent.times import read_clock, to_seconds
 from windvane.arguments import Array
 from windvane.errors import ArgumentError
 from windvane.links import Link
 from windvane.policies.base import Policy
-from windvane.records import AgentInfo, Alert, Decision, Drift, Explanation, Name, Prediction, RewardStatus
+from windvane.records import (
+    AgentInfo,
+    Alert,
+    Decision,
+    Drift,
+    Explanation,
+    Name,
+    Prediction,
+    RefitComparison,
+    RewardStatus,
+)
+
+
+class Refit(NamedTuple):
+    """What :meth:`Agent.refit` returns."""
+
+    agent: Agent
+    comparison: RefitComparison
 
 
 class Agent:
@@ -172,7 +191,7 @@ class Agent:
         """Return by name what the policy thinks of ``arms``, without deciding: no state and no random number changes.
 
         The numbers are those that :meth:`decide` would record now, with the same arguments, for the arm that it plays.
-        Decisions whose timeout has passed are not closed for it; :meth:`expire` closes them.
+        With ``learn="early"`` they are from before the looks that it would take at open decisions.
 
         Parameters
         ----------
@@ -304,13 +323,60 @@ class Agent:
             return self._core.expire(now=_read_time(now))
 
     def configure(self, **changes: Any) -> None:
-        """Change ``reward_timeout``, ``default_reward``, ``learn``, ``max_pending`` or ``epsilon`` from now on.
+        """Change ``reward_timeout``, ``default_reward``, ``learn``, ``max_pending``, ``epsilon`` or ``features``.
 
-        All that is given is changed, or nothing if one value is wrong. Rewards that are held are still learned when the
-        timeout of their decision passes.
+        All that is given is changed from now on, or nothing if one value is wrong. Rewards that are held are still
+        learned when the timeout of their decision passes. New ``features`` are a whole declaration; coordinates with
+        the same name keep what was learned (see :mod:`windvane.agent.coordinates`).
         """
         with self._lock:
             self._core.configure(**changes)
+
+    def add_arm(self, name: Name) -> None:
+        """Declare one more arm, which starts from the prior; see :meth:`configure`.
+
+        >>> agent = Agent(features={"arms": ["red", "blue"]})
+        >>> agent.add_arm("green")
+        >>> agent.feature_names
+        ['1', 'red: 1', 'blue: 1', 'green: 1']
+        """
+        with self._lock:
+            self._core.configure(features=declare_arms(self._core, added=name))
+
+    def remove_arm(self, name: Name) -> None:
+        """Remove a declared arm; what was learned about it alone is forgotten. The opposite of :meth:`add_arm`."""
+        with self._lock:
+            self._core.configure(features=declare_arms(self._core, removed=name))
+
+    def refit(self, log: Iterable[Mapping[str, Any]], **settings: Any) -> Refit:
+        """Learn a log again under other settings, and compare what both models predict. This agent does not change.
+
+        Parameters
+        ----------
+        log
+            The events of this agent, the oldest first: what the service exports, or rows that you kept, as
+            :mod:`windvane.agent.refit` describes them. All decisions that are pending must be in it.
+        **settings
+            Arguments of :class:`Agent` to change: ``S``, ``half_life``, ``policy``, ``features`` and so on. The others
+            stay as they are, and all of them hold for the whole log. Another ``policy`` begins without the settings of
+            the old one.
+
+        Returns
+        -------
+        Refit
+            The new ``agent``, with the ids, the clock, the counts and the pending decisions of the log, and the
+            ``comparison``, a :class:`windvane.records.RefitComparison`.
+
+        Examples
+        --------
+        >>> new, comparison = Agent(dim=1).refit([], half_life=100)
+        >>> comparison.outcomes
+        0
+        """
+        with self._lock:
+            begin = prepare_refit(self._core, settings)
+        core, comparison = begin(log)
+        return Refit(Agent._of(core), comparison)
 
     # --- what can be read ------------------------------------------------------------------------------------------
 

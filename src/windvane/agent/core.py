@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any
 
 import numpy as np
 
 from windvane.agent import archive, info
 from windvane.agent.calibration import CalibrationMonitor
+from windvane.agent.coordinates import move_core
 from windvane.agent.delays import EarlyLearning
 from windvane.agent.history import LearnedHistory, learn_history
 from windvane.agent.pace import STEP, Pace
@@ -32,7 +33,7 @@ from windvane.agent.pending import (
     UnknownDecisionError,
 )
 from windvane.agent.policy import build_policy, check_reward_range, learn_prior
-from windvane.agent.preview import Preview, is_projected, predict_mean, preview, read_scores
+from windvane.agent.preview import Preview, is_projected, learn_outcome, predict_mean, preview, read_scores
 from windvane.agent.times import Clock, Span, format_duration
 from windvane.agent.vectors import ArmEncoder, Offer
 from windvane.arguments import Array, check_choice, check_number, check_positive, check_whole
@@ -63,7 +64,13 @@ class Tally:
 
 
 class AgentCore:
-    """See the module. ``arguments``: all of those that :class:`windvane.Agent` declares, and the policy's settings."""
+    """See the module. ``arguments``: all of those that :class:`windvane.Agent` declares, and the policy's settings.
+
+    ``closes_due``: whether a decision or a reward first closes all decisions that are due. The service closes them
+    itself, some at a time, and sets it to False.
+    """
+
+    closes_due = True
 
     def __init__(self, **arguments: Any) -> None:
         rest = dict(arguments)  # what is taken out below is the agent's; what is left over is the policy's
@@ -76,7 +83,7 @@ class AgentCore:
         link, policy, scaling = rest.pop("link"), rest.pop("policy"), self.encoder.scaling
         own = {name: rest.pop(name) for name in ("S", "seed", "gamma", "horizon", "drift")} | {"half_life": half_life}
         built = build_policy(policy, scaling.dim, link, rest, L=scaling.longest, sigma=sigma, **own)
-        self.policy, self.clock = built.policy, Clock(built.by_clock)
+        self.policy, self.clock, self.policy_settings = built.policy, Clock(built.by_clock), tuple(rest)
         self.reward_range = built.accepted_rewards(reward_range)
         self.decisions, self.tally = PendingDecisions(), Tally()
         self.recently_projected, self.recently_dropped = info.RecentShare(), info.RecentShare()
@@ -101,8 +108,14 @@ class AgentCore:
         return self.encoder.encode(arms, context)
 
     def preview(self, offer: Offer, *, now: float) -> Preview:
-        """Return what the policy thinks of the arms. Nothing changes; due decisions are not closed for it."""
-        return preview(self.policy, self.clock, offer, self.clock.read(now))
+        """Return what the policy would think of the arms in a decision now. Nothing changes."""
+        at, due = self.clock.read(now), []
+        for pending in takewhile(lambda pending: self._is_overdue(pending, at), self.decisions):
+            outcome = self.default_reward if pending.reward is None else pending.reward
+            weight = self._weigh(pending, is_miss=pending.is_miss)
+            if outcome is not None and weight > 0.0:
+                due.append((pending, outcome, weight))
+        return preview(self.policy, self.clock, offer, at, due)
 
     def decide(self, offer: Offer, *, id: str, now: float, played: int | None = None) -> Decision:
         """Choose an arm; or, in a replay, let the arm be the one in the place ``played``."""
@@ -112,7 +125,8 @@ class AgentCore:
         if played is not None:
             check_whole("played", played, 0, len(names) - 1)
         at = self.clock.read(now)  # from here on nothing is refused
-        self.expire(now=at, room=1)
+        if self.closes_due:
+            self.expire(now=at, room=1)
         if self.early is not None:
             for pending, outcome, weight in self.early.look(lambda pending: self._age(pending, at)):
                 self._update(pending, outcome, weight)
@@ -207,7 +221,8 @@ class AgentCore:
 
     def _close_due(self, pending: Pending, at: float) -> bool:
         """Close the decisions that are due, and return whether ``pending`` was among them."""
-        self.expire(now=at)
+        if self.closes_due:
+            self.expire(now=at)
         if not pending.is_open:  # so many may have been closed at once that it is forgotten already
             self.decisions.closed.setdefault(
                 pending.decision.id, ClosedOutcome(pending.reward, None, pending.is_partial)
@@ -225,7 +240,7 @@ class AgentCore:
         ``outcome``, if there is one. In this order, so that an interruption cannot make an outcome count twice."""
         came_now = reward is not None and pending.reward is None
         is_miss = reward == self.default_reward if came_now else pending.is_miss
-        weight = 0.0 if pending.is_learned else 1.0 - pending.credited if is_miss else 1.0
+        weight = self._weigh(pending, is_miss=is_miss)
         self.decisions.close(pending, reward, is_dropped)
         if outcome is not None:
             try:
@@ -239,9 +254,13 @@ class AgentCore:
             self.calibration.add(pending.decision.arm, pending.decision.prediction, outcome)
         self.decisions.forget()
 
+    def _weigh(self, pending: Pending, *, is_miss: bool) -> float:
+        """Return the weight of what is not learned yet of an outcome."""
+        return 0.0 if pending.is_learned else 1.0 - pending.credited if is_miss else 1.0
+
     def _update(self, pending: Pending, outcome: float, weight: float) -> None:
-        """Let the policy learn an outcome. It gets arrays, which it does not have to convert."""
-        self.policy.update(pending.x[None], np.array([outcome]), round=np.array([pending.round]), weight=weight)
+        """Let the policy learn an outcome."""
+        learn_outcome(self.policy, pending, outcome, weight)
 
     # --- timeouts --------------------------------------------------------------------------------------------------
 
@@ -269,14 +288,15 @@ class AgentCore:
             closed.append(ClosedDecision(decision.id, decision.arm, oldest.number, learned, not is_miss, is_dropped))
         return closed
 
-    def is_due(self, now: float, count: int = 1) -> bool:
-        """Whether :meth:`expire` would close ``count`` decisions or more."""
-        at, open_decisions = self.clock.read(now), len(self.decisions)
-        if open_decisions - self.max_pending >= count:
-            return True
-        if open_decisions < count or not self._is_overdue(self.decisions.oldest(), at):
-            return False
-        return self._is_overdue(next(islice(self.decisions, count - 1, None)), at)
+    def is_due(self, now: float) -> bool:
+        """Whether :meth:`expire` would close a decision."""
+        at, count = self.clock.read(now), len(self.decisions)
+        return count > self.max_pending or (count > 0 and self._is_overdue(self.decisions.oldest(), at))
+
+    def is_overdue(self, id: str, now: float) -> bool:
+        """Whether a decision is open though its timeout has passed."""
+        pending = self.decisions.open.get(id)
+        return pending is not None and self._is_overdue(pending, self.clock.read(now))
 
     def _is_overdue(self, pending: Pending, at: float) -> bool:
         return self.reward_timeout is not None and self._age(pending, at) > self.reward_timeout.length
@@ -307,12 +327,18 @@ class AgentCore:
     # --- settings that may change ----------------------------------------------------------------------------------
 
     def configure(self, **changes: Any) -> None:
-        """Change some of :data:`CHANGEABLE` from now on: all that is given, or none if one is wrong."""
-        for name in sorted(set(changes) - set(CHANGEABLE)):
-            hint = f"only {', '.join(CHANGEABLE)} can be changed"
+        """Change ``features`` or some of :data:`CHANGEABLE` from now on: all that is given, or none if one is wrong."""
+        for name in sorted(set(changes) - {"features", *CHANGEABLE}):
+            hint = f"only features, {', '.join(CHANGEABLE)} can be changed"
             raise ArgumentError(name, changes[name], "omitted", hint=hint)
+        moved = move_core(self, changes.pop("features")) if "features" in changes else None
         changes = {name: _to_plain(format_duration(value)) for name, value in changes.items()}
         self._apply(**{name: changes.get(name, self.settings[name]) for name in CHANGEABLE})
+        if moved is not None:
+            self.policy, self.encoder, settings, vectors = moved
+            self.settings |= settings
+            for pending, x in zip(self.decisions, vectors, strict=True):
+                pending.x = x
         self.settings |= changes
 
     def _apply(self, reward_timeout: Any, default_reward: Any, learn: Any, max_pending: Any, epsilon: Any) -> None:

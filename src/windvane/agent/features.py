@@ -64,6 +64,13 @@ class Field:
             value = min(max(number, low), high)
         return [2.0 * (value - low) / (high - low) - 1.0]
 
+    def encode_past(self, owner: Path, value: Any) -> list[float]:
+        """Return a value from before the field was declared, as numbers; zeros if it cannot be encoded."""
+        try:
+            return self.encode(owner, value, clip=True)
+        except ArgumentError:
+            return [0.0] * len(self.columns)
+
     def declaration(self) -> dict[str, Any]:
         """Return the field as plain data, such as JSON holds."""
         if self.values is not None:
@@ -117,7 +124,7 @@ class Features:
         if repeated := find_repeated(self.names):
             expected, got = "coordinates with different names", f"{repeated[0]!r} twice"
             raise ArgumentError("features", self.declaration(), expected, got=got, hint="rename a field or an arm")
-        self._scale = active**-0.5
+        self.scale = active**-0.5
         self.longest = math.inf if self.open_fields else 1.0  # the norm of a vector is at most this, up to rounding
 
     @classmethod
@@ -141,15 +148,28 @@ class Features:
         return list(dict.fromkeys(field.name for field in fields if field.values is None and field.low is None))
 
     @property
+    def coordinates(self) -> list[tuple[str, Field | None]]:
+        """What each coordinate of a vector is, and its field; None where it is a constant 1."""
+        head = [(column, field) for field in (*self.shared, *self.per_arm) for column in field.columns]
+        own = [(column, field) for field in self.by_arm for column in field.columns]
+        constant: list[tuple[str, Field | None]] = [("1", None)]
+        blocks = [(f"{arm}: {column}", field) for arm in self.arms for column, field in (*constant, *own)]
+        return [*constant * self.intercept, *head, *blocks]
+
+    @property
     def names(self) -> list[str]:
         """What each coordinate of a vector is."""
-        head = [column for field in (*self.shared, *self.per_arm) for column in field.columns]
-        block = ["1", *(column for field in self.by_arm for column in field.columns)]
-        return [*["1"] * self.intercept, *head, *(f"{arm}: {column}" for arm in self.arms for column in block)]
+        return [name for name, _ in self.coordinates]
 
-    def vectors(self, context: Mapping[str, Any] | None, arms: Sequence[Name] | Mapping[Name, Any]) -> Array:
-        """A row for each of ``arms``: their names, or by name their own fields."""
-        numbers = self._encode(("context",), {} if context is None else context, self._context_fields)
+    def vectors(
+        self, context: Mapping[str, Any] | None, arms: Sequence[Name] | Mapping[Name, Any], *, lenient: bool = False
+    ) -> Array:
+        """A row for each of ``arms``: their names, or by name their own fields.
+
+        ``lenient``: they are of the past, when other fields and arms may have been declared; what cannot be encoded is
+        0 in its coordinates.
+        """
+        numbers = self._encode(("context",), {} if context is None else context, self._context_fields, lenient)
         shared, block = numbers[self._shared], numbers[self._block]
         rows = np.zeros((len(arms), self.dim))
         rows[:, : len(shared)] = shared
@@ -157,21 +177,25 @@ class Features:
         for row, arm in zip(rows, arms, strict=True):
             if own_fields is not None or self._arm_fields:
                 own = {} if own_fields is None else own_fields[arm]
-                row[len(shared) : self._head] = self._encode(("arms", arm), own, self._arm_fields)[1:]
-            if self.arms:
+                row[len(shared) : self._head] = self._encode(("arms", arm), own, self._arm_fields, lenient)[1:]
+            if self.arms and not (lenient and arm not in self._own_block):
                 if arm not in self._own_block:
                     raise ArgumentError(("arms", arm), arm, f"one of the declared arms {list_values(self.arms)}")
                 row[self._own_block[arm]] = block
         return rows
 
-    def _encode(self, owner: Path, values: Mapping[str, Any], fields: Mapping[str, Field]) -> Array:
+    def _encode(self, owner: Path, values: Mapping[str, Any], fields: Mapping[str, Field], lenient: bool) -> Array:
         """Return 1 and the ``values`` of ``fields`` as numbers, all scaled; ``owner`` is the path of ``values``."""
-        _check_keys(owner, values, fields)
         numbers = [1.0]
-        for name, field in fields.items():
-            numbers += field.encode(owner, values[name], self.clip)
+        if lenient:
+            for name, field in fields.items():
+                numbers += field.encode_past(owner, values.get(name) if isinstance(values, Mapping) else None)
+        else:
+            _check_keys(owner, values, fields)
+            for name, field in fields.items():
+                numbers += field.encode(owner, values[name], self.clip)
         scaled: Array = np.array(numbers)
-        scaled *= self._scale
+        scaled *= self.scale
         return scaled
 
     def fit(self, contexts: Sequence[Mapping[str, Any]], arms: Sequence[Mapping[str, Any]]) -> Features:

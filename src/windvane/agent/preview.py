@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from windvane.agent.pending import Pending
 from windvane.agent.times import Clock
 from windvane.agent.vectors import Offer
 from windvane.arguments import Array
@@ -25,9 +26,18 @@ class Preview(NamedTuple):
     ranking: list[int]
 
 
-def preview(policy: Policy, clock: Clock, offer: Offer, at: float) -> Preview:
-    """Return what ``policy`` would think of the arms at the time ``at``. Nothing changes: a copy decides."""
+Due = list[tuple[Pending, float, float]]
+"""Decisions whose timeout has passed, with the outcomes to be learned and their weights."""
+
+
+def preview(policy: Policy, clock: Clock, offer: Offer, at: float, due: Due) -> Preview:
+    """Return what ``policy`` would think of the arms at the time ``at``. Nothing changes: a copy decides.
+
+    ``due``: what a decision at that time would learn first.
+    """
     twin = copy.deepcopy(policy)
+    for pending, outcome, weight in due:
+        learn_outcome(twin, pending, outcome, weight)
     copy.copy(clock).pass_to(at, twin)
     preferred = int(twin.select(offer.vectors[None])[0])
     scored, scores = read_scores(twin)
@@ -38,6 +48,11 @@ def preview(policy: Policy, clock: Clock, offer: Offer, at: float) -> Preview:
     order = scores if scored.order is None else scored.order[0]
     others = [int(i) for i in np.argsort(-order, kind="stable") if i != preferred]
     return Preview(arms, [preferred, *others])
+
+
+def learn_outcome(policy: Policy, pending: Pending, outcome: float, weight: float) -> None:
+    """Let a policy learn an outcome. It gets arrays, which it does not have to convert."""
+    policy.update(pending.x[None], np.array([outcome]), round=np.array([pending.round]), weight=weight)
 
 
 def read_scores(policy: Policy) -> tuple[DecisionInfo, Array]:

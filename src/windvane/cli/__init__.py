@@ -1,4 +1,4 @@
-"""The ``windvane`` command. It needs the extra ``lab``; see :func:`_needed_extra` for what else."""
+"""The ``windvane`` command. Every command needs an extra: see :func:`_needed_extra`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from windvane.errors import WindvaneError
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
-SERVICE_COMMANDS = ("serve", "token", "verify", "backup", "restore", "demo")  # these need the extra ``service``
-EXTRA_MODULES = {  # top-level modules that windvane imports and that only an extra installs
-    *("dask", "distributed", "fastapi", "fastapi_offline", "httptools", "httpcore2", "joblib", "matplotlib"),
-    *("plotly", "prometheus_client", "pyarrow", "pydantic", "pydantic_core", "rich", "starlette", "typer", "uvicorn"),
-}
+SERVICE_COMMANDS = ("serve", "token", "verify", "backup", "restore", "demo", "compile")  # these need ``service``
+# Top-level modules that windvane imports and that only an extra installs.
+EXTRA_MODULES = {
+    "anyio", "dask", "distributed", "fastapi", "fastapi_offline", "h11", "httpcore2", "httptools", "joblib",
+    "matplotlib", "plotly", "prometheus_client", "pyarrow", "pydantic", "pydantic_core", "rich", "starlette", "typer",
+    "uvicorn",
+}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,10 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _prepare()
         import typer
 
-        from windvane.cli.app import app
+        from windvane.cli.app import build_app
         from windvane.cli.console import InterruptedRunError
 
         try:
+            app = build_app(_find_command(words))
             outcome = app([word for word in words if word != "--debug"], prog_name="windvane", standalone_mode=False)
             sys.stdout.flush()
         except InterruptedRunError as error:
@@ -89,11 +92,14 @@ def _report(error: Exception, arguments: Sequence[str]) -> int:
 
 
 def _needed_extra(arguments: Sequence[str]) -> str:
-    """Return the extra that the command in ``arguments`` needs; ``service`` and ``cluster`` include ``lab``."""
-    command = next((word for word in arguments if not word.startswith("-")), None)
-    if command in SERVICE_COMMANDS:
+    """Return the extra that the command in ``arguments`` needs; ``cluster`` includes ``lab``."""
+    if _find_command(arguments) in SERVICE_COMMANDS:
         return "service"
     return "cluster" if any(word.partition("=")[0] == "--cluster" for word in arguments) else "lab"
+
+
+def _find_command(arguments: Sequence[str]) -> str | None:
+    return next((word for word in arguments if not word.startswith("-")), None)
 
 
 def _interrupt(number: int, _frame: object) -> None:

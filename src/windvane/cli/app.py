@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 import windvane
-from windvane.cli import (
-    analyse,
-    backups,
-    benchmark,
-    bounds,
-    demo,
-    experiments,
-    policies,
-    serving,
-    start,
-    studies,
-    tuning,
-)
 
 HELP = """Bandits in a drifting world: reproduce the paper, run and compare experiments, serve decisions.
 
@@ -37,7 +26,42 @@ Examples:
 Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted.
 """
 
-app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+COMMANDS = {
+    "reproduce": "experiments.reproduce",
+    "simulate": "experiments.simulate",
+    "tune": "tuning.tune",
+    "report": "analyse.report",
+    "compare": "analyse.compare",
+    "bound": "bounds.bound",
+    "policies": "policies.policies",
+    "study": "studies.study",
+    "serve": "serving.serve",
+    "token": "serving.token",
+    "verify": "serving.verify",
+    "backup": "backups.backup",
+    "restore": "backups.restore",
+    "demo": "demo.demo",
+    "compile": "start.compile_kernels",
+    "new": "start.new",
+    "doctor": "start.doctor",
+    "benchmark": "benchmark.benchmark",
+}
+"""Where the commands are, by name, in the order of the help."""
+
+
+def build_app(command: str | None = None) -> typer.Typer:
+    """Return the program: with ``command``, only that one is imported; others may need what is not installed."""
+    app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+    app.callback()(_options)
+    names: Iterable[str] = [command] if command in COMMANDS else COMMANDS
+    for name in names:
+        module, _, attribute = COMMANDS[name].partition(".")
+        found = getattr(import_module(f"windvane.cli.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
+    return app
 
 
 def _version(asked: bool) -> None:
@@ -46,33 +70,10 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def options(
+def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error (any command).")] = False,
 ) -> None:
     """Options of every command; ``--debug`` is taken out of the arguments before they come here."""
-
-
-for command in (
-    experiments.reproduce,
-    experiments.simulate,
-    tuning.tune,
-    analyse.report,
-    analyse.compare,
-    bounds.bound,
-    policies.policies,
-    studies.study,
-    serving.serve,
-    serving.token,
-    serving.verify,
-    backups.backup,
-    backups.restore,
-    demo.demo,
-    start.new,
-    start.doctor,
-):
-    app.command()(command)
-app.add_typer(benchmark.benchmark, name="benchmark")

@@ -103,7 +103,7 @@ def _translate(error: Exception) -> Exception:
 
 def _describe(report: CopyReport) -> str:
     streams = len(report.verification.streams)
-    counts = f"{report.bytes:,} bytes, {streams:,} streams, {report.events:,} events"
+    counts = f"{report.bytes:,} bytes, {streams:,} stream{'s' * (streams != 1)}, {report.events:,} events"
     verdict = "sound" if report.verification.is_sound else "with problems"
     return f"{report.path}: {counts}, {verdict}, {report.seconds:.1f} s"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import sys
 import time
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from windvane.cli import FAILED
+from windvane.cli import FAILED, WRONG_INPUT
 from windvane.cli.configuration import read_config
 from windvane.cli.console import InputError, StageBars, output, print_json, remark, table
 from windvane.cli.options import AsJson
@@ -107,7 +108,10 @@ def serve(
             store, host=host, port=port, rate=rate, most_bytes=body_limit, drain=drain, log_requests=access_log,
             started=started,
         )  # fmt: skip
-    except StoreError as error:
+    except (ArgumentError, StoreError) as error:
+        if log_format == "json":  # whoever reads the log expects an object a line
+            logging.getLogger("windvane.service").critical("%s", error)
+            raise typer.Exit(WRONG_INPUT) from None
         raise InputError(str(error)) from None
 
 

@@ -1,4 +1,4 @@
-"""Commands to begin with: new, doctor."""
+"""Commands to begin with: compile, new, doctor."""
 
 from __future__ import annotations
 
@@ -8,8 +8,53 @@ from typing import Annotated
 import typer
 
 from windvane.cli import FAILED
-from windvane.cli.console import InputError, output, print_json, remark, table
+from windvane.cli.console import Bar, InputError, output, print_json, remark, table
 from windvane.cli.options import AsJson
+
+
+def compile_kernels(
+    policies: Annotated[list[str] | None, typer.Argument(help="Names of policies (default: all).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compile the kernels of policies into the cache, so that no first decision waits for it: for images, for example.
+
+    The cache is in $WINDVANE_CACHE_DIR, else in $XDG_CACHE_HOME/windvane, else in ~/.cache/windvane. It is used by the
+    same version of windvane, Python, NumPy and numba on the same kind of processor.
+
+    \b
+    Examples:
+      windvane compile
+      windvane compile AdaptiveGLMUCB OnePassGLM
+    """
+    from windvane.kernels.cache import CACHE_DIR, CACHE_ERROR, host_processor
+    from windvane.policies.registry import POLICIES, get_policy
+    from windvane.warmup import warm_up
+
+    names = list(dict.fromkeys(policies or POLICIES))
+    for name in names:
+        get_policy(name)  # raises before anything is compiled
+    if CACHE_ERROR is not None:
+        raise InputError(f"{CACHE_DIR}: cannot be written ({CACHE_ERROR}); set WINDVANE_CACHE_DIR to another folder")
+    bar = Bar("compiling", "policies")
+
+    def report(done: int, total: int) -> None:
+        if done:
+            bar.show(done)
+        else:
+            bar.begin(total, 0)
+
+    try:
+        seconds = warm_up(names, report=report)
+    finally:
+        bar.end()
+    size = sum(path.stat().st_size for path in CACHE_DIR.glob("**/*") if path.is_file())
+    if as_json:
+        found = {"folder": str(CACHE_DIR), "processor": host_processor(), "bytes": size}
+        print_json({"policies": names, "seconds": seconds, **found})
+        return
+    count = f"{len(names)} polic{'y' if len(names) == 1 else 'ies'}"
+    text = f"{count} compiled for {host_processor()} in {seconds:.1f} s; the cache is {CACHE_DIR} ({size / 1e6:.1f} MB)"
+    output().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def new(

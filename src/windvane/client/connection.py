@@ -20,7 +20,7 @@ from windvane.errors import ArgumentError
 from windvane.records import BatchResults, PendingPage, StreamPage
 
 EXAMPLE = "http://127.0.0.1:8000"
-DEADLINE = 15.0  # seconds; an ordinary restart of the service takes up to 5
+DEADLINE = 30.0  # seconds; an ordinary restart of the service takes up to 5, compiling a new policy 11
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0  # seconds between attempts, doubled each time
 
 T = TypeVar("T")
@@ -37,6 +37,7 @@ class Connection:
     ) -> None:
         # By process, because a fork shares sockets, and by event loop, because asynchronous sockets belong to one.
         self._transports: dict[tuple[int, asyncio.AbstractEventLoop | None], Any] = {}
+        self._columns: dict[str, list[Any]] = {}  # of the first frame of vectors, by stream
         headers = {"Content-Type": "application/json", "User-Agent": "windvane"}
         token = os.environ.get("WINDVANE_TOKEN") if token is None else token
         if token is not None:

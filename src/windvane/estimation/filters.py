@@ -48,7 +48,7 @@ from windvane.kernels.filters import (
 )  # fmt: skip
 from windvane.linalg import is_symmetric
 from windvane.links import Link
-from windvane.state import State, refuse
+from windvane.state import CoordinateChange, State, refuse
 
 LARGEST_PRIOR = 1e6  # variance of a coordinate, relative to the dispersion: P is accurate to 1e-16 times this
 LARGE = 33  # from this dimension on, rank-one changes are collected before they are added to a matrix
@@ -81,6 +81,8 @@ class FilterBank(KernelState):
         The memories m_g, numbers of rounds above 1, and the scales S_g. Both are increasing.
     dispersion
         The first value of phi. If rewards are unbounded (identity link and counts), phi is then learned.
+    prior_dim
+        The prior variance of a coordinate is S_g^2 / prior_dim. Default: ``dim``.
 
     >>> import windvane
     >>> memories, scales = np.array([50.0]), np.array([1.0])
@@ -93,12 +95,15 @@ class FilterBank(KernelState):
     scratch: ClassVar[tuple[str, ...]] = ("work", "indices")
     stored: ClassVar[tuple[str, ...]] = (*_LANE_FIELDS, *_BELIEF_FIELDS, "theta", "N", "buffer")
 
-    def __init__(self, dim: int, link: Link, *, memories: Array, scales: Array, dispersion: float, lanes: int) -> None:
+    def __init__(
+        self, dim: int, link: Link, *, memories: Array, scales: Array, dispersion: float, lanes: int,
+        prior_dim: float | None = None,
+    ) -> None:  # fmt: skip
         self.link, self.memories, self.scales = link, memories, scales
         count, collected = len(self.memories) * len(self.scales), COLLECTED if dim >= LARGE else 1
         self.beliefs = np.zeros((lanes, count), BELIEF)
         self.beliefs["a"] = np.repeat(1.0 - 1.0 / self.memories, len(self.scales))
-        variances = np.minimum(self.scales**2 / (dim * dispersion), LARGEST_PRIOR)
+        variances = np.minimum(self.scales**2 / ((prior_dim or dim) * dispersion), LARGEST_PRIOR)
         self.beliefs["q"] = np.tile(variances, len(self.memories))
         self.order = np.argsort(-self.speeds(), kind="stable")  # from fast to slow
         self.lanes = np.zeros(lanes, LANE)
@@ -209,11 +214,16 @@ class FilterBank(KernelState):
     def covariance(self, experts: Index) -> Array:
         """Return P of one expert per lane, [lanes, dim, dim]."""
         lanes = np.arange(len(experts))
-        beliefs, rows = self.beliefs[lanes, experts], self.buffer[lanes, experts]
-        filled = np.where(np.arange(rows.shape[1]) < beliefs["fill"][:, None], 1.0, 0.0)
-        reduction = self.N[lanes, experts] + np.einsum("lb,lbi,lbj->lij", filled, rows, rows)
+        beliefs, reduction = self.beliefs[lanes, experts], self._reduction(experts)
         q, scale = beliefs["q"][:, None, None], beliefs["scale"][:, None, None]
-        return np.asarray(q * np.eye(rows.shape[2]) - scale * reduction)
+        return np.asarray(q * np.eye(reduction.shape[2]) - scale * reduction)
+
+    def _reduction(self, experts: Index) -> Array:
+        """Return N with the rows of the buffer added to it, of one expert per lane, [lanes, dim, dim]."""
+        lanes = np.arange(len(experts))
+        rows, fill = self.buffer[lanes, experts], self.beliefs["fill"][lanes, experts]
+        filled = np.where(np.arange(rows.shape[1]) < fill[:, None], 1.0, 0.0)
+        return np.asarray(self.N[lanes, experts] + np.einsum("lb,lbi,lbj->lij", filled, rows, rows))
 
     def dispersion(self, experts: Index) -> Array:
         """Return phi of one expert per lane, [lanes]."""
@@ -257,6 +267,23 @@ class FilterBank(KernelState):
             fields = {name: self.lanes[name].copy() for name in _LANE_FIELDS}
             fields |= {name: self.beliefs[name].copy() for name in _BELIEF_FIELDS}
             return fields | {name: getattr(self, name).copy() for name in ("theta", "N", "buffer")}
+
+    def map_fields(self, successor: FilterBank, change: CoordinateChange) -> State:
+        """Return the beliefs in other coordinates: removed ones are marginalised, new ones have their prior.
+
+        ``growth`` is that of the prior variance, 1 / scale^2 unless it is at its largest value.
+        """
+        with self.lock:
+            fields, experts = self.read_fields(), range(self.beliefs.shape[1])
+            every = [self._reduction(np.full(len(self.lanes), expert)) for expert in experts]
+        growth = successor.beliefs["q"] / self.beliefs["q"]
+        fields["theta"] = change.move(fields["theta"], 1.0 / change.scale)
+        fields["N"] = change.move_matrix(np.stack(every, axis=1), 1.0) * growth[:, :, None, None]
+        fields["buffer"], fields["fill"] = np.zeros_like(successor.buffer), successor.beliefs["fill"].copy()
+        fields["least"] = np.minimum(fields["least"] * growth, successor.beliefs["q"])
+        fields["information"] *= change.scale**2
+        fields["variation"] /= change.scale
+        return fields
 
     def check_fields(self, fields: State, path: str) -> None:
         """Raise ``ArgumentError`` for a state that a bank with these settings cannot reach."""

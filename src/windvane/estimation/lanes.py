@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from windvane.arguments import Array, Index, check_mask
 from windvane.estimation.scratch import KernelState
-from windvane.kernels.lanes import BUFFERS, FRESH, LOST, RECORD, VECTORS, WORK, dense_rows
+from windvane.kernels.lanes import BUFFERS, FRESH, LOST, RECORD, THETA_HAT, VECTORS, WORK, B, dense_rows
 from windvane.linalg import is_symmetric
 from windvane.links import Link
-from windvane.state import State, refuse
+from windvane.state import CoordinateChange, State, refuse
 
 START_AT_ZERO = ("now", "origin", "dropped", "start", "end", "removals", "status", "passes", "error", "strayed")
 FIRST_CAPACITY = 8  # entries of a new history, which doubles its capacity when it is full
@@ -142,6 +142,21 @@ class LaneRows(KernelState):
         rows = {"record": record, "dense": fields["dense"], "history": np.zeros((*self.history.shape[:2], capacity))}
         rows["history"][:, :, :longest] = fields["history"]
         return {**rows, "filled": longest, "workspaces": self._allocate_workspaces(capacity)}
+
+    def map_fields(self, successor: LaneRows, change: CoordinateChange) -> State:
+        """Return the state of an estimator that has seen the same observations in other coordinates."""
+        fields, d, factor = self.read_fields(), self.dim, change.scale
+        dense, history = fields["dense"], fields["history"]
+        rows = [change.move(dense[:, [THETA_HAT]], 1.0 / factor), change.move(dense[:, B:VECTORS], factor)]
+        for first in range(VECTORS, dense.shape[1], d):  # sums of w x x', started as a multiple of I
+            setting = "floor" if first < VECTORS + 2 * d else "ridge"
+            start, sums = self.record[setting][:, None, None] * np.eye(d), dense[:, first : first + d]
+            new_start = successor.record[setting][:, None, None] * np.eye(successor.dim)
+            rows.append(change.move_matrix(sums - start, factor**2) + new_start)
+        points = np.swapaxes(change.move(np.swapaxes(history[:, :d], 1, 2), factor), 1, 2)
+        fields["dense"], fields["history"] = np.concatenate(rows, axis=1), np.concatenate([points, history[:, d:]], 1)
+        fields["status"] = np.full_like(fields["status"], LOST)
+        return fields
 
     def check_fields(self, fields: State, path: str) -> None:
         """Raise ``ArgumentError`` for a state that an estimator with these settings cannot reach."""

@@ -43,6 +43,7 @@ ours: the behaviour at gamma = 1, where the paper's 1 / (1 - gamma) is undefined
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -105,12 +106,15 @@ class SelfConcordantPolicy(GLMPolicy, ForgettingPolicy):
         check_whole("horizon", self.horizon, 1)
         return super().choose_lam() / self.constants.c_mu
 
+    def carry_settings(self, scale: float, S: float | None) -> dict[str, Any]:
+        return super().carry_settings(scale, S) | {"lam": scale**2 * self.given_lam()}  # which is the ridge itself
+
     def choose_factor(self) -> float:
         return 1.0 / math.sqrt(self.constants.c_mu)
 
     def build_radius(self) -> SelfConcordantRadius:
         e, settings = self.estimator, self.pick_settings("dim", "S", "L", "sigma", "horizon")
-        settings |= {"lam": super().choose_lam(), "k_mu": self.constants.k_mu, "delta": self.levels}
+        settings |= {"lam": self.given_lam(), "k_mu": self.constants.k_mu, "delta": self.levels}
         return SelfConcordantRadius(gamma=e.gamma, window=e.window, **settings)
 
     def compute_beta(self, theta_hat: Array) -> Array:

@@ -132,6 +132,9 @@ class AdaptiveGLMUCB(Policy):
         Increasing numbers of rounds, each above 1.
     bonus_scale
         c, the number of standard deviations in the bonus: one number, or one per lane.
+    prior_dim
+        The prior variance of a coordinate is S_g^2 / prior_dim. Default: ``dim``. An agent whose features change keeps
+        the variance by it.
     """
 
     link: str | Link = field(default="logistic", kw_only=False)
@@ -139,6 +142,7 @@ class AdaptiveGLMUCB(Policy):
     sigma: float = 0.5
     memories: Sequence[float] = MEMORIES
     bonus_scale: npt.ArrayLike = 1.0
+    prior_dim: float | None = None
     bank: FilterBank = field(init=False)
 
     name = "AdaptiveGLMUCB"
@@ -152,9 +156,17 @@ class AdaptiveGLMUCB(Policy):
         self.bank = FilterBank(
             self.dim, self.reward_link, memories=_check_increasing(self.memories),
             scales=np.array([unit * scale for scale in SCALES] if self.S is None else [check_positive("S", self.S)]),
-            dispersion=dispersion, lanes=self.lane_count,
+            dispersion=dispersion, lanes=self.lane_count, prior_dim=self.choose_prior_dim(),
         )  # fmt: skip
         self.factors = check_scale("bonus_scale", self.bonus_scale, self.lane_count)
+
+    def choose_prior_dim(self) -> float:
+        """Return ``prior_dim``, or the dimension if it is None."""
+        return float(self.dim) if self.prior_dim is None else check_positive("prior_dim", self.prior_dim)
+
+    def carry_settings(self, scale: float, S: float | None) -> dict[str, Any]:
+        """Return a ``prior_dim`` for which beliefs about parameters, divided by ``scale``, have the same prior."""
+        return {"prior_dim": self.choose_prior_dim() * (scale**2 if S is None else 1.0)}
 
     @property
     def link_reach(self) -> float:

@@ -81,6 +81,7 @@ class Policy(InputChecks, Configured, Stateful):
     example: ClassVar[str] = "dim=2"  # arguments of the constructor in the generated example
     needs_truth: ClassVar[bool] = False  # whether the constructor requires ``truth``, the mean of every arm (an oracle)
     stored: ClassVar[tuple[str, ...]] = ("t", "decisions", "last_round", "born")
+    invariant: ClassVar[tuple[str, ...]] = stored
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         is_ours = cls.__module__.startswith("windvane.")  # an example must be true, and is run by the tests
@@ -150,6 +151,14 @@ class Policy(InputChecks, Configured, Stateful):
         out = np.empty(decision.scores.shape)
         choice_probabilities(decision.scores, self.check_arms(arms, valid)[1], out)
         return out
+
+    def carry_settings(self, scale: float, S: float | None) -> dict[str, Any]:
+        """Return the settings that differ in a policy of other dimension that continues this one.
+
+        Its vectors are those of this policy times ``scale``, with coordinates added or removed, and its norm bound is
+        ``S``. What is remembered, and what it is worth beside the prior, must stay the same.
+        """
+        return {}
 
     def learn(self, feedback: Feedback) -> None:
         """Learn checked rewards."""

@@ -76,6 +76,7 @@ class DetectGLMUCB(GLMUCB):
     name = "DetectGLMUCB"
     card = Card("generalized linear", "detection", "T", "none", "ours", "O((K + t) d^2), t since the last alarm")
     stored: ClassVar[tuple[str, ...]] = (*GLMUCB.stored, "sums", "alarms")
+    invariant: ClassVar[tuple[str, ...]] = stored
 
     def __post_init__(self) -> None:
         super().__post_init__()

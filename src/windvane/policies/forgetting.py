@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy.typing as npt
 
@@ -35,6 +35,14 @@ class ForgettingPolicy(EstimatingPolicy):
         """Return the value that theory recommends for ``horizon`` rounds with this amount of change."""
         kind = getattr(self, "arm_geometry", "orthogonal")  # only some policies have this setting
         return self.formula(horizon=horizon, drift=amount, dim=self.dim, kind=kind)
+
+    def carry_settings(self, scale: float, S: float | None) -> dict[str, Any]:
+        """Return as well the rule as it is, where it was tuned for the dimension."""
+        kept = super().carry_settings(scale, S)
+        if self.forgetting is None and getattr(self, self.shorthand) is None:
+            (value,) = vars(self.choose_forgetting()).values()
+            kept |= {self.shorthand: value, "switches" if hasattr(self, "switches") else "drift": None}
+        return kept
 
     def choose_forgetting(self) -> Forgetting:
         if hasattr(self, "arm_geometry"):

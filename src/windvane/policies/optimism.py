@@ -59,9 +59,20 @@ class EstimatingPolicy(Policy):
         """Return the regularisation that theory recommends, if it recommends one."""
         return None
 
-    def choose_lam(self) -> float:
+    def given_lam(self) -> float:
         """Return ``lam``, or the recommended value if it is None."""
         return check_positive("lam", self.recommend_lam() if self.lam is None else self.lam)
+
+    def choose_lam(self) -> float:
+        """Return the regularisation of the estimator."""
+        return self.given_lam()
+
+    def carry_settings(self, scale: float, S: float | None) -> dict[str, Any]:
+        """Return a ``lam`` for which the ridge lam c_mu weighs as much beside the rewards as before."""
+        if scale == 1.0 and self.lam is not None:
+            return {}
+        slope = self.reward_link.constants(self.S if S is None else S, self.L).c_mu
+        return {"lam": scale**2 * self.given_lam() * self.constants.c_mu / slope}
 
     def choose_forgetting(self) -> Forgetting:
         """Return the forgetting rule. A policy that forgets has a base class of :mod:`windvane.policies.forgetting`."""

@@ -161,8 +161,8 @@ class Charts:
 
     def _settle(self, decision: str, outcome: float | None) -> None:
         """Add a final outcome to the bucket of its decision. None: nothing was learned."""
-        number, arm = self._open.pop(decision)
-        if outcome is None:
+        number, arm = self._open.pop(decision, (0, None))
+        if outcome is None or arm is None:  # after a refit, a decision may be open and closed once more
             return
         bucket = self._buckets[number // self._width]
         bucket.settled += 1

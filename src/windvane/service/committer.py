@@ -48,7 +48,7 @@ class Committer:
         self._thread = threading.Thread(target=self._write, name="windvane-committer", daemon=True)
         self._thread.start()
         self._failure: Exception | None = None
-        self.waiting = 0  # events that are not on disk yet
+        self.waiting = self.waiting_bytes = 0  # events that are not on disk yet
 
     @property
     def oldest_wait(self) -> float:
@@ -68,11 +68,20 @@ class Committer:
             batch.since = time.monotonic()
         batch.events += events
         batch.snapshots += snapshots
-        self.waiting += len(events)
+        self._count(events, 1)
         if self._idle.is_set():
             self._idle.clear()
             self._loop.call_soon(self._submit)  # with what else is added in this round of the loop
         return batch.promise
+
+    def give_up(self, error: Exception) -> None:
+        """Break all promises and store nothing more. A commit that is under way may still become durable."""
+        self._failure = error
+        for lost in (self._writing, self._batch):
+            if lost is not None:
+                _break(lost, error)
+                lost.since = 0.0
+        self._writing = None
 
     async def close(self) -> None:
         """Write what was added, then end; from now on nothing is stored."""
@@ -82,9 +91,13 @@ class Committer:
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
+    def _count(self, events: Sequence[Event], sign: int) -> None:
+        self.waiting += sign * len(events)
+        self.waiting_bytes += sign * sum(event.size for event in events)
+
     def _submit(self) -> None:
         batch, self._batch = self._batch, _Batch()
-        if batch.promise is None:
+        if batch.promise is None or self._failure is not None:
             self._idle.set()
         elif batch.events or batch.snapshots:
             self._writing = batch
@@ -107,21 +120,21 @@ class Committer:
 
     def _finish(self, batch: _Batch, seconds: float, error: Exception | None) -> None:
         """Keep the promise of a batch, or break it and all that follow."""
-        self._writing = None
         if error is None:
             try:
                 self._on_commit(batch.events, seconds)
             except Exception as raised:
                 error = raised
+        if self._failure is not None:  # it was given up: nobody waits for it any more
+            self._idle.set()
+            return
         if error is not None:
-            self._failure = error
-            for lost in (batch, self._batch):
-                _break(lost, error)
-                lost.since = 0.0
+            self.give_up(error)
             self._idle.set()
             self._on_failure(error)
             return
-        self.waiting -= len(batch.events)
+        self._writing = None
+        self._count(batch.events, -1)
         assert batch.promise is not None
         batch.promise.set_result(None)
         self._submit()

@@ -4,10 +4,13 @@ An operation changes its stream, hands its events to the committer, and waits un
 operation fails, memory is ahead of the disk: nothing is answered until all streams are rebuilt from what is on disk.
 Streams from before are replaced then, and whoever still has one gets nothing stored.
 
-A stream is used by one thread at a time. A thread rebuilds all streams before the event loop gets them, and from then
-on only the loop uses them. What takes long is done in a thread on copies (snapshots, charts) or while the stream is
-held: bulk history in a thread, many timeouts bit by bit. Requests that change a held stream wait; it can be read, and
-other streams are not affected.
+A stream is used by one thread at a time. A thread rebuilds all streams before the event loop gets them. What takes long
+is done in a thread, on copies (snapshots, charts) or while the stream is held (bulk history, large bodies, operations
+that took long before; see :mod:`windvane.service.turns`). Requests that change a held stream wait; other streams are
+not affected. Many timeouts that pass together are closed some at a time, with other requests in between.
+
+A commit that takes longer than :data:`STALL_SECONDS` is given up: requests are refused at once until the disk answers,
+and the streams are rebuilt then, because the commit may have become durable or not.
 """
 
 from __future__ import annotations
@@ -16,31 +19,33 @@ import asyncio
 import contextlib
 import json
 import logging
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from windvane.agent import Agent, Features
 from windvane.agent.times import read_clock
-from windvane.errors import ArgumentError
-from windvane.records import to_json
 from windvane.service.committer import Committer, Promise
+from windvane.service.creation import build_core
 from windvane.service.problems import Problem, invalid
-from windvane.service.readiness import NotReady, unavailable
+from windvane.service.readiness import NotReady, StalledDiskError, unavailable
 from windvane.service.recovery import Recovery, rebuild_stream, record_losses, recover
-from windvane.service.requests import MAX_DIM, NewStream
+from windvane.service.requests import NewStream, check_features
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
 from windvane.service.streams import Done, Stream
+from windvane.service.turns import Turnstile, hold, is_slow, wait_while_held
+from windvane.service.views import Views
 from windvane.warmup import warm_up
 
-MAX_WAITING = 5000  # events that may wait for the disk
+MAX_WAITING, MAX_WAITING_BYTES = 5000, 64 << 20  # events that may wait for the disk
+STALL_SECONDS = 3.0  # that a commit may take; one flush takes milliseconds, on a busy disk tenths of a second
+STALL_TICK = 0.25  # seconds between looks at the commit under way
 TICK = 1.0  # seconds between looks at timeouts and alerts
 RETRY = 1.0  # seconds between attempts to recover
 CHECK_AGAIN = 60.0  # seconds after which a check of the store that failed is repeated: it reads the whole file
 
+T = TypeVar("T")
 log = logging.getLogger("windvane.service")
 
 
@@ -63,7 +68,9 @@ class Engine:
         self._by_id: dict[int, Stream] = {}
         self._committer: Committer | None = None
         self._snapshots = Snapshots(self._save_snapshot)
+        self.views, self.turnstile = Views(self), Turnstile()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._threaded: set[asyncio.Task[Any]] = set()  # operations in threads, which cannot be cancelled
         self._is_damaged = self._is_checking = self._is_stopping = False
         self._last_error = ""  # of a recovery
 
@@ -74,12 +81,14 @@ class Engine:
         self._loop, self._changing = asyncio.get_running_loop(), asyncio.Lock()
         self._run(self._recover())
         self._run(self._watch())
+        self._run(self._watch_disk())
 
     async def stop(self) -> None:
         """Write what is under way and a snapshot of every stream: the next start has nothing to replay."""
         self._is_stopping = True
         for task in self._tasks:
             task.cancel()
+        await asyncio.gather(*self._threaded, return_exceptions=True)
         if self._committer is not None:
             if self.failure is None:
                 self.failure = NotReady.of("stopping")
@@ -129,7 +138,7 @@ class Engine:
             self._expire(stream)
         self.failure, self._last_error = None, ""
         self.recoveries += 1
-        self._run(self._build_charts(list(self.streams.values())))
+        self._run(self.views.build_charts(list(self.streams.values())))
         if not self.store.is_checked and not self._is_checking:  # so large that the start did not wait for the check
             self._is_checking = True
             self._run(self._check_store())
@@ -148,8 +157,24 @@ class Engine:
         """Note why a recovery failed; it is repeated every second, and logged once."""
         self.failure = NotReady.after(error)
         if str(error) != self._last_error:
-            log.error("not ready: %s", error, exc_info=self.failure.code == "internal")
+            fields = {"cause": self.failure.code, "store": str(self.store.path)}
+            log.error("not ready: %s", error, exc_info=fields["cause"] == "internal", extra={"fields": fields})
         self._last_error = str(error)
+
+    def _stall(self) -> Problem:
+        """Refuse requests until the disk answers; return how."""
+        error = StalledDiskError(f"{self.store.path}: the disk has not answered for {STALL_SECONDS:g} s")
+        if self._committer is not None:
+            self._committer.give_up(error)
+        self._fail(error)
+        return unavailable(NotReady.after(error))
+
+    async def _watch_disk(self) -> None:
+        """Look whether a commit takes too long, again and again."""
+        while True:
+            await asyncio.sleep(STALL_TICK)
+            if self.failure is None and self.backlog[1] > STALL_SECONDS:
+                self._stall()
 
     def report_damage(self, error: Exception) -> None:
         """Schedule a check and repair of the store if ``error`` is a sign of damage. Thread-safe."""
@@ -159,6 +184,7 @@ class Engine:
     @property
     def not_ready(self) -> NotReady | None:
         """Why the service should be sent no requests, for a load balancer."""
+        self.check_in_place()
         return NotReady.of("stopping") if self.is_draining and self.failure is None else self.failure
 
     @property
@@ -171,13 +197,21 @@ class Engine:
         if self.failure is not None:
             raise unavailable(self.failure)
 
+    def check_in_place(self) -> None:
+        """Fail if the file of the store was moved or removed. Every request does it once (8 µs)."""
+        if self.failure is None:
+            try:
+                self.store.check_in_place()
+            except sqlite3.Error as error:
+                self._fail(error)
+
     # --- streams ---------------------------------------------------------------------------------------------------
 
     def stream(self, name: str) -> Stream:
         """Return a stream that is served."""
         self.refuse_if_not_ready()
         if name in self.unavailable:
-            raise Problem("unavailable", f"{self.unavailable[name]}; `windvane verify` says more")
+            raise Problem("unrecovered", f"{self.unavailable[name]}; `windvane verify` says more")
         if name not in self.streams:
             raise Problem("unknown-stream", f"there is no stream {name!r}")
         return self.streams[name]
@@ -193,61 +227,92 @@ class Engine:
         return self._rows[name], number
 
     async def create(self, new: NewStream) -> Stream:
-        """Create a stream. Without a seed it gets a random one, or all streams would explore in the same rounds."""
+        """Create a stream."""
         self.refuse_if_not_ready()
         taken = Problem("stream-exists", f"a stream with the name {new.name!r} already exists", pointer="#/name")
         if new.name in self._rows:
             raise taken
-        arguments = {"seed": secrets.randbits(63), **new.agent_arguments()}
-        try:
-            features = Features.parse(arguments.get("features"))
-            if features is not None and features.dim > MAX_DIM:
-                expected = f"fields with vectors of at most {MAX_DIM} numbers"
-                raise ArgumentError("features", arguments["features"], expected, got=f"{features.dim}")
-            core = (await asyncio.to_thread(Agent, **arguments)).core  # errors come before anything is stored
-        except (ValueError, TypeError) as error:
-            raise invalid(error) from None
+        core = await build_core(new)  # errors come before anything is stored
         config = json.dumps({"title": new.title, "agent": core.settings})
         await asyncio.to_thread(warm_up, [type(core.policy)])
+        adding = self.run_to_end(self._add_stream(new.name, config))
+        await asyncio.wait({adding}, timeout=STALL_SECONDS)
+        if not adding.done():
+            raise self._stall()
+        stream = adding.result()
+        if stream is None:
+            raise taken
+        return stream  # even if a recovery has begun: it is in the store
+
+    async def _add_stream(self, name: str, config: str) -> Stream | None:
+        """Store a new stream and serve it; None: the name is taken."""
         async with self._changing:
             self.refuse_if_not_ready()
             try:
-                row = await asyncio.to_thread(self.store.add_stream, new.name, read_clock(), config)
+                row = await asyncio.to_thread(self.store.add_stream, name, read_clock(), config)
             except sqlite3.Error as error:
                 raise Problem("unavailable", f"the store cannot be written to ({error})") from None
             if row is None:
-                raise taken
+                return None
             stream = self.streams[row.name] = self._by_id[row.id] = Stream(row, self.store)
             self._rows[row.name] = row
             self._snapshots.begin(stream)
-        return stream  # even if a recovery has begun: it is in the store
+            return stream
 
     # --- operations ------------------------------------------------------------------------------------------------
 
-    async def carry_out(self, stream: Stream, operation: Callable[[], Done]) -> Done:
-        """Carry out an operation on ``stream``; its events are on disk when this returns."""
-        await self.turn(stream)
-        with self.operating(stream):
-            done = operation()
-        await self.commit(stream, done.events)
+    async def carry_out(
+        self, stream: Stream, operation: Callable[[], Done], *, size: int = 0, decision: str | None = None
+    ) -> Done:
+        """Carry out an operation on ``stream``; its events are on disk when this returns. See :meth:`operate`."""
+        done = await self.operate(stream, operation, size=size, decision=decision)
+        await self.commit(stream)
+        return done
+
+    async def operate(
+        self, stream: Stream, operation: Callable[[], Done], *, size: int = 0, decision: str | None = None
+    ) -> Done:
+        """Carry out an operation and hand its events over, without waiting for the disk.
+
+        ``size``: bytes of the request; ``decision``: the one that gets a reward, which may be due to be closed first.
+        """
+        await self._turn(stream, decision)
+        if is_slow(stream, size):
+            done = await asyncio.shield(self.run_to_end(self._operate_in_thread(stream, operation)))
+        else:
+            with self.operating(stream):
+                done = operation()
+            self.hand_over(stream, done.events)
+        if stream.has_backlog:
+            self._expire(stream)
+        return done
+
+    async def _operate_in_thread(self, stream: Stream, operation: Callable[[], Done]) -> Done:
+        await wait_while_held(stream)  # another request may have come first
+        with hold(stream, changing=True):
+            with self.operating(stream):
+                done = await asyncio.to_thread(operation)
+            self.hand_over(stream, done.events)
         return done
 
     async def configure(self, stream: Stream, changes: dict[str, Any]) -> Done:
         """Change settings of ``stream``; a shorter timeout may have passed for some decisions."""
+        try:
+            check_features(changes.get("features"))
+        except ValueError as error:
+            raise invalid(error) from None
         done = await self.carry_out(stream, lambda: stream.configure(changes, read_clock()))
         self._expire(stream)
         return done
 
     async def learn_history(self, stream: Stream, raw: bytes, key: str | None) -> Done:
         """Learn bulk history; it is on disk when this returns."""
-        await self.turn(stream)
-        with self.operating(stream):
-            again = stream.find_history(raw, key)
-        if again is not None:
+        again = await self.operate(stream, lambda: stream.find_history(raw, key), size=len(raw))
+        if again.body:
             await self.commit(stream)  # the first request may still wait for the disk
             return again
-        stream.busy = self._loop.create_future()
-        with _release(stream):
+        await wait_while_held(stream)
+        with hold(stream):
             now, began = read_clock(), time.perf_counter()
             learned = await asyncio.to_thread(stream.read_history, raw, now)
             with self.operating(stream):
@@ -257,18 +322,23 @@ class Engine:
         await self._wait_for(promise)
         return done
 
-    async def turn(self, stream: Stream) -> None:
+    async def _turn(self, stream: Stream, decision: str | None = None) -> None:
         """Wait until ``stream`` may be changed. The caller must change it before it waits for anything else."""
-        await _wait_while_busy(stream)
-        if stream.is_due(read_clock(), many=True):  # the operation would have to close them all
+        await wait_while_held(stream)
+        while decision is not None and stream.is_overdue(decision, read_clock()):
+            self.refuse_if_replaced(stream)
             self._expire(stream)
-            await _wait_while_busy(stream)
+            assert stream.closing is not None  # a decision is due
+            await asyncio.shield(stream.closing)
+            await wait_while_held(stream)
 
     @contextlib.contextmanager
     def operating(self, stream: Stream) -> Iterator[None]:
         """Surround an operation. After one that fails, memory is not trusted: its events are lost."""
-        self._refuse_if_replaced(stream)
-        if self._committer is not None and self._committer.waiting >= MAX_WAITING:
+        self.refuse_if_replaced(stream)
+        if (committer := self._committer) is not None and (
+            committer.waiting >= MAX_WAITING or committer.waiting_bytes >= MAX_WAITING_BYTES
+        ):
             raise Problem("unavailable", "the disk does not keep up; try again")
         began = time.perf_counter()
         try:
@@ -284,7 +354,8 @@ class Engine:
                 raise Problem("unavailable", "the store cannot be read") from None
             self._set_aside(stream)
             raise Problem("internal", "the operation failed; the server's log says why") from None
-        self._snapshots.add_work(stream, time.perf_counter() - began)
+        stream.seconds = time.perf_counter() - began
+        self._snapshots.add_work(stream, stream.seconds)
 
     def _set_aside(self, stream: Stream) -> None:
         """Rebuild a stream whose operation failed: its memory may be ahead of its log. The others are not affected."""
@@ -311,7 +382,7 @@ class Engine:
 
     def hand_over(self, stream: Stream, events: Sequence[Event]) -> Promise:
         """Hand the events of an operation to the committer, right after it: their order is that of the log."""
-        self._refuse_if_replaced(stream)
+        self.refuse_if_replaced(stream)
         assert self._committer is not None  # a stream is served
         promise = self._committer.add(events)
         if self._snapshots.is_due(stream):
@@ -328,7 +399,7 @@ class Engine:
         except Exception:
             raise Problem("unavailable", _WRITE_FAILED) from None
 
-    def _refuse_if_replaced(self, stream: Stream) -> None:
+    def refuse_if_replaced(self, stream: Stream) -> None:
         """Refuse if streams were rebuilt since the request began: the log does not continue with its events."""
         self.refuse_if_not_ready()
         if self.streams.get(stream.name) is not stream:
@@ -352,81 +423,49 @@ class Engine:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def run_to_end(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run work that must not be cancelled, because a thread changes something; :meth:`stop` waits for it."""
+        task = self._loop.create_task(work)
+        self._threaded.add(task)
+        task.add_done_callback(self._note_end)
+        return task
+
+    def _note_end(self, task: asyncio.Task[Any]) -> None:
+        self._threaded.discard(task)
+        if not task.cancelled():
+            task.exception()  # or asyncio complains if nobody waits for it any more
+
     async def _watch(self) -> None:
         """Look at timeouts, alerts and the file of the store, again and again."""
         while True:
             await asyncio.sleep(TICK)
             if self.failure is not None:
                 continue
-            try:
-                self.store.check_in_place()
-            except sqlite3.Error as error:
-                self._fail(error)
-                continue
+            self.check_in_place()
             for stream in list(self.streams.values()):
                 try:
                     self._expire(stream)
                     stream.log_alerts()
-                    await self._sample_model(stream)
+                    await self.views.sample_model(stream)
                 except Exception:  # the other streams go on
                     log.exception("stream %r: its timeouts or alerts cannot be checked", stream.name)
 
     def _expire(self, stream: Stream) -> None:
-        """Close decisions whose timeout has passed, bit by bit, with the stream held from now on."""
-        if stream.busy is None and stream.is_due(read_clock()):
-            stream.busy = self._loop.create_future()
-            self._run(self._expire_held(stream))
+        """Begin to close decisions whose timeout has passed, if there are any and nobody does."""
+        if stream.closing is None and stream.is_due(read_clock()):
+            stream.closing = self._loop.create_future()
+            self._run(self._close_due(stream, stream.closing))
 
-    async def _expire_held(self, stream: Stream) -> None:
-        with _release(stream), contextlib.suppress(Problem):  # streams are rebuilt after one
-            while True:
-                with self.operating(stream):
-                    events = stream.expire(read_clock())
-                if not events:
-                    return
-                await self.commit(stream, events)
-
-    async def _build_charts(self, streams: list[Stream]) -> None:
-        """Let the charts of the streams catch up with their logs, one after the other."""
-        for stream in streams:
-            with contextlib.suppress(Problem):  # streams were rebuilt
-                while await self._advance_charts(stream):
-                    self._refuse_if_replaced(stream)
-
-    async def read_charts(self, stream: Stream) -> bytes:
-        """Return the charts as JSON; of a log that is still being read, those of its first part."""
-        await self._advance_charts(stream)
-        async with stream.charts_lock:
-            return to_json(stream.charts.data)
-
-    async def read_live(self, stream: Stream) -> bytes:
-        """Return info and charts as JSON; they are encoded once, however many follow the stream."""
-        if stream.live[0] != stream.progress:
-            number = stream.number
-            charts = await self.read_charts(stream)
-            progress = number, *stream.progress[1:]  # events that came meanwhile are not in the charts
-            stream.live = progress, b'{"info":%b,"charts":%b}' % (to_json(stream.info()), charts)
-        return stream.live[1]
-
-    async def _advance_charts(self, stream: Stream) -> bool:
-        """Read some of the events on disk into the charts, in a thread; return whether there are more."""
-        number = stream.number
-        await self.commit(stream)
-        async with stream.charts_lock:
-            try:
-                return await asyncio.to_thread(stream.charts.read, self.store, stream.id, number)
-            except Exception as error:  # the charts stay as they are
-                log.exception("the charts of stream %r cannot be built", stream.name)
-                self.report_damage(error)
-                return False
-
-    async def _sample_model(self, stream: Stream) -> None:
-        """Let charts show the model as it is now: in a thread, because it may take long with many features."""
-        if stream.busy is None and stream.number != stream.sampled:
-            stream.busy = self._loop.create_future()
-            with _release(stream):
-                stream.charts.set_model(await asyncio.to_thread(stream.describe_model))
-                stream.sampled = stream.number
+    async def _close_due(self, stream: Stream, closing: asyncio.Future[None]) -> None:
+        """Close due decisions, some at a time: other requests have a turn while these are written to disk."""
+        try:
+            with contextlib.suppress(Problem):  # streams are rebuilt after one
+                while stream.is_due(read_clock()):
+                    await self.turnstile.wait()
+                    await self.carry_out(stream, lambda: Done(200, b"", stream.expire(read_clock())))
+        finally:
+            stream.closing = None
+            closing.set_result(None)
 
     async def _check_store(self) -> None:
         """Check the structure of the file until a check succeeds; repair the store if it is damaged."""
@@ -443,19 +482,3 @@ class Engine:
 
 
 _WRITE_FAILED = "the store could not be written; retry with the same Idempotency-Key"
-
-
-async def _wait_while_busy(stream: Stream) -> None:
-    while stream.busy is not None:
-        await asyncio.shield(stream.busy)
-
-
-@contextlib.contextmanager
-def _release(stream: Stream) -> Iterator[None]:
-    """Let requests that change ``stream`` go on at the end."""
-    try:
-        yield
-    finally:
-        if stream.busy is not None:
-            stream.busy.set_result(None)
-        stream.busy = None

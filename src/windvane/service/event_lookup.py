@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 from windvane.service.problems import Problem
@@ -11,7 +12,8 @@ from windvane.service.store import Event, Store, UnreadableEventError, check_eve
 class EventLookup:
     """The events of one stream: those that are not on disk yet from memory, the others from ``store``.
 
-    The engine limits how many events wait for the disk, and thereby what is kept here.
+    The engine limits how many events wait for the disk, and thereby what is kept here. Events are added and looked up
+    by one thread at a time; meanwhile the event loop may forget some, so the queue is copied to be iterated over.
     """
 
     def __init__(self, store: Store, stream: int) -> None:
@@ -38,12 +40,18 @@ class EventLookup:
         """Return all events of a decision, in order."""
         stored = [self._check(event) for event in self._store.events_of_decision(self._stream, decision)]
         last = stored[-1].number if stored else 0  # events may be on disk and not forgotten yet
-        return stored + [event for event in self._unsaved if event.decision == decision and event.number > last]
+        return stored + [event for event in list(self._unsaved) if event.decision == decision and event.number > last]
+
+    def _first_unsaved(self) -> float:
+        try:
+            return self._unsaved[0].number
+        except IndexError:
+            return math.inf
 
     def _check(self, event: Event) -> Event:
         """Return an event that was just made, or that matches the chain value stored with the one before it."""
         try:
-            if not self._unsaved or event.number < self._unsaved[0].number:
+            if event.number < self._first_unsaved():
                 check_event(self._store.read_chain(self._stream, event.number - 1) or b"", event)
             return event
         except UnreadableEventError as error:

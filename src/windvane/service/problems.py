@@ -32,6 +32,9 @@ KINDS = {
     "archived": Kind(409, "The stream is archived"),
     "key-reused": Kind(409, "The Idempotency-Key was used for another request"),
     "stream-exists": Kind(409, "A stream with this name already exists"),
+    "settings-differ": Kind(409, "The stream exists with other settings"),
+    "no-refit": Kind(409, "The stream has no refit to undo"),
+    "refit-running": Kind(409, "A refit is under way, or was overtaken by a change of settings"),
     "no-token": Kind(401, "A token is required"),
     "wrong-token": Kind(401, "The token is unknown"),
     "read-only-token": Kind(403, "The token is read-only"),
@@ -41,7 +44,10 @@ KINDS = {
     "not-json": Kind(415, "The body is not application/json"),
     "too-slow": Kind(408, "The body arrived too slowly"),
     "rate-limited": Kind(429, "Too many requests"),
-    "unavailable": Kind(503, "The service or the stream is unavailable"),
+    "overloaded": Kind(503, "Too much is under way"),
+    "unavailable": Kind(503, "The service is unavailable"),
+    "not-installed": Kind(501, "The server lacks an optional library"),
+    "unrecovered": Kind(500, "The stream could not be recovered"),
     "unreadable": Kind(500, "A stored event cannot be read"),
     "internal": Kind(500, "Internal error"),
     "not-found": Kind(404, "There is nothing at this path"),
@@ -111,7 +117,7 @@ def invalid(error: Exception) -> Problem:
     if isinstance(error, ArgumentError):
         return Problem("invalid", str(error), pointer=error.pointer)
     if isinstance(error, ValidationError):
-        return list_errors(error.errors(include_url=False), "body")
+        return list_errors(error.errors(include_url=False, include_input=False), "body")
     return Problem("invalid", " ".join(str(error).split()), pointer="#")
 
 

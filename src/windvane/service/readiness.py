@@ -6,8 +6,9 @@ import errno
 import sqlite3
 from typing import NamedTuple
 
+from windvane.errors import WindvaneError
 from windvane.service.problems import Problem
-from windvane.service.store import StoreError, is_damage
+from windvane.service.store import MisplacedError, StoreError, is_damage
 
 CAUSES = {
     "starting": "the service is starting",
@@ -16,10 +17,15 @@ CAUSES = {
     "damaged": "the store is damaged and is being repaired, or cannot be",
     "disk": "the store cannot be read or written",
     "stalled": "the disk does not answer",
+    "misplaced": "the file of the store was moved, removed or replaced",
     "internal": "an error in the service itself",
     "stopping": "the service is stopping",
 }
 """Every code, with what it means."""
+
+
+class StalledDiskError(WindvaneError, TimeoutError):
+    """A write to the store takes so long that nobody should wait for it."""
 
 
 class NotReady(NamedTuple):
@@ -44,6 +50,10 @@ class NotReady(NamedTuple):
     @classmethod
     def after(cls, error: BaseException) -> NotReady:
         """Return the cause that ``error`` is. Its message goes to the log only: it may name files."""
+        if isinstance(error, StalledDiskError):
+            return cls.of("stalled")
+        if isinstance(error, MisplacedError):
+            return cls.of("misplaced")
         if is_damage(error) or isinstance(error, StoreError):
             return cls.of("damaged")
         if not isinstance(error, sqlite3.Error | OSError):

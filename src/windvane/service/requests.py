@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sized
-from typing import Annotated, Any, TypeVar
+from itertools import islice
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema, field_validator
-from pydantic_core import from_json
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
-from windvane import Agent
+from windvane import Agent, agent
 from windvane.errors import ArgumentError, Path
 from windvane.records import KEY
-from windvane.service.problems import Problem, invalid
+from windvane.service.bodies import one_at_a_time, parse_json
+from windvane.service.problems import MAX_ERRORS, invalid
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 MAX_ARMS, MAX_ITEMS, MAX_DIM, MAX_HISTORY = 1000, 1000, 500, 20_000
@@ -27,7 +37,7 @@ MAX_SEED = 2**63 - 1  # what SQLite and NumPy hold
 _DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(Agent).parameters.items()}
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
-Vector = Annotated[list[float], Field(min_length=1, max_length=MAX_DIM)]
+Vector = Annotated[list[float], Field(fail_fast=True, min_length=1, max_length=MAX_DIM)]
 Fields = Annotated[dict[Text, float | str], Field(max_length=MAX_DIM)]
 
 
@@ -53,31 +63,80 @@ PastArm = Annotated[Any, _describe(Text | dict[Text, Fields], "The arm that was 
 
 
 class _Body(BaseModel):
+    """A body. Lists stop at their first error, so that a body with a million errors costs no more than one with one."""
+
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _omit_errors(cls, document: Any) -> Any:
+        """Omit unknown fields but for the first few, which are named in the answer."""
+        if not isinstance(document, dict) or len(document) <= len(cls.model_fields) + MAX_ERRORS:
+            return document
+        unknown = islice((name for name in document if name not in cls.model_fields), MAX_ERRORS)
+        return {name: document[name] for name in (*cls.model_fields.keys() & document.keys(), *unknown)}
 
 
 Model = TypeVar("Model", bound=_Body)
 
 
-class StreamChanges(_Body):
-    """Settings of a running stream to change; those that are omitted stay."""
+class AgentChanges(_Body):
+    """Arguments of an agent that can be changed while it runs."""
 
-    title: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
+    features: Features = _DEFAULTS["features"]
     reward_timeout: Duration = _DEFAULTS["reward_timeout"]
     default_reward: float | None = _DEFAULTS["default_reward"]
     learn: str | None = _DEFAULTS["learn"]
     max_pending: Annotated[int, Field(le=MAX_PENDING)] = _DEFAULTS["max_pending"]
     epsilon: float = _DEFAULTS["epsilon"]
 
+    @field_validator("features")
+    @classmethod
+    def _check_features(cls, features: Any) -> Any:
+        """Refuse vectors that are too long before the agent names each of their numbers: fields times arms are many."""
+        arms, fields = (
+            (features.get(name) for name in ("arms", "by_arm")) if isinstance(features, dict) else (None, None)
+        )
+        if isinstance(arms, list) and isinstance(fields, dict | list):
+            entries = list(fields.values()) if isinstance(fields, dict) else fields
+            values = [entry.get("values") if isinstance(entry, dict) else None for entry in entries]
+            least = len(arms) * sum(len(entry) if isinstance(entry, list) else 1 for entry in values)
+            if least > MAX_DIM:
+                raise _too_long(features, f"{least:,} or more")
+        return features
 
-class NewStream(StreamChanges):
-    """A stream to create: its name, and the arguments of :class:`windvane.Agent`."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "homepage", "dim": 2, "reward_timeout": "2d"}]})
+def _too_long(features: Any, got: str) -> ArgumentError:
+    return ArgumentError("features", features, f"fields with vectors of at most {MAX_DIM} numbers", got=got)
 
-    name: Annotated[str, Field(pattern=NAME)]
+
+def check_features(declaration: Any) -> None:
+    """Raise if declared features are wrong, or make vectors that are too long."""
+    features = agent.Features.parse(declaration)
+    if features is not None and features.dim > MAX_DIM:
+        raise _too_long(declaration, str(features.dim))
+
+
+Title = Annotated[str, Field(max_length=MAX_TEXT)] | None
+
+
+class StreamChanges(AgentChanges):
+    """Settings of a running stream to change; those that are omitted stay."""
+
+    title: Title = None
+
+
+def _limit_settings(settings: Any) -> Any:
+    """Refuse too many settings before each of them is checked."""
+    if isinstance(settings, dict) and len(settings) > MAX_SETTINGS:
+        raise ArgumentError("settings", settings, f"at most {MAX_SETTINGS} settings", got=f"{len(settings):,}")
+    return settings
+
+
+class AgentArguments(AgentChanges):
+    """The arguments of :class:`windvane.Agent`."""
+
     dim: Annotated[int, Field(le=MAX_DIM)] | None = _DEFAULTS["dim"]
-    features: Features = _DEFAULTS["features"]
     link: str = _DEFAULTS["link"]
     policy: Text = _DEFAULTS["policy"]
     half_life: Duration = _DEFAULTS["half_life"]
@@ -93,29 +152,17 @@ class NewStream(StreamChanges):
     intercept: bool = _DEFAULTS["intercept"]
     clip: bool = _DEFAULTS["clip"]
     seed: Annotated[int, Field(ge=0, le=MAX_SEED, description="Default: a random one.")] | None = None
-    settings: Annotated[dict[Text, Any], Field(max_length=MAX_SETTINGS, description="The policy's own settings.")] = {}
-
-    @field_validator("features")
-    @classmethod
-    def _check_features(cls, features: Any) -> Any:
-        """Refuse vectors that are too long before the agent names each of their numbers: fields times arms are many."""
-        arms, fields = (
-            (features.get(name) for name in ("arms", "by_arm")) if isinstance(features, dict) else (None, None)
-        )
-        if isinstance(arms, list) and isinstance(fields, dict | list):
-            entries = list(fields.values()) if isinstance(fields, dict) else fields
-            values = [entry.get("values") if isinstance(entry, dict) else None for entry in entries]
-            least = len(arms) * sum(len(entry) if isinstance(entry, list) else 1 for entry in values)
-            if least > MAX_DIM:
-                expected = f"fields with vectors of at most {MAX_DIM} numbers"
-                raise ArgumentError("features", features, expected, got=f"{least:,} or more")
-        return features
+    settings: Annotated[
+        dict[Text, Any],
+        BeforeValidator(_limit_settings),
+        Field(max_length=MAX_SETTINGS, description="The policy's own settings."),
+    ] = {}
 
     @field_validator("settings")
     @classmethod
     def _check_settings(cls, settings: dict[str, Any]) -> dict[str, Any]:
         for name in settings:
-            if name in _DEFAULTS or name in cls.model_fields or name == "self":
+            if name in {"name", "title", "self", *_DEFAULTS, *cls.model_fields}:
                 hint = "give it beside `settings`"
                 raise ArgumentError(("settings", name), name, "a setting of the policy", hint=hint)
             if isinstance(settings[name], list) and len(settings[name]) > MAX_SETTINGS:
@@ -128,6 +175,28 @@ class NewStream(StreamChanges):
         return {name: value for name, value in given.items() if (name, value) != ("seed", None)} | self.settings
 
 
+class StreamSettings(AgentArguments):
+    """A stream whose name is in the path: the arguments of :class:`windvane.Agent`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"dim": 2, "reward_timeout": "2d"}]})
+
+    title: Title = None
+
+
+class NewStream(StreamSettings):
+    """A stream to create: its name, and the arguments of :class:`windvane.Agent`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "homepage", "dim": 2, "reward_timeout": "2d"}]})
+
+    name: Annotated[str, Field(pattern=NAME)]
+
+
+class RefitRequest(AgentArguments):
+    """Settings under which a stream learns its log again; those that are omitted stay."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"S": 4.0}, {"half_life": "14d"}]})
+
+
 class DecisionRequest(_Body):
     """Arms to choose from, and the context."""
 
@@ -137,6 +206,12 @@ class DecisionRequest(_Body):
 
     arms: Arms = None
     context: Context = None
+
+    @property
+    def size(self) -> int:
+        """About as many bytes as the request has as JSON."""
+        arms = self.arms.values() if isinstance(self.arms, dict) else self.arms if isinstance(self.arms, list) else ()
+        return 8 * sum(len(entry) if isinstance(entry, Sized) else 1 for entry in arms)
 
 
 class DecisionItem(DecisionRequest):
@@ -148,7 +223,7 @@ class DecisionItem(DecisionRequest):
 class DecisionBatch(_Body):
     """Decisions, made one after the other."""
 
-    decisions: Annotated[list[DecisionItem], Field(min_length=1, max_length=MAX_ITEMS)]
+    decisions: Annotated[list[DecisionItem], Field(fail_fast=True, min_length=1, max_length=MAX_ITEMS)]
 
 
 class Reward(_Body):
@@ -161,46 +236,46 @@ class RewardItem(Reward):
     """One reward of a batch."""
 
     decision: Text
+    size: ClassVar[int] = 0
 
 
 class RewardBatch(_Body):
     """Rewards of several decisions."""
 
-    rewards: Annotated[list[RewardItem], Field(min_length=1, max_length=MAX_ITEMS)]
+    rewards: Annotated[list[RewardItem], Field(fail_fast=True, min_length=1, max_length=MAX_ITEMS)]
 
 
 class History(_Body):
     """Decisions of the past with their rewards."""
 
-    rewards: Annotated[list[float], Field(min_length=1, max_length=MAX_HISTORY)]
-    vectors: Annotated[list[Vector], Field(max_length=MAX_HISTORY)] | None = None
-    contexts: Annotated[list[Context], Field(max_length=MAX_HISTORY)] | None = None
-    arms: Annotated[list[PastArm], Field(max_length=MAX_HISTORY)] | None = None
-    times: Annotated[list[Time], Field(max_length=MAX_HISTORY)] | None = None
-    weights: Annotated[list[float], Field(max_length=MAX_HISTORY)] | None = None
+    rewards: Annotated[list[float], Field(fail_fast=True, min_length=1, max_length=MAX_HISTORY)]
+    vectors: Annotated[list[Vector], Field(fail_fast=True, max_length=MAX_HISTORY)] | None = None
+    contexts: Annotated[list[Context], Field(fail_fast=True, max_length=MAX_HISTORY)] | None = None
+    arms: Annotated[list[PastArm], Field(fail_fast=True, max_length=MAX_HISTORY)] | None = None
+    times: Annotated[list[Time], Field(fail_fast=True, max_length=MAX_HISTORY)] | None = None
+    weights: Annotated[list[float], Field(fail_fast=True, max_length=MAX_HISTORY)] | None = None
 
 
 def parse_history(raw: bytes) -> dict[str, Any]:
     """Return the arguments of ``AgentCore.learn_history`` in the body of a request."""
-    try:
-        return dict(History.model_validate_json(raw))  # in one step, because there may be many rows
-    except ValueError as error:
-        raise invalid(error) from None
+    return dict(parse_body(History, raw))
 
 
 def parse_body(model: type[Model], raw: bytes) -> Model:
     """Return the body of a request as a ``model``."""
+    with one_at_a_time(raw):
+        try:
+            return model.model_validate(parse_json(raw))
+        except ValueError as error:
+            raise invalid(error) from None
+
+
+def name_stream(name: str, settings: StreamSettings) -> NewStream:
+    """Return the stream with these settings."""
     try:
-        return model.model_validate(_parse_json(raw))
+        return NewStream.model_validate({**settings.model_dump(exclude_unset=True), "name": name})
     except ValueError as error:
         raise invalid(error) from None
-
-
-def _parse_json(raw: bytes) -> Any:
-    try:
-        return from_json(raw, allow_inf_nan=False)
-    except ValueError as error:
-        raise Problem("invalid", f"the body must be JSON ({error})", pointer="#") from None
 
 
 def parse_decision(raw: bytes) -> tuple[Any, Any]:
@@ -209,7 +284,7 @@ def parse_decision(raw: bytes) -> tuple[Any, Any]:
     A model of pydantic would check what the agent checks again, could not say where in a union an error is, and take
     as long for three arms and twice as long for a hundred.
     """
-    document = _parse_json(raw)
+    document = parse_json(raw)
     try:
         if not isinstance(document, dict) or not document.keys() <= DecisionRequest.model_fields.keys():
             DecisionRequest.model_validate(document)  # says what is wrong

@@ -1,7 +1,7 @@
 """Run the service: bind the socket, serve the application with uvicorn, drain and stop on a signal.
 
 uvicorn is used as it comes. It has no time limit for slow clients and no limit on the length of headers; on the open
-internet a reverse proxy adds them (``docs/nginx.conf``, "On the open internet" in ``docs/service.md``).
+internet a reverse proxy adds them (``docs/nginx.conf``, "Behind nginx, with TLS" in ``docs/operations.md``).
 ``benchmarks/servers.py`` compares it with other servers.
 """
 
@@ -15,6 +15,7 @@ import math
 import signal
 import socket
 import sqlite3
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,13 +25,15 @@ import uvicorn
 
 import windvane
 from windvane.errors import ArgumentError
+from windvane.service.connections import limit_connections, raise_file_limit
 from windvane.service.http.app import MOST_BYTES, create_app
 from windvane.service.http.middleware import ServiceMiddleware
 from windvane.service.store import Store, StoreError
 from windvane.service.supervision import Supervisor
 
-MAX_CONNECTIONS = 1000  # above it requests are answered 503; the usual limit of open files is 1,024
+BACKLOG = 1000  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30  # that a connection may be idle between two requests
+SWITCH_SECONDS = 0.001  # that a thread keeps the interpreter while the event loop waits; 0.005 by default
 STOP_SECONDS = 5  # that requests under way are waited for
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -121,7 +124,7 @@ def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     try:
         return socket.create_server(
-            (host, port), family=family, dualstack_ipv6=is_ipv6 and socket.has_dualstack_ipv6(), backlog=MAX_CONNECTIONS
+            (host, port), family=family, dualstack_ipv6=is_ipv6 and socket.has_dualstack_ipv6(), backlog=BACKLOG
         )
     except OSError as error:
         hint = str(error.strerror)
@@ -137,8 +140,8 @@ class _Server(uvicorn.Server):
         # What uvicorn warns about are faults of clients, and some of its advice does not apply here.
         super().__init__(
             uvicorn.Config(
-                app, http="httptools", ws="none", log_level="error", access_log=False, log_config=None,
-                proxy_headers=False, server_header=False, limit_concurrency=MAX_CONNECTIONS, backlog=MAX_CONNECTIONS,
+                app, http=limit_connections(raise_file_limit()), ws="none", log_level="error", access_log=False,
+                log_config=None, proxy_headers=False, server_header=False, backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=STOP_SECONDS,
             )
         )  # fmt: skip
@@ -178,7 +181,7 @@ class _Server(uvicorn.Server):
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     """Run ``server`` until a signal; being asked to stop is no failure."""
-
+    sys.setswitchinterval(SWITCH_SECONDS)
     # uvicorn does the same for SIGTERM and SIGINT while it runs, and afterwards raises some again for this handler.
     previous = {number: signal.signal(number, server.handle_exit) for number in STOP_SIGNALS}
     try:

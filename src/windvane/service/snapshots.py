@@ -15,10 +15,12 @@ from typing import Any
 
 from windvane.service.store import Snapshot
 from windvane.service.streams import Stream
+from windvane.service.turns import LARGE_DIM, hold, wait_while_held
 
 SNAPSHOT_EVENTS = 2000
 SNAPSHOT_SECONDS = 1.0  # of operations
 SNAPSHOT_SHARE = 0.2  # of the time may go into the snapshots of a stream: large ones are rarer
+LARGE_COUNT = 20_000  # open decisions whose copy takes less than 10 ms
 START_SHARE = 0.1  # a start whose replay took this share of what is allowed makes a snapshot at once
 
 log = logging.getLogger("windvane.service")
@@ -56,13 +58,21 @@ class Snapshots:
         return events >= share * SNAPSHOT_EVENTS or progress.seconds >= share * SNAPSHOT_SECONDS
 
     def take(self, stream: Stream) -> Coroutine[Any, Any, None]:
-        """Copy the stream now; the coroutine returned packs the copy in a thread and saves it."""
-        progress, began, pack = self._progress[stream.id], time.monotonic(), stream.copy()
-        progress.is_packing, progress.number, progress.seconds = True, stream.number, 0.0
+        """Begin a snapshot. The coroutine returned packs a copy of the stream in a thread and saves it. A small stream
+        is copied now, a large one in the thread, held meanwhile."""
+        progress, began = self._progress[stream.id], time.monotonic()
+        progress.is_packing = True
+        is_large = stream.core.policy.dim > LARGE_DIM or len(stream.core.decisions) > LARGE_COUNT
+        now = None if is_large else self._copy(stream)
+
+        async def copy() -> Callable[[], Snapshot]:
+            await wait_while_held(stream)
+            with hold(stream):
+                return await asyncio.to_thread(self._copy, stream)
 
         async def save() -> None:
             try:
-                self._save(stream, await asyncio.to_thread(pack))
+                self._save(stream, await asyncio.to_thread(now or await copy()))
             except Exception:  # the events are enough to rebuild the stream
                 log.exception("no snapshot of stream %r could be made", stream.name)
             finally:
@@ -70,3 +80,8 @@ class Snapshots:
                 progress.earliest = time.monotonic() + (time.monotonic() - began) / SNAPSHOT_SHARE
 
         return save()
+
+    def _copy(self, stream: Stream) -> Callable[[], Snapshot]:
+        progress = self._progress[stream.id]
+        progress.number, progress.seconds = stream.number, 0.0
+        return stream.copy()

@@ -11,6 +11,7 @@ import asyncio
 import json
 import math
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import fields
 from datetime import datetime
@@ -21,12 +22,14 @@ from windvane.agent.history import LearnedHistory
 from windvane.agent.info import CHECK_EVERY, AlertLog
 from windvane.agent.pending import ClosedOutcome, PendingDecisions, RewardOutcome
 from windvane.agent.preview import Preview
+from windvane.agent.refit import LogLearner
 from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
 from windvane.records import (
     Decision,
     DecisionRecord,
     DecisionStatus,
+    Name,
     RewardReceipt,
     StreamInfo,
     to_datetime,
@@ -34,13 +37,18 @@ from windvane.records import (
     to_plain,
 )
 from windvane.service import requests
+from windvane.service.bodies import is_same_request, one_at_a_time
 from windvane.service.charts import Charts, Model
 from windvane.service.event_lookup import EventLookup
 from windvane.service.problems import Problem, invalid
+from windvane.service.refit import begin_refit, begin_undo
 from windvane.service.store import Event, Snapshot, Store, StreamRow, UnreadableEventError, check_event
 from windvane.service.store import events as kinds
 
-MAX_EXPIRED = 1000  # decisions that are closed at once in the background; more are closed bit by bit
+REFITS = (kinds.REFITTED, kinds.REFIT_UNDONE)
+MAX_CLOSED, CLOSING_SECONDS = 1000, 0.005
+"""How many due decisions are closed at once, and for how long: the rest is closed after other requests had a turn."""
+CLOSED_TOGETHER = 8  # between two looks at the time
 
 
 class ReplayError(WindvaneError):
@@ -64,8 +72,11 @@ class Stream:
     """A stream as it was created, or as it was at ``snapshot``. One thread at a time may use it."""
 
     def __init__(self, row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> None:
+        self.row, self.store = row, store
         self.id, self.name, self.created = row.id, row.name, row.created
         self.archived: float | None
+        self.refits: list[int] = []  # the events of the refits that were not undone
+        self.is_refitting = False  # while one is under way
         if snapshot is None:
             config = json.loads(row.config)
             self.core, self.title, self.archived = AgentCore(**config["agent"]), config["title"], None
@@ -73,14 +84,19 @@ class Stream:
         else:
             extra = json.loads(snapshot.extra)
             self.core = AgentCore.from_bytes(snapshot.agent, where="the snapshot")
-            self.title, self.archived = extra["title"], extra["archived"]
+            self.title, self.archived, self.refits = extra["title"], extra["archived"], list(extra["refits"])
             self.number, self.chain = snapshot.number, snapshot.chain
+        _close_nothing(self.core)
         self.lookup, self.charts = EventLookup(store, row.id), Charts()
         self.charts_lock = asyncio.Lock()  # held while a thread reads the log into the charts
         self.live: tuple[tuple[int, int, int], bytes] = ((-1, 0, 0), b"")  # what followers get, and as of when
         self.sampled = 0  # number of the last event when the charts got the numbers of the model
         self.differences = 0  # decisions for which a replay preferred another arm
         self.busy: asyncio.Future[None] | None = None  # while long work is under way: done when it ends
+        self.is_changing = False  # by that work: it cannot be read meanwhile
+        self.closing: asyncio.Future[None] | None = None  # while due decisions are closed, some at a time
+        self.has_backlog = False  # whether the last operation left due decisions open, because they were many
+        self.seconds = 0.0  # that the last operation took
         self._new_events: list[Event] = []
         self._alert_log, self._alerts_checked = AlertLog(), 0
 
@@ -88,9 +104,9 @@ class Stream:
 
     def decide(self, raw: bytes, key: str | None, now: float) -> Done:
         """Choose an arm. ``raw``: the JSON of a request to decide."""
-        if again := self._answer_again(key, lambda event: (event.kind, event.request) == (kinds.DECIDED, raw)):
+        if again := self._answer_again(key, lambda event: _is_same(event, kinds.DECIDED, raw)):
             return again
-        self._refuse_if_archived()
+        self.refuse_if_archived()
         try:
             offer = self.read_offer(raw)
         except ValueError as error:
@@ -119,8 +135,10 @@ class Stream:
             for event in self.lookup.of_decision(decision):
                 if event.kind == kinds.REWARDED and event.outcome["value"] == value:
                     return Done(200, _write_receipt(decision, "unchanged", value), [])
-        self._refuse_if_archived()
+        self.refuse_if_archived()
         self._expire(now)
+        if self.core.is_overdue(decision, now):  # its outcome must be learned before, and others first
+            raise Problem("unavailable", "many timeouts have passed and are being closed; try again")
         try:
             try:
                 (status, is_new), total = self._reward(decision, value, now, is_part)
@@ -145,12 +163,12 @@ class Stream:
         self.core.check_part(known, decision, value)
         return RewardOutcome("expired", True), known.add_late_part(decision, value)
 
-    def find_history(self, raw: bytes, key: str | None) -> Done | None:
-        """Return the answer to history that was learned before with this key."""
-        again = self._answer_again(key, lambda event: (event.kind, event.request) == (kinds.HISTORY, raw))
+    def find_history(self, raw: bytes, key: str | None) -> Done:
+        """Return the answer to history that was learned before with this key; an empty one if there is none."""
+        again = self._answer_again(key, lambda event: _is_same(event, kinds.HISTORY, raw))
         if again is None:
-            self._refuse_if_archived()
-        return again
+            self.refuse_if_archived()
+        return again or Done(200, b"", [])
 
     def read_history(self, raw: bytes, now: float | None) -> LearnedHistory:
         """Learn history in a copy of the agent, in any thread; nothing may change meanwhile. None: it is replayed."""
@@ -167,13 +185,38 @@ class Stream:
 
     def configure(self, changes: dict[str, Any], now: float) -> Done:
         """Change the title and settings of the agent: all of ``changes``, or none if one is refused."""
-        self._refuse_if_archived()
+        self.refuse_if_archived()
         try:
             self._configure(changes)
         except ValueError as error:
             raise invalid(error) from None
         if changes:
             self._log(kinds.CONFIGURED, now, to_json({"changes": changes}))
+        return Done(200, to_json(self.info()), self.take_events())
+
+    def find_refit(self, changes: dict[str, Any] | None, key: str | None) -> Done | None:
+        """Return the answer to a refit, or with None to an undo, that was carried out before with this key."""
+        again = self._answer_again(key, lambda event: event.kind in REFITS and event.outcome.get("settings") == changes)
+        if again is None:
+            self.refuse_if_archived()
+        return again
+
+    def refit(
+        self, changes: dict[str, Any], learner: LogLearner, key: str | None, now: float, *, dry_run: bool
+    ) -> Done:
+        """Put the model of ``learner``, which has learned the whole log, in the place of this one, and return the
+        comparison; of a dry run, only that. See :mod:`windvane.service.refit`."""
+        outcome = {"settings": changes, "comparison": learner.compare()}
+        if dry_run:
+            return Done(200, to_json({"event": None, **outcome}), [])
+        self._log(kinds.REFITTED, now, to_json(outcome), key=key)
+        self._adopt_refit(learner)
+        return Done(200, to_json({"event": self.number, **outcome}), self.take_events())
+
+    def undo_refit(self, learner: LogLearner, key: str | None, now: float) -> Done:
+        """Put the model of ``learner``, that of before the last refit, in the place of this one."""
+        self._log(kinds.REFIT_UNDONE, now, to_json({"refit": self.refits[-1]}), key=key)
+        self._adopt_undo(learner)
         return Done(200, to_json(self.info()), self.take_events())
 
     def archive(self, now: float) -> Done:
@@ -188,14 +231,18 @@ class Stream:
         self._log(kinds.LOST, now, to_json({"acknowledged": acknowledged}))
         return self.take_events()
 
-    def is_due(self, now: float, *, many: bool = False) -> bool:
-        """Return whether any timeouts have passed; or so ``many`` that they should not be closed at once."""
-        return self.archived is None and self.core.is_due(now, MAX_EXPIRED if many else 1)
+    def is_due(self, now: float) -> bool:
+        """Return whether any timeouts have passed."""
+        return self.archived is None and self.core.is_due(now)
+
+    def is_overdue(self, decision: str, now: float) -> bool:
+        """Return whether a decision is still to be closed though its timeout has passed."""
+        return self.archived is None and self.core.is_overdue(decision, now)
 
     def expire(self, now: float) -> list[Event]:
         """Close some of the decisions whose timeout has passed; no event if there is none."""
         if self.archived is None:
-            self._expire(now, most=MAX_EXPIRED)
+            self._expire(now)
         return self.take_events()
 
     def take_events(self) -> list[Event]:
@@ -236,6 +283,10 @@ class Stream:
                 self._configure(recorded["changes"])
             case kinds.ARCHIVED:
                 self.archived = event.time
+            case kinds.REFITTED:
+                self._adopt_refit(begin_refit(self, recorded["settings"])().read(event.number - 1), event.number)
+            case kinds.REFIT_UNDONE:
+                self._adopt_undo(begin_undo(self)().read(event.number - 1))
             case kinds.LOST:
                 pass
             case _:
@@ -269,7 +320,7 @@ class Stream:
 
     def copy(self) -> Callable[[], Snapshot]:
         """Copy the stream as it is now; the function returned makes the snapshot later, in any thread."""
-        extra = json.dumps({"title": self.title, "archived": self.archived}).encode()
+        extra = json.dumps({"title": self.title, "archived": self.archived, "refits": self.refits}).encode()
         number, chain, pack = self.number, self.chain, self.core.pack()
         return lambda: Snapshot(number, chain, pack(), extra)
 
@@ -277,7 +328,8 @@ class Stream:
 
     def read_offer(self, raw: bytes) -> Offer:
         """Return the arms that a request to decide offers, as the agent encodes them."""
-        return self.core.offer(*requests.parse_decision(raw))
+        with one_at_a_time(raw):
+            return self.core.offer(*requests.parse_decision(raw))
 
     def _reward(self, decision: str, value: float, now: float, is_part: bool) -> tuple[RewardOutcome, float]:
         """Return what became of a reward or of a part of one, and the sum so far."""
@@ -292,14 +344,40 @@ class Stream:
         is_settled = self.core.outcome_of(decision) is not None
         return {"value": value, "settled": is_settled} if kind == kinds.REWARDED else {"value": value}
 
-    def _expire(self, now: float, room: int = 0, most: int | None = None) -> None:
-        """Close decisions before the agent does so by itself: whatever closes a decision is an event."""
-        if closed := self.core.expire(now=now, room=room, most=most):
+    def _expire(self, now: float, room: int = 0) -> None:
+        """Close decisions that are due, the oldest first; not all of them if they are many."""
+        closed: list[ClosedDecision] = []
+        end, self.has_backlog = time.perf_counter() + CLOSING_SECONDS, True
+        while self.has_backlog and len(closed) < MAX_CLOSED and time.perf_counter() < end:
+            most = min(CLOSED_TOGETHER, MAX_CLOSED - len(closed))
+            closed += (some := self.core.expire(now=now, room=room, most=most))
+            self.has_backlog = len(some) == most
+        if closed:
             self._log(kinds.CLOSED, now, to_json(_describe_closed(closed, room)))
 
     def _configure(self, changes: dict[str, Any]) -> None:
         self.core.configure(**{name: value for name, value in changes.items() if name != "title"})
         self.title = changes.get("title", self.title)
+
+    def _adopt_refit(self, learner: LogLearner, number: int | None = None) -> None:
+        self.core = _close_nothing(learner.finish())
+        self.refits.append(self.number if number is None else number)
+
+    def _adopt_undo(self, learner: LogLearner) -> None:
+        self.core = _close_nothing(learner.finish())
+        self.refits.pop()
+
+    @property
+    def first_arms(self) -> list[Name]:
+        """The arms that the features declared when the stream was created."""
+        return list((json.loads(self.row.config)["agent"]["features"] or {}).get("arms", ()))
+
+    def rebuild(self, last: int) -> Stream:
+        """Return the stream as it was after event ``last``, rebuilt from its log."""
+        stream = Stream(self.row, self.store)
+        for event in self.store.read_events(self.id, limit=last):
+            stream.apply(event)
+        return stream
 
     # --- what operations share --------------------------------------------------------------------------------------
 
@@ -313,7 +391,7 @@ class Stream:
         self._new_events.append(event)
         self.lookup.add(event)
 
-    def _refuse_if_archived(self) -> None:
+    def refuse_if_archived(self) -> None:
         if self.archived is not None:
             raise Problem("archived", f"stream {self.name!r} is archived and can only be read")
 
@@ -324,6 +402,9 @@ class Stream:
             return None
         if not is_same(event):
             raise Problem("key-reused", f"the key {key!r} was used for another request")
+        if event.kind in REFITS:
+            report = {"event": event.number, **event.outcome}
+            return Done(200, to_json(report if event.kind == kinds.REFITTED else self.info()), [])
         if event.kind in (kinds.DECIDED, kinds.HISTORY):
             return Done(201 if event.kind == kinds.DECIDED else 200, event.outcome_json, [])
         status = "expired" if event.kind == kinds.LATE else "recorded"
@@ -389,6 +470,17 @@ class Stream:
         if self.archived is None and decisions - self._alerts_checked >= CHECK_EVERY:
             self._alerts_checked = decisions
             self._alert_log.log(self.core.alerts, decisions, f"stream {self.name!r}")
+
+
+def _close_nothing(core: AgentCore) -> AgentCore:
+    """Let the stream close due decisions: whatever closes them is an event, and closes only some at a time."""
+    core.closes_due = False
+    return core
+
+
+def _is_same(event: Event, kind: int, raw: bytes) -> bool:
+    """Return whether ``event`` is that of the same request; one that was erased cannot be compared."""
+    return event.kind == kind and event.request is not None and is_same_request(event.request, raw)
 
 
 def _describe_closed(closed: list[ClosedDecision], room: int) -> dict[str, Any]:

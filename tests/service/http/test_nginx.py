@@ -47,6 +47,7 @@ class Site(NamedTuple):
     http: int
     tls: ssl.SSLContext
     secret: str
+    log: Path
 
     def start(self, words: bytes, buffer: int | None = None) -> ssl.SSLSocket:
         """Open a connection and send the beginning of a request."""
@@ -105,6 +106,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             ("127.0.0.1:8000", server.address.removeprefix("http://")),
             ("listen 80;", f"listen 127.0.0.1:{http};"),
             ("listen 443 ", f"listen 127.0.0.1:{https} "),
+            ("/var/log/nginx/windvane.log", f"{folder}/access.log"),
             ("/etc/ssl/certs/windvane.pem", f"{folder}/cert.pem"),
             ("/etc/ssl/private/windvane.key", f"{folder}/key.pem"),
             ("client_header_timeout 10s", "client_header_timeout 2s"),
@@ -118,7 +120,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         line = [nginx, "-p", str(folder), "-c", f"{folder}/nginx.conf", "-e", f"{folder}/errors"]
         with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:
             try:
-                site = Site(https, http, ssl.create_default_context(cafile=folder / "cert.pem"), secret)
+                tls = ssl.create_default_context(cafile=folder / "cert.pem")
+                site = Site(https, http, tls, secret, folder / "access.log")
                 until(lambda: process.poll() is not None or answers(https))
                 assert process.poll() is None, process.communicate()[1]
                 with site.client() as client:
@@ -135,6 +138,12 @@ def answers(port: int) -> bool:
         return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
+def find_line(site: Site, request_id: str) -> str:
+    """Return the line in the log of nginx about a request."""
+    lines = site.log.read_text().splitlines()
+    return next((line for line in lines if line.endswith(f" request_id={request_id}")), "")
+
+
 def test_a_decision(site: Site) -> None:
     with site.client() as client:
         answer = client.post("/v1/streams/shop/decisions", json=ARMS)
@@ -142,6 +151,10 @@ def test_a_decision(site: Site) -> None:
         assert answer.json()["arm"] in ARMS["arms"]
         assert client.get("/v1/streams", headers={"authorization": ""}).status_code == 401
         assert "strict-transport-security" in answer.headers
+        id_ = answer.headers["x-request-id"]
+        until(lambda: f'"POST /v1/streams/shop/decisions" 201 {len(answer.content)} ' in find_line(site, id_))
+        assert client.get("/v1/streams", headers={"x-request-id": "mine"}).headers["x-request-id"] == "mine"
+        until(lambda: find_line(site, "mine"))
 
 
 def test_plain_http_is_redirected(site: Site) -> None:

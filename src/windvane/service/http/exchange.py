@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.types import Message, Scope, Send
 
 from windvane.service.http.metrics import Metrics
 from windvane.service.logs import RequestInfo, access_log, current_request, read_request_id
 
 OTHER = "other"  # instead of a route
+UNREAD_SECONDS = 60.0  # after which an answer that nobody reads is broken off
 MAX_PATH = 200  # characters that are logged
 SECURITY_HEADERS = [
     (b"cache-control", b"no-cache"),
@@ -59,7 +62,13 @@ class Exchange:
         elif self.method == "HEAD":
             message = {**message, "body": b""}
         self._bytes += len(message.get("body", b""))
-        await self._send(message)
+        if not self.is_reading:  # the answer is short
+            return await self._send(message)
+        try:
+            async with asyncio.timeout(UNREAD_SECONDS):
+                await self._send(message)
+        except TimeoutError:
+            raise ClientDisconnect from None
 
     def finish(self, scope: Scope, metrics: Metrics, *, log: bool) -> None:
         """Count the request, and log it. ``scope`` names the route."""

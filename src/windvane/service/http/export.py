@@ -6,9 +6,9 @@ import asyncio
 import json
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from importlib.util import find_spec
 from typing import IO, Any
 
 from fastapi import Response
@@ -21,7 +21,7 @@ from windvane.service.problems import Problem
 from windvane.service.store import KINDS, UNREADABLE, Event, UnreadableEventError, check_event
 
 NDJSON = "application/x-ndjson"
-CHUNK, CHUNK_BYTES = 1000, 4 << 20
+CHUNK, CHUNK_BYTES = 1000, 1 << 18  # what a client that does not read keeps in memory
 READ_BYTES = 1 << 16
 _EXPORTS = ThreadPoolExecutor(2, "windvane-export")  # their own: exports must not take the threads of other work
 COLUMNS = {"arm": "string", "propensity": "double", "explored": "bool", "prediction": "double", "bonus": "double",
@@ -30,20 +30,34 @@ COLUMNS = {"arm": "string", "propensity": "double", "explored": "bool", "predict
 
 async def export_log(engine: Engine, name: str, format_: str, after: int, limit: int) -> Response:
     """Return the events of a stream, served or not, as "ndjson" or "parquet"."""
+    if format_ == "parquet" and find_spec("pyarrow") is None:
+        raise Problem("not-installed", "Parquet needs pyarrow: pip install 'windvane[parquet]', or ask for ndjson")
     row, last = await engine.find_log(name)
     chunks = _read_chunks(engine, row.id, row.digest, after, min(last, after + limit))
     headers = {"content-disposition": f'attachment; filename="{name}-events.{format_}"'}
     try:
         if format_ == "ndjson":
             lines = _write_lines(chunks)
-            first = await asyncio.to_thread(next, lines, b"")
-            return StreamingResponse(chain([first], lines), headers=headers, media_type=NDJSON)
+            first = await _read_next(lines)
+            return StreamingResponse(_read_on(first, lines), headers=headers, media_type=NDJSON)
         file = await asyncio.get_running_loop().run_in_executor(_EXPORTS, _write_parquet, chunks)
     except UnreadableEventError as error:
         raise Problem("unreadable", f"{error}; `windvane verify` says more") from None
     headers["content-length"] = str(file.tell())
     file.seek(0)
     return StreamingResponse(_read_file(file), headers=headers, media_type=PARQUET)
+
+
+async def _read_next(lines: Iterator[bytes]) -> bytes:
+    """Return the next lines, nothing at the end. However many exports there are, few threads run: dozens would keep the
+    interpreter from the event loop for seconds."""
+    return await asyncio.get_running_loop().run_in_executor(_EXPORTS, next, lines, b"")
+
+
+async def _read_on(part: bytes, lines: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while part:
+        yield part
+        part = await _read_next(lines)
 
 
 def _read_chunks(engine: Engine, stream: int, previous: bytes, after: int, last: int) -> Iterator[list[Event]]:
@@ -65,7 +79,7 @@ def _read_chunks(engine: Engine, stream: int, previous: bytes, after: int, last:
                 check_event(previous, event)
                 chunk.append(event)
                 after, previous = event.number, event.chain
-                size += len(event.outcome_json) + len(event.request or b"")
+                size += event.size
                 if size >= CHUNK_BYTES:
                     break
             if not chunk:

@@ -17,6 +17,7 @@ from windvane.service.engine import Engine
 from windvane.service.http.access import Access
 from windvane.service.http.exchange import Exchange
 from windvane.service.http.metrics import Metrics
+from windvane.service.http.overload import SMALL_BODY, Load
 from windvane.service.logs import RareLog, current_request
 from windvane.service.problems import MEDIA_TYPE, Problem
 
@@ -71,7 +72,7 @@ class ServiceMiddleware:
     ) -> None:
         self.app, self.engine, self._access, self._metrics = app, engine, access, metrics
         self._most_bytes, self._hosts, self._log_requests = most_bytes, hosts, log_requests
-        self._refusals = RareLog(log)
+        self._refusals, self._load = RareLog(log), Load()
         excluded = (*DEFAULT_EXCLUDED_CONTENT_TYPES, PARQUET)
         self._compressing = GZipMiddleware(app, 1024, compresslevel=6, exclude_content_types=excluded)
 
@@ -81,7 +82,7 @@ class ServiceMiddleware:
             return
         exchange = Exchange(scope, send)
         try:
-            self._check(scope, exchange)
+            await self._admit(scope, exchange)
             if exchange.method == "HEAD":
                 if scope["path"].endswith(ENDLESS):
                     raise Problem("method-not-allowed", "use GET")
@@ -89,7 +90,7 @@ class ServiceMiddleware:
             if exchange.is_reading:
                 await self._compressing(scope, receive, exchange.send)
             else:
-                body = await self._read_body(exchange.headers, receive)
+                body = await self._read_body(scope, exchange.headers, receive)
                 await self.app(scope, _replay(body, receive), exchange.send)
         except Problem as problem:
             response = respond(problem)
@@ -105,7 +106,14 @@ class ServiceMiddleware:
             if not exchange.status:
                 await respond(Problem("internal", SEE_LOG))(scope, receive, exchange.send)
         finally:
+            self._load.end(scope)
             exchange.finish(scope, self._metrics, log=self._log_requests)
+
+    async def _admit(self, scope: Scope, exchange: Exchange) -> None:
+        """Raise if the request is not allowed; if its client has many others under way, wait for its turn."""
+        self._check(scope, exchange)
+        if self._load.is_crowded(scope):
+            await self.engine.turnstile.wait()
 
     def _check(self, scope: Scope, exchange: Exchange) -> None:
         """Raise if the request is not allowed."""
@@ -123,6 +131,7 @@ class ServiceMiddleware:
         ):
             raise Problem("wrong-host", f"this server answers as {', '.join(sorted(self._hosts))} only")
         if path in FILES or path.startswith(FOLDERS):
+            self._load.begin(scope, f"address {exchange.info.peer}")
             return
         authorization, changes = headers.get(b"authorization"), scope["method"] not in ("GET", "HEAD", "OPTIONS")
         bearer = None if authorization is None else authorization.decode("latin-1")
@@ -135,8 +144,9 @@ class ServiceMiddleware:
         origin = headers.get(b"origin")
         if changes and origin is not None and origin.lower() != b"http://" + host and not self._access.needs_token():
             raise Problem("wrong-origin", "without tokens, only pages of this server may change anything")
+        self._load.begin(scope, client)
 
-    async def _read_body(self, headers: dict[bytes, bytes], receive: Receive) -> bytes:
+    async def _read_body(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> bytes:
         too_large = Problem("too-large", f"the body must have at most {self._most_bytes:,} bytes")
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._most_bytes:
@@ -154,6 +164,8 @@ class ServiceMiddleware:
                     body += message.get("body", b"")
                     if len(body) > self._most_bytes:
                         raise too_large
+                    if len(body) > SMALL_BODY:
+                        self._load.grow(scope, len(body))
                     if not message.get("more_body", False):
                         return bytes(body)
         except TimeoutError:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -20,17 +21,19 @@ from pydantic_core import from_json
 from windvane import records
 from windvane.agent.times import read_clock
 from windvane.records import KEY, to_json
-from windvane.service import requests
+from windvane.service import refit, requests
+from windvane.service.bodies import LARGE_BODY
 from windvane.service.charts import ChartData
+from windvane.service.creation import ensure_stream as ensure
 from windvane.service.engine import Engine
 from windvane.service.http.export import NDJSON, export_log
 from windvane.service.http.middleware import CHARGE, IS_VALID, PARQUET
 from windvane.service.problems import Problem
 from windvane.service.readiness import unavailable
 from windvane.service.streams import Done, Stream
+from windvane.service.turns import Pauses, wait_while_changing
 
 MAX_NUMBER = 2**40  # of an event
-PAUSE = 16  # items of a batch between which other requests are served
 LIVE_SECONDS = 1.0  # between looks at a stream that is followed
 
 StreamName = Annotated[str, Path(description="Name of the stream.", examples=["homepage"])]
@@ -50,14 +53,15 @@ class Target(NamedTuple):
     engine: Engine
     stream: Stream
 
-    async def carry_out(self, operation: Callable[[], Done]) -> Response:
-        """Carry out an operation; it is on disk when this returns."""
-        return respond_done(await self.engine.carry_out(self.stream, operation))
+    async def carry_out(self, operation: Callable[[], Done], decision: str | None = None) -> Response:
+        """Carry out an operation, which may be about a ``decision``; it is on disk when this returns."""
+        return respond_done(await self.engine.carry_out(self.stream, operation, decision=decision))
 
 
 def get_engine(request: Request) -> Engine:
     """Return the engine, if it is ready."""
     engine: Engine = request.app.state.engine
+    engine.check_in_place()
     engine.refuse_if_not_ready()
     return engine
 
@@ -83,21 +87,29 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what FastAPI calls."""
         model: Any = self.body_field and self.body_field.field_info.annotation
+        has_target = "at" in inspect.signature(self.endpoint).parameters
 
         async def handle(request: Request) -> Response:
             arguments, engine = dict(request.path_params), get_engine(request)
-            target = find_target(request, engine, arguments.pop("stream")) if "stream" in arguments else engine
+            target = find_target(request, engine, arguments.pop("stream")) if has_target else engine
             if self.dependant.header_params:
                 arguments["idempotency_key"] = key = request.headers.get("idempotency-key")
                 if key is not None and not re.fullmatch(KEY, key):
                     most = requests.MAX_TEXT
                     raise Problem("invalid", f"Idempotency-Key: must have 1 to {most} printable ASCII characters")
             raw = await request.body()
-            body = raw if model is bytes else requests.parse_body(model, raw)
+            body = raw if model is bytes else await _parse(model, raw)
             response: Response = await self.endpoint(target, body=body, **arguments)
             return response
 
         return handle
+
+
+async def _parse(model: type[requests.Model], raw: bytes) -> requests.Model:
+    """Parse a body; a large one in a thread."""
+    if len(raw) > LARGE_BODY:
+        return await asyncio.to_thread(requests.parse_body, model, raw)
+    return requests.parse_body(model, raw)
 
 
 _make_router = partial(APIRouter, generate_unique_id_function=lambda route: to_camel(route.name))
@@ -144,20 +156,34 @@ async def get_metrics(request: Request) -> Response:
 @settings.post("", status_code=201, response_model=records.StreamInfo)
 async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Response:
     """Create a stream."""
-    try:
+    with _pointing_to_settings(body):
         stream = await engine.create(body)
-    except Problem as problem:  # the agent has the settings of its policy among its own
-        if any(error["pointer"].split("/")[1:2] == [name] for error in problem.errors for name in body.settings):
-            problem.move_pointers("#/settings")
-        raise
-    return respond(stream.info(), 201, location=f"/v1/streams/{stream.name}")
+    return respond(await engine.views.read_info(stream), 201, location=f"/v1/streams/{stream.name}")
+
+
+@settings.put(
+    "/{stream}",
+    response_model=records.StreamInfo,
+    responses={201: {"model": records.StreamInfo, "description": "It was created."}},
+)
+async def ensure_stream(engine: ReadyEngine, stream: StreamName, body: requests.StreamSettings) -> Response:
+    """Create a stream, unless it exists with the same settings. A seed counts if it is given."""
+    new = requests.name_stream(stream, body)
+    with _pointing_to_settings(body):
+        found, is_new = await ensure(engine, new)
+    headers = {"location": f"/v1/streams/{found.name}"} if is_new else {}
+    return respond(found.info(), 201 if is_new else 200, **headers)
 
 
 @streams.get("", response_model=records.StreamPage)
 async def list_streams(engine: ReadyEngine, limit: Limit = 100, after: str = "") -> Response:
     """List the streams by name, archived ones too, and those that could not be recovered."""
     names = sorted(name for name in engine.streams if name > after)
-    page = [_summarise(engine.streams[name]) for name in names[:limit]]
+    page, pauses = [], Pauses(engine.turnstile)
+    for name in names[:limit]:
+        if name in engine.streams:  # still
+            page.append(_summarise(engine.streams[name]))
+        await pauses.take()
     unavailable = [{"name": name, "reason": reason} for name, reason in engine.unavailable.items()]
     more = names[limit - 1] if len(names) > limit else None
     return respond({"streams": page, "next": more, "unavailable": unavailable})
@@ -166,13 +192,56 @@ async def list_streams(engine: ReadyEngine, limit: Limit = 100, after: str = "")
 @streams.get("/{stream}", response_model=records.StreamInfo)
 async def get_stream(at: At) -> Response:
     """Return a stream: counts, estimate, memory, drift, alerts and settings."""
-    return respond(at.stream.info())
+    return respond(await at.engine.views.read_info(at.stream))
 
 
 @settings.patch("/{stream}", response_model=records.StreamInfo)
 async def update_stream(at: At, body: requests.StreamChanges) -> Response:
     """Change settings of a stream. Those that are omitted stay."""
     return respond_done(await at.engine.configure(at.stream, body.model_dump(exclude_unset=True)))
+
+
+@settings.post("/{stream}/refit", response_model=records.RefitReport)
+async def refit_stream(
+    at: At,
+    body: requests.RefitRequest,
+    idempotency_key: IdempotencyKey = None,
+    dry_run: Annotated[bool, Query(description="Whether to compare only, without changing the stream.")] = False,
+) -> Response:
+    """Learn the log again under other settings, beside the running model, and put the result in its place.
+
+    The answer compares both models. Settings that are omitted stay; all of them hold for the whole log.
+    """
+    dry_run = dry_run or read_flag(at.request, "dry_run")
+    with _pointing_to_settings(body):
+        return respond_done(
+            await refit.refit(at.engine, at.stream, body.agent_arguments(), idempotency_key, dry_run=dry_run)
+        )
+
+
+@streams.post("/{stream}/refit/undo", response_model=records.StreamInfo)
+async def undo_refit(at: At, idempotency_key: IdempotencyKey = None) -> Response:
+    """Undo the last refit: the model from before it comes back, with what it would have learned since."""
+    return respond_done(await refit.undo(at.engine, at.stream, idempotency_key))
+
+
+@contextlib.contextmanager
+def _pointing_to_settings(body: requests.AgentArguments) -> Iterator[None]:
+    """Let a problem point to ``settings`` where the agent has the settings of its policy among its own."""
+    try:
+        yield
+    except Problem as problem:
+        if any(error["pointer"].split("/")[1:2] == [name] for error in problem.errors for name in body.settings):
+            problem.move_pointers("#/settings")
+        raise
+
+
+def read_flag(request: Request, name: str) -> bool:
+    """Return a flag of the query, which a route with a body reads itself."""
+    text = request.query_params.get(name, "false")
+    if text not in ("true", "false"):
+        raise Problem("invalid", f"{name}: must be true or false")
+    return text == "true"
 
 
 @streams.post("/{stream}/archive", response_model=records.StreamInfo)
@@ -184,7 +253,7 @@ async def archive_stream(at: At) -> Response:
 @streams.get("/{stream}/charts", response_model=ChartData)
 async def get_charts(at: At) -> Response:
     """Return what the page draws: rewards, arms and the model over time."""
-    return Response(await at.engine.read_charts(at.stream), media_type="application/json")
+    return Response(await at.engine.views.read_charts(at.stream), media_type="application/json")
 
 
 @streams.get("/{stream}/live", response_class=EventSourceResponse)
@@ -197,7 +266,7 @@ async def follow_stream(at: At) -> AsyncIterator[ServerSentEvent]:
     last, stream = (-1, 0, 0), at.stream
     while not closing.is_set() and at.request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
         if stream.progress != last:
-            live = await at.engine.read_live(stream)
+            live = await at.engine.views.read_live(stream)
             last = stream.live[0]
             yield ServerSentEvent(event="info", raw_data=live.decode())
         with contextlib.suppress(TimeoutError):
@@ -228,6 +297,7 @@ async def export_events(
 @decisions.get("/{stream}/pending", response_model=records.PendingPage)
 async def list_pending(at: At, limit: Limit = 100, after: Annotated[int, Query(ge=-1, le=2**53)] = -1) -> Response:
     """List the pending decisions, the oldest first. ``after``: the ``next`` of the page before."""
+    await wait_while_changing(at.stream)
     page, more = at.stream.core.list_pending(after, limit)
     return respond({"decisions": page, "next": more})
 
@@ -247,7 +317,9 @@ async def explain_decision(at: At, decision: DecisionId) -> Response:
 @outcomes.post("/{stream}/decisions", status_code=201, response_model=records.Decision)
 async def decide(at: At, body: RawDecision, idempotency_key: IdempotencyKey = None) -> Response:
     """Choose an arm. The answer is sent when the decision is on disk."""
-    done = await at.engine.carry_out(at.stream, lambda: at.stream.decide(body, idempotency_key, read_clock()))
+    done = await at.engine.carry_out(
+        at.stream, lambda: at.stream.decide(body, idempotency_key, read_clock()), size=len(body)
+    )
     return respond_done(done, location=f"/v1/streams/{at.stream.name}/decisions/{from_json(done.body)['id']}")
 
 
@@ -271,7 +343,7 @@ async def set_reward(at: At, decision: DecisionId, body: requests.Reward) -> Res
     The same value again changes nothing; another value is a conflict. After the timeout the reward is recorded and not
     learned: the status is "expired".
     """
-    return await at.carry_out(lambda: at.stream.reward(decision, body.value, read_clock()))
+    return await at.carry_out(lambda: at.stream.reward(decision, body.value, read_clock()), decision)
 
 
 @outcomes.post("/{stream}/decisions/{decision}/rewards", response_model=records.RewardReceipt)
@@ -279,7 +351,9 @@ async def add_reward(
     at: At, decision: DecisionId, body: requests.Reward, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Add a part to the reward of a decision. The sum is learned at the timeout."""
-    return await at.carry_out(lambda: at.stream.add_reward(decision, body.value, idempotency_key, read_clock()))
+    return await at.carry_out(
+        lambda: at.stream.add_reward(decision, body.value, idempotency_key, read_clock()), decision
+    )
 
 
 @outcomes.post("/{stream}/decisions/batch", response_model=records.BatchResults)
@@ -316,20 +390,19 @@ async def _run_batch(
         raise Problem("invalid", "Idempotency-Key: a batch has none; give each of its items a key")
     at.request.scope[CHARGE](len(items) - 1)
     results = []
+    pauses = Pauses(at.engine.turnstile)
     for i, item in enumerate(items):
-        await at.engine.turn(at.stream)
         try:
-            with at.engine.operating(at.stream):
-                done = operate(item)
-            at.engine.hand_over(at.stream, done.events)  # at once: the log has the order in which things happened
+            done = await at.engine.operate(
+                at.stream, partial(operate, item), size=item.size, decision=getattr(item, "decision", None)
+            )
             results.append(b'{"status":%d,"%s":%s}' % (done.status, result.encode(), done.body))
         except Problem as problem:
             if problem.status >= 500 and problem.code != "unreadable":  # which fails the item that needs the event
                 raise
             problem.move_pointers(f"#/{field}/{i}")
             results.append(b'{"status":%d,"problem":%s}' % (problem.status, problem.to_json()))
-        if i % PAUSE == PAUSE - 1:
-            await asyncio.sleep(0)
+        await pauses.take()
     await at.engine.commit(at.stream)
     return Response(b'{"results":[%s]}' % b",".join(results), media_type="application/json")
 

@@ -2,6 +2,7 @@
 
 from windvane.service.store.database import READ_ERRORS as READ_ERRORS
 from windvane.service.store.database import DamageError as DamageError
+from windvane.service.store.database import MisplacedError as MisplacedError
 from windvane.service.store.database import Snapshot as Snapshot
 from windvane.service.store.database import SnapshotError as SnapshotError
 from windvane.service.store.database import StoreError as StoreError

@@ -65,6 +65,10 @@ class DamageError(WindvaneError, sqlite3.DatabaseError):
     """The file contradicts itself: a page, an index or a row was changed from outside."""
 
 
+class MisplacedError(WindvaneError, sqlite3.OperationalError):
+    """The file is no longer where it was: what is written would not be found again."""
+
+
 class SnapshotError(WindvaneError, ValueError):
     """A snapshot that was changed, or does not belong to the log."""
 

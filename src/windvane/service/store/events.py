@@ -18,6 +18,7 @@ from windvane.records import to_datetime, to_plain
 from windvane.service.store.database import Value, digest_row
 
 DECIDED, REWARDED, REWARD_PART, CLOSED, CONFIGURED, ARCHIVED, LATE, HISTORY, LOST, UNREADABLE = range(1, 11)
+REFITTED, REFIT_UNDONE = 11, 12
 KINDS = {
     DECIDED: "decided",
     REWARDED: "rewarded",
@@ -29,6 +30,8 @@ KINDS = {
     HISTORY: "history",
     LOST: "lost",  # events up to number "acknowledged" were acknowledged, and are not in the log
     UNREADABLE: "unreadable",  # in the place of an event that a repair could not read
+    REFITTED: "refitted",  # the log before it was learned again under other settings
+    REFIT_UNDONE: "refit_undone",  # the model from before the last refit, which has learned what came since
 }
 SALT_BYTES = 16  # 128 bits: a short context cannot be guessed from its digest once the salt is erased
 STREAM_SPAN = 1 << 40
@@ -94,6 +97,11 @@ class Event(NamedTuple):
     def to_row(self) -> tuple[Any, ...]:
         """Return the row of the table of events."""
         return self.stream * STREAM_SPAN + self.number, *self[2:]
+
+    @property
+    def size(self) -> int:
+        """Its bytes in memory, but for a constant."""
+        return len(self.outcome_json) + len(self.request or b"")
 
     @property
     def outcome(self) -> dict[str, Any]:

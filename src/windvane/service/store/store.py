@@ -22,6 +22,7 @@ import filelock
 
 from windvane.service.store.database import (
     DamageError,
+    MisplacedError,
     Snapshot,
     SnapshotError,
     StoreError,
@@ -150,13 +151,13 @@ class Store:
         return problems
 
     def check_in_place(self) -> None:
-        """Raise if the file is no longer where it was: what is written would not be found again."""
+        """Raise :class:`MisplacedError` if the file is no longer where it was."""
         try:
             is_there = self._file is not None and os.path.samestat(os.stat(self.path), os.fstat(self._file))
         except OSError:
             is_there = False
         if not is_there:
-            raise sqlite3.OperationalError(f"{self.path}: was moved, removed or replaced")
+            raise MisplacedError(f"{self.path}: was moved, removed or replaced")
 
     def _refuse_if_repairing(self) -> None:
         """Raise where another process may be repairing the store: a change would be lost, or come back."""
@@ -234,7 +235,9 @@ class Store:
     # --- events and snapshots --------------------------------------------------------------------------------------
 
     def append(self, events: Sequence[Event], snapshots: Iterable[tuple[int, Snapshot]] = ()) -> None:
-        """Store all of ``events`` and, by stream, new ``snapshots``: durable when this returns, or none of them."""
+        """Store all of ``events`` and, by stream, new ``snapshots``: durable when this returns, or none of them.
+
+        Raises :class:`MisplacedError` if the file was moved away meanwhile."""
         with self._writing:
             try:
                 with self.connection as connection:
@@ -248,6 +251,7 @@ class Store:
             except BaseException:
                 self.drop_connection()  # a failed connection must not keep a lock
                 raise
+            self.check_in_place()
             self.mark_acknowledged({event.stream: event.number for event in events})
 
     def read_events(self, stream: int, after: int = 0, limit: int = 1 << 62) -> Iterator[Event]:

@@ -1,0 +1,256 @@
+"""Learning a log again under other settings, and comparing what was predicted with what would have been.
+
+A row of a log is an event as the service exports it (docs/service.md, "The event log"), or one like it:
+
+=====================================  ==========================================================================
+kind                                   what is read of it, besides ``time`` and ``decision`` (the id)
+=====================================  ==========================================================================
+decided                                ``arm``; ``request`` with the ``arms`` and the ``context`` that were sent;
+                                       for the comparison ``prediction`` and ``propensity``
+rewarded, late                         ``value``
+reward_part, late with ``sum``         ``value``, a part of the reward
+history                                ``request``, the arguments of :meth:`windvane.Agent.history`
+configured, refitted, refit_undone     the arms that the features declare from then on
+closed, archived, lost                 nothing: what is closed follows from the settings
+=====================================  ==========================================================================
+
+The settings hold for the whole log. Rows from before the features changed are read as far as they can be: a field that
+a row lacks, or a value that is not declared, counts as 0 in all its coordinates, numbers are moved to the end of their
+range, and an arm that is not declared has only shared coordinates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from windvane.agent.coordinates import name_parts
+from windvane.agent.pending import ClosedDecision, DecisionError
+from windvane.agent.times import to_seconds
+from windvane.errors import ArgumentError
+from windvane.links import Logistic, Probit
+from windvane.records import Name, PredictionErrors, RefitComparison, ReplayedValue
+
+if TYPE_CHECKING:
+    from windvane.agent.core import AgentCore
+
+RATES = ("half_life", "gamma", "drift")  # one of them says how fast an agent forgets
+HISTORY = ("rewards", "vectors", "contexts", "arms", "times", "weights")
+IGNORED = ("closed", "archived", "lost")
+CERTAIN = 1e-9  # a prediction is taken to be this far from 0 and 1 at least, so that its log loss is finite
+NO_PROPENSITIES = "the log has no propensities; with `epsilon`, later decisions will have them"
+NO_OVERLAP = "no decision of the log has an outcome and an arm that the new policy might have played"
+
+
+def renew_settings(core: AgentCore, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an agent like ``core`` with ``changes``.
+
+    Another policy does not get the settings of the old one, another rate replaces the old one, and other features have
+    no prior.
+    """
+    dropped = set(core.policy_settings) if "policy" in changes else {"prior_dim"} if "features" in changes else set()
+    kept = {name: value for name, value in name_parts(core).items() if name not in dropped}
+    if any(name in changes for name in RATES):
+        kept |= dict.fromkeys(RATES)
+    if "features" in changes:
+        kept["prior"] = None
+    return {**kept, **changes}
+
+
+def prepare_refit(
+    core: AgentCore, changes: Mapping[str, Any]
+) -> Callable[[Iterable[Mapping[str, Any]]], tuple[AgentCore, RefitComparison]]:
+    """Return a function that learns a log under other settings. It reads nothing of ``core``, which may go on."""
+    arguments, features = renew_settings(core, changes), core.encoder.features
+    build, pending = type(core), [decision.id for decision in core.pending()]
+
+    def learn(log: Iterable[Mapping[str, Any]]) -> tuple[AgentCore, RefitComparison]:
+        learner = LogLearner(build(**arguments), () if features is None else features.arms)
+        for row in log:
+            learner.learn(row)
+        new = learner.finish()
+        for id_ in pending:
+            if id_ not in new.decisions:
+                raise ArgumentError("log", id_, "a log with every decision that is pending", got=f"one without {id_!r}")
+        return new, learner.compare()
+
+    return learn
+
+
+class LogLearner:
+    """Lets ``core`` learn a log. ``arms`` are those that the features declare at its beginning.
+
+    ``follows``: ``core`` goes on with its own log, and settings that were changed in it are changed.
+    """
+
+    def __init__(self, core: AgentCore, arms: Iterable[Name], *, follows: bool = False) -> None:
+        self.core, self._follows = core, follows
+        self._arms = [list(arms)]  # declared now, after those that an undone refit would bring back
+        self._open: dict[str, tuple[float | None, float, float | None, float]] = {}
+        self._old, self._new, self._value = _Errors(core), _Errors(core), _Weights()
+        self._decisions, self._with_propensity = 0, 0
+        core.encoder.is_lenient = True
+
+    def finish(self) -> AgentCore:
+        """Return the agent that has learned the log."""
+        self.core.encoder.is_lenient = False
+        return self.core
+
+    def learn(self, row: Mapping[str, Any]) -> None:
+        """Learn the next row of the log."""
+        kind = row.get("kind")
+        if kind == "decided":
+            self._learn_decision(row)
+        elif kind in ("rewarded", "reward_part", "late"):
+            self._learn_reward(row)
+        elif kind == "history":
+            rows = {name: row["request"].get(name) for name in HISTORY} if row.get("request") else None
+            if rows is not None:
+                self.core.adopt(self.core.learn_history(now=None, **rows))
+        elif kind in ("configured", "refitted", "refit_undone"):
+            self._note_change(kind, row)
+        elif kind not in IGNORED:
+            raise ArgumentError("log", kind, "rows whose `kind` is one of those of the event log")
+
+    def _learn_decision(self, row: Mapping[str, Any]) -> None:
+        request, id_, at = row.get("request"), _id_of(row), _time_of(row)
+        if request is None:  # it was erased
+            return
+        arms = request.get("arms")
+        offer = self.core.offer(self._arms[-1] if arms is None else arms, request.get("context"))
+        if row.get("arm") not in offer.names:
+            raise ArgumentError(("log", id_, "arm"), row.get("arm"), "one of the arms of its request")
+        self._settle(self.core.expire(now=at, room=1))
+        decision = self.core.decide(offer, id=id_, now=at, played=offer.names.index(row["arm"]))
+        is_preferred = float(decision.arm == decision.preferred)
+        chance = is_preferred if decision.propensity is None else decision.propensity
+        self._open[id_] = row.get("prediction"), decision.prediction, row.get("propensity"), chance
+        self._decisions += 1
+
+    def _learn_reward(self, row: Mapping[str, Any]) -> None:
+        core, id_, value, at = self.core, _id_of(row), row.get("value"), _time_of(row)
+        self._settle(core.expire(now=at))
+        with contextlib.suppress(DecisionError):  # of a decision that is not in the log, or too late
+            if "sum" in row:
+                core.add_reward(id_, value, now=at)  # type: ignore[arg-type]
+            else:
+                core.reward(id_, value, now=at)  # type: ignore[arg-type]
+        outcome = core.outcome_of(id_)
+        if outcome is not None and outcome.reward is not None:
+            self._count(id_, outcome.reward)
+
+    def _note_change(self, kind: str, row: Mapping[str, Any]) -> None:
+        changes = row.get("changes" if kind == "configured" else "settings") or {}
+        features = changes.get("features")
+        if kind == "refit_undone":
+            self._arms = self._arms[:-1] or self._arms
+        elif kind == "refitted":
+            self._arms.append(self._arms[-1] if features is None else list(features.get("arms", ())))
+        elif features is not None:
+            self._arms[-1] = list(features.get("arms", ()))
+        if self._follows and kind == "configured":
+            if features is not None:
+                raise ArgumentError("features", features, "those of the refit", got="others, given after it")
+            self.core.configure(**{name: value for name, value in changes.items() if name != "title"})
+
+    def _settle(self, closed: Iterable[ClosedDecision]) -> None:
+        for decision in closed:
+            if decision.learned is None:
+                self._open.pop(decision.id, None)
+            else:
+                self._count(decision.id, decision.learned)
+
+    def _count(self, id_: str, outcome: float) -> None:
+        """Compare what was predicted for a decision with its outcome."""
+        if id_ in self._open:
+            old, new, propensity, chance = self._open.pop(id_)
+            self._new.add(new, outcome)
+            if old is not None:
+                self._old.add(old, outcome)
+            if propensity:
+                self._with_propensity += 1
+                self._value.add(chance / propensity, outcome)
+
+    def compare(self) -> RefitComparison:
+        """Return how well both models have predicted each outcome before they learned it, and the replayed value."""
+        value = self._value.estimate()
+        reason = None if value is not None else NO_OVERLAP if self._with_propensity else NO_PROPENSITIES
+        return RefitComparison(
+            decisions=self._decisions,
+            outcomes=self._new.count,
+            mean_reward=self._new.total / self._new.count if self._new.count else None,
+            old=self._old.summarise() if self._old.count == self._new.count else None,
+            new=self._new.summarise(),
+            value=value,
+            reason=reason,
+        )
+
+
+class _Errors:
+    """Running sums of the errors of predictions."""
+
+    def __init__(self, core: AgentCore) -> None:
+        self.is_probability = isinstance(core.policy.reward_link, Logistic | Probit)
+        self.count, self.total, self.predicted, self.squares, self.logs = 0, 0.0, 0.0, 0.0, 0.0
+
+    def add(self, prediction: float, outcome: float) -> None:
+        self.count += 1
+        self.total += outcome
+        self.predicted += prediction
+        self.squares += (prediction - outcome) ** 2
+        if self.is_probability:
+            p = min(max(prediction, CERTAIN), 1.0 - CERTAIN)
+            self.logs -= outcome * math.log(p) + (1.0 - outcome) * math.log1p(-p)
+
+    def summarise(self) -> PredictionErrors | None:
+        n = self.count
+        if n == 0:
+            return None
+        return PredictionErrors(
+            mean_prediction=self.predicted / n,
+            squared_error=self.squares / n,
+            log_loss=self.logs / n if self.is_probability else None,
+        )
+
+
+class _Weights:
+    """Running sums for self-normalised importance weighting."""
+
+    def __init__(self) -> None:
+        self.count, self.rewards, self.w, self.ww, self.wr, self.wwr, self.wwrr = 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+
+    def add(self, weight: float, reward: float) -> None:
+        square = weight * weight
+        self.count += 1
+        self.rewards += reward
+        self.w += weight
+        self.ww += square
+        self.wr += weight * reward
+        self.wwr += square * reward
+        self.wwrr += square * reward * reward
+
+    def estimate(self) -> ReplayedValue | None:
+        if not self.w > 0.0:
+            return None
+        value = self.wr / self.w
+        spread = max(self.wwrr - 2.0 * value * self.wwr + value * value * self.ww, 0.0)
+        return ReplayedValue(
+            value=value,
+            standard_error=math.sqrt(spread) / self.w,
+            effective_sample_size=self.w * self.w / self.ww,
+            decisions=self.count,
+            logged=self.rewards / self.count,
+        )
+
+
+def _id_of(row: Mapping[str, Any]) -> str:
+    id_ = row.get("decision") or row.get("id")
+    if not isinstance(id_, str):
+        raise ArgumentError(("log", "decision"), id_, "the id of a decision")
+    return id_
+
+
+def _time_of(row: Mapping[str, Any]) -> float:
+    return to_seconds(("log", "time"), row.get("time"))  # type: ignore[arg-type]

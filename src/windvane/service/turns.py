@@ -1,0 +1,93 @@
+"""Who may use a stream now: requests that change it take turns, and what takes long is done in a thread meanwhile.
+
+A stream is held while ``Stream.busy`` is a future. It can be read then, unless a thread is changing it
+(``Stream.is_changing``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from windvane.service.bodies import LARGE_BODY
+
+if TYPE_CHECKING:
+    from windvane.service.streams import Stream
+
+SLOW_SECONDS = 0.005  # if the last operation of a stream took longer, the next one runs in a thread
+LARGE_DIM = 200  # above it, describing or copying the model takes more than 2 ms (190 ms with 500 features)
+
+PAUSE, PAUSE_SECONDS = 16, 0.002  # items of a batch or a list, and seconds, after which other requests are served
+
+
+class Turnstile:
+    """Lets those who wait through one at a time, in order, with all other requests served in between.
+
+    However many batches and crowds of requests there are, one slice of one of them delays a request.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def wait(self) -> None:
+        """Wait for the next turn."""
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        self._waiting.append(turn)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._let_through)
+        await turn
+
+    def _let_through(self) -> None:
+        turn = self._waiting.popleft()
+        if not turn.done():  # else its request was cancelled
+            turn.set_result(None)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._let_through)
+
+
+class Pauses:
+    """Pauses of a long loop, in which other requests are served."""
+
+    def __init__(self, turnstile: Turnstile) -> None:
+        self._turnstile, self._count, self._last = turnstile, 0, time.perf_counter()
+
+    async def take(self) -> None:
+        """Pause if it is time to; call it after every item."""
+        self._count += 1
+        if self._count % PAUSE == 0 or time.perf_counter() - self._last > PAUSE_SECONDS:
+            await self._turnstile.wait()
+            self._last = time.perf_counter()
+
+
+def is_slow(stream: Stream, size: int = 0) -> bool:
+    """Return whether an operation on ``stream`` with a body of ``size`` bytes would hold up all other requests."""
+    return size > LARGE_BODY or stream.seconds > SLOW_SECONDS
+
+
+async def wait_while_held(stream: Stream) -> None:
+    """Wait until ``stream`` may be changed."""
+    while stream.busy is not None:
+        await asyncio.shield(stream.busy)
+
+
+async def wait_while_changing(stream: Stream) -> None:
+    """Wait until ``stream`` may be read."""
+    while stream.busy is not None and stream.is_changing:
+        await asyncio.shield(stream.busy)
+
+
+@contextlib.contextmanager
+def hold(stream: Stream, *, changing: bool = False) -> Iterator[None]:
+    """Let requests that change ``stream`` wait until the end of this; if a thread is ``changing`` it, others too."""
+    busy = stream.busy = asyncio.get_running_loop().create_future()
+    stream.is_changing = changing
+    try:
+        yield
+    finally:
+        stream.busy, stream.is_changing = None, False
+        busy.set_result(None)

@@ -1,0 +1,93 @@
+"""Connections: how many there may be, what those over the limit get, and how long a silent one stays."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+
+from support.server import until
+from windvane.service import connections
+from windvane.service.connections import RESERVED_FILES, limit_connections, raise_file_limit
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+@contextlib.contextmanager
+def run(most: int) -> Iterator[tuple[str, int]]:
+    """Serve with a limit on connections; yield the address."""
+    server = uvicorn.Server(uvicorn.Config(app, http=limit_connections(most), lifespan="off", log_config=None))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            until(lambda: server.started)
+            yield listener.getsockname()
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def ask(connection: socket.socket, request: bytes = GET) -> bytes:
+    connection.settimeout(20)
+    connection.sendall(request)
+    return connection.recv(65536)
+
+
+def test_a_connection_over_the_limit_gets_a_problem() -> None:
+    with run(2) as address, contextlib.ExitStack() as stack:
+        connect = lambda: stack.enter_context(socket.create_connection(address))  # noqa: E731
+        idle, asking = connect(), connect()
+        assert ask(asking).endswith(b"ok")
+        refused = connect()
+        answer = ask(refused)
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert b"\r\nRetry-After: 1" in head
+        assert b"\r\nContent-Type: application/problem+json" in head
+        assert json.loads(body)["type"] == "urn:windvane:problem:overloaded"
+        assert refused.recv(1) == b""  # it is closed
+        assert ask(asking).endswith(b"ok")  # the others are not
+        idle.close()
+        until(lambda: ask(connect()).endswith(b"ok"))
+
+
+def test_silent_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first request; afterwards uvicorn's own limit counts."""
+    monkeypatch.setattr(connections, "FIRST_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "REFUSED_SECONDS", 0.1)
+    with run(3) as address, contextlib.ExitStack() as stack:
+        asking, silent, slow, refused = (stack.enter_context(socket.create_connection(address)) for _ in range(4))
+        assert ask(asking).endswith(b"ok")
+        slow.sendall(GET[:9])
+        for connection in (refused, silent, slow):
+            connection.settimeout(20)
+            assert connection.recv(1) == b""
+        assert ask(asking).endswith(b"ok")
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "most"),
+    [(1024, 4096, 4096, 4096 - RESERVED_FILES), (1024, -1, 10_128, 10_000), (65_536, 65_536, None, 10_000),
+     (-1, -1, None, 10_000), (100, 100, 100, 1)],
+)  # fmt: skip
+def test_the_limit_on_open_files(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, raised: int | None, most: int
+) -> None:
+    """It is raised as far as the system allows, and some files are kept for the store."""
+    limits = list[tuple[int, int]]()
+    monkeypatch.setattr(connections.resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(connections.resource, "setrlimit", lambda _, limit: limits.append(limit))
+    assert raise_file_limit() == most
+    assert limits == ([] if raised is None else [(raised, hard)])

@@ -1,0 +1,224 @@
+"""Refits beside a running stream: compared, swapped in as an event, replayed exactly, undone."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.server import Local, read_pointers, read_problem, run_local
+from support.stores import verify
+from windvane.agent import AgentCore
+from windvane.agent.refit import LogLearner, renew_settings
+from windvane.service import refit as refits
+
+SHOP: dict[str, Any] = {"by_arm": {"plan": ["free", "pro"]}, "arms": ["red", "blue"]}
+MORE = {**SHOP, "arms": ["red", "blue", "green"]}
+PATH = "/v1/streams/shop"
+
+
+def play(service: Local, rounds: int, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(rounds):
+        decision = service.decide(body={"context": {"plan": ["free", "pro"][rng.integers(2)]}})
+        if rng.random() < 0.8:
+            service.reward(decision["id"], float(rng.random() < {"red": 0.2, "blue": 0.7}.get(decision["arm"], 0.5)))
+
+
+def create(service: Local, **more: Any) -> None:
+    body = {"name": "shop", "features": SHOP, "seed": 1, "epsilon": 0.3, **more}
+    assert service.post("/v1/streams", body).status_code == 201
+
+
+def post(service: Local, path: str, body: Any = None, **more: Any) -> dict[str, Any]:
+    answer = service.post(f"{PATH}/{path}", body, **more)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def test_a_refit_gives_the_model_that_the_library_gives(service: Local) -> None:
+    create(service, reward_timeout=5, default_reward=0.0)
+    play(service, 40)
+    core = service.engine.streams["shop"].core
+    learner = LogLearner(AgentCore(**renew_settings(core, {"half_life": 50})), SHOP["arms"])
+    log = service.events()
+    for row in log:
+        learner.learn(row)
+    dry = post(service, "refit?dry_run=true", {"half_life": 50})
+    assert dry["event"] is None
+    assert service.info()["settings"]["half_life"] is None
+    report = post(service, "refit", {"half_life": 50})
+    assert report == {**dry, "event": len(log) + 1}
+    assert report["settings"] == {"half_life": 50}
+    comparison = report["comparison"]
+    assert comparison["decisions"] == 40
+    assert comparison["outcomes"] == service.info()["counts"]["settled"]
+    assert comparison["value"]["effective_sample_size"] > 5
+    assert comparison["old"] != comparison["new"]
+    stream = service.engine.streams["shop"]
+    assert stream.core.pack()() == learner.finish().pack()()
+    assert service.info()["settings"]["half_life"] == 50
+    event = service.events()[-1]
+    assert (event["kind"], event["settings"], event["comparison"]) == ("refitted", {"half_life": 50}, comparison)
+    play(service, 10, seed=1)
+
+
+def test_an_undone_refit_leaves_the_model_that_never_had_it(service: Local) -> None:
+    """It is the agent that was given the decisions and rewards of the log, and knows nothing of the refit."""
+    create(service, reward_timeout=5, default_reward=0.0)
+    core = AgentCore(**service.engine.streams["shop"].core.settings)
+    play(service, 20)
+    post(service, "refit", {"half_life": 10, "reward_timeout": 2})
+    play(service, 20, seed=1)
+    post(service, "refit/undo")
+    for row in service.events():
+        at = datetime.fromisoformat(row["time"]).timestamp()
+        if row["kind"] == "decided":
+            offer = core.offer(None, row["request"]["context"])
+            core.decide(offer, id=row["decision"], now=at, played=row["index"])
+        elif row["kind"] in ("rewarded", "late"):  # what was late for the refit is in time for the model before it
+            core.reward(row["decision"], row["value"], now=at)
+    assert service.engine.streams["shop"].core.pack()() == core.pack()()
+
+
+def test_refits_are_undone_one_after_the_other(tmp_path: Path) -> None:
+    with run_local(tmp_path / "a.db") as service:
+        create(service, reward_timeout=5, default_reward=0.0)
+        play(service, 20)
+        before = service.engine.streams["shop"].core.pack()()
+        post(service, "refit", {"policy": "BVD-GLM-UCB", "gamma": 0.99})
+        assert service.info()["policy"] == "BVD-GLM-UCB"
+        info = post(service, "refit/undo")
+        assert info["policy"] == "AdaptiveGLMUCB"
+        assert service.engine.streams["shop"].core.pack()() == before
+        post(service, "refit", {"S": 3.0, "reward_timeout": 50})
+        play(service, 15, seed=2)
+        post(service, "refit", {"S": 2.0})
+        assert service.info()["settings"]["S"] == 2.0
+        assert post(service, "refit/undo")["settings"]["S"] == 3.0
+        service.configure(epsilon=0.1)
+        info = post(service, "refit/undo")
+        assert info["settings"]["S"] is None
+        assert info["settings"]["epsilon"] == 0.1  # changed after the refit
+        assert info["settings"]["reward_timeout"] == 5
+        assert info["counts"]["decisions"] == 35
+        read_problem(service.post(f"{PATH}/refit/undo"), 409)
+        play(service, 5, seed=3)
+    assert verify(tmp_path / "a.db").is_sound
+
+
+def test_refits_survive_restarts_with_and_without_snapshots(tmp_path: Path) -> None:
+    with run_local(tmp_path / "a.db") as service:
+        create(service)
+        play(service, 30)
+        post(service, "refit", {"half_life": 50})
+        play(service, 10, seed=1)
+        before, number = service.state(), service.engine.streams["shop"].number
+        assert service.replay() == before
+    with run_local(tmp_path / "a.db") as service:  # from the snapshot of the stop
+        assert service.state() == before
+        assert service.engine.streams["shop"].number == number
+        post(service, "refit/undo")
+        play(service, 5, seed=2)
+    report = verify(tmp_path / "a.db")
+    assert report.is_sound, report
+
+
+def test_a_refit_may_change_the_features(service: Local) -> None:
+    create(service)
+    play(service, 30)
+    wider = {"by_arm": {"plan": ["free", "pro"], "age": [18, 99]}, "arms": ["blue", "green"]}
+    report = post(service, "refit", {"features": wider})
+    assert report["comparison"]["decisions"] == 30
+    service.decide(body={"context": {"plan": "pro", "age": 30}})
+    names = ["1", "blue: 1", "blue: plan = free", "blue: plan = pro", "blue: age"]
+    assert list(service.info()["theta"])[:5] == names
+    service.configure(features={**wider, "arms": ["blue"]})
+    problem = read_problem(service.post(f"{PATH}/refit/undo"), 422)
+    assert "features" in problem["detail"]
+
+
+def test_features_change_by_patch_and_are_replayed(service: Local) -> None:
+    create(service)
+    play(service, 30)
+    context = {"context": {"plan": "pro"}, "arms": ["red", "blue"]}
+    before = post(service, "predict", context)["arms"]
+    settings = service.configure(features=MORE)["settings"]
+    assert settings["features"]["arms"] == MORE["arms"]
+    after = post(service, "predict", context)["arms"]
+    for old, new in zip(before, after, strict=True):
+        assert new["prediction"] == pytest.approx(old["prediction"], rel=1e-9)
+        assert new["bonus"] == pytest.approx(old["bonus"], rel=1e-9)
+    assert [event["changes"]["features"] for event in service.events() if event["kind"] == "configured"] == [MORE]
+    play(service, 10, seed=1)
+    large = {"arms": [f"arm{i}" for i in range(600)]}
+    assert read_pointers(service.patch(PATH, {"features": large})) == ["#/features"]
+    assert read_pointers(service.patch(PATH, {"features": {"arms": "red"}})) == ["#/features/arms"]
+
+
+def test_decisions_go_on_while_a_refit_learns(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new model then catches up with them; a second refit must wait, and so must one that was overtaken."""
+    create(service)
+    play(service, 20)
+    entered, released = threading.Event(), threading.Event()
+    read = refits.LogReader.read
+
+    def wait(reader: Any, last: int) -> Any:
+        learner = read(reader, last)
+        entered.set()
+        assert released.wait(30)
+        return learner
+
+    monkeypatch.setattr(refits.LogReader, "read", wait)
+    answers: list[Any] = []
+
+    def start(settings: dict[str, Any]) -> threading.Thread:
+        entered.clear()
+        released.clear()
+        thread = threading.Thread(target=lambda: answers.append(service.post(f"{PATH}/refit", settings)))
+        thread.start()
+        assert entered.wait(30)
+        return thread
+
+    thread = start({"half_life": 40})
+    play(service, 10, seed=4)
+    read_problem(service.post(f"{PATH}/refit", {"S": 2.0}), 409)
+    released.set()
+    thread.join()
+    assert answers[-1].json()["comparison"]["decisions"] == 30
+    assert answers[-1].json()["event"] == len(service.events())
+    thread = start({"half_life": 20})
+    service.configure(epsilon=0.5)
+    released.set()
+    thread.join()
+    read_problem(answers[-1], 409)
+    assert service.info()["settings"]["half_life"] == 40
+
+
+def test_keys_and_refusals(service: Local) -> None:
+    create(service)
+    play(service, 10)
+    key = {"headers": {"Idempotency-Key": "once"}}
+    first = post(service, "refit", {"S": 2.0}, **key)
+    assert post(service, "refit", {"S": 2.0}, **key) == first
+    read_problem(service.post(f"{PATH}/refit", {"S": 3.0}, **key), 409)
+    undo = {"headers": {"Idempotency-Key": "back"}}
+    post(service, "refit/undo", **undo)
+    post(service, "refit/undo", **undo)
+    kinds = [event["kind"] for event in service.events()]
+    assert (kinds.count("refitted"), kinds.count("refit_undone")) == (1, 1)
+    number = len(kinds)
+    assert read_pointers(service.post(f"{PATH}/refit", {"gamma": 2.0})) == ["#/gamma"]
+    assert read_pointers(service.post(f"{PATH}/refit", {"settings": {"colour": 1}})) == ["#/settings/colour"]
+    assert read_pointers(service.post(f"{PATH}/refit", {"features": {"arms": "red"}})) == ["#/features/arms"]
+    read_problem(service.post(f"{PATH}/refit", {"reward_range": [0.0, 0.5]}), 422)
+    read_problem(service.post(f"{PATH}/refit?dry_run=maybe", {}), 422)
+    assert len(service.events()) == number
+    service.archive()
+    read_problem(service.post(f"{PATH}/refit", {}), 409)
+    assert json.loads(service.post(f"{PATH}/predict", {"context": {"plan": "pro"}}).text)["arms"]

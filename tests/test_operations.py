@@ -1,0 +1,120 @@
+"""What operators copy from the documentation: the unit of systemd, the configuration, the alerts, and the tables."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from support.server import Local
+from test_docs import ROOT, read_rows
+from windvane.cli.app import app
+from windvane.service.readiness import CAUSES
+
+DOCS = ROOT / "docs"
+RULES = (DOCS / "windvane.rules.yml").read_text(encoding="utf-8")
+NAME = r"\b(?:windvane|process)_[a-z_]+"
+SUFFIXES = ("_bucket", "_sum", "_count", "_total", "_info")  # that a series has and its family has not
+
+
+@pytest.fixture(scope="module")
+def metrics(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The names of all series of a service with a stream that has learned something."""
+    service = Local(tmp_path_factory.mktemp("metrics") / "a.db")
+    service.create("shop")
+    for _ in range(3):
+        service.reward(service.decide()["id"], 1.0)
+    text = service.get("/metrics").text
+    service.stop()
+    families = set(re.findall(rf"^# TYPE ({NAME}) ", text, re.M))  # one without a series is there, too
+    return families | set(re.findall(rf"^({NAME})", text, re.M))
+
+
+def test_alerts_are_about_metrics_that_exist(metrics: set[str]) -> None:
+    """In all groups; every rule has what an alert needs."""
+    rules = re.split(r"^ +- alert: ", RULES, flags=re.M)[1:]
+    assert "- name: windvane-service" in RULES
+    assert len(rules) >= 13
+    for rule in rules:
+        expression = re.search(r"^ +expr: (?:>\n)?((?:.|\n)*?)^ +(?:for|labels|annotations):", rule, re.M)
+        assert expression is not None, rule
+        named = set(re.findall(NAME, expression[1]))
+        assert named <= metrics, named - metrics
+        assert named or "up{" in expression[1]
+        assert "summary:" in rule
+        assert "severity:" in rule
+
+
+def test_alerts_of_the_service_are_explained() -> None:
+    group = RULES[RULES.index("windvane-service") :].split("  - name:")[0]
+    table = (DOCS / "operations.md").read_text(encoding="utf-8").partition("## What you see")[2]
+    missing = [name for name in re.findall(r"- alert: (\w+)", group) if name not in table]
+    assert missing == []
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (Debian: prometheus) is not installed")
+def test_prometheus_takes_the_rules() -> None:
+    done = subprocess.run(
+        ["promtool", "check", "rules", DOCS / "windvane.rules.yml"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_metrics_in_the_docs_are_those_of_the_service(metrics: set[str]) -> None:
+    """Those that the page names exist, and those of the service itself are all named."""
+    text = (DOCS / "operations.md").read_text(encoding="utf-8")
+    listed = set(re.findall(NAME, text))
+    assert listed - metrics == set()
+    source = (ROOT / "src" / "windvane" / "service" / "http" / "metrics.py").read_text(encoding="utf-8")
+    own = {name for name in re.findall(NAME, source) if name in {re.sub(r"_(total|info)$", "", n) for n in metrics}}
+    assert len(own) > 15
+    families = {name.removesuffix(next((s for s in SUFFIXES if name.endswith(s)), "")) for name in listed} | listed
+    assert own - families == set()
+
+
+def test_causes_in_the_docs_are_those_of_the_service() -> None:
+    cells = read_rows("| cause | meaning |", "On SIGTERM", "operations.md")
+    assert {cause for cell in cells for cause in re.findall(r"\w+", cell)} == CAUSES.keys()
+
+
+def test_options_in_the_docs_are_those_of_serve() -> None:
+    """The table has every option, its variable and its default; the example sets or mentions every one."""
+    serve = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    options = {option.opts[0].removeprefix("--"): option for option in serve.params}
+    for name in ("config", "json"):
+        del options[name]
+    text = (DOCS / "operations.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)` \| `(WINDVANE_\w+)` \| `?([^`|]*?)`? \|", text, re.M)
+    assert {name for name, _, _ in rows} == options.keys()
+    for name, variable, default in rows:
+        expected = str(options[name].default).lower().removesuffix(".0")
+        assert (variable, default) == (options[name].envvar, expected)
+    example = (DOCS / "service.toml").read_text(encoding="utf-8")
+    assert set(re.findall(r"^(?:# )?([a-z-]+) = ", example, re.M)) == options.keys()
+    uncommented = re.sub(r"^# (?=[a-z-]+ = )", "", example, flags=re.M)
+    defaults = {name: value for name, value in tomllib.loads(uncommented).items() if f"# {name} = " in example}
+    assert {name: options[name].default for name in defaults} == defaults
+
+
+def find_systemd_analyze() -> str:
+    path = shutil.which("systemd-analyze")
+    if path is None:
+        pytest.skip("systemd-analyze is not installed")
+    return path
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    """Only the path of the program is replaced, because it must exist."""
+    text = (DOCS / "windvane.service").read_text(encoding="utf-8")
+    assert text.count("/opt/windvane/bin/windvane ") == 1
+    unit = tmp_path / "windvane.service"
+    unit.write_text(text.replace("/opt/windvane/bin/windvane ", f"{Path(sys.executable).with_name('windvane')} "))
+    line = [find_systemd_analyze(), "verify", "--man=no", str(unit)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
