@@ -42,6 +42,23 @@ def test_predict_and_rank_decide_nothing(client: Any, name: str) -> None:
     assert refused(lambda: client.rank(name, {"red": [1.0]}), 422, "invalid").pointer == "#/arms/red"
 
 
+def test_features_change_and_a_refit_is_undone(client: Any, name: str) -> None:
+    client.create(name, features={"arms": ["red", "blue"]}, epsilon=0.5)
+    for decision in client.decide_many(name, [None] * 10):
+        client.reward(name, decision, decision.arm == "red")
+    info = client.configure(name, features={"arms": ["red", "blue", "green"]})
+    assert list(info.theta) == ["1", "red: 1", "blue: 1", "green: 1"]
+    trial = client.refit(name, half_life=20, dry_run=True)
+    report = client.refit(name, half_life=20, key="once")
+    assert (trial.event, trial.comparison) == (None, report.comparison)
+    assert client.refit(name, half_life=20, key="once") == report
+    assert (report.settings, report.comparison.outcomes) == ({"half_life": 20}, 10)
+    assert report.event == client.info(name).events
+    assert client.undo_refit(name).settings["half_life"] is None
+    refused(lambda: client.undo_refit(name), 409, "no-refit")
+    assert refused(lambda: client.refit(name, gamma=3.0), 422, "invalid").pointer == "#/gamma"
+
+
 def test_a_stream_from_beginning_to_end(client: Any, name: str) -> None:
     assert client.ready()
     info = client.create(name, dim=2, prior=np.array([0.1, 0.2]), epsilon=0.5, max_pending=10)

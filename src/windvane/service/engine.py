@@ -301,7 +301,15 @@ class Engine:
             check_features(changes.get("features"))
         except ValueError as error:
             raise invalid(error) from None
-        done = await self.carry_out(stream, lambda: stream.configure(changes, read_clock()))
+
+        def operate() -> Done:
+            return stream.configure(changes, read_clock())
+
+        if changes.get("features") is None:
+            done = await self.carry_out(stream, operate)
+        else:  # in a thread, because many of them take long
+            done = await asyncio.shield(self.run_to_end(self._operate_in_thread(stream, operate)))
+            await self.commit(stream)
         self._expire(stream)
         return done
 

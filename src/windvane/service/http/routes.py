@@ -326,14 +326,20 @@ async def decide(at: At, body: RawDecision, idempotency_key: IdempotencyKey = No
 @outcomes.post("/{stream}/predict", response_model=records.Predictions)
 async def predict(at: At, body: RawDecision) -> Response:
     """Predict the reward of each arm. Nothing is decided, and nothing changes."""
-    return respond({"arms": at.stream.preview(body, read_clock()).predictions})
+    return await _preview(at, body, is_ranked=False)
 
 
 @outcomes.post("/{stream}/rank", response_model=records.Predictions)
 async def rank(at: At, body: RawDecision) -> Response:
     """Rank the arms, the most preferred first. Nothing is decided, and nothing changes."""
-    predictions, ranking = at.stream.preview(body, read_clock())
-    return respond({"arms": [predictions[i] for i in ranking]})
+    return await _preview(at, body, is_ranked=True)
+
+
+async def _preview(at: Target, body: bytes, *, is_ranked: bool) -> Response:
+    def preview() -> Done:
+        return at.stream.preview(body, read_clock(), is_ranked=is_ranked)
+
+    return respond_done(await at.engine.operate(at.stream, preview, size=len(body)))
 
 
 @outcomes.put("/{stream}/decisions/{decision}/reward", response_model=records.RewardReceipt)
