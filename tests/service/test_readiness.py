@@ -50,13 +50,13 @@ def test_a_store_that_is_moved_and_comes_back(
         until(lambda: service.engine.failure is not None)
         until(lambda: "not ready" in caplog.text)
         for answer in (service.get("/readyz"), service.post("/v1/streams/shop/decisions", ARMS)):
-            assert read_problem(answer, 503)["cause"] == "disk"
+            assert read_problem(answer, 503)["cause"] == "misplaced"
             assert str(path) not in answer.text
-        assert 'windvane_not_ready{cause="disk"} 1.0' in service.get("/metrics").text
+        assert 'windvane_not_ready{cause="misplaced"} 1.0' in service.get("/metrics").text
         (tmp_path / "b.db").rename(path)
         service.wait_until_ready()
         service.decide()
         assert "windvane_recoveries_total 2.0" in service.get("/metrics").text
     failures = [record for record in caplog.records if record.getMessage().startswith("not ready")]
-    assert [record.fields for record in failures] == [{"cause": "disk", "store": str(path)}]  # type: ignore[attr-defined]
+    assert [record.fields for record in failures] == [{"cause": "misplaced", "store": str(path)}]  # type: ignore[attr-defined]
     assert str(path) in failures[0].getMessage()
