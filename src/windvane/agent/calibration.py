@@ -80,7 +80,8 @@ class CalibrationMonitor:
 
     def _sum_up(self, arms: dict[Name, Sums], others: Sums) -> Sums:
         """Return the sums of the fresh outcomes, and add them to ``arms`` and ``others``."""
-        linear, quadratic, block = self._linear, self._square, _zeros()
+        linear, quadratic = self._linear, self._square
+        predicted = realised = squares = variances = 0.0
         for arm, prediction, reward in self.fresh:
             error = reward - prediction
             square, variance = error * error, (linear - quadratic * prediction) * prediction
@@ -90,13 +91,16 @@ class CalibrationMonitor:
                 if len(arms) >= MOST_ARMS:
                     others[:] = _add((others, arms.pop(next(iter(arms)))))
             arms[arm] = own
-            for sums in (own, block):
-                sums[0] += 1
-                sums[1] += prediction
-                sums[2] += reward
-                sums[3] += square
-                sums[4] += variance
-        return block
+            own[0] += 1
+            own[1] += prediction
+            own[2] += reward
+            own[3] += square
+            own[4] += variance
+            predicted += prediction
+            realised += reward
+            squares += square
+            variances += variance
+        return [len(self.fresh), predicted, realised, squares, variances]
 
     def describe(self) -> Calibration:
         """Return the means. Reading changes nothing."""
