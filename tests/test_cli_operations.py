@@ -18,7 +18,6 @@ from support.server import parse_json, run_command, until
 from test_cli import windvane_command
 from test_cli_service import windvane_server
 from windvane.records import to_json
-from windvane.service.store import StoreError
 
 ARMS = {"red": [0.6, 0.1], "blue": [0.2, 0.7]}
 
@@ -108,19 +107,13 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return taken
 
 
-def test_a_start_that_fails_is_a_line_of_the_log(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise StoreError(Path("a.db"), "in_use", "another server has it")
-
-    monkeypatch.setattr("windvane.service.server.serve", fail)
-    result = run_command("serve", "--log-format", "json")
-    assert (result.returncode, result.stdout, result.stderr) == (2, "", "")
-    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("CRITICAL", "a.db: another server has it")
-    ]
-    assert run_command("serve").stderr == "windvane: error: a.db: another server has it\n"
+def test_a_start_that_fails_is_a_line_of_the_log(tmp_path: Path) -> None:
+    line = "serve", "--store", tmp_path / "nowhere" / "a.db", "--port", "0"
+    result = run_command(*line, "--log-format", "json")
+    assert (result.returncode, result.stdout) == (2, "")
+    fields = parse_json(result.stderr)
+    assert (fields["level"], str(tmp_path / "nowhere") in fields["message"]) == ("critical", True)
+    assert run_command(*line).stderr == f"windvane: error: {fields['message']}\n"
 
 
 FILE = """

@@ -14,7 +14,7 @@ import typer.main
 
 from support.server import Local
 from test_docs import ROOT, read_rows
-from windvane.cli.app import app
+from windvane.cli.app import build_app
 from windvane.service.readiness import CAUSES
 
 DOCS = ROOT / "docs"
@@ -85,7 +85,7 @@ def test_causes_in_the_docs_are_those_of_the_service() -> None:
 
 def test_options_in_the_docs_are_those_of_serve() -> None:
     """The table has every option, its variable and its default; the example sets or mentions every one."""
-    serve = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
+    serve = typer.main.get_command(build_app()).commands["serve"]  # type: ignore[attr-defined]
     options = {option.opts[0].removeprefix("--"): option for option in serve.params}
     for name in ("config", "json"):
         del options[name]

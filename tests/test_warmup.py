@@ -81,6 +81,18 @@ print(kernels() - before)
     assert python(code) == "set()\n"
 
 
+def test_a_first_decision_compiles_only_what_its_policy_needs() -> None:
+    code = """
+agent = windvane.Agent(dim=2, policy="OnePassGLM", gamma=0.9, epsilon=0.1)
+agent.reward(agent.decide([[0.1, 0.2], [0.2, 0.1]]), 1.0)
+agent.decide([[0.1, 0.2]])
+used = kernels()
+windvane.warm_up(["OnePassGLM"])
+print(len(used) > 5, used - kernels(), {name for _, name, _ in used if "project" in name or "find" in name})
+"""
+    assert python(code) == "True set() set()\n"
+
+
 def test_a_built_policy_plays() -> None:
     policy = windvane.OFUL(dim=3, lanes=2, L=0.1)
     assert windvane.warm_up([policy]) > 0

@@ -136,7 +136,7 @@ def map_state(component: Stateful, successor: Stateful, change: CoordinateChange
     return state
 
 
-def check(component: Stateful, state: Mapping[str, Any], path: str = "") -> CheckedState:
+def check(component: Stateful, state: Mapping[str, Any], path: str = "", *, is_own: bool = False) -> CheckedState:
     """Check ``state`` for ``component`` without changing anything, and return it for :func:`swap`.
 
     Parameters
@@ -145,6 +145,9 @@ def check(component: Stateful, state: Mapping[str, Any], path: str = "") -> Chec
         The component to load into, and the entries, as :func:`save` returns them.
     path
         Prefix of the entries in error messages.
+    is_own
+        Whether the state comes from a component, not from a file. Then only shapes and types are checked: eigenvalues
+        of large matrices take seconds.
 
     Raises
     ------
@@ -156,12 +159,14 @@ def check(component: Stateful, state: Mapping[str, Any], path: str = "") -> Chec
         if name not in state:
             raise refuse(path, name, None, "in the state", got="nothing")
         fields[name] = _check_like(component, name, state[name], own, path)
-    component.check_fields(fields, path)
+    if not is_own:
+        component.check_fields(fields, path)
     parts, known = {}, set(fields)
     for name, part in component.build_parts(fields).items():
         prefix = f"{name}."
         entries = {str(key): value for key, value in state.items() if str(key).startswith(prefix)}
-        parts[name] = check(part, {key.removeprefix(prefix): value for key, value in entries.items()}, path + prefix)
+        part_state = {key.removeprefix(prefix): value for key, value in entries.items()}
+        parts[name] = check(part, part_state, path + prefix, is_own=is_own)
         known |= set(entries)
     for key in state:
         if key not in known:

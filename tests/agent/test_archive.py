@@ -267,9 +267,9 @@ FORGED_VALUES: dict[str, list[Any]] = {  # by the path in the document
     "names/id": [None, ["d2"]], "names/id/0": [5, "d2", "d1"], "names/arm": [["a"]], "names/arm/0": [None, 1.0, True],
     "names/rival/0": [[]], "names/preferred/0": [{}], "closed": [5, [["d1"]]], "closed/0/0": [[]], "closed/0/1": ["1"],
     "closed/0/2": [True], "closed/0/3": [1], "calibration": [None, {}, []], "calibration/total": [[1, 0.0], [-1] * 5],
-    "calibration/block": [[0.5] * 5, [100, 0.0, 0.0, 0.0, 0.0]], "calibration/block/1": ["1", None, True],
+    "calibration/fresh": [5, [["a", 0.5]], [["a", 0.5, 1]], [[None, 0.5, 1.0]], [["a", 0.5, 1.0]] * 100],
     "calibration/blocks": [5, [[1]]], "calibration/arms": [[[None, 1, 0.0, 0.0, 0.0, 0.0]], [["a", 1]]],
-    "calibration/is_off": [1], "pace": [None, [0.0, 1.0], [2.0, 1.0, []], [0.0, 1.0, [[0.5]]]], "pace/0": ["0", None],
+    "calibration/is_off": [1], "pace": [None, [0.0], [0.0, [[0.5]]]], "pace/0": ["0", None],
 }
 FORGED_DOCUMENTS = [(path, value) for path, values in FORGED_VALUES.items() for value in values]
 # fmt: on

@@ -184,7 +184,7 @@ def test_a_reward_of_a_removed_arm_counts_for_what_is_shared(policy: str) -> Non
 def test_an_agent_that_was_changed_is_saved_and_goes_on(policy: str, learn: str) -> None:
     agent = build(policy, **required_settings(policy), reward_timeout=30, default_reward=0.0, learn=learn)
     agent.configure(features=MORE_FIELDS, epsilon=0.1)
-    again = Agent.from_bytes(agent.to_bytes())
+    again = Agent.from_bytes(agent.to_bytes())  # which checks the state: it is one that an agent can reach
     assert again.to_bytes() == agent.to_bytes()
     assert again.settings == agent.settings
     for i in range(40):

@@ -42,6 +42,23 @@ def test_predict_and_rank_decide_nothing(client: Any, name: str) -> None:
     assert refused(lambda: client.rank(name, {"red": [1.0]}), 422, "invalid").pointer == "#/arms/red"
 
 
+def test_features_change_and_a_refit_is_undone(client: Any, name: str) -> None:
+    client.create(name, features={"arms": ["red", "blue"]}, epsilon=0.5)
+    for decision in client.decide_many(name, [None] * 10):
+        client.reward(name, decision, decision.arm == "red")
+    info = client.configure(name, features={"arms": ["red", "blue", "green"]})
+    assert list(info.theta) == ["1", "red: 1", "blue: 1", "green: 1"]
+    trial = client.refit(name, half_life=20, dry_run=True)
+    report = client.refit(name, half_life=20, key="once")
+    assert (trial.event, trial.comparison) == (None, report.comparison)
+    assert client.refit(name, half_life=20, key="once") == report
+    assert (report.settings, report.comparison.outcomes) == ({"half_life": 20}, 10)
+    assert report.event == client.info(name).events
+    assert client.undo_refit(name).settings["half_life"] is None
+    refused(lambda: client.undo_refit(name), 409, "no-refit")
+    assert refused(lambda: client.refit(name, gamma=3.0), 422, "invalid").pointer == "#/gamma"
+
+
 def test_a_stream_from_beginning_to_end(client: Any, name: str) -> None:
     assert client.ready()
     info = client.create(name, dim=2, prior=np.array([0.1, 0.2]), epsilon=0.5, max_pending=10)
@@ -75,6 +92,20 @@ def test_a_stream_from_beginning_to_end(client: Any, name: str) -> None:
     assert list(client.events(name, after=7)) == []
 
 
+def test_ensure(client: Any, name: str) -> None:
+    created = client.ensure(name, dim=2, reward_timeout=timedelta(hours=1), default_reward=0.0)
+    decision = client.decide(name, ARMS)
+    found = client.ensure(name, dim=2, reward_timeout="60m", default_reward=0.0, title=None)
+    assert (found.created, found.counts.decisions) == (created.created, 1)
+    error = refused(lambda: client.ensure(name, dim=3, reward_timeout="2h", default_reward=0.0), 409, "settings-differ")
+    assert error.pointers == ["#/dim", "#/reward_timeout"]
+    assert client.reward(name, decision, 1.0) == "recorded"
+    client.archive(name)
+    refused(lambda: client.ensure(name, dim=2, reward_timeout="1h", default_reward=0.0), 409, "archived")
+    with rejects("stream"):
+        client.ensure("..", dim=2)
+
+
 def test_parts_of_a_reward(client: Any, name: str) -> None:
     client.create(name, dim=2, link="identity", reward_timeout=timedelta(hours=1), learn="at_timeout")
     decision = client.decide(name, ARMS)
@@ -98,6 +129,20 @@ def test_arms_in_every_form(client: Any, name: str) -> None:
         assert client.decide(name, named).arm in ("a", "b")
     with rejects("arms"):
         client.decide(name, by_label | {"b": frame.loc["b", ["y", "x"]]})
+
+
+def test_numbers_arrive_as_they_are(client: Any, name: str) -> None:
+    """Both ways to encode arms give the same numbers; the log keeps the request."""
+    client.create(name, dim=2)
+    vectors = [[0.1, 1 / 3], [1e-300, 5e-324], [-0.0, 1], [2**-53 + 0.25, 0]]
+    odd = dict(zip(("a", "N", "é", "\\"), vectors, strict=True))
+    for arms in (odd, dict(zip("abcd", vectors, strict=True)), dict(zip("abcd", map(tuple, vectors), strict=True))):
+        client.decide(name, arms)
+    events = [list(event["request"]["arms"].values()) for event in client.events(name)]
+    assert [repr(arms) for arms in events] == [repr(vectors)] * 3
+    for wrong in (float("nan"), float("inf")):
+        with rejects("arms"):
+            client.decide(name, {"a": [0.1, wrong]})
 
 
 def test_contexts(client: Any, name: str) -> None:

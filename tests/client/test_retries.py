@@ -17,7 +17,7 @@ from support.network import ScriptedServer, make_answer
 from support.server import until
 from windvane.client import BatchError, Client, messages
 from windvane.client.connection import DEADLINE
-from windvane.records import Decision, RewardReceipt, to_datetime, to_plain
+from windvane.records import Decision, RewardReceipt, UnavailableStream, to_datetime, to_plain
 
 DECISION = Decision(
     id="d1", arm="red", index=0, time=to_datetime(1.5), propensity=None, explored=False, prediction=0.5, bonus=0.1,
@@ -265,6 +265,13 @@ def test_answers_of_another_service(call: str, answer: object, connect: Connect)
 def test_an_answer_without_bottom(connect: Connect) -> None:
     with ScriptedServer(make_answer(b"[" * 200_000)) as server, connect(server.address, deadline=0) as client:
         refused(lambda: client.info("s"), 200, "no-answer")
+
+
+def test_streams_that_were_not_recovered(connect: Connect) -> None:
+    page = {"streams": [], "next": None, "unavailable": [{"name": "shop", "reason": "its log ends early"}]}
+    with ScriptedServer(make_answer(page)) as server, connect(server.address) as client:
+        assert client.streams() == []
+        assert client.unrecovered() == [UnavailableStream(name="shop", reason="its log ends early")]
 
 
 def test_pages(connect: Connect) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.server import ARMS, Local, parse_json, read_problem
+from support.server import ARMS, Local, keep_logging, parse_json, read_problem
 from windvane.service import logs
 from windvane.service.http.access import create_token
 
@@ -22,20 +22,14 @@ log = logging.getLogger("windvane.service")
 @pytest.fixture
 def configure() -> Iterator[Callable[..., io.StringIO]]:
     """Configure the log of this process; it is as it was at the end."""
-    root, names = logging.getLogger(), ("windvane", "windvane.access")
-    before = root.handlers[:], root.level, [logging.getLogger(name).level for name in names]
 
     def configure(*arguments: str) -> io.StringIO:
         output = io.StringIO()
         logs.configure_logging(*arguments, stream=output)
         return output
 
-    yield configure
-    logging.captureWarnings(False)
-    root.handlers[:], levels = before[0], before[2]
-    root.setLevel(before[1])
-    for name, level in zip(names, levels, strict=True):
-        logging.getLogger(name).setLevel(level)
+    with keep_logging():
+        yield configure
 
 
 def fail() -> None:

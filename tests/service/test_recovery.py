@@ -114,7 +114,7 @@ def test_a_stream_that_cannot_be_rebuilt_is_set_aside(tmp_path: Path) -> None:
         page = service.get("/v1/streams").json()
         assert [stream["name"] for stream in page["streams"]] == ["cafe"]
         assert [stream["name"] for stream in page["unavailable"]] == ["shop"]
-        assert read_problem(service.get(SHOP), 503)["code"] == "unavailable"
+        assert read_problem(service.get(SHOP), 500)["code"] == "unrecovered"
         assert read_problem(service.get(f"{SHOP}/events"), 500)["code"] == "unreadable"
         assert read_problem(service.post("/v1/streams", {"name": "shop", "dim": 2}), 409)["code"] == "stream-exists"
         service.decide("cafe")

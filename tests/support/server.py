@@ -14,6 +14,7 @@ import contextlib
 import importlib
 import io
 import json
+import logging
 import os
 import re
 import signal
@@ -347,6 +348,21 @@ class CommandResult(NamedTuple):
     stderr: str
 
 
+@contextlib.contextmanager
+def keep_logging() -> Iterator[None]:
+    """Let the log of this process be at the end as it was before."""
+    root, loggers = logging.getLogger(), [logging.getLogger(name) for name in ("windvane", "windvane.access")]
+    before, levels = root.handlers[:], [logger.level for logger in (root, *loggers)]
+    root.handlers.clear()
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        root.handlers[:] = before
+        for logger, level in zip((root, *loggers), levels, strict=True):
+            logger.setLevel(level)
+
+
 def run_command(*line: str | Path) -> CommandResult:
     """Run a command that ends by itself in this process."""
     from windvane.cli import main
@@ -354,7 +370,7 @@ def run_command(*line: str | Path) -> CommandResult:
     out, err = io.StringIO(), io.StringIO()
     handler, path = signal.getsignal(signal.SIGTERM), list(sys.path)
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), keep_logging():
             code = main(list(map(str, line)))
     finally:
         signal.signal(signal.SIGTERM, handler)

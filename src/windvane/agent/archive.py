@@ -22,9 +22,9 @@ closed         [id, reward, late reward, is_partial, is_dropped] for the last th
                :class:`windvane.agent.pending.ClosedOutcome`)
 early          the arms with a delay histogram of their own, with ``learn="early"``
 recent         for each of the last decisions whether it was projected; of the last that were closed, dropped
-calibration    the sums of :class:`windvane.agent.calibration.CalibrationMonitor`: of all outcomes but those of the
-               ``block`` being filled, of this and the last full ``blocks``, of ``others`` and of each arm
-pace           [time of the first decision, of the last, and those that :class:`windvane.agent.pace.Pace` keeps]
+calibration    the state of :class:`windvane.agent.calibration.CalibrationMonitor`: the ``fresh`` outcomes, and the sums
+               of those before, of the last full ``blocks``, of each arm and of ``others``
+pace           [time of the first decision, and those that :class:`windvane.agent.pace.Pace` keeps]
 =============  =====================================================================================================
 """
 

@@ -66,7 +66,7 @@ def move_core(core: AgentCore, features: Any) -> MovedCore:
     if state is None:
         expected = f"unchanged, because {core.policy.name} cannot change its coordinates"
         raise ArgumentError("features", features, expected, hint=REFIT)
-    swap(check(successor.policy, state))
+    swap(check(successor.policy, state, is_own=True))
     vectors = [change.move(pending.x, change.scale) for pending in core.decisions]
     if not all(np.sqrt(x @ x) <= successor.policy.L * NORM_SLACK for x in vectors):
         expected = "a declaration under which the vectors of all open decisions are at most L long"

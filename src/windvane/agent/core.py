@@ -19,7 +19,7 @@ from windvane.agent.calibration import CalibrationMonitor
 from windvane.agent.coordinates import move_core
 from windvane.agent.delays import EarlyLearning
 from windvane.agent.history import LearnedHistory, learn_history
-from windvane.agent.pace import Pace
+from windvane.agent.pace import STEP, Pace
 from windvane.agent.pending import (
     AT_TIMEOUT,
     EARLY,
@@ -145,8 +145,9 @@ class AgentCore:
         self.decisions.add(pending)
         if self.early is not None:
             self.early.add(pending)
+        if self.tally.decisions % STEP == 0:
+            self.pace.mark(at)
         self.tally.decisions += 1
-        self.pace.add(at)
         if decision.projected is not None:
             self.tally.projected += decision.projected
             self.recently_projected.add(decision.projected)

@@ -10,9 +10,10 @@ import numpy as np
 
 from windvane.agent.features import Features, check_name, check_sequence
 from windvane.agent.times import Clock, to_seconds
-from windvane.agent.vectors import ArmEncoder, check_matrix, frame_arms, frame_rows, is_frame, read_frame
+from windvane.agent.vectors import ArmEncoder, check_matrix, read_frame
 from windvane.arguments import Array, check_real_array
 from windvane.errors import ArgumentError
+from windvane.frames import frame_arms, frame_rows, is_frame
 from windvane.policies.base import Policy
 from windvane.records import Name
 

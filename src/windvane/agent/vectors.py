@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from windvane.agent.features import CONSTANT, Features, check_flag, check_names, find_repeated
+from windvane.agent.features import CONSTANT, Features, check_flag, check_names
 from windvane.arguments import NORM_SLACK, Array, check_array, check_positive, check_real_array, check_whole
-from windvane.errors import ArgumentError, format_value
+from windvane.errors import ArgumentError
+from windvane.frames import frame_arms, frame_columns, is_frame, order_columns
 from windvane.records import Name
 
-ARM_COLUMN = "arm"  # of a frame: the arms' names
 FIT_MARGIN = 1.25  # how much longer than any of the history a vector may be
 REMEDY = 'give a larger L, scaling="fit" with history, or clip=True'
 
@@ -227,44 +227,8 @@ def check_matrix(argument: str, rows: Any, dim: int) -> Array:
     return matrix
 
 
-# --- frames of pandas or polars -----------------------------------------------------------------------------------
-
-
-def is_frame(value: Any) -> bool:
-    """Whether it is a table of pandas or polars, or like one."""
-    return hasattr(value, "columns") and hasattr(value, "to_numpy")
-
-
-def frame_rows(argument: str, frame: Any) -> list[dict[Any, Any]]:
-    """Return the rows of a frame by the names of its columns."""
-    columns = _check_columns(argument, frame)
-    values = [list(frame[column]) for column in columns]
-    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)] or [
-        {} for _ in range(len(frame))
-    ]
-
-
-def frame_arms(argument: str, frame: Any) -> list[tuple[Any, dict[Any, Any]]]:
-    """Return the name of each arm, which is in the column "arm", else the index, else a number; and its fields."""
-    rows, index = frame_rows(argument, frame), getattr(frame, "index", range(len(frame)))
-    return [(row.pop(ARM_COLUMN, place), row) for row, place in zip(rows, index, strict=True)]
-
-
 def read_frame(argument: str, frame: Any, dim: int, columns: list[Name] | None) -> tuple[Array, list[Name]]:
     """Return the numbers of a frame, without the column of the arms' names, and the order of the other columns: that of
     ``columns``, the first frame's, or its own."""
-    own = check_names(argument, [column for column in _check_columns(argument, frame) if column != ARM_COLUMN])
-    if columns is not None and set(own) != set(columns):
-        expected = f"a frame with the columns {format_value(columns)} of the first frame"
-        hint = f"{format_value(min(set(own) ^ set(columns), key=str))} differs"
-        raise ArgumentError(argument, own, expected, hint=hint)
-    order = columns or own
+    order = order_columns(argument, check_names(argument, frame_columns(argument, frame)), columns)
     return check_matrix(argument, frame[order].to_numpy(), dim), order
-
-
-def _check_columns(argument: str, frame: Any) -> list[Any]:
-    columns = list(frame.columns)
-    if repeated := find_repeated(columns):
-        got = f"{format_value(repeated[0])} twice"
-        raise ArgumentError(argument, columns, "a frame whose columns have different names", got=got)
-    return columns

@@ -26,55 +26,41 @@ StorePath = Annotated[
 ]
 
 
+Host = Annotated[
+    str, typer.Option(envvar="WINDVANE_HOST", help="Address to listen on; other than loopback it needs a token.")
+]
+Port = Annotated[int, typer.Option(envvar="WINDVANE_PORT", help="Port; 0 takes a free one.", min=0, max=65535)]
+_RATE_HELP = "Requests per second and client; an item of a batch is one (0: no limit)."
+Rate = Annotated[float, typer.Option(envvar="WINDVANE_RATE", help=_RATE_HELP, min=0.0)]
+_BODY_HELP = "Largest size of a request's body, in bytes."
+BodyLimit = Annotated[int, typer.Option(envvar="WINDVANE_BODY_LIMIT", help=_BODY_HELP, min=1024, max=1 << 30)]
+_DRAIN_HELP = "Seconds that requests are still accepted after SIGTERM, while /readyz answers 503."
+Drain = Annotated[float, typer.Option(envvar="WINDVANE_DRAIN", help=_DRAIN_HELP, min=0.0, max=3600.0)]
+LogFormat = Annotated[
+    Literal["text", "json"], typer.Option(envvar="WINDVANE_LOG_FORMAT", help="Lines of the log, on standard error.")
+]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    typer.Option(envvar="WINDVANE_LOG_LEVEL", help="The least level that is logged."),
+]
+AccessLog = Annotated[bool, typer.Option("--access-log", envvar="WINDVANE_ACCESS_LOG", help="Log every request.")]
+Config = Annotated[
+    Path | None,
+    typer.Option(envvar="WINDVANE_CONFIG", help="A TOML file with these options.", callback=read_config, is_eager=True),
+]
+
+
 def serve(
     store: StorePath = Path("windvane.db"),
-    host: Annotated[
-        str,
-        typer.Option(envvar="WINDVANE_HOST", help="Address to listen on; other than loopback it needs a token."),
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(envvar="WINDVANE_PORT", help="Port; 0 takes a free one.", min=0, max=65535)
-    ] = 8000,
-    rate: Annotated[
-        float,
-        typer.Option(
-            envvar="WINDVANE_RATE",
-            help="Requests per second and client; an item of a batch is one (0: no limit).",
-            min=0.0,
-        ),
-    ] = 0.0,
-    body_limit: Annotated[
-        int,
-        typer.Option(
-            envvar="WINDVANE_BODY_LIMIT", help="Largest size of a request's body, in bytes.", min=1024, max=1 << 30
-        ),
-    ] = 4 << 20,
-    drain: Annotated[
-        float,
-        typer.Option(
-            envvar="WINDVANE_DRAIN",
-            help="Seconds that requests are still accepted after SIGTERM, while /readyz answers 503.",
-            min=0.0,
-            max=3600.0,
-        ),
-    ] = 0.0,
-    log_format: Annotated[
-        Literal["text", "json"],
-        typer.Option(envvar="WINDVANE_LOG_FORMAT", help="Lines of the log, on standard error."),
-    ] = "text",
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        typer.Option(envvar="WINDVANE_LOG_LEVEL", help="The least level that is logged."),
-    ] = "info",
-    access_log: Annotated[
-        bool, typer.Option("--access-log", envvar="WINDVANE_ACCESS_LOG", help="Log every request.")
-    ] = False,
-    config: Annotated[  # noqa: ARG001 - its callback takes the other options from it
-        Path | None,
-        typer.Option(
-            envvar="WINDVANE_CONFIG", help="A TOML file with these options.", callback=read_config, is_eager=True
-        ),
-    ] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    rate: Rate = 0.0,
+    body_limit: BodyLimit = 4 << 20,
+    drain: Drain = 0.0,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "info",
+    access_log: AccessLog = False,
+    config: Config = None,  # noqa: ARG001 - its callback takes the other options from it
     as_json: AsJson = False,
 ) -> None:
     """Run the decision service: HTTP under /v1, a live page at /, API documentation at /docs, all data in one file.

@@ -21,13 +21,13 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from windvane.arguments import check_not_negative, check_whole
 from windvane.client import messages
 from windvane.client.connection import FIRST_PAUSE, Connection
+from windvane.client.history import locate_error, read_columns, split_history
 from windvane.client.messages import ClientError, build_path, check_arms, check_key, check_value, encode
 from windvane.client.transport import Answer, AsyncTransport, Reply, Request, Transport
 from windvane.records import (
@@ -45,6 +45,7 @@ from windvane.records import (
     StreamInfo,
     StreamPage,
     StreamSummary,
+    UnavailableStream,
 )
 
 P = ParamSpec("P")
@@ -124,9 +125,34 @@ class AsyncClient(Connection):
         """
         return await self._send(StreamInfo, "POST", messages.STREAMS, encode({"name": name, **settings}))
 
+    async def ensure(self, /, name: str, **settings: Any) -> StreamInfo:
+        """Create a stream unless it exists with the same settings: for the start of a program.
+
+        Parameters
+        ----------
+        name, **settings
+            As in :meth:`create`. Settings are compared by what they mean, with their defaults: ``"1h"`` and ``"60m"``
+            are the same. ``seed`` and ``title`` are compared only if they are given.
+
+        Raises
+        ------
+        ClientError
+            With the code ``"settings-differ"`` if the stream has other settings, which ``pointers`` names;
+            ``"archived"`` if it was archived.
+
+        Examples
+        --------
+        >>> client.ensure("homepage", dim=2, reward_timeout="1h", default_reward=0.0)              # doctest: +SKIP
+        """
+        return await self._send(StreamInfo, "PUT", build_path(name), encode(settings))
+
     async def streams(self) -> list[StreamSummary]:
         """Return all streams, archived ones too, except those that the service could not recover."""
         return [stream async for page in self._pages(StreamPage, messages.STREAMS) for stream in page.streams]
+
+    async def unrecovered(self) -> list[UnavailableStream]:
+        """Return the streams that the service could not recover, and why. Calls about them raise ``"unrecovered"``."""
+        return (await self._send(StreamPage, "GET", f"{messages.STREAMS}?limit=1")).unavailable
 
     async def info(self, stream: str) -> StreamInfo:
         """Return a stream's counts, estimate, memory, drift, alerts and settings."""
@@ -273,20 +299,38 @@ class AsyncClient(Connection):
         rewards: Any,
         vectors: Any = None,
         *,
-        contexts: Sequence[Mapping[str, Any]] | None = None,
-        arms: Sequence[Any] | None = None,
+        contexts: Any = None,
+        arms: Any = None,
         times: Any = None,
         weights: Any = None,
         key: str | None = None,
     ) -> int:
-        """Learn from decisions of the past, oldest first: all rows or none. Returns how many.
+        """Learn from decisions of the past, oldest first. Returns how many.
 
-        Arguments are those of :meth:`windvane.Agent.history`, ``key`` that of :meth:`decide`. ``times`` are datetimes,
-        RFC 3339 texts or seconds since 1970. At most 20,000 rows in one call.
+        Arguments are those of :meth:`windvane.Agent.history`, frames of pandas and polars included, ``key`` that of
+        :meth:`decide`. ``times`` are datetimes, RFC 3339 texts or seconds since 1970.
+
+        Notes
+        -----
+        More than 20,000 rows, or 3 MiB, are sent as several requests, in the order of ``times``, each with a key of its
+        own. All rows of a request are learned, or none: an error says how many rows were learned before it. A
+        ``scaling="fit"`` sees the rows of the first request only.
+
+        Names of columns are not sent. Those of the first frame of ``vectors`` that this client sends to a stream set
+        the order of the coordinates, and later frames are brought into it.
         """
-        rows = {"rewards": rewards, "vectors": vectors, "contexts": contexts, "arms": arms, "weights": weights}
-        body = encode(rows | {"times": None if times is None else messages.check_times(times)})
-        return (await self._send(LearnedRows, "POST", build_path(stream, "history"), body, check_key(key))).rows
+        path, first = build_path(stream, "history"), self._columns.get(stream)
+        columns, order = read_columns(rewards, vectors, contexts, arms, times, weights, first)
+        parts, own_key, learned = split_history(columns), check_key(key), 0
+        for number, part in enumerate(parts):
+            part_key = check_key(f"{own_key}-{number}") if number else own_key
+            try:
+                learned += (await self._send(LearnedRows, "POST", path, part.body, part_key)).rows
+            except ClientError as error:
+                raise locate_error(error, part, learned) from None
+        if order is not None:
+            self._columns[stream] = order
+        return learned
 
     # --- what was decided ---
 
@@ -434,6 +478,7 @@ class Client(Connection):
         self.close()
 
     ready, create, streams = _block(AsyncClient.ready), _block(AsyncClient.create), _block(AsyncClient.streams)
+    ensure, unrecovered = _block(AsyncClient.ensure), _block(AsyncClient.unrecovered)
     info, configure, archive = _block(AsyncClient.info), _block(AsyncClient.configure), _block(AsyncClient.archive)
     decide, decide_many = _block(AsyncClient.decide), _block(AsyncClient.decide_many)
     refit, undo_refit = _block(AsyncClient.refit), _block(AsyncClient.undo_refit)

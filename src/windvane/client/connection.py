@@ -37,6 +37,7 @@ class Connection:
     ) -> None:
         # By process, because a fork shares sockets, and by event loop, because asynchronous sockets belong to one.
         self._transports: dict[tuple[int, asyncio.AbstractEventLoop | None], Any] = {}
+        self._columns: dict[str, list[Any]] = {}  # of the first frame of vectors, by stream
         headers = {"Content-Type": "application/json", "User-Agent": "windvane"}
         token = os.environ.get("WINDVANE_TOKEN") if token is None else token
         if token is not None:

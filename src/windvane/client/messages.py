@@ -37,7 +37,9 @@ class ClientError(WindvaneError):
     message : str
         What is wrong, for people.
     pointer : str or None
-        JSON Pointer to what is wrong in the request, such as ``"#/arms/red/1"``.
+        JSON Pointer to what is wrong in the request, such as ``"#/arms/red/1"``: the first of ``pointers``.
+    pointers : list of str
+        All that the service named.
     is_unsure : bool
         Whether this or an earlier attempt got no answer, so that it may have been carried out.
     retry_after : float
@@ -47,6 +49,7 @@ class ClientError(WindvaneError):
     def __init__(self, status: int | None, code: str, message: str, pointer: str | None = None) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.pointer = status, code, message, pointer
+        self.pointers = [] if pointer is None else [pointer]
         self.is_unsure, self.retry_after = code == "no-answer" or status in (502, 504), 0.0
 
     @property
@@ -274,6 +277,7 @@ def build_error(status: int, problem: ProblemDetails | bytes | None, retry_after
         if details is not None:
             pointer = details.errors[0].pointer if details.errors else None
             error = ClientError(status, details.type.removeprefix("urn:windvane:problem:"), details.detail, pointer)
+            error.pointers = [entry.pointer for entry in details.errors]
     if retry_after.isascii() and retry_after.isdigit():  # a date is left to the usual pauses
         error.retry_after = float(retry_after)
     return error

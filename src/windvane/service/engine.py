@@ -19,15 +19,14 @@ import asyncio
 import contextlib
 import json
 import logging
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
-from windvane.agent import Agent
 from windvane.agent.times import read_clock
 from windvane.service.committer import Committer, Promise
+from windvane.service.creation import build_core
 from windvane.service.problems import Problem, invalid
 from windvane.service.readiness import NotReady, StalledDiskError, unavailable
 from windvane.service.recovery import Recovery, rebuild_stream, record_losses, recover
@@ -212,7 +211,7 @@ class Engine:
         """Return a stream that is served."""
         self.refuse_if_not_ready()
         if name in self.unavailable:
-            raise Problem("unavailable", f"{self.unavailable[name]}; `windvane verify` says more")
+            raise Problem("unrecovered", f"{self.unavailable[name]}; `windvane verify` says more")
         if name not in self.streams:
             raise Problem("unknown-stream", f"there is no stream {name!r}")
         return self.streams[name]
@@ -228,16 +227,12 @@ class Engine:
         return self._rows[name], number
 
     async def create(self, new: NewStream) -> Stream:
-        """Create a stream. Without a seed it gets a random one, or all streams would explore in the same rounds."""
+        """Create a stream."""
         self.refuse_if_not_ready()
         taken = Problem("stream-exists", f"a stream with the name {new.name!r} already exists", pointer="#/name")
         if new.name in self._rows:
             raise taken
-        arguments = {"seed": secrets.randbits(63), **new.agent_arguments()}
-        try:
-            core = (await asyncio.to_thread(_create_agent, arguments)).core  # errors come before anything is stored
-        except (ValueError, TypeError) as error:
-            raise invalid(error) from None
+        core = await build_core(new)  # errors come before anything is stored
         config = json.dumps({"title": new.title, "agent": core.settings})
         await asyncio.to_thread(warm_up, [type(core.policy)])
         adding = self.run_to_end(self._add_stream(new.name, config))
@@ -306,7 +301,15 @@ class Engine:
             check_features(changes.get("features"))
         except ValueError as error:
             raise invalid(error) from None
-        done = await self.carry_out(stream, lambda: stream.configure(changes, read_clock()))
+
+        def operate() -> Done:
+            return stream.configure(changes, read_clock())
+
+        if changes.get("features") is None:
+            done = await self.carry_out(stream, operate)
+        else:  # in a thread, because many of them take long
+            done = await asyncio.shield(self.run_to_end(self._operate_in_thread(stream, operate)))
+            await self.commit(stream)
         self._expire(stream)
         return done
 
@@ -487,8 +490,3 @@ class Engine:
 
 
 _WRITE_FAILED = "the store could not be written; retry with the same Idempotency-Key"
-
-
-def _create_agent(arguments: dict[str, Any]) -> Agent:
-    check_features(arguments.get("features"))
-    return Agent(**arguments)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
-import secrets
 import sys
 import time
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ current_request: ContextVar[RequestInfo | None] = ContextVar("windvane_request",
 def read_request_id(header: bytes | None) -> str:
     """Return the id that a client or a proxy gave a request, or a new one where it gave none that may be logged."""
     text = "" if header is None else header.decode("latin-1")
-    return text if REQUEST_ID.fullmatch(text) else secrets.token_hex(8)
+    return text if REQUEST_ID.fullmatch(text) else os.urandom(8).hex()
 
 
 def configure_logging(format: str = "text", level: str = "info", stream: TextIO | None = None) -> None:

@@ -175,13 +175,20 @@ class AgentArguments(AgentChanges):
         return {name: value for name, value in given.items() if (name, value) != ("seed", None)} | self.settings
 
 
-class NewStream(AgentArguments):
+class StreamSettings(AgentArguments):
+    """A stream whose name is in the path: the arguments of :class:`windvane.Agent`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"dim": 2, "reward_timeout": "2d"}]})
+
+    title: Title = None
+
+
+class NewStream(StreamSettings):
     """A stream to create: its name, and the arguments of :class:`windvane.Agent`."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "homepage", "dim": 2, "reward_timeout": "2d"}]})
 
     name: Annotated[str, Field(pattern=NAME)]
-    title: Title = None
 
 
 class RefitRequest(AgentArguments):
@@ -261,6 +268,14 @@ def parse_body(model: type[Model], raw: bytes) -> Model:
             return model.model_validate(parse_json(raw))
         except ValueError as error:
             raise invalid(error) from None
+
+
+def name_stream(name: str, settings: StreamSettings) -> NewStream:
+    """Return the stream with these settings."""
+    try:
+        return NewStream.model_validate({**settings.model_dump(exclude_unset=True), "name": name})
+    except ValueError as error:
+        raise invalid(error) from None
 
 
 def parse_decision(raw: bytes) -> tuple[Any, Any]:

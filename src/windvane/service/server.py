@@ -187,7 +187,6 @@ class _Server(uvicorn.Server):
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:
     """Run ``server`` until a signal; being asked to stop is no failure."""
-
     sys.setswitchinterval(SWITCH_SECONDS)
     # uvicorn does the same for SIGTERM and SIGINT while it runs, and afterwards raises some again for this handler.
     previous = {number: signal.signal(number, server.handle_exit) for number in STOP_SIGNALS}

@@ -21,7 +21,6 @@ from windvane.agent import AgentCore, ClosedDecision, ConflictingRewardError, Un
 from windvane.agent.history import LearnedHistory
 from windvane.agent.info import CHECK_EVERY, AlertLog
 from windvane.agent.pending import ClosedOutcome, PendingDecisions, RewardOutcome
-from windvane.agent.preview import Preview
 from windvane.agent.refit import LogLearner
 from windvane.agent.vectors import Offer
 from windvane.errors import WindvaneError
@@ -446,12 +445,13 @@ class Stream:
         info = self.core.info()
         return StreamInfo(**{field.name: getattr(info, field.name) for field in fields(info)}, **self.describe())
 
-    def preview(self, raw: bytes, now: float) -> Preview:
-        """Return what the model thinks of the arms in a request to decide, without deciding."""
+    def preview(self, raw: bytes, now: float, *, is_ranked: bool) -> Done:
+        """Answer what the model thinks of the arms in a request to decide, without deciding."""
         try:
-            return self.core.preview(self.read_offer(raw), now=now)
+            arms, ranking = self.core.preview(self.read_offer(raw), now=now)
         except ValueError as error:
             raise invalid(error) from None
+        return Done(200, to_json({"arms": [arms[i] for i in ranking] if is_ranked else arms}), [])
 
     @property
     def progress(self) -> tuple[int, int, int]:

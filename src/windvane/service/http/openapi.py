@@ -54,6 +54,8 @@ def _list_statuses(method: str, path: str, operation: dict[str, Any]) -> set[int
         statuses |= {408, 409, 413, 415, 422}
     if "parameters" in operation:
         statuses.add(422)
-    if "{stream}" in path:
+    if "{stream}" in path and (method, path) != ("put", "/v1/streams/{stream}"):
         statuses.add(404)
+    if path.endswith("/events"):
+        statuses.add(501)
     return statuses

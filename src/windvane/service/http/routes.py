@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from functools import partial
@@ -23,6 +24,7 @@ from windvane.records import KEY, to_json
 from windvane.service import refit, requests
 from windvane.service.bodies import LARGE_BODY
 from windvane.service.charts import ChartData
+from windvane.service.creation import ensure_stream as ensure
 from windvane.service.engine import Engine
 from windvane.service.http.export import NDJSON, export_log
 from windvane.service.http.middleware import CHARGE, IS_VALID, PARQUET
@@ -85,10 +87,11 @@ class JsonRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return what FastAPI calls."""
         model: Any = self.body_field and self.body_field.field_info.annotation
+        has_target = "at" in inspect.signature(self.endpoint).parameters
 
         async def handle(request: Request) -> Response:
             arguments, engine = dict(request.path_params), get_engine(request)
-            target = find_target(request, engine, arguments.pop("stream")) if "stream" in arguments else engine
+            target = find_target(request, engine, arguments.pop("stream")) if has_target else engine
             if self.dependant.header_params:
                 arguments["idempotency_key"] = key = request.headers.get("idempotency-key")
                 if key is not None and not re.fullmatch(KEY, key):
@@ -156,6 +159,20 @@ async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Respon
     with _pointing_to_settings(body):
         stream = await engine.create(body)
     return respond(await engine.views.read_info(stream), 201, location=f"/v1/streams/{stream.name}")
+
+
+@settings.put(
+    "/{stream}",
+    response_model=records.StreamInfo,
+    responses={201: {"model": records.StreamInfo, "description": "It was created."}},
+)
+async def ensure_stream(engine: ReadyEngine, stream: StreamName, body: requests.StreamSettings) -> Response:
+    """Create a stream, unless it exists with the same settings. A seed counts if it is given."""
+    new = requests.name_stream(stream, body)
+    with _pointing_to_settings(body):
+        found, is_new = await ensure(engine, new)
+    headers = {"location": f"/v1/streams/{found.name}"} if is_new else {}
+    return respond(found.info(), 201 if is_new else 200, **headers)
 
 
 @streams.get("", response_model=records.StreamPage)
@@ -309,14 +326,20 @@ async def decide(at: At, body: RawDecision, idempotency_key: IdempotencyKey = No
 @outcomes.post("/{stream}/predict", response_model=records.Predictions)
 async def predict(at: At, body: RawDecision) -> Response:
     """Predict the reward of each arm. Nothing is decided, and nothing changes."""
-    return respond({"arms": at.stream.preview(body, read_clock()).predictions})
+    return await _preview(at, body, is_ranked=False)
 
 
 @outcomes.post("/{stream}/rank", response_model=records.Predictions)
 async def rank(at: At, body: RawDecision) -> Response:
     """Rank the arms, the most preferred first. Nothing is decided, and nothing changes."""
-    predictions, ranking = at.stream.preview(body, read_clock())
-    return respond({"arms": [predictions[i] for i in ranking]})
+    return await _preview(at, body, is_ranked=True)
+
+
+async def _preview(at: Target, body: bytes, *, is_ranked: bool) -> Response:
+    def preview() -> Done:
+        return at.stream.preview(body, read_clock(), is_ranked=is_ranked)
+
+    return respond_done(await at.engine.operate(at.stream, preview, size=len(body)))
 
 
 @outcomes.put("/{stream}/decisions/{decision}/reward", response_model=records.RewardReceipt)

@@ -1,0 +1,88 @@
+"""Creating streams, and making sure that a stream with certain settings exists."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from windvane import Agent
+from windvane.agent.core import AgentCore
+from windvane.agent.times import Span
+from windvane.service.problems import Problem, invalid
+from windvane.service.requests import NewStream, check_features
+from windvane.service.streams import Stream
+
+if TYPE_CHECKING:
+    from windvane.service.engine import Engine
+
+_AGENT_ARGUMENTS = inspect.signature(Agent).parameters
+
+
+async def build_core(new: NewStream) -> AgentCore:
+    """Return the agent of a new stream. Without a seed it gets a random one, or all streams would explore in the same
+    rounds."""
+    arguments = {"seed": secrets.randbits(63), **new.agent_arguments()}
+
+    def build() -> AgentCore:
+        check_features(arguments.get("features"))
+        return Agent(**arguments).core
+
+    try:
+        return await asyncio.to_thread(build)
+    except (ValueError, TypeError) as error:
+        raise invalid(error) from None
+
+
+async def ensure_stream(engine: Engine, new: NewStream) -> tuple[Stream, bool]:
+    """Return the stream with this name and these settings, and whether it was created now.
+
+    Raises :class:`Problem` "settings-differ" if it exists with others, "archived" if it was archived.
+    """
+    try:
+        return await engine.create(new), True
+    except Problem as problem:
+        if problem.code != "stream-exists":
+            raise
+    stream, wanted = engine.stream(new.name), await build_core(new)
+    if stream.archived is not None:
+        raise Problem("archived", f"the stream {new.name!r} is archived")
+    row, _ = await engine.find_log(new.name)
+    names = find_differences(json.loads(row.config)["agent"], stream.core, wanted, with_seed=new.seed is not None)
+    if "title" in new.model_fields_set and new.title != stream.title:
+        names.append("title")
+    if names:
+        other = Problem("settings-differ", f"the stream {new.name!r} has another {' and '.join(names)}")
+        other.errors = [_describe(stream, name, new) for name in names]
+        raise other
+    return stream, False
+
+
+def find_differences(created: dict[str, Any], core: AgentCore, wanted: AgentCore, *, with_seed: bool) -> list[str]:
+    """Return the names of settings that mean something else: "1h" and "60m" are the same, and so are defaults.
+
+    ``created``: the settings that ``core`` was created with. What was to be fitted then has been fitted since.
+    """
+    target = json.loads(json.dumps(wanted.settings))
+    fitted = [name for name in ("scaling", "features") if wanted.encoder.to_fit and created[name] == target[name]]
+    names = [name for name in {**target, **core.settings} if name not in fitted and (with_seed or name != "seed")]
+    return [name for name in names if _read(core.settings, core, name) != _read(target, wanted, name)]
+
+
+def _read(settings: dict[str, Any], core: AgentCore, name: str) -> Any:
+    """Return what a setting means, in a form that can be compared."""
+    if name == "learn":
+        return core.learn  # None means one or the other
+    if name not in _AGENT_ARGUMENTS:  # of the policy, which knows its defaults
+        value: Any = core.policy.get_params().get(name)
+        return value.tolist() if hasattr(value, "tolist") else value
+    value = settings[name]
+    return Span.parse(name, value) if name in ("half_life", "reward_timeout") and value is not None else value
+
+
+def _describe(stream: Stream, name: str, new: NewStream) -> dict[str, str]:
+    place = f"#/settings/{name}" if name in new.settings else f"#/{name}"
+    value = stream.title if name == "title" else stream.core.settings.get(name)
+    return {"pointer": place, "detail": f"the stream has {value!r}"}
