@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import logging
 import math
@@ -148,6 +149,7 @@ class _Server(uvicorn.Server):
         self._report_start, self._closing = started, closing
         self._engine, self._drain, self._stop_at = app.engine, drain, math.inf
         self._supervisor, self._is_announced = Supervisor(app.engine), False
+        self._frozen = 0  # recoveries after which what there was was frozen
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -166,6 +168,10 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Return whether to stop; called ten times a second."""
         self._supervisor.look()
+        if self._engine.recoveries != self._frozen:
+            # Garbage collection need not look again at modules and streams, which stay: a full one takes 0.1 to 0.8 s.
+            gc.freeze()
+            self._frozen = self._engine.recoveries
         if self._engine.is_draining and not self._is_announced:
             self._is_announced = True
             self._supervisor.stop()
