@@ -360,6 +360,11 @@ def said(node: ast.expr, known: dict[str, str]) -> str:
     return "?"
 
 
+def test_compile_as_json(tmp_path: Path) -> None:
+    done = windvane_command("compile UniformRandom --json", tmp_path)
+    assert json.loads(done.stdout)["policies"] == ["UniformRandom"]
+
+
 def test_every_option_is_exercised() -> None:
     """Each option of each command occurs in a command line, here or in the files named, that is run and succeeds."""
     runners = "windvane_command", "windvane_server"

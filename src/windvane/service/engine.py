@@ -44,8 +44,10 @@ STALL_TICK = 0.25  # seconds between looks at the commit under way
 TICK = 1.0  # seconds between looks at timeouts and alerts
 RETRY = 1.0  # seconds between attempts to recover
 CHECK_AGAIN = 60.0  # seconds after which a check of the store that failed is repeated: it reads the whole file
+REBUILDING = "it is being rebuilt after a failure"
 
 T = TypeVar("T")
+
 log = logging.getLogger("windvane.service")
 
 
@@ -211,7 +213,10 @@ class Engine:
         """Return a stream that is served."""
         self.refuse_if_not_ready()
         if name in self.unavailable:
-            raise Problem("unrecovered", f"{self.unavailable[name]}; `windvane verify` says more")
+            reason = self.unavailable[name]
+            if reason == REBUILDING:  # for a moment
+                raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY)
+            raise Problem("unrecovered", f"{reason}; `windvane verify` says more")
         if name not in self.streams:
             raise Problem("unknown-stream", f"there is no stream {name!r}")
         return self.streams[name]
@@ -367,7 +372,7 @@ class Engine:
 
     def _set_aside(self, stream: Stream) -> None:
         """Rebuild a stream whose operation failed: its memory may be ahead of its log. The others are not affected."""
-        self.unavailable[stream.name] = f"stream {stream.name!r} is being rebuilt after a failure"
+        self.unavailable[stream.name] = REBUILDING
         del self.streams[stream.name]
         self._run(self._rebuild(stream))
 
