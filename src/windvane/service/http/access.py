@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import secrets
 import sqlite3
@@ -20,6 +21,8 @@ RELOAD = 1.0  # seconds until a running server knows that a token was added or r
 BURST = 2.0  # seconds' worth of requests that may come at once
 MAX_DEBT = 30.0  # seconds that a large batch may delay the next request
 MAX_CLIENTS = 10_000
+
+log = logging.getLogger("windvane.service")
 
 
 def create_token(store: Store, name: str, *, full: bool) -> str | None:
@@ -86,13 +89,20 @@ class Access:
         now = time.monotonic()
         if now - self._read >= RELOAD:
             try:
-                self._tokens = {token.hash: token for token in self._store.read_tokens()}
+                tokens = {token.hash: token for token in self._store.read_tokens()}
                 self._has_tokens = self._store.requires_token
             except sqlite3.Error as error:
                 self._report(error)
                 raise Problem("unavailable", "the store cannot be read") from None
-            self._read = now
+            self._note_changes(tokens)
+            self._tokens, self._read = tokens, now
         return self._closed or self._has_tokens
+
+    def _note_changes(self, tokens: dict[str, Token]) -> None:
+        """Log which tokens came and went since they were read last."""
+        for change, one, other in (("added", tokens, self._tokens), ("removed", self._tokens, tokens)):
+            if (names := [one[key].name for key in one if key not in other]) and self._read > -math.inf:
+                log.info("tokens were %s", change, extra={"fields": {"tokens": sorted(names)}})
 
     def admit(self, authorization: str | None, address: str, *, changes: bool) -> tuple[str, str | None]:
         """Return whose request it is, for :attr:`charge`, and the name of its token, or raise; ``changes``: whether the
