@@ -213,6 +213,12 @@ def test_policies_that_start_again_by_themselves_refuse(policy: str) -> None:
     assert "refit" in error.hint
 
 
+def test_a_coordinate_of_another_kind_is_another_coordinate() -> None:
+    agent = Agent(features={"shared": {"plan": ["pro", "free"]}})
+    error = refuses(agent, None, lambda: agent.configure(features={"shared": {"plan = pro": (0, 1)}}))
+    assert error.path == ("features", "shared", "plan = pro")
+
+
 def test_what_cannot_be_changed_is_refused_and_changes_nothing() -> None:
     agent = build("AdaptiveGLMUCB")
     wider = {**SHOP, "shared": {"hour": (0, 48)}}

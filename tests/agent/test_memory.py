@@ -51,6 +51,16 @@ def test_the_half_life_of_a_mixture(experts: list[tuple[float, float]], static: 
         assert remaining == pytest.approx(0.5, abs=1e-9)
 
 
+def test_experts_that_forget_at_once() -> None:
+    """Rewards that count a billion times say so much that nothing before them matters: a memory of one round."""
+    agent, rewards = Agent(dim=1, link="identity", S=1000.0, reward_range=(-1, 1)), np.sin(np.arange(60))
+    agent.history(rewards, [[1.0]] * 60, weights=[1e9] * 60)
+    half_life = agent.info().half_life
+    assert half_life.decisions is not None
+    assert 0.0 < half_life.decisions < 0.1
+    assert 0.0 < find_half_life([1.0, math.inf], [0.9, 0.1]) < 0.1
+
+
 def test_the_adaptive_policy_shows_what_it_learned() -> None:
     rng = np.random.default_rng(0)
     steady, moving = Agent(features={"arms": ["a", "b"]}), Agent(features={"arms": ["a", "b"]})

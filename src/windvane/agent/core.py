@@ -331,12 +331,16 @@ class AgentCore:
         for name in sorted(set(changes) - {"features", *CHANGEABLE}):
             hint = f"only features, {', '.join(CHANGEABLE)} can be changed"
             raise ArgumentError(name, changes[name], "omitted", hint=hint)
-        moved = move_core(self, changes.pop("features")) if "features" in changes else None
+        successor, vectors = move_core(self, changes.pop("features")) if "features" in changes else (None, [])
         changes = {name: _to_plain(format_duration(value)) for name, value in changes.items()}
         self._apply(**{name: changes.get(name, self.settings[name]) for name in CHANGEABLE})
-        if moved is not None:
-            self.policy, self.encoder, settings, vectors = moved
-            self.settings |= settings
+        if successor is not None:
+            self.policy, self.encoder, self.policy_settings = (
+                successor.policy,
+                successor.encoder,
+                successor.policy_settings,
+            )
+            self.settings = successor.settings
             for pending, x in zip(self.decisions, vectors, strict=True):
                 pending.x = x
         self.settings |= changes

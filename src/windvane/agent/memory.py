@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from windvane.agent.core import AgentCore
 
 HALVINGS = 40  # of an interval of logarithms, which is shorter than 50: the root is known to a relative 5e-11
+SHORTEST = 1.0 + 1e-9  # memory of an expert: one that knows more about a round from its reward has forgotten the rest
 SMALLEST_WEIGHT = 1e-12  # of an expert; smaller ones do not matter at that accuracy
 _PERIODS = (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
 
@@ -91,11 +92,11 @@ def find_half_life(memories: list[float], weights: list[float]) -> float:
     >>> round(find_half_life([100.0, float("inf")], [0.9, 0.1]), 3)  # log(0.4 / 0.9) / log(0.99)
     80.687
     """
-    pairs = zip(memories, weights, strict=True)
+    pairs = zip((max(memory, SHORTEST) for memory in memories), weights, strict=True)
     finite = [(math.log1p(-1.0 / m), w) for m, w in pairs if math.isfinite(m) and w > SMALLEST_WEIGHT]
     moving = sum(w for _, w in finite)
     excess = moving - 0.5 * sum(weights)  # of what is lost at last over what has to be lost
-    if excess <= 0.0:
+    if not excess > 0.0:
         return math.inf
     slowest, fastest = max(rate for rate, _ in finite), min(rate for rate, _ in finite)
     low, high = (math.log(math.log(excess / moving) / rate) for rate in (fastest, slowest))
