@@ -194,6 +194,16 @@ def test_an_agent_that_was_changed_is_saved_and_goes_on(policy: str, learn: str)
     assert again.to_bytes() == agent.to_bytes()
 
 
+@pytest.mark.parametrize("features", [{**SHOP, "arms": ["blue", "red", "green"]}, MORE_FIELDS])
+def test_a_copy_that_is_being_written_does_not_change(features: dict[str, Any]) -> None:
+    """The bytes of a file are made later, in another thread: the vectors of open decisions must be the old ones."""
+    agent = build("AdaptiveGLMUCB")
+    assert agent.pending()
+    before, finish = agent.to_bytes(), agent.core.pack()
+    agent.configure(features=features)
+    assert finish() == before
+
+
 def test_forgetting_stays_as_it_was_tuned() -> None:
     """A discount that theory chose for the dimension does not change with it."""
     for policy, name in (("BVD-GLM-UCB", "gamma"), ("SW-LinUCB", "window"), ("AdaptiveGLMUCB", "gamma")):
