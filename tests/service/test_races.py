@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from support.refusals import rejects
@@ -297,3 +301,40 @@ def test_a_stop_does_not_wait_for_a_disk_that_does_not_answer(
         pass
     with run_local(tmp_path / "a.db") as service:
         assert service.events()[0]["decision"] == kept
+
+
+HANGING = """
+import sys, time
+from windvane.service import engine, server
+from windvane.service.store import Store
+
+engine.STOP_SECONDS = server.EXIT_SECONDS = 0.3
+server.STOP_SECONDS = 1
+
+
+def hang(store, *_):
+    with store._writing:  # as the method that it replaces
+        time.sleep(3600)
+
+
+Store.append = hang
+server.serve(sys.argv[1], port=0, started=lambda address: print(address, flush=True))
+"""
+
+
+def test_a_server_ends_though_the_disk_does_not_answer(tmp_path: Path) -> None:
+    """Neither the store nor a thread that waits for it can be closed."""
+    command = [sys.executable, "-c", HANGING, str(tmp_path / "a.db")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        with httpx2.Client(base_url=address, timeout=30.0, trust_env=False) as client:
+            until(lambda: client.get("/readyz").status_code == 200)
+            assert client.post("/v1/streams", json={"name": "shop", "dim": 2}).status_code == 201
+            thread, _ = ask_in_thread(lambda: client.post(f"{SHOP}/decisions", json=ARMS).status_code)
+            until(lambda: "windvane_waiting_events 1.0" in client.get("/metrics").text)
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=30)
+            thread.join(10)
+    assert process.returncode == 1
+    assert "still waits for the disk" in errors

@@ -160,7 +160,8 @@ async def get_readiness(request: Request) -> Response:
 @service.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def get_metrics(request: Request) -> Response:
     """Return counters in the text format of Prometheus."""
-    return Response(request.app.state.metrics.to_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    state = request.app.state
+    return Response(await state.metrics.to_text(state.engine), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @settings.post("", status_code=201, response_model=records.StreamInfo)
@@ -275,7 +276,7 @@ async def follow_stream(at: At) -> AsyncIterator[ServerSentEvent]:
     """
     closing: asyncio.Event = at.request.app.state.closing
     last, stream = (-1, 0, 0), at.stream
-    while not closing.is_set() and at.request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
+    while not closing.is_set() and await at.request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
         if stream.progress != last:
             try:
                 live = await at.engine.views.read_live(stream)
