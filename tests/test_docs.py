@@ -187,9 +187,16 @@ def test_make_targets_in_snippets_exist() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+    """To a file, and to a heading of it: GitHub's anchor of one is in small letters, with hyphens for spaces."""
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+            name, _, anchor = target.partition("#")
+            file = page.parent / name if name else page
+            assert file.exists(), target
+            if anchor:
+                headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.M)
+                anchors = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings]
+                assert anchor in anchors, target
 
 
 @pytest.mark.parametrize("package", ["agent", "cli", "client", "environments", "lab", "service"])

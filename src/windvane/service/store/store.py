@@ -49,6 +49,15 @@ takes 1.6 s for a million events of 145 bytes, the smallest there are, and 2.6 s
 20 arms): at least 90 MB a second, so that this many bytes take less than a second."""
 _ROWS = 64  # events per statement: each statement releases the GIL and waits to get it back
 _COLUMNS = 10  # of an event
+SETTINGS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "wal_autocheckpoint=4000",  # pages: the write-ahead log has about 16 MiB
+    "journal_size_limit=67108864",  # one that a long reader has made larger is cut to this many bytes afterwards
+)
+SERVER_BUSY_MS = 2000
+"""That a server waits for the lock of another process: less than until a disk counts as stalled (3 s), so that a held
+lock is reported as such. Commands take it for milliseconds, and wait longer themselves."""
 
 log = logging.getLogger("windvane.service")
 
@@ -176,8 +185,10 @@ class Store:
             self.check_in_place()
             own = self._local.own = _ThreadConnection(connect(self.path, self._mode), self._generation)
             if self._mode == "rw":
-                for setting in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=4000"):
+                for setting in SETTINGS:
                     own.connection.execute(f"PRAGMA {setting}")
+            if self._lock is not None:
+                own.connection.execute(f"PRAGMA busy_timeout={SERVER_BUSY_MS}")
             self._connections.add(own)
         return own.connection
 
