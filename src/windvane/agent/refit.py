@@ -11,7 +11,8 @@ rewarded, late                         ``value``
 reward_part, late with ``sum``         ``value``, a part of the reward
 history                                ``request``, the arguments of :meth:`windvane.Agent.history`
 configured, refitted, refit_undone     the arms that the features declare from then on
-closed, archived, lost                 nothing: what is closed follows from the settings
+closed                                 nothing but its time: what is closed by then follows from the settings
+archived, lost                         nothing
 =====================================  ==========================================================================
 
 The settings hold for the whole log. Rows from before the features changed are read as far as they can be: a field that
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 RATES = ("half_life", "gamma", "drift")  # one of them says how fast an agent forgets
 HISTORY = ("rewards", "vectors", "contexts", "arms", "times", "weights")
-IGNORED = ("closed", "archived", "lost")
+IGNORED = ("archived", "lost")
 CERTAIN = 1e-9  # a prediction is taken to be this far from 0 and 1 at least, so that its log loss is finite
 NO_PROPENSITIES = "the log has no propensities; with `epsilon`, later decisions will have them"
 NO_OVERLAP = "no decision of the log has an outcome and an arm that the new policy might have played"
@@ -111,6 +112,8 @@ class LogLearner:
                 self.core.adopt(self.core.learn_history(now=None, **rows))
         elif kind in ("configured", "refitted", "refit_undone"):
             self._note_change(kind, row)
+        elif kind == "closed":
+            self._settle(self.core.expire(now=_time_of(row)))
         elif kind not in IGNORED:
             raise ArgumentError("log", kind, "rows whose `kind` is one of those of the event log")
 
