@@ -231,6 +231,23 @@ def test_without_marks_a_loss_is_not_known(tmp_path: Path) -> None:
         assert [event["kind"] for event in service.events()] == ["decided", "decided"]
 
 
+def test_a_store_that_is_gone_is_not_begun_anew(tmp_path: Path) -> None:
+    """A service that is restarted after its file was deleted would be ready, without streams and without tokens."""
+    path = tmp_path / "a.db"
+    decide(path, 2)
+    back_up(path, tmp_path / "backup.db")
+    path.unlink()
+    for shared in (False, True):
+        with rejects(error=StoreError, path=path, code="gone"):
+            Store(path, shared=shared)
+    assert not path.exists()
+    restore(tmp_path / "backup.db", path)
+    decide(path, 1)
+    path.unlink()
+    Path(f"{path}.mark").unlink()
+    decide(path, 1)
+
+
 def test_marks_without_a_store_pretend_no_loss(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     decide(path, 2)
