@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from windvane.service.store import Event, Snapshot, Store
 
@@ -40,7 +41,7 @@ class Committer:
         self, store: Store, on_commit: Callable[[list[Event], float], None], on_failure: Callable[[Exception], None]
     ) -> None:
         self._store, self._on_commit, self._on_failure = store, on_commit, on_failure
-        self._loop, self._idle = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._idle, self._ended = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         self._idle.set()
         self._batch = _Batch()
         self._writing: _Batch | None = None
@@ -90,7 +91,8 @@ class Committer:
             await self._idle.wait()
         self._failure = self._failure or RuntimeError("the committer is closed")
         self._queue.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await self._ended.wait()
+        self._thread.join()  # it has nothing left to do
 
     def _count(self, events: Sequence[Event], sign: int) -> None:
         self.waiting += sign * len(events)
@@ -116,8 +118,13 @@ class Committer:
             except Exception as raised:
                 error = raised
             seconds = time.perf_counter() - began
-            with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for the committer
-                self._loop.call_soon_threadsafe(self._finish, batch, seconds, error)
+            self._call(self._finish, batch, seconds, error)
+        self._call(self._ended.set)
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function in the thread of the event loop."""
+        with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for the committer
+            self._loop.call_soon_threadsafe(function, *arguments)
 
     def _finish(self, batch: _Batch, seconds: float, error: Exception | None) -> None:
         """Keep the promise of a batch, or break it and all that follow."""

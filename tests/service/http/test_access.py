@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -101,6 +102,20 @@ def test_a_store_that_cannot_be_read_admits_nobody(service: Local, monkeypatch: 
         patch.setattr(service.store, "read_tokens", Mock(side_effect=sqlite3.OperationalError("disk I/O error")))
         assert read_problem(service.get("/v1/streams"), 503)["code"] == "unavailable"
         assert service.get("/healthz").status_code == 200
+
+
+def test_a_store_that_hangs_does_not_hold_up_the_event_loop(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are refused after a while; the tokens are read once for all of them."""
+    monkeypatch.setattr(access, "READ_SECONDS", 0.1)
+    go, reads = threading.Event(), list[int]()
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "read_tokens", lambda: (reads.append(1), go.wait(30), [])[2])
+        for _ in range(2):
+            assert read_problem(service.get("/v1/streams"), 503)["code"] == "unavailable"
+        assert service.get("/healthz").status_code == 200
+        assert len(reads) == 1
+        go.set()
+    until(lambda: service.get("/v1/streams").status_code == 200)
 
 
 def test_commands_for_tokens(tmp_path: Path) -> None:

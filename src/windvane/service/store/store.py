@@ -39,7 +39,7 @@ from windvane.service.store.database import (
     write_row,
 )
 from windvane.service.store.events import STREAM_SPAN, Event
-from windvane.service.store.marks import Marks, read_marks
+from windvane.service.store.marks import Marks, has_streams, marks_path, read_marks
 from windvane.service.store.opening import create_store, is_empty, lock_store, open_file, restrict_access
 from windvane.service.store.repair import BUILDING, COMPLETED, finish_swap, is_repairing, rebuild
 
@@ -90,8 +90,15 @@ class Store:
         if not self.path.parent.is_dir():
             raise StoreError(Path(path), "no_folder", f"the folder {Path(path).parent} does not exist")
         has_content = self.path.is_file() and self.path.stat().st_size > 0
-        if not create and not has_content and not add_suffix(self.path, COMPLETED).exists():
-            raise StoreError(self.path, "no_store", "there is no such store")
+        if not has_content and not add_suffix(self.path, COMPLETED).exists():
+            if not create:
+                raise StoreError(self.path, "no_store", "there is no such store")
+            if has_streams(self.path):  # an empty store would pass for the one that is gone
+                file = marks_path(self.path).name
+                problem = (
+                    f"is gone, and {file} shows that it had streams; restore a backup, or remove {file} to begin anew"
+                )
+                raise StoreError(self.path, "gone", problem)
         self.is_checked = False
         self._mode = "ro" if read_only else "rw"
         self._file: int | None = None  # the file itself, open to the end: nothing else gets its number
