@@ -154,7 +154,7 @@ class _Server(uvicorn.Server):
         self._report_start, self._closing, self._report_stop = started, closing, stopped
         self._engine, self._drain, self._stop_at = app.engine, drain, math.inf
         self._supervisor, self._is_announced = Supervisor(app.engine), False
-        self._frozen = 0, 0  # recoveries after which what there was was frozen
+        self._frozen = 0, 0  # recoveries and streams when objects were last frozen
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
