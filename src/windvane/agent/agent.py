@@ -178,7 +178,7 @@ class Agent:
         with self._lock:
             offer = self._core.offer(arms, context)
             if id is not None and not isinstance(id, str):
-                raise ArgumentError("id", id, "a text that no other decision has")
+                raise ArgumentError("id", id, "a string that no other decision has")
             key = secrets.token_hex(8) if id is None else str.__str__(id)
             decision = self._core.decide(offer, id=key, now=_read_time(now))
             decisions = self._core.tally.decisions

@@ -11,7 +11,7 @@ policy/...     :meth:`windvane.Policy.state`
 pending        of each decision that is open, the oldest first: ``x``, the vector played, and the numbers of
                :class:`windvane.agent.pending.Pending` in ``FIXED`` and ``CHANGING`` (NaN: none)
 early          with ``learn="early"``: the table of :class:`windvane.agent.delays.DelayModel`
-document       a text in JSON (numbers may be Infinity) with the entries that follow
+document       a JSON string (numbers may be Infinity) with the entries that follow
 settings       the arguments of :class:`windvane.Agent`; null: a custom link or policy; features and scaling with
                fitted values, features in the order of the coordinates
 feature_names  the names of the parameter's coordinates; a file whose features give other names is rejected
@@ -112,7 +112,7 @@ def pack(core: AgentCore) -> Callable[[], bytes]:
             try:
                 json.dumps(value)
             except TypeError:
-                expected = "a number, a text or a list of these in an agent that is saved"
+                expected = "a number, a string or a list of these in an agent that is saved"
                 raise ArgumentError(name, value, expected) from None
         document["names"] = {name: [getattr(each.decision, name) for each in pending] for name in NAMES}
         fixed = map(attrgetter("x", *FIXED), pending)

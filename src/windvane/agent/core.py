@@ -121,7 +121,7 @@ class AgentCore:
         """Choose an arm or, in a replay, play the arm with the index ``played``."""
         names, vectors, columns = offer
         if not id or id in self.decisions:
-            raise ArgumentError("id", id, "a text that no other decision has")
+            raise ArgumentError("id", id, "a string that no other decision has")
         if played is not None:
             check_whole("played", played, 0, len(names) - 1)
         at = self.clock.read(now)  # all arguments are valid from here on

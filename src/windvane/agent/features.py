@@ -79,7 +79,7 @@ class Field:
 
 
 Fields = Sequence[str] | Mapping[str, Any]
-"""Names of numbers; or by name a range (low, high), a list of texts, or {"low": , "high": } or {"values": [...]}."""
+"""Names of numbers; or by name a range (low, high), a list of strings, or {"low": , "high": } or {"values": [...]}."""
 
 
 class Features:
@@ -249,7 +249,7 @@ def check_names(argument: str, names: Any) -> list[Name]:
     """Return the names of arms: texts or whole numbers, all different."""
     checked = [check_name(argument, name) for name in check_sequence(argument, names)]
     if repeated := find_repeated(checked):
-        raise ArgumentError(argument, names, "names that are all different", got=f"{repeated[0]!r} twice")
+        raise ArgumentError(argument, names, "distinct names", got=f"{repeated[0]!r} twice")
     return checked
 
 
@@ -264,7 +264,7 @@ def check_name(argument: str | Path, name: Any) -> Name:
         return str.__str__(name)
     if isinstance(name, int | np.integer) and not isinstance(name, bool) and -LARGEST_NAME <= name < LARGEST_NAME:
         return int(name)
-    raise ArgumentError(argument, name, "the name of an arm: a text that is not empty, or a whole number below 2**63")
+    raise ArgumentError(argument, name, "the name of an arm: a string that is not empty, or an integer below 2**63")
 
 
 def list_values(values: Iterable[Any], most: int = 12) -> str:
@@ -286,7 +286,7 @@ def _parse_fields(kind: str, declaration: Any) -> tuple[Field, ...]:
 
 def _parse_field(path: Path, name: Any, declaration: Any) -> Field:
     if not isinstance(name, str) or not name:
-        raise ArgumentError(path, name, "named by a text")
+        raise ArgumentError(path, name, "named by a string")
     name = str.__str__(name)
     if isinstance(declaration, Mapping):
         if set(declaration) == {"values"}:
@@ -302,13 +302,13 @@ def _parse_field(path: Path, name: Any, declaration: Any) -> Field:
     if isinstance(declaration, list | tuple):
         if declaration and all(isinstance(value, str) for value in declaration):
             if len(set(declaration)) < len(declaration):
-                raise ArgumentError(path, declaration, "a list of texts that are all different")
+                raise ArgumentError(path, declaration, "a list of distinct strings")
             return Field(name, values=tuple(str.__str__(value) for value in declaration))
         if len(declaration) == 2:
             low, high = (check_between(path, end, -LARGEST, LARGEST) for end in declaration)
             if low < high:
                 return Field(name, low, high)
-    raise ArgumentError(path, declaration, "a range (low, high) with low < high, or a list of texts")
+    raise ArgumentError(path, declaration, "a range (low, high) with low < high, or a list of strings")
 
 
 def _check_keys(owner: Path, values: Mapping[str, Any], fields: Mapping[str, Field]) -> None:

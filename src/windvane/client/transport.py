@@ -1,8 +1,8 @@
 """Connections to one service that are kept open, blocking and asynchronous.
 
-Sockets, TLS, timeouts and proxies are those of httpcore2, the engine of httpx2; HTTP/1.1 is parsed by h11, as there.
-httpx2 itself and the pool of httpcore2, which only a proxy needs, are left out: they take most of the processor time of
-a small request (``benchmarks/client.py``).
+Sockets, TLS, timeouts and proxies come from httpcore2, the engine of httpx2; h11 parses HTTP/1.1, as in httpcore2.
+httpx2 itself is not used, and the pool of httpcore2 only for a proxy: they take most of the processor time of a small
+request (``benchmarks/client.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import h11
 import httpcore2
 
 IDLE_SECONDS = 10.0  # that an unused connection is kept; the server closes it after 30
-MOST_AT_ONCE = 100  # requests of an event loop that are under way at the same time; the others wait
+MOST_AT_ONCE = 100  # concurrent requests of an event loop; more have to wait
 READ_BYTES = 1 << 16
 
 UNSENT = (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError, httpcore2.UnsupportedProtocol)
@@ -42,7 +42,7 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple, Generic[Parts]):
-    """An answer whose body is still to be read; ``parts`` iterates over it."""
+    """An answer whose body has not been read; ``parts`` iterates over it."""
 
     status: int
     headers: Headers
@@ -104,7 +104,7 @@ class Address:
         )
 
     def load_certificates(self) -> ssl.SSLContext | None:
-        """Return the certificates that are trusted; they are needed for https only, and take 60 ms."""
+        """Return the trusted certificates; only https needs them, and loading takes 60 ms."""
         return httpcore2.default_ssl_context() if self.scheme == "https" else None
 
     def find_proxy(self) -> httpcore2.Proxy | None:
@@ -149,7 +149,7 @@ class _Protocol:
         return None if event is h11.NEED_DATA else event
 
     def end(self) -> bool:
-        """Return whether another request can be sent: the answer was read to its end."""
+        """Return whether another request can be sent, because the answer was read to its end."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
@@ -157,7 +157,7 @@ class _Protocol:
         return True
 
     def has_expired(self) -> bool:
-        """Return whether the server may have hung up."""
+        """Return whether the server may have closed the connection."""
         return time.monotonic() - self._used > IDLE_SECONDS or self.stream.get_extra_info("is_readable")
 
 
@@ -336,6 +336,6 @@ class AsyncTransport:
 
 
 async def _close_now(connection: _Protocol) -> None:
-    """Close a connection, also in a task that is being cancelled."""
+    """Close a connection, even in a task that is being cancelled."""
     with anyio.CancelScope(shield=True):
         await connection.stream.aclose()

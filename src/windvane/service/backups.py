@@ -157,7 +157,7 @@ def _copy(source: Path, target: Path, progress: Progress, *, force: bool = False
             report = _verify(temporary, progress)
             if not report.is_sound and not force:
                 first = next(report.list_problems())
-                raise StoreError(source, "unsound", f"is not sound ({first.text}); `windvane verify` says more")
+                raise StoreError(source, "unsound", f"is not sound ({first.text}); run `windvane verify` for details")
             yield temporary, report
         except (sqlite3.Error, OSError) as error:
             raise StoreError(source, "not_copied", f"could not be copied to {target} ({error})") from None

@@ -44,7 +44,7 @@ def parse_json(raw: bytes) -> Any:
         for what, (signs, most) in MOST.items():
             count = sum(map(raw.count, signs))
             if count > most:
-                detail = f"the body must have at most {most:,} {what}, got {count:,} (those in texts count too)"
+                detail = f"the body must have at most {most:,} {what}, got {count:,} (including those inside strings)"
                 raise Problem("too-large", detail)
     try:
         return from_json(raw, allow_inf_nan=False)

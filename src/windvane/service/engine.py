@@ -151,7 +151,7 @@ class Engine:
         """Rebuild the streams: memory may differ from the disk."""
         self._is_damaged = self._is_damaged or is_damage(error)
         if self.failure is None:
-            log.error("%s; the streams are rebuilt from what is on disk", error)
+            log.error("%s; rebuilding the streams from the log on disk", error)
             self.failure = NotReady.after(error)
             self._run(self._recover())
 
@@ -165,7 +165,7 @@ class Engine:
 
     def _stall(self) -> Problem:
         """Refuse requests until the disk answers; return how."""
-        error = StalledDiskError(f"{self.store.path}: the disk has not answered for {STALL_SECONDS:g} s")
+        error = StalledDiskError(f"{self.store.path}: the disk has not responded for {STALL_SECONDS:g} s")
         if self._committer is not None:
             self._committer.give_up(error)
         self._fail(error)
@@ -216,7 +216,7 @@ class Engine:
             reason = self.unavailable[name]
             if reason == REBUILDING:  # for a moment
                 raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY)
-            raise Problem("unrecovered", f"{reason}; `windvane verify` says more")
+            raise Problem("unrecovered", f"{reason}; run `windvane verify` for details")
         if name not in self.streams:
             raise Problem("unknown-stream", f"there is no stream {name!r}")
         return self.streams[name]

@@ -55,4 +55,4 @@ class EventLookup:
                 check_event(self._store.read_chain(self._stream, event.number - 1) or b"", event)
             return event
         except UnreadableEventError as error:
-            raise Problem("unreadable", f"{error}; `windvane verify` says more") from None
+            raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None

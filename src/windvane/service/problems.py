@@ -34,7 +34,7 @@ KINDS = {
     "stream-exists": Kind(409, "A stream with this name already exists"),
     "settings-differ": Kind(409, "The stream exists with other settings"),
     "no-refit": Kind(409, "The stream has no refit to undo"),
-    "refit-running": Kind(409, "A refit is under way, or was overtaken by a change of settings"),
+    "refit-running": Kind(409, "A refit is running, or the settings changed during it"),
     "no-token": Kind(401, "A token is required"),
     "wrong-token": Kind(401, "The token is unknown"),
     "read-only-token": Kind(403, "The token is read-only"),
@@ -44,13 +44,13 @@ KINDS = {
     "not-json": Kind(415, "The body is not application/json"),
     "too-slow": Kind(408, "The body arrived too slowly"),
     "rate-limited": Kind(429, "Too many requests"),
-    "overloaded": Kind(503, "Too much is under way"),
+    "overloaded": Kind(503, "The service is overloaded"),
     "unavailable": Kind(503, "The service is unavailable"),
     "not-installed": Kind(501, "The server lacks an optional library"),
     "unrecovered": Kind(500, "The stream could not be recovered"),
     "unreadable": Kind(500, "A stored event cannot be read"),
     "internal": Kind(500, "Internal error"),
-    "not-found": Kind(404, "There is nothing at this path"),
+    "not-found": Kind(404, "Nothing exists at this path"),
     "method-not-allowed": Kind(405, "The method is not allowed for this path"),
 }
 """Every code, with its status and title."""
@@ -137,7 +137,7 @@ def _locate(error: Mapping[str, Any], part: str, *path: str | int) -> tuple[str,
     cause = error.get("ctx", {}).get("error")
     if isinstance(cause, ArgumentError):  # raised by a validator
         return cause.pointer, str(cause)
-    if error["type"] == "json_invalid":  # the path is a position in the text then
+    if error["type"] == "json_invalid":  # the path is then a position in the document
         return "#", f"must be JSON ({cause})"
     message = _MESSAGES.get(error["type"], error["msg"])
     return json_pointer(path) if part == "body" else str(path[0]), message

@@ -12,12 +12,12 @@ from windvane.service.store import MisplacedError, StoreError, is_damage
 
 CAUSES = {
     "starting": "the service is starting",
-    "recovering": "streams are rebuilt from the log",
-    "compiling": "kernels are compiled; the first start on a machine takes about ten seconds",
-    "damaged": "the store is damaged and is being repaired, or cannot be",
+    "recovering": "the streams are being rebuilt from the log",
+    "compiling": "kernels are being compiled; the first start on a machine takes about ten seconds",
+    "damaged": "the store is damaged; it is being repaired, or the repair failed",
     "disk": "the store cannot be read or written",
-    "stalled": "the disk does not answer",
-    "misplaced": "the file of the store was moved, removed or replaced",
+    "stalled": "the disk does not respond",
+    "misplaced": "the store file was moved, removed or replaced",
     "internal": "an error in the service itself",
     "stopping": "the service is stopping",
 }

@@ -51,7 +51,7 @@ def recover(store: Store, report: Callable[[NotReady], None]) -> Recovery:
             recovery.replays[row.name] = store.read_snapshot_number(row.id), time.perf_counter() - began
             recovery.streams[row.name] = stream
             if stream.differences:
-                text = "stream %r: for %d decisions a replay prefers another arm; the log is what counts"
+                text = "stream %r: for %d decisions a replay prefers another arm; the recorded arms are used"
                 log.warning(text, row.name, stream.differences)
         except (ReplayError, sqlite3.DatabaseError) as error:
             if not isinstance(error, ReplayError) and not is_damage(error):

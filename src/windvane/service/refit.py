@@ -99,7 +99,7 @@ async def undo(engine: Engine, stream: Stream, key: str | None) -> Done:
     if again := stream.find_refit(None, key):
         return again
     if not stream.refits:
-        raise Problem("no-refit", f"stream {stream.name!r} has no refit that could be undone")
+        raise Problem("no-refit", f"stream {stream.name!r} has no refit to undo")
     return await _learn_beside(
         engine, stream, begin_undo(stream), lambda learner: stream.undo_refit(learner, key, read_clock())
     )
@@ -111,7 +111,7 @@ async def _learn_beside(
 ) -> Done:  # fmt: skip
     """Let a new model learn the log in a thread, and adopt it; of a dry run, only its comparison."""
     if stream.is_refitting:
-        raise Problem("refit-running", f"a refit of stream {stream.name!r} is under way")
+        raise Problem("refit-running", f"a refit of stream {stream.name!r} is running")
     stream.is_refitting, settings = True, dict(stream.core.settings)
     try:
         reader = await asyncio.to_thread(build)
@@ -128,7 +128,7 @@ async def _learn_beside(
             await engine.commit(stream)
             learner = await asyncio.to_thread(reader.read, stream.number)
             if stream.core.settings != settings:
-                raise Problem("refit-running", "the settings were changed while the log was learned again; try again")
+                raise Problem("refit-running", "the settings changed during the refit; try again")
             with engine.operating(stream):
                 done = adopt(learner)
             await engine.commit(stream, done.events)
@@ -136,6 +136,6 @@ async def _learn_beside(
     except ValueError as error:
         raise invalid(error) from None
     except UnreadableEventError as error:
-        raise Problem("unreadable", f"{error}; `windvane verify` says more") from None
+        raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None
     finally:
         stream.is_refitting = False

@@ -42,7 +42,7 @@ async def export_log(engine: Engine, name: str, format_: str, after: int, limit:
             return StreamingResponse(_read_on(first, lines), headers=headers, media_type=NDJSON)
         file = await asyncio.get_running_loop().run_in_executor(_EXPORTS, _write_parquet, chunks)
     except UnreadableEventError as error:
-        raise Problem("unreadable", f"{error}; `windvane verify` says more") from None
+        raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None
     headers["content-length"] = str(file.tell())
     file.seek(0)
     return StreamingResponse(_read_file(file), headers=headers, media_type=PARQUET)

@@ -68,9 +68,9 @@ class Load:
 def _check(what: str, amount: int, own: int, most: int) -> None:
     """Raise if all clients together or the one that asks would have too much under way."""
     if own > SHARE_OF_CLIENT * most:
-        detail = f"one client may have {SHARE_OF_CLIENT * most:,.0f} {what} under way at once; try again"
+        detail = f"one client may have {SHARE_OF_CLIENT * most:,.0f} {what} in progress at once; try again"
     elif amount > most:
-        detail = f"{most:,} {what} are under way; try again"
+        detail = f"{most:,} {what} are in progress; try again"
     else:
         return
     raise Problem("overloaded", detail, retry_after=1)

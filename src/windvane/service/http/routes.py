@@ -393,7 +393,7 @@ async def _run_batch(
     at: Target, operate: Callable[[Any], Done], items: Sequence[Any], field: str, result: str
 ) -> Response:
     if "idempotency-key" in at.request.headers:
-        raise Problem("invalid", "Idempotency-Key: a batch has none; give each of its items a key")
+        raise Problem("invalid", "Idempotency-Key: not allowed for a batch; give each item its own key")
     at.request.scope[CHARGE](len(items) - 1)
     results = []
     pauses = Pauses(at.engine.turnstile)
