@@ -57,16 +57,16 @@ KINDS = {
 
 
 class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
-    """A request that is refused or failed, as its client is told.
+    """A request that was rejected or failed, as reported to its client.
 
     Parameters
     ----------
     code
-        One of :data:`KINDS`; it decides the status and the title.
+        One of :data:`KINDS`; it determines the status and the title.
     detail
         A sentence about this request.
     pointer
-        JSON Pointer of the part of the body that is wrong, such as ``"#/arms/red/1"``.
+        JSON Pointer to the invalid part of the body, such as ``"#/arms/red/1"``.
     retry_after
         Seconds after which the same request may succeed. Default: 1 for "unavailable", else None.
     cause
@@ -103,7 +103,7 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
         return {"type": TYPE_PREFIX + self.code, **{name: getattr(self, name) for name in names}, **cause}
 
     def move_pointers(self, place: str) -> None:
-        """Let the pointers begin at ``place``, where the document that they point into is part of a larger one."""
+        """Prefix the pointers with ``place``, because the document that they point into is part of a larger one."""
         for error in self.errors:
             error["pointer"] = place + error["pointer"].removeprefix("#")
 
@@ -113,7 +113,7 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
 
 
 def invalid(error: Exception) -> Problem:
-    """Return the problem of a request that the agent or a model of pydantic rejected."""
+    """Return the problem of a request that the agent or a pydantic model rejected."""
     if isinstance(error, ArgumentError):
         return Problem("invalid", str(error), pointer=error.pointer)
     if isinstance(error, ValidationError):
@@ -122,9 +122,9 @@ def invalid(error: Exception) -> Problem:
 
 
 def list_errors(errors: Sequence[Mapping[str, Any]], *part: str) -> Problem:
-    """Return the problem with the first few errors of pydantic, whose places are in ``part`` of the request.
+    """Return the problem with the first few errors of pydantic, which are about ``part`` of the request.
 
-    Those outside the body have no pointer, and are only the detail.
+    Errors outside the body have no pointer; only the detail describes them.
     """
     entries = [_locate(error, *part, *error["loc"]) for error in errors]
     problem = Problem("invalid", f"{entries[0][0]}: {entries[0][1]}")
@@ -133,7 +133,7 @@ def list_errors(errors: Sequence[Mapping[str, Any]], *part: str) -> Problem:
 
 
 def _locate(error: Mapping[str, Any], part: str, *path: str | int) -> tuple[str, str]:
-    """Return where an error of a model is, and what it is; ``part``: "body", "path", "query" or "header"."""
+    """Return the place and the description of a model's error; ``part``: "body", "path", "query" or "header"."""
     cause = error.get("ctx", {}).get("error")
     if isinstance(cause, ArgumentError):  # raised by a validator
         return cause.pointer, str(cause)

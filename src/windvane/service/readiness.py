@@ -1,4 +1,4 @@
-"""Why the service is not ready: a code for programs, and a sentence that may be shown to anybody."""
+"""Why the service is not ready: a machine-readable code, and a sentence that is safe to show to anyone."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CAUSES = {
 
 
 class StalledDiskError(WindvaneError, TimeoutError):
-    """A write to the store takes so long that nobody should wait for it."""
+    """A write to the store takes longer than requests should wait."""
 
 
 class NotReady(NamedTuple):
-    """Why no request is answered: one of :data:`CAUSES`, and a sentence without anything that is not public.
+    """Why no request is answered: one of :data:`CAUSES`, and a sentence without private details.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class NotReady(NamedTuple):
 
     @classmethod
     def after(cls, error: BaseException) -> NotReady:
-        """Return the cause that ``error`` is. Its message goes to the log only: it may name files."""
+        """Return the cause for ``error``. Its message goes only to the log, because it may name files."""
         if isinstance(error, StalledDiskError):
             return cls.of("stalled")
         if isinstance(error, MisplacedError):
@@ -64,5 +64,5 @@ class NotReady(NamedTuple):
 
 
 def unavailable(failure: NotReady) -> Problem:
-    """Return the problem of a request that comes while the service is not ready."""
+    """Return the problem of a request that arrives while the service is not ready."""
     return Problem("unavailable", f"not ready: {failure.text}", cause=failure.code)

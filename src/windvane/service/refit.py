@@ -1,9 +1,9 @@
-"""Refits of streams: learn the log again under other settings beside the running model, then swap the two.
+"""Refits of streams: learn the log again with new settings beside the running model, then swap the two.
 
-The new model is learned in a thread, from the events on disk, some at a time, while the stream goes on. It then catches
-up with the events that came meanwhile; the stream is held only for the last of them. An event records the swap. Its
-replay learns the same events again under the same settings, so that it gives the same model to the last bit. To undo a
-refit, the model from before it is rebuilt from the log and learns the decisions and rewards since.
+A thread learns the new model from the events on disk, in slices, while the stream continues. The new model then catches
+up with newer events; the stream is held only for the last few. An event records the swap. Its replay learns the same
+events again with the same settings, which gives the same model to the last bit. To undo a refit, the model from before
+it is rebuilt from the log and learns the decisions and rewards since then.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from windvane.service.streams import Done, Stream
 
 SLICE = 100  # events between two pauses of the thread
-PAUSE = 0.001  # seconds, in which the thread leaves the interpreter to requests
+PAUSE = 0.001  # seconds in which the interpreter serves requests
 FEW = 200  # events for which a stream may be held
 
 
 class LogReader:
-    """Lets a learner read the log of a stream, from the event after ``number``, whose chain value is ``chain``."""
+    """Feeds the log of a stream to a learner, from the event after ``number``, whose chain value is ``chain``."""
 
     def __init__(self, learner: LogLearner, store: Store, stream: int, number: int, chain: bytes) -> None:
         self.learner, self._store, self._stream = learner, store, stream
@@ -53,7 +53,7 @@ class LogReader:
 
 
 def begin_refit(stream: Stream, changes: dict[str, Any]) -> Callable[[], LogReader]:
-    """Return a function that builds the new model, in any thread, before it has learned anything."""
+    """Return a function that builds the new, empty model, in any thread."""
     arguments, arms = renew_settings(stream.core, changes), stream.first_arms
 
     def build() -> LogReader:
@@ -79,7 +79,7 @@ def begin_undo(stream: Stream) -> Callable[[], LogReader]:
 
 
 async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: str | None, *, dry_run: bool) -> Done:
-    """Learn the log of ``stream`` again under ``changes``, and swap the model unless it is a ``dry_run``."""
+    """Learn the log of ``stream`` again with ``changes``, and replace the model unless it is a ``dry_run``."""
     if again := stream.find_refit(changes, key):
         return again
     try:
@@ -95,7 +95,7 @@ async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: st
 
 
 async def undo(engine: Engine, stream: Stream, key: str | None) -> Done:
-    """Put the model from before the last refit in the place of the present one."""
+    """Restore the model from before the last refit."""
     if again := stream.find_refit(None, key):
         return again
     if not stream.refits:
@@ -109,7 +109,7 @@ async def _learn_beside(
     engine: Engine, stream: Stream, build: Callable[[], LogReader], adopt: Callable[[LogLearner], Done], *,
     dry_run: bool = False,
 ) -> Done:  # fmt: skip
-    """Let a new model learn the log in a thread, and adopt it; of a dry run, only its comparison."""
+    """Let a new model learn the log in a thread, and adopt it; a dry run returns only the comparison."""
     if stream.is_refitting:
         raise Problem("refit-running", f"a refit of stream {stream.name!r} is running")
     stream.is_refitting, settings = True, dict(stream.core.settings)

@@ -1,4 +1,4 @@
-"""Who may do what: bearer tokens, of which only hashes are stored, and a limit on requests per client."""
+"""Access control: bearer tokens, of which only hashes are stored, and a rate limit per client."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from windvane.service.problems import Problem
 from windvane.service.store import Store, Token
 
 PREFIX = "wv_"
-RELOAD = 1.0  # seconds until a running server knows that a token was added or removed
-BURST = 2.0  # seconds' worth of requests that may come at once
+RELOAD = 1.0  # seconds until a running server notices an added or removed token
+BURST = 2.0  # seconds' worth of requests that may arrive at once
 MAX_DEBT = 30.0  # seconds that a large batch may delay the next request
 MAX_CLIENTS = 10_000
 
@@ -67,9 +67,9 @@ class RateLimiter:
 
 
 class Access:
-    """Check who sends a request.
+    """Authenticate requests.
 
-    Without a token in the store everybody is admitted, which is for loopback only; with ``closed``, nobody. Removing
+    Without a token in the store, everyone is admitted, which is for loopback only; with ``closed``, nobody is. Removing
     the last token does not turn authentication off. ``report`` gets errors of the store that may be a sign of damage.
     """
 
@@ -95,8 +95,8 @@ class Access:
         return self._closed or self._has_tokens
 
     def admit(self, authorization: str | None, address: str, *, changes: bool) -> tuple[str, str | None]:
-        """Return whose request it is, for :attr:`charge`, and the name of its token, or raise; ``changes``: whether the
-        request needs a token with full rights."""
+        """Return the client, for :attr:`charge`, and the name of its token, or raise; ``changes``: whether the request
+        needs a token with full rights."""
         client = f"address {address}"
         if self.needs_token():
             try:
@@ -113,7 +113,7 @@ class Access:
         return client, None
 
     def is_valid(self, authorization: str | None) -> bool:
-        """Return whether a request that was admitted to read would still be."""
+        """Return whether a request that was admitted to read would still be admitted."""
         try:
             return not self.needs_token() or bool(self._find_token(authorization))
         except Problem:

@@ -50,7 +50,7 @@ _COUNTS = {
 
 
 class Metrics(Collector):
-    """What the service counts itself; what streams count is read from them when asked."""
+    """The service's own counters; those of streams are read when a client asks."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -97,10 +97,10 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterable[Metric]:
-        """Yield what is read when it is asked for."""
+        """Yield the metrics that are read on request."""
         engine = self._engine
         yield GaugeMetricFamily("windvane_ready", "1 if the service is ready", engine.not_ready is None)
-        not_ready = GaugeMetricFamily("windvane_not_ready", "1 if this is why it is not ready", labels=["cause"])
+        not_ready = GaugeMetricFamily("windvane_not_ready", "1 for the cause why it is not ready", labels=["cause"])
         for cause in CAUSES:
             not_ready.add_metric([cause], engine.not_ready is not None and engine.not_ready.code == cause)
         yield not_ready
@@ -109,7 +109,7 @@ class Metrics(Collector):
         yield CounterMetricFamily("windvane_snapshots", "Snapshots made of streams", engine.snapshots)
         waiting, seconds = engine.backlog
         yield GaugeMetricFamily("windvane_waiting_events", "Events that wait for the disk", waiting)
-        yield GaugeMetricFamily("windvane_oldest_wait_seconds", "How long the oldest of them has waited", seconds)
+        yield GaugeMetricFamily("windvane_oldest_wait_seconds", "How long the oldest event has waited", seconds)
         yield from _measure_disk(engine.store.path)
         yield from self._collect_streams()
 
@@ -133,14 +133,14 @@ class Metrics(Collector):
 
 
 def _measure_disk(store: Path) -> Iterable[Metric]:
-    """Yield sizes; what cannot be read is left out."""
+    """Yield sizes; omit those that cannot be read."""
     for name, text, suffix in (
-        ("windvane_store_bytes", "Size of the file of the store", ""),
-        ("windvane_wal_bytes", "Size of its write-ahead log", "-wal"),
+        ("windvane_store_bytes", "Size of the store file", ""),
+        ("windvane_wal_bytes", "Size of the store's write-ahead log", "-wal"),
     ):
         with contextlib.suppress(OSError):
             yield GaugeMetricFamily(name, text, store.with_name(store.name + suffix).stat().st_size)
     with contextlib.suppress(OSError):
         usage = shutil.disk_usage(store.parent)
-        yield GaugeMetricFamily("windvane_disk_bytes", "Size of the disk that the store is on", usage.total)
-        yield GaugeMetricFamily("windvane_disk_free_bytes", "Bytes of it that are free", usage.free)
+        yield GaugeMetricFamily("windvane_disk_bytes", "Size of the store's disk", usage.total)
+        yield GaugeMetricFamily("windvane_disk_free_bytes", "Free space on the store's disk", usage.free)
