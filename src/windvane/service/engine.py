@@ -200,7 +200,7 @@ class Engine:
             raise unavailable(self.failure)
 
     def check_in_place(self) -> None:
-        """Fail if the store file was moved or removed. Every request calls this once (8 µs)."""
+        """Fail if the store file was moved or removed. Every request calls this once."""
         if self.failure is None:
             try:
                 self.store.check_in_place()

@@ -77,6 +77,7 @@ class Store:
 
     def __init__(self, path: str | Path, *, shared: bool = False, create: bool = True, read_only: bool = False) -> None:
         self.path = Path(path).resolve()
+        self._location = str(self.path)  # faster than the path where it is asked for with every request
         if not self.path.parent.is_dir():
             raise StoreError(Path(path), "no_folder", f"the folder {Path(path).parent} does not exist")
         has_content = self.path.is_file() and self.path.stat().st_size > 0
@@ -84,7 +85,8 @@ class Store:
             raise StoreError(self.path, "no_store", "the store does not exist")
         self.is_checked = False
         self._mode = "ro" if read_only else "rw"
-        self._file: int | None = None  # the file itself, open to the end, to recognise it
+        self._file: int | None = None  # the file itself, open to the end: nothing else gets its number
+        self._identity: tuple[int, int] | None = None  # its device and number
         self._marks: Marks | None = None
         self._local, self._generation = threading.local(), 0  # how often the file was replaced
         self._connections: weakref.WeakSet[_ThreadConnection] = weakref.WeakSet()
@@ -107,7 +109,7 @@ class Store:
             remove_database(add_suffix(self.path, BUILDING))  # of a repair that was interrupted before it was complete
         elif add_suffix(self.path, COMPLETED).exists():
             raise StoreError(self.path, "repairing", "a repair was interrupted; `windvane serve` finishes it")
-        self._file = open_file(self.path, lock=is_exclusive)
+        self._hold_file(lock=is_exclusive)
         if is_empty(self.path, exclusive=is_exclusive, read_only=self._mode == "ro"):
             create_store(self.path)
         if self._mode == "rw":
@@ -131,7 +133,7 @@ class Store:
         self.drop_connection()
         if self._file is None:  # an earlier attempt failed
             finish_swap(self.path)
-            self._file = open_file(self.path, lock=True)
+            self._hold_file(lock=True)
         problems = self.find_damage(pages=pages)
         if problems:
             log.error("%s: is damaged (%s); repairing it", self.path, problems[0])
@@ -144,7 +146,7 @@ class Store:
                 problem = f"is damaged ({problems[0]}); repairing it failed ({error})"
                 raise StoreError(self.path, "repair_failed", problem) from error
             self._generation += 1  # no thread uses its connection to the old file again
-            self._file = open_file(self.path, lock=True)
+            self._hold_file(lock=True)
             self.is_checked = True
         if self._marks is None:
             self._marks = Marks(self.path, read_meta(self.connection)["id"])
@@ -153,10 +155,11 @@ class Store:
     def check_in_place(self) -> None:
         """Raise :class:`MisplacedError` if the file is no longer where it was."""
         try:
-            is_there = self._file is not None and os.path.samestat(os.stat(self.path), os.fstat(self._file))
+            status = os.stat(self._location)
+            identity = status.st_dev, status.st_ino
         except OSError:
-            is_there = False
-        if not is_there:
+            identity = None
+        if identity is None or identity != self._identity:
             raise MisplacedError(f"{self.path}: was moved, removed or replaced")
 
     def _refuse_if_repairing(self) -> None:
@@ -195,13 +198,19 @@ class Store:
         if self._lock is not None:
             self._lock.release()
 
+    def _hold_file(self, *, lock: bool) -> None:
+        """Open the file, to recognise it later."""
+        self._file = open_file(self.path, lock=lock)
+        status = os.fstat(self._file)
+        self._identity = status.st_dev, status.st_ino
+
     def _close_file(self) -> None:
         if self._marks is not None:
             self._marks.close()
             self._marks = None
         if self._file is not None:
             os.close(self._file)
-            self._file = None
+            self._file = self._identity = None
 
     # --- transactions ----------------------------------------------------------------------------------------------
 
