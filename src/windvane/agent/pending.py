@@ -134,7 +134,7 @@ class PendingDecisions:
         self.open = OrderedDict(sorted(self.open.items(), key=lambda item: item[1].number))
 
     def outcome_of(self, id: str) -> ClosedOutcome:
-        """Return what is known of the reward of a decision, open or closed."""
+        """Return the recorded reward of a decision, open or closed."""
         if id in self.closed:
             return self.closed[id]
         if id not in self.open:

@@ -152,7 +152,7 @@ def learn_prior(policy: Policy, prior: Any, weight: float, S: float | None, rewa
     if not weight <= LARGEST_WEIGHT:
         raise ArgumentError("prior_weight", weight, f"at most {LARGEST_WEIGHT:g}")
     if not isinstance(policy, EstimatingPolicy | AdaptiveGLMUCB):
-        expected = f"omitted, because {policy.name} restarts by itself and would forget it"
+        expected = f"omitted, because {policy.name} restarts on its own and would forget it"
         raise ArgumentError("prior", theta.tolist(), expected)
     means = np.asarray(policy.reward_link.mean(policy.L * theta))
     low, high = reward_range

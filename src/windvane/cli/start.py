@@ -87,7 +87,7 @@ def new(
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Versions, cores, the compile cache, and a self-test that compares the kernels with plain NumPy.
+    """Show versions, cores and the compile cache, and run a self-test that compares the kernels with plain NumPy.
 
     \b
     Example:

@@ -103,7 +103,7 @@ class Charts:
         self._open: dict[str, tuple[int, str]] = {}  # number and arm of the decisions that are not settled
 
     def set_model(self, model: Model) -> None:
-        """Show the model as it is now, in the last bucket if it has none, and in the next ones."""
+        """Show the current model in the last bucket, if it has none, and in the next ones."""
         self.model = model
         if self._buckets and self._buckets[-1].model is None:
             self._buckets[-1].model = model

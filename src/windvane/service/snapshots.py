@@ -21,7 +21,7 @@ SNAPSHOT_EVENTS = 2000
 SNAPSHOT_SECONDS = 1.0  # of operations
 SNAPSHOT_SHARE = 0.2  # largest share of time for the snapshots of a stream: large snapshots are rarer
 LARGE_COUNT = 20_000  # open decisions whose copy takes less than 10 ms
-START_SHARE = 0.1  # a start whose replay took this share of what is allowed makes a snapshot at once
+START_SHARE = 0.1  # a start whose replay took this share of the limit makes a snapshot at once
 
 log = logging.getLogger("windvane.service")
 

@@ -42,7 +42,7 @@ class RateLimiter:
 
     def __init__(self, rate: float) -> None:
         self._rate, self._most = rate, max(BURST * rate, 1.0)
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, and since when
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests left, and as of when
 
     def admit(self, client: str) -> None:
         """Count a request; raise if there were too many."""

@@ -20,7 +20,7 @@ from windvane.errors import WindvaneError
 FORMAT = 3
 PAGE_BYTES = 4096  # fixed, so that the first page of every store has the same layout: see opening.py
 BUSY_SECONDS = 30.0  # to wait for another process, such as one that adds a token
-MOST_LINES = 20  # of SQLite's own check: enough to see what is damaged
+MOST_LINES = 20  # of SQLite's own check: enough to see the damage
 
 SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL, digest BLOB NOT NULL);
@@ -190,7 +190,7 @@ def is_sealed(table: str, row: Sequence[Any]) -> bool:
 
 
 def insert_row(connection: sqlite3.Connection, table: str, row: Sequence[Any], on_conflict: str = "IGNORE") -> bool:
-    """Insert a row as it is; return whether it was written. ``on_conflict``: see SQLite's "INSERT OR"."""
+    """Insert a row unchanged; return whether it was written. ``on_conflict``: see SQLite's "INSERT OR"."""
     places = ", ".join("?" * len(row))
     return connection.execute(f"INSERT OR {on_conflict} INTO {table} VALUES ({places})", row).rowcount > 0
 
