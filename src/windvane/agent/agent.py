@@ -45,7 +45,7 @@ class Refit(NamedTuple):
 
 
 class Agent(SharedCore):
-    """Decide between named arms, learn from their rewards, and keep up with a changing world.
+    """Choose among named arms and learn from their rewards in a changing world.
 
     A call that fails changes nothing, except that decisions whose timeout has passed may be closed. An interrupted call
     (Ctrl-C) may have taken effect; a reward counts at most once. An agent is thread-safe; calls run one at a time. All
@@ -390,7 +390,7 @@ class Agent(SharedCore):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The arguments of the agent, with what was changed or fitted since. None: a link or a policy of your own."""
+        """The arguments of the agent, including later changes and fitted values. A custom link or policy is None."""
         with self._lock:
             return copy.deepcopy(self._core.settings)
 

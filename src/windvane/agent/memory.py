@@ -97,7 +97,7 @@ def find_half_life(memories: list[float], weights: list[float]) -> float:
     pairs = zip((max(memory, SHORTEST) for memory in memories), weights, strict=True)
     finite = [(math.log1p(-1.0 / m), w) for m, w in pairs if math.isfinite(m) and w > SMALLEST_WEIGHT]
     moving = sum(w for _, w in finite)
-    excess = moving - 0.5 * sum(weights)  # of what is lost at last over what has to be lost
+    excess = moving - 0.5 * sum(weights)  # of the weight that is lost in the end over half of all weight
     if not excess > 0.0:
         return math.inf
     slowest, fastest = max(rate for rate, _ in finite), min(rate for rate, _ in finite)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 RATES = ("half_life", "gamma", "drift")  # at most one of them sets how fast an agent forgets
 HISTORY = ("rewards", "vectors", "contexts", "arms", "times", "weights")
 IGNORED = ("archived", "lost")
-CERTAIN = 1e-9  # a prediction is taken to be this far from 0 and 1 at least, so that its log loss is finite
+CERTAIN = 1e-9  # predictions are clipped to this distance from 0 and 1, so that the log loss is finite
 NO_PROPENSITIES = "the log has no propensities; with `epsilon`, later decisions will have them"
 NO_OVERLAP = "no decision of the log has an outcome and an arm that the new policy might have played"
 
@@ -141,7 +141,7 @@ class LogLearner:
     def _learn_reward(self, row: Mapping[str, Any]) -> None:
         core, id_, value, at = self.core, _id_of(row), row.get("value"), _time_of(row)
         self._settle(core.expire(now=at))
-        with contextlib.suppress(DecisionError):  # of a decision that is not in the log, or too late
+        with contextlib.suppress(DecisionError):  # the decision is not in the log, or the reward is too late
             if row["kind"] == "reward_part" or "sum" in row:
                 core.add_reward(id_, value, now=at)  # type: ignore[arg-type]
             else:

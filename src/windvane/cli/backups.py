@@ -90,7 +90,7 @@ def restore(
     for problem in report.verification.list_problems():
         _say(f"problem: {problem.text}")
     if report.replaced is not None:
-        _say(f"the store that was there is now {report.replaced}")
+        _say(f"the previous store is now {report.replaced}")
     if report.lost is None:
         consequence = ", so nothing will be recorded" if record_loss else ""
         _say(f"{store}.mark is missing or of another store: what was lost after the backup is not known{consequence}")

@@ -32,7 +32,7 @@ FAILURES = (*UNSENT, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.
 
 
 class Reply(NamedTuple):
-    """An answer whose body is still to be read; ``parts`` iterates over it."""
+    """An answer whose body has not been read; ``parts`` iterates over it."""
 
     status: int
     headers: Headers
@@ -172,7 +172,7 @@ class _Connection:
         return True
 
     def has_expired(self) -> bool:
-        """Return whether the server may have hung up."""
+        """Return whether the server may have closed the connection."""
         return time.monotonic() - self._used > IDLE_SECONDS or self._stream.get_extra_info("is_readable")
 
 

@@ -205,7 +205,7 @@ def _hold(store: Path) -> Iterator[None]:
 
 
 def _find_lost(copy: Path, store: Path) -> dict[str, int] | None:
-    """Return how many events of each stream the marks at ``store`` know of that the copy does not have. None: there are
+    """Return by stream how many events, according to the marks at ``store``, the copy lacks. None: there are
     streams, but no marks of this store."""
     with contextlib.closing(Store(copy, shared=True, create=False, read_only=True)) as opened:
         marks = read_marks(store, read_meta(opened.connection).get("id", ""))

@@ -44,8 +44,8 @@ MAX_WAITING, MAX_WAITING_BYTES = 5000, 64 << 20  # events that may wait for the 
 STALL_SECONDS = 3.0  # that a commit may take; one flush takes milliseconds, on a busy disk tenths of a second
 SLOW_COMMIT_SECONDS = 0.1  # of the commit under way, after which operations run in threads: they may read the disk
 STOP_SECONDS = 10.0  # that a stop may take; snapshots of 1,000 streams are written in less than one
-STALL_TICK = 0.25  # seconds between looks at the commit under way
-TICK = 1.0  # seconds between looks at timeouts and alerts
+STALL_TICK = 0.25  # seconds between checks of the running commit
+TICK = 1.0  # seconds between checks of timeouts and alerts
 RETRY = 1.0  # seconds between attempts to recover
 CHECK_AGAIN = 60.0  # seconds after which a failed check of the store is repeated: it reads the whole file
 REBUILDING = "it is being rebuilt after a failure"
@@ -87,7 +87,7 @@ class Engine:
         self.tasks.start(self._watch_disk())
 
     async def stop(self) -> None:
-        """Write what is under way and a snapshot of every stream: the next start has nothing to replay.
+        """Store all waiting events and a snapshot of every stream, so that the next start has nothing to replay.
 
         A disk that does not answer is not waited for longer than :data:`STOP_SECONDS`. What was acknowledged is on it.
         """
@@ -153,7 +153,7 @@ class Engine:
         self.failure, self._last_error = None, ""
         self.recoveries += 1
         self.tasks.start(self.views.build_charts(list(self.streams.values())))
-        if not self.store.is_checked and not self._is_checking:  # so large that the start did not wait for the check
+        if not self.store.is_checked and not self._is_checking:  # too large to be checked before the start
             self._is_checking = True
             self.tasks.start(self._check_store())
         fields = {"streams": len(self.streams), "unavailable": len(self.unavailable)}
@@ -333,7 +333,7 @@ class Engine:
 
         if changes.get("features") is None:
             done = await self.carry_out(stream, operate)
-        else:  # in a thread, because many of them take long
+        else:  # in a thread, because closing many decisions takes long
             done = await asyncio.shield(self.tasks.run_to_end(self._operate_in_thread(stream, operate)))
             await self.commit(stream)
         self.timeouts.begin(stream)
@@ -341,7 +341,7 @@ class Engine:
 
     @contextlib.contextmanager
     def operating(self, stream: Stream, began: float | None = None) -> Iterator[None]:
-        """Surround an operation. After one that fails, memory is not trusted: its events are lost. ``began``: the
+        """Surround an operation. If it fails, its events are discarded and the stream is rebuilt. ``began``: the
         ``time.perf_counter()`` of its start, if that was before."""
         self.refuse_if_replaced(stream)
         if (committer := self._committer) is not None and (
@@ -463,4 +463,4 @@ _WRITE_FAILED = "the store could not be written; retry with the same Idempotency
 
 
 def _stalled(store: Store, seconds: float) -> StalledDiskError:
-    return StalledDiskError(f"{store.path}: the disk has not answered for {seconds:g} s")
+    return StalledDiskError(f"{store.path}: the disk has not responded for {seconds:g} s")

@@ -66,7 +66,7 @@ class LogReader:
 
 
 def begin_refit(stream: StreamState, changes: dict[str, Any]) -> Callable[[], LogReader]:
-    """Return a function that builds the new model, in any thread, before it has learned anything."""
+    """Return a function that builds the new, empty model, in any thread."""
     arguments, arms = renew_settings(stream.core, changes), stream.first_arms
 
     def build() -> LogReader:

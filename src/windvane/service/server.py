@@ -37,7 +37,7 @@ from windvane.service.supervision import Supervisor
 BACKLOG = 1000  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30  # that a connection may be idle between two requests
 SWITCH_SECONDS = 0.001  # that a thread keeps the interpreter while the event loop waits; 0.005 by default
-STOP_SECONDS = 5  # that requests under way are waited for
+STOP_SECONDS = 5  # to wait for requests in progress
 EXIT_SECONDS = 10.0  # that threads are waited for once the streams are stopped: one may wait for a disk for ever
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -58,8 +58,8 @@ def serve(
 ) -> None:
     """Serve the store at ``path`` until SIGTERM, SIGINT or SIGHUP. Call it from the main thread.
 
-    From then on ``/readyz`` answers 503. After ``drain`` seconds, or at a second signal, nothing new is accepted; the
-    requests that are under way are answered, and every stream gets a snapshot. If a thread is then still waiting for
+    From then on ``/readyz`` answers 503. After ``drain`` seconds, or at a second signal, no new request is accepted;
+    requests in progress are answered, and a snapshot of every stream is stored. If a thread is then still waiting for
     the disk after :data:`EXIT_SECONDS`, the process ends with code 1: whatever was answered is on disk.
 
     Parameters

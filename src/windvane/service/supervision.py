@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
 
-EXTENSION = 60.0  # seconds by which a start that goes on is given more time; a recovery may be long
+EXTENSION = 60.0  # seconds by which a start in progress extends its timeout; a recovery may take long
 PAUSE = 5.0  # seconds without a look after which the process itself stood still
 
 log = logging.getLogger("windvane.service")

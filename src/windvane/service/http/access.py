@@ -18,9 +18,9 @@ from windvane.service.problems import Problem
 from windvane.service.store import Store, Token
 
 PREFIX = "wv_"
-RELOAD = 1.0  # seconds until a running server knows that a token was added or removed
+RELOAD = 1.0  # seconds until a running server notices an added or removed token
 READ_SECONDS = 3.0  # that reading the tokens may take; a disk that answers takes 0.1 ms
-BURST = 2.0  # seconds' worth of requests that may come at once
+BURST = 2.0  # seconds' worth of requests that may arrive at once
 MAX_DEBT = 30.0  # seconds that a large batch may delay the next request
 MAX_CLIENTS = 10_000
 
@@ -143,7 +143,7 @@ class Access:
         return client, None
 
     async def is_valid(self, authorization: str | None) -> bool:
-        """Return whether a request that was admitted to read would still be."""
+        """Return whether a request that was admitted to read would still be admitted."""
         try:
             await self.refresh()
             return not self.needs_token() or bool(self._find_token(authorization))

@@ -110,7 +110,7 @@ class ServiceMiddleware:
             exchange.finish(scope, self._metrics, log=self._log_requests)
 
     async def _admit(self, scope: Scope, exchange: Exchange) -> None:
-        """Raise if the request is not allowed; if its client has many others under way, wait for its turn."""
+        """Raise if the request is not allowed; if its client has many others in progress, wait for its turn."""
         if scope["path"] not in PUBLIC:
             await self._access.refresh()
         self._check(scope, exchange)

@@ -47,7 +47,7 @@ def read_model(core: AgentCore) -> ModelNumbers:
 
 
 def collect_models(models: Mapping[str, ModelNumbers]) -> Iterable[Metric]:
-    """Yield the metrics of the models of streams, by name. What is not known is left out.
+    """Yield the metrics of the models of streams, by name. Unknown values are omitted.
 
     ``windvane_mean_reward`` is not among them: it is one of the counts of a stream.
     """

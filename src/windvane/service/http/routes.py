@@ -400,7 +400,7 @@ async def set_rewards(at: At, body: requests.RewardBatch) -> Response:
 
 @outcomes.post("/{stream}/history", response_model=records.LearnedRows)
 async def learn_history(at: At, body: RawHistory, idempotency_key: IdempotencyKey = None) -> Response:
-    """Learn decisions of the past in bulk, all rows or none."""
+    """Learn past decisions in bulk, all rows or none."""
     return respond_done(await bulk_history.learn_history(at.engine, at.stream, body, idempotency_key))
 
 

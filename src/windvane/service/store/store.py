@@ -92,7 +92,7 @@ class Store:
         has_content = self.path.is_file() and self.path.stat().st_size > 0
         if not has_content and not add_suffix(self.path, COMPLETED).exists():
             if not create:
-                raise StoreError(self.path, "no_store", "there is no such store")
+                raise StoreError(self.path, "no_store", "the store does not exist")
             if has_streams(self.path):  # an empty store would pass for the one that is gone
                 file = marks_path(self.path).name
                 problem = (
