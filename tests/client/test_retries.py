@@ -102,7 +102,7 @@ def test_pauses_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({round(length, 3) for length in lengths[5:]}) > 10
 
 
-UNSURE = "; an attempt got no answer, and it is not known whether it was carried out"
+UNSURE = "; an attempt got no answer and may have been executed"
 
 
 @pytest.mark.parametrize(

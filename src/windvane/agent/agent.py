@@ -45,16 +45,16 @@ class Refit(NamedTuple):
 
 
 class Agent(SharedCore):
-    """Decide between named arms, learn from their rewards, and keep up with a changing world.
+    """Choose among named arms and learn from their rewards in a changing world.
 
-    A call that fails changes nothing but the passing of time; one that is interrupted (Ctrl-C) may have been carried
-    out, and a reward counts once at most. Safe to call from several threads; calls take turns. All randomness follows
-    from ``seed``, except the ids of decisions.
+    A call that fails changes nothing, except that decisions whose timeout has passed may be closed. An interrupted call
+    (Ctrl-C) may have taken effect; a reward counts at most once. An agent is thread-safe; calls run one at a time. All
+    randomness follows from ``seed``, except generated ids of decisions.
 
     Parameters
     ----------
     dim : int, optional
-        The length of the vectors of arms. Give it, or ``features``.
+        The length of an arm's vector. Pass either ``dim`` or ``features``.
     link : str or Link
         "logistic" (rewards in [0, 1]), "poisson", "probit", "identity", or a :class:`windvane.Link`. Linear policies
         take none.
@@ -64,8 +64,8 @@ class Agent(SharedCore):
         "adaptive" (:class:`windvane.AdaptiveGLMUCB`, which learns how fast to forget), a policy's name, or a class.
     half_life, gamma, horizon, drift
         How the policy forgets: a ``half_life`` in decisions or as a duration ("2d": by the clock); ``gamma`` per
-        decision; or ``drift`` (B_T) with ``horizon`` (T). The adaptive policy needs none of them; with one of them it
-        has that memory.
+        decision; or ``drift`` (B_T) with ``horizon`` (T). The adaptive policy needs none of them; if you pass one, its
+        memory is fixed.
     S : float, optional
         A bound on the norm of the parameter. None: the adaptive policy learns the scale; others use 1.
     L : float
@@ -74,24 +74,25 @@ class Agent(SharedCore):
         The smallest and the largest reward. Default: (0, 1), and any number with the identity link. The policy takes
         half its width as the noise level sigma.
     prior, prior_weight
-        A guess of the parameter, worth ``prior_weight`` rewards along each axis, which fades as other rewards do.
+        The initial estimate of the parameter. It counts as ``prior_weight`` rewards along each axis and is forgotten as
+        rewards are.
     reward_timeout : float, str or timedelta, optional
-        How long a decision waits for its reward, in decisions or as a duration ("1h"). None: for ever.
+        How long a decision waits for its reward, in decisions or as a duration ("1h"). None: forever.
     default_reward : float, optional
-        What counts as the reward of a decision whose timeout passes without one. None: nothing is learned from it.
+        The reward of a decision whose timeout passes without one. None: nothing is learned from it.
     learn : str, optional
         When an outcome is learned. "at_timeout", the default with ``default_reward``: every outcome when the decision's
-        timeout passes, in the order of the decisions, so that what is learned is never selected by outcome.
-        "on_arrival", the default without: a reward at once; use it if every decision gets a reward, or there is no
-        default. "early": in part before the timeout, corrected for the rewards still to come; use it if the timeout is
-        long compared with the memory (see :mod:`windvane.agent.delays`).
+        timeout passes, in the order of the decisions, so that outcomes are never selected by their value. "on_arrival",
+        the default without ``default_reward``: each reward at once; use it if every decision gets a reward, or without
+        a default. "early": partly before the timeout, corrected for the rewards still to come; use it if the timeout
+        is long compared with the memory (see :mod:`windvane.agent.delays`).
     max_pending : int
-        How many decisions may be open. When there are more, the oldest are dropped and nothing is learned from them.
+        How many decisions may be open. Beyond that, the oldest are dropped and nothing is learned from them.
     scaling : pair of arrays, "fit" or None
         (center, spread) of raw vectors, or "fit": fitted on the first :meth:`history`, then fixed. With ``features``,
-        "fit" finds the ranges of numbers that have none.
+        "fit" fits the ranges of numbers declared without one.
     intercept, clip : bool
-        Add a constant 1 to raw vectors; shorten vectors that are longer than L instead of refusing them.
+        Add a constant 1 to raw vectors; shorten vectors that are longer than L instead of rejecting them.
     epsilon : float
         The probability with which an arm is played uniformly at random. Every decision then has a ``propensity``, and
         the log of decisions can be evaluated off-policy.
@@ -154,19 +155,19 @@ class Agent(SharedCore):
         ----------
         arms
             Vectors by name; an array of vectors (named 0, 1, ...); a pandas or polars frame, a row per arm (named by
-            its column "arm", else by the index). With declared features: names, fields by name, or a frame of fields;
-            may be omitted where the features declare the arms and no fields of arms.
+            its column "arm", else by the index). With declared features: names, fields by name, or a frame of fields.
+            Omit it to offer all declared arms, if arms have no fields of their own.
         context
             The fields of the context, with declared features.
         now
-            The time in seconds since 1970, or a datetime. Default: the clock's. Time never goes back.
+            The time in seconds since 1970, or a datetime. Default: the system clock. Time never goes back.
         id
-            A name of your own for the decision. Default: a random one.
+            Your own id for the decision. Default: a random one.
         """
         with self._lock:
             offer = self._core.offer(arms, context)
             if id is not None and not isinstance(id, str):
-                raise ArgumentError("id", id, "a text that no other decision has")
+                raise ArgumentError("id", id, "a string that no other decision has")
             key = secrets.token_hex(8) if id is None else str.__str__(id)
             decision = self._core.decide(offer, id=key, now=_read_time(now))
             decisions = self._core.tally.decisions
@@ -177,10 +178,10 @@ class Agent(SharedCore):
     def predict(
         self, arms: Any = None, *, context: Mapping[str, Any] | None = None, now: float | datetime | None = None
     ) -> dict[Name, Prediction]:
-        """Return by name what the policy thinks of ``arms``, without deciding: no state and no random number changes.
+        """Return the prediction and bonus of each of ``arms`` by name, without deciding or changing any state.
 
         The numbers are those that :meth:`decide` would record now, with the same arguments, for the arm that it plays.
-        With ``learn="early"`` they are from before the looks that it would take at open decisions.
+        With ``learn="early"`` they do not include the early outcomes that :meth:`decide` would learn first.
 
         Parameters
         ----------
@@ -198,10 +199,10 @@ class Agent(SharedCore):
     def rank(
         self, arms: Any = None, *, context: Mapping[str, Any] | None = None, now: float | datetime | None = None
     ) -> list[Prediction]:
-        """Return what the policy thinks of ``arms``, the most preferred first, without deciding.
+        """Return the prediction and bonus of each of ``arms``, most preferred first, without deciding.
 
-        The first is the arm that :meth:`decide` would prefer now, which is drawn at random among equals; other arms
-        with equal scores keep their order. A policy that draws at random ranks by the draw of its next decision.
+        The first is the arm that :meth:`decide` would prefer now, drawn at random among equals; other arms with equal
+        scores keep their order. A policy that draws at random ranks by the draw of its next decision.
         Arguments are those of :meth:`predict`.
 
         Examples
@@ -218,7 +219,7 @@ class Agent(SharedCore):
             return self._core.preview(self._core.offer(arms, context), now=_read_time(now))
 
     def reward(self, decision: Decision | str, value: float, *, now: float | datetime | None = None) -> RewardStatus:
-        """Record the reward of a decision. It counts with the weight of the decision's age.
+        """Record the reward of a decision. It is weighted by the age of the decision.
 
         Parameters
         ----------
@@ -227,18 +228,18 @@ class Agent(SharedCore):
         value
             The reward.
         now
-            When the reward came, where ``reward_timeout`` is a duration.
+            When the reward arrived, if ``reward_timeout`` is a duration.
 
         Returns
         -------
         str
-            "recorded" if it is new; "unchanged" if it repeats what is known; "expired" if it came after the timeout:
-            nothing is learned from it.
+            "recorded" if it is new; "unchanged" if the same reward was recorded before; "expired" if it arrived after
+            the timeout and is not learned.
 
         Raises
         ------
         UnknownDecisionError, ConflictingRewardError
-            No decision has this id; or it has another reward already.
+            No decision has this id; or the decision already has another reward.
         """
         with self._lock:
             return self._core.reward(_id_of(decision), value, now=_read_time(now)).status
@@ -248,8 +249,8 @@ class Agent(SharedCore):
     ) -> RewardStatus:
         """Add a part to the reward of a decision: the sum of all parts is learned at the timeout.
 
-        Needs ``reward_timeout`` and ``learn="at_timeout"``. Parts, unlike rewards, are not recognised when they are
-        repeated. Parameters, return value and errors are those of :meth:`reward`; the sum must be a possible reward.
+        Needs ``reward_timeout`` and ``learn="at_timeout"``. Unlike a reward, a part that is sent twice counts twice.
+        Parameters, return value and errors are those of :meth:`reward`; the sum must be a possible reward.
 
         Examples
         --------
@@ -272,24 +273,25 @@ class Agent(SharedCore):
         weights: npt.ArrayLike | None = None,
         now: float | datetime | None = None,
     ) -> int:
-        """Learn decisions of the past with their rewards, the oldest first: all rows or none.
+        """Learn past decisions with their rewards, oldest first: all rows or none.
 
         Parameters
         ----------
         rewards
             A reward for each row.
         vectors
-            An array or a frame with the vector that was played in each row. With declared features give ``arms``.
+            An array or a frame with the vector that was played in each row. With declared features, pass ``arms``
+            instead.
         contexts, arms
             The contexts (mappings or a frame), and the arms that were played: names, mappings {name: fields}, or a
             frame of fields with a column "arm".
         times
-            When each row was decided. Needed where forgetting goes by the clock; elsewhere every row counts as one
-            decision. Times put the rows in order; none may lie before what the agent has seen, or after ``now``.
+            When each row was decided. Required if forgetting goes by the clock; otherwise every row counts as one
+            decision. Rows are sorted by time; no time may be before the agent's last decision or row, or after ``now``.
         weights
             How many rewards each row counts as.
         now
-            The time of the call. Default: the clock's.
+            The time of the call. Default: the system clock.
 
         Returns
         -------
@@ -304,7 +306,7 @@ class Agent(SharedCore):
             return self._core.adopt(learned)
 
     def expire(self, now: float | datetime | None = None) -> list[ClosedDecision]:
-        """Close the decisions whose timeout has passed, and return how each was closed, the oldest first.
+        """Close the decisions whose timeout has passed, and return how each was closed, oldest first.
 
         :meth:`decide` and :meth:`reward` do this too. Call it to get the list, or while an agent is idle.
         """
@@ -314,9 +316,9 @@ class Agent(SharedCore):
     def configure(self, **changes: Any) -> None:
         """Change ``reward_timeout``, ``default_reward``, ``learn``, ``max_pending``, ``epsilon`` or ``features``.
 
-        All that is given is changed from now on, or nothing if one value is wrong. Rewards that are held are still
-        learned when the timeout of their decision passes. New ``features`` are a whole declaration; coordinates with
-        the same name keep what was learned (see :mod:`windvane.agent.coordinates`).
+        All changes take effect from now on, or none if a value is invalid. Held rewards are still learned when the
+        timeout of their decision passes. ``features`` is a complete new declaration; coordinates with the same name
+        keep what was learned (see :mod:`windvane.agent.coordinates`).
         """
         with self._lock:
             self._core.configure(**changes)
@@ -338,17 +340,17 @@ class Agent(SharedCore):
             self._core.configure(features=declare_arms(self._core, removed=name))
 
     def refit(self, log: Iterable[Mapping[str, Any]], **settings: Any) -> Refit:
-        """Learn a log again under other settings, and compare what both models predict. This agent does not change.
+        """Learn a log again with new settings, and compare the predictions of both models. This agent does not change.
 
         Parameters
         ----------
         log
-            The events of this agent, the oldest first: what the service exports, or rows that you kept, as
-            :mod:`windvane.agent.refit` describes them. All decisions that are pending must be in it.
+            The events of this agent, oldest first: the export of the service, or your own rows as described in
+            :mod:`windvane.agent.refit`. The log must contain all pending decisions.
         **settings
             Arguments of :class:`Agent` to change: ``S``, ``half_life``, ``policy``, ``features`` and so on. The others
-            stay as they are, and all of them hold for the whole log. Another ``policy`` begins without the settings of
-            the old one.
+            keep their values, and all settings apply to the whole log. A new ``policy`` does not inherit the settings
+            of the old one.
 
         Returns
         -------
@@ -367,7 +369,7 @@ class Agent(SharedCore):
         core, comparison = begin(log)
         return Refit(self._of(core), comparison)
 
-    # --- what can be read ------------------------------------------------------------------------------------------
+    # --- inspection ------------------------------------------------------------------------------------------------
 
     def info(self) -> AgentInfo:
         """Return counts, the estimate, memory, drift, calibration, alerts and settings."""
@@ -375,12 +377,12 @@ class Agent(SharedCore):
             return self._core.info()
 
     def pending(self) -> list[Decision]:
-        """Return the decisions whose reward has not arrived, the oldest first."""
+        """Return the decisions whose reward has not arrived, oldest first."""
         with self._lock:
             return self._core.pending()
 
     def explain(self, decision: Decision | str) -> Explanation:
-        """Explain why the arm of a decision was played. Of a closed decision, pass the object, not the id."""
+        """Explain why the arm of a decision was played. For a closed decision, pass the object, not the id."""
         if isinstance(decision, Decision):
             return Explanation.of(decision)
         with self._lock:
@@ -388,7 +390,7 @@ class Agent(SharedCore):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The arguments of the agent, with what was changed or fitted since. None: a link or a policy of your own."""
+        """The arguments of the agent, including later changes and fitted values. A custom link or policy is None."""
         with self._lock:
             return copy.deepcopy(self._core.settings)
 
@@ -399,12 +401,12 @@ class Agent(SharedCore):
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """The smallest and the largest reward that is accepted."""
+        """The smallest and the largest accepted reward."""
         return self._core.reward_range
 
     @property
     def feature_names(self) -> list[str]:
-        """What each coordinate of :attr:`theta` belongs to."""
+        """The names of the coordinates of :attr:`theta`."""
         return self._core.feature_names
 
     @property
@@ -415,12 +417,12 @@ class Agent(SharedCore):
 
     @property
     def memory(self) -> float:
-        """How far back the past counts, in decisions, or in seconds where forgetting goes by the clock."""
+        """How far back the past counts, in decisions, or in seconds if forgetting goes by the clock."""
         with self._lock:
             return memory_in_its_unit(self._core)
 
     def drift_estimate(self) -> Drift | None:
-        """Return what the rewards say about the drift; None for a policy with a fixed memory."""
+        """Return the drift estimated from the rewards; None for a policy with a fixed memory."""
         with self._lock:
             return drift_of(self._core.policy)
 

@@ -1,13 +1,13 @@
-"""How far back an agent looks, and how fast what it has learned loses its worth.
+"""How far back an agent looks, and how fast a reward loses its information.
 
 A reward that was learned k rounds ago counts for gamma^k under a discount, for 1 within a window or since a restart and
 for 0 before. An expert of the adaptive policy weighs it by (1 - 1/n_g)^k, where n_g is the number of rounds over which
 it averages (its effective memory), and the policy by the mixture over the experts, sum_g w_g (1 - 1/n_g)^k. The
-*information half-life* is the number of rounds after which half of what a reward teaches is lost: log(1/2) / log(gamma)
-for a discount, half a window, half the time between two restarts, or the k at which the mixture is 1/2, which is
-infinite if experts that expect no drift have half of the weight. An adaptive policy that was given its half-life has
-that one: the time after which the correlation of theta* with its old value is 1/2. The pace of the decisions so far
-turns rounds into time.
+*information half-life* is the number of rounds after which half of a reward's information is lost: log(1/2) /
+log(gamma) for a discount, half a window, half the time between two restarts, or the k at which the mixture is 1/2,
+which is infinite if experts that expect no drift have half of the weight. An adaptive policy with a fixed half-life
+uses that one: the time after which the correlation of theta* with its old value is 1/2. The pace of the decisions so
+far turns rounds into time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _forgetting_of(policy: Policy) -> _Forgetting:
     if isinstance(policy, BanditOverBandits):
         gamma, window = _forgetting_of(policy.worker)
         return _Forgetting(gamma, min(window, float(policy.length)))
-    estimator = getattr(policy, "estimator", None)  # a policy of the user's own may have another one, or none
+    estimator = getattr(policy, "estimator", None)  # a custom policy may have a different one, or none
     if isinstance(estimator, Estimator) and estimator.window is not None:
         return _Forgetting(1.0, float(estimator.window[0]))
     discount = estimator.gamma if isinstance(estimator, Estimator) else policy.info().gamma
@@ -69,7 +69,7 @@ def memory_of(policy: Policy, *, is_late: bool = False) -> float:
 
 
 def memory_in_its_unit(core: AgentCore) -> float:
-    """Return how far back the past counts, in decisions, or in seconds where forgetting goes by the clock."""
+    """Return how far back the past counts, in decisions, or in seconds if forgetting goes by the clock."""
     return memory_of(core.policy) * (TICK if core.clock.by_clock else 1.0)
 
 
@@ -87,7 +87,7 @@ def half_life_of(policy: Policy) -> float:
 
 
 def find_half_life(memories: list[float], weights: list[float]) -> float:
-    """Return k at which sum_g w_g (1 - 1/m_g)^k is half of what it is at 0; infinity if there is none.
+    """Return k at which sum_g w_g (1 - 1/m_g)^k is half of its value at 0; infinity if there is none.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def find_half_life(memories: list[float], weights: list[float]) -> float:
     pairs = zip((max(memory, SHORTEST) for memory in memories), weights, strict=True)
     finite = [(math.log1p(-1.0 / m), w) for m, w in pairs if math.isfinite(m) and w > SMALLEST_WEIGHT]
     moving = sum(w for _, w in finite)
-    excess = moving - 0.5 * sum(weights)  # of what is lost at last over what has to be lost
+    excess = moving - 0.5 * sum(weights)  # of the weight that is lost in the end over half of all weight
     if not excess > 0.0:
         return math.inf
     slowest, fastest = max(rate for rate, _ in finite), min(rate for rate, _ in finite)

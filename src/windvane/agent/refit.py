@@ -1,9 +1,9 @@
-"""Learning a log again under other settings, and comparing what was predicted with what would have been.
+"""Learn a log again with new settings, and compare the predictions of the old and the new model.
 
-A row of a log is an event as the service exports it (docs/service.md, "The event log"), or one like it:
+A row of a log is an event as the service exports it (docs/service.md, "The event log"), or a similar mapping:
 
 =====================================  ==========================================================================
-kind                                   what is read of it, besides ``time`` and ``decision`` (the id)
+kind                                   fields that are read, besides ``time`` and ``decision`` (the id)
 =====================================  ==========================================================================
 decided                                ``arm``; ``request`` with the ``arms`` and the ``context`` that were sent;
                                        for the comparison ``prediction`` and ``propensity``
@@ -41,10 +41,10 @@ from windvane.records import Name, PredictionErrors, RefitComparison, ReplayedVa
 if TYPE_CHECKING:
     from windvane.agent.core import AgentCore
 
-RATES = ("half_life", "gamma", "drift")  # one of them says how fast an agent forgets
+RATES = ("half_life", "gamma", "drift")  # at most one of them sets how fast an agent forgets
 HISTORY = ("rewards", "vectors", "contexts", "arms", "times", "weights")
 IGNORED = ("archived", "lost")
-CERTAIN = 1e-9  # a prediction is taken to be this far from 0 and 1 at least, so that its log loss is finite
+CERTAIN = 1e-9  # predictions are clipped to this distance from 0 and 1, so that the log loss is finite
 NO_PROPENSITIES = "the log has no propensities; with `epsilon`, later decisions will have them"
 NO_OVERLAP = "no decision of the log has an outcome and an arm that the new policy might have played"
 
@@ -52,8 +52,8 @@ NO_OVERLAP = "no decision of the log has an outcome and an arm that the new poli
 def renew_settings(core: AgentCore, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of an agent like ``core`` with ``changes``.
 
-    Another policy does not get the settings of the old one, another rate replaces the old one, and other features have
-    no prior.
+    A new policy does not inherit the settings of the old one, a new rate replaces the old one, and new features have no
+    prior.
     """
     dropped = set(core.policy_settings) if "policy" in changes else {"prior_dim"} if "features" in changes else set()
     kept = {name: value for name, value in name_parts(core).items() if name not in dropped}
@@ -67,7 +67,7 @@ def renew_settings(core: AgentCore, changes: Mapping[str, Any]) -> dict[str, Any
 def prepare_refit(
     core: AgentCore, changes: Mapping[str, Any]
 ) -> Callable[[Iterable[Mapping[str, Any]]], tuple[AgentCore, RefitComparison]]:
-    """Return a function that learns a log under other settings. It reads nothing of ``core``, which may go on."""
+    """Return a function that learns a log with new settings. It does not read ``core``, which may continue."""
     arguments, features = renew_settings(core, changes), core.encoder.features
     build, pending = type(core), [decision.id for decision in core.pending()]
 
@@ -88,12 +88,12 @@ def prepare_refit(
 class LogLearner:
     """Lets ``core`` learn a log. ``arms`` are those that the features declare at its beginning.
 
-    ``follows``: ``core`` goes on with its own log, and settings that were changed in it are changed.
+    ``follows``: ``core`` continues with its own log, and changes of settings in it are applied.
     """
 
     def __init__(self, core: AgentCore, arms: Iterable[Name], *, follows: bool = False) -> None:
         self.core, self._follows = core, follows
-        self._arms = [list(arms)]  # declared now, after those that an undone refit would bring back
+        self._arms = [list(arms)]  # the arms declared now come last, after those that undoing a refit would restore
         self._open: dict[str, tuple[float | None, float, float | None, float]] = {}
         self._old, self._new, self._value = _Errors(core), _Errors(core), _Weights()
         self._decisions, self._with_propensity = 0, 0
@@ -141,7 +141,7 @@ class LogLearner:
     def _learn_reward(self, row: Mapping[str, Any]) -> None:
         core, id_, value, at = self.core, _id_of(row), row.get("value"), _time_of(row)
         self._settle(core.expire(now=at))
-        with contextlib.suppress(DecisionError):  # of a decision that is not in the log, or too late
+        with contextlib.suppress(DecisionError):  # the decision is not in the log, or the reward is too late
             if row["kind"] == "reward_part" or "sum" in row:
                 core.add_reward(id_, value, now=at)  # type: ignore[arg-type]
             else:
@@ -173,7 +173,7 @@ class LogLearner:
                 self._count(decision.id, decision.learned)
 
     def _count(self, id_: str, outcome: float) -> None:
-        """Compare what was predicted for a decision with its outcome."""
+        """Compare the predictions for a decision with its outcome."""
         if id_ in self._open:
             old, new, propensity, chance = self._open.pop(id_)
             self._new.add(new, outcome)
@@ -184,7 +184,7 @@ class LogLearner:
                 self._value.add(chance / propensity, outcome)
 
     def compare(self) -> RefitComparison:
-        """Return how well both models have predicted each outcome before they learned it, and the replayed value."""
+        """Return the errors of both models, each outcome predicted before it was learned, and the replayed value."""
         value = self._value.estimate()
         reason = None if value is not None else NO_OVERLAP if self._with_propensity else NO_PROPENSITIES
         return RefitComparison(

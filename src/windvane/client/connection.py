@@ -1,4 +1,4 @@
-"""The way to the service: attempts until a deadline, pages and the log."""
+"""Requests to the service: retries until a deadline, pages of lists, and the log."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Connection:
         token = os.environ.get("WINDVANE_TOKEN") if token is None else token
         if token is not None:
             if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token.strip():
-                expected = "a text as `windvane token add` prints it"
+                expected = "a string as printed by `windvane token add`"
                 raise ArgumentError("token", None, expected, got="another value")  # which may be secret
             headers["Authorization"] = f"Bearer {token.strip()}"
         seconds = check_number("timeout", timeout, "of seconds above 0, at most 1e6", lambda s: 0 < s <= 1e6)
@@ -61,7 +61,7 @@ class Connection:
     def _transport(self) -> Transport:
         """Return the transport of this process and event loop, and forget those of event loops that were closed.
 
-        Of two transports that threads create at once, one is dropped before its use.
+        If two threads create a transport at once, one of the two is dropped before it is used.
         """
         owner = self._owner()
         if transport := self._transports.get(owner):
@@ -111,7 +111,7 @@ class Connection:
         raise AssertionError("the loop above does not end")
 
     def _choose_pause(self, error: ClientError, attempt: int, start: float) -> float:
-        """Return the seconds until the next attempt, or raise ``error`` with what is known about all attempts.
+        """Return the seconds until the next attempt, or raise ``error`` with a summary of all attempts.
 
         Pauses grow, and differ between clients that failed together. No attempt begins after the deadline.
         """
@@ -123,12 +123,12 @@ class Connection:
             error.message += f"; gave up after {attempt} attempt{'s' * (attempt > 1)}"
         if error.is_unsure:
             error.code = "no-answer" if error.code == "unreachable" else error.code
-            error.message += "; an attempt got no answer, and it is not known whether it was carried out"
+            error.message += "; an attempt got no answer and may have been executed"
         error.args = (error.message,)
         raise error from None
 
     async def _send_batch(self, stream: str, name: str, items: list[bytes], kind: type[Any]) -> list[Any]:
-        """Send ``items`` in as many requests as it takes; return their answers, or raise what failed."""
+        """Send ``items`` in as many requests as necessary; return their answers, or raise the errors."""
         path, results = messages.build_path(stream, name, "batch"), list[Any]()
         for part in messages.split_batch(items):
             body = b'{"%s":[%s]}' % (name.encode(), b",".join(part))
@@ -163,7 +163,7 @@ class Connection:
             try:
                 async for line in self._read_lines(path, {"after": after} | ({"limit": end - after} if end else {})):
                     event = messages.read(dict[str, Any], line)
-                    if "error" in event:  # the last line of a log that the service cannot read on
+                    if "error" in event:  # the last line of a log with an unreadable event
                         raise ClientError(200, "unreadable", f"event {event.get('number')}: {event['error']}")
                     if event.get("number") != after + 1:
                         raise messages.not_understood(f"not event {after + 1}")

@@ -2,9 +2,9 @@
 
 Both run the same coroutines: over blocking sockets (:class:`BlockingNetwork`) these never wait for an event loop.
 
-Sockets, TLS, timeouts and proxies are those of httpcore2, the engine of httpx2; HTTP/1.1 is parsed by h11, as there.
-httpx2 itself and the pool of httpcore2, which only a proxy needs, are left out: they take most of the processor time of
-a small request (``benchmarks/client.py``).
+Sockets, TLS, timeouts and proxies come from httpcore2, the engine of httpx2; h11 parses HTTP/1.1, as in httpcore2.
+httpx2 itself is not used, and the pool of httpcore2 only for a proxy: they take most of the processor time of a small
+request (``benchmarks/client.py``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import httpcore2
 from windvane.client.address import Address, Headers, Request
 
 IDLE_SECONDS = 10.0  # that an unused connection is kept; the server closes it after 30
-MOST_AT_ONCE = 100  # requests of an event loop that are under way at the same time; the others wait
+MOST_AT_ONCE = 100  # concurrent requests of an event loop; more have to wait
 READ_BYTES = 1 << 16
 
 UNSENT = (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError, httpcore2.UnsupportedProtocol)
@@ -32,7 +32,7 @@ FAILURES = (*UNSENT, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.
 
 
 class Reply(NamedTuple):
-    """An answer whose body is still to be read; ``parts`` iterates over it."""
+    """An answer whose body has not been read; ``parts`` iterates over it."""
 
     status: int
     headers: Headers
@@ -164,7 +164,7 @@ class _Connection:
         return event
 
     def end(self) -> bool:
-        """Return whether another request can be sent: the answer was read to its end."""
+        """Return whether another request can be sent, because the answer was read to its end."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
@@ -172,7 +172,7 @@ class _Connection:
         return True
 
     def has_expired(self) -> bool:
-        """Return whether the server may have hung up."""
+        """Return whether the server may have closed the connection."""
         return time.monotonic() - self._used > IDLE_SECONDS or self._stream.get_extra_info("is_readable")
 
 

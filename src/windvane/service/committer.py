@@ -1,8 +1,8 @@
 """Group commit: while one transaction is flushed to disk, requests gather for the next.
 
-A request waits for the flush of its events, so nothing is acknowledged before it is durable; one flush serves all that
-gathered meanwhile. Events are stored in the order in which they were added. After a failed commit nothing more is
-stored: memory is ahead of the disk, and whoever owns it must go back to what is on disk.
+A request waits for the flush of its events, so nothing is acknowledged before it is durable; one flush serves all
+requests that gathered meanwhile. Events are stored in the order in which they were added. After a failed commit nothing
+more is stored: memory is ahead of the disk, and its owner must rebuild it from the disk.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class _Batch:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.snapshots: list[tuple[int, Snapshot]] = []
-        self.promise: Promise | None = None  # once somebody waits for it
-        self.since = 0.0  # when the first of it was added
+        self.promise: Promise | None = None  # once a request waits for it
+        self.since = 0.0  # when its first event was added
 
 
 class Committer:
-    """Writes to ``store`` in a thread of its own; everything else happens in the thread of the event loop.
+    """Writes to ``store`` in its own thread; everything else happens in the thread of the event loop.
 
     ``on_commit`` is called with the events of every commit and the seconds that it took, ``on_failure`` with the error
     of the one that failed.
@@ -53,7 +53,7 @@ class Committer:
 
     @property
     def oldest_wait(self) -> float:
-        """The seconds for which something has been waiting to be on disk; 0 if nothing is."""
+        """The seconds for which the oldest event has been waiting for the disk; 0 if none waits."""
         oldest = self._writing or self._batch
         return time.monotonic() - oldest.since if oldest.since else 0.0
 
@@ -72,7 +72,7 @@ class Committer:
         self._count(events, 1)
         if self._idle.is_set():
             self._idle.clear()
-            self._loop.call_soon(self._submit)  # with what else is added in this round of the loop
+            self._loop.call_soon(self._submit)  # together with everything added in this iteration of the loop
         return batch.promise
 
     def give_up(self, error: Exception) -> None:
@@ -87,7 +87,7 @@ class Committer:
 
     async def close(self) -> None:
         """Write what was added, then end; from now on nothing is stored."""
-        while not self._idle.is_set():  # more may be added before this task goes on
+        while not self._idle.is_set():  # more may be added before this task continues
             await self._idle.wait()
         self._failure = self._failure or RuntimeError("the committer is closed")
         self._queue.put(None)
@@ -105,7 +105,7 @@ class Committer:
         elif batch.events or batch.snapshots:
             self._writing = batch
             self._queue.put(batch)
-        else:  # nothing to store: those who wait, wait for what was stored before
+        else:  # nothing to store: the promise is for earlier events
             batch.promise.set_result(None)
             self._submit()
 
@@ -135,7 +135,7 @@ class Committer:
                 self._on_commit(batch.events, seconds)
             except Exception as raised:
                 error = raised
-        if self._failure is not None:  # it was given up: nobody waits for it any more
+        if self._failure is not None:  # it was given up: no request waits for it
             self._idle.set()
             return
         if error is not None:

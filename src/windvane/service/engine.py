@@ -1,16 +1,16 @@
-"""The engine: all streams in memory, the store behind them, and what keeps the two equal.
+"""The engine: all streams in memory, the store behind them, and the rules that keep the two equal.
 
 An operation changes its stream, hands its events to the committer, and waits until they are on disk. If a commit or an
-operation fails, memory is ahead of the disk: nothing is answered until all streams are rebuilt from what is on disk.
-Streams from before are replaced then, and whoever still has one gets nothing stored.
+operation fails, memory is ahead of the disk: no request is answered until all streams are rebuilt from the log on disk.
+The old streams are replaced then, and changes to an old stream are no longer stored.
 
-A stream is used by one thread at a time. A thread rebuilds all streams before the event loop gets them. What takes long
-is done in a thread, on copies (snapshots, charts) or while the stream is held (bulk history, large bodies, operations
-that took long before; see :mod:`windvane.service.turns`). Requests that change a held stream wait; other streams are
-not affected. Many timeouts that pass together are closed some at a time, with other requests in between.
+A stream is used by one thread at a time. A thread rebuilds all streams before the event loop gets them. Long work runs
+in a thread, on copies (snapshots, charts) or while the stream is held (bulk history, large bodies, operations that took
+long before; see :mod:`windvane.service.turns`). Requests that change a held stream wait; other streams are not
+affected. Decisions that time out together are closed in slices, with other requests in between.
 
-A commit that takes longer than :data:`STALL_SECONDS` is given up: requests are refused at once until the disk answers,
-and the streams are rebuilt then, because the commit may have become durable or not.
+A commit that takes longer than :data:`STALL_SECONDS` is given up: requests are rejected at once until the disk
+responds. The streams are rebuilt then, because the commit may or may not have become durable.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ MAX_WAITING, MAX_WAITING_BYTES = 5000, 64 << 20  # events that may wait for the 
 STALL_SECONDS = 3.0  # that a commit may take; one flush takes milliseconds, on a busy disk tenths of a second
 SLOW_COMMIT_SECONDS = 0.1  # of the commit under way, after which operations run in threads: they may read the disk
 STOP_SECONDS = 10.0  # that a stop may take; snapshots of 1,000 streams are written in less than one
-STALL_TICK = 0.25  # seconds between looks at the commit under way
-TICK = 1.0  # seconds between looks at timeouts and alerts
+STALL_TICK = 0.25  # seconds between checks of the running commit
+TICK = 1.0  # seconds between checks of timeouts and alerts
 RETRY = 1.0  # seconds between attempts to recover
-CHECK_AGAIN = 60.0  # seconds after which a check of the store that failed is repeated: it reads the whole file
+CHECK_AGAIN = 60.0  # seconds after which a failed check of the store is repeated: it reads the whole file
 REBUILDING = "it is being rebuilt after a failure"
 
 log = logging.getLogger("windvane.service")
@@ -57,8 +57,8 @@ class Engine:
     """All streams of ``store``. ``count_commit`` is called with the number of events of every commit and the seconds it
     took.
 
-    ``streams`` are those served, by name; ``unavailable`` says of the others why they could not be rebuilt, and
-    ``failure`` why no request is answered now. While the service drains, requests are answered, and it is not ready.
+    ``streams`` are those in service, by name; ``unavailable`` says why the others could not be rebuilt, and ``failure``
+    why no request is answered now. While the service drains, it answers requests but is not ready.
     """
 
     def __init__(self, store: Store, count_commit: Callable[[int, float], None] = lambda *_: None) -> None:
@@ -80,14 +80,14 @@ class Engine:
     # --- starting, failing and stopping -----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin to rebuild the streams. Requests are refused until that is done."""
+        """Begin to rebuild the streams. Requests are rejected until that is done."""
         self._loop, self._changing = asyncio.get_running_loop(), asyncio.Lock()
         self.tasks.start(self._recover())
         self.tasks.start(self._watch())
         self.tasks.start(self._watch_disk())
 
     async def stop(self) -> None:
-        """Write what is under way and a snapshot of every stream: the next start has nothing to replay.
+        """Store all waiting events and a snapshot of every stream, so that the next start has nothing to replay.
 
         A disk that does not answer is not waited for longer than :data:`STOP_SECONDS`. What was acknowledged is on it.
         """
@@ -110,7 +110,7 @@ class Engine:
                 self._committer.give_up(error)
 
     async def _recover(self) -> None:
-        """Rebuild all streams from what is on disk, in a thread, until that succeeds."""
+        """Rebuild all streams from the log on disk, in a thread, until that succeeds."""
         while True:
             try:
                 async with self._changing:  # no stream is created meanwhile
@@ -118,12 +118,12 @@ class Engine:
                         await self._committer.close()
                     self._open(await asyncio.to_thread(self._read_store))
                 return
-            except Exception as error:  # whatever it is, the service must not stay up with a wrong state
+            except Exception as error:  # after any error, the service must not continue with a wrong state
                 self._note_failure(error)
             await asyncio.sleep(RETRY)
 
     def _read_store(self) -> Recovery:
-        """Read all streams, in a thread; after a failure, when the store can be written to again."""
+        """Read all streams, in a thread; after a failure, only once the store is writable again."""
         if self._is_damaged:
             self._report_progress(NotReady.of("damaged"))
             self.store.repair()
@@ -153,7 +153,7 @@ class Engine:
         self.failure, self._last_error = None, ""
         self.recoveries += 1
         self.tasks.start(self.views.build_charts(list(self.streams.values())))
-        if not self.store.is_checked and not self._is_checking:  # so large that the start did not wait for the check
+        if not self.store.is_checked and not self._is_checking:  # too large to be checked before the start
             self._is_checking = True
             self.tasks.start(self._check_store())
         fields = {"streams": len(self.streams), "unavailable": len(self.unavailable)}
@@ -163,12 +163,12 @@ class Engine:
         """Rebuild the streams: memory may differ from the disk."""
         self._is_damaged = self._is_damaged or is_damage(error)
         if self.failure is None:
-            log.error("%s; the streams are rebuilt from what is on disk", error)
+            log.error("%s; rebuilding the streams from the log on disk", error)
             self.failure = NotReady.after(error)
             self.tasks.start(self._recover())
 
     def _note_failure(self, error: Exception) -> None:
-        """Note why a recovery failed; it is repeated every second, and logged once."""
+        """Record why a recovery failed. It is retried every second; the same error is logged once."""
         self.failure = NotReady.after(error)
         if str(error) != self._last_error:
             fields = {"cause": self.failure.code, "store": str(self.store.path)}
@@ -183,7 +183,7 @@ class Engine:
         self._fail(error)
 
     async def _watch_disk(self) -> None:
-        """Look whether a commit takes too long, again and again."""
+        """Check periodically whether a commit takes too long."""
         while True:
             await asyncio.sleep(STALL_TICK)
             if self.failure is None and self.backlog[1] > STALL_SECONDS:
@@ -196,7 +196,7 @@ class Engine:
 
     @property
     def not_ready(self) -> NotReady | None:
-        """Why the service should be sent no requests, for a load balancer."""
+        """Why a load balancer should send no requests; None if the service is ready."""
         self.check_in_place()
         return NotReady.of("stopping") if self.is_draining and self.failure is None else self.failure
 
@@ -213,7 +213,7 @@ class Engine:
             raise unavailable(self.failure)
 
     def check_in_place(self) -> None:
-        """Fail if the file of the store was moved or removed. Every request does it once."""
+        """Fail if the store file was moved or removed. Every request calls this once."""
         if self.failure is None:
             try:
                 self.store.check_in_place()
@@ -223,19 +223,19 @@ class Engine:
     # --- streams ---------------------------------------------------------------------------------------------------
 
     def stream(self, name: str) -> Stream:
-        """Return a stream that is served."""
+        """Return a stream that is in service."""
         self.refuse_if_not_ready()
         if name in self.unavailable:
             reason = self.unavailable[name]
-            if reason == REBUILDING:  # for a moment
+            if reason == REBUILDING:  # temporary
                 raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY)
-            raise Problem("unrecovered", f"{reason}; `windvane verify` says more")
+            raise Problem("unrecovered", f"{reason}; run `windvane verify` for details")
         if name not in self.streams:
             raise Problem("unknown-stream", f"there is no stream {name!r}")
         return self.streams[name]
 
     async def find_log(self, name: str) -> tuple[StreamRow, int]:
-        """Return a stream, served or not, and the number of its last event, which is on disk."""
+        """Return a stream, in service or not, and the number of its last event on disk."""
         self.refuse_if_not_ready()
         if name in self.unavailable:
             row = self._rows[name]
@@ -251,7 +251,7 @@ class Engine:
         taken = Problem("stream-exists", f"a stream with the name {new.name!r} already exists", pointer="#/name")
         if new.name in self._rows:
             raise taken
-        core = await build_core(new)  # errors come before anything is stored
+        core = await build_core(new)  # raises errors before anything is stored
         config = json.dumps({"title": new.title, "agent": core.settings})
         await asyncio.to_thread(warm_up, [type(core.policy)])
         adding = self.tasks.run_to_end(self._add_stream(new.name, config))
@@ -288,7 +288,7 @@ class Engine:
     async def carry_out(
         self, stream: Stream, operation: Callable[[], Done], *, size: int = 0, decision: str | None = None
     ) -> Done:
-        """Carry out an operation on ``stream``; its events are on disk when this returns. See :meth:`operate`."""
+        """Execute an operation on ``stream``; its events are on disk when this returns. See :meth:`operate`."""
         done = await self.operate(stream, operation, size=size, decision=decision)
         await self.commit(stream)
         return done
@@ -296,7 +296,7 @@ class Engine:
     async def operate(
         self, stream: Stream, operation: Callable[[], Done], *, size: int = 0, decision: str | None = None
     ) -> Done:
-        """Carry out an operation and hand its events over, without waiting for the disk.
+        """Execute an operation and hand its events over, without waiting for the disk.
 
         ``size``: bytes of the request; ``decision``: the one that gets a reward, which may be due to be closed first.
         """
@@ -333,7 +333,7 @@ class Engine:
 
         if changes.get("features") is None:
             done = await self.carry_out(stream, operate)
-        else:  # in a thread, because many of them take long
+        else:  # in a thread, because closing many decisions takes long
             done = await asyncio.shield(self.tasks.run_to_end(self._operate_in_thread(stream, operate)))
             await self.commit(stream)
         self.timeouts.begin(stream)
@@ -341,7 +341,7 @@ class Engine:
 
     @contextlib.contextmanager
     def operating(self, stream: Stream, began: float | None = None) -> Iterator[None]:
-        """Surround an operation. After one that fails, memory is not trusted: its events are lost. ``began``: the
+        """Surround an operation. If it fails, its events are discarded and the stream is rebuilt. ``began``: the
         ``time.perf_counter()`` of its start, if that was before."""
         self.refuse_if_replaced(stream)
         if (committer := self._committer) is not None and (
@@ -352,7 +352,7 @@ class Engine:
         try:
             yield
         except Problem:
-            if events := stream.take_events():  # a request that is refused may have closed decisions
+            if events := stream.take_events():  # a rejected request may have closed decisions
                 self.hand_over(stream, events)
             raise
         except Exception as error:
@@ -412,7 +412,7 @@ class Engine:
             raise Problem("unavailable", _WRITE_FAILED) from None
 
     def refuse_if_replaced(self, stream: Stream) -> None:
-        """Refuse if streams were rebuilt since the request began: the log does not continue with its events."""
+        """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
         self.refuse_if_not_ready()
         if self.streams.get(stream.name) is not stream:
             raise Problem("unavailable", _WRITE_FAILED)
@@ -431,7 +431,7 @@ class Engine:
     # --- in the background -----------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Look at timeouts, alerts and the file of the store, again and again."""
+        """Check timeouts, alerts and the store file periodically."""
         while True:
             await asyncio.sleep(TICK)
             if self.failure is not None:
@@ -442,7 +442,7 @@ class Engine:
                     self.timeouts.begin(stream)
                     stream.log_alerts()
                     await self.views.sample_model(stream)
-                except Exception:  # the other streams go on
+                except Exception:  # the other streams continue
                     log.exception("stream %r: its timeouts or alerts cannot be checked", stream.name)
 
     async def _check_store(self) -> None:
@@ -453,7 +453,7 @@ class Engine:
                 if problems:
                     self._fail(DamageError(problems[0]))
                 break
-            except Exception:  # the file may be busy, or out of reach for a while
+            except Exception:  # the file may be busy or temporarily unreachable
                 log.exception("%s: cannot be checked; trying again in %g s", self.store.path, CHECK_AGAIN)
                 await asyncio.sleep(CHECK_AGAIN)
         self._is_checking = False
@@ -463,4 +463,4 @@ _WRITE_FAILED = "the store could not be written; retry with the same Idempotency
 
 
 def _stalled(store: Store, seconds: float) -> StalledDiskError:
-    return StalledDiskError(f"{store.path}: the disk has not answered for {seconds:g} s")
+    return StalledDiskError(f"{store.path}: the disk has not responded for {seconds:g} s")

@@ -1,9 +1,9 @@
-"""Refits of streams: learn the log again under other settings beside the running model, then swap the two.
+"""Refits of streams: learn the log again with new settings beside the running model, then swap the two.
 
-The new model is learned in a thread, from the events on disk, some at a time, while the stream goes on. It then catches
-up with the events that came meanwhile; the stream is held only for the last of them. An event records the swap. Its
-replay learns the same events again under the same settings, so that it gives the same model to the last bit. To undo a
-refit, the model from before it is rebuilt from the log and learns the decisions and rewards since.
+A thread learns the new model from the events on disk, in slices, while the stream continues. The new model then catches
+up with newer events; the stream is held only for the last few. An event records the swap. Its replay learns the same
+events again with the same settings, which gives the same model to the last bit. To undo a refit, the model from before
+it is rebuilt from the log and learns the decisions and rewards since then.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from windvane.service.streams import Done, Stream
 
 SLICE = 100  # events between two pauses of the thread
-PAUSE = 0.001  # seconds, in which the thread leaves the interpreter to requests
+PAUSE = 0.001  # seconds in which the interpreter serves requests
 FEW = 200  # events for which a stream may be held
 _REFITS = ThreadPoolExecutor(2, "windvane-refit")  # their own: a refit takes long, and others need threads meanwhile
 
@@ -42,7 +42,7 @@ class AbandonedError(WindvaneError):
 
 
 class LogReader:
-    """Lets a learner read the log of a stream, from the event after ``number``, whose chain value is ``chain``."""
+    """Feeds the log of a stream to a learner, from the event after ``number``, whose chain value is ``chain``."""
 
     def __init__(self, learner: LogLearner, store: Store, stream: int, number: int, chain: bytes) -> None:
         self.learner, self._store, self._stream = learner, store, stream
@@ -66,7 +66,7 @@ class LogReader:
 
 
 def begin_refit(stream: StreamState, changes: dict[str, Any]) -> Callable[[], LogReader]:
-    """Return a function that builds the new model, in any thread, before it has learned anything."""
+    """Return a function that builds the new, empty model, in any thread."""
     arguments, arms = renew_settings(stream.core, changes), stream.first_arms
 
     def build() -> LogReader:
@@ -92,7 +92,7 @@ def begin_undo(stream: StreamState) -> Callable[[], LogReader]:
 
 
 async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: str | None, *, dry_run: bool) -> Done:
-    """Learn the log of ``stream`` again under ``changes``, and swap the model unless it is a ``dry_run``."""
+    """Learn the log of ``stream`` again with ``changes``, and replace the model unless it is a ``dry_run``."""
     if again := stream.find_refit(changes, key):
         await engine.commit(stream)  # the first request may still wait for the disk
         return again
@@ -109,12 +109,12 @@ async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: st
 
 
 async def undo(engine: Engine, stream: Stream, key: str | None) -> Done:
-    """Put the model from before the last refit in the place of the present one."""
+    """Restore the model from before the last refit."""
     if again := stream.find_refit(None, key):
         await engine.commit(stream)
         return again
     if not stream.refits:
-        raise Problem("no-refit", f"stream {stream.name!r} has no refit that could be undone")
+        raise Problem("no-refit", f"stream {stream.name!r} has no refit to undo")
     return await _learn_beside(
         engine, stream, begin_undo(stream), lambda learner: stream.undo_refit(learner, key, read_clock())
     )
@@ -124,9 +124,9 @@ async def _learn_beside(
     engine: Engine, stream: Stream, build: Callable[[], LogReader], adopt: Callable[[LogLearner], Done], *,
     dry_run: bool = False,
 ) -> Done:  # fmt: skip
-    """Let a new model learn the log in a thread, and adopt it; of a dry run, only its comparison."""
+    """Let a new model learn the log in a thread, and adopt it; a dry run returns only the comparison."""
     if stream.is_refitting:
-        raise Problem("refit-running", f"a refit of stream {stream.name!r} is under way")
+        raise Problem("refit-running", f"a refit of stream {stream.name!r} is running")
     stream.is_refitting, settings = True, dict(stream.core.settings)
     reader: LogReader | None = None
     try:
@@ -145,7 +145,7 @@ async def _learn_beside(
             learner = await _run_in_thread(reader.read, stream.number)
             stream.refuse_if_archived()
             if stream.core.settings != settings:
-                raise Problem("refit-running", "the settings were changed while the log was learned again; try again")
+                raise Problem("refit-running", "the settings changed during the refit; try again")
             with engine.operating(stream):
                 done = adopt(learner)
             await engine.commit(stream, done.events)
@@ -153,7 +153,7 @@ async def _learn_beside(
     except ValueError as error:
         raise invalid(error) from None
     except UnreadableEventError as error:
-        raise Problem("unreadable", f"{error}; `windvane verify` says more") from None
+        raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None
     finally:
         stream.is_refitting = False
         if reader is not None:

@@ -1,6 +1,6 @@
 """Run the service: bind the socket, serve the application with uvicorn, drain and stop on a signal.
 
-uvicorn is used as it comes. It has no time limit for slow clients and no limit on the length of headers; on the open
+uvicorn is used unmodified. It has no time limit for slow clients and no limit on the length of headers; on the open
 internet a reverse proxy adds them (``docs/nginx.conf``, "Behind nginx, with TLS" in ``docs/operations.md``).
 ``benchmarks/servers.py`` compares it with other servers.
 """
@@ -37,7 +37,7 @@ from windvane.service.supervision import Supervisor
 BACKLOG = 1000  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30  # that a connection may be idle between two requests
 SWITCH_SECONDS = 0.001  # that a thread keeps the interpreter while the event loop waits; 0.005 by default
-STOP_SECONDS = 5  # that requests under way are waited for
+STOP_SECONDS = 5  # to wait for requests in progress
 EXIT_SECONDS = 10.0  # that threads are waited for once the streams are stopped: one may wait for a disk for ever
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -58,24 +58,24 @@ def serve(
 ) -> None:
     """Serve the store at ``path`` until SIGTERM, SIGINT or SIGHUP. Call it from the main thread.
 
-    From then on ``/readyz`` answers 503. After ``drain`` seconds, or at a second signal, nothing new is accepted; the
-    requests that are under way are answered, and every stream gets a snapshot. If a thread is then still waiting for
+    From then on ``/readyz`` answers 503. After ``drain`` seconds, or at a second signal, no new request is accepted;
+    requests in progress are answered, and a snapshot of every stream is stored. If a thread is then still waiting for
     the disk after :data:`EXIT_SECONDS`, the process ends with code 1: whatever was answered is on disk.
 
     Parameters
     ----------
     path
-        The file that holds everything. It is created if it does not exist.
+        The store. It is created if it does not exist.
     host, port
-        Where to listen. Port 0 takes a free one. Addresses that other machines can reach need a token in the store.
+        Where to listen. Port 0 chooses a free one. Addresses that other machines can reach need a token in the store.
     rate, most_bytes
-        Requests per second and client (0: no limit), and bytes of a request's body.
+        Requests per second per client (0: no limit), and the largest request body in bytes.
     drain
-        Seconds between the signal and the end of accepting requests: those that a load balancer needs to notice.
+        Seconds after the signal in which requests are still accepted, so that a load balancer notices in time.
     log_requests
         Whether to write a line to the log for every request.
     started
-        Called with the address once ``/healthz`` is answered. Recovery may still go on: ``/readyz`` says so.
+        Called with the address once ``/healthz`` is answered. Recovery may still be running, as ``/readyz`` reports.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def _has_token(store: Store) -> bool:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens: clients that come before the application is there wait for it."""
+    """Return a listening socket: clients that connect before the application has started wait for it."""
     is_ipv6 = ":" in host
     family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     try:
@@ -187,7 +187,7 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._closing.set()  # ends answers that would go on for ever
+        self._closing.set()  # ends answers that would otherwise never end
         await super().shutdown(sockets)
         self._report_stop()
 
@@ -213,7 +213,7 @@ def _exit_in_time() -> Iterator[Callable[[], None]]:
 
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:
-    """Run ``server`` until a signal; being asked to stop is no failure."""
+    """Run ``server`` until a signal; a request to stop is not a failure."""
     sys.setswitchinterval(SWITCH_SECONDS)
     # uvicorn does the same for SIGTERM and SIGINT while it runs, and afterwards raises some again for this handler.
     previous = {number: signal.signal(number, server.handle_exit) for number in STOP_SIGNALS}

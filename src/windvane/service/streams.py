@@ -1,4 +1,4 @@
-"""A stream: an agent, and the log of the events that made it what it is.
+"""A stream: an agent, and the log of its events.
 
 Every operation changes the agent at once and returns the events to store; it is acknowledged once they are on disk.
 :mod:`windvane.service.stream_state` repeats an operation from its event.
@@ -39,8 +39,8 @@ from windvane.service.stream_state import StreamState, describe_closed
 
 REFITS = (kinds.REFITTED, kinds.REFIT_UNDONE)
 MAX_CLOSED, CLOSING_SECONDS = 1000, 0.005
-"""How many due decisions are closed at once, and for how long: the rest is closed after other requests had a turn."""
-CLOSED_TOGETHER = 8  # between two looks at the time
+"""How many due decisions are closed at once, and for how long; the rest is closed after other requests took a turn."""
+CLOSED_TOGETHER = 8  # decisions between two checks of the time
 
 
 class Done(NamedTuple):
@@ -59,11 +59,11 @@ class Stream(StreamState):
         self.is_refitting = False  # while a refit is under way
         self.lookup, self.charts = EventLookup(store, row.id), Charts()
         self.charts_lock = asyncio.Lock()  # held while a thread reads the log into the charts
-        self.live: tuple[tuple[int, int, int], bytes] = ((-1, 0, 0), b"")  # what followers get, and as of when
+        self.live: tuple[tuple[int, int, int], bytes] = ((-1, 0, 0), b"")  # the message for followers, and its progress
         self.sampled = 0  # number of the last event when the charts got the numbers of the model
-        self.busy: asyncio.Future[None] | None = None  # while long work is under way: done when it ends
+        self.busy: asyncio.Future[None] | None = None  # while long work runs: done when it ends
         self.is_changing = False  # by that work: it cannot be read meanwhile
-        self.closing: asyncio.Future[None] | None = None  # while due decisions are closed, some at a time
+        self.closing: asyncio.Future[None] | None = None  # while due decisions are closed in slices
         self.has_backlog = False  # whether the last operation left due decisions open, because they were many
         self.seconds = 0.0  # that the last operation took
         self._new_events: list[Event] = []
@@ -87,7 +87,7 @@ class Stream(StreamState):
         return Done(201, body, self.take_events())
 
     def reward(self, decision: str, value: float, now: float) -> Done:
-        """Record the reward of a decision. The same reward again changes nothing."""
+        """Record the reward of a decision. Repeating the same reward changes nothing."""
         return self._take_reward(decision, value, None, now, is_part=False)
 
     def add_reward(self, decision: str, value: float, key: str | None, now: float) -> Done:
@@ -106,8 +106,8 @@ class Stream(StreamState):
                     return Done(200, _write_receipt(decision, "unchanged", value), [])
         self.refuse_if_archived()
         self._expire(now)
-        if self.core.is_overdue(decision, now):  # its outcome must be learned before, and others first
-            raise Problem("unavailable", "many timeouts have passed and are being closed; try again")
+        if self.core.is_overdue(decision, now):  # older decisions are closed first, and its outcome is not learned yet
+            raise Problem("unavailable", "many decisions have timed out and are still being closed; try again")
         try:
             try:
                 (status, is_new), total = self.give_reward(decision, value, now, is_part)
@@ -123,7 +123,7 @@ class Stream(StreamState):
         return Done(200, _write_receipt(decision, status, total), self.take_events())
 
     def _reward_forgotten(self, decision: str, value: float, is_part: bool) -> tuple[RewardOutcome, float]:
-        """Do what the agent does with a reward of a closed decision, for one that only the log remembers."""
+        """Treat a reward as the agent does for a closed decision, if only the log still has the decision."""
         record, known = self.find_decision(decision), PendingDecisions()
         is_partial = any("sum" in event.outcome for event in self.lookup.of_decision(decision))
         known.closed[decision] = ClosedOutcome(record.reward, record.late_reward, is_partial)
@@ -146,7 +146,7 @@ class Stream(StreamState):
         return Done(200, body, self.take_events())
 
     def configure(self, changes: dict[str, Any], now: float) -> Done:
-        """Change the title and settings of the agent: all of ``changes``, or none if one is refused."""
+        """Change the title and settings of the agent: all of ``changes``, or none if one is invalid."""
         self.refuse_if_archived()
         try:
             self.apply_changes(changes)
@@ -157,7 +157,7 @@ class Stream(StreamState):
         return Done(200, to_json(self.info()), self.take_events())
 
     def find_refit(self, changes: dict[str, Any] | None, key: str | None) -> Done | None:
-        """Return the answer to a refit, or with None to an undo, that was carried out before with this key."""
+        """Return the answer to an earlier refit with this key, or to an earlier undo if ``changes`` is None."""
         again = self._answer_again(key, lambda event: event.kind in REFITS and event.outcome.get("settings") == changes)
         if again is None:
             self.refuse_if_archived()
@@ -166,8 +166,8 @@ class Stream(StreamState):
     def refit(
         self, changes: dict[str, Any], learner: LogLearner, key: str | None, now: float, *, dry_run: bool
     ) -> Done:
-        """Put the model of ``learner``, which has learned the whole log, in the place of this one, and return the
-        comparison; of a dry run, only that. See :mod:`windvane.service.refit`."""
+        """Replace the model with that of ``learner``, which has learned the whole log, and return the comparison. A dry
+        run only returns it. See :mod:`windvane.service.refit`."""
         outcome = {"settings": changes, "comparison": learner.compare()}
         if dry_run:
             return Done(200, to_json({"event": None, **outcome}), [])
@@ -176,20 +176,20 @@ class Stream(StreamState):
         return Done(200, to_json({"event": self.number, **outcome}), self.take_events())
 
     def undo_refit(self, learner: LogLearner, key: str | None, now: float) -> Done:
-        """Put the model of ``learner``, that of before the last refit, in the place of this one."""
+        """Replace the model with that of ``learner``, the model from before the last refit."""
         self._log(kinds.REFIT_UNDONE, now, to_json({"refit": self.refits[-1]}), key=key)
         self.adopt_undo(learner)
         return Done(200, to_json(self.info()), self.take_events())
 
     def archive(self, now: float) -> Done:
-        """End the stream: it can be read, and does not decide or learn any more."""
+        """Archive the stream: it can still be read, but no longer decides or learns."""
         if self.archived is None:
             self.archived = now
             self._log(kinds.ARCHIVED, self.archived, b"{}")
         return Done(200, to_json(self.info()), self.take_events())
 
     def record_loss(self, acknowledged: int, now: float) -> list[Event]:
-        """Record that events up to number ``acknowledged`` were acknowledged and are not in the log."""
+        """Record that events up to number ``acknowledged`` were acknowledged but are not in the log."""
         self._log(kinds.LOST, now, to_json({"acknowledged": acknowledged}))
         return self.take_events()
 
@@ -198,22 +198,22 @@ class Stream(StreamState):
         return self.archived is None and self.core.is_due(now)
 
     def is_overdue(self, decision: str, now: float) -> bool:
-        """Return whether a decision is still to be closed though its timeout has passed."""
+        """Return whether a decision is still open although its timeout has passed."""
         return self.archived is None and self.core.is_overdue(decision, now)
 
     def expire(self, now: float) -> list[Event]:
-        """Close some of the decisions whose timeout has passed; no event if there is none."""
+        """Close some of the decisions whose timeout has passed; without any, no event is written."""
         if self.archived is None:
             self._expire(now)
         return self.take_events()
 
     def take_events(self) -> list[Event]:
-        """Return the events that were not returned yet. A refused operation leaves one if it closed decisions."""
+        """Return the events that were not returned yet. A rejected operation leaves one if it closed decisions."""
         events, self._new_events = self._new_events, []
         return events
 
     def _expire(self, now: float, room: int = 0) -> None:
-        """Close decisions that are due, the oldest first; not all of them if they are many."""
+        """Close decisions that are due, oldest first; if there are many, only some of them."""
         closed: list[ClosedDecision] = []
         end, self.has_backlog = time.perf_counter() + CLOSING_SECONDS, True
         while self.has_backlog and len(closed) < MAX_CLOSED and time.perf_counter() < end:
@@ -240,7 +240,7 @@ class Stream(StreamState):
             raise Problem("archived", f"stream {self.name!r} is archived and can only be read")
 
     def _answer_again(self, key: str | None, is_same: Callable[[Event], bool]) -> Done | None:
-        """Return the answer that a request with this key got before. ``is_same``: whether it was this request."""
+        """Return the earlier answer to a request with this key. ``is_same``: whether that request was the same."""
         event = None if key is None else self.lookup.with_key(key)
         if event is None:
             return None
@@ -257,7 +257,7 @@ class Stream(StreamState):
     # --- what can be read -------------------------------------------------------------------------------------------
 
     def find_decision(self, decision: str) -> DecisionRecord:
-        """Return a decision and what became of it."""
+        """Return a decision with its status and reward."""
         events = self.lookup.of_decision(decision)
         if not events:
             raise Problem("unknown-decision", f"there is no decision {decision!r}")
@@ -273,25 +273,25 @@ class Stream(StreamState):
         )
 
     def _find_status(self, decision: str, reward: float | None) -> DecisionStatus:
-        """Return what became of a decision. One that was dropped long ago counts as expired."""
+        """Return the status of a decision. One that was dropped long ago counts as expired."""
         closed = self.core.outcome_of(decision)
         if closed is not None and closed.is_dropped:
             return "dropped"
         return "pending" if self.core.is_pending(decision) else "expired" if reward is None else "rewarded"
 
     def describe(self) -> dict[str, Any]:
-        """Return what a stream has besides its agent."""
+        """Return the fields of a stream beyond those of its agent."""
         archived = None if self.archived is None else to_datetime(self.archived)
         times = {"created": to_datetime(self.created), "archived": archived}
         return {"name": self.name, "title": self.title, "events": self.number, **times}
 
     def info(self) -> StreamInfo:
-        """Return all that is known about the stream."""
+        """Return the record of the stream."""
         info = self.core.info()
         return StreamInfo(**{field.name: getattr(info, field.name) for field in fields(info)}, **self.describe())
 
     def preview(self, raw: bytes, now: float, *, is_ranked: bool) -> Done:
-        """Answer what the model thinks of the arms in a request to decide, without deciding."""
+        """Return the model's predictions for the arms in a request, without deciding."""
         try:
             arms, ranking = self.core.preview(self.read_offer(raw), now=now)
         except ValueError as error:
@@ -318,7 +318,7 @@ class Stream(StreamState):
 
 
 def _is_same(event: Event, kind: int, raw: bytes) -> bool:
-    """Return whether ``event`` is that of the same request; one that was erased cannot be compared."""
+    """Return whether ``event`` has the same request; an erased request cannot be compared."""
     return event.kind == kind and event.request is not None and is_same_request(event.request, raw)
 
 

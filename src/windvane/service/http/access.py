@@ -1,4 +1,4 @@
-"""Who may do what: bearer tokens, of which only hashes are stored, and a limit on requests per client."""
+"""Access control: bearer tokens, of which only hashes are stored, and a rate limit per client."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from windvane.service.problems import Problem
 from windvane.service.store import Store, Token
 
 PREFIX = "wv_"
-RELOAD = 1.0  # seconds until a running server knows that a token was added or removed
+RELOAD = 1.0  # seconds until a running server notices an added or removed token
 READ_SECONDS = 3.0  # that reading the tokens may take; a disk that answers takes 0.1 ms
-BURST = 2.0  # seconds' worth of requests that may come at once
+BURST = 2.0  # seconds' worth of requests that may arrive at once
 MAX_DEBT = 30.0  # seconds that a large batch may delay the next request
 MAX_CLIENTS = 10_000
 
@@ -47,7 +47,7 @@ class RateLimiter:
 
     def __init__(self, rate: float) -> None:
         self._rate, self._most = rate, max(BURST * rate, 1.0)
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, and since when
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests left, and as of when
 
     def admit(self, client: str) -> None:
         """Count a request; raise if there were too many."""
@@ -72,9 +72,9 @@ class RateLimiter:
 
 
 class Access:
-    """Check who sends a request.
+    """Authenticate requests.
 
-    Without a token in the store everybody is admitted, which is for loopback only; with ``closed``, nobody. Removing
+    Without a token in the store, everyone is admitted, which is for loopback only; with ``closed``, nobody is. Removing
     the last token does not turn authentication off. ``report`` gets errors of the store that may be a sign of damage.
     """
 
@@ -125,8 +125,8 @@ class Access:
                 log.info("tokens were %s", change, extra={"fields": {"tokens": sorted(names)}})
 
     def admit(self, authorization: str | None, address: str, *, changes: bool) -> tuple[str, str | None]:
-        """Return whose request it is, for :attr:`charge`, and the name of its token, or raise; ``changes``: whether the
-        request needs a token with full rights."""
+        """Return the client, for :attr:`charge`, and the name of its token, or raise; ``changes``: whether the request
+        needs a token with full rights."""
         client = f"address {address}"
         if self.needs_token():
             try:
@@ -143,7 +143,7 @@ class Access:
         return client, None
 
     async def is_valid(self, authorization: str | None) -> bool:
-        """Return whether a request that was admitted to read would still be."""
+        """Return whether a request that was admitted to read would still be admitted."""
         try:
             await self.refresh()
             return not self.needs_token() or bool(self._find_token(authorization))

@@ -69,7 +69,7 @@ class StreamNumbers(NamedTuple):
 
 
 class Metrics:
-    """What the service counts itself; what streams count is read from them when asked."""
+    """The service's own counters; those of streams are read when a client asks."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -141,7 +141,7 @@ class _Collected(CollectorRegistry):
 def _collect_engine(engine: Engine) -> Iterable[Metric]:
     failure = engine.not_ready
     yield GaugeMetricFamily("windvane_ready", "1 if the service is ready", failure is None)
-    not_ready = GaugeMetricFamily("windvane_not_ready", "1 if this is why it is not ready", labels=["cause"])
+    not_ready = GaugeMetricFamily("windvane_not_ready", "1 for the cause why it is not ready", labels=["cause"])
     for cause in CAUSES:
         not_ready.add_metric([cause], failure is not None and failure.code == cause)
     yield not_ready
@@ -150,7 +150,7 @@ def _collect_engine(engine: Engine) -> Iterable[Metric]:
     yield CounterMetricFamily("windvane_snapshots", "Snapshots made of streams", engine.snapshots)
     waiting, seconds = engine.backlog
     yield GaugeMetricFamily("windvane_waiting_events", "Events that wait for the disk", waiting)
-    yield GaugeMetricFamily("windvane_oldest_wait_seconds", "How long the oldest of them has waited", seconds)
+    yield GaugeMetricFamily("windvane_oldest_wait_seconds", "How long the oldest event has waited", seconds)
 
 
 def _collect_streams(streams: Mapping[str, StreamNumbers]) -> Iterable[Metric]:
@@ -171,14 +171,14 @@ def _collect_streams(streams: Mapping[str, StreamNumbers]) -> Iterable[Metric]:
 
 
 def _measure_disk(store: Path) -> Iterable[Metric]:
-    """Yield sizes; what cannot be read is left out."""
+    """Yield sizes; omit those that cannot be read."""
     for name, text, suffix in (
-        ("windvane_store_bytes", "Size of the file of the store", ""),
-        ("windvane_wal_bytes", "Size of its write-ahead log", "-wal"),
+        ("windvane_store_bytes", "Size of the store file", ""),
+        ("windvane_wal_bytes", "Size of the store's write-ahead log", "-wal"),
     ):
         with contextlib.suppress(OSError):
             yield GaugeMetricFamily(name, text, store.with_name(store.name + suffix).stat().st_size)
     with contextlib.suppress(OSError):
         usage = shutil.disk_usage(store.parent)
-        yield GaugeMetricFamily("windvane_disk_bytes", "Size of the disk that the store is on", usage.total)
-        yield GaugeMetricFamily("windvane_disk_free_bytes", "Bytes of it that are free", usage.free)
+        yield GaugeMetricFamily("windvane_disk_bytes", "Size of the store's disk", usage.total)
+        yield GaugeMetricFamily("windvane_disk_free_bytes", "Free space on the store's disk", usage.free)

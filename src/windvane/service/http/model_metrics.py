@@ -1,4 +1,4 @@
-"""What Prometheus gets about the models of streams: calibration, memory, half-life and projections."""
+"""Metrics of the models of streams: calibration, memory, half-life and projections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MEANS: dict[str, tuple[str, Callable[[CalibrationMeans], float | None]]] = {
 }
 _LENGTHS: dict[str, tuple[str, Callable[[Policy], float]]] = {
     "memory": ("How far back the past counts", memory_of),
-    "half_life": ("Until half of what rewards teach is lost", half_life_of),
+    "half_life": ("Until half of the information in a reward is lost", half_life_of),
 }
 
 
@@ -47,7 +47,7 @@ def read_model(core: AgentCore) -> ModelNumbers:
 
 
 def collect_models(models: Mapping[str, ModelNumbers]) -> Iterable[Metric]:
-    """Yield the metrics of the models of streams, by name. What is not known is left out.
+    """Yield the metrics of the models of streams, by name. Unknown values are omitted.
 
     ``windvane_mean_reward`` is not among them: it is one of the counts of a stream.
     """
@@ -75,7 +75,7 @@ def _collect_calibration(calibrations: Mapping[str, Calibration]) -> Iterable[Me
 
 
 def _collect_arms(calibrations: Mapping[str, Calibration]) -> Iterable[Metric]:
-    """Yield means by arm, of streams that declare their arms: in others there may always be new ones."""
+    """Yield means by arm, for streams that declare their arms; in others the number of arms is unbounded."""
     for field in ("settled", "mean_prediction", "mean_reward"):
         text, read = _MEANS[field]
         metric = GaugeMetricFamily(f"windvane_arm_{field}", f"{text}: by arm", labels=["stream", "arm"])

@@ -74,12 +74,12 @@ class Store:
     create
         Create a store that does not exist.
     read_only
-        Write nothing, not even when it is closed. Needs ``shared``.
+        Write nothing, not even on close. Needs ``shared``.
 
     Attributes
     ----------
     path : Path
-        The file, with links resolved: a store that is reached through a link is still one store.
+        The file, with links resolved: a store and a link to it are the same store.
     is_checked : bool
         Whether the structure of the file has been checked.
     """
@@ -92,7 +92,7 @@ class Store:
         has_content = self.path.is_file() and self.path.stat().st_size > 0
         if not has_content and not add_suffix(self.path, COMPLETED).exists():
             if not create:
-                raise StoreError(self.path, "no_store", "there is no such store")
+                raise StoreError(self.path, "no_store", "the store does not exist")
             if has_streams(self.path):  # an empty store would pass for the one that is gone
                 file = marks_path(self.path).name
                 problem = (
@@ -134,8 +134,8 @@ class Store:
             self.repair(pages=self.path.stat().st_size <= CHECKED_AT_START)
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
-        """Return what is wrong with the structure of the file: the tables, the settings and, which takes long, all of
-        its ``pages``."""
+        """Return the problems with the structure of the file: the tables, the settings and, if ``pages``, all pages and
+        indexes, which takes long."""
         with contextlib.closing(connect(self.path, "ro")) as connection:
             problems = find_damage(connection, pages=pages)
         self.is_checked = self.is_checked or pages  # not if it raised: then nothing is known
@@ -179,7 +179,7 @@ class Store:
             raise MisplacedError(f"{self.path}: was moved, removed or replaced")
 
     def _refuse_if_repairing(self) -> None:
-        """Raise where another process may be repairing the store: a change would be lost, or come back."""
+        """Raise if another process may be repairing the store: a change could be lost or undone."""
         if self._lock is None and is_repairing(self.path):
             problem = "is being repaired; try again when the server is ready, or has been started again"
             raise StoreError(self.path, "repairing", problem)
@@ -254,7 +254,7 @@ class Store:
         self.check_in_place()
 
     def check_writable(self) -> None:
-        """Write something that changes nothing; raise what a commit would raise."""
+        """Write without changing anything, to raise the errors that a commit would raise."""
         self.check_in_place()
         with self._transaction() as connection:
             write_row(connection, "meta", "probe", "")
@@ -350,7 +350,7 @@ class Store:
         return Snapshot(*row[1:-1])
 
     def read_snapshot_number(self, stream: int) -> int:
-        """Return the event up to which the stored snapshot goes, 0 if there is none."""
+        """Return the number of the event after which the stored snapshot was made, 0 if there is none."""
         row = self.connection.execute("SELECT number FROM snapshots WHERE stream = ?", (stream,)).fetchone()
         return row[0] if row is not None and isinstance(row[0], int) else 0
 
@@ -387,13 +387,13 @@ class Store:
             return insert_row(connection, "tokens", row) and write_row(connection, "meta", "guarded", "yes")
 
     def remove_token(self, name: str) -> bool:
-        """Return False if there is none of this name. Every request still needs a token."""
+        """Return False if no token has this name. Every request still needs a token."""
         with self._transaction() as connection:
             removed = connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount > 0
             return removed and write_row(connection, "meta", "guarded", "yes")
 
     def remove_all_tokens(self) -> None:
-        """Remove all tokens, as if there had never been one: no request needs a token."""
+        """Remove all tokens and turn authentication off: no request needs a token."""
         with self._transaction() as connection:
             connection.execute("DELETE FROM tokens")
             write_row(connection, "meta", "guarded", "no")
@@ -410,8 +410,8 @@ class Store:
 
 
 class _ThreadConnection:
-    """Closes the connection when the thread, and with it the thread's data, is gone. The connection alone would stay:
-    it is part of a cycle of references."""
+    """Closes the connection when its thread ends and the thread's data is deleted. The connection alone would stay
+    open: it is part of a reference cycle."""
 
     def __init__(self, connection: sqlite3.Connection, generation: int) -> None:
         self.connection, self.generation = connection, generation
