@@ -20,7 +20,7 @@ from windvane.lab.runner import CellError
 from windvane.lab.summary import PairingError
 from windvane.service.problems import Problem
 from windvane.service.store import StoreError, UnreadableEventError
-from windvane.service.streams import ReplayError
+from windvane.service.stream_state import ReplayError
 from windvane.testing import ServiceError
 
 MESSAGES = [

@@ -105,6 +105,17 @@ def test_a_longer_timeout_learns_rewards_that_came_too_late() -> None:
     assert (new.info().counts.held, new.info().counts.expired, comparison.outcomes) == (1, 0, 0)
 
 
+def test_what_was_closed_at_the_end_of_a_log_is_learned() -> None:
+    """Nothing was decided since: its row says when it was closed."""
+    keeper = Keeper(3, dim=2, reward_timeout="10s", default_reward=0.0, seed=1)
+    assert keeper.agent.expire(now=NOON + 100)
+    keeper.log.append({"kind": "closed", "time": NOON + 100})
+    new, comparison = keeper.agent.refit(keeper.log)
+    assert (comparison.decisions, comparison.outcomes) == (3, 3)
+    assert new.to_bytes() == keeper.agent.to_bytes()
+    assert keeper.agent.refit(keeper.log, reward_timeout="1h")[1].outcomes == 0
+
+
 def test_history_and_parts_are_learned() -> None:
     keeper = Keeper(dim=2, reward_timeout=2, default_reward=0.0, learn="at_timeout")
     keeper.agent.history([1.0, 0.0], [[0.5, 0.5], [0.1, 0.2]], now=keeper.now)

@@ -41,6 +41,7 @@ from windvane.errors import ArgumentError
 from windvane.kernels.random import PLAY, uniform_pair
 from windvane.links import Link
 from windvane.policies.base import Policy
+from windvane.policies.references import ReferencePolicy
 from windvane.records import AgentInfo, Alert, Counts, Decision, Explanation, to_datetime
 
 CHANGEABLE = ("reward_timeout", "default_reward", "learn", "max_pending", "epsilon")
@@ -253,7 +254,8 @@ class AgentCore:
                 raise
             self.tally.settled += 1
             self.tally.reward_total += outcome
-            self.calibration.add(pending.decision.arm, pending.decision.prediction, outcome)
+            if not isinstance(self.policy, ReferencePolicy):  # which predicts nothing
+                self.calibration.add(pending.decision.arm, pending.decision.prediction, outcome)
         self.decisions.forget()
 
     def _weigh(self, pending: Pending, *, is_miss: bool) -> float:

@@ -12,7 +12,8 @@ reward_part, late with ``sum``         ``value``, a part of the reward
 history                                ``request``, the arguments of :meth:`windvane.Agent.history`
 configured                             ``changes`` with the ``features``: the arms declared from then on
 refitted, refit_undone                 ``settings`` with the ``features``, in the same way
-closed, archived, lost                 nothing: what is closed follows from the settings
+closed                                 nothing but its time: what is closed by then follows from the settings
+archived, lost                         nothing
 =====================================  ==========================================================================
 
 The settings hold for the whole log. A row that names no arms had all that were declared at the time: those of the last
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 RATES = ("half_life", "gamma", "drift")  # one of them says how fast an agent forgets
 HISTORY = ("rewards", "vectors", "contexts", "arms", "times", "weights")
-IGNORED = ("closed", "archived", "lost")
+IGNORED = ("archived", "lost")
 CERTAIN = 1e-9  # a prediction is taken to be this far from 0 and 1 at least, so that its log loss is finite
 NO_PROPENSITIES = "the log has no propensities; with `epsilon`, later decisions will have them"
 NO_OVERLAP = "no decision of the log has an outcome and an arm that the new policy might have played"
@@ -116,6 +117,8 @@ class LogLearner:
                 self.core.adopt(self.core.learn_history(now=None, **rows))
         elif kind in ("configured", "refitted", "refit_undone"):
             self._note_change(kind, row)
+        elif kind == "closed":
+            self._settle(self.core.expire(now=_time_of(row)))
         elif kind not in IGNORED:
             raise ArgumentError("log", kind, "rows whose `kind` is one of those of the event log")
 

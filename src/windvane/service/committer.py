@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from windvane.service.store import Event, Snapshot, Store
 
@@ -40,7 +41,7 @@ class Committer:
         self, store: Store, on_commit: Callable[[list[Event], float], None], on_failure: Callable[[Exception], None]
     ) -> None:
         self._store, self._on_commit, self._on_failure = store, on_commit, on_failure
-        self._loop, self._idle = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._idle, self._ended = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         self._idle.set()
         self._batch = _Batch()
         self._writing: _Batch | None = None
@@ -75,13 +76,14 @@ class Committer:
         return batch.promise
 
     def give_up(self, error: Exception) -> None:
-        """Break all promises and store nothing more. A commit that is under way may still become durable."""
+        """Break all promises and store nothing more. A commit that is under way may still become durable, and counts as
+        waiting until it ends."""
         self._failure = error
-        for lost in (self._writing, self._batch):
-            if lost is not None:
-                _break(lost, error)
-                lost.since = 0.0
-        self._writing = None
+        if self._writing is not None:
+            _break(self._writing, error)
+        _break(self._batch, error)
+        self._count(self._batch.events, -1)
+        self._batch = _Batch()
 
     async def close(self) -> None:
         """Write what was added, then end; from now on nothing is stored."""
@@ -89,7 +91,8 @@ class Committer:
             await self._idle.wait()
         self._failure = self._failure or RuntimeError("the committer is closed")
         self._queue.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await self._ended.wait()
+        self._thread.join()  # it has nothing left to do
 
     def _count(self, events: Sequence[Event], sign: int) -> None:
         self.waiting += sign * len(events)
@@ -115,11 +118,18 @@ class Committer:
             except Exception as raised:
                 error = raised
             seconds = time.perf_counter() - began
-            with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for the committer
-                self._loop.call_soon_threadsafe(self._finish, batch, seconds, error)
+            self._call(self._finish, batch, seconds, error)
+        self._call(self._ended.set)
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function in the thread of the event loop."""
+        with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for the committer
+            self._loop.call_soon_threadsafe(function, *arguments)
 
     def _finish(self, batch: _Batch, seconds: float, error: Exception | None) -> None:
         """Keep the promise of a batch, or break it and all that follow."""
+        self._writing = None
+        self._count(batch.events, -1)
         if error is None:
             try:
                 self._on_commit(batch.events, seconds)
@@ -129,12 +139,11 @@ class Committer:
             self._idle.set()
             return
         if error is not None:
+            _break(batch, error)
             self.give_up(error)
             self._idle.set()
             self._on_failure(error)
             return
-        self._writing = None
-        self._count(batch.events, -1)
         assert batch.promise is not None
         batch.promise.set_result(None)
         self._submit()

@@ -38,9 +38,10 @@ class EventLookup:
 
     def of_decision(self, decision: str) -> list[Event]:
         """Return all events of a decision, in order."""
+        unsaved = list(self._unsaved)  # first: what is forgotten from now on is on disk
         stored = [self._check(event) for event in self._store.events_of_decision(self._stream, decision)]
         last = stored[-1].number if stored else 0  # events may be on disk and not forgotten yet
-        return stored + [event for event in list(self._unsaved) if event.decision == decision and event.number > last]
+        return stored + [event for event in unsaved if event.decision == decision and event.number > last]
 
     def _first_unsaved(self) -> float:
         try:

@@ -15,7 +15,8 @@ from windvane.agent.times import read_clock
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.service.readiness import NotReady
 from windvane.service.store import Event, Snapshot, SnapshotError, Store, StreamRow, is_damage
-from windvane.service.streams import ReplayError, Stream
+from windvane.service.stream_state import ReplayError
+from windvane.service.streams import Stream
 from windvane.warmup import warm_up
 
 log = logging.getLogger("windvane.service")

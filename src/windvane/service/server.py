@@ -13,12 +13,14 @@ import gc
 import ipaddress
 import logging
 import math
+import os
 import signal
 import socket
 import sqlite3
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -36,6 +38,7 @@ BACKLOG = 1000  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30  # that a connection may be idle between two requests
 SWITCH_SECONDS = 0.001  # that a thread keeps the interpreter while the event loop waits; 0.005 by default
 STOP_SECONDS = 5  # that requests under way are waited for
+EXIT_SECONDS = 10.0  # that threads are waited for once the streams are stopped: one may wait for a disk for ever
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -56,7 +59,8 @@ def serve(
     """Serve the store at ``path`` until SIGTERM, SIGINT or SIGHUP. Call it from the main thread.
 
     From then on ``/readyz`` answers 503. After ``drain`` seconds, or at a second signal, nothing new is accepted; the
-    requests that are under way are answered, and every stream gets a snapshot.
+    requests that are under way are answered, and every stream gets a snapshot. If a thread is then still waiting for
+    the disk after :data:`EXIT_SECONDS`, the process ends with code 1: whatever was answered is on disk.
 
     Parameters
     ----------
@@ -80,7 +84,7 @@ def serve(
     StoreError
         If the store cannot be opened.
     """
-    with _bind(host, port) as listener, contextlib.closing(Store(path)) as store:
+    with _bind(host, port) as listener, _exit_in_time() as begin_exit, contextlib.closing(Store(path)) as store:
         is_local = is_loopback(host)
         if not is_local and not _has_token(store):
             hint = f"other machines can reach it; add a token first: windvane token add NAME --store {path}"
@@ -98,7 +102,7 @@ def serve(
             log.info("listening", extra={"fields": fields})
             started(address)
 
-        _run(_Server(app, drain, report_start, closing), listener)
+        _run(_Server(app, drain, report_start, closing, begin_exit), listener)
         log.info("stopped")
 
 
@@ -136,8 +140,9 @@ class _Server(uvicorn.Server):
     """uvicorn's server; it reports when it has started, and drains before it stops."""
 
     def __init__(
-        self, app: ServiceMiddleware, drain: float, started: Callable[[], None], closing: asyncio.Event
-    ) -> None:
+        self, app: ServiceMiddleware, drain: float, started: Callable[[], None], closing: asyncio.Event,
+        stopped: Callable[[], None],
+    ) -> None:  # fmt: skip
         # What uvicorn warns about are faults of clients, and some of its advice does not apply here.
         super().__init__(
             uvicorn.Config(
@@ -146,7 +151,7 @@ class _Server(uvicorn.Server):
                 timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=STOP_SECONDS,
             )
         )  # fmt: skip
-        self._report_start, self._closing = started, closing
+        self._report_start, self._closing, self._report_stop = started, closing, stopped
         self._engine, self._drain, self._stop_at = app.engine, drain, math.inf
         self._supervisor, self._is_announced = Supervisor(app.engine), False
         self._frozen = 0  # recoveries after which what there was was frozen
@@ -183,6 +188,27 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._closing.set()  # ends answers that would go on for ever
         await super().shutdown(sockets)
+        self._report_stop()
+
+
+@contextlib.contextmanager
+def _exit_in_time() -> Iterator[Callable[[], None]]:
+    """Yield what to call when only threads and the store are left to end; if they do not, the process ends.
+
+    Python waits for threads without a limit, and nothing can interrupt one that waits for a disk.
+    """
+
+    def end() -> None:
+        log.critical("a thread still waits for the disk after %g s; the process ends", EXIT_SECONDS)
+        logging.shutdown()
+        os._exit(1)
+
+    timer = threading.Timer(EXIT_SECONDS, end)
+    timer.daemon = True
+    try:
+        yield timer.start
+    finally:
+        timer.cancel()
 
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:

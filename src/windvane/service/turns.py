@@ -10,13 +10,15 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from windvane.service.bodies import LARGE_BODY
 
 if TYPE_CHECKING:
     from windvane.service.streams import Stream
+
+T = TypeVar("T")
 
 SLOW_SECONDS = 0.005  # if the last operation of a stream took longer, the next one runs in a thread
 LARGE_DIM = 200  # above it, describing or copying the model takes more than 2 ms (190 ms with 500 features)
@@ -67,6 +69,15 @@ class Pauses:
 def is_slow(stream: Stream, size: int = 0) -> bool:
     """Return whether an operation on ``stream`` with a body of ``size`` bytes would hold up all other requests."""
     return size > LARGE_BODY or stream.seconds > SLOW_SECONDS
+
+
+def measure(stream: Stream, operation: Callable[[], T]) -> T:
+    """Carry out an operation in this thread, and note how long it takes: waiting for a thread is no part of it."""
+    began = time.perf_counter()
+    try:
+        return operation()
+    finally:
+        stream.seconds = time.perf_counter() - began
 
 
 async def wait_while_held(stream: Stream) -> None:

@@ -20,7 +20,8 @@ from windvane.agent.archive import read_archive
 from windvane.service.recovery import apply_event, check_end, create_stream, read_snapshot
 from windvane.service.store import READ_ERRORS, Event, Snapshot, SnapshotError, Store, StreamRow, try_read
 from windvane.service.store import events as kinds
-from windvane.service.streams import ReplayError, Stream
+from windvane.service.stream_state import ReplayError
+from windvane.service.streams import Stream
 
 ROUNDING = 1e-9
 """Relative difference that is attributed to rounding. Processors differ by about 1e-16 per operation, which adds up to

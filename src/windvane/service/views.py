@@ -36,7 +36,7 @@ class Views:
         if stream.core.policy.dim <= LARGE_DIM:
             await wait_while_changing(stream)
             return stream.info()
-        return await asyncio.shield(self._engine.run_to_end(self._read_in_thread(stream)))
+        return await asyncio.shield(self._engine.tasks.run_to_end(self._read_in_thread(stream)))
 
     async def _read_in_thread(self, stream: Stream) -> StreamInfo:
         await wait_while_held(stream)

@@ -66,7 +66,6 @@ def create_app(
     """
     metrics = Metrics()
     engine = Engine(store, metrics.count_commit)
-    metrics.watch(engine)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -111,6 +111,8 @@ class ServiceMiddleware:
 
     async def _admit(self, scope: Scope, exchange: Exchange) -> None:
         """Raise if the request is not allowed; if its client has many others under way, wait for its turn."""
+        if scope["path"] not in PUBLIC:
+            await self._access.refresh()
         self._check(scope, exchange)
         if self._load.is_crowded(scope):
             await self.engine.turnstile.wait()

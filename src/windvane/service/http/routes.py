@@ -21,7 +21,7 @@ from pydantic_core import from_json
 from windvane import records
 from windvane.agent.times import read_clock
 from windvane.records import KEY, to_json
-from windvane.service import refit, requests
+from windvane.service import bulk_history, refit, requests
 from windvane.service.bodies import LARGE_BODY
 from windvane.service.charts import ChartData
 from windvane.service.creation import ensure_stream as ensure
@@ -66,15 +66,25 @@ def get_engine(request: Request) -> Engine:
     return engine
 
 
-ReadyEngine = Annotated[Engine, Depends(get_engine)]
-
-
-def find_target(request: Request, engine: ReadyEngine, stream: StreamName) -> Target:
+def find_target(request: Request, stream: str) -> Target:
     """Return the stream that the path names."""
+    engine = get_engine(request)
     return Target(request, engine, engine.stream(stream))
 
 
-At = Annotated[Target, Depends(find_target)]
+async def depend_on_engine(request: Request) -> Engine:
+    """Call :func:`get_engine` in the event loop: FastAPI calls plain functions in threads, and a failure that is
+    noticed begins a recovery."""
+    return get_engine(request)
+
+
+async def depend_on_target(request: Request, stream: StreamName) -> Target:
+    """Call :func:`find_target` in the event loop."""
+    return find_target(request, stream)
+
+
+ReadyEngine = Annotated[Engine, Depends(depend_on_engine)]
+At = Annotated[Target, Depends(depend_on_target)]
 
 
 class JsonRoute(APIRoute):
@@ -90,8 +100,8 @@ class JsonRoute(APIRoute):
         has_target = "at" in inspect.signature(self.endpoint).parameters
 
         async def handle(request: Request) -> Response:
-            arguments, engine = dict(request.path_params), get_engine(request)
-            target = find_target(request, engine, arguments.pop("stream")) if has_target else engine
+            arguments = dict(request.path_params)
+            target = find_target(request, arguments.pop("stream")) if has_target else get_engine(request)
             if self.dependant.header_params:
                 arguments["idempotency_key"] = key = request.headers.get("idempotency-key")
                 if key is not None and not re.fullmatch(KEY, key):
@@ -150,7 +160,8 @@ async def get_readiness(request: Request) -> Response:
 @service.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def get_metrics(request: Request) -> Response:
     """Return counters in the text format of Prometheus."""
-    return Response(request.app.state.metrics.to_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    state = request.app.state
+    return Response(await state.metrics.to_text(state.engine), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @settings.post("", status_code=201, response_model=records.StreamInfo)
@@ -172,7 +183,7 @@ async def ensure_stream(engine: ReadyEngine, stream: StreamName, body: requests.
     with _pointing_to_settings(body):
         found, is_new = await ensure(engine, new)
     headers = {"location": f"/v1/streams/{found.name}"} if is_new else {}
-    return respond(found.info(), 201 if is_new else 200, **headers)
+    return respond(await engine.views.read_info(found), 201 if is_new else 200, **headers)
 
 
 @streams.get("", response_model=records.StreamPage)
@@ -181,8 +192,9 @@ async def list_streams(engine: ReadyEngine, limit: Limit = 100, after: str = "")
     names = sorted(name for name in engine.streams if name > after)
     page, pauses = [], Pauses(engine.turnstile)
     for name in names[:limit]:
-        if name in engine.streams:  # still
-            page.append(_summarise(engine.streams[name]))
+        if (stream := engine.streams.get(name)) is not None:  # still
+            await wait_while_changing(stream)
+            page.append(_summarise(stream))
         await pauses.take()
     unavailable = [{"name": name, "reason": reason} for name, reason in engine.unavailable.items()]
     more = names[limit - 1] if len(names) > limit else None
@@ -264,9 +276,12 @@ async def follow_stream(at: At) -> AsyncIterator[ServerSentEvent]:
     """
     closing: asyncio.Event = at.request.app.state.closing
     last, stream = (-1, 0, 0), at.stream
-    while not closing.is_set() and at.request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
+    while not closing.is_set() and await at.request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
         if stream.progress != last:
-            live = await at.engine.views.read_live(stream)
+            try:
+                live = await at.engine.views.read_live(stream)
+            except Problem:  # streams are rebuilt; whoever follows one asks again
+                return
             last = stream.live[0]
             yield ServerSentEvent(event="info", raw_data=live.decode())
         with contextlib.suppress(TimeoutError):
@@ -386,7 +401,7 @@ async def set_rewards(at: At, body: requests.RewardBatch) -> Response:
 @outcomes.post("/{stream}/history", response_model=records.LearnedRows)
 async def learn_history(at: At, body: RawHistory, idempotency_key: IdempotencyKey = None) -> Response:
     """Learn decisions of the past in bulk, all rows or none."""
-    return respond_done(await at.engine.learn_history(at.stream, body, idempotency_key))
+    return respond_done(await bulk_history.learn_history(at.engine, at.stream, body, idempotency_key))
 
 
 async def _run_batch(

@@ -39,7 +39,7 @@ from windvane.service.store.database import (
     write_row,
 )
 from windvane.service.store.events import STREAM_SPAN, Event
-from windvane.service.store.marks import Marks, read_marks
+from windvane.service.store.marks import Marks, has_streams, marks_path, read_marks
 from windvane.service.store.opening import create_store, is_empty, lock_store, open_file, restrict_access
 from windvane.service.store.repair import BUILDING, COMPLETED, finish_swap, is_repairing, rebuild
 
@@ -49,6 +49,15 @@ takes 1.6 s for a million events of 145 bytes, the smallest there are, and 2.6 s
 20 arms): at least 90 MB a second, so that this many bytes take less than a second."""
 _ROWS = 64  # events per statement: each statement releases the GIL and waits to get it back
 _COLUMNS = 10  # of an event
+SETTINGS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "wal_autocheckpoint=4000",  # pages: the write-ahead log has about 16 MiB
+    "journal_size_limit=67108864",  # one that a long reader has made larger is cut to this many bytes afterwards
+)
+SERVER_BUSY_MS = 2000
+"""That a server waits for the lock of another process: less than until a disk counts as stalled (3 s), so that a held
+lock is reported as such. Commands take it for milliseconds, and wait longer themselves."""
 
 log = logging.getLogger("windvane.service")
 
@@ -81,8 +90,15 @@ class Store:
         if not self.path.parent.is_dir():
             raise StoreError(Path(path), "no_folder", f"the folder {Path(path).parent} does not exist")
         has_content = self.path.is_file() and self.path.stat().st_size > 0
-        if not create and not has_content and not add_suffix(self.path, COMPLETED).exists():
-            raise StoreError(self.path, "no_store", "there is no such store")
+        if not has_content and not add_suffix(self.path, COMPLETED).exists():
+            if not create:
+                raise StoreError(self.path, "no_store", "there is no such store")
+            if has_streams(self.path):  # an empty store would pass for the one that is gone
+                file = marks_path(self.path).name
+                problem = (
+                    f"is gone, and {file} shows that it had streams; restore a backup, or remove {file} to begin anew"
+                )
+                raise StoreError(self.path, "gone", problem)
         self.is_checked = False
         self._mode = "ro" if read_only else "rw"
         self._file: int | None = None  # the file itself, open to the end: nothing else gets its number
@@ -176,8 +192,10 @@ class Store:
             self.check_in_place()
             own = self._local.own = _ThreadConnection(connect(self.path, self._mode), self._generation)
             if self._mode == "rw":
-                for setting in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=4000"):
+                for setting in SETTINGS:
                     own.connection.execute(f"PRAGMA {setting}")
+            if self._lock is not None:
+                own.connection.execute(f"PRAGMA busy_timeout={SERVER_BUSY_MS}")
             self._connections.add(own)
         return own.connection
 
