@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import copy
 import secrets
-import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-from windvane._files import write_atomically
 from windvane.agent.coordinates import declare_arms
 from windvane.agent.core import AgentCore
 from windvane.agent.features import Features
@@ -21,6 +18,7 @@ from windvane.agent.memory import memory_in_its_unit
 from windvane.agent.pending import ClosedDecision
 from windvane.agent.preview import Preview
 from windvane.agent.refit import prepare_refit
+from windvane.agent.shared import SharedCore
 from windvane.agent.times import read_clock, to_seconds
 from windvane.arguments import Array
 from windvane.errors import ArgumentError
@@ -46,7 +44,7 @@ class Refit(NamedTuple):
     comparison: RefitComparison
 
 
-class Agent:
+class Agent(SharedCore):
     """Decide between named arms, learn from their rewards, and keep up with a changing world.
 
     A call that fails changes nothing but the passing of time; one that is interrupted (Ctrl-C) may have been carried
@@ -139,15 +137,6 @@ class Agent:
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "settings")}
         self._start(AgentCore(**arguments, **settings), AlertLog())
-
-    def _start(self, core: AgentCore, alert_log: AlertLog) -> None:
-        self._core, self._alert_log = core, alert_log
-        self._lock, self._saving = threading.RLock(), threading.Lock()
-
-    @property
-    def core(self) -> AgentCore:
-        """The state of the agent. It is not safe to use while other threads use the agent."""
-        return self._core
 
     # --- deciding and learning -------------------------------------------------------------------------------------
 
@@ -376,7 +365,7 @@ class Agent:
         with self._lock:
             begin = prepare_refit(self._core, settings)
         core, comparison = begin(log)
-        return Refit(Agent._of(core), comparison)
+        return Refit(self._of(core), comparison)
 
     # --- what can be read ------------------------------------------------------------------------------------------
 
@@ -400,7 +389,8 @@ class Agent:
     @property
     def settings(self) -> dict[str, Any]:
         """The arguments of the agent, with what was changed or fitted since. None: a link or a policy of your own."""
-        return copy.deepcopy(self._core.settings)
+        with self._lock:
+            return copy.deepcopy(self._core.settings)
 
     @property
     def policy(self) -> Policy:
@@ -443,42 +433,6 @@ class Agent:
     def __repr__(self) -> str:
         counts, policy = self._core.counts, self._core.policy
         return f"Agent({policy.name}, dim={policy.dim}, {counts.decisions} decisions, {counts.pending} pending)"
-
-    # --- saving ----------------------------------------------------------------------------------------------------
-
-    def to_bytes(self) -> bytes:
-        """Return the whole agent. Equal agents give equal bytes. :mod:`windvane.agent.archive` describes the format."""
-        with self._lock:
-            finish = self._core.pack()
-        return finish()
-
-    def save(self, path: str | Path) -> None:
-        """Write the agent to a file: whole or not at all, and on disk when this returns."""
-        with self._saving:  # of two savers at once, the one that comes last has the later state
-            write_atomically(Path(path), self.to_bytes())
-
-    @classmethod
-    def from_bytes(cls, content: bytes, *, link: Link | None = None, policy: type[Policy] | None = None) -> Agent:
-        """Return the agent again. A link or a policy class of your own is not in the bytes: pass it again."""
-        return cls._of(AgentCore.from_bytes(content, link=link, policy=policy))
-
-    @classmethod
-    def load(cls, path: str | Path, *, link: Link | None = None, policy: type[Policy] | None = None) -> Agent:
-        """Return an agent from a file that :meth:`save` wrote; it goes on bit for bit as the saved one would have."""
-        return cls._of(AgentCore.from_bytes(Path(path).read_bytes(), link=link, policy=policy, where=str(path)))
-
-    @classmethod
-    def _of(cls, core: AgentCore) -> Agent:
-        agent = cls.__new__(cls)
-        agent._start(core, AlertLog())
-        return agent
-
-    def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            return {"core": copy.deepcopy(self._core), "alert_log": copy.deepcopy(self._alert_log)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._start(**state)
 
 
 def _read_time(now: float | datetime | None) -> float:

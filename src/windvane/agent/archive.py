@@ -91,7 +91,7 @@ def pack(core: AgentCore) -> Callable[[], bytes]:
     """Copy the state of an agent. The function returned makes the bytes of its file, at any time, in any thread."""
     arrays = {f"policy/{name}": array for name, array in core.policy.state().items()}
     pending, row_type = list(core.decisions), _row_type(core)
-    changing = list(map(attrgetter(*CHANGING), pending))
+    changing = list(map(attrgetter("x", *CHANGING), pending))  # other features replace x
     document: dict[str, Any] = {
         "settings": dict(core.settings),
         "feature_names": core.feature_names,
@@ -114,8 +114,8 @@ def pack(core: AgentCore) -> Callable[[], bytes]:
                 expected = "a number, a text or a list of these in an agent that is saved"
                 raise ArgumentError(name, value, expected) from None
         document["names"] = {name: [getattr(each.decision, name) for each in pending] for name in NAMES}
-        fixed = map(attrgetter("x", *FIXED), pending)
-        rows = [(*numbers, *others) for numbers, others in zip(fixed, changing, strict=True)]
+        fixed = map(attrgetter(*FIXED), pending)
+        rows = [(x, *numbers, *others) for numbers, (x, *others) in zip(fixed, changing, strict=True)]
         return write_archive(document, arrays | {"pending": np.array(rows, dtype=row_type)})
 
     return finish

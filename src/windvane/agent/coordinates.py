@@ -23,16 +23,14 @@ which start again by themselves, and those of the user's own. :meth:`windvane.Ag
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from windvane import theory
 from windvane.agent.features import KINDS, Features, list_values
-from windvane.agent.vectors import ArmEncoder
 from windvane.arguments import NORM_SLACK, Array
 from windvane.errors import ArgumentError
-from windvane.policies.base import Policy
 from windvane.policies.registry import Signature
 from windvane.records import Name
 from windvane.state import CoordinateChange, check, map_state, swap
@@ -43,17 +41,9 @@ if TYPE_CHECKING:
 REFIT = "`refit` learns the log again under other features"
 
 
-class MovedCore(NamedTuple):
-    """What other features make of an agent. ``vectors`` are those of the open decisions, the oldest first."""
-
-    policy: Policy
-    encoder: ArmEncoder
-    settings: dict[str, Any]
-    vectors: list[Array]
-
-
-def move_core(core: AgentCore, features: Any) -> MovedCore:
-    """Return what ``features`` make of an agent, which stays as it is."""
+def move_core(core: AgentCore, features: Any) -> tuple[AgentCore, list[Array]]:
+    """Return what ``features`` make of an agent, which stays as it is: a core with its policy, encoder and settings,
+    and the vectors of the open decisions, the oldest first."""
     old, new = core.encoder.features, Features.parse(features)
     if old is None or new is None:
         expected = "omitted, because the agent has no declared features" if old is None else "a declaration of features"
@@ -71,7 +61,7 @@ def move_core(core: AgentCore, features: Any) -> MovedCore:
     if not all(np.sqrt(x @ x) <= successor.policy.L * NORM_SLACK for x in vectors):
         expected = "a declaration under which the vectors of all open decisions are at most L long"
         raise ArgumentError("features", features, expected, hint="declare ranges of all numbers")
-    return MovedCore(successor.policy, successor.encoder, successor.settings, vectors)
+    return successor, vectors
 
 
 def declare_arms(core: AgentCore, added: Name | None = None, removed: Name | None = None) -> dict[str, Any]:
@@ -90,7 +80,8 @@ def match_coordinates(old: Features, new: Features) -> CoordinateChange:
     fields = dict(old.coordinates)
     for name, field in new.coordinates:
         before = fields.get(name, field)
-        if before != field and (before is None or field is None or before.values is None):
+        is_category = before is not None and field is not None and before.values and field.values
+        if before != field and not is_category:
             owner = name if field is None else field.name
             kind = next((kind for kind in KINDS if field in getattr(new, kind)), "arms")
             expected = "as it was" if before is None else f"{before.declaration()}, as it was"

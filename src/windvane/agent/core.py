@@ -41,10 +41,12 @@ from windvane.errors import ArgumentError
 from windvane.kernels.random import PLAY, uniform_pair
 from windvane.links import Link
 from windvane.policies.base import Policy
+from windvane.policies.references import ReferencePolicy
 from windvane.records import AgentInfo, Alert, Counts, Decision, Explanation, to_datetime
 
 CHANGEABLE = ("reward_timeout", "default_reward", "learn", "max_pending", "epsilon")
 """Settings that a running agent can change."""
+ROUNDING = 1e-12  # of the range of rewards: 1.1 + 2.2 is more than 3.3 in floating point, and is not refused
 
 
 @dataclass(slots=True)
@@ -209,10 +211,11 @@ class AgentCore:
         if not is_partial and (reward, late) != (None, None):
             raise ConflictingRewardError(id, "already has a whole reward; no part can be added")
         total, (low, high) = (reward or 0.0) + (late or 0.0) + value, self.reward_range
-        if not low <= total <= high:
+        slack = ROUNDING * (high - low)
+        if not low - slack <= total <= high + slack:
             expected = f"a number that keeps the sum of the parts in [{low:g}, {high:g}]"
             raise ArgumentError("value", value, expected, got=f"{value:g}, which makes it {total:g}")
-        return total
+        return min(max(total, low), high)
 
     def _hold(self, pending: Pending, reward: float, at: float) -> None:
         """Keep a reward that is to be learned later."""
@@ -251,7 +254,8 @@ class AgentCore:
                 raise
             self.tally.settled += 1
             self.tally.reward_total += outcome
-            self.calibration.add(pending.decision.arm, pending.decision.prediction, outcome)
+            if not isinstance(self.policy, ReferencePolicy):  # which predicts nothing
+                self.calibration.add(pending.decision.arm, pending.decision.prediction, outcome)
         self.decisions.forget()
 
     def _weigh(self, pending: Pending, *, is_miss: bool) -> float:
@@ -331,12 +335,16 @@ class AgentCore:
         for name in sorted(set(changes) - {"features", *CHANGEABLE}):
             hint = f"only features, {', '.join(CHANGEABLE)} can be changed"
             raise ArgumentError(name, changes[name], "omitted", hint=hint)
-        moved = move_core(self, changes.pop("features")) if "features" in changes else None
+        successor, vectors = move_core(self, changes.pop("features")) if "features" in changes else (None, [])
         changes = {name: _to_plain(format_duration(value)) for name, value in changes.items()}
         self._apply(**{name: changes.get(name, self.settings[name]) for name in CHANGEABLE})
-        if moved is not None:
-            self.policy, self.encoder, settings, vectors = moved
-            self.settings |= settings
+        if successor is not None:
+            self.policy, self.encoder, self.policy_settings = (
+                successor.policy,
+                successor.encoder,
+                successor.policy_settings,
+            )
+            self.settings = successor.settings
             for pending, x in zip(self.decisions, vectors, strict=True):
                 pending.x = x
         self.settings |= changes

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windvane.agent.memory import describe_half_life, memory_in_its_unit, memory_of
+from windvane.agent.memory import describe_half_life, learns_memory, memory_in_its_unit, memory_of
 from windvane.agent.pending import AT_TIMEOUT, ON_ARRIVAL
 from windvane.agent.times import TICK, TICKS
 from windvane.arguments import Array
@@ -187,8 +187,7 @@ def _lag(core: AgentCore) -> float:
     """Return the rounds of the policy between a decision and the learning of its outcome, as far as they are known; 0
     where rewards are learned on arrival, or while the memory is not known yet."""
     policy, timeout, by_clock = core.policy, core.reward_timeout, core.clock.by_clock
-    learns_memory = isinstance(policy, AdaptiveGLMUCB) and len(policy.memories) > 1
-    if timeout is None or core.learn != AT_TIMEOUT or (learns_memory and core.tally.settled < FEWEST):
+    if timeout is None or core.learn != AT_TIMEOUT or (learns_memory(policy) and core.tally.settled < FEWEST):
         return 0.0
     if timeout.by_clock == by_clock:
         return timeout.length * (TICKS if by_clock else 1.0)

@@ -21,6 +21,8 @@ from windvane.estimation import Estimator
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.bandit_over_bandits import BanditOverBandits
 from windvane.policies.base import Policy
+from windvane.policies.detection import DetectGLMUCB
+from windvane.policies.master import MasterPolicy
 from windvane.policies.restart import RestartedPolicy
 from windvane.records import HalfLife
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from windvane.agent.core import AgentCore
 
 HALVINGS = 40  # of an interval of logarithms, which is shorter than 50: the root is known to a relative 5e-11
+SHORTEST = 1.0 + 1e-9  # memory of an expert: one that knows more about a round from its reward has forgotten the rest
 SMALLEST_WEIGHT = 1e-12  # of an expert; smaller ones do not matter at that accuracy
 _PERIODS = (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
 
@@ -91,11 +94,11 @@ def find_half_life(memories: list[float], weights: list[float]) -> float:
     >>> round(find_half_life([100.0, float("inf")], [0.9, 0.1]), 3)  # log(0.4 / 0.9) / log(0.99)
     80.687
     """
-    pairs = zip(memories, weights, strict=True)
+    pairs = zip((max(memory, SHORTEST) for memory in memories), weights, strict=True)
     finite = [(math.log1p(-1.0 / m), w) for m, w in pairs if math.isfinite(m) and w > SMALLEST_WEIGHT]
     moving = sum(w for _, w in finite)
     excess = moving - 0.5 * sum(weights)  # of what is lost at last over what has to be lost
-    if excess <= 0.0:
+    if not excess > 0.0:
         return math.inf
     slowest, fastest = max(rate for rate, _ in finite), min(rate for rate, _ in finite)
     low, high = (math.log(math.log(excess / moving) / rate) for rate in (fastest, slowest))
@@ -119,12 +122,23 @@ def describe_half_life(core: AgentCore) -> HalfLife:
     """Return the information half-life in decisions, in time, and in words."""
     rounds = half_life_of(core.policy)
     if math.isinf(rounds):
-        learns_memory = isinstance(core.policy, AdaptiveGLMUCB) and len(core.policy.memories) > 1
-        reason = "the rewards fit a world without drift" if learns_memory else "nothing is forgotten"
-        return HalfLife(decisions=None, seconds=None, text=f"none, {reason}")
+        return HalfLife(decisions=None, seconds=None, text=f"none, {_explain_memory(core.policy)}")
     decisions, seconds = to_decisions_and_seconds(core, rounds)
-    text = f"{rounds:,.0f} decisions" if seconds is None else describe_seconds(seconds)
+    text = _describe_amount(rounds, "decision") if seconds is None else describe_seconds(seconds)
     return HalfLife(decisions=decisions, seconds=seconds, text=text)
+
+
+def _explain_memory(policy: Policy) -> str:
+    """Return why a policy has no half-life."""
+    if learns_memory(policy):
+        return "the rewards fit a world without drift"
+    restarts = isinstance(policy, MasterPolicy | DetectGLMUCB)
+    return "the policy forgets only when it restarts" if restarts else "nothing is forgotten"
+
+
+def learns_memory(policy: Policy) -> bool:
+    """Whether the policy learns from the rewards how fast to forget."""
+    return isinstance(policy, AdaptiveGLMUCB) and len(policy.memories) > 1
 
 
 def describe_seconds(seconds: float) -> str:
@@ -136,6 +150,9 @@ def describe_seconds(seconds: float) -> str:
     ['2.3 days', '1 hour', '1.6 minutes', '0.02 seconds']
     """
     unit, size = next((period for period in _PERIODS if seconds >= period[1]), _PERIODS[-1])
-    value = seconds / size
+    return _describe_amount(seconds / size, unit)
+
+
+def _describe_amount(value: float, unit: str) -> str:
     text = f"{value:,.0f}" if value >= 10.0 else f"{value:.1f}".removesuffix(".0") if value >= 1.0 else f"{value:.1g}"
     return f"{text} {unit}" if text == "1" else f"{text} {unit}s"

@@ -10,13 +10,17 @@ decided                                ``arm``; ``request`` with the ``arms`` an
 rewarded, late                         ``value``
 reward_part, late with ``sum``         ``value``, a part of the reward
 history                                ``request``, the arguments of :meth:`windvane.Agent.history`
-configured, refitted, refit_undone     the arms that the features declare from then on
-closed, archived, lost                 nothing: what is closed follows from the settings
+configured                             ``changes`` with the ``features``: the arms declared from then on
+refitted, refit_undone                 ``settings`` with the ``features``, in the same way
+closed                                 nothing but its time: what is closed by then follows from the settings
+archived, lost                         nothing
 =====================================  ==========================================================================
 
-The settings hold for the whole log. Rows from before the features changed are read as far as they can be: a field that
-a row lacks, or a value that is not declared, counts as 0 in all its coordinates, numbers are moved to the end of their
-range, and an arm that is not declared has only shared coordinates.
+The settings hold for the whole log. A row that names no arms had all that were declared at the time: those of the last
+row before it that changes features, or, if there is none, those that the agent has now. Rows from before the features
+changed are read as far as they can be: a field that a row lacks, or a value that is not declared, counts as 0 in all
+its coordinates, numbers are moved to the end of their range, and an arm that is not declared has only shared
+coordinates.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from windvane.agent.coordinates import name_parts
+from windvane.agent.features import Features
 from windvane.agent.pending import ClosedDecision, DecisionError
 from windvane.agent.times import to_seconds
 from windvane.errors import ArgumentError
@@ -38,7 +43,7 @@ if TYPE_CHECKING:
 
 RATES = ("half_life", "gamma", "drift")  # one of them says how fast an agent forgets
 HISTORY = ("rewards", "vectors", "contexts", "arms", "times", "weights")
-IGNORED = ("closed", "archived", "lost")
+IGNORED = ("archived", "lost")
 CERTAIN = 1e-9  # a prediction is taken to be this far from 0 and 1 at least, so that its log loss is finite
 NO_PROPENSITIES = "the log has no propensities; with `epsilon`, later decisions will have them"
 NO_OVERLAP = "no decision of the log has an outcome and an arm that the new policy might have played"
@@ -68,13 +73,14 @@ def prepare_refit(
 
     def learn(log: Iterable[Mapping[str, Any]]) -> tuple[AgentCore, RefitComparison]:
         learner = LogLearner(build(**arguments), () if features is None else features.arms)
+        missing = dict.fromkeys(pending)
         for row in log:
             learner.learn(row)
-        new = learner.finish()
-        for id_ in pending:
-            if id_ not in new.decisions:
-                raise ArgumentError("log", id_, "a log with every decision that is pending", got=f"one without {id_!r}")
-        return new, learner.compare()
+            if row["kind"] == "decided":
+                missing.pop(_id_of(row), None)
+        for id_ in missing:
+            raise ArgumentError("log", id_, "a log with every decision that is pending", got=f"one without {id_!r}")
+        return learner.finish(), learner.compare()
 
     return learn
 
@@ -111,6 +117,8 @@ class LogLearner:
                 self.core.adopt(self.core.learn_history(now=None, **rows))
         elif kind in ("configured", "refitted", "refit_undone"):
             self._note_change(kind, row)
+        elif kind == "closed":
+            self._settle(self.core.expire(now=_time_of(row)))
         elif kind not in IGNORED:
             raise ArgumentError("log", kind, "rows whose `kind` is one of those of the event log")
 
@@ -121,7 +129,8 @@ class LogLearner:
         arms = request.get("arms")
         offer = self.core.offer(self._arms[-1] if arms is None else arms, request.get("context"))
         if row.get("arm") not in offer.names:
-            raise ArgumentError(("log", id_, "arm"), row.get("arm"), "one of the arms of its request")
+            hint = "" if arms is not None else "begin the log with a row `configured` that has the features of the time"
+            raise ArgumentError(("log", id_, "arm"), row.get("arm"), "one of the arms of its request", hint=hint)
         self._settle(self.core.expire(now=at, room=1))
         decision = self.core.decide(offer, id=id_, now=at, played=offer.names.index(row["arm"]))
         is_preferred = float(decision.arm == decision.preferred)
@@ -133,7 +142,7 @@ class LogLearner:
         core, id_, value, at = self.core, _id_of(row), row.get("value"), _time_of(row)
         self._settle(core.expire(now=at))
         with contextlib.suppress(DecisionError):  # of a decision that is not in the log, or too late
-            if "sum" in row:
+            if row["kind"] == "reward_part" or "sum" in row:
                 core.add_reward(id_, value, now=at)  # type: ignore[arg-type]
             else:
                 core.reward(id_, value, now=at)  # type: ignore[arg-type]
@@ -143,16 +152,17 @@ class LogLearner:
 
     def _note_change(self, kind: str, row: Mapping[str, Any]) -> None:
         changes = row.get("changes" if kind == "configured" else "settings") or {}
-        features = changes.get("features")
+        features = Features.parse(changes.get("features"))
+        arms = self._arms[-1] if features is None else list(features.arms)
         if kind == "refit_undone":
             self._arms = self._arms[:-1] or self._arms
         elif kind == "refitted":
-            self._arms.append(self._arms[-1] if features is None else list(features.get("arms", ())))
-        elif features is not None:
-            self._arms[-1] = list(features.get("arms", ()))
+            self._arms.append(arms)
+        else:
+            self._arms[-1] = arms
         if self._follows and kind == "configured":
             if features is not None:
-                raise ArgumentError("features", features, "those of the refit", got="others, given after it")
+                raise ArgumentError("features", changes["features"], "those of the refit", got="others, given after it")
             self.core.configure(**{name: value for name, value in changes.items() if name != "title"})
 
     def _settle(self, closed: Iterable[ClosedDecision]) -> None:

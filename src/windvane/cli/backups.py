@@ -91,7 +91,10 @@ def restore(
         _say(f"problem: {problem.text}")
     if report.replaced is not None:
         _say(f"the store that was there is now {report.replaced}")
-    for stream, events in report.lost.items():
+    if report.lost is None:
+        consequence = ", so nothing will be recorded" if record_loss else ""
+        _say(f"{store}.mark is missing or of another store: what was lost after the backup is not known{consequence}")
+    for stream, events in (report.lost or {}).items():
         what = "the next start records this" if record_loss else "not recorded; see --record-loss"
         _say(f"stream {stream}: {events:,} events were acknowledged after the backup and are not in it ({what})")
 

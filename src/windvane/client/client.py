@@ -12,16 +12,7 @@ import functools
 import inspect
 import os
 import time
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from windvane.arguments import check_not_negative, check_whole
@@ -29,7 +20,7 @@ from windvane.client import messages
 from windvane.client.connection import FIRST_PAUSE, Connection
 from windvane.client.history import locate_error, read_columns, split_history
 from windvane.client.messages import ClientError, build_path, check_arms, check_key, check_value, encode
-from windvane.client.transport import Answer, AsyncTransport, Reply, Request, Transport
+from windvane.client.transport import AsyncNetwork, BlockingNetwork
 from windvane.records import (
     Decision,
     DecisionRecord,
@@ -67,16 +58,10 @@ class AsyncClient(Connection):
     ...         await client.reward("homepage", decision, 1.0)
     """
 
-    _transport_class = AsyncTransport
+    _network_class = AsyncNetwork
 
     def _owner(self) -> tuple[int, asyncio.AbstractEventLoop]:
         return os.getpid(), asyncio.get_running_loop()
-
-    async def _exchange(self, request: Request) -> Answer:
-        return await self._transport().exchange(request)  # type: ignore[no-any-return]
-
-    async def _open(self, request: Request) -> Reply[AsyncIterator[bytes]]:
-        return await self._transport().open(request)  # type: ignore[no-any-return]
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -89,8 +74,7 @@ class AsyncClient(Connection):
 
     async def close(self) -> None:
         """Close the connections of the running event loop. A later call opens one again."""
-        if transport := self._transports.pop(self._owner(), None):
-            await transport.close()
+        await self._close()
 
     # --- streams ---
 
@@ -322,8 +306,8 @@ class AsyncClient(Connection):
         path, first = build_path(stream, "history"), self._columns.get(stream)
         columns, order = read_columns(rewards, vectors, contexts, arms, times, weights, first)
         parts, own_key, learned = split_history(columns), check_key(key), 0
-        for number, part in enumerate(parts):
-            part_key = check_key(f"{own_key}-{number}") if number else own_key
+        keys = [own_key, *(check_key(f"{own_key}-{number}") for number in range(1, len(parts)))]  # before any is sent
+        for part, part_key in zip(parts, keys, strict=True):
             try:
                 learned += (await self._send(LearnedRows, "POST", path, part.body, part_key)).rows
             except ClientError as error:
@@ -373,13 +357,6 @@ def _run(work: Awaitable[T]) -> T:
         result: T = end.value
         return result
     raise AssertionError("the coroutine waits for an event loop")
-
-
-async def _pretend_to_wait(parts: Generator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the parts of a body that blocking code reads."""
-    with contextlib.closing(parts):
-        for part in parts:
-            yield part
 
 
 def _block(
@@ -448,17 +425,10 @@ class Client(Connection):
     'recorded'
     """
 
-    _transport_class = Transport
+    _network_class = BlockingNetwork
 
     def _owner(self) -> tuple[int, None]:
         return os.getpid(), None
-
-    async def _exchange(self, request: Request) -> Answer:
-        return self._transport().exchange(request)  # type: ignore[no-any-return]
-
-    async def _open(self, request: Request) -> Reply[AsyncIterator[bytes]]:
-        reply = self._transport().open(request)
-        return Reply(reply.status, reply.headers, _pretend_to_wait(reply.parts))
 
     async def _pause(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -471,8 +441,7 @@ class Client(Connection):
 
     def close(self) -> None:
         """Close the connections of all threads. A later call opens one again."""
-        if transport := self._transports.pop(self._owner(), None):
-            transport.close()
+        _run(self._close())
 
     def __del__(self) -> None:
         self.close()

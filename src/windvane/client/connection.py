@@ -14,8 +14,9 @@ from urllib.parse import urlencode
 
 from windvane.arguments import check_number
 from windvane.client import messages
+from windvane.client.address import Address
 from windvane.client.messages import BatchError, ClientError
-from windvane.client.transport import FAILURES, UNSENT, Address, Answer, Reply, Request, get_header
+from windvane.client.transport import FAILURES, UNSENT, AsyncNetwork, BlockingNetwork, Transport, get_header
 from windvane.errors import ArgumentError
 from windvane.records import BatchResults, PendingPage, StreamPage
 
@@ -28,15 +29,15 @@ Page = TypeVar("Page", StreamPage, PendingPage)
 
 
 class Connection:
-    """The service at ``url``, asked until it answers. Subclasses say how bytes are transferred and how to pause."""
+    """The service at ``url``, asked until it answers. Subclasses say how the network is reached and how to pause."""
 
-    _transport_class: type[Any]
+    _network_class: type[BlockingNetwork | AsyncNetwork]
 
     def __init__(
         self, url: str | None = None, token: str | None = None, *, timeout: float = 10.0, deadline: float = DEADLINE
     ) -> None:
         # By process, because a fork shares sockets, and by event loop, because asynchronous sockets belong to one.
-        self._transports: dict[tuple[int, asyncio.AbstractEventLoop | None], Any] = {}
+        self._transports: dict[tuple[int, asyncio.AbstractEventLoop | None], Transport] = {}
         self._columns: dict[str, list[Any]] = {}  # of the first frame of vectors, by stream
         headers = {"Content-Type": "application/json", "User-Agent": "windvane"}
         token = os.environ.get("WINDVANE_TOKEN") if token is None else token
@@ -57,7 +58,7 @@ class Connection:
         """Return the process and the event loop, None for blocking sockets, that may use a transport."""
         raise NotImplementedError
 
-    def _transport(self) -> Any:
+    def _transport(self) -> Transport:
         """Return the transport of this process and event loop, and forget those of event loops that were closed.
 
         Of two transports that threads create at once, one is dropped before its use.
@@ -68,15 +69,12 @@ class Connection:
         for other in list(self._transports):
             if other[1] is not None and other[1].is_closed():
                 self._transports.pop(other, None)
-        return self._transports.setdefault(owner, self._transport_class(self._address))
+        return self._transports.setdefault(owner, Transport(self._address, self._network_class()))
 
-    async def _exchange(self, request: Request) -> Answer:
-        """Return the answer."""
-        raise NotImplementedError
-
-    async def _open(self, request: Request) -> Reply[AsyncIterator[bytes]]:
-        """Return the answer, whose body is still to be read."""
-        raise NotImplementedError
+    async def _close(self) -> None:
+        """Close the connections of this process and event loop."""
+        if transport := self._transports.pop(self._owner(), None):
+            await transport.close()
 
     async def _pause(self, seconds: float) -> None:
         raise NotImplementedError
@@ -91,7 +89,7 @@ class Connection:
     async def _ask(self, method: str, path: str, body: bytes | None = None, key: str | None = None) -> bytes:
         """Send a request once. Return the body of the answer, or raise the problem that it describes."""
         try:
-            answer = await self._exchange(self._address.build_request(method, path, body, key))
+            answer = await self._transport().exchange(self._address.build_request(method, path, body, key))
         except FAILURES as error:
             raise self._name_error(error) from None
         if 200 <= answer.status < 300:
@@ -181,7 +179,7 @@ class Connection:
         """Yield the lines of an answer; raise if it breaks off."""
         rest, request = b"", self._address.build_request("GET", f"{path}?{urlencode(query)}")
         try:
-            reply = await self._open(request)
+            reply = await self._transport().open(request)
             if reply.status != 200:
                 retry_after = get_header(reply.headers, b"retry-after") or ""
                 raise messages.build_error(reply.status, b"".join([part async for part in reply.parts]), retry_after)

@@ -80,6 +80,7 @@ class BatchError(ClientError):
         place, first = next(iter(self.errors.items()))
         message = f"{len(self.errors)} of {len(self.results)} items failed; results[{place}]: {first.message}"
         super().__init__(first.status, first.code, message, first.pointer)
+        self.is_unsure = any(error.is_unsure for error in self.errors.values())
 
 
 # --- what is sent ---------------------------------------------------------------------------------------------------

@@ -48,7 +48,8 @@ Progress = Callable[[str, int, int], None]
 class CopyReport:
     """A store that was backed up or restored.
 
-    ``lost``: how many events of each stream were acknowledged and are not in the store that was restored, by name.
+    ``lost``: how many events of each stream were acknowledged and are not in the store that was restored, by name;
+    None if there were no marks that could tell.
     ``replaced``: where the store is that was there before.
     """
 
@@ -56,7 +57,7 @@ class CopyReport:
     bytes: int
     seconds: float
     verification: StoreReport
-    lost: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, int] | None = field(default_factory=dict)
     replaced: Path | None = None
 
     @property
@@ -205,11 +206,14 @@ def _hold(store: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _find_lost(copy: Path, store: Path) -> dict[str, int]:
-    """Return how many events of each stream the marks at ``store`` know of that the copy does not have."""
+def _find_lost(copy: Path, store: Path) -> dict[str, int] | None:
+    """Return how many events of each stream the marks at ``store`` know of that the copy does not have. None: there are
+    streams, but no marks of this store."""
     with contextlib.closing(Store(copy, shared=True, create=False, read_only=True)) as opened:
         marks = read_marks(store, read_meta(opened.connection).get("id", ""))
         lost = {row.name: marks.get(row.id, 0) - opened.last_number(row.id) for row in opened.read_streams()}
+    if lost and not marks:
+        return None
     return {name: number for name, number in lost.items() if number > 0}
 
 

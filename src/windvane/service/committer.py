@@ -76,13 +76,14 @@ class Committer:
         return batch.promise
 
     def give_up(self, error: Exception) -> None:
-        """Break all promises and store nothing more. A commit that is under way may still become durable."""
+        """Break all promises and store nothing more. A commit that is under way may still become durable, and counts as
+        waiting until it ends."""
         self._failure = error
-        for lost in (self._writing, self._batch):
-            if lost is not None:
-                _break(lost, error)
-                lost.since = 0.0
-        self._writing = None
+        if self._writing is not None:
+            _break(self._writing, error)
+        _break(self._batch, error)
+        self._count(self._batch.events, -1)
+        self._batch = _Batch()
 
     async def close(self) -> None:
         """Write what was added, then end; from now on nothing is stored."""
@@ -127,6 +128,8 @@ class Committer:
 
     def _finish(self, batch: _Batch, seconds: float, error: Exception | None) -> None:
         """Keep the promise of a batch, or break it and all that follow."""
+        self._writing = None
+        self._count(batch.events, -1)
         if error is None:
             try:
                 self._on_commit(batch.events, seconds)
@@ -136,12 +139,11 @@ class Committer:
             self._idle.set()
             return
         if error is not None:
+            _break(batch, error)
             self.give_up(error)
             self._idle.set()
             self._on_failure(error)
             return
-        self._writing = None
-        self._count(batch.events, -1)
         assert batch.promise is not None
         batch.promise.set_result(None)
         self._submit()

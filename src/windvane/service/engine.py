@@ -212,7 +212,7 @@ class Engine:
             raise unavailable(self.failure)
 
     def check_in_place(self) -> None:
-        """Fail if the file of the store was moved or removed. Every request does it once (8 µs)."""
+        """Fail if the file of the store was moved or removed. Every request does it once."""
         if self.failure is None:
             try:
                 self.store.check_in_place()

@@ -5,6 +5,7 @@ Secrets are never logged: no tokens, no bodies, no contexts, no query strings.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -39,10 +40,13 @@ current_request: ContextVar[RequestInfo | None] = ContextVar("windvane_request",
 """Set for the task of a request, and what it starts."""
 
 
+_PREFIX, _numbers = os.urandom(6).hex(), itertools.count(1)  # of new ids: another prefix in every process
+
+
 def read_request_id(header: bytes | None) -> str:
     """Return the id that a client or a proxy gave a request, or a new one where it gave none that may be logged."""
     text = "" if header is None else header.decode("latin-1")
-    return text if REQUEST_ID.fullmatch(text) else os.urandom(8).hex()
+    return text if text and REQUEST_ID.fullmatch(text) else f"{_PREFIX}-{next(_numbers)}"
 
 
 def configure_logging(format: str = "text", level: str = "info", stream: TextIO | None = None) -> None:

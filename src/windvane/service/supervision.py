@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import time
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from windvane.service.engine import Engine
 
 EXTENSION = 60.0  # seconds by which a start that goes on is given more time; a recovery may be long
+PAUSE = 5.0  # seconds without a look after which the process itself stood still
+
+log = logging.getLogger("windvane.service")
 
 
 class Supervisor:
@@ -40,11 +44,15 @@ class Supervisor:
         self._seconds = int(microseconds) / 1e6 if is_watched and microseconds.isdigit() else 0.0
         self._status = ""
         self._has_been_ready = False
+        self._last_look = time.monotonic()
         self._next_ping = self._next_extension = 0.0
 
     def look(self) -> None:
         """Look at the service; call this several times a second."""
         failure, now = self._engine.not_ready, time.monotonic()
+        if (pause := now - self._last_look) > PAUSE:
+            log.warning("the process stood still: nothing was answered", extra={"fields": {"seconds": round(pause, 1)}})
+        self._last_look = now
         lines = []
         if failure is None and not self._has_been_ready:
             self._has_been_ready = True

@@ -157,6 +157,22 @@ def test_tokens_come_and_go_while_the_server_runs(tmp_path: Path) -> None:
             list(lines)  # it ends
 
 
+def test_tokens_that_come_and_go_are_logged(service: Local, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "windvane.service")
+    service.get("/v1/streams")
+    for name in ("old", "new"):
+        create_token(service.store, name, full=True)
+    service.get("/v1/streams")
+    service.store.remove_token("old")
+    for _ in range(2):
+        service.get("/v1/streams")
+    changes = [(line.getMessage(), line.__dict__["fields"]) for line in caplog.records if "tokens" in line.getMessage()]
+    assert changes == [
+        ("tokens were added", {"tokens": ["new", "old"]}),
+        ("tokens were removed", {"tokens": ["old"]}),
+    ]
+
+
 # --- host names and origins ------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import math
 import secrets
 import sqlite3
@@ -22,6 +23,8 @@ READ_SECONDS = 3.0  # that reading the tokens may take; a disk that answers take
 BURST = 2.0  # seconds' worth of requests that may come at once
 MAX_DEBT = 30.0  # seconds that a large batch may delay the next request
 MAX_CLIENTS = 10_000
+
+log = logging.getLogger("windvane.service")
 
 
 def create_token(store: Store, name: str, *, full: bool) -> str | None:
@@ -103,8 +106,10 @@ class Access:
 
     async def _reload(self) -> None:
         now = time.monotonic()
-        tokens, self._has_tokens = await asyncio.to_thread(self._read_store)
-        self._tokens, self._read = {token.hash: token for token in tokens}, now
+        stored, self._has_tokens = await asyncio.to_thread(self._read_store)
+        tokens = {token.hash: token for token in stored}
+        self._note_changes(tokens)
+        self._tokens, self._read = tokens, now
 
     def _read_store(self) -> tuple[list[Token], bool]:
         return self._store.read_tokens(), self._store.requires_token
@@ -112,6 +117,12 @@ class Access:
     def needs_token(self) -> bool:
         """Return whether a token is needed, as of the last :meth:`refresh`."""
         return self._closed or self._has_tokens
+
+    def _note_changes(self, tokens: dict[str, Token]) -> None:
+        """Log which tokens came and went since they were read last."""
+        for change, one, other in (("added", tokens, self._tokens), ("removed", self._tokens, tokens)):
+            if (names := [one[key].name for key in one if key not in other]) and self._read > -math.inf:
+                log.info("tokens were %s", change, extra={"fields": {"tokens": sorted(names)}})
 
     def admit(self, authorization: str | None, address: str, *, changes: bool) -> tuple[str, str | None]:
         """Return whose request it is, for :attr:`charge`, and the name of its token, or raise; ``changes``: whether the

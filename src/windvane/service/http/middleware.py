@@ -151,11 +151,13 @@ class ServiceMiddleware:
             raise Problem("wrong-origin", "without tokens, only pages of this server may change anything")
         self._load.begin(scope, client)
 
+    def _too_large(self) -> Problem:
+        return Problem("too-large", f"the body must have at most {self._most_bytes:,} bytes")
+
     async def _read_body(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> bytes:
-        too_large = Problem("too-large", f"the body must have at most {self._most_bytes:,} bytes")
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._most_bytes:
-            raise too_large
+            raise self._too_large()
         media_type = headers.get(b"content-type", b"application/json").split(b";")[0].strip().lower()
         if media_type != b"application/json":
             raise Problem("not-json", "the body must be application/json")
@@ -168,7 +170,7 @@ class ServiceMiddleware:
                         raise ClientDisconnect
                     body += message.get("body", b"")
                     if len(body) > self._most_bytes:
-                        raise too_large
+                        raise self._too_large()
                     if len(body) > SMALL_BODY:
                         self._load.grow(scope, len(body))
                     if not message.get("more_body", False):

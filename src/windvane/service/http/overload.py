@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -23,18 +22,18 @@ class Load:
     --------
     >>> load, scope = Load(), {}
     >>> load.begin(scope, "token shop")
-    >>> load.requests.total(), load.end(scope), load.requests.total()
+    >>> len(load.requests), load.end(scope), len(load.requests)
     (1, None, 0)
     """
 
     def __init__(self) -> None:
-        self.requests: Counter[str] = Counter()
-        self.bytes: Counter[str] = Counter()
+        self.requests: dict[str, int] = {}
+        self.bytes: dict[str, int] = {}
         self._all_requests = self._all_bytes = 0
 
     def begin(self, scope: MutableMapping[str, Any], client: str) -> None:
         """Count a request of ``client``, or raise if too many are under way. :meth:`end` must follow."""
-        own = self.requests[client]
+        own = self.requests.get(client, 0)
         _check("requests", self._all_requests + 1, own + 1, MAX_REQUESTS)
         self._all_requests += 1
         self.requests[client] = own + 1
@@ -47,7 +46,7 @@ class Load:
     def grow(self, scope: MutableMapping[str, Any], size: int) -> None:
         """Note that the body of a request has ``size`` bytes so far, or raise if all bodies have too many."""
         client, before = scope[UNDER_WAY]
-        added, own = size - before, self.bytes[client]
+        added, own = size - before, self.bytes.get(client, 0)
         _check("bytes of bodies", self._all_bytes + added, own + added, MAX_BODY_BYTES)
         scope[UNDER_WAY][1] = size
         self._all_bytes += added
@@ -59,10 +58,16 @@ class Load:
             client, size = scope.pop(UNDER_WAY)
             self._all_requests -= 1
             self._all_bytes -= size
-            for counter, amount in ((self.requests, 1), (self.bytes, size)):
-                counter[client] -= amount
-                if not counter[client]:
-                    del counter[client]
+            _subtract(self.requests, client, 1)
+            if size:
+                _subtract(self.bytes, client, size)
+
+
+def _subtract(counts: dict[str, int], client: str, amount: int) -> None:
+    """Count less for a client, and forget one that has nothing left."""
+    counts[client] -= amount
+    if not counts[client]:
+        del counts[client]
 
 
 def _check(what: str, amount: int, own: int, most: int) -> None:

@@ -52,7 +52,7 @@ Value = str | float | bytes | None
 class StoreError(WindvaneError):
     """The store at ``path`` cannot be used. ``problem`` says why and what to do.
 
-    ``code`` is one of "no_folder", "no_store", "in_use", "unlockable", "unreadable", "not_a_store", "format",
+    ``code`` is one of "no_folder", "no_store", "gone", "in_use", "unlockable", "unreadable", "not_a_store", "format",
     "hard_links", "repairing", "repair_failed" and "damaged"; for copies also "exists", "not_copied" and "unsound".
     """
 

@@ -42,6 +42,11 @@ def read_store_id(store: Path) -> str | None:
     return content[:ID_BYTES].hex() if len(content) >= ID_BYTES else None
 
 
+def has_streams(store: Path) -> bool:
+    """Whether there are marks of streams, whichever store they belong to."""
+    return len(_read(store)) > ID_BYTES
+
+
 class Marks:
     """The marks of a store that is open for writing. A mark that cannot be written is logged, and no error.
 
