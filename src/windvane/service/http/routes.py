@@ -318,7 +318,7 @@ async def list_pending(at: At, limit: Limit = 100, after: Annotated[int, Query(g
 
 @decisions.get("/{stream}/decisions/{decision}", response_model=records.DecisionRecord)
 async def get_decision(at: At, decision: DecisionId) -> Response:
-    """Return a decision and what became of it."""
+    """Return a decision with its status and reward."""
     return await at.carry_out(lambda: Done(200, to_json(at.stream.find_decision(decision)), []))
 
 
