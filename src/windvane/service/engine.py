@@ -37,17 +37,10 @@ from windvane.service.views import Views
 
 MAX_WAITING, MAX_WAITING_BYTES = 5000, 64 << 20  # events that may wait for the disk
 STALL_SECONDS = 3.0  # that a commit may take; one flush takes milliseconds, on a busy disk tenths of a second
-<<<<<<< HEAD
 SLOW_COMMIT_SECONDS = 0.1  # of the commit under way, after which operations run in threads: they may read the disk
 STOP_SECONDS = 10.0  # that a stop may take; snapshots of 1,000 streams are written in less than one
 STALL_TICK = 0.25  # seconds between checks of the running commit
 TICK = 1.0  # seconds between checks of timeouts and alerts
-=======
-SLOW_COMMIT_SECONDS = 0.1  # of the commit under way, after which operations, which may read the disk, run in threads
-STOP_SECONDS = 10.0  # that a stop may take
-STALL_TICK = 0.25  # seconds between looks at the commit under way
-TICK = 1.0  # seconds between looks at timeouts and alerts
->>>>>>> r2
 RETRY = 1.0  # seconds between attempts to recover
 REBUILDING = "it is being rebuilt after a failure"
 
