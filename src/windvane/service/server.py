@@ -154,7 +154,7 @@ class _Server(uvicorn.Server):
         self._report_start, self._closing, self._report_stop = started, closing, stopped
         self._engine, self._drain, self._stop_at = app.engine, drain, math.inf
         self._supervisor, self._is_announced = Supervisor(app.engine), False
-        self._frozen = 0  # the recovery after which live objects were last frozen
+        self._frozen = 0, 0  # recoveries and streams when objects were last frozen
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -173,10 +173,11 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Return whether to stop; called ten times a second."""
         self._supervisor.look()
-        if self._engine.recoveries != self._frozen:
-            # Garbage collection need not look again at modules and streams, which stay: a full one takes 0.1 to 0.8 s.
+        if (self._engine.recoveries, len(self._engine.streams)) != self._frozen:
+            # Garbage collection need not look again at streams, modules and compiled code, which stay: a full
+            # collection takes 0.1 to 0.8 s. A new stream may have compiled its policy.
             gc.freeze()
-            self._frozen = self._engine.recoveries
+            self._frozen = self._engine.recoveries, len(self._engine.streams)
         if self._engine.is_draining and not self._is_announced:
             self._is_announced = True
             self._supervisor.stop()
