@@ -30,7 +30,7 @@ class StalledDiskError(WindvaneError, TimeoutError):
 
     def __init__(self, path: Path, seconds: float) -> None:
         self.path, self.seconds = path, seconds
-        super().__init__(f"{path}: the disk has not answered for {seconds:g} s")
+        super().__init__(f"{path}: the disk has not responded for {seconds:g} s")
 
 
 class NotReady(NamedTuple):

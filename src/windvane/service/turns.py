@@ -67,7 +67,7 @@ class Pauses:
 
 
 def is_slow(stream: Stream, size: float = 0) -> bool:
-    """Return whether an operation on ``stream`` with a body of ``size`` bytes would hold up all other requests."""
+    """Return whether an operation on ``stream`` with a body of ``size`` bytes would delay all other requests."""
     return size > LARGE_BODY or stream.seconds > SLOW_SECONDS
 
 
