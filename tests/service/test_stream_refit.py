@@ -16,6 +16,7 @@ from support.stores import verify
 from windvane.agent import AgentCore
 from windvane.agent.refit import LogLearner, renew_settings
 from windvane.service import refit as refits
+from windvane.service.problems import Problem
 
 SHOP: dict[str, Any] = {"by_arm": {"plan": ["free", "pro"]}, "arms": ["red", "blue"]}
 MORE = {**SHOP, "arms": ["red", "blue", "green"]}
@@ -120,6 +121,49 @@ def test_refits_are_undone_one_after_the_other(tmp_path: Path) -> None:
     assert verify(tmp_path / "a.db").is_sound
 
 
+def test_a_replay_takes_time_in_proportion_to_refits_that_were_undone(
+    service: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each undo replays the log before its refit. If that replayed other undos, each of them would double the time."""
+    learned, learn = 0, LogLearner.learn
+
+    def count(learner: LogLearner, row: Any) -> None:
+        nonlocal learned
+        learned += 1
+        learn(learner, row)
+
+    monkeypatch.setattr(LogLearner, "learn", count)
+    create(service)
+    play(service, 5)
+    amounts = []
+    for i in range(8):
+        post(service, "refit", {"half_life": 10 + i})
+        play(service, 1, seed=i)
+        if i % 2:  # one within the other
+            post(service, "refit", {"S": 2.0})
+            service.configure(title=f"{i}", epsilon=0.2 + i / 100)
+            post(service, "refit/undo")
+        learned = 0
+        post(service, "refit/undo")
+        amounts.append(learned)
+    assert max(amounts) < 100, amounts  # 58 now; without care 2,000
+    assert service.info()["settings"]["half_life"] is None
+    assert service.info()["settings"]["epsilon"] == 0.27
+    learned, state = 0, service.state()
+    assert service.replay() == state
+    assert learned < 1000
+
+
+def test_a_refit_that_is_cancelled_ends_its_thread(service: Local) -> None:
+    create(service)
+    play(service, 5)
+    stream, work = service.engine.streams["shop"], refits.Work()
+    reader = refits.begin_refit(stream, {"half_life": 10.0})(work)
+    work.give_up()
+    with pytest.raises(Problem, match="stopping"):
+        reader.read(stream.number, work)
+
+
 def test_refits_survive_restarts_with_and_without_snapshots(tmp_path: Path) -> None:
     with run_local(tmp_path / "a.db") as service:
         create(service)
@@ -176,8 +220,8 @@ def test_decisions_go_on_while_a_refit_learns(service: Local, monkeypatch: pytes
     entered, released = threading.Event(), threading.Event()
     read = refits.LogReader.read
 
-    def wait(reader: Any, last: int) -> Any:
-        learner = read(reader, last)
+    def wait(reader: Any, last: int, work: Any) -> Any:
+        learner = read(reader, last, work)
         entered.set()
         assert released.wait(30)
         return learner
@@ -205,6 +249,13 @@ def test_decisions_go_on_while_a_refit_learns(service: Local, monkeypatch: pytes
     released.set()
     thread.join()
     read_problem(answers[-1], 409)
+    assert service.info()["settings"]["half_life"] == 40
+    thread = start({"half_life": 10})
+    service.archive()
+    released.set()
+    thread.join()
+    assert read_problem(answers[-1], 409)["code"] == "archived"
+    assert service.events()[-1]["kind"] == "archived"
     assert service.info()["settings"]["half_life"] == 40
 
 

@@ -9,7 +9,7 @@ refit, the model from before it is rebuilt from the log and learns the decisions
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from windvane.agent.times import read_clock
 from windvane.service.problems import Problem, invalid
 from windvane.service.requests import check_features
 from windvane.service.store import Store, UnreadableEventError, check_event
+from windvane.service.store.events import REFIT_UNDONE
 from windvane.service.turns import hold, wait_while_held
 from windvane.warmup import warm_up
 
@@ -31,32 +32,48 @@ PAUSE = 0.001  # seconds, in which the thread leaves the interpreter to requests
 FEW = 200  # events for which a stream may be held
 
 
+class Work:
+    """Long work in a thread, which leaves the interpreter to requests from time to time and can be given up."""
+
+    def __init__(self) -> None:
+        self._is_given_up = threading.Event()
+
+    def give_up(self) -> None:
+        """Let the work end at its next pause. Thread-safe."""
+        self._is_given_up.set()
+
+    def pause(self) -> None:
+        """Wait for a moment; call it in the thread."""
+        if self._is_given_up.wait(PAUSE):
+            raise Problem("unavailable", "the service is stopping")
+
+
 class LogReader:
     """Lets a learner read the log of a stream, from the event after ``number``, whose chain value is ``chain``."""
 
     def __init__(self, learner: LogLearner, store: Store, stream: int, number: int, chain: bytes) -> None:
         self.learner, self._store, self._stream = learner, store, stream
-        self._number, self._chain = number, chain
+        self.number, self.chain = number, chain
 
-    def read(self, last: int) -> LogLearner:
+    def read(self, last: int, work: Work) -> LogLearner:
         """Learn the events up to number ``last``."""
-        while self._number < last:
-            first, limit = self._number, min(SLICE, last - self._number)
+        while self.number < last:
+            work.pause()
+            first, limit = self.number, min(SLICE, last - self.number)
             for event in self._store.read_events(self._stream, after=first, limit=limit):
-                check_event(self._chain, event)
+                check_event(self.chain, event)
                 self.learner.learn(event.to_plain())
-                self._number, self._chain = event.number, event.chain
-            if self._number != first + limit:
-                raise UnreadableEventError(self._number + 1, "is missing")
-            time.sleep(PAUSE)
+                self.number, self.chain = event.number, event.chain
+            if self.number != first + limit:
+                raise UnreadableEventError(self.number + 1, "is missing")
         return self.learner
 
 
-def begin_refit(stream: Stream, changes: dict[str, Any]) -> Callable[[], LogReader]:
+def begin_refit(stream: Stream, changes: dict[str, Any]) -> Callable[[Work], LogReader]:
     """Return a function that builds the new model, in any thread, before it has learned anything."""
     arguments, arms = renew_settings(stream.core, changes), stream.first_arms
 
-    def build() -> LogReader:
+    def build(_: Work) -> LogReader:
         learner = LogLearner(AgentCore(**arguments), arms)
         warm_up([type(learner.core.policy)])
         return LogReader(learner, stream.store, stream.id, 0, stream.row.digest)
@@ -64,23 +81,51 @@ def begin_refit(stream: Stream, changes: dict[str, Any]) -> Callable[[], LogRead
     return build
 
 
-def begin_undo(stream: Stream) -> Callable[[], LogReader]:
+def begin_undo(stream: Stream) -> Callable[[Work], LogReader]:
     """Return a function that rebuilds the model from before the last refit, in any thread."""
     refit = stream.refits[-1]
+    return lambda work: _follow_without(_rebuild_before(stream, refit, work), refit)
 
-    def build() -> LogReader:
-        before = stream.rebuild(refit - 1)
-        features = before.core.encoder.features
-        learner = LogLearner(before.core, () if features is None else features.arms, follows=True)
-        (skipped,) = stream.store.read_events(stream.id, after=refit - 1, limit=1)
-        return LogReader(learner, stream.store, stream.id, refit, skipped.chain)
 
-    return build
+def _rebuild_before(stream: Stream, number: int, work: Work) -> Stream:
+    """Return the stream with the model that it had before event ``number``, rebuilt from its log.
+
+    A refit that was undone by then is left out together with what undid it. The replay of an undo begins with this
+    function: if it replayed others, each pair of a refit and an undo would double the time.
+    """
+    store, before = stream.store, stream.begin_again()
+    events = store.read_events(stream.id, limit=number - 1)
+    undone = {event.outcome["refit"]: event.number for event in events if event.kind == REFIT_UNDONE}
+    while (first := before.number) < number - 1:
+        work.pause()
+        for event in store.read_events(stream.id, after=first, limit=min(SLICE, number - 1 - first)):
+            if event.number in undone:
+                last = undone[event.number]
+                reader = _follow_without(before, event.number)
+                reader.read(last - 1, work).finish()
+                (undo,) = store.read_events(stream.id, after=last - 1, limit=1)
+                check_event(reader.chain, undo)
+                before.number, before.chain = undo.number, undo.chain
+                break
+            before.apply(event)
+        if before.number == first:
+            raise UnreadableEventError(first + 1, "is missing")
+    return before
+
+
+def _follow_without(before: Stream, refit: int) -> LogReader:
+    """Let the model of ``before`` learn the events after the refit with this number, which is the next one."""
+    features = before.core.encoder.features
+    learner = LogLearner(before.core, () if features is None else features.arms, follows=True)
+    (skipped,) = before.store.read_events(before.id, after=refit - 1, limit=1)
+    check_event(before.chain, skipped)
+    return LogReader(learner, before.store, before.id, refit, skipped.chain)
 
 
 async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: str | None, *, dry_run: bool) -> Done:
     """Learn the log of ``stream`` again under ``changes``, and swap the model unless it is a ``dry_run``."""
     if again := stream.find_refit(changes, key):
+        await engine.commit(stream)  # the first request may still wait for the disk
         return again
     try:
         check_features(changes.get("features"))
@@ -97,6 +142,7 @@ async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: st
 async def undo(engine: Engine, stream: Stream, key: str | None) -> Done:
     """Put the model from before the last refit in the place of the present one."""
     if again := stream.find_refit(None, key):
+        await engine.commit(stream)
         return again
     if not stream.refits:
         raise Problem("no-refit", f"stream {stream.name!r} has no refit that could be undone")
@@ -106,27 +152,28 @@ async def undo(engine: Engine, stream: Stream, key: str | None) -> Done:
 
 
 async def _learn_beside(
-    engine: Engine, stream: Stream, build: Callable[[], LogReader], adopt: Callable[[LogLearner], Done], *,
+    engine: Engine, stream: Stream, build: Callable[[Work], LogReader], adopt: Callable[[LogLearner], Done], *,
     dry_run: bool = False,
 ) -> Done:  # fmt: skip
     """Let a new model learn the log in a thread, and adopt it; of a dry run, only its comparison."""
     if stream.is_refitting:
         raise Problem("refit-running", f"a refit of stream {stream.name!r} is under way")
-    stream.is_refitting, settings = True, dict(stream.core.settings)
+    stream.is_refitting, settings, work = True, dict(stream.core.settings), Work()
     try:
-        reader = await asyncio.to_thread(build)
+        reader = await asyncio.to_thread(build, work)
         behind = FEW + 1
         while behind > FEW:
             last = stream.number
             await engine.commit(stream)
-            learner = await asyncio.to_thread(reader.read, last)
+            learner = await asyncio.to_thread(reader.read, last, work)
             behind = 0 if dry_run else stream.number - last
         if dry_run:
             return adopt(learner)
         await wait_while_held(stream)
         with hold(stream):
             await engine.commit(stream)
-            learner = await asyncio.to_thread(reader.read, stream.number)
+            learner = await asyncio.to_thread(reader.read, stream.number, work)
+            stream.refuse_if_archived()
             if stream.core.settings != settings:
                 raise Problem("refit-running", "the settings were changed while the log was learned again; try again")
             with engine.operating(stream):
@@ -138,4 +185,5 @@ async def _learn_beside(
     except UnreadableEventError as error:
         raise Problem("unreadable", f"{error}; `windvane verify` says more") from None
     finally:
+        work.give_up()  # the thread goes on if the request was cancelled
         stream.is_refitting = False

@@ -40,7 +40,7 @@ from windvane.service.bodies import is_same_request, one_at_a_time
 from windvane.service.charts import Charts, Model
 from windvane.service.event_lookup import EventLookup
 from windvane.service.problems import Problem, invalid
-from windvane.service.refit import begin_refit, begin_undo
+from windvane.service.refit import Work, begin_refit, begin_undo
 from windvane.service.store import Event, Snapshot, Store, StreamRow, UnreadableEventError, check_event
 from windvane.service.store import events as kinds
 
@@ -283,9 +283,12 @@ class Stream:
             case kinds.ARCHIVED:
                 self.archived = event.time
             case kinds.REFITTED:
-                self._adopt_refit(begin_refit(self, recorded["settings"])().read(event.number - 1), event.number)
+                work = Work()
+                learner = begin_refit(self, recorded["settings"])(work).read(event.number - 1, work)
+                self._adopt_refit(learner, event.number)
             case kinds.REFIT_UNDONE:
-                self._adopt_undo(begin_undo(self)().read(event.number - 1))
+                work = Work()
+                self._adopt_undo(begin_undo(self)(work).read(event.number - 1, work))
             case kinds.LOST:
                 pass
             case _:
@@ -371,12 +374,9 @@ class Stream:
         """The arms that the features declared when the stream was created."""
         return list((json.loads(self.row.config)["agent"]["features"] or {}).get("arms", ()))
 
-    def rebuild(self, last: int) -> Stream:
-        """Return the stream as it was after event ``last``, rebuilt from its log."""
-        stream = Stream(self.row, self.store)
-        for event in self.store.read_events(self.id, limit=last):
-            stream.apply(event)
-        return stream
+    def begin_again(self) -> Stream:
+        """Return the stream as it was before its first event."""
+        return Stream(self.row, self.store)
 
     # --- what operations share --------------------------------------------------------------------------------------
 
