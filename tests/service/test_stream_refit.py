@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from support.server import Local, read_pointers, read_problem, run_local
 from support.stores import verify
 from windvane.agent import AgentCore
+from windvane.agent.features import Features
 from windvane.agent.refit import LogLearner, renew_settings
 from windvane.service import refit as refits
 from windvane.service.problems import Problem
@@ -53,7 +55,7 @@ def test_a_refit_gives_the_model_that_the_library_gives(service: Local) -> None:
     learner = LogLearner(AgentCore(**renew_settings(core, {"half_life": 50})), SHOP["arms"])
     log = service.events()
     for row in log:
-        learner.learn(row)
+        learner.learn(row, row["number"])
     dry = post(service, "refit?dry_run=true", {"half_life": 50})
     assert dry["event"] is None
     assert service.info()["settings"]["half_life"] is None
@@ -127,10 +129,10 @@ def test_a_replay_takes_time_in_proportion_to_refits_that_were_undone(
     """Each undo replays the log before its refit. If that replayed other undos, each of them would double the time."""
     learned, learn = 0, LogLearner.learn
 
-    def count(learner: LogLearner, row: Any) -> None:
+    def count(learner: LogLearner, row: Any, place: int) -> None:
         nonlocal learned
         learned += 1
-        learn(learner, row)
+        learn(learner, row, place)
 
     monkeypatch.setattr(LogLearner, "learn", count)
     create(service)
@@ -213,6 +215,24 @@ def test_features_change_by_patch_and_are_replayed(service: Local) -> None:
     assert read_pointers(service.patch(PATH, {"features": {"arms": "red"}})) == ["#/features/arms"]
 
 
+def test_features_that_are_far_too_many_are_refused_before_they_are_named(
+    service: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small body could declare a hundred million of them, and fill the memory."""
+    create(service)
+    monkeypatch.setattr(Features, "coordinates", property(lambda _: pytest.fail("they are named")))
+    values, arms = [f"v{i}" for i in range(5000)], [f"arm{i}" for i in range(499)]
+    for plan in (values, {"values": values}):
+        for features in (
+            {"by_arm": {"plan": plan}, "arms": arms},
+            {"shared": {"plan": plan}},
+            {"per_arm": {"p": plan}},
+        ):
+            for method, path in (("PATCH", PATH), ("POST", f"{PATH}/refit"), ("PUT", "/v1/streams/new")):
+                assert read_pointers(service.request(method, path, json={"features": features})) == ["#/features"]
+    monkeypatch.undo()
+
+
 def test_decisions_go_on_while_a_refit_learns(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     """The new model then catches up with them; a second refit must wait, and so must one that was overtaken."""
     create(service)
@@ -229,21 +249,26 @@ def test_decisions_go_on_while_a_refit_learns(service: Local, monkeypatch: pytes
     monkeypatch.setattr(refits.LogReader, "read", wait)
     answers: list[Any] = []
 
-    def start(settings: dict[str, Any]) -> threading.Thread:
+    def start(settings: dict[str, Any], **headers: str) -> threading.Thread:
         entered.clear()
         released.clear()
-        thread = threading.Thread(target=lambda: answers.append(service.post(f"{PATH}/refit", settings)))
+        send = partial(service.post, f"{PATH}/refit", settings, headers=headers)
+        thread = threading.Thread(target=lambda: answers.append(send()))
         thread.start()
         assert entered.wait(30)
         return thread
 
-    thread = start({"half_life": 40})
+    thread = start({"half_life": 40}, **{"Idempotency-Key": "first"})
     play(service, 10, seed=4)
     read_problem(service.post(f"{PATH}/refit", {"S": 2.0}), 409)
+    again = service.post(f"{PATH}/refit", {"half_life": 40}, headers={"Idempotency-Key": "first"})
+    assert read_problem(again, 503)["code"] == "unavailable"  # a client that got no answer repeats the request
     released.set()
     thread.join()
     assert answers[-1].json()["comparison"]["decisions"] == 30
     assert answers[-1].json()["event"] == len(service.events())
+    again = service.post(f"{PATH}/refit", {"half_life": 40}, headers={"Idempotency-Key": "first"})
+    assert again.json() == answers[-1].json()
     thread = start({"half_life": 20})
     service.configure(epsilon=0.5)
     released.set()
@@ -275,7 +300,9 @@ def test_keys_and_refusals(service: Local) -> None:
     assert read_pointers(service.post(f"{PATH}/refit", {"gamma": 2.0})) == ["#/gamma"]
     assert read_pointers(service.post(f"{PATH}/refit", {"settings": {"colour": 1}})) == ["#/settings/colour"]
     assert read_pointers(service.post(f"{PATH}/refit", {"features": {"arms": "red"}})) == ["#/features/arms"]
-    read_problem(service.post(f"{PATH}/refit", {"reward_range": [0.0, 0.5]}), 422)
+    problem = read_problem(service.post(f"{PATH}/refit", {"reward_range": [0.0, 0.5]}), 422)
+    assert problem["detail"].startswith("`log[")  # and the number of the event
+    assert problem["errors"] == []
     read_problem(service.post(f"{PATH}/refit?dry_run=maybe", {}), 422)
     assert len(service.events()) == number
     service.archive()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from windvane.agent import AgentCore
 from windvane.agent.refit import LogLearner, renew_settings
 from windvane.agent.times import read_clock
+from windvane.errors import ArgumentError
 from windvane.service.problems import Problem, invalid
 from windvane.service.requests import check_features
 from windvane.service.store import Store, UnreadableEventError, check_event
@@ -62,7 +63,7 @@ class LogReader:
             first, limit = self.number, min(SLICE, last - self.number)
             for event in self._store.read_events(self._stream, after=first, limit=limit):
                 check_event(self.chain, event)
-                self.learner.learn(event.to_plain())
+                self.learner.learn(event.to_plain(), event.number)
                 self.number, self.chain = event.number, event.chain
             if self.number != first + limit:
                 raise UnreadableEventError(self.number + 1, "is missing")
@@ -136,7 +137,7 @@ async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: st
     def adopt(learner: LogLearner) -> Done:
         return stream.refit(changes, learner, key, read_clock(), dry_run=dry_run)
 
-    return await _learn_beside(engine, stream, build, adopt, dry_run=dry_run)
+    return await _learn_beside(engine, stream, key, build, adopt, dry_run=dry_run)
 
 
 async def undo(engine: Engine, stream: Stream, key: str | None) -> Done:
@@ -147,18 +148,20 @@ async def undo(engine: Engine, stream: Stream, key: str | None) -> Done:
     if not stream.refits:
         raise Problem("no-refit", f"stream {stream.name!r} has no refit that could be undone")
     return await _learn_beside(
-        engine, stream, begin_undo(stream), lambda learner: stream.undo_refit(learner, key, read_clock())
+        engine, stream, key, begin_undo(stream), lambda learner: stream.undo_refit(learner, key, read_clock())
     )
 
 
 async def _learn_beside(
-    engine: Engine, stream: Stream, build: Callable[[Work], LogReader], adopt: Callable[[LogLearner], Done], *,
-    dry_run: bool = False,
+    engine: Engine, stream: Stream, key: str | None, build: Callable[[Work], LogReader],
+    adopt: Callable[[LogLearner], Done], *, dry_run: bool = False,
 ) -> Done:  # fmt: skip
     """Let a new model learn the log in a thread, and adopt it; of a dry run, only its comparison."""
+    if stream.is_refitting and key is not None and key == stream.refit_key:
+        raise Problem("unavailable", "this refit is under way; repeat the request to get its answer")
     if stream.is_refitting:
         raise Problem("refit-running", f"a refit of stream {stream.name!r} is under way")
-    stream.is_refitting, settings, work = True, dict(stream.core.settings), Work()
+    stream.is_refitting, stream.refit_key, settings, work = True, key, dict(stream.core.settings), Work()
     try:
         reader = await asyncio.to_thread(build, work)
         behind = FEW + 1
@@ -181,7 +184,10 @@ async def _learn_beside(
             await engine.commit(stream, done.events)
             return done
     except ValueError as error:
-        raise invalid(error) from None
+        problem = invalid(error)
+        if isinstance(error, ArgumentError) and error.path[0] == "log":  # which is not in the body
+            problem.errors = []
+        raise problem from None
     except UnreadableEventError as error:
         raise Problem("unreadable", f"{error}; `windvane verify` says more") from None
     finally:

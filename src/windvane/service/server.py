@@ -127,8 +127,8 @@ def _bind(host: str, port: int) -> socket.socket:
         return socket.create_server(
             (host, port), family=family, dualstack_ipv6=is_ipv6 and socket.has_dualstack_ipv6(), backlog=BACKLOG
         )
-    except OSError as error:
-        hint = str(error.strerror)
+    except (OSError, TypeError, ValueError) as error:  # a host may hold what no name has
+        hint = str(getattr(error, "strerror", None) or error)
         raise ArgumentError("port", port, f"one that the server can listen on at {host}", hint=hint) from None
 
 

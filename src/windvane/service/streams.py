@@ -76,6 +76,7 @@ class Stream:
         self.archived: float | None
         self.refits: list[int] = []  # the events of the refits that were not undone
         self.is_refitting = False  # while one is under way
+        self.refit_key: str | None = None  # of the last one
         if snapshot is None:
             config = json.loads(row.config)
             self.core, self.title, self.archived = AgentCore(**config["agent"]), config["title"], None
