@@ -187,6 +187,6 @@ def test_a_file_that_is_refused(
 
 @pytest.mark.parametrize("host", ["a\0b", "a" * 100])
 def test_a_host_that_no_name_can_be(tmp_path: Path, host: str) -> None:
-    with rejects("port"):
+    with rejects("host"):
         serve(tmp_path / "a.db", host=host, port=0)
     assert not (tmp_path / "a.db").exists()

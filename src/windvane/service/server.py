@@ -121,14 +121,20 @@ def _has_token(store: Store) -> bool:
 
 def _bind(host: str, port: int) -> socket.socket:
     """Return a socket that listens: clients that come before the application is there wait for it."""
+    try:
+        is_name = "\0" not in host and host.encode("idna") is not None
+    except UnicodeError:
+        is_name = False
+    if not is_name:
+        raise ArgumentError("host", host, "an address, or the name of a host")
     is_ipv6 = ":" in host
     family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     try:
         return socket.create_server(
             (host, port), family=family, dualstack_ipv6=is_ipv6 and socket.has_dualstack_ipv6(), backlog=BACKLOG
         )
-    except (OSError, TypeError, ValueError) as error:  # a host may hold what no name has
-        hint = str(getattr(error, "strerror", None) or error)
+    except OSError as error:
+        hint = str(error.strerror)
         raise ArgumentError("port", port, f"one that the server can listen on at {host}", hint=hint) from None
 
 
