@@ -164,6 +164,27 @@ def test_a_refit_that_is_cancelled_ends_its_thread(service: Local) -> None:
     work.give_up()
     with pytest.raises(Problem, match="stopping"):
         reader.read(stream.number, work)
+    service.engine.is_closing = True  # the server is about to end
+    assert read_problem(service.post(f"{PATH}/refit", {"half_life": 10}), 503)["code"] == "unavailable"
+    service.engine.is_closing = False
+    post(service, "refit", {"half_life": 10})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"S": 2.0}, {"policy": "BVD-GLM-UCB", "drift": 1.0, "horizon": 1000}, {"policy": "D-LinUCB", "gamma": 0.9}],
+)
+def test_a_stream_is_the_same_as_declared_after_its_features_were_changed(
+    service: Local, settings: dict[str, Any]
+) -> None:
+    """What changes with features, such as S, is no setting that anybody gave."""
+    wider = {**MORE, "shared": {"hour": [0, 24]}}
+    assert service.put(PATH, {"features": SHOP, **settings}).status_code == 201
+    service.configure(features=wider)
+    answer = service.put(PATH, {"features": wider, **settings})
+    assert answer.status_code == 200, answer.text
+    assert read_problem(service.put(PATH, {"features": SHOP, **settings}), 409)["code"] == "settings-differ"
+    assert read_problem(service.put(PATH, {"features": wider, **settings, "S": 3.0}), 409)["code"] == "settings-differ"
 
 
 def test_refits_survive_restarts_with_and_without_snapshots(tmp_path: Path) -> None:

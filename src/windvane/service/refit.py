@@ -36,8 +36,8 @@ FEW = 200  # events for which a stream may be held
 class Work:
     """Long work in a thread, which leaves the interpreter to requests from time to time and can be given up."""
 
-    def __init__(self) -> None:
-        self._is_given_up = threading.Event()
+    def __init__(self, is_stopping: Callable[[], bool] = lambda: False) -> None:
+        self._is_given_up, self._is_stopping = threading.Event(), is_stopping
 
     def give_up(self) -> None:
         """Let the work end at its next pause. Thread-safe."""
@@ -45,7 +45,7 @@ class Work:
 
     def pause(self) -> None:
         """Wait for a moment; call it in the thread."""
-        if self._is_given_up.wait(PAUSE):
+        if self._is_given_up.wait(PAUSE) or self._is_stopping():
             raise Problem("unavailable", "the service is stopping")
 
 
@@ -161,7 +161,12 @@ async def _learn_beside(
         raise Problem("unavailable", "this refit is under way; repeat the request to get its answer")
     if stream.is_refitting:
         raise Problem("refit-running", f"a refit of stream {stream.name!r} is under way")
-    stream.is_refitting, stream.refit_key, settings, work = True, key, dict(stream.core.settings), Work()
+    stream.is_refitting, stream.refit_key, settings, work = (
+        True,
+        key,
+        dict(stream.core.settings),
+        Work(lambda: engine.is_closing),
+    )
     try:
         reader = await asyncio.to_thread(build, work)
         behind = FEW + 1

@@ -188,6 +188,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._closing.set()  # ends answers that would go on for ever
+        self._engine.is_closing = True
         await super().shutdown(sockets)
 
 
