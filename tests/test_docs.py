@@ -57,7 +57,7 @@ def test_python_snippets_run(page: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_curl_commands_of_the_service_run_as_pasted(tmp_path: Path) -> None:
     """Run all blocks with curl in one shell, with the port of a live server; an answer that is an error ends it."""
     commands = [code for code in blocks(ROOT / "docs" / "service.md", "console") if "curl " in code]
-    assert len(commands) == 2
+    assert len(commands) == 3
     (tmp_path / ".curlrc").write_text('fail\nwrite-out = "%{stderr}%{http_code} %{url_effective}\\n"\n')
     with serve(tmp_path / "windvane.db") as client:
         script = "".join(commands).replace("localhost:8000", f"localhost:{client.url.rpartition(':')[2]}")
@@ -187,9 +187,13 @@ def test_make_targets_in_snippets_exist() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+    """To a file that exists, and to a heading that it has."""
+    for target, _, heading in re.findall(r"\]\((?!http)([^)#]*)(#([^)]+))?\)", page.read_text(encoding="utf-8")):
+        leads_to = page.parent / target if target else page
+        assert leads_to.exists(), target
+        if heading:
+            titles = re.findall(r"^#+ (.+)$", leads_to.read_text(encoding="utf-8"), re.M)
+            assert heading in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, heading
 
 
 @pytest.mark.parametrize("package", ["agent", "cli", "client", "environments", "lab", "service"])

@@ -20,7 +20,7 @@ from windvane.lab.runner import CellError
 from windvane.lab.summary import PairingError
 from windvane.service.problems import Problem
 from windvane.service.store import StoreError, UnreadableEventError
-from windvane.service.streams import ReplayError
+from windvane.service.stream_state import ReplayError
 from windvane.testing import ServiceError
 
 MESSAGES = [
@@ -39,7 +39,7 @@ MESSAGES = [
     (PairingError("A", "B", "arc", "seed", "the seeds differ"), "A and B cannot be paired in arc: the seeds differ"),
     (CellError("A in 'arc' failed: ValueError: x", "A", "arc"), "A in 'arc' failed: ValueError: x"),
     (ClusterError("tcp://a:1", "no scheduler answers"), "cluster 'tcp://a:1': no scheduler answers"),
-    (StoreError(Path("a.db"), "no_store", "there is no such store"), "a.db: there is no such store"),
+    (StoreError(Path("a.db"), "no_store", "the store does not exist"), "a.db: the store does not exist"),
     (ReplayError("shop", 7, "cannot be read"), "stream 'shop', event 7: cannot be read"),
     (ReplayError("shop", None, "cannot be created again"), "stream 'shop': cannot be created again"),
     (UnreadableEventError(7, "is missing"), "event 7: is missing"),

@@ -196,7 +196,7 @@ def test_ctrl_c_leaves_finished_cells_usable(
     assert process.returncode == 130
     found = Results.open(folder)
     how_far = f"{found.finished} of 8 cells are finished and usable"
-    assert errors == f"windvane: interrupted; {how_far}; the same command goes on from there\n"
+    assert errors == f"windvane: interrupted; {how_far}; repeat the command to continue\n"
     assert 0 < found.finished < ALL
     assert all(np.isfinite(entry.final).all() for entry in found.entries)
     assert run(GATED, folder, jobs=2).complete

@@ -1,4 +1,4 @@
-"""Tables of pandas or polars as an agent and the client take them: by their columns, without importing either."""
+"""Read pandas and polars data frames by their columns, without importing either library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ARM_COLUMN = "arm"  # the arms' names
 
 
 def is_frame(value: Any) -> bool:
-    """Whether it is a table of pandas or polars, or like one."""
+    """Whether ``value`` is a data frame of pandas or polars, or similar."""
     return hasattr(value, "columns") and hasattr(value, "to_numpy")
 
 
@@ -26,7 +26,7 @@ def frame_rows(argument: str, frame: Any) -> list[dict[Any, Any]]:
 
 
 def frame_arms(argument: str, frame: Any) -> list[tuple[Any, dict[Any, Any]]]:
-    """Return the name of each arm, which is in the column "arm", else the index, else a number; and its fields."""
+    """Return the name of each arm (from the column "arm", else the index, else its number) and its fields."""
     rows, index = frame_rows(argument, frame), getattr(frame, "index", range(len(frame)))
     return [(row.pop(ARM_COLUMN, place), row) for row, place in zip(rows, index, strict=True)]
 

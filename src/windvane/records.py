@@ -1,7 +1,7 @@
-"""What an agent, the service and the client return: each declared once, here.
+"""The return types of the agent, the service and the client, each declared once.
 
-Over HTTP, in the log and in exports a record is a JSON object with the names of its fields. Times are datetimes in UTC,
-in JSON RFC 3339 texts with microseconds. JSON has no infinity: an infinite number is None.
+Over HTTP, in the log and in exports, a record is a JSON object with the names of its fields. Times are datetimes in
+UTC; in JSON they are RFC 3339 strings with microseconds. JSON has no infinity: an infinite number is None.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 Name = str | int
-"""What an arm may be called."""
+"""The name of an arm."""
 
 KEY = r"^[!-~]([ -~]{0,198}[!-~])?$"
 """An idempotency key: printable ASCII, without a space at either end, which HTTP would remove."""
 
 RewardStatus = Literal["recorded", "unchanged", "expired"]
-"""What became of a reward: it is new; it repeats what is known; it came after the timeout and is not learned."""
+"""The status of a reward: it is new; it was recorded before; it arrived after the timeout and is not learned."""
 
 DecisionStatus = Literal["pending", "rewarded", "expired", "dropped"]
 
@@ -30,14 +30,14 @@ class Decision:
     Attributes
     ----------
     id : str
-        What the reward must name.
+        Identifies the decision when its reward is sent.
     arm, index
-        The arm that is played, by name and by its place among the arms on offer.
+        The arm that is played, by name and by its index among the arms on offer.
     time : datetime
         When it was decided.
     propensity : float or None
-        The probability with which this arm was played, given all that the policy knew and drew. None without
-        ``epsilon``: every other arm had probability 0, and no log of such decisions can be evaluated off-policy.
+        The probability with which this arm was played, given the policy's data and draws. None without ``epsilon``:
+        every other arm had probability 0, and a log of such decisions cannot be evaluated off-policy.
     explored : bool
         Whether the arm was drawn at random, with probability ``epsilon``.
     prediction, bonus : float
@@ -98,9 +98,10 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What the policy thinks of an arm: the predicted mean reward, what it adds for uncertainty, and their sum.
+    """A policy's view of an arm: the predicted mean reward, the bonus for uncertainty, and their sum.
 
-    A policy that draws at random adds its draw as ``bonus``. UniformRandom does not predict: all three are 0.
+    The ``bonus`` of a policy that draws at random is the effect of its draw. UniformRandom does not predict: all three
+    are 0.
     """
 
     arm: Name
@@ -118,7 +119,7 @@ class Predictions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """How many decisions, rewards and rows of history an agent has seen.
+    """The numbers of decisions, rewards and rows of history of an agent.
 
     ``rewards`` arrived in time. ``pending`` decisions have no reward yet; ``held`` ones have theirs, which is learned
     at the timeout. ``settled``: the outcome is final and was learned. ``expired``: the timeout passed without a reward,
@@ -138,7 +139,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """What the rewards say about the drift; see :class:`windvane.policies.adaptive_glm_ucb.DriftEstimate`."""
+    """The drift estimated from the rewards; see :class:`windvane.policies.adaptive_glm_ucb.DriftEstimate`."""
 
     verdict: str
     evidence: float | None
@@ -154,10 +155,10 @@ class Drift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalfLife:
-    """The information half-life: how long until half of what rewards teach is lost; see :mod:`windvane.agent.memory`.
+    """The information half-life, after which half of a reward's information is lost; see :mod:`windvane.agent.memory`.
 
-    ``decisions`` and ``seconds`` are converted by the pace at which decisions were made, and are None where it is not
-    known yet, or if nothing is forgotten. ``text`` is for people: "2.3 days".
+    ``decisions`` and ``seconds`` are converted by the rate of past decisions. They are None while it is unknown, or if
+    nothing is forgotten. ``text`` is for people: "2.3 days".
     """
 
     decisions: float | None
@@ -195,7 +196,7 @@ class Calibration:
     overall, recent : CalibrationMeans
         Of all settled decisions, and of the last 1000 to 1099 of them.
     by_arm : list of ArmCalibration
-        Of the 100 arms settled last, the one with the most settled decisions first; all time.
+        Of the 100 most recently settled arms, over all time, the arm with the most settled decisions first.
     others : CalibrationMeans
         Of the arms that are not in the list.
     is_off : bool
@@ -211,7 +212,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A condition under which an agent learns little or predicts badly: a code, and what was seen and what to do."""
+    """A condition under which an agent learns little or predicts badly: a code, and a message with the remedy."""
 
     code: str
     message: str
@@ -232,13 +233,13 @@ class AgentInfo:
     memory, memory_unit
         How far back the past counts, in decisions or in seconds. None: all of it.
     half_life : HalfLife
-        How long until half of what rewards teach is lost.
+        The information half-life.
     decisions_per_second : float or None
-        Over the last 1000 decisions. None if it is not known.
+        Over the last 1000 decisions. None while it is unknown.
     calibration : Calibration
         The mean prediction against the mean reward.
     settings : dict
-        The arguments of :class:`windvane.Agent`, with what was changed since.
+        The arguments of :class:`windvane.Agent`, including later changes.
     """
 
     policy: str
@@ -289,7 +290,7 @@ class StreamSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardReceipt:
-    """The answer to a reward. ``value``: the reward; where it comes in parts, their sum so far."""
+    """The answer to a reward. ``value``: the reward or, if it arrives in parts, their sum so far."""
 
     decision: str
     status: RewardStatus
@@ -298,7 +299,7 @@ class RewardReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRecord:
-    """A decision and what became of it. ``reward`` counts as its outcome; ``late_reward`` came after the timeout."""
+    """A decision with its status. ``reward`` counts as its outcome; ``late_reward`` arrived after the timeout."""
 
     decision: Decision
     status: DecisionStatus
@@ -313,7 +314,7 @@ class PredictionErrors:
     Attributes
     ----------
     mean_prediction : float
-        To be compared with the mean reward.
+        Compare it with the mean reward.
     squared_error : float
         The mean square of prediction minus outcome: for clicks, the Brier score.
     log_loss : float or None
@@ -329,14 +330,14 @@ class PredictionErrors:
 class ReplayedValue:
     """What the new policy would have earned per decision, by self-normalised importance weighting.
 
-    Outcomes of the log are weighted by how much more likely the new policy would have played their arm.
+    Outcomes of the log are weighted by how much more likely the new policy would have been to play their arm.
 
     Attributes
     ----------
     value, standard_error : float
-        The estimate, which is biased by a part of its error.
+        The estimate and its standard error. The estimate's bias is smaller than its standard error.
     effective_sample_size : float
-        How many decisions of the new policy itself would tell as much.
+        How many decisions of the new policy itself would be as informative.
     decisions, logged
         How many decisions of the log have a propensity and an outcome, and what these earned.
     """
@@ -350,10 +351,11 @@ class ReplayedValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefitComparison:
-    """The model that learned a log as it came, and the one that has learned it again under other settings.
+    """Compares the original model of a log with a model that learned the log again with new settings.
 
-    ``old`` is what was predicted at the time, None if the log does not have it; ``new`` is what the new model predicted
-    when it came to the decision. ``value`` is None where the log cannot tell it, for the ``reason`` given.
+    ``old`` has the errors of the predictions made at the time, None if the log does not have them; ``new`` has those of
+    the new model, which predicts each decision before learning it. ``value`` is None if the log cannot determine it;
+    ``reason`` says why.
     """
 
     decisions: int
@@ -367,9 +369,9 @@ class RefitComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefitReport:
-    """A refit of a stream: the settings that were given, and the comparison.
+    """A refit of a stream: the new settings, and the comparison.
 
-    ``event`` is the number of the event that has put the new model in the place of the old one, None after a dry run.
+    ``event`` is the number of the event that replaced the old model; None after a dry run.
     """
 
     event: int | None
@@ -389,7 +391,7 @@ class ProblemError:
 class ProblemDetails:
     """Why a request failed (RFC 9457). ``type`` ends in the code of the problem.
 
-    ``cause`` is why the service is not ready, ``request_id`` what its log calls the request.
+    ``cause`` says why the service is not ready. ``request_id`` identifies the request in the service's log.
     """
 
     type: str
@@ -427,7 +429,7 @@ class StreamPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingPage:
-    """Pending decisions, the oldest first; ``next`` is the ``after`` of the next page."""
+    """Pending decisions, oldest first; ``next`` is the ``after`` of the next page."""
 
     decisions: list[Decision]
     next: int | None
@@ -435,7 +437,7 @@ class PendingPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemResult:
-    """What came of an item of a batch: the problem, or what the item alone would get. Pointers are of the batch."""
+    """The result of an item of a batch: a problem, or the answer to the item. Pointers refer to the batch."""
 
     status: int
     problem: ProblemDetails | None = None
@@ -469,12 +471,12 @@ def to_datetime(seconds: float) -> datetime:
 
 
 def _to_jsonable(value: Any) -> Any:
-    """Return what the JSON encoder does not know as something that it knows."""
+    """Convert a value that the JSON encoder does not support."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
     if is_dataclass(value):
         return {name: getattr(value, name) for name in value.__dataclass_fields__}
-    raise TypeError(f"{type(value).__name__} is no part of a record")
+    raise TypeError(f"{type(value).__name__}  is not a part of a record")
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_to_jsonable).encode
@@ -486,5 +488,5 @@ def to_json(value: Any) -> bytes:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a record, or any part of one, as the dicts, lists, numbers and texts of its JSON."""
+    """Return a record, or any part of one, as the dicts, lists, numbers and strings of its JSON."""
     return json.loads(to_json(value))

@@ -1,4 +1,4 @@
-"""Run a throw-away decision service in a test suite: see :func:`serve`. Needs ``pip install windvane[service]``."""
+"""Run a temporary decision service in a test suite: see :func:`serve`. Needs ``pip install windvane[service]``."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class ServiceError(WindvaneError):
 
 
 class Service:
-    """``windvane serve`` in a process of its own, on a free port of this machine.
+    """``windvane serve`` in a separate process, on a free port of this machine.
 
-    A process and not a thread: it has its own event loop, signals and environment, and a test can kill it.
+    It is a process rather than a thread so that it has its own event loop, signals and environment, and can be killed.
 
     Parameters
     ----------
     store
-        The file that holds everything. It is created if it does not exist.
+        The file that holds all data. It is created if it does not exist.
     *options
         More options of ``windvane serve``, such as ``"--rate", "100"``.
     seconds
@@ -43,14 +43,14 @@ class Service:
     Attributes
     ----------
     address : str
-        Such as ``"http://127.0.0.1:40123"``. Requests are accepted; it may still be recovering.
+        Such as ``"http://127.0.0.1:40123"``. The service listens there, but may still be recovering.
     pid : int
-        Of the process.
+        Id of the process.
 
     Raises
     ------
     ServiceError
-        If the process ended or printed nothing in time; the message has its standard error.
+        If the process ended, or printed nothing in time; the message contains its standard error.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Service:
             watchdog.cancel()
 
     def kill(self) -> None:
-        """Kill the process (SIGKILL). It is gone when this returns."""
+        """Kill the process (SIGKILL), and wait until it has ended."""
         self._process.kill()
         self._wait()
 
@@ -121,7 +121,7 @@ def serve(store: str | os.PathLike[str] | None = None, *options: str, **client: 
     Parameters
     ----------
     store
-        File of the store. Default: one in a temporary folder that is removed at the end.
+        File of the store. Default: a file in a temporary folder, removed at the end.
     *options
         More options of ``windvane serve``.
     **client
@@ -152,7 +152,7 @@ def serve(store: str | os.PathLike[str] | None = None, *options: str, **client: 
         try:
             with Client(service.address, **client) as ready:
                 if not ready.ready(wait=START_SECONDS):
-                    raise ClientError(None, "unreachable", "the service started, and did not become ready")
+                    raise ClientError(None, "unreachable", "the service started but did not become ready")
                 yield ready
         finally:
             service.stop()

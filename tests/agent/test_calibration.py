@@ -209,3 +209,11 @@ def test_the_alert_says_what_was_seen() -> None:
     message, recent = agent.alerts[0].message, agent.info().calibration.recent
     assert message.startswith("predictions are too high: over the last 1000 outcomes the mean prediction was 0.")
     assert f"the mean reward {recent.mean_reward:.3g}, {abs(recent.z or 0.0):.1f} standard errors apart" in message
+
+
+def test_a_policy_that_predicts_nothing_is_not_miscalibrated() -> None:
+    agent = Agent(dim=2, policy="UniformRandom")
+    for _ in range(2500):
+        agent.reward(agent.decide([[0.1, 0.2], [0.2, 0.1]]), 1.0)
+    info = agent.info()
+    assert (info.counts.settled, info.calibration.overall.settled, info.alerts) == (2500, 0, [])

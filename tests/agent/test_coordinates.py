@@ -194,6 +194,16 @@ def test_an_agent_that_was_changed_is_saved_and_goes_on(policy: str, learn: str)
     assert again.to_bytes() == agent.to_bytes()
 
 
+@pytest.mark.parametrize("features", [{**SHOP, "arms": ["blue", "red", "green"]}, MORE_FIELDS])
+def test_a_copy_that_is_being_written_does_not_change(features: dict[str, Any]) -> None:
+    """The bytes of a file are made later, in another thread: the vectors of open decisions must be the old ones."""
+    agent = build("AdaptiveGLMUCB")
+    assert agent.pending()
+    before, finish = agent.to_bytes(), agent.core.pack()
+    agent.configure(features=features)
+    assert finish() == before
+
+
 def test_forgetting_stays_as_it_was_tuned() -> None:
     """A discount that theory chose for the dimension does not change with it."""
     for policy, name in (("BVD-GLM-UCB", "gamma"), ("SW-LinUCB", "window"), ("AdaptiveGLMUCB", "gamma")):
@@ -211,6 +221,12 @@ def test_policies_that_start_again_by_themselves_refuse(policy: str) -> None:
     error = refuses(agent, "features", lambda: agent.add_arm("black"))
     assert policy in error.expected
     assert "refit" in error.hint
+
+
+def test_a_coordinate_of_another_kind_is_another_coordinate() -> None:
+    agent = Agent(features={"shared": {"plan": ["pro", "free"]}})
+    error = refuses(agent, None, lambda: agent.configure(features={"shared": {"plan = pro": (0, 1)}}))
+    assert error.path == ("features", "shared", "plan = pro")
 
 
 def test_what_cannot_be_changed_is_refused_and_changes_nothing() -> None:

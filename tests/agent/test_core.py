@@ -262,6 +262,18 @@ def test_parts_are_not_learned_early() -> None:
     assert agent.policy.info().b[0, 0] == 9.0
 
 
+def test_a_sum_that_rounding_makes_too_large_is_the_largest_reward() -> None:
+    agent = Agent(dim=2, link="poisson", reward_range=(0, 3.3), reward_timeout=3, default_reward=0.0)
+    agent.decide(RED, id="a")
+    agent.add_reward("a", 1.1)
+    agent.add_reward("a", 2.2)  # the sum is 3.3000000000000003
+    assert Agent.from_bytes(agent.to_bytes()).to_bytes() == agent.to_bytes()  # which has possible rewards only
+    refuses(agent, "value", lambda: agent.add_reward("a", 1e-9))
+    for _ in range(6):
+        agent.decide(RED)
+    assert agent.info().mean_reward == 3.3 / agent.info().counts.settled
+
+
 def test_outcomes_are_known_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windvane.agent.pending.REMEMBERED", 3)
     for method in ("reward", "add_reward"):

@@ -35,7 +35,7 @@ def test_the_half_life_of_a_fixed_memory(policy: str, settings: dict[str, Any], 
         assert (half_life.decisions, half_life.text) == (None, "none, nothing is forgotten")
     else:
         assert half_life.decisions == pytest.approx(expected)
-        assert (half_life.seconds, half_life.text) == (None, f"{expected:.0f} decisions")
+        assert (half_life.seconds, half_life.text) == (None, f"{expected:.{expected < 10:d}f} decisions")
 
 
 @given(st.lists(st.tuples(st.floats(1.5, 1e9), st.floats(0.0, 1.0)), min_size=1, max_size=6), st.floats(0.0, 1.0))
@@ -49,6 +49,23 @@ def test_the_half_life_of_a_mixture(experts: list[tuple[float, float]], static: 
     else:
         remaining = weights[:-1] @ [math.exp(k * math.log1p(-1.0 / m)) for m, _ in experts] + weights[-1]
         assert remaining == pytest.approx(0.5, abs=1e-9)
+
+
+def test_the_half_life_in_words() -> None:
+    texts = {name: build_agent(name).info().half_life.text for name in ("BOB", "MASTER-OFUL", "DetectGLMUCB", "OFUL")}
+    restarts = "none, the policy forgets only when it restarts"
+    forever = "none, nothing is forgotten"
+    assert texts == {"BOB": "1 decision", "MASTER-OFUL": restarts, "DetectGLMUCB": restarts, "OFUL": forever}
+
+
+def test_experts_that_forget_at_once() -> None:
+    """Rewards that count a billion times say so much that nothing before them matters: a memory of one round."""
+    agent, rewards = Agent(dim=1, link="identity", S=1000.0, reward_range=(-1, 1)), np.sin(np.arange(60))
+    agent.history(rewards, [[1.0]] * 60, weights=[1e9] * 60)
+    half_life = agent.info().half_life
+    assert half_life.decisions is not None
+    assert 0.0 < half_life.decisions < 0.1
+    assert 0.0 < find_half_life([1.0, math.inf], [0.9, 0.1]) < 0.1
 
 
 def test_the_adaptive_policy_shows_what_it_learned() -> None:

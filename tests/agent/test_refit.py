@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.agents import LIVE, NOON, RED, refuses, required_settings
-from windvane import Agent
+from windvane import Agent, Features
 from windvane.errors import ArgumentError
 from windvane.records import Decision, to_plain
 
@@ -106,6 +106,17 @@ def test_a_longer_timeout_learns_rewards_that_came_too_late() -> None:
     assert (new.info().counts.held, new.info().counts.expired, comparison.outcomes) == (1, 0, 0)
 
 
+def test_what_was_closed_at_the_end_of_a_log_is_learned() -> None:
+    """Nothing was decided since: its row says when it was closed."""
+    keeper = Keeper(3, dim=2, reward_timeout="10s", default_reward=0.0, seed=1)
+    assert keeper.agent.expire(now=NOON + 100)
+    keeper.log.append({"kind": "closed", "time": NOON + 100})
+    new, comparison = keeper.agent.refit(keeper.log)
+    assert (comparison.decisions, comparison.outcomes) == (3, 3)
+    assert new.to_bytes() == keeper.agent.to_bytes()
+    assert keeper.agent.refit(keeper.log, reward_timeout="1h")[1].outcomes == 0
+
+
 def test_history_and_parts_are_learned() -> None:
     keeper = Keeper(dim=2, reward_timeout=2, default_reward=0.0, learn="at_timeout")
     keeper.agent.history([1.0, 0.0], [[0.5, 0.5], [0.1, 0.2]], now=keeper.now)
@@ -120,6 +131,38 @@ def test_history_and_parts_are_learned() -> None:
         keeper.decide(RED)
     new, _ = keeper.agent.refit(keeper.log)
     assert new.to_bytes() == keeper.agent.to_bytes()
+
+
+def test_parts_that_a_user_keeps_need_no_sum() -> None:
+    keeper = Keeper(dim=2, reward_timeout=2, default_reward=0.0)
+    decision = keeper.decide(RED)
+    for part in (0.25, 0.5):
+        keeper.agent.add_reward(decision, part, now=keeper.now)
+        keeper.log.append({"kind": "reward_part", "decision": decision.id, "value": part, "time": keeper.now})
+    new, _ = keeper.agent.refit(keeper.log)
+    assert new.to_bytes() == keeper.agent.to_bytes()
+
+
+def test_another_policy_does_not_get_what_other_features_have_set() -> None:
+    """``prior_dim`` or ``lam``, with which a policy keeps what it learned, are settings of that policy alone."""
+    for policy, more in (("adaptive", {}), ("D-LinUCB", {"gamma": 0.99})):
+        keeper = Keeper(5, features=SHOP, policy=policy, S=1.0, **more)
+        keeper.agent.configure(features={**SHOP, "shared": {"hour": (0, 24)}})
+        assert {"prior_dim", "lam"} & keeper.agent.settings.keys()
+        first = {"kind": "configured", "time": NOON, "changes": {"features": SHOP}}
+        new, _ = keeper.agent.refit([first, *keeper.log], policy="OnePassGLM", gamma=0.9)
+        assert not {"prior_dim", "lam"} & new.settings.keys()
+        same, _ = Agent.from_bytes(keeper.agent.to_bytes()).refit([first, *keeper.log], policy="OnePassGLM", gamma=0.9)
+        assert same.to_bytes() == new.to_bytes()
+
+
+def test_a_pending_decision_that_the_new_agent_has_closed_is_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("windvane.agent.pending.REMEMBERED", 3)
+    keeper = Keeper(dim=2)
+    for _ in range(10):
+        keeper.decide(RED)
+    new, _ = keeper.agent.refit(keeper.log, reward_timeout=1)
+    assert new.info().counts.expired == 7
 
 
 def test_other_features_read_old_rows_as_far_as_they_can() -> None:
@@ -153,10 +196,13 @@ def test_arms_that_were_not_named_are_those_declared_at_the_time() -> None:
     )
     for _ in range(10):
         keeper.step()
-    first = {"kind": "configured", "time": NOON, "changes": {"features": before}}
-    new, comparison = keeper.agent.refit([first, *keeper.log], half_life=100)
-    assert new.feature_names == keeper.agent.feature_names
-    assert comparison.decisions == 20
+    for features in (before, Features(**before)):
+        first = {"kind": "configured", "time": NOON, "changes": {"features": features}}
+        new, comparison = keeper.agent.refit([first, *keeper.log], half_life=100)
+        assert new.feature_names == keeper.agent.feature_names
+        assert comparison.decisions == 20
+    error = refuses(keeper.agent, "log", lambda: keeper.agent.refit(keeper.log))  # red is not declared any more
+    assert "configured" in error.hint
 
 
 def test_the_replayed_value_is_that_of_the_new_policy() -> None:

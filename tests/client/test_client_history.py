@@ -127,3 +127,6 @@ def test_every_part_has_a_key_that_is_kept(connect: Connect, monkeypatch: pytest
     assert [len(json.loads(body)["rewards"]) for body in server.bodies] == [2] * 4
     first, *second = server.keys
     assert set(second) == {f"{first}-1"}
+    with ScriptedServer(good) as server, connect(server.address) as client, rejects("key"):
+        client.history("a", [0.0, 1.0, 1.0, 0.0], [[0.1]] * 4, key="k" * 199)  # too long with "-1": nothing is sent
+    assert server.requests == []

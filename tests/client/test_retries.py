@@ -102,7 +102,7 @@ def test_pauses_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({round(length, 3) for length in lengths[5:]}) > 10
 
 
-UNSURE = "; an attempt got no answer, and it is not known whether it was carried out"
+UNSURE = "; an attempt got no answer and may have been executed"
 
 
 @pytest.mark.parametrize(
@@ -157,6 +157,9 @@ def test_a_later_part_of_a_batch_that_fails(
         error = failed_batch(lambda: client.decide_many("a", [ARMS] * 3))
         assert error.results[:2] == [DECISION] * 2
         assert (error.errors[2].status, error.errors[2].code) == (None, "no-answer")
+        refusal = messages.ClientError(422, "invalid", "wrong")
+        assert [error.is_unsure, BatchError([refusal, *error.results]).is_unsure] == [True, True]
+        assert not BatchError([refusal]).is_unsure
         first_request = refused(lambda: client.decide_many("a", [ARMS]), None, "no-answer")
         assert not isinstance(first_request, BatchError)
     keys = [item["key"] for body in server.bodies for item in json.loads(body)["decisions"]]

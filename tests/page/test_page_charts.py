@@ -34,7 +34,7 @@ def test_charts_show_what_the_server_says(server, visit):
     assert norms["lines"]["norm"][:-1] == pytest.approx([b["model"]["norm"] for b in buckets])
     assert norms["lines"]["norm"][-1] == pytest.approx(math.hypot(*info["theta"].values()))
     assert norms["band"] is None  # S is learned, so there is no ball
-    assert f"the learned scale is S\u00a0=\u00a0{info['S']:g}, which is no bound" in page.inner_text("#norm .reading")
+    assert f"learned scale is S\u00a0=\u00a0{info['S']:g}, which is not a bound" in page.inner_text("#norm .reading")
 
     memory = plot(page, "#memory .memory")
     assert memory["isLog"]
@@ -89,7 +89,7 @@ def test_calibration_in_tables_and_words(server, visit):
     page.goto(server.url + "/#/ball")
     until(page, "document.querySelector('#memory .reading').textContent.includes('Information half-life: ')")
     text = server.info("ball")["half_life"]["text"]
-    assert f"Information half-life: {text} (7 decisions); by then half" in page.inner_text("#memory .reading")
+    assert f"Information half-life: {text} (7 decisions); after that time, half" in page.inner_text("#memory .reading")
     assert page.locator("#numbers div[data-key='Memory'] .note").inner_text() == f"half-life {text}"
 
 

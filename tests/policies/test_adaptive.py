@@ -368,3 +368,14 @@ def test_greedy_fails_where_the_arms_are_always_the_same(drift) -> None:
     )
     assert adaptive <= 130
     assert greedy >= 1.5 * adaptive
+
+
+@pytest.mark.parametrize(("S", "L"), [(1e3, 1e6), (1e5, 100.0), (1e9, 1e3)])
+def test_a_huge_scale_stays_within_double_precision(S: float, L: float) -> None:
+    """Of a prior variance of <x, theta> above 1e16 noise variances, the filter could not subtract what it learned."""
+    policy, rng = AdaptiveGLMUCB(1, "identity", S=S, L=L), np.random.default_rng(0)
+    for _ in range(100):
+        policy.select([[[L]]])
+        policy.update([[L]], 0.5 + 0.1 * rng.standard_normal())
+    assert np.isfinite(policy.bank.theta).all()
+    assert policy.info().theta_hat[0, 0] * L == pytest.approx(0.5, abs=0.1)

@@ -41,7 +41,7 @@ def test_a_backup_is_restored_elsewhere(copy: Path, facts: Facts, tmp_path: Path
     assert {name for name in names(tmp_path) if name.startswith("backup")} == {"backup.db"}
     before = target.read_bytes()
     restored = restore(target, other / "a.db")
-    assert (restored.lost, restored.replaced, restored.to_plain()["sound"]) == ({}, None, True)
+    assert (restored.lost, restored.replaced, restored.to_plain()["sound"]) == (None, None, True)
     assert target.read_bytes() == before
     assert names(other) == {"a.db"}
     assert (other / "a.db").stat().st_mode & 0o777 == 0o600
@@ -229,6 +229,39 @@ def test_a_loss_is_recorded_if_that_is_asked_for(tmp_path: Path, is_whole: bool)
         last = service.events()[-1]
         assert (last["number"], last["kind"], last["acknowledged"]) == (3, "lost", 5)
     assert verify(path).is_sound
+
+
+def test_without_marks_a_loss_is_not_known(tmp_path: Path) -> None:
+    """The disk is gone, or there is another store at this place: that is said, instead of "no loss"."""
+    path = tmp_path / "a.db"
+    decide(path, 2)
+    back_up(path, tmp_path / "backup.db")
+    assert restore(tmp_path / "backup.db", path, replace=True).lost == {}
+    decide(path, 3)
+    path.unlink()
+    Path(f"{path}.mark").unlink()
+    assert restore(tmp_path / "backup.db", path, record_loss=True).lost is None
+    decide(tmp_path / "other.db", 1)
+    assert restore(tmp_path / "backup.db", tmp_path / "other.db", replace=True).lost is None
+    with run_local(path) as service:
+        assert [event["kind"] for event in service.events()] == ["decided", "decided"]
+
+
+def test_a_store_that_is_gone_is_not_begun_anew(tmp_path: Path) -> None:
+    """A service that is restarted after its file was deleted would be ready, without streams and without tokens."""
+    path = tmp_path / "a.db"
+    decide(path, 2)
+    back_up(path, tmp_path / "backup.db")
+    path.unlink()
+    for shared in (False, True):
+        with rejects(error=StoreError, path=path, code="gone"):
+            Store(path, shared=shared)
+    assert not path.exists()
+    restore(tmp_path / "backup.db", path)
+    decide(path, 1)
+    path.unlink()
+    Path(f"{path}.mark").unlink()
+    decide(path, 1)
 
 
 def test_marks_without_a_store_pretend_no_loss(tmp_path: Path) -> None:

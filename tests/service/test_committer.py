@@ -158,12 +158,14 @@ def test_a_commit_that_is_given_up() -> None:
         for promise in promises:
             with pytest.raises(TimeoutError):
                 await promise
-        assert committer.oldest_wait == 0.0
+        assert committer.waiting == 1  # the one under way: the metrics show for how long
+        assert committer.oldest_wait > 0.0
         closing = asyncio.create_task(committer.close())
         await asyncio.sleep(0.05)
         assert not closing.done()  # whoever rebuilds memory has to know what became of the commit
         disk.go.set()
         await closing
+        assert (committer.waiting, committer.waiting_bytes, committer.oldest_wait) == (0, 0, 0.0)
         on_failure.assert_not_called()
 
     assert run(scene).commits == [["a"]]

@@ -17,6 +17,7 @@ from support.refusals import rejects
 from support.server import ARMS, Local, pack_stream, read_problem, run_local, until
 from windvane.service import engine as engines
 from windvane.service import snapshots, streams
+from windvane.service.bulk_history import learn_history
 from windvane.service.recovery import rebuild_stream
 from windvane.service.requests import NewStream
 from windvane.service.store import CLOSED, DamageError, Store
@@ -120,7 +121,7 @@ def test_a_repetition_is_answered_when_the_first_is_on_disk(service: Local, monk
         raw = json.dumps(HISTORY).encode()
         asked = [
             asyncio.create_task(engine.carry_out(shop, lambda: shop.decide(RAW, "k", time.time()))),
-            *(asyncio.create_task(engine.learn_history(other, raw, "h")) for _ in range(2)),
+            *(asyncio.create_task(learn_history(engine, other, raw, "h")) for _ in range(2)),
         ]
         done, _ = await asyncio.wait(asked, timeout=0.3)
         assert not done

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import sqlite3
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from windvane.service import bodies, snapshots, turns
 from windvane.service import engine as engines
 from windvane.service.http import exchange, overload
 from windvane.service.requests import DecisionBatch, History, parse_body
+from windvane.service.store import store as stores
 from windvane.service.streams import Stream
 from windvane.service.turns import Turnstile
 
@@ -352,6 +355,20 @@ def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert [event["key"] for event in service.events()] == ["a"]  # it was written after all
         decisions = [service.post(f"{SHOP}/decisions", ARMS, **key).json()["id"] for key in keys]
         assert [event["decision"] for event in service.events()] == decisions
+
+
+def test_another_process_holds_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is reported as such, and not as a disk that does not answer."""
+    monkeypatch.setattr(stores, "SERVER_BUSY_MS", 50)
+    monkeypatch.setattr(engines, "RETRY", 0.02)
+    with run_local(tmp_path / "a.db") as service, closing(sqlite3.connect(tmp_path / "a.db")) as other:
+        service.create()
+        other.execute("BEGIN IMMEDIATE")
+        assert read_problem(service.post(f"{SHOP}/decisions", ARMS), 503)["code"] == "unavailable"
+        until(lambda: "(SQLITE_BUSY)" in read_problem(service.get("/readyz"), 503)["detail"])
+        other.rollback()
+        service.wait_until_ready()
+        service.decide()
 
 
 def test_a_stream_that_is_created_on_a_disk_that_does_not_answer(

@@ -114,6 +114,16 @@ def test_the_watchdog_hears_only_of_a_service_that_proceeds(manager: Manager, cl
     assert look() == []
 
 
+def test_a_process_that_stood_still_says_so(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    supervisor = Supervisor(make_engine(None), {})
+    for pause in (0.5, supervision.PAUSE, 40.25):
+        clock.now += pause
+        supervisor.look()
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.__dict__["fields"] == {"seconds": 40.2}
+
+
 @pytest.mark.parametrize(
     "environment",
     [

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import copy
 import secrets
-import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-from windvane._files import write_atomically
 from windvane.agent.coordinates import declare_arms
 from windvane.agent.core import AgentCore
 from windvane.agent.features import Features
@@ -21,6 +18,7 @@ from windvane.agent.memory import memory_in_its_unit
 from windvane.agent.pending import ClosedDecision
 from windvane.agent.preview import Preview
 from windvane.agent.refit import prepare_refit
+from windvane.agent.shared import SharedCore
 from windvane.agent.times import read_clock, to_seconds
 from windvane.arguments import Array
 from windvane.errors import ArgumentError
@@ -46,17 +44,17 @@ class Refit(NamedTuple):
     comparison: RefitComparison
 
 
-class Agent:
-    """Decide between named arms, learn from their rewards, and keep up with a changing world.
+class Agent(SharedCore):
+    """Choose among named arms and learn from their rewards in a changing world.
 
-    A call that fails changes nothing but the passing of time; one that is interrupted (Ctrl-C) may have been carried
-    out, and a reward counts once at most. Safe to call from several threads; calls take turns. All randomness follows
-    from ``seed``, except the ids of decisions.
+    A call that fails changes nothing, except that decisions whose timeout has passed may be closed. An interrupted call
+    (Ctrl-C) may have taken effect; a reward counts at most once. An agent is thread-safe; calls run one at a time. All
+    randomness follows from ``seed``, except generated ids of decisions.
 
     Parameters
     ----------
     dim : int, optional
-        The length of the vectors of arms. Give it, or ``features``.
+        The length of an arm's vector. Pass either ``dim`` or ``features``.
     link : str or Link
         "logistic" (rewards in [0, 1]), "poisson", "probit", "identity", or a :class:`windvane.Link`. Linear policies
         take none.
@@ -66,8 +64,8 @@ class Agent:
         "adaptive" (:class:`windvane.AdaptiveGLMUCB`, which learns how fast to forget), a policy's name, or a class.
     half_life, gamma, horizon, drift
         How the policy forgets: a ``half_life`` in decisions or as a duration ("2d": by the clock); ``gamma`` per
-        decision; or ``drift`` (B_T) with ``horizon`` (T). The adaptive policy needs none of them; with one of them it
-        has that memory.
+        decision; or ``drift`` (B_T) with ``horizon`` (T). The adaptive policy needs none of them; if you pass one, its
+        memory is fixed.
     S : float, optional
         A bound on the norm of the parameter. None: the adaptive policy learns the scale; others use 1.
     L : float
@@ -76,24 +74,25 @@ class Agent:
         The smallest and the largest reward. Default: (0, 1), and any number with the identity link. The policy takes
         half its width as the noise level sigma.
     prior, prior_weight
-        A guess of the parameter, worth ``prior_weight`` rewards along each axis, which fades as other rewards do.
+        The initial estimate of the parameter. It counts as ``prior_weight`` rewards along each axis and is forgotten as
+        rewards are.
     reward_timeout : float, str or timedelta, optional
-        How long a decision waits for its reward, in decisions or as a duration ("1h"). None: for ever.
+        How long a decision waits for its reward, in decisions or as a duration ("1h"). None: forever.
     default_reward : float, optional
-        What counts as the reward of a decision whose timeout passes without one. None: nothing is learned from it.
+        The reward of a decision whose timeout passes without one. None: nothing is learned from it.
     learn : str, optional
         When an outcome is learned. "at_timeout", the default with ``default_reward``: every outcome when the decision's
-        timeout passes, in the order of the decisions, so that what is learned is never selected by outcome.
-        "on_arrival", the default without: a reward at once; use it if every decision gets a reward, or there is no
-        default. "early": in part before the timeout, corrected for the rewards still to come; use it if the timeout is
-        long compared with the memory (see :mod:`windvane.agent.delays`).
+        timeout passes, in the order of the decisions, so that outcomes are never selected by their value. "on_arrival",
+        the default without ``default_reward``: each reward at once; use it if every decision gets a reward, or without
+        a default. "early": partly before the timeout, corrected for the rewards still to come; use it if the timeout
+        is long compared with the memory (see :mod:`windvane.agent.delays`).
     max_pending : int
-        How many decisions may be open. When there are more, the oldest are dropped and nothing is learned from them.
+        How many decisions may be open. Beyond that, the oldest are dropped and nothing is learned from them.
     scaling : pair of arrays, "fit" or None
         (center, spread) of raw vectors, or "fit": fitted on the first :meth:`history`, then fixed. With ``features``,
-        "fit" finds the ranges of numbers that have none.
+        "fit" fits the ranges of numbers declared without one.
     intercept, clip : bool
-        Add a constant 1 to raw vectors; shorten vectors that are longer than L instead of refusing them.
+        Add a constant 1 to raw vectors; shorten vectors that are longer than L instead of rejecting them.
     epsilon : float
         The probability with which an arm is played uniformly at random. Every decision then has a ``propensity``, and
         the log of decisions can be evaluated off-policy.
@@ -140,15 +139,6 @@ class Agent:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "settings")}
         self._start(AgentCore(**arguments, **settings), AlertLog())
 
-    def _start(self, core: AgentCore, alert_log: AlertLog) -> None:
-        self._core, self._alert_log = core, alert_log
-        self._lock, self._saving = threading.RLock(), threading.Lock()
-
-    @property
-    def core(self) -> AgentCore:
-        """The state of the agent. It is not safe to use while other threads use the agent."""
-        return self._core
-
     # --- deciding and learning -------------------------------------------------------------------------------------
 
     def decide(
@@ -165,19 +155,19 @@ class Agent:
         ----------
         arms
             Vectors by name; an array of vectors (named 0, 1, ...); a pandas or polars frame, a row per arm (named by
-            its column "arm", else by the index). With declared features: names, fields by name, or a frame of fields;
-            may be omitted where the features declare the arms and no fields of arms.
+            its column "arm", else by the index). With declared features: names, fields by name, or a frame of fields.
+            Omit it to offer all declared arms, if arms have no fields of their own.
         context
             The fields of the context, with declared features.
         now
-            The time in seconds since 1970, or a datetime. Default: the clock's. Time never goes back.
+            The time in seconds since 1970, or a datetime. Default: the system clock. Time never goes back.
         id
-            A name of your own for the decision. Default: a random one.
+            Your own id for the decision. Default: a random one.
         """
         with self._lock:
             offer = self._core.offer(arms, context)
             if id is not None and not isinstance(id, str):
-                raise ArgumentError("id", id, "a text that no other decision has")
+                raise ArgumentError("id", id, "a string that no other decision has")
             key = secrets.token_hex(8) if id is None else str.__str__(id)
             decision = self._core.decide(offer, id=key, now=_read_time(now))
             decisions = self._core.tally.decisions
@@ -188,10 +178,10 @@ class Agent:
     def predict(
         self, arms: Any = None, *, context: Mapping[str, Any] | None = None, now: float | datetime | None = None
     ) -> dict[Name, Prediction]:
-        """Return by name what the policy thinks of ``arms``, without deciding: no state and no random number changes.
+        """Return the prediction and bonus of each of ``arms`` by name, without deciding or changing any state.
 
         The numbers are those that :meth:`decide` would record now, with the same arguments, for the arm that it plays.
-        With ``learn="early"`` they are from before the looks that it would take at open decisions.
+        With ``learn="early"`` they do not include the early outcomes that :meth:`decide` would learn first.
 
         Parameters
         ----------
@@ -209,10 +199,10 @@ class Agent:
     def rank(
         self, arms: Any = None, *, context: Mapping[str, Any] | None = None, now: float | datetime | None = None
     ) -> list[Prediction]:
-        """Return what the policy thinks of ``arms``, the most preferred first, without deciding.
+        """Return the prediction and bonus of each of ``arms``, most preferred first, without deciding.
 
-        The first is the arm that :meth:`decide` would prefer now, which is drawn at random among equals; other arms
-        with equal scores keep their order. A policy that draws at random ranks by the draw of its next decision.
+        The first is the arm that :meth:`decide` would prefer now, drawn at random among equals; other arms with equal
+        scores keep their order. A policy that draws at random ranks by the draw of its next decision.
         Arguments are those of :meth:`predict`.
 
         Examples
@@ -229,7 +219,7 @@ class Agent:
             return self._core.preview(self._core.offer(arms, context), now=_read_time(now))
 
     def reward(self, decision: Decision | str, value: float, *, now: float | datetime | None = None) -> RewardStatus:
-        """Record the reward of a decision. It counts with the weight of the decision's age.
+        """Record the reward of a decision. It is weighted by the age of the decision.
 
         Parameters
         ----------
@@ -238,18 +228,18 @@ class Agent:
         value
             The reward.
         now
-            When the reward came, where ``reward_timeout`` is a duration.
+            When the reward arrived, if ``reward_timeout`` is a duration.
 
         Returns
         -------
         str
-            "recorded" if it is new; "unchanged" if it repeats what is known; "expired" if it came after the timeout:
-            nothing is learned from it.
+            "recorded" if it is new; "unchanged" if the same reward was recorded before; "expired" if it arrived after
+            the timeout and is not learned.
 
         Raises
         ------
         UnknownDecisionError, ConflictingRewardError
-            No decision has this id; or it has another reward already.
+            No decision has this id; or the decision already has another reward.
         """
         with self._lock:
             return self._core.reward(_id_of(decision), value, now=_read_time(now)).status
@@ -259,8 +249,8 @@ class Agent:
     ) -> RewardStatus:
         """Add a part to the reward of a decision: the sum of all parts is learned at the timeout.
 
-        Needs ``reward_timeout`` and ``learn="at_timeout"``. Parts, unlike rewards, are not recognised when they are
-        repeated. Parameters, return value and errors are those of :meth:`reward`; the sum must be a possible reward.
+        Needs ``reward_timeout`` and ``learn="at_timeout"``. Unlike a reward, a part that is sent twice counts twice.
+        Parameters, return value and errors are those of :meth:`reward`; the sum must be a possible reward.
 
         Examples
         --------
@@ -283,24 +273,25 @@ class Agent:
         weights: npt.ArrayLike | None = None,
         now: float | datetime | None = None,
     ) -> int:
-        """Learn decisions of the past with their rewards, the oldest first: all rows or none.
+        """Learn past decisions with their rewards, oldest first: all rows or none.
 
         Parameters
         ----------
         rewards
             A reward for each row.
         vectors
-            An array or a frame with the vector that was played in each row. With declared features give ``arms``.
+            An array or a frame with the vector that was played in each row. With declared features, pass ``arms``
+            instead.
         contexts, arms
             The contexts (mappings or a frame), and the arms that were played: names, mappings {name: fields}, or a
             frame of fields with a column "arm".
         times
-            When each row was decided. Needed where forgetting goes by the clock; elsewhere every row counts as one
-            decision. Times put the rows in order; none may lie before what the agent has seen, or after ``now``.
+            When each row was decided. Required if forgetting goes by the clock; otherwise every row counts as one
+            decision. Rows are sorted by time; no time may be before the agent's last decision or row, or after ``now``.
         weights
             How many rewards each row counts as.
         now
-            The time of the call. Default: the clock's.
+            The time of the call. Default: the system clock.
 
         Returns
         -------
@@ -315,7 +306,7 @@ class Agent:
             return self._core.adopt(learned)
 
     def expire(self, now: float | datetime | None = None) -> list[ClosedDecision]:
-        """Close the decisions whose timeout has passed, and return how each was closed, the oldest first.
+        """Close the decisions whose timeout has passed, and return how each was closed, oldest first.
 
         :meth:`decide` and :meth:`reward` do this too. Call it to get the list, or while an agent is idle.
         """
@@ -325,9 +316,9 @@ class Agent:
     def configure(self, **changes: Any) -> None:
         """Change ``reward_timeout``, ``default_reward``, ``learn``, ``max_pending``, ``epsilon`` or ``features``.
 
-        All that is given is changed from now on, or nothing if one value is wrong. Rewards that are held are still
-        learned when the timeout of their decision passes. New ``features`` are a whole declaration; coordinates with
-        the same name keep what was learned (see :mod:`windvane.agent.coordinates`).
+        All changes take effect from now on, or none if a value is invalid. Held rewards are still learned when the
+        timeout of their decision passes. ``features`` is a complete new declaration; coordinates with the same name
+        keep what was learned (see :mod:`windvane.agent.coordinates`).
         """
         with self._lock:
             self._core.configure(**changes)
@@ -349,17 +340,17 @@ class Agent:
             self._core.configure(features=declare_arms(self._core, removed=name))
 
     def refit(self, log: Iterable[Mapping[str, Any]], **settings: Any) -> Refit:
-        """Learn a log again under other settings, and compare what both models predict. This agent does not change.
+        """Learn a log again with new settings, and compare the predictions of both models. This agent does not change.
 
         Parameters
         ----------
         log
-            The events of this agent, the oldest first: what the service exports, or rows that you kept, as
-            :mod:`windvane.agent.refit` describes them. All decisions that are pending must be in it.
+            The events of this agent, oldest first: the export of the service, or your own rows as described in
+            :mod:`windvane.agent.refit`. The log must contain all pending decisions.
         **settings
             Arguments of :class:`Agent` to change: ``S``, ``half_life``, ``policy``, ``features`` and so on. The others
-            stay as they are, and all of them hold for the whole log. Another ``policy`` begins without the settings of
-            the old one.
+            keep their values, and all settings apply to the whole log. A new ``policy`` does not inherit the settings
+            of the old one.
 
         Returns
         -------
@@ -376,9 +367,9 @@ class Agent:
         with self._lock:
             begin = prepare_refit(self._core, settings)
         core, comparison = begin(log)
-        return Refit(Agent._of(core), comparison)
+        return Refit(self._of(core), comparison)
 
-    # --- what can be read ------------------------------------------------------------------------------------------
+    # --- inspection ------------------------------------------------------------------------------------------------
 
     def info(self) -> AgentInfo:
         """Return counts, the estimate, memory, drift, calibration, alerts and settings."""
@@ -386,12 +377,12 @@ class Agent:
             return self._core.info()
 
     def pending(self) -> list[Decision]:
-        """Return the decisions whose reward has not arrived, the oldest first."""
+        """Return the decisions whose reward has not arrived, oldest first."""
         with self._lock:
             return self._core.pending()
 
     def explain(self, decision: Decision | str) -> Explanation:
-        """Explain why the arm of a decision was played. Of a closed decision, pass the object, not the id."""
+        """Explain why the arm of a decision was played. For a closed decision, pass the object, not the id."""
         if isinstance(decision, Decision):
             return Explanation.of(decision)
         with self._lock:
@@ -399,8 +390,9 @@ class Agent:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The arguments of the agent, with what was changed or fitted since. None: a link or a policy of your own."""
-        return copy.deepcopy(self._core.settings)
+        """The arguments of the agent, including later changes and fitted values. A custom link or policy is None."""
+        with self._lock:
+            return copy.deepcopy(self._core.settings)
 
     @property
     def policy(self) -> Policy:
@@ -409,12 +401,12 @@ class Agent:
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """The smallest and the largest reward that is accepted."""
+        """The smallest and the largest accepted reward."""
         return self._core.reward_range
 
     @property
     def feature_names(self) -> list[str]:
-        """What each coordinate of :attr:`theta` belongs to."""
+        """The names of the coordinates of :attr:`theta`."""
         return self._core.feature_names
 
     @property
@@ -425,12 +417,12 @@ class Agent:
 
     @property
     def memory(self) -> float:
-        """How far back the past counts, in decisions, or in seconds where forgetting goes by the clock."""
+        """How far back the past counts, in decisions, or in seconds if forgetting goes by the clock."""
         with self._lock:
             return memory_in_its_unit(self._core)
 
     def drift_estimate(self) -> Drift | None:
-        """Return what the rewards say about the drift; None for a policy with a fixed memory."""
+        """Return the drift estimated from the rewards; None for a policy with a fixed memory."""
         with self._lock:
             return drift_of(self._core.policy)
 
@@ -443,42 +435,6 @@ class Agent:
     def __repr__(self) -> str:
         counts, policy = self._core.counts, self._core.policy
         return f"Agent({policy.name}, dim={policy.dim}, {counts.decisions} decisions, {counts.pending} pending)"
-
-    # --- saving ----------------------------------------------------------------------------------------------------
-
-    def to_bytes(self) -> bytes:
-        """Return the whole agent. Equal agents give equal bytes. :mod:`windvane.agent.archive` describes the format."""
-        with self._lock:
-            finish = self._core.pack()
-        return finish()
-
-    def save(self, path: str | Path) -> None:
-        """Write the agent to a file: whole or not at all, and on disk when this returns."""
-        with self._saving:  # of two savers at once, the one that comes last has the later state
-            write_atomically(Path(path), self.to_bytes())
-
-    @classmethod
-    def from_bytes(cls, content: bytes, *, link: Link | None = None, policy: type[Policy] | None = None) -> Agent:
-        """Return the agent again. A link or a policy class of your own is not in the bytes: pass it again."""
-        return cls._of(AgentCore.from_bytes(content, link=link, policy=policy))
-
-    @classmethod
-    def load(cls, path: str | Path, *, link: Link | None = None, policy: type[Policy] | None = None) -> Agent:
-        """Return an agent from a file that :meth:`save` wrote; it goes on bit for bit as the saved one would have."""
-        return cls._of(AgentCore.from_bytes(Path(path).read_bytes(), link=link, policy=policy, where=str(path)))
-
-    @classmethod
-    def _of(cls, core: AgentCore) -> Agent:
-        agent = cls.__new__(cls)
-        agent._start(core, AlertLog())
-        return agent
-
-    def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            return {"core": copy.deepcopy(self._core), "alert_log": copy.deepcopy(self._alert_log)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._start(**state)
 
 
 def _read_time(now: float | datetime | None) -> float:

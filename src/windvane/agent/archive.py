@@ -1,7 +1,8 @@
-"""The file of an agent: the line ``windvane agent VERSION DIGEST``, then NumPy arrays as :func:`numpy.savez` has them.
+"""The file of an agent: the line ``windvane agent VERSION DIGEST``, then NumPy arrays in the format of
+:func:`numpy.savez`.
 
-DIGEST is the SHA-256 of all that follows the line. It guards against damage, not against someone who can compute a
-SHA-256. Equal agents give equal bytes. Nothing is pickled, so reading a file cannot run code. The arrays are
+DIGEST is the SHA-256 of everything after the line. It detects damage; it is not a signature. Equal agents give equal
+bytes. Nothing is pickled, so reading a file cannot run code. The arrays are
 
 =============  =====================================================================================================
 name           meaning
@@ -10,10 +11,10 @@ policy/...     :meth:`windvane.Policy.state`
 pending        of each decision that is open, the oldest first: ``x``, the vector played, and the numbers of
                :class:`windvane.agent.pending.Pending` in ``FIXED`` and ``CHANGING`` (NaN: none)
 early          with ``learn="early"``: the table of :class:`windvane.agent.delays.DelayModel`
-document       a text in JSON (numbers may be Infinity) with the entries that follow
-settings       the arguments of :class:`windvane.Agent`; null: a link or policy of one's own; features and scaling with
-               what was fitted, features in the order of the coordinates
-feature_names  what each coordinate of the parameter belongs to; a file whose features make other names is refused
+document       a JSON string (numbers may be Infinity) with the entries that follow
+settings       the arguments of :class:`windvane.Agent`; null: a custom link or policy; features and scaling with
+               fitted values, features in the order of the coordinates
+feature_names  the names of the parameter's coordinates; a file whose features give other names is rejected
 columns        of the first frame of raw vectors, which set the order of the coordinates, or null
 tally          the counts of :class:`windvane.agent.core.Tally` by name
 times          [when the policy's round 1 was, where forgetting goes by the clock; the last time seen]
@@ -88,10 +89,10 @@ class FileError(WindvaneError, ValueError):
 
 
 def pack(core: AgentCore) -> Callable[[], bytes]:
-    """Copy the state of an agent. The function returned makes the bytes of its file, at any time, in any thread."""
+    """Copy the state of an agent, and return a function that serialises the copy later, in any thread."""
     arrays = {f"policy/{name}": array for name, array in core.policy.state().items()}
     pending, row_type = list(core.decisions), _row_type(core)
-    changing = list(map(attrgetter(*CHANGING), pending))
+    changing = list(map(attrgetter("x", *CHANGING), pending))  # other features replace x
     document: dict[str, Any] = {
         "settings": dict(core.settings),
         "feature_names": core.feature_names,
@@ -111,11 +112,11 @@ def pack(core: AgentCore) -> Callable[[], bytes]:
             try:
                 json.dumps(value)
             except TypeError:
-                expected = "a number, a text or a list of these in an agent that is saved"
+                expected = "a number, a string or a list of these in an agent that is saved"
                 raise ArgumentError(name, value, expected) from None
         document["names"] = {name: [getattr(each.decision, name) for each in pending] for name in NAMES}
-        fixed = map(attrgetter("x", *FIXED), pending)
-        rows = [(*numbers, *others) for numbers, others in zip(fixed, changing, strict=True)]
+        fixed = map(attrgetter(*FIXED), pending)
+        rows = [(x, *numbers, *others) for numbers, (x, *others) in zip(fixed, changing, strict=True)]
         return write_archive(document, arrays | {"pending": np.array(rows, dtype=row_type)})
 
     return finish
@@ -124,7 +125,7 @@ def pack(core: AgentCore) -> Callable[[], bytes]:
 def unpack(
     cls: type[AgentCore], content: bytes, link: Link | None, policy: type[Policy] | None, where: str
 ) -> AgentCore:
-    """Return the agent in ``content``; ``where`` is what an error calls it."""
+    """Return the agent in ``content``; ``where`` names it in errors."""
     document, arrays = read_archive(content, where)
     settings = document.get("settings")
     if not isinstance(settings, dict) or not {"link", "policy"} <= settings.keys():
@@ -233,7 +234,7 @@ def write_archive(document: Mapping[str, Any], arrays: Arrays) -> bytes:
 
 
 def read_archive(content: bytes, where: str) -> tuple[dict[str, Any], Arrays]:
-    """Return the document and the arrays, if all is there and unchanged; ``where`` is what an error calls the file."""
+    """Return the document and the arrays, if complete and unchanged; ``where`` names the file in errors."""
     line, _, body = content.partition(b"\n")
     kind, version, digest = ([b"", b"", b""] + line.rsplit(b" ", 2))[-3:]
     if kind != FORMAT.encode():

@@ -1,6 +1,6 @@
-"""Calibration: the mean prediction against the mean reward, of all settled decisions, of the recent ones, and by arm.
+"""Calibration: mean prediction against mean reward, over all settled decisions, over recent ones, and by arm.
 
-Decision i was made with the prediction p_i for the arm that was played, and its outcome r_i is final. For n of them
+Decision i recorded the prediction p_i for the arm that was played; its final outcome is r_i. For n decisions
 
     standard error = sqrt(max(sum (r_i - p_i)^2, sum v_i)) / n,        z = (mean r - mean p) / standard error
 
@@ -34,8 +34,8 @@ from windvane.links import Link, Poisson
 from windvane.records import ArmCalibration, Calibration, CalibrationMeans, Name
 
 BLOCK, BLOCKS = 100, 10  # recent are the outcomes of the last 10 full blocks of 100, and of the block being filled
-START = 1000  # outcomes at the beginning that are no reason for an alert
-MOST_ARMS = 100  # with means of their own: those settled last
+START = 1000  # the first outcomes, which raise no alert
+MOST_ARMS = 100  # with their own means: the most recently settled
 RAISE_Z, RAISE_SHARE = 5.5, 0.1
 LOWER_Z, LOWER_SHARE = 3.0, 0.05
 MOST = 2**53
@@ -45,11 +45,11 @@ Sums = list[float]
 
 
 class CalibrationMonitor:
-    """What the outcomes of an agent say about its predictions; see the module.
+    """Compares an agent's predictions with its outcomes; see the module.
 
-    ``fresh`` has the outcomes since the last full block as they came: arm, prediction, reward. ``total`` has those
-    before, ``blocks`` those of the last full blocks, ``arms`` those of each arm, the one settled last at the end, and
-    ``others`` those of arms that are no longer listed.
+    ``fresh`` lists the outcomes since the last full block: arm, prediction, reward. The others are sums: ``total`` over
+    all outcomes before, ``blocks`` over each of the last full blocks, ``arms`` by arm, most recently settled last, and
+    ``others`` over arms that are no longer listed.
     """
 
     def __init__(self, link: Link, reward_range: tuple[float, float]) -> None:
@@ -63,7 +63,7 @@ class CalibrationMonitor:
         self.is_off = False
 
     def add(self, arm: Name, prediction: float, reward: float) -> None:
-        """Add the outcome of a decision for ``arm``. It is called for every reward: sums are made block by block."""
+        """Add the outcome of a decision for ``arm``. Called for every reward, so sums are updated block by block."""
         self.fresh.append((arm, prediction, reward))
         if len(self.fresh) >= BLOCK:
             self._end_block()
@@ -122,7 +122,7 @@ class CalibrationMonitor:
     # --- saving ----------------------------------------------------------------------------------------------------
 
     def to_plain(self) -> dict[str, Any]:
-        """Return a copy of the state, such as JSON holds."""
+        """Return a copy of the state as JSON-compatible data."""
         return {
             "fresh": [list(outcome) for outcome in self.fresh],
             "total": list(self.total),

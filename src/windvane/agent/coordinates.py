@@ -1,38 +1,36 @@
-"""Other features for a running agent: what was learned moves to the coordinates with the same names.
+"""New features for a running agent: coordinates with the same name keep what was learned.
 
-Vectors are divided by the root of the number of active fields (:mod:`windvane.agent.features`), so with c the new
-divisor's inverse over the old one's, a vector x becomes c x in the coordinates that are kept, without those that are
-removed and with 0 in those that are new. Parameters become theta / c, S becomes S / c, and the regularisation is chosen
-so that it weighs as much as before: nothing changes by a mere change of units. Then
+Vectors are divided by the square root of the number of active fields (:mod:`windvane.agent.features`). Let c be the old
+divisor over the new one. A vector x becomes c x in the coordinates that are kept, loses those that are removed, and
+gets 0 in those that are new. Parameters become theta / c, S becomes S / c, and the regularisation is chosen so that it
+weighs as much as before: a mere change of units has no effect. Then
 
 * With coordinates added (an arm, a field, a value of a category), all predictions stay the same up to rounding, for
-  every policy that can change coordinates, as long as its estimate is within the ball of radius S: what is new has
-  coefficient 0. The adaptive policy's bonus of a vector that is 0 in what is new stays the same, too; other policies
-  have bonuses that depend on the dimension.
-* With coordinates removed, the adaptive policy marginalises: its predictions for what is left, and their bonuses, stay
+  every policy that can change coordinates, as long as its estimate is within the ball of radius S: new coordinates
+  have coefficient 0. The adaptive policy's bonus of a vector that is 0 in the new coordinates also stays the same;
+  bonuses of other policies depend on the dimension.
+* With coordinates removed, the adaptive policy marginalises: its predictions for the rest, and their bonuses, stay
   the same without the removed part of the sum. Estimators with sums or a history become what they would be if the
   rewards had been observed without these coordinates: an exact estimator equals one that was fed the mapped vectors.
-  A reward of an arm that was removed therefore still counts for the shared coordinates, and predictions move.
-* What is removed is forgotten. Added again, it starts from the prior.
+  A reward of a removed arm therefore still counts for the shared coordinates, and predictions change.
+* Removed coordinates are forgotten. If added again, they start from the prior.
 
-Open decisions keep their vectors, mapped. How fast the past is forgotten stays as it is, even where it was tuned for
-the number of coordinates. A prior is not used again: it was learned. A number whose range changes would mix two
-coordinates and is refused, and so are policies whose state does not say how it depends on coordinates: BOB and MASTER,
-which start again by themselves, and those of the user's own. :meth:`windvane.Agent.refit` learns the log again instead.
+Open decisions keep their vectors, mapped. The rate of forgetting does not change, even if it was tuned for the number
+of coordinates. A prior is not applied again: it was learned before. A number whose range changes would mix two
+coordinates and is rejected. So are policies that do not define how their state depends on coordinates: BOB and MASTER,
+which restart on their own, and custom policies by default. :meth:`windvane.Agent.refit` learns the log again instead.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from windvane import theory
 from windvane.agent.features import KINDS, Features, list_values
-from windvane.agent.vectors import ArmEncoder
 from windvane.arguments import NORM_SLACK, Array
 from windvane.errors import ArgumentError
-from windvane.policies.base import Policy
 from windvane.policies.registry import Signature
 from windvane.records import Name
 from windvane.state import CoordinateChange, check, map_state, swap
@@ -43,17 +41,9 @@ if TYPE_CHECKING:
 REFIT = "`refit` learns the log again under other features"
 
 
-class MovedCore(NamedTuple):
-    """What other features make of an agent. ``vectors`` are those of the open decisions, the oldest first."""
-
-    policy: Policy
-    encoder: ArmEncoder
-    settings: dict[str, Any]
-    vectors: list[Array]
-
-
-def move_core(core: AgentCore, features: Any) -> MovedCore:
-    """Return what ``features`` make of an agent, which stays as it is."""
+def move_core(core: AgentCore, features: Any) -> tuple[AgentCore, list[Array]]:
+    """Return what ``features`` make of an agent, which stays as it is: a core with its policy, encoder and settings,
+    and the vectors of the open decisions, the oldest first."""
     old, new = core.encoder.features, Features.parse(features)
     if old is None or new is None:
         expected = "omitted, because the agent has no declared features" if old is None else "a declaration of features"
@@ -71,7 +61,7 @@ def move_core(core: AgentCore, features: Any) -> MovedCore:
     if not all(np.sqrt(x @ x) <= successor.policy.L * NORM_SLACK for x in vectors):
         expected = "a declaration under which the vectors of all open decisions are at most L long"
         raise ArgumentError("features", features, expected, hint="declare ranges of all numbers")
-    return MovedCore(successor.policy, successor.encoder, successor.settings, vectors)
+    return successor, vectors
 
 
 def declare_arms(core: AgentCore, added: Name | None = None, removed: Name | None = None) -> dict[str, Any]:
@@ -86,11 +76,12 @@ def declare_arms(core: AgentCore, added: Name | None = None, removed: Name | Non
 
 
 def match_coordinates(old: Features, new: Features) -> CoordinateChange:
-    """Return where the coordinates of ``new`` are among those of ``old``, by name."""
+    """Return the index in ``old`` of each coordinate of ``new``, by name."""
     fields = dict(old.coordinates)
     for name, field in new.coordinates:
         before = fields.get(name, field)
-        if before != field and (before is None or field is None or before.values is None):
+        is_category = before is not None and field is not None and before.values and field.values
+        if before != field and not is_category:
             owner = name if field is None else field.name
             kind = next((kind for kind in KINDS if field in getattr(new, kind)), "arms")
             expected = "as it was" if before is None else f"{before.declaration()}, as it was"
@@ -101,7 +92,7 @@ def match_coordinates(old: Features, new: Features) -> CoordinateChange:
 
 
 def name_parts(core: AgentCore) -> dict[str, Any]:
-    """Return the settings of an agent as arguments: a link or a policy of the user's own is the object itself."""
+    """Return the settings of an agent as arguments; a custom link or policy is the object itself."""
     own = {"link": core.policy.reward_link, "policy": type(core.policy)}
     return core.settings | {name: value for name, value in own.items() if core.settings[name] is None}
 

@@ -1,7 +1,7 @@
-"""AgentCore: all of an agent that is saved and replayed. It has no lock, reads no clock and draws no random ids.
+"""AgentCore: the part of an agent that is saved and replayed. It has no lock, no clock and no random ids.
 
-:class:`windvane.Agent` adds these; the service replays its log into a core. Two cores with the same settings that get
-the same calls, with the same times and ids, are equal to the last bit.
+:class:`windvane.Agent` adds these; the service replays its log into a core. Two cores with the same settings and the
+same calls, including times and ids, are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ from windvane.errors import ArgumentError
 from windvane.kernels.random import PLAY, uniform_pair
 from windvane.links import Link
 from windvane.policies.base import Policy
+from windvane.policies.references import ReferencePolicy
 from windvane.records import AgentInfo, Alert, Counts, Decision, Explanation, to_datetime
 
 CHANGEABLE = ("reward_timeout", "default_reward", "learn", "max_pending", "epsilon")
 """Settings that a running agent can change."""
+ROUNDING = 1e-12  # of the range of rewards: 1.1 + 2.2 is more than 3.3 in floating point, and is not refused
 
 
 @dataclass(slots=True)
@@ -66,14 +68,14 @@ class Tally:
 class AgentCore:
     """See the module. ``arguments``: all of those that :class:`windvane.Agent` declares, and the policy's settings.
 
-    ``closes_due``: whether a decision or a reward first closes all decisions that are due. The service closes them
-    itself, some at a time, and sets it to False.
+    ``closes_due``: whether a decision or a reward first closes all decisions that are due. The service sets it to False
+    and closes them itself, in slices.
     """
 
     closes_due = True
 
     def __init__(self, **arguments: Any) -> None:
-        rest = dict(arguments)  # what is taken out below is the agent's; what is left over is the policy's
+        rest = dict(arguments)  # the agent's arguments are popped below; the rest belongs to the policy
         half_life, reward_timeout = format_duration(rest.pop("half_life")), format_duration(rest.pop("reward_timeout"))
         flags = {name: rest.pop(name) for name in ("L", "intercept", "clip")}
         self.encoder = ArmEncoder(rest.pop("dim"), rest.pop("features"), rest.pop("scaling"), **flags)
@@ -104,11 +106,11 @@ class AgentCore:
     # --- deciding --------------------------------------------------------------------------------------------------
 
     def offer(self, arms: Any = None, context: Any = None) -> Offer:
-        """Check the arms of a decision and encode them. Nothing is decided."""
+        """Check the arms of a decision and encode them, without deciding."""
         return self.encoder.encode(arms, context)
 
     def preview(self, offer: Offer, *, now: float) -> Preview:
-        """Return what the policy would think of the arms in a decision now. Nothing changes."""
+        """Return the predictions that a decision now would record for the arms. Nothing changes."""
         at, due = self.clock.read(now), []
         for pending in takewhile(lambda pending: self._is_overdue(pending, at), self.decisions):
             outcome = self.default_reward if pending.reward is None else pending.reward
@@ -118,13 +120,13 @@ class AgentCore:
         return preview(self.policy, self.clock, offer, at, due)
 
     def decide(self, offer: Offer, *, id: str, now: float, played: int | None = None) -> Decision:
-        """Choose an arm; or, in a replay, let the arm be the one in the place ``played``."""
+        """Choose an arm or, in a replay, play the arm with the index ``played``."""
         names, vectors, columns = offer
         if not id or id in self.decisions:
-            raise ArgumentError("id", id, "a text that no other decision has")
+            raise ArgumentError("id", id, "a string that no other decision has")
         if played is not None:
             check_whole("played", played, 0, len(names) - 1)
-        at = self.clock.read(now)  # from here on nothing is refused
+        at = self.clock.read(now)  # all arguments are valid from here on
         if self.closes_due:
             self.expire(now=at, room=1)
         if self.early is not None:
@@ -188,8 +190,8 @@ class AgentCore:
         return RewardOutcome("recorded", True)
 
     def add_reward(self, id: str, value: float, *, now: float) -> tuple[RewardOutcome, float]:
-        """Add a part to the reward of a decision. Returns as well the sum so far, or that of the parts that came after
-        the timeout."""
+        """Add a part to the reward of a decision. Also return the sum so far, or the sum of the parts that arrived
+        after the timeout."""
         value = check_number("value", value, "that is finite", math.isfinite)
         if self.learn != AT_TIMEOUT:
             hint = 'parts need a `reward_timeout` and learn="at_timeout"'
@@ -209,13 +211,14 @@ class AgentCore:
         if not is_partial and (reward, late) != (None, None):
             raise ConflictingRewardError(id, "already has a whole reward; no part can be added")
         total, (low, high) = (reward or 0.0) + (late or 0.0) + value, self.reward_range
-        if not low <= total <= high:
+        slack = ROUNDING * (high - low)
+        if not low - slack <= total <= high + slack:
             expected = f"a number that keeps the sum of the parts in [{low:g}, {high:g}]"
             raise ArgumentError("value", value, expected, got=f"{value:g}, which makes it {total:g}")
-        return total
+        return min(max(total, low), high)
 
     def _hold(self, pending: Pending, reward: float, at: float) -> None:
-        """Keep a reward that is to be learned later."""
+        """Hold a reward until it is learned."""
         self.decisions.held += pending.reward is None
         pending.reward, pending.delay, pending.is_miss = reward, self._age(pending, at), reward == self.default_reward
 
@@ -223,7 +226,7 @@ class AgentCore:
         """Close the decisions that are due, and return whether ``pending`` was among them."""
         if self.closes_due:
             self.expire(now=at)
-        if not pending.is_open:  # so many may have been closed at once that it is forgotten already
+        if not pending.is_open:  # it may already be forgotten, if many were closed at once
             self.decisions.closed.setdefault(
                 pending.decision.id, ClosedOutcome(pending.reward, None, pending.is_partial)
             )
@@ -236,8 +239,8 @@ class AgentCore:
         return check_number(name, value, f"in [{low:g}, {high:g}]", lambda r: low <= r <= high)
 
     def _close(self, pending: Pending, reward: float | None, outcome: float | None, is_dropped: bool = False) -> None:
-        """Close a decision whose reward, if one came, is ``reward``, and learn what is not learned yet of its
-        ``outcome``, if there is one. In this order, so that an interruption cannot make an outcome count twice."""
+        """Close a decision with its ``reward`` (None: none arrived), then learn the rest of its ``outcome``, if any. In
+        this order an interruption cannot make an outcome count twice."""
         came_now = reward is not None and pending.reward is None
         is_miss = reward == self.default_reward if came_now else pending.is_miss
         weight = self._weigh(pending, is_miss=is_miss)
@@ -246,16 +249,17 @@ class AgentCore:
             try:
                 if weight > 0.0:
                     self._update(pending, outcome, weight)
-            except Exception:  # of a policy or a link of the user's own
+            except Exception:  # raised by a custom policy or link
                 self.decisions.reopen(pending)
                 raise
             self.tally.settled += 1
             self.tally.reward_total += outcome
-            self.calibration.add(pending.decision.arm, pending.decision.prediction, outcome)
+            if not isinstance(self.policy, ReferencePolicy):  # which predicts nothing
+                self.calibration.add(pending.decision.arm, pending.decision.prediction, outcome)
         self.decisions.forget()
 
     def _weigh(self, pending: Pending, *, is_miss: bool) -> float:
-        """Return the weight of what is not learned yet of an outcome."""
+        """Return the weight of the part of an outcome that is not learned yet."""
         return 0.0 if pending.is_learned else 1.0 - pending.credited if is_miss else 1.0
 
     def _update(self, pending: Pending, outcome: float, weight: float) -> None:
@@ -294,7 +298,7 @@ class AgentCore:
         return count > self.max_pending or (count > 0 and self._is_overdue(self.decisions.oldest(), at))
 
     def is_overdue(self, id: str, now: float) -> bool:
-        """Whether a decision is open though its timeout has passed."""
+        """Whether a decision is still open although its timeout has passed."""
         pending = self.decisions.open.get(id)
         return pending is not None and self._is_overdue(pending, self.clock.read(now))
 
@@ -310,7 +314,7 @@ class AgentCore:
     # --- history ---------------------------------------------------------------------------------------------------
 
     def learn_history(self, *, now: float | None, **rows: Any) -> LearnedHistory:
-        """Return what history makes of this agent, which stays as it is and must not change meanwhile.
+        """Learn history in a copy and return the result. This agent does not change, and must not change meanwhile.
 
         ``rows``: the arguments of :meth:`windvane.Agent.history`. ``now``: None in a replay, where the times are not
         checked again.
@@ -318,25 +322,29 @@ class AgentCore:
         return learn_history(self.policy, self.clock, self.encoder, self.reward_range, now=now, **rows)
 
     def adopt(self, learned: LearnedHistory) -> int:
-        """Become what history has made of this agent, which must not have changed since. Returns the number of rows."""
+        """Take over the result of :meth:`learn_history`, before anything else changes. Return the number of rows."""
         self.policy, self.clock, self.encoder, rows = learned
-        self.settings |= self.encoder.declaration()  # with what was fitted
+        self.settings |= self.encoder.declaration()  # includes fitted values
         self.tally.history_rows += rows
         return rows
 
     # --- settings that may change ----------------------------------------------------------------------------------
 
     def configure(self, **changes: Any) -> None:
-        """Change ``features`` or some of :data:`CHANGEABLE` from now on: all that is given, or none if one is wrong."""
+        """Change ``features`` or some of :data:`CHANGEABLE` from now on: all of them, or none if a value is invalid."""
         for name in sorted(set(changes) - {"features", *CHANGEABLE}):
             hint = f"only features, {', '.join(CHANGEABLE)} can be changed"
             raise ArgumentError(name, changes[name], "omitted", hint=hint)
-        moved = move_core(self, changes.pop("features")) if "features" in changes else None
+        successor, vectors = move_core(self, changes.pop("features")) if "features" in changes else (None, [])
         changes = {name: _to_plain(format_duration(value)) for name, value in changes.items()}
         self._apply(**{name: changes.get(name, self.settings[name]) for name in CHANGEABLE})
-        if moved is not None:
-            self.policy, self.encoder, settings, vectors = moved
-            self.settings |= settings
+        if successor is not None:
+            self.policy, self.encoder, self.policy_settings = (
+                successor.policy,
+                successor.encoder,
+                successor.policy_settings,
+            )
+            self.settings = successor.settings
             for pending, x in zip(self.decisions, vectors, strict=True):
                 pending.x = x
         self.settings |= changes
@@ -368,7 +376,7 @@ class AgentCore:
         self.reward_timeout, self.default_reward, self.learn = timeout, default, when
         self.max_pending, self.epsilon = most, epsilon
 
-    # --- what can be read ------------------------------------------------------------------------------------------
+    # --- inspection ------------------------------------------------------------------------------------------------
 
     @property
     def counts(self) -> Counts:
@@ -405,12 +413,12 @@ class AgentCore:
         return info.describe(self)
 
     def pending(self) -> list[Decision]:
-        """Return the decisions whose reward has not arrived, the oldest first."""
+        """Return the decisions whose reward has not arrived, oldest first."""
         return self.list_pending()[0]
 
     def list_pending(self, after: int = -1, limit: int | None = None) -> tuple[list[Decision], int | None]:
-        """Return pending decisions whose number is above ``after``, at most ``limit``, and the ``after`` of the next
-        ones; None: there are no more."""
+        """Return at most ``limit`` pending decisions whose number is above ``after``, and the ``after`` of the next
+        page; None if there is none."""
         pending = (each for each in self.decisions if each.reward is None and each.number > after)
         page = list(islice(pending, limit))
         return [each.decision for each in page], page[-1].number if next(pending, None) is not None else None
@@ -426,25 +434,25 @@ class AgentCore:
         return Explanation.of(pending.decision)
 
     def outcome_of(self, id: str) -> ClosedOutcome | None:
-        """Return the outcome of a decision that was closed not too long ago; None for any other."""
+        """Return the outcome of a recently closed decision; None for any other."""
         return self.decisions.closed.get(id)
 
     # --- saving ----------------------------------------------------------------------------------------------------
 
     def pack(self) -> Callable[[], bytes]:
-        """Copy the state. The function returned makes the bytes of its file, at any time, in any thread."""
+        """Copy the state, and return a function that serialises the copy later, in any thread."""
         return archive.pack(self)
 
     @classmethod
     def from_bytes(
         cls, content: bytes, *, link: Link | None = None, policy: type[Policy] | None = None, where: str = "content"
     ) -> AgentCore:
-        """Return the core that :meth:`pack` wrote; ``where`` is what an error calls the content."""
+        """Return the core from bytes of :meth:`pack`; ``where`` names the content in errors."""
         return archive.unpack(cls, content, link, policy, where)
 
 
 def _to_plain(value: Any) -> Any:
-    """Return numbers, texts and lists as Python has them, whatever library they come from; the rest as it is."""
+    """Convert numbers, strings and lists of any library to plain Python; return anything else unchanged."""
     if isinstance(value, np.ndarray | np.generic):
         return _to_plain(value.tolist())
     if isinstance(value, list | tuple):

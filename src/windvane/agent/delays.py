@@ -56,7 +56,7 @@ _NOTHING = np.zeros(CELLS)
 
 
 class DelayModel:
-    """What finished decisions say about the delay and the probability of rewards. Ages are shares of the timeout.
+    """Delay and probability of rewards, estimated from finished decisions. Ages are shares of the timeout.
 
     ``table`` has a row for all arms together, then one for each arm of ``rows``: the number of decisions, the number of
     rewards, and a histogram of delays. All of them fade.
@@ -104,12 +104,12 @@ class DelayModel:
         common, own = self.table[0, 2:], self.table[self.rows[arm], 2:] if arm in self.rows else _NOTHING
         all_come, own_come = (delays[cell + 1 :].sum() + inside * delays[cell] for delays in (common, own))
         share = (own_come + PRIOR_DELAYS * (all_come / common.sum())) / (own.sum() + PRIOR_DELAYS)
-        return min(float(share), 1.0)  # but for rounding
+        return min(float(share), 1.0)  # rounding may exceed 1
 
     def rate(self, arm: Name) -> float:
         """p: the probability that a decision for ``arm`` gets a reward."""
         decisions, rewards = self.table[self.rows[arm], :2] if arm in self.rows else (0.0, 0.0)
-        common = self.table[0, 1] / (self.table[0, 0] + 1.0)  # below 1, so that p is: a miss is possible
+        common = self.table[0, 1] / (self.table[0, 0] + 1.0)  # below 1, so that p < 1: a miss stays possible
         return float((rewards + PRIOR_OUTCOMES * common) / (decisions + PRIOR_OUTCOMES))
 
     def miss_weight(self, arm: Name, arrived: float, before: float) -> float:
@@ -134,15 +134,15 @@ class EarlyLearning:
             self.add(decision)
 
     def add(self, pending: Pending) -> None:
-        """Let an open decision wait for its next look; the one at its timeout is not counted here."""
+        """Queue an open decision for its next early look."""
         if pending.looks < len(self._queues):
             queue = self._queues[pending.looks]
-            while queue and not queue[0].is_open:  # or closed decisions would pile up while there are no early looks
+            while queue and not queue[0].is_open:  # they would pile up while there are no early looks
                 queue.popleft()
             queue.append(pending)
 
     def record(self, pending: Pending) -> None:
-        """Let the model know what became of a decision whose timeout has passed."""
+        """Add a decision whose timeout has passed to the model."""
         if pending.is_miss:
             self.model.add(pending.decision.arm, None)
         elif pending.delay is not None:
@@ -151,7 +151,7 @@ class EarlyLearning:
     def look(self, age_of: Callable[[Pending], float]) -> Iterator[tuple[Pending, float, float]]:
         """Look at the decisions that are due, the oldest first, one look each; ``age_of``: in the unit of the timeout.
 
-        Yields what is to be learned, the decision, the outcome and its weight, and takes it for learned afterwards.
+        Yields each decision with the outcome to learn and its weight; the caller must learn it before the next one.
         """
         for pending, age in islice(self._due(age_of), MOST_LOOKS):
             outcome, arm = self.default if pending.reward is None else pending.reward, pending.decision.arm

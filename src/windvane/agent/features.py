@@ -1,13 +1,13 @@
-"""From what users have, contexts and arms with named fields, to the vectors that policies want.
+"""Encode contexts and arms with named fields as the vectors that policies use.
 
-A vector is made of, in this order:
+A vector consists of, in this order:
 
     1 (``intercept``) | ``shared`` fields of the context | ``per_arm`` fields of the arm | one block per declared arm
 
-An arm's own block holds 1 and the ``by_arm`` fields of the context, so that each arm has coefficients of its own for
-them (context x arm); the blocks of the other arms are zero. A number with a range (low, high) becomes its place in it,
-from -1 to 1; a category becomes as many zeros and ones as it has values. All is divided by the root of the number of
-fields, so that no vector is longer than 1. A number without a range is taken as it is, and nothing holds it in bounds.
+An arm's own block holds 1 and the ``by_arm`` fields of the context, so that each arm has its own coefficients for them
+(context x arm); the blocks of the other arms are zero. A number with a range (low, high) is scaled to [-1, 1]; a
+category is one-hot encoded. The vector is divided by the square root of the number of fields, so its norm is at most 1.
+A number without a range is used unscaled and is not bounded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from windvane.arguments import LARGEST, Array, check_between, check_number
 from windvane.errors import ArgumentError, Path
 from windvane.records import Name
 
-LARGEST_NAME = 2**63  # of whole numbers: what every reader of JSON can hold
+LARGEST_NAME = 2**63  # bound on integer names: they fit into 64 bits
 FIT_SPREAD = 4.0  # standard deviations to each side that a fitted range covers, and all of the history
 CONSTANT = 1e-12  # a standard deviation below this part of the largest value is rounding
 KINDS = ("shared", "per_arm", "by_arm")
@@ -72,18 +72,18 @@ class Field:
             return [0.0] * len(self.columns)
 
     def declaration(self) -> dict[str, Any]:
-        """Return the field as plain data, such as JSON holds."""
+        """Return the field as JSON-compatible data."""
         if self.values is not None:
             return {"values": list(self.values)}
         return {} if self.low is None else {"low": self.low, "high": self.high}
 
 
 Fields = Sequence[str] | Mapping[str, Any]
-"""Names of numbers; or by name a range (low, high), a list of texts, or {"low": , "high": } or {"values": [...]}."""
+"""Names of numbers; or by name a range (low, high), a list of strings, or {"low": , "high": } or {"values": [...]}."""
 
 
 class Features:
-    """Declared features: see the module. ``clip``: numbers outside their range are moved to its end, not refused."""
+    """Declared features: see the module. ``clip``: numbers outside their range are clipped, not rejected."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Features:
                 raise ArgumentError(("by_arm", field.name), field.declaration(), f"{declared}, as in `shared`")
         self._context_fields = {field.name: field for field in (*self.shared, *self.by_arm)}
         self._arm_fields = {field.name: field for field in self.per_arm}
-        # A context is encoded once, as 1 and its fields; these are the places there of what vectors are made of.
+        # A context is encoded once, as 1 and its fields; these are the indices in that encoding of a vector's parts.
         owners = ["", *(name for name, field in self._context_fields.items() for _ in field.columns)]
         block = [0, *(i for field in self.by_arm for i, owner in enumerate(owners) if owner == field.name)]
         self._shared = slice(1 - self.intercept, 1 + sum(len(field.columns) for field in self.shared))
@@ -129,7 +129,7 @@ class Features:
 
     @classmethod
     def parse(cls, value: Features | Mapping[str, Any] | None) -> Features | None:
-        """Return features from their declaration as plain data; anything else that is allowed as it is."""
+        """Return features from their declaration as plain data; return ``Features`` and None unchanged."""
         if value is None or isinstance(value, Features):
             return value
         known = (*KINDS, "arms", "intercept", "clip")
@@ -149,7 +149,7 @@ class Features:
 
     @property
     def coordinates(self) -> list[tuple[str, Field | None]]:
-        """What each coordinate of a vector is, and its field; None where it is a constant 1."""
+        """The name and the field of each coordinate of a vector; the field of a constant 1 is None."""
         head = [(column, field) for field in (*self.shared, *self.per_arm) for column in field.columns]
         own = [(column, field) for field in self.by_arm for column in field.columns]
         constant: list[tuple[str, Field | None]] = [("1", None)]
@@ -158,7 +158,7 @@ class Features:
 
     @property
     def names(self) -> list[str]:
-        """What each coordinate of a vector is."""
+        """The names of a vector's coordinates."""
         return [name for name, _ in self.coordinates]
 
     def vectors(
@@ -166,8 +166,8 @@ class Features:
     ) -> Array:
         """A row for each of ``arms``: their names, or by name their own fields.
 
-        ``lenient``: they are of the past, when other fields and arms may have been declared; what cannot be encoded is
-        0 in its coordinates.
+        ``lenient``: the rows are from the past, when other fields and arms may have been declared; values that cannot
+        be encoded are 0 in their coordinates.
         """
         numbers = self._encode(("context",), {} if context is None else context, self._context_fields, lenient)
         shared, block = numbers[self._shared], numbers[self._block]
@@ -199,8 +199,8 @@ class Features:
         return scaled
 
     def fit(self, contexts: Sequence[Mapping[str, Any]], arms: Sequence[Mapping[str, Any]]) -> Features:
-        """Return the same with a range for every number that had none, which covers the history given and the mean with
-        :data:`FIT_SPREAD` standard deviations to each side."""
+        """Return a copy with a fitted range for every number that had none. The range covers the history, and the mean
+        with :data:`FIT_SPREAD` standard deviations on each side."""
         for i, (context, own) in enumerate(zip(contexts, arms, strict=True)):
             _check_keys(("contexts", i), context, self._context_fields)
             _check_keys(("arms", i), own, self._arm_fields)
@@ -221,7 +221,7 @@ class Features:
         return Features(**given)
 
     def declaration(self) -> dict[str, Any]:
-        """Return plain data, such as JSON holds; ``Features(**data)`` is the same again."""
+        """Return JSON-compatible data; ``Features(**data)`` gives equal features."""
         return {
             **{kind: {f.name: f.declaration() for f in getattr(self, kind)} for kind in KINDS},
             "arms": list(self.arms),
@@ -231,14 +231,14 @@ class Features:
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return a boolean of Python."""
+    """Return ``value`` as a Python bool."""
     if not isinstance(value, bool | np.bool_):
         raise ArgumentError(name, value, "True or False")
     return bool(value)
 
 
 def check_sequence(argument: str | Path, values: Any) -> list[Any]:
-    """Return the entries of anything that has an order."""
+    """Return the entries of an ordered collection as a list."""
     is_unordered = isinstance(values, str | bytes | Mapping | set | frozenset)
     if is_unordered or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
         raise ArgumentError(argument, values, "a list")
@@ -249,7 +249,7 @@ def check_names(argument: str, names: Any) -> list[Name]:
     """Return the names of arms: texts or whole numbers, all different."""
     checked = [check_name(argument, name) for name in check_sequence(argument, names)]
     if repeated := find_repeated(checked):
-        raise ArgumentError(argument, names, "names that are all different", got=f"{repeated[0]!r} twice")
+        raise ArgumentError(argument, names, "distinct names", got=f"{repeated[0]!r} twice")
     return checked
 
 
@@ -259,12 +259,12 @@ def find_repeated(values: Sequence[Any]) -> list[Any]:
 
 
 def check_name(argument: str | Path, name: Any) -> Name:
-    """Return a text or a whole number, whatever library or enumeration it comes from."""
+    """Return a name as a plain string or integer, whatever library or enumeration it comes from."""
     if isinstance(name, str) and name:
         return str.__str__(name)
     if isinstance(name, int | np.integer) and not isinstance(name, bool) and -LARGEST_NAME <= name < LARGEST_NAME:
         return int(name)
-    raise ArgumentError(argument, name, "the name of an arm: a text that is not empty, or a whole number below 2**63")
+    raise ArgumentError(argument, name, "the name of an arm: a string that is not empty, or an integer below 2**63")
 
 
 def list_values(values: Iterable[Any], most: int = 12) -> str:
@@ -286,7 +286,7 @@ def _parse_fields(kind: str, declaration: Any) -> tuple[Field, ...]:
 
 def _parse_field(path: Path, name: Any, declaration: Any) -> Field:
     if not isinstance(name, str) or not name:
-        raise ArgumentError(path, name, "named by a text")
+        raise ArgumentError(path, name, "named by a string")
     name = str.__str__(name)
     if isinstance(declaration, Mapping):
         if set(declaration) == {"values"}:
@@ -302,13 +302,13 @@ def _parse_field(path: Path, name: Any, declaration: Any) -> Field:
     if isinstance(declaration, list | tuple):
         if declaration and all(isinstance(value, str) for value in declaration):
             if len(set(declaration)) < len(declaration):
-                raise ArgumentError(path, declaration, "a list of texts that are all different")
+                raise ArgumentError(path, declaration, "a list of distinct strings")
             return Field(name, values=tuple(str.__str__(value) for value in declaration))
         if len(declaration) == 2:
             low, high = (check_between(path, end, -LARGEST, LARGEST) for end in declaration)
             if low < high:
                 return Field(name, low, high)
-    raise ArgumentError(path, declaration, "a range (low, high) with low < high, or a list of texts")
+    raise ArgumentError(path, declaration, "a range (low, high) with low < high, or a list of strings")
 
 
 def _check_keys(owner: Path, values: Mapping[str, Any], fields: Mapping[str, Field]) -> None:

@@ -1,4 +1,4 @@
-"""Bulk history: rows of the past with their rewards, all of them checked before any is learned."""
+"""Bulk history: past decisions with their rewards, all checked before any is learned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LARGEST_WEIGHT = 1e9
 
 
 class LearnedHistory(NamedTuple):
-    """What history makes of an agent: a policy, its clock and its encoder, after ``rows`` rows."""
+    """The result of learning history: a policy, its clock and its encoder, after ``rows`` rows."""
 
     policy: Policy
     clock: Clock
@@ -55,7 +55,7 @@ def learn_history(
 
 
 def _read_vectors(encoder: ArmEncoder, vectors: Any, contexts: Any, arms: Any) -> Array:
-    """Return the rows of ``vectors``, on which the scaling is fitted if it is to be."""
+    """Return the rows of ``vectors``; fit the scaling on them if it is not fitted yet."""
     if vectors is None:
         raise ArgumentError("vectors", vectors, "given, with the features of every row")
     for name, value in (("contexts", contexts), ("arms", arms)):
@@ -72,7 +72,7 @@ def _read_vectors(encoder: ArmEncoder, vectors: Any, contexts: Any, arms: Any) -
 
 
 def _encode_fields(encoder: ArmEncoder, features: Features, vectors: Any, contexts: Any, arms: Any) -> Array:
-    """Return the rows of ``contexts`` and ``arms``, on which the features are fitted if they are to be."""
+    """Return the rows of ``contexts`` and ``arms``; fit the features on them if they are not fitted yet."""
     if vectors is not None:
         expected = "omitted, because the agent has declared features"
         raise ArgumentError("vectors", vectors, expected, hint="give `arms`")

@@ -1,7 +1,7 @@
-"""What can be said about an agent: its memory, the drift that it sees, its alerts, and all of it as one record.
+"""Information about an agent: its estimate, drift and alerts, and all of it as one record.
 
-An alert is a condition under which an agent learns little or predicts badly: a code for programs, and a sentence that
-says what was seen and what to change.
+An alert is a condition under which an agent learns little or predicts badly: a machine-readable code, and a sentence
+that says what was observed and what to change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windvane.agent.memory import describe_half_life, memory_in_its_unit, memory_of
+from windvane.agent.memory import describe_half_life, learns_memory, memory_in_its_unit, memory_of
 from windvane.agent.pending import AT_TIMEOUT, ON_ARRIVAL
 from windvane.agent.times import TICK, TICKS
 from windvane.arguments import Array
@@ -75,7 +75,7 @@ class AlertLog:
 
 
 def describe(core: AgentCore) -> AgentInfo:
-    """Return all that is known about an agent."""
+    """Return the record of an agent."""
     policy, theta = core.policy, theta_of(core.policy)
     return AgentInfo(
         policy=policy.name,
@@ -100,8 +100,8 @@ def describe(core: AgentCore) -> AgentInfo:
 
 
 def theta_of(policy: Policy) -> Array:
-    """Return the estimated parameter; zeros for a policy without an estimate. Not from ``info()`` where that takes
-    longer: it has matrices and projections, too."""
+    """Return the estimated parameter; zeros for a policy without an estimate. ``info()`` is avoided where it takes
+    longer: it also computes matrices and projections."""
     if isinstance(policy, AdaptiveGLMUCB):
         estimate: Array | None = policy.read_theta()
     elif isinstance(policy, EstimatingPolicy):
@@ -112,7 +112,7 @@ def theta_of(policy: Policy) -> Array:
 
 
 def drift_of(policy: Policy) -> Drift | None:
-    """Return what the rewards say about the drift; None for a policy with a fixed memory."""
+    """Return the drift estimated from the rewards; None for a policy with a fixed memory."""
     estimate = policy.read_drift() if isinstance(policy, AdaptiveGLMUCB) else None
     if estimate is None:
         return None
@@ -121,7 +121,7 @@ def drift_of(policy: Policy) -> Drift | None:
 
 
 def _scale_of(policy: Policy) -> float | None:
-    """Return S as it was given or is learned; None for a policy without one."""
+    """Return S as set or learned; None for a policy without one."""
     if isinstance(policy, AdaptiveGLMUCB):
         scale = policy.info(estimates=False).acting_scale
         return None if scale is None else float(scale[0])
@@ -187,8 +187,7 @@ def _lag(core: AgentCore) -> float:
     """Return the rounds of the policy between a decision and the learning of its outcome, as far as they are known; 0
     where rewards are learned on arrival, or while the memory is not known yet."""
     policy, timeout, by_clock = core.policy, core.reward_timeout, core.clock.by_clock
-    learns_memory = isinstance(policy, AdaptiveGLMUCB) and len(policy.memories) > 1
-    if timeout is None or core.learn != AT_TIMEOUT or (learns_memory and core.tally.settled < FEWEST):
+    if timeout is None or core.learn != AT_TIMEOUT or (learns_memory(policy) and core.tally.settled < FEWEST):
         return 0.0
     if timeout.by_clock == by_clock:
         return timeout.length * (TICKS if by_clock else 1.0)

@@ -1,13 +1,13 @@
-"""How far back an agent looks, and how fast what it has learned loses its worth.
+"""How far back an agent looks, and how fast a reward loses its information.
 
 A reward that was learned k rounds ago counts for gamma^k under a discount, for 1 within a window or since a restart and
 for 0 before. An expert of the adaptive policy weighs it by (1 - 1/n_g)^k, where n_g is the number of rounds over which
 it averages (its effective memory), and the policy by the mixture over the experts, sum_g w_g (1 - 1/n_g)^k. The
-*information half-life* is the number of rounds after which half of what a reward teaches is lost: log(1/2) / log(gamma)
-for a discount, half a window, half the time between two restarts, or the k at which the mixture is 1/2, which is
-infinite if experts that expect no drift have half of the weight. An adaptive policy that was given its half-life has
-that one: the time after which the correlation of theta* with its old value is 1/2. The pace of the decisions so far
-turns rounds into time.
+*information half-life* is the number of rounds after which half of a reward's information is lost: log(1/2) /
+log(gamma) for a discount, half a window, half the time between two restarts, or the k at which the mixture is 1/2,
+which is infinite if experts that expect no drift have half of the weight. An adaptive policy with a fixed half-life
+uses that one: the time after which the correlation of theta* with its old value is 1/2. The pace of the decisions so
+far turns rounds into time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from windvane.estimation import Estimator
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.policies.bandit_over_bandits import BanditOverBandits
 from windvane.policies.base import Policy
+from windvane.policies.detection import DetectGLMUCB
+from windvane.policies.master import MasterPolicy
 from windvane.policies.restart import RestartedPolicy
 from windvane.records import HalfLife
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from windvane.agent.core import AgentCore
 
 HALVINGS = 40  # of an interval of logarithms, which is shorter than 50: the root is known to a relative 5e-11
+SHORTEST = 1.0 + 1e-9  # memory of an expert: one that knows more about a round from its reward has forgotten the rest
 SMALLEST_WEIGHT = 1e-12  # of an expert; smaller ones do not matter at that accuracy
 _PERIODS = (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
 
@@ -43,7 +46,7 @@ def _forgetting_of(policy: Policy) -> _Forgetting:
     if isinstance(policy, BanditOverBandits):
         gamma, window = _forgetting_of(policy.worker)
         return _Forgetting(gamma, min(window, float(policy.length)))
-    estimator = getattr(policy, "estimator", None)  # a policy of the user's own may have another one, or none
+    estimator = getattr(policy, "estimator", None)  # a custom policy may have a different one, or none
     if isinstance(estimator, Estimator) and estimator.window is not None:
         return _Forgetting(1.0, float(estimator.window[0]))
     discount = estimator.gamma if isinstance(estimator, Estimator) else policy.info().gamma
@@ -66,7 +69,7 @@ def memory_of(policy: Policy, *, is_late: bool = False) -> float:
 
 
 def memory_in_its_unit(core: AgentCore) -> float:
-    """Return how far back the past counts, in decisions, or in seconds where forgetting goes by the clock."""
+    """Return how far back the past counts, in decisions, or in seconds if forgetting goes by the clock."""
     return memory_of(core.policy) * (TICK if core.clock.by_clock else 1.0)
 
 
@@ -84,18 +87,18 @@ def half_life_of(policy: Policy) -> float:
 
 
 def find_half_life(memories: list[float], weights: list[float]) -> float:
-    """Return k at which sum_g w_g (1 - 1/m_g)^k is half of what it is at 0; infinity if there is none.
+    """Return k at which sum_g w_g (1 - 1/m_g)^k is half of its value at 0; infinity if there is none.
 
     Examples
     --------
     >>> round(find_half_life([100.0, float("inf")], [0.9, 0.1]), 3)  # log(0.4 / 0.9) / log(0.99)
     80.687
     """
-    pairs = zip(memories, weights, strict=True)
+    pairs = zip((max(memory, SHORTEST) for memory in memories), weights, strict=True)
     finite = [(math.log1p(-1.0 / m), w) for m, w in pairs if math.isfinite(m) and w > SMALLEST_WEIGHT]
     moving = sum(w for _, w in finite)
-    excess = moving - 0.5 * sum(weights)  # of what is lost at last over what has to be lost
-    if excess <= 0.0:
+    excess = moving - 0.5 * sum(weights)  # of the weight that is lost in the end over half of all weight
+    if not excess > 0.0:
         return math.inf
     slowest, fastest = max(rate for rate, _ in finite), min(rate for rate, _ in finite)
     low, high = (math.log(math.log(excess / moving) / rate) for rate in (fastest, slowest))
@@ -119,12 +122,23 @@ def describe_half_life(core: AgentCore) -> HalfLife:
     """Return the information half-life in decisions, in time, and in words."""
     rounds = half_life_of(core.policy)
     if math.isinf(rounds):
-        learns_memory = isinstance(core.policy, AdaptiveGLMUCB) and len(core.policy.memories) > 1
-        reason = "the rewards fit a world without drift" if learns_memory else "nothing is forgotten"
-        return HalfLife(decisions=None, seconds=None, text=f"none, {reason}")
+        return HalfLife(decisions=None, seconds=None, text=f"none, {_explain_memory(core.policy)}")
     decisions, seconds = to_decisions_and_seconds(core, rounds)
-    text = f"{rounds:,.0f} decisions" if seconds is None else describe_seconds(seconds)
+    text = _describe_amount(rounds, "decision") if seconds is None else describe_seconds(seconds)
     return HalfLife(decisions=decisions, seconds=seconds, text=text)
+
+
+def _explain_memory(policy: Policy) -> str:
+    """Return why a policy has no half-life."""
+    if learns_memory(policy):
+        return "the rewards fit a world without drift"
+    restarts = isinstance(policy, MasterPolicy | DetectGLMUCB)
+    return "the policy forgets only when it restarts" if restarts else "nothing is forgotten"
+
+
+def learns_memory(policy: Policy) -> bool:
+    """Whether the policy learns from the rewards how fast to forget."""
+    return isinstance(policy, AdaptiveGLMUCB) and len(policy.memories) > 1
 
 
 def describe_seconds(seconds: float) -> str:
@@ -136,6 +150,9 @@ def describe_seconds(seconds: float) -> str:
     ['2.3 days', '1 hour', '1.6 minutes', '0.02 seconds']
     """
     unit, size = next((period for period in _PERIODS if seconds >= period[1]), _PERIODS[-1])
-    value = seconds / size
+    return _describe_amount(seconds / size, unit)
+
+
+def _describe_amount(value: float, unit: str) -> str:
     text = f"{value:,.0f}" if value >= 10.0 else f"{value:.1f}".removesuffix(".0") if value >= 1.0 else f"{value:.1g}"
     return f"{text} {unit}" if text == "1" else f"{text} {unit}s"

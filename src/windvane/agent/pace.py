@@ -1,8 +1,8 @@
-"""How fast decisions are made: what turns a number of decisions into a length of time that people know.
+"""The rate of decisions: converts a number of decisions into a length of time.
 
-The time of every 16th decision is kept, for the last nine of them; of every 32nd, of every 64th, and so on, too. So
-the time in which the last n decisions were made is known for every n, to about an eighth of n and interpolated in
-between, from a few hundred numbers at most. Nights and weekends are in it as they were.
+The first level keeps the times of every 16th decision, nine of them; the next levels keep those of every 32nd, every
+64th, and so on. The time that the last n decisions took is therefore known for every n, to about an eighth of n with
+interpolation in between, from a few hundred numbers at most. It includes nights and weekends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Pace:
         self.levels: list[deque[float]] = []
 
     def mark(self, time: float) -> None:
-        """Keep the time of a decision; to be called for the first one and every :data:`STEP` later."""
+        """Record the time of a decision. Call it for the first decision and every :data:`STEP` decisions later."""
         self.steps += 1
         if self.steps == 0:
             self.first = time
@@ -58,7 +58,7 @@ class Pace:
         return STEP * max(self.steps, 0), self.levels[0][-1] - self.first if self.levels else 0.0
 
     def seconds_of(self, decisions: float) -> float | None:
-        """Return the time in which the last ``decisions`` were made; if there were fewer, by the mean pace of all.
+        """Return how long the last ``decisions`` took; if there were fewer, extrapolate with the mean pace of all.
 
         None if it is not known: during the first decisions, or if they all have the same time.
         """
@@ -72,7 +72,7 @@ class Pace:
         return seconds if seconds > 0.0 else None
 
     def decisions_in(self, seconds: float) -> float | None:
-        """Return how many decisions were made in the last ``seconds``; by the mean pace if there were none before."""
+        """Return how many decisions were made in the last ``seconds``; before the first, use the mean pace."""
         gaps, elapsed = self._span
         if elapsed <= 0.0:
             return None
@@ -91,7 +91,7 @@ class Pace:
     # --- saving ----------------------------------------------------------------------------------------------------
 
     def to_plain(self) -> list[Any]:
-        """Return a copy of the state, such as JSON holds."""
+        """Return a copy of the state as JSON-compatible data."""
         return [self.first, [list(times) for times in self.levels]]
 
     def restore(self, decisions: int, plain: Sequence[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The decisions whose outcome is not final yet, and what became of the last that were closed."""
+"""The decisions whose outcome is not final yet, and the outcomes of those closed last."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class DecisionError(WindvaneError, ValueError):
 
 
 class UnknownDecisionError(DecisionError):
-    """No decision has this id, or it was closed so long ago that it is no longer known."""
+    """No decision has this id, or it was closed so long ago that the agent has forgotten it."""
 
 
 class ConflictingRewardError(DecisionError):
-    """The decision has another reward already."""
+    """The decision already has another reward."""
 
 
 @dataclass(slots=True)
@@ -54,13 +54,13 @@ class Pending:
     looks: int = 0
     credited: float = 0.0
     is_learned: bool = False
-    is_miss: bool = True  # no reward came, or one that was the default when it came
+    is_miss: bool = True  # no reward arrived, or one equal to the default of that time
     is_partial: bool = False
     is_open: bool = True
 
 
 class ClosedDecision(NamedTuple):
-    """How a decision was closed: the outcome that was ``learned`` (None: nothing), whether its reward had come, and
+    """How a decision was closed: the outcome that was ``learned`` (None: nothing), whether its reward had arrived, and
     whether it was ``dropped`` because more than ``max_pending`` decisions were open. ``number`` counts decisions."""
 
     id: str
@@ -72,7 +72,7 @@ class ClosedDecision(NamedTuple):
 
 
 class ClosedOutcome(NamedTuple):
-    """The reward of a decision, and what came after the timeout (None: nothing). ``is_partial``: in parts;
+    """The reward of a decision, and the reward that arrived after the timeout (None: none). ``is_partial``: in parts;
     ``is_dropped``: ``max_pending`` pushed the decision out."""
 
     reward: float | None
@@ -82,7 +82,7 @@ class ClosedOutcome(NamedTuple):
 
 
 class RewardOutcome(NamedTuple):
-    """What became of a reward. ``is_new``: it is recorded; otherwise it repeats what is known."""
+    """The status of a reward. ``is_new``: it is recorded; otherwise the same reward was recorded before."""
 
     status: RewardStatus
     is_new: bool
@@ -134,7 +134,7 @@ class PendingDecisions:
         self.open = OrderedDict(sorted(self.open.items(), key=lambda item: item[1].number))
 
     def outcome_of(self, id: str) -> ClosedOutcome:
-        """Return what is known of the reward of a decision, open or closed."""
+        """Return the recorded reward of a decision, open or closed."""
         if id in self.closed:
             return self.closed[id]
         if id not in self.open:

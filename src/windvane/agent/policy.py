@@ -1,4 +1,4 @@
-"""From the settings of an agent to the policy that it runs, which has one lane."""
+"""Build the one-lane policy of an agent from its settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OWN = ("lanes", "dim", "truth")  # of a policy; not the user's to set
 
 
 class BuiltPolicy(NamedTuple):
-    """A policy; the names it and its link are registered under (None: the user's own); its S; what a round is."""
+    """A policy, the registered names of it and its link (None: custom), its S, and whether a round is a tick."""
 
     policy: Policy
     name: str | None
@@ -87,9 +87,10 @@ def build_policy(
 def choose_forgetting(
     policy: type[Policy], dim: int, *, half_life: Any, gamma: Any, horizon: Any, drift: Any
 ) -> tuple[dict[str, Any], bool]:
-    """Return the settings of the policy that make it forget as asked, by ``half_life`` (a duration, or a number of
-    decisions), ``gamma``, or ``drift`` with ``horizon``, one of them or none; and whether its rounds are ticks of the
-    clock."""
+    """Return the policy's settings for forgetting, and whether its rounds are ticks of the clock.
+
+    The rate is ``half_life`` (a duration, or a number of decisions), ``gamma``, or ``drift`` with ``horizon``: one of
+    them or none."""
     rates = {"half_life": half_life, "gamma": gamma, "drift": drift}
     names = [name for name, value in rates.items() if value is not None]
     if len(names) > 1:
@@ -151,7 +152,7 @@ def learn_prior(policy: Policy, prior: Any, weight: float, S: float | None, rewa
     if not weight <= LARGEST_WEIGHT:
         raise ArgumentError("prior_weight", weight, f"at most {LARGEST_WEIGHT:g}")
     if not isinstance(policy, EstimatingPolicy | AdaptiveGLMUCB):
-        expected = f"omitted, because {policy.name} restarts by itself and would forget it"
+        expected = f"omitted, because {policy.name} restarts on its own and would forget it"
         raise ArgumentError("prior", theta.tolist(), expected)
     means = np.asarray(policy.reward_link.mean(policy.L * theta))
     low, high = reward_range

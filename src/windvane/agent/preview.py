@@ -1,4 +1,4 @@
-"""What a policy thinks of arms: the record of a decision, and predictions without a decision."""
+"""Predictions and bonuses of arms: for the record of a decision, and without a decision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windvane.records import Prediction
 
 
 class Preview(NamedTuple):
-    """A prediction for each arm in the order of the offer, and their places from the most to the least preferred."""
+    """A prediction for each arm in the order of the offer, and their indices from the most to the least preferred."""
 
     predictions: list[Prediction]
     ranking: list[int]
@@ -31,9 +31,9 @@ Due = list[tuple[Pending, float, float]]
 
 
 def preview(policy: Policy, clock: Clock, offer: Offer, at: float, due: Due) -> Preview:
-    """Return what ``policy`` would think of the arms at the time ``at``. Nothing changes: a copy decides.
+    """Return the predictions of ``policy`` for the arms at the time ``at``. Nothing changes: a copy decides.
 
-    ``due``: what a decision at that time would learn first.
+    ``due``: the outcomes that a decision at that time would learn first.
     """
     twin = copy.deepcopy(policy)
     for pending, outcome, weight in due:
@@ -51,13 +51,13 @@ def preview(policy: Policy, clock: Clock, offer: Offer, at: float, due: Due) -> 
 
 
 def learn_outcome(policy: Policy, pending: Pending, outcome: float, weight: float) -> None:
-    """Let a policy learn an outcome. It gets arrays, which it does not have to convert."""
+    """Let a policy learn an outcome, passed as arrays that need no conversion."""
     policy.update(pending.x[None], np.array([outcome]), round=np.array([pending.round]), weight=weight)
 
 
 def read_scores(policy: Policy) -> tuple[DecisionInfo, Array]:
     """Return how the last decision was made, and the scores of its arms."""
-    scored = policy.decision  # not info(), which costs a tenth of a decision
+    scored = policy.decision  # info() would take a tenth of a decision's time
     if scored is None or scored.scores is None:
         hint = "end `select` with `play`"
         raise ArgumentError("policy", policy.name, "one that records the scores of its decisions", hint=hint)
@@ -77,7 +77,7 @@ def predict_mean(policy: Policy, scored: DecisionInfo, vector: Array, index: int
 def is_projected(policy: Policy, decision: DecisionInfo) -> bool | None:
     """Whether the estimate of ``decision`` lay outside the ball of radius S; None without such a ball."""
     if decision.projection is not None:
-        return bool(decision.projection.stage[0] > 1)  # stage 1: it was admissible as it is
+        return bool(decision.projection.stage[0] > 1)  # stage 1: no projection was needed
     if isinstance(policy, AdaptiveGLMUCB) and policy.S is not None and decision.theta_hat is not None:
         theta = decision.theta_hat[0]
         return math.sqrt(theta @ theta) > policy.S

@@ -1,22 +1,26 @@
-"""Learning a log again under other settings, and comparing what was predicted with what would have been.
+"""Learn a log again with new settings, and compare the predictions of the old and the new model.
 
-A row of a log is an event as the service exports it (docs/service.md, "The event log"), or one like it:
+A row of a log is an event as the service exports it (docs/service.md, "The event log"), or a similar mapping:
 
 =====================================  ==========================================================================
-kind                                   what is read of it, besides ``time`` and ``decision`` (the id)
+kind                                   fields that are read, besides ``time`` and ``decision`` (the id)
 =====================================  ==========================================================================
 decided                                ``arm``; ``request`` with the ``arms`` and the ``context`` that were sent;
                                        for the comparison ``prediction`` and ``propensity``
 rewarded, late                         ``value``
 reward_part, late with ``sum``         ``value``, a part of the reward
 history                                ``request``, the arguments of :meth:`windvane.Agent.history`
-configured, refitted, refit_undone     the arms that the features declare from then on
-closed, archived, lost                 nothing: what is closed follows from the settings
+configured                             ``changes`` with the ``features``: the arms declared from then on
+refitted, refit_undone                 ``settings`` with the ``features``, in the same way
+closed                                 nothing but its time: what is closed by then follows from the settings
+archived, lost                         nothing
 =====================================  ==========================================================================
 
-The settings hold for the whole log. Rows from before the features changed are read as far as they can be: a field that
-a row lacks, or a value that is not declared, counts as 0 in all its coordinates, numbers are moved to the end of their
-range, and an arm that is not declared has only shared coordinates.
+The settings hold for the whole log. A row that names no arms had all that were declared at the time: those of the last
+row before it that changes features, or, if there is none, those that the agent has now. Rows from before the features
+changed are read as far as they can be: a field that a row lacks, or a value that is not declared, counts as 0 in all
+its coordinates, numbers are moved to the end of their range, and an arm that is not declared has only shared
+coordinates.
 """
 
 from __future__ import annotations
@@ -38,10 +42,10 @@ from windvane.records import Name, PredictionErrors, RefitComparison, ReplayedVa
 if TYPE_CHECKING:
     from windvane.agent.core import AgentCore
 
-RATES = ("half_life", "gamma", "drift")  # one of them says how fast an agent forgets
+RATES = ("half_life", "gamma", "drift")  # at most one of them sets how fast an agent forgets
 HISTORY = ("rewards", "vectors", "contexts", "arms", "times", "weights")
-IGNORED = ("closed", "archived", "lost")
-CERTAIN = 1e-9  # a prediction is taken to be this far from 0 and 1 at least, so that its log loss is finite
+IGNORED = ("archived", "lost")
+CERTAIN = 1e-9  # predictions are clipped to this distance from 0 and 1, so that the log loss is finite
 NO_PROPENSITIES = "the log has no propensities; with `epsilon`, later decisions will have them"
 NO_OVERLAP = "no decision of the log has an outcome and an arm that the new policy might have played"
 
@@ -49,8 +53,8 @@ NO_OVERLAP = "no decision of the log has an outcome and an arm that the new poli
 def renew_settings(core: AgentCore, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of an agent like ``core`` with ``changes``.
 
-    Another policy does not get the settings of the old one, another rate replaces the old one, and other features have
-    no prior.
+    A new policy does not inherit the settings of the old one, a new rate replaces the old one, and new features have no
+    prior.
     """
     dropped = set(core.policy_settings) if "policy" in changes else {"prior_dim"} if "features" in changes else set()
     kept = {name: value for name, value in name_parts(core).items() if name not in dropped}
@@ -64,21 +68,22 @@ def renew_settings(core: AgentCore, changes: Mapping[str, Any]) -> dict[str, Any
 def prepare_refit(
     core: AgentCore, changes: Mapping[str, Any]
 ) -> Callable[[Iterable[Mapping[str, Any]]], tuple[AgentCore, RefitComparison]]:
-    """Return a function that learns a log under other settings. It reads nothing of ``core``, which may go on."""
+    """Return a function that learns a log with new settings. It does not read ``core``, which may continue."""
     arguments, features = renew_settings(core, changes), core.encoder.features
     build, pending = type(core), [decision.id for decision in core.pending()]
 
     def learn(log: Iterable[Mapping[str, Any]]) -> tuple[AgentCore, RefitComparison]:
         learner = LogLearner(build(**arguments), () if features is None else features.arms)
+        missing = dict.fromkeys(pending)
         if not isinstance(log, Iterable):
             raise ArgumentError("log", log, "rows of a log")
         for place, row in enumerate(log):
             learner.learn(row, place)
-        new = learner.finish()
-        for id_ in pending:
-            if id_ not in new.decisions:
-                raise ArgumentError("log", id_, "a log with every decision that is pending", got=f"one without {id_!r}")
-        return new, learner.compare()
+            if row["kind"] == "decided":
+                missing.pop(_id_of(row), None)
+        for id_ in missing:
+            raise ArgumentError("log", id_, "a log with every decision that is pending", got=f"one without {id_!r}")
+        return learner.finish(), learner.compare()
 
     return learn
 
@@ -86,12 +91,12 @@ def prepare_refit(
 class LogLearner:
     """Lets ``core`` learn a log. ``arms`` are those that the features declare at its beginning.
 
-    ``follows``: ``core`` goes on with its own log, and settings that were changed in it are changed.
+    ``follows``: ``core`` continues with its own log, and changes of settings in it are applied.
     """
 
     def __init__(self, core: AgentCore, arms: Iterable[Name], *, follows: bool = False) -> None:
         self.core, self._follows = core, follows
-        self._arms = [list(arms)]  # declared now, after those that an undone refit would bring back
+        self._arms = [list(arms)]  # the arms declared now come last, after those that undoing a refit would restore
         self._open: dict[str, tuple[float | None, float, float | None, float]] = {}
         self._old, self._new, self._value = _Errors(core), _Errors(core), _Weights()
         self._decisions, self._with_propensity = 0, 0
@@ -123,6 +128,8 @@ class LogLearner:
                 self.core.adopt(self.core.learn_history(now=None, **{name: request.get(name) for name in HISTORY}))
         elif kind in ("configured", "refitted", "refit_undone"):
             self._note_change(kind, row)
+        elif kind == "closed":
+            self._settle(self.core.expire(now=_time_of(row)))
         elif kind not in IGNORED:
             raise ArgumentError("kind", kind, "one of those of the event log")
 
@@ -133,7 +140,8 @@ class LogLearner:
         arms = _check_mapping("request", request, "the arms and the context that were sent").get("arms")
         offer = self.core.offer(self._arms[-1] if arms is None else arms, request.get("context"))
         if row.get("arm") not in offer.names:
-            raise ArgumentError("arm", row.get("arm"), "one of the arms of its request")
+            hint = "" if arms is not None else "begin the log with a row `configured` that has the features of the time"
+            raise ArgumentError("arm", row.get("arm"), "one of the arms of its request", hint=hint)
         self._settle(self.core.expire(now=at, room=1))
         decision = self.core.decide(offer, id=id_, now=at, played=offer.names.index(row["arm"]))
         is_preferred = float(decision.arm == decision.preferred)
@@ -145,8 +153,8 @@ class LogLearner:
     def _learn_reward(self, row: Mapping[str, Any]) -> None:
         core, id_, value, at = self.core, _id_of(row), row.get("value"), _time_of(row)
         self._settle(core.expire(now=at))
-        with contextlib.suppress(DecisionError):  # of a decision that is not in the log, or too late
-            if "sum" in row:
+        with contextlib.suppress(DecisionError):  # the decision is not in the log, or the reward is too late
+            if row["kind"] == "reward_part" or "sum" in row:
                 core.add_reward(id_, value, now=at)  # type: ignore[arg-type]
             else:
                 core.reward(id_, value, now=at)  # type: ignore[arg-type]
@@ -157,18 +165,17 @@ class LogLearner:
     def _note_change(self, kind: str, row: Mapping[str, Any]) -> None:
         name = "changes" if kind == "configured" else "settings"
         changes = _check_mapping(name, row.get(name) or {}, "settings by name")
-        features = changes.get("features")
-        declared = Features.parse(features)
-        arms = [] if declared is None else list(declared.arms)
+        features = Features.parse(changes.get("features"))
+        arms = self._arms[-1] if features is None else list(features.arms)
         if kind == "refit_undone":
             self._arms = self._arms[:-1] or self._arms
         elif kind == "refitted":
-            self._arms.append(self._arms[-1] if features is None else arms)
-        elif features is not None:
+            self._arms.append(arms)
+        else:
             self._arms[-1] = arms
         if self._follows and kind == "configured":
             if features is not None:
-                raise ArgumentError("features", features, "those of the refit", got="others, given after it")
+                raise ArgumentError("features", changes["features"], "those of the refit", got="others, given after it")
             self.core.configure(**{name: value for name, value in changes.items() if name != "title"})
 
     def _settle(self, closed: Iterable[ClosedDecision]) -> None:
@@ -179,7 +186,7 @@ class LogLearner:
                 self._count(decision.id, decision.learned)
 
     def _count(self, id_: str, outcome: float) -> None:
-        """Compare what was predicted for a decision with its outcome."""
+        """Compare the predictions for a decision with its outcome."""
         if id_ in self._open:
             old, new, propensity, chance = self._open.pop(id_)
             self._new.add(new, outcome)
@@ -190,7 +197,7 @@ class LogLearner:
                 self._value.add(chance / propensity, outcome)
 
     def compare(self) -> RefitComparison:
-        """Return how well both models have predicted each outcome before they learned it, and the replayed value."""
+        """Return the errors of both models, each outcome predicted before it was learned, and the replayed value."""
         value = self._value.estimate()
         reason = None if value is not None else NO_OVERLAP if self._with_propensity else NO_PROPENSITIES
         return RefitComparison(

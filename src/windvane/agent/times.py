@@ -1,7 +1,7 @@
-"""How an agent tells time: durations such as "2d", moments, and how fast the past is forgotten.
+"""The time of an agent: durations such as "2d", points in time, and the rounds that a policy counts.
 
-Policies count rounds. Where forgetting goes by decisions, a round is a decision. Where it goes by the clock, a round is
-a tick of 10 microseconds: time passes in ticks between decisions, and a decision itself takes one. The weight of a
+Policies count rounds. If forgetting goes by decisions, a round is a decision. If it goes by the clock, a round is a
+tick of 10 microseconds: time passes in ticks between decisions, and a decision itself takes one. The weight of a
 reward whose decision was ``age`` seconds ago is then
 
     gamma^(age / tick) = 2^(-age / half_life),        gamma = 2^(-tick / half_life),
@@ -43,7 +43,7 @@ def parse_duration(name: str, text: str) -> float:
 
 
 def format_duration(value: Any) -> Any:
-    """Return a timedelta as the text of a duration; anything else as it is."""
+    """Return a timedelta as the text of a duration; anything else unchanged."""
     return f"{value.total_seconds():.6f}s" if isinstance(value, timedelta) else value
 
 
@@ -55,7 +55,7 @@ def read_clock() -> float:
 def to_seconds(name: str | Path, when: float | str | datetime) -> float:
     """Return a point in time as seconds since 1970, to the microsecond.
 
-    A datetime must have a time zone; a text is one in RFC 3339.
+    A datetime must have a time zone; a string must be in RFC 3339 format.
     """
     expected = f"a time: RFC 3339 or a datetime, with a time zone, or at most {LONGEST:g} seconds from 1970"
     try:
@@ -65,14 +65,14 @@ def to_seconds(name: str | Path, when: float | str | datetime) -> float:
                 raise ValueError
             moment = moment.timestamp()
         return round(check_number(name, moment, "", lambda s: abs(s) <= LONGEST), 6)
-    except ValueError:  # of pandas' NaT, too
+    except ValueError:  # also raised for pandas' NaT
         raise ArgumentError(name, when, expected) from None
 
 
 class Clock:
-    """The time of an agent's decisions, and how a policy's rounds follow it where forgetting goes by the clock.
+    """The time of an agent's decisions, and how a policy's rounds follow it if forgetting goes by the clock.
 
-    Only decisions and history move it: a reward that is given without a time must not make those of a replay old.
+    Only decisions and history advance it: a reward without a time must not age the decisions of a replay.
     """
 
     def __init__(self, by_clock: bool) -> None:
@@ -81,11 +81,11 @@ class Clock:
         self.last = -math.inf
 
     def read(self, now: float) -> float:
-        """Return the time of a call; a clock that was set back stands still. Reading it changes nothing."""
+        """Return the time of a call, at least the last time, without changing the clock."""
         return max(self.last, now)
 
     def pass_to(self, at: float, policy: Policy) -> None:
-        """Set the time to ``at``, and let the policy's time catch up with it, in whole ticks."""
+        """Set the time to ``at``, and advance the policy to it in whole ticks."""
         self.last = max(self.last, at)
         if not self.by_clock:
             return

@@ -1,4 +1,4 @@
-"""From the arms of a decision, however they are given, to their names and the vectors that the policy sees."""
+"""Convert the arms of a decision, in any accepted form, to their names and the vectors that the policy sees."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windvane.errors import ArgumentError
 from windvane.frames import frame_arms, frame_columns, is_frame, order_columns
 from windvane.records import Name
 
-FIT_MARGIN = 1.25  # how much longer than any of the history a vector may be
+FIT_MARGIN = 1.25  # how much longer a vector may be than the longest of the history
 REMEDY = 'give a larger L, scaling="fit" with history, or clip=True'
 
 
@@ -30,7 +30,7 @@ class Offer(NamedTuple):
 class Scaling:
     """(x - center) / spread, then length at most ``L``, then, if ``intercept``, a last coordinate of 1.
 
-    ``remedy``: what to do about a vector that is too long.
+    ``remedy``: advice for a vector that is too long.
     """
 
     def __init__(self, dim: int, L: float, *, scaling: Any, intercept: bool, clip: bool, remedy: str = REMEDY) -> None:
@@ -130,7 +130,7 @@ class ArmEncoder:
         )
 
     def declaration(self) -> dict[str, Any]:
-        """Return the arguments ``features`` and ``scaling`` as plain data, with what was fitted."""
+        """Return the arguments ``features`` and ``scaling`` as plain data, including fitted values."""
         center, spread = self.scaling.center.tolist(), self.scaling.spread.tolist()
         given = None if self.scaling.is_identity else {"center": center, "spread": spread}
         return {
@@ -140,7 +140,7 @@ class ArmEncoder:
 
     @property
     def feature_names(self) -> list[str]:
-        """What each coordinate of a vector belongs to."""
+        """The names of a vector's coordinates."""
         names = self.features.names if self.features is not None else self.columns
         raw = names or [f"x{i}" for i in range(self.scaling.raw_dim)]
         return [*map(str, raw), *["1"] * self.scaling.intercept]
@@ -209,7 +209,7 @@ def _read_vectors(arms: Any, dim: int, columns: list[Name] | None) -> tuple[list
 
 
 def _align(vectors: list[Any]) -> list[Any]:
-    """Return labelled vectors (of pandas) in the order of the labels of the first one; others as they are."""
+    """Return labelled vectors (of pandas) in the label order of the first one; others unchanged."""
     labels = [list(vector.index) if hasattr(vector, "loc") else None for vector in vectors]
     if not any(label != labels[0] for label in labels):
         return vectors

@@ -24,7 +24,7 @@ EXTRA_MODULES = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted.
 
-    An error is one line on stderr; with ``--debug``, which may stand anywhere, its traceback comes too.
+    An error is one line on stderr; ``--debug``, at any place, adds its traceback.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
@@ -43,13 +43,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _fail(str(error), INTERRUPTED, "")
         except typer.TyperException as error:
             return _fail(error.format_message(), error.exit_code)
-        if outcome == INTERRUPTED:  # Ctrl-C, as typer tells it
+        if outcome == INTERRUPTED:  # Ctrl-C, as typer reports it
             return _fail("interrupted", INTERRUPTED, "")
         return outcome if isinstance(outcome, int) else 0
-    except (BrokenPipeError, SystemExit) as error:  # whoever reads us has seen enough; typer makes an exit of it
+    except (BrokenPipeError, SystemExit) as error:  # the reader closed the pipe; typer turns it into an exit
         if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor may the interpreter's last flush complain
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # the interpreter's last flush must not fail either
         return 0
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED, "")
@@ -67,16 +69,16 @@ _interrupts: list[int] = []  # the signals that interrupted the command
 def _prepare() -> None:
     """Streams that take any text, SIGTERM as Ctrl-C, and the current folder at the end of the path."""
     for name in ("stdout", "stderr"):
-        stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: SIM115  (closed by whoever started us)
+        stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: SIM115  (closed by the parent process)
         setattr(sys, name, stream)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     _interrupts.clear()
-    signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's way of saying Ctrl-C
+    signal.signal(signal.SIGTERM, _interrupt)  # schedulers interrupt with SIGTERM
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
-    with contextlib.suppress(OSError):  # the folder may be gone
-        sys.path.append(os.getcwd())  # a policy or a drift of the user's own may live beside the spec that names it
+    with contextlib.suppress(OSError):  # the folder may have been removed
+        sys.path.append(os.getcwd())  # a custom policy or drift may be in a module beside its spec
 
 
 def _report(error: Exception, arguments: Sequence[str]) -> int:

@@ -17,11 +17,11 @@ Examples:
   windvane reproduce                     the paper's experiment, with figures and a report
   windvane new spec.toml                 a commented example of an experiment
   windvane simulate spec.toml            run it, on all cores
-  windvane compare results               who is better, with confidence intervals
+  windvane compare results               paired differences, with confidence intervals
   windvane benchmark drift --quick       every policy in twelve drifting worlds
   windvane benchmark streams data.csv    every policy on labelled data of your own
   windvane serve --store windvane.db     decisions over HTTP, and a live page
-  windvane demo                          a minute of it, with a simulated audience
+  windvane demo                          a one-minute demonstration with a simulated audience
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130 interrupted.
 """
@@ -50,7 +50,7 @@ COMMANDS = {
 
 
 def build_app(command: str | None = None) -> typer.Typer:
-    """Return the program: with ``command``, only that one is imported; others may need what is not installed."""
+    """Return the program. With ``command``, import only that one; others may need libraries that are not installed."""
     app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
     app.callback()(_options)
     names: Iterable[str] = [command] if command in COMMANDS else COMMANDS
@@ -76,4 +76,4 @@ def _options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error (any command).")] = False,
 ) -> None:
-    """Options of every command; ``--debug`` is taken out of the arguments before they come here."""
+    """Options of every command; ``--debug`` is removed from the arguments before this is called."""

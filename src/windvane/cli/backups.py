@@ -20,10 +20,10 @@ def backup(
     store: StorePath = Path("windvane.db"),
     as_json: AsJson = False,
 ) -> None:
-    """Copy the store to a file, also while a server uses it, and verify the copy.
+    """Copy the store to a file, even while a server uses it, and verify the copy.
 
-    The copy holds everything up to one moment: streams, events, snapshots, and the hashes of the tokens. The file is
-    there when it is complete, verified and on disk, or not at all.
+    The copy is consistent: it holds the streams, events, snapshots and hashes of the tokens as of one commit. The file
+    appears only once it is complete, verified and on disk.
 
     \b
     Example:
@@ -49,21 +49,21 @@ def restore(
     backup: Annotated[Path, typer.Argument(help="A backup of a store.", show_default=False)],
     store: StorePath = Path("windvane.db"),
     replace: Annotated[
-        bool, typer.Option("--replace", help="Move a store that is there aside, with all its files.")
+        bool, typer.Option("--replace", help="Move an existing store aside, with all its files.")
     ] = False,
     record_loss: Annotated[
         bool,
         typer.Option(
             "--record-loss",
-            help="Let the next start record in the log how many acknowledged events the backup does not have.",
+            help="Make the next start record in the log that events after the backup were lost.",
         ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Restore a backup with problems, too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Restore the backup even if it has problems.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Verify a backup, and put a copy of it in the place of a store that no server has open.
+    """Verify a backup, and install a copy of it as the store. No server may have the store open.
 
-    The backup is not changed. The tokens of the backup are valid again, and those added after it are not.
+    The backup is not changed. The tokens of the backup become valid again; tokens added after it do not exist.
 
     \b
     Examples:
@@ -90,14 +90,17 @@ def restore(
     for problem in report.verification.list_problems():
         _say(f"problem: {problem.text}")
     if report.replaced is not None:
-        _say(f"the store that was there is now {report.replaced}")
-    for stream, events in report.lost.items():
+        _say(f"the previous store is now {report.replaced}")
+    if report.lost is None:
+        consequence = ", so nothing will be recorded" if record_loss else ""
+        _say(f"{store}.mark is missing or of another store: what was lost after the backup is not known{consequence}")
+    for stream, events in (report.lost or {}).items():
         what = "the next start records this" if record_loss else "not recorded; see --record-loss"
         _say(f"stream {stream}: {events:,} events were acknowledged after the backup and are not in it ({what})")
 
 
 def _translate(error: Exception) -> Exception:
-    """Return what the command fails with: wrong input, but for a copy that failed or is not sound."""
+    """Return the error of the command: wrong input, unless the copy failed or is not sound."""
     return error if getattr(error, "code", "") in ("unsound", "not_copied") else InputError(str(error))
 
 

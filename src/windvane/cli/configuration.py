@@ -12,7 +12,7 @@ from windvane.cli.console import InputError
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Take the options that are neither on the command line nor in the environment from the file at ``path``."""
+    """Read the options that are set neither on the command line nor in the environment from the file at ``path``."""
     if path is None:
         return None
     parameters = {option.removeprefix("--"): p for p in context.command.params for option in p.opts}
@@ -30,7 +30,7 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
         parameter = parameters[key]
         is_flag = getattr(parameter, "is_flag", False)
         if not isinstance(value, str | int | float) or isinstance(value, bool) != is_flag:
-            raise InputError(f"{path}: {key}: must be {'true or false' if is_flag else 'a text or a number'}")
+            raise InputError(f"{path}: {key}: must be {'true or false' if is_flag else 'a string or a number'}")
         try:
             parameter.process_value(context, value)
         except typer.BadParameter as error:

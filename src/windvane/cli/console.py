@@ -1,4 +1,4 @@
-"""What is printed where: results on stdout, all else on stderr, and nothing but results when nobody watches."""
+"""Output: results on stdout, everything else on stderr and only on a terminal."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rich.text import Text
 
 from windvane.errors import WindvaneError
 
-PATIENCE = 2.0  # seconds after which whoever watches wants to know how far it is
-PIPED_WIDTH = 200  # a table in a file is not broken to the width of a window
+PATIENCE = 2.0  # seconds after which progress is shown
+PIPED_WIDTH = 200  # tables in files are not wrapped to the width of a window
 
 
 class InterruptedRunError(WindvaneError):
@@ -25,7 +25,7 @@ class InterruptedRunError(WindvaneError):
 
 
 class InputError(WindvaneError, ValueError):
-    """The command cannot be carried out with this input; the message says why."""
+    """The input of the command is invalid; the message says why."""
 
 
 def output() -> Console:
@@ -36,18 +36,18 @@ def output() -> Console:
 
 
 def remark(text: str) -> None:
-    """A word to whoever is watching: on stderr, and only if it is a terminal."""
+    """Print a remark on stderr, only if it is a terminal."""
     if sys.stderr.isatty():
         Console(stderr=True, highlight=False).print(text, markup=False)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout. What is not a number (nan, infinity) is null, so that any reader takes it."""
+    """Print one JSON document on stdout. NaN and infinity become null, which every JSON parser accepts."""
     print(json.dumps(plain(value), allow_nan=False))
 
 
 def plain(value: Any) -> Any:
-    """``value`` as any reader of JSON takes it: arrays are lists, and what is not a number is null."""
+    """Return ``value`` as JSON-compatible data: arrays become lists, NaN and infinity become None."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -80,7 +80,7 @@ def share(value: float) -> str:
 
 
 class _Rate(ProgressColumn):
-    """Lane-rounds a second since this run began (what an earlier run had done does not count)."""
+    """Lane-rounds per second since this run began, without the rounds of earlier runs."""
 
     def render(self, task: Task) -> Text:
         speed = (task.completed - task.fields["earlier"]) / task.elapsed if task.elapsed else 0.0

@@ -1,4 +1,4 @@
-"""The command demo: the service, a simulated audience whose taste changes, and what was learned about it."""
+"""The command demo: the service with a simulated audience whose taste changes, and a summary."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def demo(
-    seconds: Annotated[float, typer.Option(help="How long the audience comes.", min=1.0, max=86_400.0)] = 60.0,
-    port: Annotated[int, typer.Option(help="Port of the service; 0 takes a free one.", min=0, max=65535)] = 0,
+    seconds: Annotated[float, typer.Option(help="How long the audience visits.", min=1.0, max=86_400.0)] = 60.0,
+    port: Annotated[int, typer.Option(help="Port of the service; 0 chooses a free one.", min=0, max=65535)] = 0,
     open_page: Annotated[
         bool | None,
         typer.Option("--open/--no-open", help="Show the live page in a browser (default: if there is a desktop)."),
@@ -51,8 +51,8 @@ def demo(
 ) -> None:
     """Run the service for a minute: a simulated audience, whose taste changes, clicks through the HTTP API.
 
-    Three streams serve the same audience with the same luck: one learns how fast it changes, one never forgets, and one
-    plays at random. The store is temporary.
+    Three streams serve the same audience with the same random numbers: one learns how fast it changes, one never
+    forgets, and one plays at random. The store is temporary.
 
     \b
     Examples:
@@ -193,7 +193,7 @@ def _describe_drift(drift: Drift) -> str:
 
 @contextlib.contextmanager
 def _serve(store: Path, port: int) -> Iterator[Client]:
-    """Run the service in a process of its own until the end of the block; yield a client."""
+    """Run the service in a separate process until the end of the block; yield a client."""
     from windvane.testing import ServiceError, serve
 
     try:
@@ -234,7 +234,7 @@ class _Interruption:
 
     @contextlib.contextmanager
     def during_visit(self) -> Iterator[None]:
-        """Surround a visit. Ctrl-C reaches the service too, so a visit that fails then is no error."""
+        """Surround a visit. Ctrl-C reaches the service too, so a visit that fails then is not an error."""
         from windvane.client import ClientError
 
         try:

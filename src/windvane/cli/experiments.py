@@ -31,7 +31,7 @@ def conduct(
     restart: bool = False,
     failures: list[CellError] | None = None,
 ) -> Results:
-    """Run an experiment with a progress bar; Ctrl-C keeps what is finished and says how to go on.
+    """Run an experiment with a progress bar; Ctrl-C keeps finished cells and says how to continue.
 
     Cells that fail are added to ``failures`` if it is given; else the first one ends the run.
     """
@@ -49,7 +49,7 @@ def conduct(
             failures=failures,
         )
     except KeyboardInterrupt:
-        raise InterruptedRunError(f"interrupted; {_how_far(folder)}; the same command goes on from there") from None
+        raise InterruptedRunError(f"interrupted; {_how_far(folder)}; repeat the command to continue") from None
 
 
 def _how_far(folder: Path) -> str:
@@ -122,7 +122,7 @@ def _with_bounds(results: Results, diagnostics: bool) -> dict[str, Any]:
 
 
 def _default_folder(runs: int, horizon: int, arms: str, bonus_scale: float, seed: int, diagnostics: bool) -> str:
-    """``reproduction``, and whatever differs from the defaults: so that another setting gets another folder."""
+    """Return ``reproduction`` and the settings that differ from the defaults, so that each has its own folder."""
     differs = [
         f"{runs}x{horizon}" if (runs, horizon) != (paper.RUNS, paper.HORIZON) else "",
         arms if arms != "ball" else "",
@@ -142,7 +142,7 @@ def simulate(
     restart: Restart = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run an experiment. Stopped and started again, it goes on where it was.
+    """Run an experiment. If it is stopped, repeat the command to continue.
 
     \b
     Examples:

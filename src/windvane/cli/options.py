@@ -14,13 +14,13 @@ Jobs = Annotated[int | None, typer.Option(help="Processes (default: one per core
 Cluster = Annotated[
     str | None, typer.Option(help="Run on Dask: the scheduler's address (tcp://host:8786), or 'local'.")
 ]
-Restart = Annotated[bool, typer.Option("--restart", help="Forget an experiment that is already in the folder.")]
+Restart = Annotated[bool, typer.Option("--restart", help="Discard an experiment that is already in the folder.")]
 WithDiagnostics = Annotated[
     bool,
     typer.Option("--diagnostics", help="Record the terms of the analysis and the lemmas' slack; print the bounds."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
-Policies = Annotated[str | None, typer.Option(help="Only these policies, with commas: OFUL,BVD-GLM-UCB")]
+Policies = Annotated[str | None, typer.Option(help="Only these policies, separated by commas: OFUL,BVD-GLM-UCB")]
 Out = Annotated[Path | None, typer.Option(help="The folder to write to.", show_default=False)]
 
 

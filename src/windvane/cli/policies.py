@@ -1,4 +1,4 @@
-"""The command ``policies``: what there is to choose from."""
+"""The command ``policies``, which lists all policies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from windvane.cli.options import AsJson
 
 
 def policies(as_json: AsJson = False) -> None:
-    """All policies: what they assume, need and promise, and what a round of each costs on this machine.
+    """List all policies: what they assume, need and guarantee, and how long a round of each takes on this machine.
 
     \b
     Example:

@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from windvane.service.verification import StoreReport
 
 StorePath = Annotated[
-    Path, typer.Option("--store", envvar="WINDVANE_STORE", help="The file that holds everything (SQLite).")
+    Path, typer.Option("--store", envvar="WINDVANE_STORE", help="The store, an SQLite file that holds all data.")
 ]
 
 
 Host = Annotated[
-    str, typer.Option(envvar="WINDVANE_HOST", help="Address to listen on; other than loopback it needs a token.")
+    str, typer.Option(envvar="WINDVANE_HOST", help="Address to listen on; one other than loopback needs a token.")
 ]
-Port = Annotated[int, typer.Option(envvar="WINDVANE_PORT", help="Port; 0 takes a free one.", min=0, max=65535)]
-_RATE_HELP = "Requests per second and client; an item of a batch is one (0: no limit)."
+Port = Annotated[int, typer.Option(envvar="WINDVANE_PORT", help="Port; 0 chooses a free one.", min=0, max=65535)]
+_RATE_HELP = "Requests per second per client; each item of a batch counts (0: no limit)."
 Rate = Annotated[float, typer.Option(envvar="WINDVANE_RATE", help=_RATE_HELP, min=0.0)]
-_BODY_HELP = "Largest size of a request's body, in bytes."
+_BODY_HELP = "Largest request body, in bytes."
 BodyLimit = Annotated[int, typer.Option(envvar="WINDVANE_BODY_LIMIT", help=_BODY_HELP, min=1024, max=1 << 30)]
-_DRAIN_HELP = "Seconds that requests are still accepted after SIGTERM, while /readyz answers 503."
+_DRAIN_HELP = "Seconds after SIGTERM in which requests are still accepted, while /readyz answers 503."
 Drain = Annotated[float, typer.Option(envvar="WINDVANE_DRAIN", help=_DRAIN_HELP, min=0.0, max=3600.0)]
 LogFormat = Annotated[
-    Literal["text", "json"], typer.Option(envvar="WINDVANE_LOG_FORMAT", help="Lines of the log, on standard error.")
+    Literal["text", "json"], typer.Option(envvar="WINDVANE_LOG_FORMAT", help="Format of the log on standard error.")
 ]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"],
-    typer.Option(envvar="WINDVANE_LOG_LEVEL", help="The least level that is logged."),
+    typer.Option(envvar="WINDVANE_LOG_LEVEL", help="Lowest level that is logged."),
 ]
 AccessLog = Annotated[bool, typer.Option("--access-log", envvar="WINDVANE_ACCESS_LOG", help="Log every request.")]
 Config = Annotated[
@@ -65,9 +65,9 @@ def serve(
 ) -> None:
     """Run the decision service: HTTP under /v1, a live page at /, API documentation at /docs, all data in one file.
 
-    It prints its address when it listens, and logs "ready" when its streams are recovered and requests are answered.
-    Ctrl-C or SIGTERM stops it with code 0 after the requests that are under way. An option on the command line comes
-    before the environment, and this before the file.
+    It prints its address once it listens, and logs "ready" once its streams are recovered and it answers requests.
+    Ctrl-C or SIGTERM stops it, with exit code 0, after the requests in progress. The command line takes precedence over
+    the environment, and the environment over the file.
 
     \b
     Examples:
@@ -85,9 +85,9 @@ def serve(
     def started(address: str) -> None:
         if as_json:
             print_json({"address": address, "store": str(store)})
-        elif log_format != "json":  # which has it, too
+        elif log_format != "json":  # the JSON log has the address
             output().print(f"{address}  (store: {store}; Ctrl-C stops)", markup=False, highlight=False, soft_wrap=True)
-        sys.stdout.flush()  # the reader may wait for the address at the end of a pipe
+        sys.stdout.flush()  # a reader of the pipe may wait for the address
 
     try:
         run(
@@ -95,7 +95,7 @@ def serve(
             started=started,
         )  # fmt: skip
     except (ArgumentError, StoreError) as error:
-        if log_format == "json":  # whoever reads the log expects an object a line
+        if log_format == "json":  # every line must be a JSON object
             logging.getLogger("windvane.service").critical("%s", error)
             raise typer.Exit(WRONG_INPUT) from None
         raise InputError(str(error)) from None
@@ -108,10 +108,10 @@ def token(
     read_only: Annotated[bool, typer.Option("--read-only", help="The token may only read.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add, list or remove access tokens, also while a server runs.
+    """Add, list or remove access tokens, even while a server runs.
 
     On loopback, authentication is off until the first token is added. Removing the last token does not turn it off
-    again; "open" removes all tokens and does.
+    again; "open" removes all tokens and turns it off.
 
     \b
     Examples:
@@ -141,7 +141,7 @@ def token(
             return
         assert name is not None  # checked above
         if not name.isprintable() or not name.strip() or len(name) > 200:
-            raise ArgumentError("name", name, "a text of 1 to 200 printable characters")
+            raise ArgumentError("name", name, "a string of 1 to 200 printable characters")
         if action == "add":
             secret = create_token(opened, name, full=not read_only)
             if secret is None:
@@ -156,7 +156,7 @@ def token(
             raise ArgumentError("name", name, "the name of a token")
         else:
             if not opened.read_tokens():
-                remark("no token is left: all requests are refused until you add one, or run `windvane token open`")
+                remark("no token is left: all requests are rejected until you add one or run `windvane token open`")
             if as_json:
                 print_json({"removed": name})
     except StoreError as error:
@@ -180,9 +180,9 @@ def verify(
     store: StorePath = Path("windvane.db"),
     as_json: AsJson = False,
 ) -> None:
-    """Check the file, the checksum of every event, and every recorded outcome against a replay of the log.
+    """Check the file, the checksum of every event, and compare every recorded outcome with a replay of the log.
 
-    It changes nothing and can run while a server uses the store. The exit code is 1 if there is a problem.
+    It changes nothing and can run while a server uses the store. The exit code is 1 if it finds a problem.
 
     \b
     Example:

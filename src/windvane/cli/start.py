@@ -1,4 +1,4 @@
-"""Commands to begin with: compile, new, doctor."""
+"""Commands to get started: compile, new, doctor."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def compile_kernels(
     policies: Annotated[list[str] | None, typer.Argument(help="Names of policies (default: all).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile the kernels of policies into the cache, so that no first decision waits for it: for images, for example.
+    """Compile the kernels of policies into the cache in advance, for example for a container image.
 
     The cache is in $WINDVANE_CACHE_DIR, else in $XDG_CACHE_HOME/windvane, else in ~/.cache/windvane. It is used by the
-    same version of windvane, Python, NumPy and numba on the same kind of processor.
+    same versions of windvane, Python, NumPy and numba on the same kind of processor.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def compile_kernels(
 
 def new(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("spec.toml"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a commented example of an experiment, ready to be run and changed.
@@ -87,7 +87,7 @@ def new(
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Versions, cores, the compile cache, and a self-test that compares the kernels with plain NumPy.
+    """Show versions, cores and the compile cache, and run a self-test that compares the kernels with plain NumPy.
 
     \b
     Example:

@@ -38,7 +38,7 @@ def study(
     restart: Restart = False,
     as_json: AsJson = False,
 ) -> None:
-    """A study, with a figure (PNG, PDF, SVG). Slow; stopped, it goes on where it was.
+    """Run a study and draw its figure (PNG, PDF, SVG). It is slow; if it is stopped, repeat the command to continue.
 
     unknown-drift: what BOB-BVD-GLM-UCB pays for not knowing the drift, and BVD-GLM-UCB for being wrong about it.
     no-tuning: what AdaptiveGLMUCB loses to a memory and a bonus chosen for each environment of the drift benchmark.

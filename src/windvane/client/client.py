@@ -1,7 +1,7 @@
-"""Client and AsyncClient: the decision service as Python objects, with retries that count nothing twice.
+"""Client and AsyncClient: Python clients of the decision service, with retries that never count anything twice.
 
 Every method is written once, as a coroutine of :class:`AsyncClient`. :class:`Client` runs the same coroutines over
-blocking sockets: they never wait for an event loop, so that their first step runs them to the end.
+blocking sockets: they never wait for an event loop, so their first step runs them to the end.
 """
 
 from __future__ import annotations
@@ -12,16 +12,7 @@ import functools
 import inspect
 import os
 import time
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from windvane.arguments import check_not_negative, check_whole
@@ -29,7 +20,7 @@ from windvane.client import messages
 from windvane.client.connection import FIRST_PAUSE, Connection
 from windvane.client.history import locate_error, read_columns, split_history
 from windvane.client.messages import ClientError, build_path, check_arms, check_key, check_value, encode
-from windvane.client.transport import Answer, AsyncTransport, Reply, Request, Transport
+from windvane.client.transport import AsyncNetwork, BlockingNetwork
 from windvane.records import (
     Decision,
     DecisionRecord,
@@ -56,8 +47,8 @@ class AsyncClient(Connection):
     """A client of the decision service for asynchronous code.
 
     Parameters and methods are those of :class:`Client`: write ``await``, ``async with`` and ``async for``. Each event
-    loop has connections of its own, so that a client can be used in several, one after another or in threads. Close
-    it in each of them.
+    loop has its own connections, so a client can be used in several loops, one after another or in threads. Close it in
+    each of them.
 
     Examples
     --------
@@ -67,16 +58,10 @@ class AsyncClient(Connection):
     ...         await client.reward("homepage", decision, 1.0)
     """
 
-    _transport_class = AsyncTransport
+    _network_class = AsyncNetwork
 
     def _owner(self) -> tuple[int, asyncio.AbstractEventLoop]:
         return os.getpid(), asyncio.get_running_loop()
-
-    async def _exchange(self, request: Request) -> Answer:
-        return await self._transport().exchange(request)  # type: ignore[no-any-return]
-
-    async def _open(self, request: Request) -> Reply[AsyncIterator[bytes]]:
-        return await self._transport().open(request)  # type: ignore[no-any-return]
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -89,13 +74,12 @@ class AsyncClient(Connection):
 
     async def close(self) -> None:
         """Close the connections of the running event loop. A later call opens one again."""
-        if transport := self._transports.pop(self._owner(), None):
-            await transport.close()
+        await self._close()
 
     # --- streams ---
 
     async def ready(self, wait: float = 0.0) -> bool:
-        """Return whether the service answers and has recovered; ask again for ``wait`` seconds."""
+        """Return whether the service is ready; ask repeatedly for up to ``wait`` seconds."""
         end = time.monotonic() + check_not_negative("wait", wait)
         while True:
             try:
@@ -114,10 +98,10 @@ class AsyncClient(Connection):
         Parameters
         ----------
         name
-            Of the stream. If it exists, the error has the code ``"stream-exists"``; where an earlier attempt got no
-            answer and may have created it, the error also has ``is_unsure``.
+            Name of the stream. If it exists, the error has the code ``"stream-exists"``; if an earlier attempt got no
+            answer and may have created the stream, ``is_unsure`` is also true.
         **settings
-            ``title`` and the arguments of :class:`windvane.Agent`; those of the policy in a dict ``settings``.
+            ``title`` and the arguments of :class:`windvane.Agent`; the policy's own settings in a dict ``settings``.
 
         Examples
         --------
@@ -126,19 +110,19 @@ class AsyncClient(Connection):
         return await self._send(StreamInfo, "POST", messages.STREAMS, encode({"name": name, **settings}))
 
     async def ensure(self, /, name: str, **settings: Any) -> StreamInfo:
-        """Create a stream unless it exists with the same settings: for the start of a program.
+        """Create a stream unless it exists with the same settings. Call it when a program starts.
 
         Parameters
         ----------
         name, **settings
-            As in :meth:`create`. Settings are compared by what they mean, with their defaults: ``"1h"`` and ``"60m"``
-            are the same. ``seed`` and ``title`` are compared only if they are given.
+            As in :meth:`create`. Settings are compared by meaning, including defaults: ``"1h"`` equals ``"60m"``.
+            ``seed`` and ``title`` are compared only if you pass them.
 
         Raises
         ------
         ClientError
-            With the code ``"settings-differ"`` if the stream has other settings, which ``pointers`` names;
-            ``"archived"`` if it was archived.
+            With the code ``"settings-differ"`` if the settings differ, in which case ``pointers`` names them;
+            ``"archived"`` if the stream is archived.
 
         Examples
         --------
@@ -147,7 +131,7 @@ class AsyncClient(Connection):
         return await self._send(StreamInfo, "PUT", build_path(name), encode(settings))
 
     async def streams(self) -> list[StreamSummary]:
-        """Return all streams, archived ones too, except those that the service could not recover."""
+        """Return all streams, including archived ones, except those that the service could not recover."""
         return [stream async for page in self._pages(StreamPage, messages.STREAMS) for stream in page.streams]
 
     async def unrecovered(self) -> list[UnavailableStream]:
@@ -161,21 +145,21 @@ class AsyncClient(Connection):
     async def configure(self, /, stream: str, **changes: Any) -> StreamInfo:
         """Change the ``title``, or what :meth:`windvane.Agent.configure` changes.
 
-        ``features`` are a whole new declaration.
+        ``features`` is a complete new declaration.
         """
         return await self._send(StreamInfo, "PATCH", build_path(stream), encode(changes, keep_none=True))
 
     async def refit(
         self, /, stream: str, *, dry_run: bool = False, key: str | None = None, **settings: Any
     ) -> RefitReport:
-        """Let a stream learn its log again under other settings, and put the new model in the place of the old one.
+        """Learn the log of a stream again with new settings, and replace its model.
 
         Parameters
         ----------
         stream, dry_run, key
-            The stream; whether to compare only; an idempotency key, as in :meth:`decide`.
+            The stream; whether only to compare the models; an idempotency key, as in :meth:`decide`.
         **settings
-            Those of :meth:`create` that are to change.
+            The settings to change, as in :meth:`create`.
 
         Examples
         --------
@@ -186,11 +170,11 @@ class AsyncClient(Connection):
         return await self._send(RefitReport, "POST", path, body, check_key(key))
 
     async def undo_refit(self, stream: str, *, key: str | None = None) -> StreamInfo:
-        """Undo the last refit: the model from before it comes back, with what it would have learned since."""
+        """Undo the last refit: restore the model from before it, which learns the events since then."""
         return await self._send(StreamInfo, "POST", build_path(stream, "refit", "undo"), None, check_key(key))
 
     async def archive(self, stream: str) -> StreamInfo:
-        """End a stream: it can still be read, and decides and learns no more."""
+        """Archive a stream: it can still be read, but no longer decides or learns."""
         return await self._send(StreamInfo, "POST", build_path(stream, "archive"))
 
     # --- decisions and rewards ---
@@ -206,7 +190,7 @@ class AsyncClient(Connection):
             As in :meth:`windvane.Agent.decide`: vectors by name, a list or an array of vectors; with declared features
             the names of arms or their fields by name, and the ``context``.
         key
-            Idempotency key of your own, to repeat the call after a crash: 1 to 200 printable ASCII characters, without
+            Your own idempotency key, to repeat the call after a crash: 1 to 200 printable ASCII characters, without
             a space at either end. Default: a random one for each call.
 
         Examples
@@ -220,7 +204,7 @@ class AsyncClient(Connection):
     async def predict(
         self, stream: str, arms: Any = None, *, context: Mapping[str, Any] | None = None
     ) -> dict[Name, Prediction]:
-        """Return by name what the policy thinks of ``arms``. Nothing is decided. Arguments are those of :meth:`decide`.
+        """Return the prediction and bonus of each arm by name, without deciding. Arguments are those of :meth:`decide`.
 
         Examples
         --------
@@ -234,7 +218,7 @@ class AsyncClient(Connection):
     async def rank(
         self, stream: str, arms: Any = None, *, context: Mapping[str, Any] | None = None
     ) -> list[Prediction]:
-        """Return what :meth:`predict` does as a list, the most preferred arm first, as in :meth:`windvane.Agent.rank`.
+        """Return the result of :meth:`predict` as a list, most preferred arm first, as in :meth:`windvane.Agent.rank`.
 
         Examples
         --------
@@ -245,13 +229,13 @@ class AsyncClient(Connection):
         return (await self._send(Predictions, "POST", build_path(stream, "rank"), body)).arms
 
     async def reward(self, stream: str, decision: Decision | str, value: float) -> RewardStatus:
-        """Send the reward of a decision. To repeat it changes nothing; another value is refused (``"conflict"``).
+        """Send the reward of a decision. Repeating it changes nothing; another value is rejected (``"conflict"``).
 
         Returns
         -------
         str
-            As :meth:`windvane.Agent.reward`: "recorded" if it is new; "unchanged" if it repeats what is known;
-            "expired" if it came after the timeout: nothing is learned from it.
+            As :meth:`windvane.Agent.reward`: "recorded" if it is new; "unchanged" if the same reward was recorded
+            before; "expired" if it arrived after the timeout and is not learned.
 
         Examples
         --------
@@ -264,7 +248,7 @@ class AsyncClient(Connection):
     async def add_reward(
         self, stream: str, decision: Decision | str, value: float, *, key: str | None = None
     ) -> RewardStatus:
-        """Add a part to the reward of a decision, and return what :meth:`reward` does. ``key`` as in :meth:`decide`.
+        """Add a part to the reward of a decision; returns a status as :meth:`reward`. ``key`` as in :meth:`decide`.
 
         :meth:`decision` returns the sum so far.
         """
@@ -274,7 +258,7 @@ class AsyncClient(Connection):
     async def decide_many(
         self, stream: str, arms: Iterable[Any], *, contexts: Iterable[Mapping[str, Any] | None] | None = None
     ) -> list[Decision]:
-        """Decide once for each of ``arms``, in order, in as many requests as it takes.
+        """Decide once for each of ``arms``, in order, in as many requests as necessary.
 
         Raises
         ------
@@ -287,7 +271,7 @@ class AsyncClient(Connection):
         return await self._send_batch(stream, "decisions", messages.encode_offers(arms, contexts), Decision)
 
     async def reward_many(self, stream: str, rewards: Iterable[tuple[Decision | str, float]]) -> list[RewardStatus]:
-        """Send rewards, pairs of decision and value, in order; return for each what :meth:`reward` does.
+        """Send rewards, as pairs of decision and value, in order; return their statuses as :meth:`reward`.
 
         Errors are those of :meth:`decide_many`.
         """
@@ -305,25 +289,25 @@ class AsyncClient(Connection):
         weights: Any = None,
         key: str | None = None,
     ) -> int:
-        """Learn from decisions of the past, oldest first. Returns how many.
+        """Learn past decisions, oldest first. Returns the number of rows.
 
-        Arguments are those of :meth:`windvane.Agent.history`, frames of pandas and polars included, ``key`` that of
-        :meth:`decide`. ``times`` are datetimes, RFC 3339 texts or seconds since 1970.
+        Arguments are those of :meth:`windvane.Agent.history`, including pandas and polars frames, ``key`` that of
+        :meth:`decide`. ``times`` are datetimes, RFC 3339 strings or seconds since 1970.
 
         Notes
         -----
-        More than 20,000 rows, or 3 MiB, are sent as several requests, in the order of ``times``, each with a key of its
-        own. All rows of a request are learned, or none: an error says how many rows were learned before it. A
-        ``scaling="fit"`` sees the rows of the first request only.
+        More than 20,000 rows, or 3 MiB, are sent as several requests, in the order of ``times``, each with its own key.
+        All rows of a request are learned, or none: an error says how many rows were learned before it.
+        ``scaling="fit"`` uses only the rows of the first request.
 
-        Names of columns are not sent. Those of the first frame of ``vectors`` that this client sends to a stream set
-        the order of the coordinates, and later frames are brought into it.
+        Column names are not sent. The first frame of ``vectors`` that this client sends to a stream sets the order of
+        the coordinates; later frames are reordered to match.
         """
         path, first = build_path(stream, "history"), self._columns.get(stream)
         columns, order = read_columns(rewards, vectors, contexts, arms, times, weights, first)
         parts, own_key, learned = split_history(columns), check_key(key), 0
-        for number, part in enumerate(parts):
-            part_key = check_key(f"{own_key}-{number}") if number else own_key
+        keys = [own_key, *(check_key(f"{own_key}-{number}") for number in range(1, len(parts)))]  # before any is sent
+        for part, part_key in zip(parts, keys, strict=True):
             try:
                 learned += (await self._send(LearnedRows, "POST", path, part.body, part_key)).rows
             except ClientError as error:
@@ -335,7 +319,7 @@ class AsyncClient(Connection):
     # --- what was decided ---
 
     async def decision(self, stream: str, decision: Decision | str) -> DecisionRecord:
-        """Return a decision and what became of it."""
+        """Return a decision with its status and reward."""
         return await self._send(DecisionRecord, "GET", build_path(stream, "decisions", decision))
 
     async def explain(self, stream: str, decision: Decision | str) -> Explanation:
@@ -366,20 +350,13 @@ class AsyncClient(Connection):
 
 
 def _run(work: Awaitable[T]) -> T:
-    """Run a coroutine that never waits."""
+    """Run a coroutine that never suspends."""
     try:
         next(work.__await__())
     except StopIteration as end:
         result: T = end.value
         return result
     raise AssertionError("the coroutine waits for an event loop")
-
-
-async def _pretend_to_wait(parts: Generator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the parts of a body that blocking code reads."""
-    with contextlib.closing(parts):
-        for part in parts:
-            yield part
 
 
 def _block(
@@ -421,10 +398,10 @@ def _iterate(
 class Client(Connection):
     """A client of the decision service. Safe to use from several threads, and after a fork.
 
-    A request without an answer, or with status 429, 502, 503 or 504, is sent again after growing random pauses, or
-    after as long as the service asks for, until the ``deadline``: callers do not notice an ordinary restart of the
-    service. Nothing counts twice: decisions, parts of rewards and history carry an idempotency key, and everything
-    else may be repeated. Errors that time does not mend are raised at once.
+    A request that gets no answer, or status 429, 502, 503 or 504, is retried until the ``deadline``, after growing
+    random delays or the delay that the service asks for: callers do not notice an ordinary restart of the service.
+    Nothing counts twice: decisions, parts of rewards and history carry an idempotency key, and all other requests are
+    idempotent. Permanent errors are raised at once.
 
     Proxies are taken from the environment (``HTTPS_PROXY``, ``NO_PROXY``), but never for an address of this machine.
 
@@ -437,8 +414,8 @@ class Client(Connection):
     timeout
         Seconds to wait for the server at each step of a request.
     deadline
-        Seconds after the start of a call in which its request is sent again; 0 sends it once. The last attempt may
-        take longer, as ``timeout`` says. Default: 30.
+        Seconds after the start of a call within which its request is retried; 0 means no retries. The last attempt may
+        end later, within its ``timeout``. Default: 30.
 
     Examples
     --------
@@ -448,17 +425,10 @@ class Client(Connection):
     'recorded'
     """
 
-    _transport_class = Transport
+    _network_class = BlockingNetwork
 
     def _owner(self) -> tuple[int, None]:
         return os.getpid(), None
-
-    async def _exchange(self, request: Request) -> Answer:
-        return self._transport().exchange(request)  # type: ignore[no-any-return]
-
-    async def _open(self, request: Request) -> Reply[AsyncIterator[bytes]]:
-        reply = self._transport().open(request)
-        return Reply(reply.status, reply.headers, _pretend_to_wait(reply.parts))
 
     async def _pause(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -471,8 +441,7 @@ class Client(Connection):
 
     def close(self) -> None:
         """Close the connections of all threads. A later call opens one again."""
-        if transport := self._transports.pop(self._owner(), None):
-            transport.close()
+        _run(self._close())
 
     def __del__(self) -> None:
         self.close()

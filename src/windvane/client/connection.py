@@ -1,4 +1,4 @@
-"""The way to the service: attempts until a deadline, pages and the log."""
+"""Requests to the service: retries until a deadline, pages of lists, and the log."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from urllib.parse import urlencode
 
 from windvane.arguments import check_number
 from windvane.client import messages
+from windvane.client.address import Address
 from windvane.client.messages import BatchError, ClientError
-from windvane.client.transport import FAILURES, UNSENT, Address, Answer, Reply, Request, get_header
+from windvane.client.transport import FAILURES, UNSENT, AsyncNetwork, BlockingNetwork, Transport, get_header
 from windvane.errors import ArgumentError
 from windvane.records import BatchResults, PendingPage, StreamPage
 
@@ -28,21 +29,21 @@ Page = TypeVar("Page", StreamPage, PendingPage)
 
 
 class Connection:
-    """The service at ``url``, asked until it answers. Subclasses say how bytes are transferred and how to pause."""
+    """The service at ``url``, asked until it answers. Subclasses say how the network is reached and how to pause."""
 
-    _transport_class: type[Any]
+    _network_class: type[BlockingNetwork | AsyncNetwork]
 
     def __init__(
         self, url: str | None = None, token: str | None = None, *, timeout: float = 10.0, deadline: float = DEADLINE
     ) -> None:
         # By process, because a fork shares sockets, and by event loop, because asynchronous sockets belong to one.
-        self._transports: dict[tuple[int, asyncio.AbstractEventLoop | None], Any] = {}
+        self._transports: dict[tuple[int, asyncio.AbstractEventLoop | None], Transport] = {}
         self._columns: dict[str, list[Any]] = {}  # of the first frame of vectors, by stream
         headers = {"Content-Type": "application/json", "User-Agent": "windvane"}
         token = os.environ.get("WINDVANE_TOKEN") if token is None else token
         if token is not None:
             if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token.strip():
-                expected = "a text as `windvane token add` prints it"
+                expected = "a string as printed by `windvane token add`"
                 raise ArgumentError("token", None, expected, got="another value")  # which may be secret
             headers["Authorization"] = f"Bearer {token.strip()}"
         seconds = check_number("timeout", timeout, "of seconds above 0, at most 1e6", lambda s: 0 < s <= 1e6)
@@ -57,10 +58,10 @@ class Connection:
         """Return the process and the event loop, None for blocking sockets, that may use a transport."""
         raise NotImplementedError
 
-    def _transport(self) -> Any:
+    def _transport(self) -> Transport:
         """Return the transport of this process and event loop, and forget those of event loops that were closed.
 
-        Of two transports that threads create at once, one is dropped before its use.
+        If two threads create a transport at once, one of the two is dropped before it is used.
         """
         owner = self._owner()
         if transport := self._transports.get(owner):
@@ -68,15 +69,12 @@ class Connection:
         for other in list(self._transports):
             if other[1] is not None and other[1].is_closed():
                 self._transports.pop(other, None)
-        return self._transports.setdefault(owner, self._transport_class(self._address))
+        return self._transports.setdefault(owner, Transport(self._address, self._network_class()))
 
-    async def _exchange(self, request: Request) -> Answer:
-        """Return the answer."""
-        raise NotImplementedError
-
-    async def _open(self, request: Request) -> Reply[AsyncIterator[bytes]]:
-        """Return the answer, whose body is still to be read."""
-        raise NotImplementedError
+    async def _close(self) -> None:
+        """Close the connections of this process and event loop."""
+        if transport := self._transports.pop(self._owner(), None):
+            await transport.close()
 
     async def _pause(self, seconds: float) -> None:
         raise NotImplementedError
@@ -91,7 +89,7 @@ class Connection:
     async def _ask(self, method: str, path: str, body: bytes | None = None, key: str | None = None) -> bytes:
         """Send a request once. Return the body of the answer, or raise the problem that it describes."""
         try:
-            answer = await self._exchange(self._address.build_request(method, path, body, key))
+            answer = await self._transport().exchange(self._address.build_request(method, path, body, key))
         except FAILURES as error:
             raise self._name_error(error) from None
         if 200 <= answer.status < 300:
@@ -113,7 +111,7 @@ class Connection:
         raise AssertionError("the loop above does not end")
 
     def _choose_pause(self, error: ClientError, attempt: int, start: float) -> float:
-        """Return the seconds until the next attempt, or raise ``error`` with what is known about all attempts.
+        """Return the seconds until the next attempt, or raise ``error`` with a summary of all attempts.
 
         Pauses grow, and differ between clients that failed together. No attempt begins after the deadline.
         """
@@ -125,12 +123,12 @@ class Connection:
             error.message += f"; gave up after {attempt} attempt{'s' * (attempt > 1)}"
         if error.is_unsure:
             error.code = "no-answer" if error.code == "unreachable" else error.code
-            error.message += "; an attempt got no answer, and it is not known whether it was carried out"
+            error.message += "; an attempt got no answer and may have been executed"
         error.args = (error.message,)
         raise error from None
 
     async def _send_batch(self, stream: str, name: str, items: list[bytes], kind: type[Any]) -> list[Any]:
-        """Send ``items`` in as many requests as it takes; return their answers, or raise what failed."""
+        """Send ``items`` in as many requests as necessary; return their answers, or raise the errors."""
         path, results = messages.build_path(stream, name, "batch"), list[Any]()
         for part in messages.split_batch(items):
             body = b'{"%s":[%s]}' % (name.encode(), b",".join(part))
@@ -165,7 +163,7 @@ class Connection:
             try:
                 async for line in self._read_lines(path, {"after": after} | ({"limit": end - after} if end else {})):
                     event = messages.read(dict[str, Any], line)
-                    if "error" in event:  # the last line of a log that the service cannot read on
+                    if "error" in event:  # the last line of a log with an unreadable event
                         raise ClientError(200, "unreadable", f"event {event.get('number')}: {event['error']}")
                     if event.get("number") != after + 1:
                         raise messages.not_understood(f"not event {after + 1}")
@@ -181,7 +179,7 @@ class Connection:
         """Yield the lines of an answer; raise if it breaks off."""
         rest, request = b"", self._address.build_request("GET", f"{path}?{urlencode(query)}")
         try:
-            reply = await self._open(request)
+            reply = await self._transport().open(request)
             if reply.status != 200:
                 retry_after = get_header(reply.headers, b"retry-after") or ""
                 raise messages.build_error(reply.status, b"".join([part async for part in reply.parts]), retry_after)

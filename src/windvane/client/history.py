@@ -1,4 +1,4 @@
-"""Rows of history as the bodies of requests: from lists, arrays and frames, in as many parts as the service takes."""
+"""Encode history from lists, arrays and frames as request bodies, split into parts that the service accepts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from windvane.client.messages import ClientError, check_times, encode, to_list
 from windvane.errors import ArgumentError
 from windvane.frames import frame_arms, frame_columns, frame_rows, is_frame, order_columns
 
-MOST_ROWS = 20_000  # that the service takes in a request
-MOST_BYTES = 3 << 20  # of a request; the service takes 4 MiB, unless it is told otherwise
+MOST_ROWS = 20_000  # that the service accepts in a request
+MOST_BYTES = 3 << 20  # of a request; the service accepts 4 MiB by default
 
 
 class Part(NamedTuple):
@@ -33,7 +33,7 @@ class Columns(NamedTuple):
     weights: Any
 
     def encode(self, rows: Sequence[int] | None = None) -> bytes:
-        """Return these rows, or all as they are, as a request."""
+        """Return these rows, or all of them in their order, as a request."""
         columns = self._asdict()
         if rows is not None:
             columns = {name: values and [values[row] for row in rows] for name, values in columns.items()}
@@ -75,7 +75,7 @@ def _read_flags(values: Any, depth: int = 2) -> Any:
 
 def _name_arm(place: int, name: Any, fields: dict[Any, Any]) -> Any:
     if not isinstance(name, str):
-        raise ArgumentError(("arms", place), name, 'named by a text over HTTP, in the column "arm" or the index')
+        raise ArgumentError(("arms", place), name, 'named by a string over HTTP, in the column "arm" or the index')
     return {name: fields} if fields else name
 
 
@@ -83,12 +83,12 @@ def split_history(columns: Columns) -> list[Part]:
     """Return the requests that send all rows, the oldest first."""
     count, body = len(columns.rewards), columns.encode() if len(columns.rewards) <= MOST_ROWS else None
     if body is not None and len(body) <= MOST_BYTES:
-        return [Part(body, range(count))]  # the service says what is wrong with it
+        return [Part(body, range(count))]  # the service reports the error
     for name, values in columns._asdict().items():
         if values is not None and len(values) != count:
             raise ArgumentError(name, values, f"{count} rows, one for each of `rewards`", got=str(len(values)))
     rows: Sequence[int] = range(count)
-    if columns.times is not None:  # later requests must not be about earlier times
+    if columns.times is not None:  # later requests must not have earlier times
         seconds = [_to_seconds(place, time) for place, time in enumerate(columns.times)]
         rows = sorted(rows, key=seconds.__getitem__)
     return [part for at in range(0, count, MOST_ROWS) for part in _halve(columns, rows[at : at + MOST_ROWS])]
@@ -109,11 +109,11 @@ def _to_seconds(place: int, time: datetime | str) -> float:
     try:
         return (datetime.fromisoformat(time) if isinstance(time, str) else time).timestamp()
     except ValueError:
-        raise ArgumentError(("times", place), time, "an RFC 3339 text") from None
+        raise ArgumentError(("times", place), time, "an RFC 3339 string") from None
 
 
 def locate_error(error: ClientError, part: Part, learned: int) -> ClientError:
-    """Let an error about a part of the rows point into all rows, and say how many were learned before it."""
+    """Make an error about a part of the rows point into all rows, and add how many were learned before it."""
 
     def move(pointer: str) -> str:
         match = re.fullmatch(r"#/(\w+)/(\d+)(.*)", pointer)

@@ -1,4 +1,4 @@
-"""What is sent to the service and what it answers, as bytes, and the errors of both."""
+"""Encode requests, decode answers, and the errors of both."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ T = TypeVar("T")
 
 
 class ClientError(WindvaneError):
-    """The service refused a request, or did not answer.
+    """The service rejected a request, or did not answer.
 
     Attributes
     ----------
     status : int or None
-        Of the answer. None without an answer.
+        Status of the answer. None without an answer.
     code : str
-        The service's code, such as ``"unknown-stream"``. ``"unreachable"``: nothing was sent. ``"no-answer"``: it is
-        not known whether the request was carried out. ``"not-understood"``: the answer is not a windvane service's.
+        The service's code, such as ``"unknown-stream"``. ``"unreachable"``: nothing was sent. ``"no-answer"``: the
+        request may have been executed. ``"not-understood"``: the answer is not from a windvane service.
     message : str
-        What is wrong, for people.
+        A description for people.
     pointer : str or None
-        JSON Pointer to what is wrong in the request, such as ``"#/arms/red/1"``: the first of ``pointers``.
+        JSON Pointer to the invalid part of the request, such as ``"#/arms/red/1"``: the first of ``pointers``.
     pointers : list of str
-        All that the service named.
+        All pointers of the answer.
     is_unsure : bool
-        Whether this or an earlier attempt got no answer, so that it may have been carried out.
+        Whether this or an earlier attempt got no answer, so that the request may have been executed.
     retry_after : float
         Seconds that the service asked to wait, or 0.
     """
@@ -60,14 +60,14 @@ class ClientError(WindvaneError):
 
 
 class BatchError(ClientError):
-    """Some items of a batch failed; the others were carried out. Status, code and pointer are those of the first.
+    """Some items of a batch failed; the others were executed. Status, code and pointer are those of the first.
 
     Attributes
     ----------
     results : list
-        For each item, in order, what the call returns for it or a :class:`ClientError`.
+        For each item, in order, its answer or a :class:`ClientError`.
     errors : dict of int to ClientError
-        The errors by their place in ``results``.
+        The errors by their index in ``results``.
 
     Examples
     --------
@@ -81,9 +81,10 @@ class BatchError(ClientError):
         place, first = next(iter(self.errors.items()))
         message = f"{len(self.errors)} of {len(self.results)} items failed; results[{place}]: {first.message}"
         super().__init__(first.status, first.code, message, first.pointer)
+        self.is_unsure = any(error.is_unsure for error in self.errors.values())
 
 
-# --- what is sent ---------------------------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------------------------
 
 
 def build_path(stream: str, *parts: Decision | str) -> str:
@@ -136,8 +137,8 @@ def check_arms(arms: Any) -> Any:
             expected = "vectors whose labels are in the same order, because labels are not sent"
             raise ArgumentError("arms", list(arms), expected, got="different orders")
         for name in arms:
-            if not isinstance(name, str):  # JSON would make a text of it, and the answer would name another arm
-                raise ArgumentError("arms", name, "named by texts over HTTP")
+            if not isinstance(name, str):  # JSON would turn it into a string, and the answer would name another arm
+                raise ArgumentError("arms", name, "named by strings over HTTP")
     return arms
 
 
@@ -147,12 +148,12 @@ def check_value(value: Any) -> float:
 
 
 def check_times(times: Any) -> list[datetime | str]:
-    """Return seconds since 1970 as datetimes, and datetimes and texts as they are."""
+    """Return seconds since 1970 as datetimes, and datetimes and strings unchanged."""
 
     def check_time(place: int, time: Any) -> datetime | str:
         if isinstance(time, datetime | str):
             return time
-        expected = "of seconds since 1970 (at most 1e10 from there), a datetime with a time zone or an RFC 3339 text"
+        expected = "of seconds since 1970 (at most 1e10 from there), a datetime with a time zone or an RFC 3339 string"
         return to_datetime(check_number(("times", place), time, expected, lambda s: abs(s) <= 1e10))
 
     return [check_time(place, time) for place, time in enumerate(to_list("times", times))]
@@ -184,7 +185,7 @@ def _find_wrong(path: Path, value: Any) -> tuple[Path, Any]:
 
 
 def _to_plain(value: Any) -> Any:
-    """Return times, arrays and scalars of NumPy and pandas, and declared Features as JSON holds them."""
+    """Convert times, arrays and scalars of NumPy and pandas, and declared Features, to JSON-compatible data."""
     if isinstance(value, datetime):
         if value.utcoffset() is None:
             raise TypeError("a datetime must have a time zone")
@@ -194,14 +195,14 @@ def _to_plain(value: Any) -> Any:
     for method in ("tolist", "declaration"):
         if hasattr(value, method):
             return getattr(value, method)()
-    raise TypeError(f"{type(value).__name__} is neither a number, a text, an array, a list nor a dict")
+    raise TypeError(f"{type(value).__name__} is neither a number, a string, an array, a list nor a dict")
 
 
 _to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_to_plain).encode
 
 
 def _to_json_fast(value: Any) -> str | None:
-    """Return lists of numbers by name as JSON, eight times as fast as the standard library; None for all else."""
+    """Return lists of numbers by name as JSON, eight times as fast as the standard library; None for other values."""
     if type(value) is not dict or not value:
         return None
     for numbers in value.values():
@@ -260,7 +261,7 @@ def split_batch(items: list[bytes]) -> Iterator[list[bytes]]:
         yield part
 
 
-# --- what is answered -----------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------------------------
 
 
 _build_adapter: Any = functools.cache(TypeAdapter)  # building one takes milliseconds
@@ -273,13 +274,13 @@ def read(kind: type[T], body: bytes) -> T:
         return record
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
-        if problem["type"] == "json_invalid":  # cut off without a sign: it may come whole the next time
+        if problem["type"] == "json_invalid":  # silently truncated: a retry may succeed
             raise ClientError(200, "no-answer", "the answer is not JSON") from None
         raise not_understood(": ".join(map(str, (*problem["loc"], problem["msg"])))) from None
 
 
 def not_understood(problem: str) -> ClientError:
-    """Return the error about an answer that no windvane service gives."""
+    """Return the error about an answer that is not from a windvane service."""
     return ClientError(200, "not-understood", f"unexpected answer ({problem}); is this a windvane service?")
 
 
@@ -298,7 +299,7 @@ def build_error(status: int, problem: ProblemDetails | bytes | None, retry_after
 
 
 def read_item(item: ItemResult) -> Any:
-    """Return what a call returns for an item of a batch, or its error."""
+    """Return the answer to an item of a batch, or its error."""
     if item.status >= 300:
         return build_error(item.status, item.problem)
     return item.decision or (item.receipt and item.receipt.status)

@@ -1,52 +1,42 @@
-"""Connections to one service that are kept open, blocking and asynchronous.
+"""Connections to one service that are kept open, for blocking and for asynchronous code.
 
-Sockets, TLS, timeouts and proxies are those of httpcore2, the engine of httpx2; HTTP/1.1 is parsed by h11, as there.
-httpx2 itself and the pool of httpcore2, which only a proxy needs, are left out: they take most of the processor time of
-a small request (``benchmarks/client.py``).
+Both run the same coroutines: over blocking sockets (:class:`BlockingNetwork`) these never wait for an event loop.
+
+Sockets, TLS, timeouts and proxies come from httpcore2, the engine of httpx2; h11 parses HTTP/1.1, as in httpcore2.
+httpx2 itself is not used, and the pool of httpcore2 only for a proxy: they take most of the processor time of a small
+request (``benchmarks/client.py``).
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
+import contextlib
 import ssl
 import time
-import urllib.parse
-import urllib.request
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
 
 import anyio
 import h11
 import httpcore2
 
+from windvane.client.address import Address, Headers, Request
+
 IDLE_SECONDS = 10.0  # that an unused connection is kept; the server closes it after 30
-MOST_AT_ONCE = 100  # requests of an event loop that are under way at the same time; the others wait
+MOST_AT_ONCE = 100  # concurrent requests of an event loop; more have to wait
 READ_BYTES = 1 << 16
 
 UNSENT = (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError, httpcore2.UnsupportedProtocol)
 FAILURES = (*UNSENT, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException, h11.ProtocolError)
 
-Headers = list[tuple[bytes, bytes]]
-Parts = TypeVar("Parts")
 
-
-class Request(NamedTuple):
-    """What is sent."""
-
-    method: bytes
-    target: bytes
-    headers: Headers
-    body: bytes
-
-
-class Reply(NamedTuple, Generic[Parts]):
-    """An answer whose body is still to be read; ``parts`` iterates over it."""
+class Reply(NamedTuple):
+    """An answer whose body has not been read; ``parts`` iterates over it."""
 
     status: int
     headers: Headers
-    parts: Parts
+    parts: AsyncIterator[bytes]
 
 
 class Answer(NamedTuple):
@@ -62,94 +52,119 @@ def get_header(headers: Headers, name: bytes) -> str | None:
     return next((value.decode("latin-1") for key, value in headers if key.lower() == name), None)
 
 
-class Address:
-    """Where the service is, and what all requests to it share.
-
-    Raises
-    ------
-    ValueError
-        If ``url`` is not an address of http or https, or has a user, query or fragment.
-    """
-
-    def __init__(self, url: str, headers: Mapping[str, str], timeout: float) -> None:
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or set("@?#") & set(url):
-            raise ValueError(url)
-        if not url.isprintable() or " " in url or not parts.path.isascii():
-            raise ValueError(url)
-        self.url, self.timeout = url.rstrip("/"), timeout
-        self.scheme, self.host = parts.scheme, parts.hostname.encode("idna").decode()
-        usual = {"http": 80, "https": 443}[self.scheme]
-        self._given_port, self.port = parts.port, parts.port or usual
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        shared = {"Host": host if self.port == usual else f"{host}:{self.port}", **headers}
-        self._headers = [(name.encode(), value.encode()) for name, value in shared.items()]
-        self._prefix = parts.path.rstrip("/")
-
-    def build_request(self, method: str, path: str, body: bytes | None = None, key: str | None = None) -> Request:
-        """Return a request; ``key`` is its Idempotency-Key."""
-        headers = self._headers.copy()
-        if key is not None:
-            headers.append((b"Idempotency-Key", key.encode()))
-        if body is not None:
-            headers.append((b"Content-Length", b"%d" % len(body)))
-        return Request(method.encode(), f"{self._prefix}{path}".encode(), headers, body or b"")
-
-    def to_httpcore(self, request: Request) -> httpcore2.Request:
-        """Return a request as httpcore2 takes it."""
-        url = httpcore2.URL(scheme=self.scheme, host=self.host, port=self._given_port, target=request.target)
-        timeouts = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self.timeout)}
-        return httpcore2.Request(
-            request.method, url, headers=request.headers, content=request.body, extensions=timeouts
-        )
-
-    def load_certificates(self) -> ssl.SSLContext | None:
-        """Return the certificates that are trusted; they are needed for https only, and take 60 ms."""
-        return httpcore2.default_ssl_context() if self.scheme == "https" else None
-
-    def find_proxy(self) -> httpcore2.Proxy | None:
-        """Return the proxy of the environment; an address of this machine has none."""
-        if self._is_loopback() or urllib.request.proxy_bypass(self.host):
-            return None
-        proxies = urllib.request.getproxies()
-        if not (proxy := proxies.get(self.scheme) or proxies.get("all")):
-            return None
-        parts = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-        user, password = (urllib.parse.unquote(text or "") for text in (parts.username, parts.password))
-        where = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-        return httpcore2.Proxy(where, auth=(user, password) if parts.username else None)
-
-    def _is_loopback(self) -> bool:
-        try:
-            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+# --- networks --------------------------------------------------------------------------------------------------------
 
 
-class _Protocol:
-    """HTTP/1.1 on a connection that carries one request at a time."""
+class _BlockingStream:
+    """A blocking socket, as coroutines that never wait for an event loop."""
 
-    def __init__(self, stream: Any) -> None:
-        self.stream, self._http, self._used = stream, h11.Connection(h11.CLIENT), 0.0
+    def __init__(self, stream: httpcore2.NetworkStream) -> None:
+        self._stream, self.get_extra_info = stream, stream.get_extra_info
 
-    def encode(self, request: Request) -> bytes:
-        """Return a request in one piece: one packet, if it is small, which the server reads at once."""
+    async def read(self, most: int, timeout: float) -> bytes:
+        return self._stream.read(most, timeout)
+
+    async def write(self, data: bytes, timeout: float) -> None:
+        self._stream.write(data, timeout)
+
+    async def close(self) -> None:
+        self._stream.close()
+
+
+class BlockingNetwork:
+    """The network as blocking code reaches it."""
+
+    build_pool = httpcore2.ConnectionPool
+
+    def __init__(self) -> None:
+        self.turns = contextlib.nullcontext()
+
+    async def connect(self, where: Address, trusted: ssl.SSLContext | None) -> _BlockingStream:
+        """Open a connection."""
+        stream = httpcore2.SyncBackend().connect_tcp(where.host, where.port, where.timeout)
+        return _BlockingStream(stream if trusted is None else stream.start_tls(trusted, where.host, where.timeout))
+
+    async def relay(self, pool: Any, request: httpcore2.Request) -> Reply:
+        """Send a request by way of a proxy."""
+        response = pool.handle_request(request)
+        return Reply(response.status, response.headers, self._read(response))
+
+    async def _read(self, response: httpcore2.Response) -> AsyncIterator[bytes]:
+        with contextlib.closing(response):
+            for part in response.iter_stream():
+                yield part
+
+    async def close_pool(self, pool: Any) -> None:
+        """Close the connections to a proxy."""
+        pool.close()
+
+
+class _AsyncStream:
+    """A socket of an event loop."""
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+        self.read, self.write, self.get_extra_info = stream.read, stream.write, stream.get_extra_info
+
+    async def close(self) -> None:
+        with anyio.CancelScope(shield=True):  # also in a task that is being cancelled
+            await self._stream.aclose()
+
+
+class AsyncNetwork:
+    """The network as the code of one event loop reaches it."""
+
+    build_pool = httpcore2.AsyncConnectionPool
+
+    def __init__(self) -> None:
+        self.turns = asyncio.Semaphore(MOST_AT_ONCE)
+
+    async def connect(self, where: Address, trusted: ssl.SSLContext | None) -> _AsyncStream:
+        """Open a connection."""
+        stream = await httpcore2.AnyIOBackend().connect_tcp(where.host, where.port, where.timeout)
+        return _AsyncStream(stream if trusted is None else await stream.start_tls(trusted, where.host, where.timeout))
+
+    async def relay(self, pool: Any, request: httpcore2.Request) -> Reply:
+        """Send a request by way of a proxy."""
+        response = await pool.handle_async_request(request)
+        return Reply(response.status, response.headers, self._read(response))
+
+    async def _read(self, response: httpcore2.Response) -> AsyncIterator[bytes]:
+        async with contextlib.aclosing(response):
+            async for part in response.aiter_stream():
+                yield part
+
+    async def close_pool(self, pool: Any) -> None:
+        """Close the connections to a proxy."""
+        await pool.aclose()
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
+
+
+class _Connection:
+    """HTTP/1.1 on a socket that carries one request at a time."""
+
+    def __init__(self, stream: _BlockingStream | _AsyncStream, timeout: float) -> None:
+        self._stream, self._timeout, self._http, self._used = stream, timeout, h11.Connection(h11.CLIENT), 0.0
+        self.close = stream.close
+
+    async def send(self, request: Request) -> None:
+        """Send a request in one piece: one packet, if it is small, which the server reads at once."""
         http = self._http
-        event = h11.Request(method=request.method, target=request.target, headers=request.headers)
-        head = http.send(event) or b""
+        head = http.send(h11.Request(method=request.method, target=request.target, headers=request.headers)) or b""
         body = http.send(h11.Data(data=request.body)) if request.body else b""
         http.send(h11.EndOfMessage())  # which takes no bytes, because the length is known
-        return head + (body or b"")
+        await self._stream.write(head + (body or b""), self._timeout)
 
-    def receive(self, data: bytes | None = None) -> Any:
-        """Return the next event, or None if more data is needed."""
-        if data is not None:
-            self._http.receive_data(data)
-        event = self._http.next_event()
-        return None if event is h11.NEED_DATA else event
+    async def receive(self) -> Any:
+        """Return the next event."""
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            self._http.receive_data(await self._stream.read(READ_BYTES, self._timeout))
+        return event
 
     def end(self) -> bool:
-        """Return whether another request can be sent: the answer was read to its end."""
+        """Return whether another request can be sent, because the answer was read to its end."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
@@ -157,185 +172,71 @@ class _Protocol:
         return True
 
     def has_expired(self) -> bool:
-        """Return whether the server may have hung up."""
-        return time.monotonic() - self._used > IDLE_SECONDS or self.stream.get_extra_info("is_readable")
-
-
-def _is_answer(event: Any) -> bool:
-    return type(event) is h11.Response  # not a 1xx
-
-
-# --- blocking --------------------------------------------------------------------------------------------------------
+        """Return whether the server may have closed the connection."""
+        return time.monotonic() - self._used > IDLE_SECONDS or self._stream.get_extra_info("is_readable")
 
 
 class Transport:
-    """Connections of blocking code. Threads may share it: a connection belongs to one request at a time."""
+    """Connections to ``address`` over ``network``. Threads may share it: a connection serves one request at a time."""
 
-    def __init__(self, address: Address) -> None:
-        self._address, self._backend = address, httpcore2.SyncBackend()
+    def __init__(self, address: Address, network: BlockingNetwork | AsyncNetwork) -> None:
+        self._address, self._network = address, network
         self._trusted, proxy = address.load_certificates(), address.find_proxy()
-        self._proxies = proxy and httpcore2.ConnectionPool(ssl_context=self._trusted, proxy=proxy)
-        self._idle: deque[_Protocol] = deque()
-
-    def exchange(self, request: Request) -> Answer:
-        """Send a request and return its answer."""
-        reply = self.open(request)
-        return Answer(reply.status, reply.headers, b"".join(reply.parts))
-
-    def open(self, request: Request) -> Reply[Iterator[bytes]]:
-        """Send a request and return the beginning of its answer."""
-        if self._proxies:
-            response = self._proxies.handle_request(self._address.to_httpcore(request))
-            return Reply(response.status, response.headers, self._relay(response))
-        connection = self._take()
-        try:
-            connection.stream.write(connection.encode(request), self._address.timeout)
-            while not _is_answer(event := self._receive(connection)):
-                pass
-        except BaseException:
-            connection.stream.close()
-            raise
-        return Reply(event.status_code, list(event.headers), self._read(connection))
-
-    def _receive(self, connection: _Protocol) -> Any:
-        event = connection.receive()
-        while event is None:
-            event = connection.receive(connection.stream.read(READ_BYTES, self._address.timeout))
-        return event
-
-    def _read(self, connection: _Protocol) -> Iterator[bytes]:
-        """Yield the parts of a body; then keep the connection, or close it if the end was not reached."""
-        try:
-            while type(event := self._receive(connection)) is h11.Data:
-                yield bytes(event.data)
-        finally:
-            if connection.end():
-                self._keep(connection)
-            else:
-                connection.stream.close()
-
-    def _relay(self, response: Any) -> Iterator[bytes]:
-        try:
-            yield from response.stream
-        finally:
-            response.close()
-
-    def _take(self) -> _Protocol:
-        while self._idle:
-            try:
-                connection = self._idle.pop()
-            except IndexError:  # another thread took it
-                break
-            if not connection.has_expired():
-                return connection
-            connection.stream.close()
-        where = self._address
-        stream = self._backend.connect_tcp(where.host, where.port, where.timeout)
-        if self._trusted is not None:
-            stream = stream.start_tls(self._trusted, where.host, where.timeout)
-        return _Protocol(stream)
-
-    def _keep(self, connection: _Protocol) -> None:
-        self._idle.append(connection)
-        if len(self._idle) > 1:  # those that have been unused for long are at the front
-            oldest = self._idle.popleft()
-            if oldest.has_expired():
-                oldest.stream.close()
-            else:
-                self._idle.appendleft(oldest)
-
-    def close(self) -> None:
-        """Close the connections that no request uses."""
-        if self._proxies:
-            self._proxies.close()
-        while self._idle:
-            self._idle.pop().stream.close()
-
-
-# --- asynchronous: line by line the same -----------------------------------------------------------------------------
-
-
-class AsyncTransport:
-    """Connections of one event loop."""
-
-    def __init__(self, address: Address) -> None:
-        self._address, self._backend = address, httpcore2.AnyIOBackend()
-        self._trusted, proxy = address.load_certificates(), address.find_proxy()
-        self._proxies = proxy and httpcore2.AsyncConnectionPool(ssl_context=self._trusted, proxy=proxy)
-        self._idle: deque[_Protocol] = deque()
-        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._proxies = proxy and network.build_pool(ssl_context=self._trusted, proxy=proxy)
+        self._idle: deque[_Connection] = deque()
 
     async def exchange(self, request: Request) -> Answer:
         """Send a request and return its answer."""
-        async with self._turns:
+        async with self._network.turns:
             reply = await self.open(request)
             return Answer(reply.status, reply.headers, b"".join([part async for part in reply.parts]))
 
-    async def open(self, request: Request) -> Reply[AsyncIterator[bytes]]:
+    async def open(self, request: Request) -> Reply:
         """Send a request and return the beginning of its answer."""
         if self._proxies:
-            response = await self._proxies.handle_async_request(self._address.to_httpcore(request))
-            return Reply(response.status, response.headers, self._relay(response))
+            return await self._network.relay(self._proxies, self._address.to_httpcore(request))
         connection = await self._take()
         try:
-            await connection.stream.write(connection.encode(request), self._address.timeout)
-            while not _is_answer(event := await self._receive(connection)):
+            await connection.send(request)
+            while type(event := await connection.receive()) is not h11.Response:  # but a 1xx
                 pass
         except BaseException:
-            await _close_now(connection)
+            await connection.close()
             raise
         return Reply(event.status_code, list(event.headers), self._read(connection))
 
-    async def _receive(self, connection: _Protocol) -> Any:
-        event = connection.receive()
-        while event is None:
-            event = connection.receive(await connection.stream.read(READ_BYTES, self._address.timeout))
-        return event
-
-    async def _read(self, connection: _Protocol) -> AsyncIterator[bytes]:
+    async def _read(self, connection: _Connection) -> AsyncIterator[bytes]:
         """Yield the parts of a body; then keep the connection, or close it if the end was not reached."""
         try:
-            while type(event := await self._receive(connection)) is h11.Data:
+            while type(event := await connection.receive()) is h11.Data:
                 yield bytes(event.data)
         finally:
             if connection.end():
                 await self._keep(connection)
             else:
-                await _close_now(connection)
+                await connection.close()
 
-    async def _relay(self, response: Any) -> AsyncIterator[bytes]:
-        try:
-            async for part in response.stream:
-                yield part
-        finally:
-            await response.aclose()
+    async def _take(self) -> _Connection:
+        with contextlib.suppress(IndexError):  # there is none left, or another thread took it
+            while connection := self._idle.pop():
+                if not connection.has_expired():
+                    return connection
+                await connection.close()
+        return _Connection(await self._network.connect(self._address, self._trusted), self._address.timeout)
 
-    async def _take(self) -> _Protocol:
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.has_expired():
-                return connection
-            await connection.stream.aclose()
-        where = self._address
-        stream = await self._backend.connect_tcp(where.host, where.port, where.timeout)
-        if self._trusted is not None:
-            stream = await stream.start_tls(self._trusted, where.host, where.timeout)
-        return _Protocol(stream)
-
-    async def _keep(self, connection: _Protocol) -> None:
+    async def _keep(self, connection: _Connection) -> None:
+        """Keep a connection, and close the one that has been unused for longest if that is too long."""
+        with contextlib.suppress(IndexError):  # another thread took it
+            oldest = self._idle.popleft()
+            if oldest.has_expired():
+                await oldest.close()
+            else:
+                self._idle.appendleft(oldest)
         self._idle.append(connection)
-        if len(self._idle) > 1 and self._idle[0].has_expired():
-            await self._idle.popleft().stream.aclose()
 
     async def close(self) -> None:
         """Close the connections that no request uses."""
         if self._proxies:
-            await self._proxies.aclose()
+            await self._network.close_pool(self._proxies)
         while self._idle:
-            await self._idle.pop().stream.aclose()
-
-
-async def _close_now(connection: _Protocol) -> None:
-    """Close a connection, also in a task that is being cancelled."""
-    with anyio.CancelScope(shield=True):
-        await connection.stream.aclose()
+            await self._idle.pop().close()

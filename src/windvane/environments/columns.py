@@ -109,7 +109,7 @@ def to_column(argument: str, name: str, values: Any) -> Column:
         return Column(name, np.array([NAN if entry is None else _to_float(entry) for entry in entries]))
     if kinds <= {str}:
         return encode_texts(name, entries)
-    raise ArgumentError(argument, values, "a list of numbers or a list of texts", got=f"dtype {array.dtype}")
+    raise ArgumentError(argument, values, "a list of numbers or a list of strings", got=f"dtype {array.dtype}")
 
 
 def _simplify(entry: Any) -> Any:

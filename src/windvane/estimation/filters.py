@@ -50,7 +50,7 @@ from windvane.linalg import is_symmetric
 from windvane.links import Link
 from windvane.state import CoordinateChange, State, refuse
 
-LARGEST_PRIOR = 1e6  # variance of a coordinate, relative to the dispersion: P is accurate to 1e-16 times this
+LARGEST_PRIOR = 1e6  # variance of <x, theta*>, relative to the dispersion: x' P x is accurate to 1e-16 times this
 LARGE = 33  # from this dimension on, rank-one changes are collected before they are added to a matrix
 COLLECTED = 16
 FIRST_SURPRISES = 3.0  # observations that sigma^2, the first value of the dispersion, is worth
@@ -83,6 +83,8 @@ class FilterBank(KernelState):
         The first value of phi. If rewards are unbounded (identity link and counts), phi is then learned.
     prior_dim
         The prior variance of a coordinate is S_g^2 / prior_dim. Default: ``dim``.
+    L
+        Bound on the norm of vectors, which limits the prior variance to what double precision can tell from 1.
 
     >>> import windvane
     >>> memories, scales = np.array([50.0]), np.array([1.0])
@@ -97,13 +99,13 @@ class FilterBank(KernelState):
 
     def __init__(
         self, dim: int, link: Link, *, memories: Array, scales: Array, dispersion: float, lanes: int,
-        prior_dim: float | None = None,
+        prior_dim: float | None = None, L: float = 1.0,
     ) -> None:  # fmt: skip
         self.link, self.memories, self.scales = link, memories, scales
         count, collected = len(self.memories) * len(self.scales), COLLECTED if dim >= LARGE else 1
         self.beliefs = np.zeros((lanes, count), BELIEF)
         self.beliefs["a"] = np.repeat(1.0 - 1.0 / self.memories, len(self.scales))
-        variances = np.minimum(self.scales**2 / ((prior_dim or dim) * dispersion), LARGEST_PRIOR)
+        variances = np.minimum(self.scales**2 / ((prior_dim or dim) * dispersion), LARGEST_PRIOR / L**2)
         self.beliefs["q"] = np.tile(variances, len(self.memories))
         self.order = np.argsort(-self.speeds(), kind="stable")  # from fast to slow
         self.lanes = np.zeros(lanes, LANE)

@@ -156,7 +156,7 @@ class AdaptiveGLMUCB(Policy):
         self.bank = FilterBank(
             self.dim, self.reward_link, memories=_check_increasing(self.memories),
             scales=np.array([unit * scale for scale in SCALES] if self.S is None else [check_positive("S", self.S)]),
-            dispersion=dispersion, lanes=self.lane_count, prior_dim=self.choose_prior_dim(),
+            dispersion=dispersion, lanes=self.lane_count, prior_dim=self.choose_prior_dim(), L=self.L,
         )  # fmt: skip
         self.factors = check_scale("bonus_scale", self.bonus_scale, self.lane_count)
 

@@ -1,11 +1,11 @@
-"""Back a store up while a server uses it, and put a backup in the place of a store.
+"""Back up a store while a server uses it, and restore a backup.
 
-Both copy the store at one point in time to a temporary file, verify that file as ``windvane verify`` does, and rename
-it: at the target there is nothing, or a whole and verified store.
+Both copy the store as of one commit to a temporary file, verify that file as ``windvane verify`` does, and rename it:
+the target is either missing or a complete, verified store.
 
-A restored store ends where the backup was made. What was acknowledged later is gone, and the marks of the store that is
-replaced (:mod:`windvane.service.store.marks`) know how much that is. They are moved aside with it, because going back
-may be what is wanted; with ``record_loss`` they stay, and the next start records the loss in the log of every stream.
+A restored store ends where the backup was made. Later events are lost; the marks of the replaced store
+(:mod:`windvane.service.store.marks`) tell how many. By default they are moved aside with it, because going back may be
+intended; with ``record_loss`` they stay, and the next start records the loss in the log of every stream.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from windvane.service.verification import StoreReport, verify_store
 PAGES = 1024  # that are copied between two reports of progress: 4 MiB
 TEMPORARY = ".part"
 SIDE_FILES = ("-wal", "-shm", "-journal", COMPLETED, BUILDING, ".mark")
-"""Endings of the files that belong to a store, but for its lock. The log comes first, because it must never stand
+"""Suffixes of the files that belong to a store, except its lock. The log comes first, because it must never stand
 beside another store."""
 
 Progress = Callable[[str, int, int], None]
@@ -49,7 +49,8 @@ Progress = Callable[[str, int, int], None]
 class CopyReport:
     """A store that was backed up or restored.
 
-    ``lost``: how many events of each stream were acknowledged and are not in the store that was restored, by name.
+    ``lost``: how many events of each stream were acknowledged and are not in the store that was restored, by name;
+    None if there were no marks that could tell.
     ``replaced``: where the store is that was there before.
     """
 
@@ -57,7 +58,7 @@ class CopyReport:
     bytes: int
     seconds: float
     verification: StoreReport
-    lost: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, int] | None = field(default_factory=dict)
     replaced: Path | None = None
 
     @property
@@ -78,21 +79,21 @@ def back_up(store: Path, target: Path, progress: Progress = lambda *_: None) -> 
     Parameters
     ----------
     store
-        A server may be using it. The copy holds all events up to one commit; the server is not held up.
+        A server may be using it and is not blocked. The copy holds all events up to one commit.
     target
         The file to write. It must not exist.
     progress
-        Called with what is done, how much of it is done, and of how much.
+        Called with the name of the step, the amount done, and the total.
 
     Raises
     ------
     StoreError
-        If there is no such store, the target exists ("exists"), the copy fails ("not_copied"), or it is not sound
-        ("unsound"). No file is left then.
+        If the store does not exist, the target exists ("exists"), the copy fails ("not_copied"), or it is not sound
+        ("unsound"). Then no file is left.
     """
     began = time.monotonic()
     _refuse_existing(target, "a backup is not overwritten; choose another name")
-    # Another backup to the same target may be under way: each has a file of its own, and the first wins.
+    # Another backup to the same target may be running: each has a file of its own, and the first wins.
     own = add_suffix(target, f".{secrets.token_hex(4)}{TEMPORARY}")
     with _copy(store, target, own, progress) as (temporary, report):
         _refuse_existing(target, "it was created meanwhile")
@@ -110,28 +111,27 @@ def restore(
     force: bool = False,
     progress: Progress = lambda *_: None,
 ) -> CopyReport:
-    """Put a copy of a backup in the place of a store, once it is verified.
+    """Verify a copy of a backup, and install it as the store.
 
     Parameters
     ----------
     backup
         A file that :func:`back_up` wrote, or any store. It is not changed.
     store
-        Where the store is to be. No server may have it open.
+        Path of the store. No server may have it open.
     replace
-        Whether a store may be there. It is moved aside whole, to ``STORE.replaced-1``.
+        Whether to replace an existing store. It is moved aside with all its files, to ``STORE.replaced-1``.
     record_loss
-        Whether the next start records, as events of kind "lost", what the store that was there had acknowledged after
-        the backup.
+        Whether the next start records events of kind "lost" for what the previous store acknowledged after the backup.
     force
-        Whether a backup with problems is restored, too. A server sets the streams aside that it cannot rebuild.
+        Whether to restore a backup that has problems. A server sets aside the streams that it cannot rebuild.
     progress
         As for :func:`back_up`.
 
     Raises
     ------
     StoreError
-        If the backup cannot be used, a server has the store open ("in_use"), or a store is there ("exists").
+        If the backup cannot be used, a server has the store open ("in_use"), or a store exists ("exists").
     """
     began, store = time.monotonic(), store.resolve()
     if not store.parent.is_dir():
@@ -151,8 +151,7 @@ def restore(
 def _copy(
     source: Path, target: Path, temporary: Path, progress: Progress, *, force: bool = False
 ) -> Iterator[tuple[Path, StoreReport]]:
-    """Yield a verified copy of a store at ``temporary``, flushed to disk; it is removed at the end if it is still
-    there."""
+    """Yield a verified copy of a store at ``temporary``, flushed to disk; remove it at the end if it still exists."""
     with contextlib.closing(Store(source, shared=True, create=False, read_only=True)) as opened:
         try:
             remove_database(temporary)
@@ -161,7 +160,7 @@ def _copy(
             report = _verify(temporary, progress)
             if not report.is_sound and not force:
                 first = next(report.list_problems())
-                raise StoreError(source, "unsound", f"is not sound ({first.text}); `windvane verify` says more")
+                raise StoreError(source, "unsound", f"is not sound ({first.text}); run `windvane verify` for details")
             yield temporary, report
         except (sqlite3.Error, OSError) as error:
             raise StoreError(source, "not_copied", f"could not be copied to {target} ({error})") from None
@@ -170,7 +169,7 @@ def _copy(
 
 
 def _copy_pages(source: Path, target: Path, progress: Progress) -> None:
-    """Copy a database as it is at one point in time."""
+    """Copy a consistent state of a database."""
     with contextlib.closing(connect(source, "ro")) as reading, contextlib.closing(connect(target)) as writing:
         # A transaction that stays open: SQLite would begin again whenever another process writes.
         reading.execute("BEGIN")
@@ -200,7 +199,7 @@ def _refuse_existing(path: Path, problem: str) -> None:
 
 @contextlib.contextmanager
 def _hold(store: Path) -> Iterator[None]:
-    """Hold the file of a store, if there is one, as a server would: it may be using it from another folder."""
+    """Lock the store file, if it exists, as a server would: a server may be using it from another folder."""
     descriptor = open_file(store, lock=True) if store.exists() else None
     try:
         yield
@@ -209,16 +208,19 @@ def _hold(store: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _find_lost(copy: Path, store: Path) -> dict[str, int]:
-    """Return how many events of each stream the marks at ``store`` know of that the copy does not have."""
+def _find_lost(copy: Path, store: Path) -> dict[str, int] | None:
+    """Return by stream how many events, according to the marks at ``store``, the copy lacks. None: there are
+    streams, but no marks of this store."""
     with contextlib.closing(Store(copy, shared=True, create=False, read_only=True)) as opened:
         marks = read_marks(store, read_meta(opened.connection).get("id", ""))
         lost = {row.name: marks.get(row.id, 0) - opened.last_number(row.id) for row in opened.read_streams()}
+    if lost and not marks:
+        return None
     return {name: number for name, number in lost.items() if number > 0}
 
 
 def _move_aside(store: Path, *, keep_mark: bool) -> Path | None:
-    """Move a store and all files that belong to it to other names; return that of the store, if there was one."""
+    """Move a store and all its files aside; return the new path of the store, if there was one."""
     names = [suffix for suffix in (*SIDE_FILES, "") if add_suffix(store, suffix).exists()]
     aside = next(path for n in count(1) if not (path := add_suffix(store, f".replaced-{n}")).exists())
     for suffix in names:

@@ -1,4 +1,4 @@
-"""Bodies as JSON: how much they may hold, parsing them without holding up others, and whether two mean the same."""
+"""JSON bodies: their limits, parsing without delaying other requests, and comparison by meaning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = {"lists and objects": (b"[{", 100_000), "fields": (b":", 200_000), "value
 """How much a body may hold, by the signs that count it. Nothing else is done while the parser runs: with these limits
 that is 10 to 40 ms, measured, and it makes less than 100 MB of objects. 1,000 arms of 500 numbers are allowed."""
 LARGE_BODY = 1 << 16
-"""Bytes above which a request is parsed and carried out in a thread. Up to it, parsing takes about a millisecond."""
+"""Bytes above which a request is parsed and executed in a thread. Up to it, parsing takes about a millisecond."""
 
 _parsing = threading.Lock()
 
@@ -44,7 +44,7 @@ def parse_json(raw: bytes) -> Any:
         for what, (signs, most) in MOST.items():
             count = sum(map(raw.count, signs))
             if count > most:
-                detail = f"the body must have at most {most:,} {what}, got {count:,} (those in texts count too)"
+                detail = f"the body must have at most {most:,} {what}, got {count:,} (including those inside strings)"
                 raise Problem("too-large", detail)
     try:
         return from_json(raw, allow_inf_nan=False)
@@ -53,8 +53,8 @@ def parse_json(raw: bytes) -> Any:
 
 
 def is_same_request(first: bytes, second: bytes) -> bool:
-    """Return whether two bodies mean the same: white space, the order of fields and how numbers are written do not
-    matter, and a field that is null is one that is omitted.
+    """Return whether two bodies mean the same: white space, the order of fields and the notation of numbers do not
+    matter, and a null field equals an omitted one.
 
     Examples
     --------
@@ -67,14 +67,14 @@ def is_same_request(first: bytes, second: bytes) -> bool:
         return True
     try:
         one, other = ({name: v for name, v in parse_json(raw).items() if v is not None} for raw in (first, second))
-    except (Problem, AttributeError):  # not JSON, or no object
+    except (Problem, AttributeError):  # not JSON, or not an object
         return False
     has_flags = any(flag in raw for raw in (first, second) for flag in (b"true", b"false"))
     return one == other and (not has_flags or _has_same_flags(one, other))
 
 
 def _has_same_flags(one: Any, other: Any) -> bool:
-    """Return whether two equal values have true and false in the same places: Python takes them for 1 and 0."""
+    """Return whether two equal values have true and false in the same places: in Python they equal 1 and 0."""
     if isinstance(one, dict):
         return all(_has_same_flags(one[name], other[name]) for name in one)
     if isinstance(one, list):

@@ -3,7 +3,7 @@
 A bucket covers ``width`` decisions, and an outcome belongs to the bucket of its decision. When there are too many
 buckets, neighbours are merged and the width doubles: all decisions are always shown, the old ones more coarsely.
 
-Charts are not stored and no part of an operation: they catch up with the log in a thread (:meth:`Charts.read`).
+Charts are not stored and are not part of operations: a thread reads the log into them (:meth:`Charts.read`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class RecentDecision:
 
 @dataclass(frozen=True, slots=True)
 class ChartData:
-    """What the page draws. ``others``: decisions for arms that are not listed."""
+    """The data of the page's charts. ``others``: decisions for arms that are not listed."""
 
     width: int
     buckets: list[Bucket]
@@ -103,7 +103,7 @@ class Charts:
         self._open: dict[str, tuple[int, str]] = {}  # number and arm of the decisions that are not settled
 
     def set_model(self, model: Model) -> None:
-        """Show the model as it is now, in the last bucket if it has none, and in the next ones."""
+        """Show the current model in the last bucket, if it has none, and in the next ones."""
         self.model = model
         if self._buckets and self._buckets[-1].model is None:
             self._buckets[-1].model = model
@@ -183,7 +183,7 @@ class Charts:
 
 
 def _count(arms: dict[str, ArmCounts], arm: str, prediction: float) -> int:
-    """Count a decision. Of too many arms the one played longest ago is dropped; return how many decisions it had."""
+    """Count a decision. With too many arms, drop the one played longest ago and return its number of decisions."""
     counts = arms[arm] = arms.pop(arm, ArmCounts())  # the last one played comes last
     counts.decisions += 1
     counts.predicted += prediction

@@ -1,8 +1,8 @@
 """Group commit: while one transaction is flushed to disk, requests gather for the next.
 
-A request waits for the flush of its events, so nothing is acknowledged before it is durable; one flush serves all that
-gathered meanwhile. Events are stored in the order in which they were added. After a failed commit nothing more is
-stored: memory is ahead of the disk, and whoever owns it must go back to what is on disk.
+A request waits for the flush of its events, so nothing is acknowledged before it is durable; one flush serves all
+requests that gathered meanwhile. Events are stored in the order in which they were added. After a failed commit nothing
+more is stored: memory is ahead of the disk, and its owner must rebuild it from the disk.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from windvane.service.store import Event, Snapshot, Store
 
@@ -25,12 +26,12 @@ class _Batch:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.snapshots: list[tuple[int, Snapshot]] = []
-        self.promise: Promise | None = None  # once somebody waits for it
-        self.since = 0.0  # when the first of it was added
+        self.promise: Promise | None = None  # once a request waits for it
+        self.since = 0.0  # when its first event was added
 
 
 class Committer:
-    """Writes to ``store`` in a thread of its own; everything else happens in the thread of the event loop.
+    """Writes to ``store`` in its own thread; everything else happens in the thread of the event loop.
 
     ``on_commit`` is called with the events of every commit and the seconds that it took, ``on_failure`` with the error
     of the one that failed.
@@ -40,7 +41,7 @@ class Committer:
         self, store: Store, on_commit: Callable[[list[Event], float], None], on_failure: Callable[[Exception], None]
     ) -> None:
         self._store, self._on_commit, self._on_failure = store, on_commit, on_failure
-        self._loop, self._idle = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._idle, self._ended = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         self._idle.set()
         self._batch = _Batch()
         self._writing: _Batch | None = None
@@ -52,7 +53,7 @@ class Committer:
 
     @property
     def oldest_wait(self) -> float:
-        """The seconds for which something has been waiting to be on disk; 0 if nothing is."""
+        """The seconds for which the oldest event has been waiting for the disk; 0 if none waits."""
         oldest = self._writing or self._batch
         return time.monotonic() - oldest.since if oldest.since else 0.0
 
@@ -71,25 +72,27 @@ class Committer:
         self._count(events, 1)
         if self._idle.is_set():
             self._idle.clear()
-            self._loop.call_soon(self._submit)  # with what else is added in this round of the loop
+            self._loop.call_soon(self._submit)  # together with everything added in this iteration of the loop
         return batch.promise
 
     def give_up(self, error: Exception) -> None:
-        """Break all promises and store nothing more. A commit that is under way may still become durable."""
+        """Break all promises and store nothing more. A commit that is under way may still become durable, and counts as
+        waiting until it ends."""
         self._failure = error
-        for lost in (self._writing, self._batch):
-            if lost is not None:
-                _break(lost, error)
-                lost.since = 0.0
-        self._writing = None
+        if self._writing is not None:
+            _break(self._writing, error)
+        _break(self._batch, error)
+        self._count(self._batch.events, -1)
+        self._batch = _Batch()
 
     async def close(self) -> None:
         """Write what was added, then end; from now on nothing is stored."""
-        while not self._idle.is_set():  # more may be added before this task goes on
+        while not self._idle.is_set():  # more may be added before this task continues
             await self._idle.wait()
         self._failure = self._failure or RuntimeError("the committer is closed")
         self._queue.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await self._ended.wait()
+        self._thread.join()  # it has nothing left to do
 
     def _count(self, events: Sequence[Event], sign: int) -> None:
         self.waiting += sign * len(events)
@@ -102,7 +105,7 @@ class Committer:
         elif batch.events or batch.snapshots:
             self._writing = batch
             self._queue.put(batch)
-        else:  # nothing to store: those who wait, wait for what was stored before
+        else:  # nothing to store: the promise is for earlier events
             batch.promise.set_result(None)
             self._submit()
 
@@ -115,26 +118,32 @@ class Committer:
             except Exception as raised:
                 error = raised
             seconds = time.perf_counter() - began
-            with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for the committer
-                self._loop.call_soon_threadsafe(self._finish, batch, seconds, error)
+            self._call(self._finish, batch, seconds, error)
+        self._call(self._ended.set)
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function in the thread of the event loop."""
+        with contextlib.suppress(RuntimeError):  # the loop was closed without waiting for the committer
+            self._loop.call_soon_threadsafe(function, *arguments)
 
     def _finish(self, batch: _Batch, seconds: float, error: Exception | None) -> None:
         """Keep the promise of a batch, or break it and all that follow."""
+        self._writing = None
+        self._count(batch.events, -1)
         if error is None:
             try:
                 self._on_commit(batch.events, seconds)
             except Exception as raised:
                 error = raised
-        if self._failure is not None:  # it was given up: nobody waits for it any more
+        if self._failure is not None:  # it was given up: no request waits for it
             self._idle.set()
             return
         if error is not None:
+            _break(batch, error)
             self.give_up(error)
             self._idle.set()
             self._on_failure(error)
             return
-        self._writing = None
-        self._count(batch.events, -1)
         assert batch.promise is not None
         batch.promise.set_result(None)
         self._submit()

@@ -1,7 +1,7 @@
-"""Connections: how many there may be, and how long one may be silent before its first request.
+"""Limits on connections: their number, and how long one may be silent before its first request.
 
-A connection that waits costs a file descriptor and about 10 kB. The limit on open files is raised to what the system
-allows, and some descriptors are kept for the store: without one it could not be read.
+An idle connection costs a file descriptor and about 10 kB. The limit on open files is raised to what the system allows,
+and some descriptors are reserved for the store: without one it could not be read.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ except ImportError:  # not on Windows, which has no such limit
 
 MAX_CONNECTIONS = 10_000
 RESERVED_FILES = 128  # descriptors for the store, its readers, exports and the system
-FIRST_SECONDS = 20.0  # within which the head of the first request must have come
-REFUSED_SECONDS = 1.0  # that a connection over the limit has to ask, before it is closed without an answer
+FIRST_SECONDS = 20.0  # within which the headers of the first request must arrive
+REFUSED_SECONDS = 1.0  # in which a connection over the limit must send a request to get an answer
 
 _BODY = Problem("overloaded", "the service has too many connections; try again", retry_after=1).to_json()
 _REFUSAL = (

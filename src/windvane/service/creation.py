@@ -1,4 +1,4 @@
-"""Creating streams, and making sure that a stream with certain settings exists."""
+"""Create streams, and ensure that a stream with given settings exists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AGENT_ARGUMENTS = inspect.signature(Agent).parameters
 
 
 async def build_core(new: NewStream) -> AgentCore:
-    """Return the agent of a new stream. Without a seed it gets a random one, or all streams would explore in the same
+    """Return the agent of a new stream. Its default seed is random; otherwise all streams would explore in the same
     rounds."""
     arguments = {"seed": secrets.randbits(63), **new.agent_arguments()}
 
@@ -40,7 +40,7 @@ async def build_core(new: NewStream) -> AgentCore:
 async def ensure_stream(engine: Engine, new: NewStream) -> tuple[Stream, bool]:
     """Return the stream with this name and these settings, and whether it was created now.
 
-    Raises :class:`Problem` "settings-differ" if it exists with others, "archived" if it was archived.
+    Raises :class:`Problem` "settings-differ" if it exists with other settings, "archived" if it was archived.
     """
     try:
         return await engine.create(new), True
@@ -62,9 +62,9 @@ async def ensure_stream(engine: Engine, new: NewStream) -> tuple[Stream, bool]:
 
 
 def find_differences(created: dict[str, Any], core: AgentCore, wanted: AgentCore, *, with_seed: bool) -> list[str]:
-    """Return the names of settings that mean something else: "1h" and "60m" are the same, and so are defaults.
+    """Return the names of settings that differ in meaning: "1h" equals "60m", and an omitted setting its default.
 
-    ``created``: the settings that ``core`` was created with. What was to be fitted then has been fitted since.
+    ``created``: the settings that ``core`` was created with, before anything was fitted.
     """
     target = json.loads(json.dumps(wanted.settings))
     fitted = [name for name in ("scaling", "features") if wanted.encoder.to_fit and created[name] == target[name]]
@@ -83,9 +83,9 @@ def _list_moved(core: AgentCore) -> set[str]:
 
 
 def _read(settings: dict[str, Any], core: AgentCore, name: str) -> Any:
-    """Return what a setting means, in a form that can be compared."""
+    """Return the value of a setting in a form that can be compared."""
     if name == "learn":
-        return core.learn  # None means one or the other
+        return core.learn  # None stands for a default that depends on other settings
     if name not in _AGENT_ARGUMENTS:  # of the policy, which knows its defaults
         value: Any = core.policy.get_params().get(name)
         return value.tolist() if hasattr(value, "tolist") else value

@@ -1,16 +1,16 @@
-"""The engine: all streams in memory, the store behind them, and what keeps the two equal.
+"""The engine: all streams in memory, the store behind them, and the rules that keep the two equal.
 
 An operation changes its stream, hands its events to the committer, and waits until they are on disk. If a commit or an
-operation fails, memory is ahead of the disk: nothing is answered until all streams are rebuilt from what is on disk.
-Streams from before are replaced then, and whoever still has one gets nothing stored.
+operation fails, memory is ahead of the disk: no request is answered until all streams are rebuilt from the log on disk.
+The old streams are replaced then, and changes to an old stream are no longer stored.
 
-A stream is used by one thread at a time. A thread rebuilds all streams before the event loop gets them. What takes long
-is done in a thread, on copies (snapshots, charts) or while the stream is held (bulk history, large bodies, operations
-that took long before; see :mod:`windvane.service.turns`). Requests that change a held stream wait; other streams are
-not affected. Many timeouts that pass together are closed some at a time, with other requests in between.
+A stream is used by one thread at a time. A thread rebuilds all streams before the event loop gets them. Long work runs
+in a thread, on copies (snapshots, charts) or while the stream is held (bulk history, large bodies, operations that took
+long before; see :mod:`windvane.service.turns`). Requests that change a held stream wait; other streams are not
+affected. Decisions that time out together are closed in slices, with other requests in between.
 
-A commit that takes longer than :data:`STALL_SECONDS` is given up: requests are refused at once until the disk answers,
-and the streams are rebuilt then, because the commit may have become durable or not.
+A commit that takes longer than :data:`STALL_SECONDS` is given up: requests are rejected at once until the disk
+responds. The streams are rebuilt then, because the commit may or may not have become durable.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from windvane.agent.times import read_clock
 from windvane.service.committer import Committer, Promise
@@ -34,19 +34,21 @@ from windvane.service.requests import NewStream, check_features
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
 from windvane.service.streams import Done, Stream
-from windvane.service.turns import Turnstile, hold, is_slow, wait_while_held
+from windvane.service.tasks import Tasks
+from windvane.service.timeouts import Timeouts
+from windvane.service.turns import Turnstile, hold, is_slow, measure, wait_while_held
 from windvane.service.views import Views
 from windvane.warmup import warm_up
 
 MAX_WAITING, MAX_WAITING_BYTES = 5000, 64 << 20  # events that may wait for the disk
 STALL_SECONDS = 3.0  # that a commit may take; one flush takes milliseconds, on a busy disk tenths of a second
-STALL_TICK = 0.25  # seconds between looks at the commit under way
-TICK = 1.0  # seconds between looks at timeouts and alerts
+SLOW_COMMIT_SECONDS = 0.1  # of the commit under way, after which operations run in threads: they may read the disk
+STOP_SECONDS = 10.0  # that a stop may take; snapshots of 1,000 streams are written in less than one
+STALL_TICK = 0.25  # seconds between checks of the running commit
+TICK = 1.0  # seconds between checks of timeouts and alerts
 RETRY = 1.0  # seconds between attempts to recover
-CHECK_AGAIN = 60.0  # seconds after which a check of the store that failed is repeated: it reads the whole file
+CHECK_AGAIN = 60.0  # seconds after which a failed check of the store is repeated: it reads the whole file
 REBUILDING = "it is being rebuilt after a failure"
-
-T = TypeVar("T")
 
 log = logging.getLogger("windvane.service")
 
@@ -55,8 +57,8 @@ class Engine:
     """All streams of ``store``. ``count_commit`` is called with the number of events of every commit and the seconds it
     took.
 
-    ``streams`` are those served, by name; ``unavailable`` says of the others why they could not be rebuilt, and
-    ``failure`` why no request is answered now. While the service drains, requests are answered, and it is not ready.
+    ``streams`` are those in service, by name; ``unavailable`` says why the others could not be rebuilt, and ``failure``
+    why no request is answered now. While the service drains, it answers requests but is not ready.
     """
 
     def __init__(self, store: Store, count_commit: Callable[[int, float], None] = lambda *_: None) -> None:
@@ -70,35 +72,45 @@ class Engine:
         self._by_id: dict[int, Stream] = {}
         self._committer: Committer | None = None
         self._snapshots = Snapshots(self._save_snapshot)
-        self.views, self.turnstile = Views(self), Turnstile()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._threaded: set[asyncio.Task[Any]] = set()  # operations in threads, which cannot be cancelled
+        self.views, self.timeouts, self.turnstile, self.tasks = Views(self), Timeouts(self), Turnstile(), Tasks()
+        self._adding_since = 0.0  # when a stream began to be stored; 0: none is
         self._is_damaged = self._is_checking = self._is_stopping = False
         self._last_error = ""  # of a recovery
 
     # --- starting, failing and stopping -----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin to rebuild the streams. Requests are refused until that is done."""
+        """Begin to rebuild the streams. Requests are rejected until that is done."""
         self._loop, self._changing = asyncio.get_running_loop(), asyncio.Lock()
-        self._run(self._recover())
-        self._run(self._watch())
-        self._run(self._watch_disk())
+        self.tasks.start(self._recover())
+        self.tasks.start(self._watch())
+        self.tasks.start(self._watch_disk())
 
     async def stop(self) -> None:
-        """Write what is under way and a snapshot of every stream: the next start has nothing to replay."""
+        """Store all waiting events and a snapshot of every stream, so that the next start has nothing to replay.
+
+        A disk that does not answer is not waited for longer than :data:`STOP_SECONDS`. What was acknowledged is on it.
+        """
         self._is_stopping = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._threaded, return_exceptions=True)
-        if self._committer is not None:
-            if self.failure is None:
-                self.failure = NotReady.of("stopping")
-                self._committer.add(snapshots=[(stream.id, stream.snapshot()) for stream in self.streams.values()])
-            await self._committer.close()
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await self.tasks.end()
+                if self._committer is not None:
+                    if self.failure is None:
+                        self.failure = NotReady.of("stopping")
+                        self._committer.add(
+                            snapshots=[(stream.id, stream.snapshot()) for stream in self.streams.values()]
+                        )
+                    await self._committer.close()
+        except TimeoutError:
+            error = _stalled(self.store, STOP_SECONDS)
+            log.error("%s; what waits for it is given up", error)
+            self.failure = NotReady.after(error)
+            if self._committer is not None:
+                self._committer.give_up(error)
 
     async def _recover(self) -> None:
-        """Rebuild all streams from what is on disk, in a thread, until that succeeds."""
+        """Rebuild all streams from the log on disk, in a thread, until that succeeds."""
         while True:
             try:
                 async with self._changing:  # no stream is created meanwhile
@@ -106,12 +118,12 @@ class Engine:
                         await self._committer.close()
                     self._open(await asyncio.to_thread(self._read_store))
                 return
-            except Exception as error:  # whatever it is, the service must not stay up with a wrong state
+            except Exception as error:  # after any error, the service must not continue with a wrong state
                 self._note_failure(error)
             await asyncio.sleep(RETRY)
 
     def _read_store(self) -> Recovery:
-        """Read all streams, in a thread; after a failure, when the store can be written to again."""
+        """Read all streams, in a thread; after a failure, only once the store is writable again."""
         if self._is_damaged:
             self._report_progress(NotReady.of("damaged"))
             self.store.repair()
@@ -136,14 +148,14 @@ class Engine:
         for name, stream in self.streams.items():
             self._snapshots.begin(stream, *replays[name])
             if self._snapshots.is_due(stream, START_SHARE):
-                self._run(self._snapshots.take(stream))
-            self._expire(stream)
+                self.tasks.start(self._snapshots.take(stream))
+            self.timeouts.begin(stream)
         self.failure, self._last_error = None, ""
         self.recoveries += 1
-        self._run(self.views.build_charts(list(self.streams.values())))
-        if not self.store.is_checked and not self._is_checking:  # so large that the start did not wait for the check
+        self.tasks.start(self.views.build_charts(list(self.streams.values())))
+        if not self.store.is_checked and not self._is_checking:  # too large to be checked before the start
             self._is_checking = True
-            self._run(self._check_store())
+            self.tasks.start(self._check_store())
         fields = {"streams": len(self.streams), "unavailable": len(self.unavailable)}
         log.info("ready", extra={"fields": fields})
 
@@ -151,28 +163,27 @@ class Engine:
         """Rebuild the streams: memory may differ from the disk."""
         self._is_damaged = self._is_damaged or is_damage(error)
         if self.failure is None:
-            log.error("%s; the streams are rebuilt from what is on disk", error)
+            log.error("%s; rebuilding the streams from the log on disk", error)
             self.failure = NotReady.after(error)
-            self._run(self._recover())
+            self.tasks.start(self._recover())
 
     def _note_failure(self, error: Exception) -> None:
-        """Note why a recovery failed; it is repeated every second, and logged once."""
+        """Record why a recovery failed. It is retried every second; the same error is logged once."""
         self.failure = NotReady.after(error)
         if str(error) != self._last_error:
             fields = {"cause": self.failure.code, "store": str(self.store.path)}
             log.error("not ready: %s", error, exc_info=fields["cause"] == "internal", extra={"fields": fields})
         self._last_error = str(error)
 
-    def _stall(self) -> Problem:
-        """Refuse requests until the disk answers; return how."""
-        error = StalledDiskError(f"{self.store.path}: the disk has not answered for {STALL_SECONDS:g} s")
+    def _stall(self) -> None:
+        """Refuse requests until the disk answers."""
+        error = _stalled(self.store, STALL_SECONDS)
         if self._committer is not None:
             self._committer.give_up(error)
         self._fail(error)
-        return unavailable(NotReady.after(error))
 
     async def _watch_disk(self) -> None:
-        """Look whether a commit takes too long, again and again."""
+        """Check periodically whether a commit takes too long."""
         while True:
             await asyncio.sleep(STALL_TICK)
             if self.failure is None and self.backlog[1] > STALL_SECONDS:
@@ -185,14 +196,16 @@ class Engine:
 
     @property
     def not_ready(self) -> NotReady | None:
-        """Why the service should be sent no requests, for a load balancer."""
+        """Why a load balancer should send no requests; None if the service is ready."""
         self.check_in_place()
         return NotReady.of("stopping") if self.is_draining and self.failure is None else self.failure
 
     @property
     def backlog(self) -> tuple[int, float]:
-        """How many events wait for the disk, and for how many seconds the oldest has."""
-        return (0, 0.0) if self._committer is None else (self._committer.waiting, self._committer.oldest_wait)
+        """How many events wait for the disk, and for how many seconds the oldest of them, or a new stream, has."""
+        seconds = time.monotonic() - self._adding_since if self._adding_since else 0.0
+        committer = self._committer
+        return (0, seconds) if committer is None else (committer.waiting, max(seconds, committer.oldest_wait))
 
     def refuse_if_not_ready(self) -> None:
         """Raise if no request is answered now."""
@@ -200,7 +213,7 @@ class Engine:
             raise unavailable(self.failure)
 
     def check_in_place(self) -> None:
-        """Fail if the file of the store was moved or removed. Every request does it once (8 µs)."""
+        """Fail if the store file was moved or removed. Every request calls this once."""
         if self.failure is None:
             try:
                 self.store.check_in_place()
@@ -210,22 +223,23 @@ class Engine:
     # --- streams ---------------------------------------------------------------------------------------------------
 
     def stream(self, name: str) -> Stream:
-        """Return a stream that is served."""
+        """Return a stream that is in service."""
         self.refuse_if_not_ready()
         if name in self.unavailable:
             reason = self.unavailable[name]
-            if reason == REBUILDING:  # for a moment
+            if reason == REBUILDING:  # temporary
                 raise Problem("unavailable", f"stream {name!r}: {reason}", retry_after=RETRY)
-            raise Problem("unrecovered", f"{reason}; `windvane verify` says more")
+            raise Problem("unrecovered", f"{reason}; run `windvane verify` for details")
         if name not in self.streams:
             raise Problem("unknown-stream", f"there is no stream {name!r}")
         return self.streams[name]
 
     async def find_log(self, name: str) -> tuple[StreamRow, int]:
-        """Return a stream, served or not, and the number of its last event, which is on disk."""
+        """Return a stream, in service or not, and the number of its last event on disk."""
         self.refuse_if_not_ready()
         if name in self.unavailable:
-            return self._rows[name], self.store.last_number(self._rows[name].id)
+            row = self._rows[name]
+            return row, await asyncio.to_thread(self.store.last_number, row.id)
         stream = self.stream(name)
         number = stream.number
         await self.commit(stream)
@@ -237,13 +251,14 @@ class Engine:
         taken = Problem("stream-exists", f"a stream with the name {new.name!r} already exists", pointer="#/name")
         if new.name in self._rows:
             raise taken
-        core = await build_core(new)  # errors come before anything is stored
+        core = await build_core(new)  # raises errors before anything is stored
         config = json.dumps({"title": new.title, "agent": core.settings})
         await asyncio.to_thread(warm_up, [type(core.policy)])
-        adding = self.run_to_end(self._add_stream(new.name, config))
-        await asyncio.wait({adding}, timeout=STALL_SECONDS)
-        if not adding.done():
-            raise self._stall()
+        adding = self.tasks.run_to_end(self._add_stream(new.name, config))
+        while not adding.done():
+            await asyncio.wait({adding}, timeout=STALL_TICK)
+            if self.failure is not None and self.failure.code == "stalled" and not adding.done():
+                raise unavailable(self.failure)
         stream = adding.result()
         if stream is None:
             raise taken
@@ -253,10 +268,14 @@ class Engine:
         """Store a new stream and serve it; None: the name is taken."""
         async with self._changing:
             self.refuse_if_not_ready()
+            self._adding_since = time.monotonic()
             try:
                 row = await asyncio.to_thread(self.store.add_stream, name, read_clock(), config)
             except sqlite3.Error as error:
+                self.report_damage(error)
                 raise Problem("unavailable", f"the store cannot be written to ({error})") from None
+            finally:
+                self._adding_since = 0.0
             if row is None:
                 return None
             stream = self.streams[row.name] = self._by_id[row.id] = Stream(row, self.store)
@@ -269,7 +288,7 @@ class Engine:
     async def carry_out(
         self, stream: Stream, operation: Callable[[], Done], *, size: int = 0, decision: str | None = None
     ) -> Done:
-        """Carry out an operation on ``stream``; its events are on disk when this returns. See :meth:`operate`."""
+        """Execute an operation on ``stream``; its events are on disk when this returns. See :meth:`operate`."""
         done = await self.operate(stream, operation, size=size, decision=decision)
         await self.commit(stream)
         return done
@@ -277,26 +296,28 @@ class Engine:
     async def operate(
         self, stream: Stream, operation: Callable[[], Done], *, size: int = 0, decision: str | None = None
     ) -> Done:
-        """Carry out an operation and hand its events over, without waiting for the disk.
+        """Execute an operation and hand its events over, without waiting for the disk.
 
         ``size``: bytes of the request; ``decision``: the one that gets a reward, which may be due to be closed first.
         """
-        await self._turn(stream, decision)
-        if is_slow(stream, size):
-            done = await asyncio.shield(self.run_to_end(self._operate_in_thread(stream, operation)))
+        await wait_while_held(stream)  # and change it before anything else is waited for
+        if decision is not None:
+            await self.timeouts.wait_for(stream, decision)
+        if is_slow(stream, size) or self.backlog[1] > SLOW_COMMIT_SECONDS:
+            done = await asyncio.shield(self.tasks.run_to_end(self._operate_in_thread(stream, operation)))
         else:
             with self.operating(stream):
-                done = operation()
+                done = measure(stream, operation)
             self.hand_over(stream, done.events)
         if stream.has_backlog:
-            self._expire(stream)
+            self.timeouts.begin(stream)
         return done
 
     async def _operate_in_thread(self, stream: Stream, operation: Callable[[], Done]) -> Done:
         await wait_while_held(stream)  # another request may have come first
         with hold(stream, changing=True):
             with self.operating(stream):
-                done = await asyncio.to_thread(operation)
+                done = await asyncio.to_thread(measure, stream, operation)
             self.hand_over(stream, done.events)
         return done
 
@@ -312,52 +333,26 @@ class Engine:
 
         if changes.get("features") is None:
             done = await self.carry_out(stream, operate)
-        else:  # in a thread, because many of them take long
-            done = await asyncio.shield(self.run_to_end(self._operate_in_thread(stream, operate)))
+        else:  # in a thread, because closing many decisions takes long
+            done = await asyncio.shield(self.tasks.run_to_end(self._operate_in_thread(stream, operate)))
             await self.commit(stream)
-        self._expire(stream)
+        self.timeouts.begin(stream)
         return done
-
-    async def learn_history(self, stream: Stream, raw: bytes, key: str | None) -> Done:
-        """Learn bulk history; it is on disk when this returns."""
-        again = await self.operate(stream, lambda: stream.find_history(raw, key), size=len(raw))
-        if again.body:
-            await self.commit(stream)  # the first request may still wait for the disk
-            return again
-        await wait_while_held(stream)
-        with hold(stream):
-            now, began = read_clock(), time.perf_counter()
-            learned = await asyncio.to_thread(stream.read_history, raw, now)
-            with self.operating(stream):
-                self._snapshots.add_work(stream, time.perf_counter() - began)
-                done = stream.learn_history(raw, key, learned, now)
-            promise = self.hand_over(stream, done.events)
-        await self._wait_for(promise)
-        return done
-
-    async def _turn(self, stream: Stream, decision: str | None = None) -> None:
-        """Wait until ``stream`` may be changed. The caller must change it before it waits for anything else."""
-        await wait_while_held(stream)
-        while decision is not None and stream.is_overdue(decision, read_clock()):
-            self.refuse_if_replaced(stream)
-            self._expire(stream)
-            assert stream.closing is not None  # a decision is due
-            await asyncio.shield(stream.closing)
-            await wait_while_held(stream)
 
     @contextlib.contextmanager
-    def operating(self, stream: Stream) -> Iterator[None]:
-        """Surround an operation. After one that fails, memory is not trusted: its events are lost."""
+    def operating(self, stream: Stream, began: float | None = None) -> Iterator[None]:
+        """Surround an operation. If it fails, its events are discarded and the stream is rebuilt. ``began``: the
+        ``time.perf_counter()`` of its start, if that was before."""
         self.refuse_if_replaced(stream)
         if (committer := self._committer) is not None and (
             committer.waiting >= MAX_WAITING or committer.waiting_bytes >= MAX_WAITING_BYTES
         ):
             raise Problem("unavailable", "the disk does not keep up; try again")
-        began = time.perf_counter()
+        began = time.perf_counter() if began is None else began
         try:
             yield
         except Problem:
-            if events := stream.take_events():  # a request that is refused may have closed decisions
+            if events := stream.take_events():  # a rejected request may have closed decisions
                 self.hand_over(stream, events)
             raise
         except Exception as error:
@@ -367,14 +362,15 @@ class Engine:
                 raise Problem("unavailable", "the store cannot be read") from None
             self._set_aside(stream)
             raise Problem("internal", "the operation failed; the server's log says why") from None
-        stream.seconds = time.perf_counter() - began
-        self._snapshots.add_work(stream, stream.seconds)
+        self._snapshots.add_work(stream, time.perf_counter() - began)
 
     def _set_aside(self, stream: Stream) -> None:
         """Rebuild a stream whose operation failed: its memory may be ahead of its log. The others are not affected."""
+        if self.streams.get(stream.name) is not stream:  # it was in a thread while all streams were rebuilt
+            return
         self.unavailable[stream.name] = REBUILDING
         del self.streams[stream.name]
-        self._run(self._rebuild(stream))
+        self.tasks.start(self._rebuild(stream))
 
     async def _rebuild(self, stream: Stream) -> None:
         assert self._committer is not None  # the stream was served
@@ -383,6 +379,9 @@ class Engine:
             await self._wait_for(promise)  # until all events of the stream are on disk
             rebuilt = await asyncio.to_thread(rebuild_stream, self._rows[name], self.store)
             snapshot = await asyncio.to_thread(self.store.read_snapshot_number, stream.id)
+        except sqlite3.Error as error:  # of the disk: all streams are rebuilt when it can be read again
+            self._fail(error)
+            return
         except Exception as error:
             log.error("stream %r is not served: %s", name, error)
             if self._by_id.get(stream.id) is stream:
@@ -399,7 +398,7 @@ class Engine:
         assert self._committer is not None  # a stream is served
         promise = self._committer.add(events)
         if self._snapshots.is_due(stream):
-            self._run(self._snapshots.take(stream))
+            self.tasks.start(self._snapshots.take(stream))
         return promise
 
     async def commit(self, stream: Stream, events: Sequence[Event] = ()) -> None:
@@ -413,7 +412,7 @@ class Engine:
             raise Problem("unavailable", _WRITE_FAILED) from None
 
     def refuse_if_replaced(self, stream: Stream) -> None:
-        """Refuse if streams were rebuilt since the request began: the log does not continue with its events."""
+        """Raise if the streams were rebuilt since the request began: its events do not continue the log."""
         self.refuse_if_not_ready()
         if self.streams.get(stream.name) is not stream:
             raise Problem("unavailable", _WRITE_FAILED)
@@ -431,25 +430,8 @@ class Engine:
 
     # --- in the background -----------------------------------------------------------------------------------------
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def run_to_end(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run work that must not be cancelled, because a thread changes something; :meth:`stop` waits for it."""
-        task = self._loop.create_task(work)
-        self._threaded.add(task)
-        task.add_done_callback(self._note_end)
-        return task
-
-    def _note_end(self, task: asyncio.Task[Any]) -> None:
-        self._threaded.discard(task)
-        if not task.cancelled():
-            task.exception()  # or asyncio complains if nobody waits for it any more
-
     async def _watch(self) -> None:
-        """Look at timeouts, alerts and the file of the store, again and again."""
+        """Check timeouts, alerts and the store file periodically."""
         while True:
             await asyncio.sleep(TICK)
             if self.failure is not None:
@@ -457,28 +439,11 @@ class Engine:
             self.check_in_place()
             for stream in list(self.streams.values()):
                 try:
-                    self._expire(stream)
+                    self.timeouts.begin(stream)
                     stream.log_alerts()
                     await self.views.sample_model(stream)
-                except Exception:  # the other streams go on
+                except Exception:  # the other streams continue
                     log.exception("stream %r: its timeouts or alerts cannot be checked", stream.name)
-
-    def _expire(self, stream: Stream) -> None:
-        """Begin to close decisions whose timeout has passed, if there are any and nobody does."""
-        if stream.closing is None and stream.is_due(read_clock()):
-            stream.closing = self._loop.create_future()
-            self._run(self._close_due(stream, stream.closing))
-
-    async def _close_due(self, stream: Stream, closing: asyncio.Future[None]) -> None:
-        """Close due decisions, some at a time: other requests have a turn while these are written to disk."""
-        try:
-            with contextlib.suppress(Problem):  # streams are rebuilt after one
-                while stream.is_due(read_clock()):
-                    await self.turnstile.wait()
-                    await self.carry_out(stream, lambda: Done(200, b"", stream.expire(read_clock())))
-        finally:
-            stream.closing = None
-            closing.set_result(None)
 
     async def _check_store(self) -> None:
         """Check the structure of the file until a check succeeds; repair the store if it is damaged."""
@@ -488,10 +453,14 @@ class Engine:
                 if problems:
                     self._fail(DamageError(problems[0]))
                 break
-            except Exception:  # the file may be busy, or out of reach for a while
+            except Exception:  # the file may be busy or temporarily unreachable
                 log.exception("%s: cannot be checked; trying again in %g s", self.store.path, CHECK_AGAIN)
                 await asyncio.sleep(CHECK_AGAIN)
         self._is_checking = False
 
 
 _WRITE_FAILED = "the store could not be written; retry with the same Idempotency-Key"
+
+
+def _stalled(store: Store, seconds: float) -> StalledDiskError:
+    return StalledDiskError(f"{store.path}: the disk has not responded for {seconds:g} s")

@@ -1,4 +1,4 @@
-"""Finding the events of a stream by decision or by key, whether they are on disk yet or not."""
+"""Find the events of a stream by decision or by key, whether or not they are on disk yet."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from windvane.service.store import Event, Store, UnreadableEventError, check_eve
 class EventLookup:
     """The events of one stream: those that are not on disk yet from memory, the others from ``store``.
 
-    The engine limits how many events wait for the disk, and thereby what is kept here. Events are added and looked up
-    by one thread at a time; meanwhile the event loop may forget some, so the queue is copied to be iterated over.
+    The engine limits how many events wait for the disk, and thereby the size of this object. One thread at a time adds
+    and looks up events; the event loop may forget some meanwhile, so the queue is copied before iteration.
     """
 
     def __init__(self, store: Store, stream: int) -> None:
@@ -38,9 +38,10 @@ class EventLookup:
 
     def of_decision(self, decision: str) -> list[Event]:
         """Return all events of a decision, in order."""
+        unsaved = list(self._unsaved)  # first: what is forgotten from now on is on disk
         stored = [self._check(event) for event in self._store.events_of_decision(self._stream, decision)]
         last = stored[-1].number if stored else 0  # events may be on disk and not forgotten yet
-        return stored + [event for event in list(self._unsaved) if event.decision == decision and event.number > last]
+        return stored + [event for event in unsaved if event.decision == decision and event.number > last]
 
     def _first_unsaved(self) -> float:
         try:
@@ -49,10 +50,10 @@ class EventLookup:
             return math.inf
 
     def _check(self, event: Event) -> Event:
-        """Return an event that was just made, or that matches the chain value stored with the one before it."""
+        """Return an event that is new or matches the chain value stored with its predecessor."""
         try:
             if event.number < self._first_unsaved():
                 check_event(self._store.read_chain(self._stream, event.number - 1) or b"", event)
             return event
         except UnreadableEventError as error:
-            raise Problem("unreadable", f"{error}; `windvane verify` says more") from None
+            raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None

@@ -1,10 +1,11 @@
-"""The log of the service: one line an event, as text or JSON, with the request that it belongs to.
+"""The service's log on standard error: lines of text or JSON, with the request that they belong to.
 
 Secrets are never logged: no tokens, no bodies, no contexts, no query strings.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -18,8 +19,8 @@ from typing import Any, TextIO
 
 from windvane.records import to_datetime, to_plain
 
-REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")  # one of a client or a proxy; others are replaced
-REPEAT_SECONDS = 60.0  # between two lines of a kind that clients can cause as often as they like
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")  # valid ids of clients and proxies; others are replaced
+REPEAT_SECONDS = 60.0  # between two lines of a kind that clients can cause at will
 _PLAIN = re.compile(r"[^\s\"'=\\]+")  # a value that needs no quotes
 
 access_log = logging.getLogger("windvane.access")
@@ -27,7 +28,7 @@ access_log = logging.getLogger("windvane.access")
 
 @dataclass(slots=True)
 class RequestInfo:
-    """What is known about the request that is answered: for its lines in the log, and its answer."""
+    """The current request, for its log lines and its answer."""
 
     id: str
     peer: str
@@ -36,13 +37,16 @@ class RequestInfo:
 
 
 current_request: ContextVar[RequestInfo | None] = ContextVar("windvane_request", default=None)
-"""Set for the task of a request, and what it starts."""
+"""Set in the task of a request and in the tasks that it starts."""
+
+
+_PREFIX, _numbers = os.urandom(6).hex(), itertools.count(1)  # of new ids: another prefix in every process
 
 
 def read_request_id(header: bytes | None) -> str:
-    """Return the id that a client or a proxy gave a request, or a new one where it gave none that may be logged."""
+    """Return the request id from a client or a proxy, or a new one if there is none or it is not valid."""
     text = "" if header is None else header.decode("latin-1")
-    return text if REQUEST_ID.fullmatch(text) else os.urandom(8).hex()
+    return text if text and REQUEST_ID.fullmatch(text) else f"{_PREFIX}-{next(_numbers)}"
 
 
 def configure_logging(format: str = "text", level: str = "info", stream: TextIO | None = None) -> None:
@@ -51,12 +55,12 @@ def configure_logging(format: str = "text", level: str = "info", stream: TextIO 
     Parameters
     ----------
     format
-        "text", or "json": an object a line.
+        "text", or "json": one object per line.
     level
         Of the service's own lines; of other libraries, warnings and errors are logged. Lines about requests
         (``windvane.access``) are written at any level.
     stream
-        Where to.
+        The output stream.
 
     Examples
     --------
@@ -77,14 +81,14 @@ def configure_logging(format: str = "text", level: str = "info", stream: TextIO 
 
 
 class RareLog:
-    """Logs lines that clients can cause at most once a minute and kind, with the number that was left out."""
+    """Logs lines that clients can cause at will at most once a minute per kind, with the number of omitted lines."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
-        self._lines: dict[str, tuple[float, int]] = {}  # when the last one was written, and how many were left out
+        self._lines: dict[str, tuple[float, int]] = {}  # time of the last line, omitted since
 
     def info(self, message: str) -> None:
-        """Log ``message``, of which there are few."""
+        """Log ``message``, which must be one of a few kinds."""
         now = time.monotonic()
         last, omitted = self._lines.get(message, (-REPEAT_SECONDS, 0))
         if now - last < REPEAT_SECONDS:
@@ -120,7 +124,7 @@ class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         words = [to_plain(to_datetime(record.created)), record.levelname, f"{record.name}:", record.getMessage()]
         words += [f"{name}={_quote(value)}" for name, value in _list_fields(record).items()]
-        # A line is a line, whatever a client has put into a name or a path.
+        # An entry stays on one line, whatever a client puts into a name or a path.
         lines = ["".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(map(str, words)))]
         if record.exc_info:
             lines.append(self.formatException(record.exc_info))

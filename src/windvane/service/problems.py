@@ -34,7 +34,7 @@ KINDS = {
     "stream-exists": Kind(409, "A stream with this name already exists"),
     "settings-differ": Kind(409, "The stream exists with other settings"),
     "no-refit": Kind(409, "The stream has no refit to undo"),
-    "refit-running": Kind(409, "A refit is under way, or was overtaken by a change of settings"),
+    "refit-running": Kind(409, "A refit is running, or the settings changed during it"),
     "no-token": Kind(401, "A token is required"),
     "wrong-token": Kind(401, "The token is unknown"),
     "read-only-token": Kind(403, "The token is read-only"),
@@ -44,29 +44,29 @@ KINDS = {
     "not-json": Kind(415, "The body is not application/json"),
     "too-slow": Kind(408, "The body arrived too slowly"),
     "rate-limited": Kind(429, "Too many requests"),
-    "overloaded": Kind(503, "Too much is under way"),
+    "overloaded": Kind(503, "The service is overloaded"),
     "unavailable": Kind(503, "The service is unavailable"),
     "not-installed": Kind(501, "The server lacks an optional library"),
     "unrecovered": Kind(500, "The stream could not be recovered"),
     "unreadable": Kind(500, "A stored event cannot be read"),
     "internal": Kind(500, "Internal error"),
-    "not-found": Kind(404, "There is nothing at this path"),
+    "not-found": Kind(404, "Nothing exists at this path"),
     "method-not-allowed": Kind(405, "The method is not allowed for this path"),
 }
 """Every code, with its status and title."""
 
 
 class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
-    """A request that is refused or failed, as its client is told.
+    """A request that was rejected or failed, as reported to its client.
 
     Parameters
     ----------
     code
-        One of :data:`KINDS`; it decides the status and the title.
+        One of :data:`KINDS`; it determines the status and the title.
     detail
         A sentence about this request.
     pointer
-        JSON Pointer of the part of the body that is wrong, such as ``"#/arms/red/1"``.
+        JSON Pointer to the invalid part of the body, such as ``"#/arms/red/1"``.
     retry_after
         Seconds after which the same request may succeed. Default: 1 for "unavailable", else None.
     cause
@@ -103,7 +103,7 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
         return {"type": TYPE_PREFIX + self.code, **{name: getattr(self, name) for name in names}, **cause}
 
     def move_pointers(self, place: str) -> None:
-        """Let the pointers begin at ``place``, where the document that they point into is part of a larger one."""
+        """Prefix the pointers with ``place``, because the document that they point into is part of a larger one."""
         for error in self.errors:
             error["pointer"] = place + error["pointer"].removeprefix("#")
 
@@ -113,7 +113,7 @@ class Problem(WindvaneError):  # noqa: N818 - the word of RFC 9457
 
 
 def invalid(error: Exception) -> Problem:
-    """Return the problem of a request that the agent or a model of pydantic rejected."""
+    """Return the problem of a request that the agent or a pydantic model rejected."""
     if isinstance(error, ArgumentError):
         return Problem("invalid", str(error), pointer=error.pointer)
     if isinstance(error, ValidationError):
@@ -122,9 +122,9 @@ def invalid(error: Exception) -> Problem:
 
 
 def list_errors(errors: Sequence[Mapping[str, Any]], *part: str) -> Problem:
-    """Return the problem with the first few errors of pydantic, whose places are in ``part`` of the request.
+    """Return the problem with the first few errors of pydantic, which are about ``part`` of the request.
 
-    Those outside the body have no pointer, and are only the detail.
+    Errors outside the body have no pointer; only the detail describes them.
     """
     entries = [_locate(error, *part, *error["loc"]) for error in errors]
     problem = Problem("invalid", f"{entries[0][0]}: {entries[0][1]}")
@@ -133,11 +133,11 @@ def list_errors(errors: Sequence[Mapping[str, Any]], *part: str) -> Problem:
 
 
 def _locate(error: Mapping[str, Any], part: str, *path: str | int) -> tuple[str, str]:
-    """Return where an error of a model is, and what it is; ``part``: "body", "path", "query" or "header"."""
+    """Return the place and the description of a model's error; ``part``: "body", "path", "query" or "header"."""
     cause = error.get("ctx", {}).get("error")
     if isinstance(cause, ArgumentError):  # raised by a validator
         return cause.pointer, str(cause)
-    if error["type"] == "json_invalid":  # the path is a position in the text then
+    if error["type"] == "json_invalid":  # the path is then a position in the document
         return "#", f"must be JSON ({cause})"
     message = _MESSAGES.get(error["type"], error["msg"])
     return json_pointer(path) if part == "body" else str(path[0]), message

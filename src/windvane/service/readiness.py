@@ -1,4 +1,4 @@
-"""Why the service is not ready: a code for programs, and a sentence that may be shown to anybody."""
+"""Why the service is not ready: a machine-readable code, and a sentence that is safe to show to anyone."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from windvane.service.store import MisplacedError, StoreError, is_damage
 
 CAUSES = {
     "starting": "the service is starting",
-    "recovering": "streams are rebuilt from the log",
-    "compiling": "kernels are compiled; the first start on a machine takes about ten seconds",
-    "damaged": "the store is damaged and is being repaired, or cannot be",
+    "recovering": "the streams are being rebuilt from the log",
+    "compiling": "kernels are being compiled; the first start on a machine takes about ten seconds",
+    "damaged": "the store is damaged; it is being repaired, or the repair failed",
     "disk": "the store cannot be read or written",
-    "stalled": "the disk does not answer",
-    "misplaced": "the file of the store was moved, removed or replaced",
+    "stalled": "the disk does not respond",
+    "misplaced": "the store file was moved, removed or replaced",
     "internal": "an error in the service itself",
     "stopping": "the service is stopping",
 }
@@ -25,11 +25,11 @@ CAUSES = {
 
 
 class StalledDiskError(WindvaneError, TimeoutError):
-    """A write to the store takes so long that nobody should wait for it."""
+    """A write to the store takes longer than requests should wait."""
 
 
 class NotReady(NamedTuple):
-    """Why no request is answered: one of :data:`CAUSES`, and a sentence without anything that is not public.
+    """Why no request is answered: one of :data:`CAUSES`, and a sentence without private details.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class NotReady(NamedTuple):
 
     @classmethod
     def after(cls, error: BaseException) -> NotReady:
-        """Return the cause that ``error`` is. Its message goes to the log only: it may name files."""
+        """Return the cause for ``error``. Its message goes only to the log, because it may name files."""
         if isinstance(error, StalledDiskError):
             return cls.of("stalled")
         if isinstance(error, MisplacedError):
@@ -64,5 +64,5 @@ class NotReady(NamedTuple):
 
 
 def unavailable(failure: NotReady) -> Problem:
-    """Return the problem of a request that comes while the service is not ready."""
+    """Return the problem of a request that arrives while the service is not ready."""
     return Problem("unavailable", f"not ready: {failure.text}", cause=failure.code)

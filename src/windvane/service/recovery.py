@@ -1,4 +1,4 @@
-"""Rebuilding streams from the store: the last snapshot and the events after it, or all events."""
+"""Rebuild streams from the store: from the last snapshot and the events after it, or from all events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from windvane.agent.times import read_clock
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
 from windvane.service.readiness import NotReady
 from windvane.service.store import Event, Snapshot, SnapshotError, Store, StreamRow, is_damage
-from windvane.service.streams import ReplayError, Stream
+from windvane.service.stream_state import ReplayError
+from windvane.service.streams import Stream
 from windvane.warmup import warm_up
 
 log = logging.getLogger("windvane.service")
@@ -32,7 +33,7 @@ class Recovery(NamedTuple):
 
 
 def recover(store: Store, report: Callable[[NotReady], None]) -> Recovery:
-    """Rebuild all streams, and compile what they and new streams need. One that cannot be rebuilt is set aside."""
+    """Rebuild all streams, and compile the kernels that they and new streams need. Set aside streams that fail."""
     try:
         rows = store.read_streams()
     except sqlite3.DatabaseError as error:
@@ -51,7 +52,7 @@ def recover(store: Store, report: Callable[[NotReady], None]) -> Recovery:
             recovery.replays[row.name] = store.read_snapshot_number(row.id), time.perf_counter() - began
             recovery.streams[row.name] = stream
             if stream.differences:
-                text = "stream %r: for %d decisions a replay prefers another arm; the log is what counts"
+                text = "stream %r: for %d decisions a replay prefers another arm; the recorded arms are used"
                 log.warning(text, row.name, stream.differences)
         except (ReplayError, sqlite3.DatabaseError) as error:
             if not isinstance(error, ReplayError) and not is_damage(error):
@@ -65,8 +66,8 @@ def recover(store: Store, report: Callable[[NotReady], None]) -> Recovery:
 
 
 def record_losses(store: Store, recovery: Recovery) -> Iterator[Sequence[Event]]:
-    """Yield the events that record in the log of a stream that more was acknowledged than the log has: the write-ahead
-    log was damaged, or the store is a restored backup."""
+    """Yield events that record a loss: more events were acknowledged than the log has, because the write-ahead log was
+    damaged or the store is a restored backup."""
     marks = store.read_acknowledged()
     for id_ in marks.keys() - {row.id for row in recovery.rows.values()}:
         log.error("a stream with %d acknowledged events is not in the store", marks[id_])
@@ -86,7 +87,7 @@ def create_stream(row: StreamRow, store: Store, snapshot: Snapshot | None = None
         raise ReplayError(row.name, None, "its name and configuration do not match their checksum")
     try:
         return Stream(row, store, snapshot)
-    except Exception as error:  # it was changed from outside, or is of another version
+    except Exception as error:  # it was modified externally, or is of another version
         if snapshot is not None:
             raise
         raise ReplayError(row.name, None, f"cannot be created again ({error})") from error
@@ -95,8 +96,8 @@ def create_stream(row: StreamRow, store: Store, snapshot: Snapshot | None = None
 def rebuild_stream(
     row: StreamRow, store: Store, *, from_start: bool = False, report: Callable[[], None] = lambda: None
 ) -> Stream:
-    """Return a stream as its events made it: from its last snapshot, or ``from_start``. ``report`` is called for every
-    event, and may raise to end the replay."""
+    """Return a stream rebuilt from its last snapshot, or ``from_start``. ``report`` is called for every event, and may
+    raise to end the replay."""
     try:
         stream = create_stream(row, store, None if from_start else read_snapshot(row, store))
     except (ValueError, TypeError, KeyError, sqlite3.Error) as error:
@@ -143,7 +144,7 @@ def check_end(stream: Stream, store: Store) -> None:
 
 @contextlib.contextmanager
 def _pause_garbage_collection() -> Iterator[None]:
-    """Pause it while objects are made that stay: with 100,000 pending decisions it would double the time."""
+    """Pause it while long-lived objects are created: with 100,000 pending decisions it would double the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,9 +1,9 @@
-"""Refits of streams: learn the log again under other settings beside the running model, then swap the two.
+"""Refits of streams: learn the log again with new settings beside the running model, then swap the two.
 
-The new model is learned in a thread, from the events on disk, some at a time, while the stream goes on. It then catches
-up with the events that came meanwhile; the stream is held only for the last of them. An event records the swap. Its
-replay learns the same events again under the same settings, so that it gives the same model to the last bit. To undo a
-refit, the model from before it is rebuilt from the log and learns the decisions and rewards since.
+A thread learns the new model from the events on disk, in slices, while the stream continues. The new model then catches
+up with newer events; the stream is held only for the last few. An event records the swap. Its replay learns the same
+events again with the same settings, which gives the same model to the last bit. To undo a refit, the model from before
+it is rebuilt from the log and learns the decisions and rewards since then.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from windvane.agent import AgentCore
 from windvane.agent.refit import LogLearner, renew_settings
@@ -26,11 +27,15 @@ from windvane.warmup import warm_up
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
+    from windvane.service.stream_state import StreamState
     from windvane.service.streams import Done, Stream
 
 SLICE = 100  # events between two pauses of the thread
-PAUSE = 0.001  # seconds, in which the thread leaves the interpreter to requests
+PAUSE = 0.001  # seconds in which the interpreter serves requests
 FEW = 200  # events for which a stream may be held
+_REFITS = ThreadPoolExecutor(2, "windvane-refit")  # their own: a refit takes long, and others need threads meanwhile
+
+T = TypeVar("T")
 
 
 class Work:
@@ -50,7 +55,7 @@ class Work:
 
 
 class LogReader:
-    """Lets a learner read the log of a stream, from the event after ``number``, whose chain value is ``chain``."""
+    """Feeds the log of a stream to a learner, from the event after ``number``, whose chain value is ``chain``."""
 
     def __init__(self, learner: LogLearner, store: Store, stream: int, number: int, chain: bytes) -> None:
         self.learner, self._store, self._stream = learner, store, stream
@@ -70,8 +75,8 @@ class LogReader:
         return self.learner
 
 
-def begin_refit(stream: Stream, changes: dict[str, Any]) -> Callable[[Work], LogReader]:
-    """Return a function that builds the new model, in any thread, before it has learned anything."""
+def begin_refit(stream: StreamState, changes: dict[str, Any]) -> Callable[[Work], LogReader]:
+    """Return a function that builds the new, empty model, in any thread."""
     arguments, arms = renew_settings(stream.core, changes), stream.first_arms
 
     def build(_: Work) -> LogReader:
@@ -82,13 +87,13 @@ def begin_refit(stream: Stream, changes: dict[str, Any]) -> Callable[[Work], Log
     return build
 
 
-def begin_undo(stream: Stream) -> Callable[[Work], LogReader]:
+def begin_undo(stream: StreamState) -> Callable[[Work], LogReader]:
     """Return a function that rebuilds the model from before the last refit, in any thread."""
     refit = stream.refits[-1]
     return lambda work: _follow_without(_rebuild_before(stream, refit, work), refit)
 
 
-def _rebuild_before(stream: Stream, number: int, work: Work) -> Stream:
+def _rebuild_before(stream: StreamState, number: int, work: Work) -> StreamState:
     """Return the stream with the model that it had before event ``number``, rebuilt from its log.
 
     A refit that was undone by then is left out together with what undid it. The replay of an undo begins with this
@@ -114,7 +119,7 @@ def _rebuild_before(stream: Stream, number: int, work: Work) -> Stream:
     return before
 
 
-def _follow_without(before: Stream, refit: int) -> LogReader:
+def _follow_without(before: StreamState, refit: int) -> LogReader:
     """Let the model of ``before`` learn the events after the refit with this number, which is the next one."""
     features = before.core.encoder.features
     learner = LogLearner(before.core, () if features is None else features.arms, follows=True)
@@ -124,7 +129,7 @@ def _follow_without(before: Stream, refit: int) -> LogReader:
 
 
 async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: str | None, *, dry_run: bool) -> Done:
-    """Learn the log of ``stream`` again under ``changes``, and swap the model unless it is a ``dry_run``."""
+    """Learn the log of ``stream`` again with ``changes``, and replace the model unless it is a ``dry_run``."""
     if again := stream.find_refit(changes, key):
         await engine.commit(stream)  # the first request may still wait for the disk
         return again
@@ -141,12 +146,12 @@ async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: st
 
 
 async def undo(engine: Engine, stream: Stream, key: str | None) -> Done:
-    """Put the model from before the last refit in the place of the present one."""
+    """Restore the model from before the last refit."""
     if again := stream.find_refit(None, key):
         await engine.commit(stream)
         return again
     if not stream.refits:
-        raise Problem("no-refit", f"stream {stream.name!r} has no refit that could be undone")
+        raise Problem("no-refit", f"stream {stream.name!r} has no refit to undo")
     return await _learn_beside(
         engine, stream, key, begin_undo(stream), lambda learner: stream.undo_refit(learner, key, read_clock())
     )
@@ -156,34 +161,30 @@ async def _learn_beside(
     engine: Engine, stream: Stream, key: str | None, build: Callable[[Work], LogReader],
     adopt: Callable[[LogLearner], Done], *, dry_run: bool = False,
 ) -> Done:  # fmt: skip
-    """Let a new model learn the log in a thread, and adopt it; of a dry run, only its comparison."""
+    """Let a new model learn the log in a thread, and adopt it; a dry run returns only the comparison."""
     if stream.is_refitting and key is not None and key == stream.refit_key:
-        raise Problem("unavailable", "this refit is under way; repeat the request to get its answer")
+        raise Problem("unavailable", "this refit is running; repeat the request to get its answer")
     if stream.is_refitting:
-        raise Problem("refit-running", f"a refit of stream {stream.name!r} is under way")
-    stream.is_refitting, stream.refit_key, settings, work = (
-        True,
-        key,
-        dict(stream.core.settings),
-        Work(lambda: engine.is_closing),
-    )
+        raise Problem("refit-running", f"a refit of stream {stream.name!r} is running")
+    stream.is_refitting, stream.refit_key, settings = True, key, dict(stream.core.settings)
+    work = Work(lambda: engine.is_closing)
     try:
-        reader = await asyncio.to_thread(build, work)
+        reader = await _run_in_thread(build, work)
         behind = FEW + 1
         while behind > FEW:
             last = stream.number
             await engine.commit(stream)
-            learner = await asyncio.to_thread(reader.read, last, work)
+            learner = await _run_in_thread(reader.read, last, work)
             behind = 0 if dry_run else stream.number - last
         if dry_run:
             return adopt(learner)
         await wait_while_held(stream)
         with hold(stream):
             await engine.commit(stream)
-            learner = await asyncio.to_thread(reader.read, stream.number, work)
+            learner = await _run_in_thread(reader.read, stream.number, work)
             stream.refuse_if_archived()
             if stream.core.settings != settings:
-                raise Problem("refit-running", "the settings were changed while the log was learned again; try again")
+                raise Problem("refit-running", "the settings changed during the refit; try again")
             with engine.operating(stream):
                 done = adopt(learner)
             await engine.commit(stream, done.events)
@@ -194,7 +195,11 @@ async def _learn_beside(
             problem.errors = []
         raise problem from None
     except UnreadableEventError as error:
-        raise Problem("unreadable", f"{error}; `windvane verify` says more") from None
+        raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None
     finally:
-        work.give_up()  # the thread goes on if the request was cancelled
         stream.is_refitting = False
+        work.give_up()  # its thread may go on, if the request was cancelled
+
+
+async def _run_in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_REFITS, work, *arguments)

@@ -1,6 +1,6 @@
-"""What requests may hold.
+"""The models of request bodies.
 
-Only sizes and types that the wire needs are checked here. The agent checks the rest, and its errors have JSON Pointers.
+They check only sizes and the types that JSON needs. The agent checks the rest, and its errors have JSON Pointers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_ARMS, MAX_ITEMS, MAX_DIM, MAX_HISTORY = 1000, 1000, 500, 20_000
 MAX_TEXT = 200  # characters of a name, a key or a title
 MAX_SETTINGS = 20
 MAX_PENDING = 1_000_000
-MAX_SEED = 2**63 - 1  # what SQLite and NumPy hold
+MAX_SEED = 2**63 - 1  # SQLite and NumPy integers have 64 bits
 
 _DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(Agent).parameters.items()}
 
@@ -42,7 +42,7 @@ Fields = Annotated[dict[Text, float | str], Field(max_length=MAX_DIM)]
 
 
 def _describe(type_: Any, description: str) -> WithJsonSchema:
-    """Document a value that the agent checks, which says where it is wrong; a union of pydantic would not."""
+    """Document a value that the agent checks, because its errors say where; those of a pydantic union would not."""
     return WithJsonSchema({**TypeAdapter(type_).json_schema(), "description": description})
 
 
@@ -63,14 +63,14 @@ PastArm = Annotated[Any, _describe(Text | dict[Text, Fields], "The arm that was 
 
 
 class _Body(BaseModel):
-    """A body. Lists stop at their first error, so that a body with a million errors costs no more than one with one."""
+    """A body. Lists stop at their first error, so a million errors cost no more than a single one."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
     def _omit_errors(cls, document: Any) -> Any:
-        """Omit unknown fields but for the first few, which are named in the answer."""
+        """Omit all unknown fields except the first few, which the answer names."""
         if not isinstance(document, dict) or len(document) <= len(cls.model_fields) + MAX_ERRORS:
             return document
         unknown = islice((name for name in document if name not in cls.model_fields), MAX_ERRORS)
@@ -93,7 +93,7 @@ class AgentChanges(_Body):
     @field_validator("features")
     @classmethod
     def _check_features(cls, features: Any) -> Any:
-        """Refuse vectors that are too long before the agent names each of their numbers: fields times arms are many."""
+        """Reject too long vectors before the agent names every coordinate: there are fields times arms of them."""
         if isinstance(features, dict):
             arms, *kinds = (features.get(name) for name in ("arms", "shared", "per_arm", "by_arm"))
             shared, per_arm, by_arm = map(_count_numbers, kinds)
@@ -118,7 +118,7 @@ def _too_long(features: Any, got: str) -> ArgumentError:
 
 
 def check_features(declaration: Any) -> None:
-    """Raise if declared features are wrong, or make vectors that are too long."""
+    """Raise if declared features are invalid, or their vectors are too long."""
     features = agent.Features.parse(declaration)
     if features is not None and features.dim > MAX_DIM:
         raise _too_long(declaration, str(features.dim))
@@ -128,13 +128,13 @@ Title = Annotated[str, Field(max_length=MAX_TEXT)] | None
 
 
 class StreamChanges(AgentChanges):
-    """Settings of a running stream to change; those that are omitted stay."""
+    """Settings of a running stream to change. Omitted settings keep their values."""
 
     title: Title = None
 
 
 def _limit_settings(settings: Any) -> Any:
-    """Refuse too many settings before each of them is checked."""
+    """Reject too many settings before each of them is checked."""
     if isinstance(settings, dict) and len(settings) > MAX_SETTINGS:
         raise ArgumentError("settings", settings, f"at most {MAX_SETTINGS} settings", got=f"{len(settings):,}")
     return settings
@@ -177,7 +177,7 @@ class AgentArguments(AgentChanges):
         return settings
 
     def agent_arguments(self) -> dict[str, Any]:
-        """Return the arguments of the agent that were given."""
+        """Return the agent's arguments in the request."""
         given = self.model_dump(exclude={"name", "title", "settings"}, exclude_unset=True)
         return {name: value for name, value in given.items() if (name, value) != ("seed", None)} | self.settings
 
@@ -199,7 +199,7 @@ class NewStream(StreamSettings):
 
 
 class RefitRequest(AgentArguments):
-    """Settings under which a stream learns its log again; those that are omitted stay."""
+    """Settings with which a stream learns its log again. Omitted settings keep their values."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"S": 4.0}, {"half_life": "14d"}]})
 
@@ -216,7 +216,7 @@ class DecisionRequest(_Body):
 
     @property
     def size(self) -> int:
-        """About as many bytes as the request has as JSON."""
+        """The approximate size of the request as JSON, in bytes."""
         arms = self.arms.values() if isinstance(self.arms, dict) else self.arms if isinstance(self.arms, list) else ()
         return 8 * sum(len(entry) if isinstance(entry, Sized) else 1 for entry in arms)
 
@@ -253,7 +253,7 @@ class RewardBatch(_Body):
 
 
 class History(_Body):
-    """Decisions of the past with their rewards."""
+    """Past decisions with their rewards."""
 
     rewards: Annotated[list[float], Field(fail_fast=True, min_length=1, max_length=MAX_HISTORY)]
     vectors: Annotated[list[Vector], Field(fail_fast=True, max_length=MAX_HISTORY)] | None = None
@@ -288,8 +288,8 @@ def name_stream(name: str, settings: StreamSettings) -> NewStream:
 def parse_decision(raw: bytes) -> tuple[Any, Any]:
     """Return the arms and the context in a request to decide, whose sizes are within the limits.
 
-    A model of pydantic would check what the agent checks again, could not say where in a union an error is, and take
-    as long for three arms and twice as long for a hundred.
+    A pydantic model would repeat checks of the agent and could not locate an error within a union. It takes as long for
+    three arms, and twice as long for a hundred.
     """
     document = parse_json(raw)
     try:

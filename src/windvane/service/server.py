@@ -1,6 +1,6 @@
 """Run the service: bind the socket, serve the application with uvicorn, drain and stop on a signal.
 
-uvicorn is used as it comes. It has no time limit for slow clients and no limit on the length of headers; on the open
+uvicorn is used unmodified. It has no time limit for slow clients and no limit on the length of headers; on the open
 internet a reverse proxy adds them (``docs/nginx.conf``, "Behind nginx, with TLS" in ``docs/operations.md``).
 ``benchmarks/servers.py`` compares it with other servers.
 """
@@ -13,12 +13,14 @@ import gc
 import ipaddress
 import logging
 import math
+import os
 import signal
 import socket
 import sqlite3
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -35,7 +37,8 @@ from windvane.service.supervision import Supervisor
 BACKLOG = 1000  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30  # that a connection may be idle between two requests
 SWITCH_SECONDS = 0.001  # that a thread keeps the interpreter while the event loop waits; 0.005 by default
-STOP_SECONDS = 5  # that requests under way are waited for
+STOP_SECONDS = 5  # to wait for requests in progress
+EXIT_SECONDS = 10.0  # that threads are waited for once the streams are stopped: one may wait for a disk for ever
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -55,23 +58,24 @@ def serve(
 ) -> None:
     """Serve the store at ``path`` until SIGTERM, SIGINT or SIGHUP. Call it from the main thread.
 
-    From then on ``/readyz`` answers 503. After ``drain`` seconds, or at a second signal, nothing new is accepted; the
-    requests that are under way are answered, and every stream gets a snapshot.
+    From then on ``/readyz`` answers 503. After ``drain`` seconds, or at a second signal, no new request is accepted;
+    requests in progress are answered, and a snapshot of every stream is stored. If a thread is then still waiting for
+    the disk after :data:`EXIT_SECONDS`, the process ends with code 1: whatever was answered is on disk.
 
     Parameters
     ----------
     path
-        The file that holds everything. It is created if it does not exist.
+        The store. It is created if it does not exist.
     host, port
-        Where to listen. Port 0 takes a free one. Addresses that other machines can reach need a token in the store.
+        Where to listen. Port 0 chooses a free one. Addresses that other machines can reach need a token in the store.
     rate, most_bytes
-        Requests per second and client (0: no limit), and bytes of a request's body.
+        Requests per second per client (0: no limit), and the largest request body in bytes.
     drain
-        Seconds between the signal and the end of accepting requests: those that a load balancer needs to notice.
+        Seconds after the signal in which requests are still accepted, so that a load balancer notices in time.
     log_requests
         Whether to write a line to the log for every request.
     started
-        Called with the address once ``/healthz`` is answered. Recovery may still go on: ``/readyz`` says so.
+        Called with the address once ``/healthz`` is answered. Recovery may still be running, as ``/readyz`` reports.
 
     Raises
     ------
@@ -80,7 +84,7 @@ def serve(
     StoreError
         If the store cannot be opened.
     """
-    with _bind(host, port) as listener, contextlib.closing(Store(path)) as store:
+    with _bind(host, port) as listener, _exit_in_time() as begin_exit, contextlib.closing(Store(path)) as store:
         is_local = is_loopback(host)
         if not is_local and not _has_token(store):
             hint = f"other machines can reach it; add a token first: windvane token add NAME --store {path}"
@@ -98,7 +102,7 @@ def serve(
             log.info("listening", extra={"fields": fields})
             started(address)
 
-        _run(_Server(app, drain, report_start, closing), listener)
+        _run(_Server(app, drain, report_start, closing, begin_exit), listener)
         log.info("stopped")
 
 
@@ -120,7 +124,7 @@ def _has_token(store: Store) -> bool:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens: clients that come before the application is there wait for it."""
+    """Return a listening socket: clients that connect before the application has started wait for it."""
     try:
         is_name = "\0" not in host and host.encode("idna") is not None
     except UnicodeError:
@@ -142,8 +146,9 @@ class _Server(uvicorn.Server):
     """uvicorn's server; it reports when it has started, and drains before it stops."""
 
     def __init__(
-        self, app: ServiceMiddleware, drain: float, started: Callable[[], None], closing: asyncio.Event
-    ) -> None:
+        self, app: ServiceMiddleware, drain: float, started: Callable[[], None], closing: asyncio.Event,
+        stopped: Callable[[], None],
+    ) -> None:  # fmt: skip
         # What uvicorn warns about are faults of clients, and some of its advice does not apply here.
         super().__init__(
             uvicorn.Config(
@@ -152,10 +157,10 @@ class _Server(uvicorn.Server):
                 timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=STOP_SECONDS,
             )
         )  # fmt: skip
-        self._report_start, self._closing = started, closing
+        self._report_start, self._closing, self._report_stop = started, closing, stopped
         self._engine, self._drain, self._stop_at = app.engine, drain, math.inf
         self._supervisor, self._is_announced = Supervisor(app.engine), False
-        self._frozen = 0  # recoveries after which what there was was frozen
+        self._frozen = 0, 0  # recoveries and streams when objects were last frozen
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -174,10 +179,11 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Return whether to stop; called ten times a second."""
         self._supervisor.look()
-        if self._engine.recoveries != self._frozen:
-            # Garbage collection need not look again at modules and streams, which stay: a full one takes 0.1 to 0.8 s.
+        if (self._engine.recoveries, len(self._engine.streams)) != self._frozen:
+            # Garbage collection need not look again at streams, modules and compiled code, which stay: a full
+            # collection takes 0.1 to 0.8 s. A new stream may have compiled its policy.
             gc.freeze()
-            self._frozen = self._engine.recoveries
+            self._frozen = self._engine.recoveries, len(self._engine.streams)
         if self._engine.is_draining and not self._is_announced:
             self._is_announced = True
             self._supervisor.stop()
@@ -187,13 +193,34 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._closing.set()  # ends answers that would go on for ever
+        self._closing.set()  # ends answers that would otherwise never end
         self._engine.is_closing = True
         await super().shutdown(sockets)
+        self._report_stop()
+
+
+@contextlib.contextmanager
+def _exit_in_time() -> Iterator[Callable[[], None]]:
+    """Yield what to call when only threads and the store are left to end; if they do not, the process ends.
+
+    Python waits for threads without a limit, and nothing can interrupt one that waits for a disk.
+    """
+
+    def end() -> None:
+        log.critical("a thread still waits for the disk after %g s; the process ends", EXIT_SECONDS)
+        logging.shutdown()
+        os._exit(1)
+
+    timer = threading.Timer(EXIT_SECONDS, end)
+    timer.daemon = True
+    try:
+        yield timer.start
+    finally:
+        timer.cancel()
 
 
 def _run(server: uvicorn.Server, listener: socket.socket) -> None:
-    """Run ``server`` until a signal; being asked to stop is no failure."""
+    """Run ``server`` until a signal; a request to stop is not a failure."""
     sys.setswitchinterval(SWITCH_SECONDS)
     # uvicorn does the same for SIGTERM and SIGINT while it runs, and afterwards raises some again for this handler.
     previous = {number: signal.signal(number, server.handle_exit) for number in STOP_SIGNALS}

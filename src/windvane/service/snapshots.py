@@ -1,7 +1,7 @@
-"""When a snapshot of a stream is due, and how it is made without holding requests up.
+"""When a snapshot of a stream is due, and how it is made without delaying requests.
 
-A restart replays what came after the last snapshot. A snapshot is due after many events, or after operations that took
-long together: bulk history, large dimensions and many timeouts make few events and long replays.
+A restart replays the events after the last snapshot. A snapshot is due after many events, or after operations that took
+long in total: bulk history, large dimensions and many timeouts cause few events but long replays.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from windvane.service.turns import LARGE_DIM, hold, wait_while_held
 
 SNAPSHOT_EVENTS = 2000
 SNAPSHOT_SECONDS = 1.0  # of operations
-SNAPSHOT_SHARE = 0.2  # of the time may go into the snapshots of a stream: large ones are rarer
+SNAPSHOT_SHARE = 0.2  # largest share of time for the snapshots of a stream: large snapshots are rarer
 LARGE_COUNT = 20_000  # open decisions whose copy takes less than 10 ms
-START_SHARE = 0.1  # a start whose replay took this share of what is allowed makes a snapshot at once
+START_SHARE = 0.1  # a start whose replay took this share of the limit makes a snapshot at once
 
 log = logging.getLogger("windvane.service")
 
@@ -44,7 +44,7 @@ class Snapshots:
         self._progress: dict[int, _Progress] = {}
 
     def begin(self, stream: Stream, number: int = 0, seconds: float = 0.0) -> None:
-        """Note that a stream has a snapshot of event ``number``, and that replaying the rest took ``seconds``."""
+        """Record that a stream has a snapshot of event ``number``, and that replaying the rest took ``seconds``."""
         self._progress[stream.id] = _Progress(number, seconds)
 
     def add_work(self, stream: Stream, seconds: float) -> None:
@@ -58,8 +58,8 @@ class Snapshots:
         return events >= share * SNAPSHOT_EVENTS or progress.seconds >= share * SNAPSHOT_SECONDS
 
     def take(self, stream: Stream) -> Coroutine[Any, Any, None]:
-        """Begin a snapshot. The coroutine returned packs a copy of the stream in a thread and saves it. A small stream
-        is copied now, a large one in the thread, held meanwhile."""
+        """Begin a snapshot, and return a coroutine that packs a copy of the stream in a thread and saves it. A small
+        stream is copied now; a large one is held and copied in the thread."""
         progress, began = self._progress[stream.id], time.monotonic()
         progress.is_packing = True
         is_large = stream.core.policy.dim > LARGE_DIM or len(stream.core.decisions) > LARGE_COUNT

@@ -1,8 +1,9 @@
-"""What the service manager is told: systemd's protocol of datagrams (``sd_notify(3)``), without its library."""
+"""Notifications for the service manager: systemd's datagram protocol (``sd_notify(3)``), without its library."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import time
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
 
-EXTENSION = 60.0  # seconds by which a start that goes on is given more time; a recovery may be long
+EXTENSION = 60.0  # seconds by which a start in progress extends its timeout; a recovery may take long
+PAUSE = 5.0  # seconds without a look after which the process itself stood still
+
+log = logging.getLogger("windvane.service")
 
 
 class Supervisor:
-    """Tells the service manager how the service is.
+    """Reports the state of the service to the service manager.
 
     ``READY=1`` when requests are answered for the first time, ``STATUS=`` with the cause whenever it is not ready, and
     ``STOPPING=1``. ``WATCHDOG=1`` is sent by the event loop itself, and only while commits proceed: a service that
@@ -25,10 +29,10 @@ class Supervisor:
     Parameters
     ----------
     engine
-        What is looked at.
+        The engine whose state is reported.
     environment
-        ``NOTIFY_SOCKET``: where to send to; without it nothing is sent. ``WATCHDOG_USEC`` and ``WATCHDOG_PID``: how
-        often it wants to hear of the service, and whether this process is meant.
+        ``NOTIFY_SOCKET``: the address to send to; without it nothing is sent. ``WATCHDOG_USEC`` and ``WATCHDOG_PID``:
+        the watchdog's interval, and the process that it watches.
     """
 
     def __init__(self, engine: Engine, environment: Mapping[str, str] = os.environ) -> None:
@@ -41,11 +45,15 @@ class Supervisor:
             self._seconds = max(int(environment.get("WATCHDOG_USEC", "0")) / 1e6, 0.0) if is_watched else 0.0
         self._status = ""
         self._has_been_ready = False
+        self._last_look = time.monotonic()
         self._next_ping = self._next_extension = 0.0
 
     def look(self) -> None:
-        """Look at the service; call this several times a second."""
+        """Report the current state; call this several times a second."""
         failure, now = self._engine.not_ready, time.monotonic()
+        if (pause := now - self._last_look) > PAUSE:
+            log.warning("the process stood still: nothing was answered", extra={"fields": {"seconds": round(pause, 1)}})
+        self._last_look = now
         lines = []
         if failure is None and not self._has_been_ready:
             self._has_been_ready = True
@@ -63,7 +71,7 @@ class Supervisor:
         self._send(lines)
 
     def stop(self) -> None:
-        """Say that the service begins to stop."""
+        """Report that the service begins to stop."""
         self._send(["STOPPING=1"])
 
     def _is_proceeding(self) -> bool:
@@ -73,5 +81,5 @@ class Supervisor:
     def _send(self, lines: list[str]) -> None:
         if lines and self._address:
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-                sender.setblocking(False)  # a manager that does not listen must not hold the service up
+                sender.setblocking(False)  # a manager that does not listen must not block the service
                 sender.sendto("\n".join(lines).encode(), self._address)

@@ -1,4 +1,4 @@
-"""Who may use a stream now: requests that change it take turns, and what takes long is done in a thread meanwhile.
+"""Exclusive use of streams: requests that change a stream take turns, and long work runs in a thread.
 
 A stream is held while ``Stream.busy`` is a future. It can be read then, unless a thread is changing it
 (``Stream.is_changing``).
@@ -10,13 +10,15 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from windvane.service.bodies import LARGE_BODY
 
 if TYPE_CHECKING:
     from windvane.service.streams import Stream
+
+T = TypeVar("T")
 
 SLOW_SECONDS = 0.005  # if the last operation of a stream took longer, the next one runs in a thread
 LARGE_DIM = 200  # above it, describing or copying the model takes more than 2 ms (190 ms with 500 features)
@@ -25,9 +27,9 @@ PAUSE, PAUSE_SECONDS = 16, 0.002  # items of a batch or a list, and seconds, aft
 
 
 class Turnstile:
-    """Lets those who wait through one at a time, in order, with all other requests served in between.
+    """Admits waiting tasks one at a time, in order, with all other requests served in between.
 
-    However many batches and crowds of requests there are, one slice of one of them delays a request.
+    However many batches and concurrent requests wait, another request is delayed by at most one slice.
     """
 
     def __init__(self) -> None:
@@ -65,8 +67,17 @@ class Pauses:
 
 
 def is_slow(stream: Stream, size: int = 0) -> bool:
-    """Return whether an operation on ``stream`` with a body of ``size`` bytes would hold up all other requests."""
+    """Return whether an operation on ``stream`` with a body of ``size`` bytes would delay all other requests."""
     return size > LARGE_BODY or stream.seconds > SLOW_SECONDS
+
+
+def measure(stream: Stream, operation: Callable[[], T]) -> T:
+    """Carry out an operation in this thread, and note how long it takes: waiting for a thread is no part of it."""
+    began = time.perf_counter()
+    try:
+        return operation()
+    finally:
+        stream.seconds = time.perf_counter() - began
 
 
 async def wait_while_held(stream: Stream) -> None:
@@ -83,7 +94,7 @@ async def wait_while_changing(stream: Stream) -> None:
 
 @contextlib.contextmanager
 def hold(stream: Stream, *, changing: bool = False) -> Iterator[None]:
-    """Let requests that change ``stream`` wait until the end of this; if a thread is ``changing`` it, others too."""
+    """Make requests that change ``stream`` wait until the end; readers too, if a thread is ``changing`` it."""
     busy = stream.busy = asyncio.get_running_loop().create_future()
     stream.is_changing = changing
     try:

@@ -1,8 +1,8 @@
 """Verification: check a store against itself.
 
-The file must be whole, every event must match its checksum, and a replay of the whole log must give every outcome that
-was recorded and the state that a server would start from: numbers that the model computes up to rounding, everything
-else exactly. A store can be verified beside the server that uses it.
+The file must be intact, every event must match its checksum, and a replay of the whole log must give every recorded
+outcome and the state from which a server would start: numbers computed by the model up to rounding, everything else
+exactly. A store can be verified beside the server that uses it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from windvane.agent.archive import read_archive
 from windvane.service.recovery import apply_event, check_end, create_stream, read_snapshot
 from windvane.service.store import READ_ERRORS, Event, Snapshot, SnapshotError, Store, StreamRow, try_read
 from windvane.service.store import events as kinds
-from windvane.service.streams import ReplayError, Stream
+from windvane.service.stream_state import ReplayError
+from windvane.service.streams import Stream
 
 ROUNDING = 1e-9
 """Relative difference that is attributed to rounding. Processors differ by about 1e-16 per operation, which adds up to
@@ -43,7 +44,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem, or something to know: a code, and a sentence."""
+    """A problem or a note: a code, and a sentence."""
 
     code: str
     text: str
@@ -51,7 +52,7 @@ class Finding:
 
 @dataclass
 class StreamReport:
-    """The findings about a stream. Notes are no faults."""
+    """The findings about a stream. Notes are not problems."""
 
     stream: str
     events: int = 0
@@ -92,13 +93,13 @@ def verify_store(store: Store, progress: Progress = lambda *_: None) -> StoreRep
     Parameters
     ----------
     store
-        Another process may have it open, too: every stream is read in one transaction.
+        Another process may also have it open: every stream is read in one transaction.
     progress
-        Called with the name of a stream, the number of its events that are done, and of all of them.
+        Called with the name of a stream, the number of events done, and the total.
     """
-    # The marks are read before the log, so that no mark is younger than the log that it is compared with.
+    # The marks are read before the log, so that no mark is newer than the log that it is compared with.
     marks = try_read(store.read_acknowledged) or {}
-    problems = [Finding("structure", text) for text in store.find_damage()]  # which names what cannot be read below
+    problems = [Finding("structure", text) for text in store.find_damage()]  # rows may be unreadable below
     for name in try_read(store.read_damaged_tokens) or ():
         problems.append(Finding("token", f"the token {name!r} does not match its checksum and is not accepted"))
     rows = try_read(store.read_streams) or []

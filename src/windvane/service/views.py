@@ -1,4 +1,4 @@
-"""What is shown of streams: all that is known about one, its charts, and both together for those who follow it."""
+"""Views of streams: the record of a stream, its charts, and both together for live updates."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ log = logging.getLogger("windvane.service")
 
 
 class Views:
-    """Views of the streams of ``engine``. What takes long is done in threads."""
+    """Views of the streams of ``engine``. Long work runs in threads."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def build_charts(self, streams: list[Stream]) -> None:
-        """Let the charts of the streams catch up with their logs, one after the other."""
+        """Update the charts of the streams from their logs, one after the other."""
         for stream in streams:
             with contextlib.suppress(Problem):  # streams were rebuilt
                 while await self._advance_charts(stream):
                     self._engine.refuse_if_replaced(stream)
 
     async def read_info(self, stream: Stream) -> StreamInfo:
-        """Return all that is known about ``stream``; in a thread if it has many features."""
+        """Return the record of ``stream``, built in a thread if it has many features."""
         if stream.core.policy.dim <= LARGE_DIM:
             await wait_while_changing(stream)
             return stream.info()
-        return await asyncio.shield(self._engine.run_to_end(self._read_in_thread(stream)))
+        return await asyncio.shield(self._engine.tasks.run_to_end(self._read_in_thread(stream)))
 
     async def _read_in_thread(self, stream: Stream) -> StreamInfo:
         await wait_while_held(stream)
@@ -44,13 +44,13 @@ class Views:
             return await asyncio.to_thread(stream.info)
 
     async def read_charts(self, stream: Stream) -> bytes:
-        """Return the charts as JSON; of a log that is still being read, those of its first part."""
+        """Return the charts as JSON; while the log is still being read, they cover its first part."""
         await self._advance_charts(stream)
         async with stream.charts_lock:
             return to_json(stream.charts.data)
 
     async def read_live(self, stream: Stream) -> bytes:
-        """Return info and charts as JSON; they are encoded once, however many follow the stream."""
+        """Return info and charts as JSON, encoded once for all followers of the stream."""
         if stream.live[0] != stream.progress:
             number = stream.number
             charts = await self.read_charts(stream)
@@ -71,7 +71,7 @@ class Views:
                 return False
 
     async def sample_model(self, stream: Stream) -> None:
-        """Let charts show the model as it is now: in a thread, because it may take long with many features."""
+        """Add the current model to the charts, in a thread, because it may take long with many features."""
         if stream.busy is None and stream.number != stream.sampled:
             with hold(stream):
                 stream.charts.set_model(await asyncio.to_thread(stream.describe_model))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -103,6 +104,20 @@ def test_a_store_that_cannot_be_read_admits_nobody(service: Local, monkeypatch: 
         assert service.get("/healthz").status_code == 200
 
 
+def test_a_store_that_hangs_does_not_hold_up_the_event_loop(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are refused after a while; the tokens are read once for all of them."""
+    monkeypatch.setattr(access, "READ_SECONDS", 0.1)
+    go, reads = threading.Event(), list[int]()
+    with monkeypatch.context() as patch:
+        patch.setattr(service.store, "read_tokens", lambda: (reads.append(1), go.wait(30), [])[2])
+        for _ in range(2):
+            assert read_problem(service.get("/v1/streams"), 503)["code"] == "unavailable"
+        assert service.get("/healthz").status_code == 200
+        assert len(reads) == 1
+        go.set()
+    until(lambda: service.get("/v1/streams").status_code == 200)
+
+
 def test_commands_for_tokens(tmp_path: Path) -> None:
     line = ("token", "--store", tmp_path / "a.db")
     secret = run_command(*line, "add", "shop").stdout.strip()
@@ -140,6 +155,22 @@ def test_tokens_come_and_go_while_the_server_runs(tmp_path: Path) -> None:
             assert next(lines) == "event: info"
             run_command("token", "remove", "b", "--store", path)
             list(lines)  # it ends
+
+
+def test_tokens_that_come_and_go_are_logged(service: Local, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "windvane.service")
+    service.get("/v1/streams")
+    for name in ("old", "new"):
+        create_token(service.store, name, full=True)
+    service.get("/v1/streams")
+    service.store.remove_token("old")
+    for _ in range(2):
+        service.get("/v1/streams")
+    changes = [(line.getMessage(), line.__dict__["fields"]) for line in caplog.records if "tokens" in line.getMessage()]
+    assert changes == [
+        ("tokens were added", {"tokens": ["new", "old"]}),
+        ("tokens were removed", {"tokens": ["old"]}),
+    ]
 
 
 # --- host names and origins ------------------------------------------------------------------------------------------

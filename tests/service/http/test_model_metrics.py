@@ -116,7 +116,7 @@ def test_the_rules_about_models_name_metrics_that_exist(service: Local) -> None:
     used = set(re.findall(r"windvane_\w+", group))
     codes = set(re.findall(r'code!?="(\w+)"', group))
     assert codes <= set(CODES)
-    assert {"windvane_alert", "windvane_half_life_seconds", "windvane_recent_calibration_z"} <= used <= names
+    assert {"windvane_alert", "windvane_half_life_decisions", "windvane_recent_calibration_z"} <= used <= names
 
 
 def test_info_of_a_stream_that_has_done_nothing(service: Local) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import threading
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from support.server import ARMS, Local, parse_json, read_problem, run_server, until
+from windvane.service.http import metrics
 from windvane.service.readiness import NotReady
+from windvane.service.turns import hold
 
 
 @pytest.fixture
@@ -76,6 +79,24 @@ def test_metrics_count_what_happened(service: Local) -> None:
     assert {name: numbers.get(name) for name in expected} == expected
     assert numbers["windvane_events_total"] == len(service.events()) == 10
     assert {name for name in numbers if name.startswith("windvane_alert{")}
+
+
+def test_metrics_leave_out_what_cannot_be_read(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that a thread is changing, perhaps for ever; the text is made in a thread."""
+    monkeypatch.setattr(metrics, "WAIT_SECONDS", 0.05)
+    service.create("other")
+    threads, write = set[int](), metrics.generate_latest
+    monkeypatch.setattr(metrics, "generate_latest", lambda part: (threads.add(threading.get_ident()), write(part))[1])
+
+    async def scene() -> str:
+        with hold(service.engine.streams["shop"], changing=True):
+            return str((await service._client.get("/metrics")).text)
+
+    text = service.run(scene())
+    assert 'windvane_decisions_total{stream="other"} 0.0' in text
+    assert 'stream="shop"' not in text
+    assert 'windvane_alert{code="miscalibrated",stream="shop"} 0.0' in service.get("/metrics").text
+    assert service.call(threading.get_ident) not in threads
 
 
 def test_head_is_get_without_a_body(service: Local) -> None:

@@ -75,6 +75,23 @@ def test_every_commit_is_flushed(store: Store, tmp_path: Path) -> None:
         assert list(copy.read_events(1)) == [event(1)]
 
 
+def test_a_log_that_a_reader_made_large_is_cut_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or an alert about its size would never end."""
+    limit, log = 50_000, tmp_path / "a.db-wal"
+    settings = [f"{setting.partition('=')[0]}={limit}" for setting in store_module.SETTINGS if "size_limit" in setting]
+    monkeypatch.setattr(store_module, "SETTINGS", ["journal_mode=WAL", "wal_autocheckpoint=4", *settings])
+    with closing(Store(tmp_path / "a.db")) as store, closing(sqlite3.connect(tmp_path / "a.db")) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM events").fetchall()
+        for number in range(1, 30):
+            store.append([event(number)])
+        assert log.stat().st_size > limit
+        reader.rollback()
+        for number in range(30, 33):
+            store.append([event(number)])
+        assert log.stat().st_size <= limit
+
+
 def test_every_thread_reads_and_its_connection_ends_with_it(store: Store) -> None:
     """Export threads come and go for months: they must not leave anything open behind them."""
     store.append([event(1)])

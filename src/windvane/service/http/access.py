@@ -1,8 +1,10 @@
-"""Who may do what: bearer tokens, of which only hashes are stored, and a limit on requests per client."""
+"""Access control: bearer tokens, of which only hashes are stored, and a rate limit per client."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import logging
 import math
 import secrets
 import sqlite3
@@ -16,10 +18,13 @@ from windvane.service.problems import Problem
 from windvane.service.store import Store, Token
 
 PREFIX = "wv_"
-RELOAD = 1.0  # seconds until a running server knows that a token was added or removed
-BURST = 2.0  # seconds' worth of requests that may come at once
+RELOAD = 1.0  # seconds until a running server notices an added or removed token
+READ_SECONDS = 3.0  # that reading the tokens may take; a disk that answers takes 0.1 ms
+BURST = 2.0  # seconds' worth of requests that may arrive at once
 MAX_DEBT = 30.0  # seconds that a large batch may delay the next request
 MAX_CLIENTS = 10_000
+
+log = logging.getLogger("windvane.service")
 
 
 def create_token(store: Store, name: str, *, full: bool) -> str | None:
@@ -42,7 +47,7 @@ class RateLimiter:
 
     def __init__(self, rate: float) -> None:
         self._rate, self._most = rate, max(BURST * rate, 1.0)
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, and since when
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests left, and as of when
 
     def admit(self, client: str) -> None:
         """Count a request; raise if there were too many."""
@@ -67,9 +72,9 @@ class RateLimiter:
 
 
 class Access:
-    """Check who sends a request.
+    """Authenticate requests.
 
-    Without a token in the store everybody is admitted, which is for loopback only; with ``closed``, nobody. Removing
+    Without a token in the store, everyone is admitted, which is for loopback only; with ``closed``, nobody is. Removing
     the last token does not turn authentication off. ``report`` gets errors of the store that may be a sign of damage.
     """
 
@@ -78,25 +83,50 @@ class Access:
         self._limiter = RateLimiter(rate)
         self.charge = self._limiter.charge
         self._tokens: dict[str, Token] = {}
-        self._has_tokens = False
+        self._has_tokens = True  # until they are read, nobody is admitted
         self._read = -math.inf
+        self._reading: asyncio.Task[None] | None = None
+
+    async def refresh(self) -> None:
+        """Read the tokens, unless that was done less than :data:`RELOAD` seconds ago: in a thread, once for all
+        requests that come meanwhile."""
+        if time.monotonic() - self._read < RELOAD:
+            return
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._reload())
+        reading = self._reading
+        done, _ = await asyncio.wait({reading}, timeout=READ_SECONDS)
+        if not done:
+            raise Problem("unavailable", "the store cannot be read: the disk does not answer")
+        try:
+            reading.result()
+        except sqlite3.Error as error:
+            self._report(error)
+            raise Problem("unavailable", "the store cannot be read") from None
+
+    async def _reload(self) -> None:
+        now = time.monotonic()
+        stored, self._has_tokens = await asyncio.to_thread(self._read_store)
+        tokens = {token.hash: token for token in stored}
+        self._note_changes(tokens)
+        self._tokens, self._read = tokens, now
+
+    def _read_store(self) -> tuple[list[Token], bool]:
+        return self._store.read_tokens(), self._store.requires_token
 
     def needs_token(self) -> bool:
-        """Return whether a token is needed, as of at most :data:`RELOAD` seconds ago."""
-        now = time.monotonic()
-        if now - self._read >= RELOAD:
-            try:
-                self._tokens = {token.hash: token for token in self._store.read_tokens()}
-                self._has_tokens = self._store.requires_token
-            except sqlite3.Error as error:
-                self._report(error)
-                raise Problem("unavailable", "the store cannot be read") from None
-            self._read = now
+        """Return whether a token is needed, as of the last :meth:`refresh`."""
         return self._closed or self._has_tokens
 
+    def _note_changes(self, tokens: dict[str, Token]) -> None:
+        """Log which tokens came and went since they were read last."""
+        for change, one, other in (("added", tokens, self._tokens), ("removed", self._tokens, tokens)):
+            if (names := [one[key].name for key in one if key not in other]) and self._read > -math.inf:
+                log.info("tokens were %s", change, extra={"fields": {"tokens": sorted(names)}})
+
     def admit(self, authorization: str | None, address: str, *, changes: bool) -> tuple[str, str | None]:
-        """Return whose request it is, for :attr:`charge`, and the name of its token, or raise; ``changes``: whether the
-        request needs a token with full rights."""
+        """Return the client, for :attr:`charge`, and the name of its token, or raise; ``changes``: whether the request
+        needs a token with full rights."""
         client = f"address {address}"
         if self.needs_token():
             try:
@@ -112,9 +142,10 @@ class Access:
         self._limiter.admit(client)
         return client, None
 
-    def is_valid(self, authorization: str | None) -> bool:
-        """Return whether a request that was admitted to read would still be."""
+    async def is_valid(self, authorization: str | None) -> bool:
+        """Return whether a request that was admitted to read would still be admitted."""
         try:
+            await self.refresh()
             return not self.needs_token() or bool(self._find_token(authorization))
         except Problem:
             return False

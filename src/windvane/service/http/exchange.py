@@ -13,7 +13,7 @@ from windvane.service.http.metrics import Metrics
 from windvane.service.logs import RequestInfo, access_log, current_request, read_request_id
 
 OTHER = "other"  # instead of a route
-UNREAD_SECONDS = 60.0  # after which an answer that nobody reads is broken off
+UNREAD_SECONDS = 60.0  # after which an answer that the client does not read is aborted
 MAX_PATH = 200  # characters that are logged
 SECURITY_HEADERS = [
     (b"cache-control", b"no-cache"),
@@ -28,7 +28,7 @@ SECURITY_HEADERS = [
 
 
 class Exchange:
-    """Passes an answer on to ``send``, completes its headers, and counts it.
+    """Forwards an answer to ``send``, completes its headers, and counts it.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The log of a stream for others to read: lines of JSON, or a Parquet file."""
+"""Export the log of a stream as lines of JSON or as a Parquet file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from windvane.service.store import KINDS, UNREADABLE, Event, UnreadableEventErro
 NDJSON = "application/x-ndjson"
 CHUNK, CHUNK_BYTES = 1000, 1 << 18  # what a client that does not read keeps in memory
 READ_BYTES = 1 << 16
-_EXPORTS = ThreadPoolExecutor(2, "windvane-export")  # their own: exports must not take the threads of other work
+_EXPORTS = ThreadPoolExecutor(2, "windvane-export")  # a separate pool for exports
 COLUMNS = {"arm": "string", "propensity": "double", "explored": "bool", "prediction": "double", "bonus": "double",
            "value": "double"}  # fmt: skip
 
@@ -42,15 +42,15 @@ async def export_log(engine: Engine, name: str, format_: str, after: int, limit:
             return StreamingResponse(_read_on(first, lines), headers=headers, media_type=NDJSON)
         file = await asyncio.get_running_loop().run_in_executor(_EXPORTS, _write_parquet, chunks)
     except UnreadableEventError as error:
-        raise Problem("unreadable", f"{error}; `windvane verify` says more") from None
+        raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None
     headers["content-length"] = str(file.tell())
     file.seek(0)
     return StreamingResponse(_read_file(file), headers=headers, media_type=PARQUET)
 
 
 async def _read_next(lines: Iterator[bytes]) -> bytes:
-    """Return the next lines, nothing at the end. However many exports there are, few threads run: dozens would keep the
-    interpreter from the event loop for seconds."""
+    """Return the next lines, nothing at the end. Few threads run, however many exports there are: dozens would block
+    the event loop for seconds."""
     return await asyncio.get_running_loop().run_in_executor(_EXPORTS, next, lines, b"")
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import platform
 import shutil
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import (
     CollectorRegistry,
@@ -21,13 +22,15 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 import windvane
+from windvane.agent import AgentCore
 from windvane.agent.info import CODES
-from windvane.service.http.model_metrics import collect_models
+from windvane.records import Counts
+from windvane.service.http.model_metrics import ModelNumbers, collect_models, read_model
 from windvane.service.problems import KINDS
 from windvane.service.readiness import CAUSES
+from windvane.service.turns import Pauses, wait_while_changing
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 # They are a second series for every counter; process_start_time_seconds says enough.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0)
+WAIT_SECONDS = 1.0  # for streams that cannot be read now, all together
 _COUNTS = {
     "decisions": (CounterMetricFamily, "Decisions made"),
     "rewards": (CounterMetricFamily, "Rewards that arrived in time"),
@@ -49,8 +53,23 @@ _COUNTS = {
 """The fields of :class:`windvane.records.Counts`, as metrics."""
 
 
-class Metrics(Collector):
-    """What the service counts itself; what streams count is read from them when asked."""
+class StreamNumbers(NamedTuple):
+    """What is reported about a stream, as it was when it was read."""
+
+    counts: Counts
+    mean_reward: float | None
+    alerts: frozenset[str]
+    model: ModelNumbers
+
+    @classmethod
+    def read(cls, core: AgentCore) -> StreamNumbers:
+        """Return the numbers of a stream as they are now."""
+        alerts = frozenset(alert.code for alert in core.alerts)
+        return cls(core.counts, core.mean_reward, alerts, read_model(core))
+
+
+class Metrics:
+    """The service's own counters; those of streams are read when a client asks."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -87,60 +106,79 @@ class Metrics(Collector):
         self._commit_seconds.observe(seconds)
         self._events.inc(events)
 
-    def watch(self, engine: Engine) -> None:
-        """Report the streams of ``engine``."""
-        self._engine = engine
-        self._registry.register(self)
+    async def to_text(self, engine: Engine) -> bytes:
+        """Return everything in the text format of Prometheus.
 
-    def to_text(self) -> bytes:
-        """Return everything in the text format of Prometheus."""
-        return generate_latest(self._registry)
+        Streams are read some at a time, with other requests in between, and the text is made in a thread: with 1,000
+        streams both take long. A stream that a thread does not stop changing is left out.
+        """
+        numbers, pauses = dict[str, StreamNumbers](), Pauses(engine.turnstile)
+        end = asyncio.get_running_loop().time() + WAIT_SECONDS
+        for name, stream in list(engine.streams.items()):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(end):
+                    await wait_while_changing(stream)
+                    numbers[name] = StreamNumbers.read(stream.core)
+            await pauses.take()
+        return await asyncio.to_thread(self._write, list(_collect_engine(engine)), numbers, engine.store.path)
+
+    def _write(self, families: list[Metric], streams: Mapping[str, StreamNumbers], store: Path) -> bytes:
+        collected = _Collected([*families, *_measure_disk(store), *_collect_streams(streams)])
+        return b"".join(map(generate_latest, (self._registry, collected)))
+
+
+class _Collected(CollectorRegistry):
+    """Metrics that were collected before."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        super().__init__()
+        self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        """Yield what is read when it is asked for."""
-        engine = self._engine
-        yield GaugeMetricFamily("windvane_ready", "1 if the service is ready", engine.not_ready is None)
-        not_ready = GaugeMetricFamily("windvane_not_ready", "1 if this is why it is not ready", labels=["cause"])
-        for cause in CAUSES:
-            not_ready.add_metric([cause], engine.not_ready is not None and engine.not_ready.code == cause)
-        yield not_ready
-        yield GaugeMetricFamily("windvane_unavailable_streams", "Streams not recovered", len(engine.unavailable))
-        yield CounterMetricFamily("windvane_recoveries", "Times that all streams were rebuilt", engine.recoveries)
-        yield CounterMetricFamily("windvane_snapshots", "Snapshots made of streams", engine.snapshots)
-        waiting, seconds = engine.backlog
-        yield GaugeMetricFamily("windvane_waiting_events", "Events that wait for the disk", waiting)
-        yield GaugeMetricFamily("windvane_oldest_wait_seconds", "How long the oldest of them has waited", seconds)
-        yield from _measure_disk(engine.store.path)
-        yield from self._collect_streams()
+        return self._families
 
-    def _collect_streams(self) -> Iterable[Metric]:
-        streams = list(self._engine.streams.items())
-        for field, (family, text) in _COUNTS.items():
-            metric = family(f"windvane_{field}", text, labels=["stream"])
-            for name, stream in streams:
-                metric.add_metric([name], getattr(stream.core.counts, field))
-            yield metric
-        mean = GaugeMetricFamily("windvane_mean_reward", "Mean of the outcomes that were learned", labels=["stream"])
-        alert = GaugeMetricFamily("windvane_alert", "1 if the alert is raised", labels=["stream", "code"])
-        for name, stream in streams:
-            if stream.core.mean_reward is not None:
-                mean.add_metric([name], stream.core.mean_reward)
-            raised = {alert.code for alert in stream.core.alerts}
-            for code in CODES:
-                alert.add_metric([name, code], float(code in raised))
-        yield from (mean, alert)
-        yield from collect_models({name: stream.core for name, stream in streams})
+
+def _collect_engine(engine: Engine) -> Iterable[Metric]:
+    failure = engine.not_ready
+    yield GaugeMetricFamily("windvane_ready", "1 if the service is ready", failure is None)
+    not_ready = GaugeMetricFamily("windvane_not_ready", "1 for the cause why it is not ready", labels=["cause"])
+    for cause in CAUSES:
+        not_ready.add_metric([cause], failure is not None and failure.code == cause)
+    yield not_ready
+    yield GaugeMetricFamily("windvane_unavailable_streams", "Streams not recovered", len(engine.unavailable))
+    yield CounterMetricFamily("windvane_recoveries", "Times that all streams were rebuilt", engine.recoveries)
+    yield CounterMetricFamily("windvane_snapshots", "Snapshots made of streams", engine.snapshots)
+    waiting, seconds = engine.backlog
+    yield GaugeMetricFamily("windvane_waiting_events", "Events that wait for the disk", waiting)
+    yield GaugeMetricFamily("windvane_oldest_wait_seconds", "How long the oldest event has waited", seconds)
+
+
+def _collect_streams(streams: Mapping[str, StreamNumbers]) -> Iterable[Metric]:
+    for field, (family, text) in _COUNTS.items():
+        metric = family(f"windvane_{field}", text, labels=["stream"])
+        for name, numbers in streams.items():
+            metric.add_metric([name], getattr(numbers.counts, field))
+        yield metric
+    mean = GaugeMetricFamily("windvane_mean_reward", "Mean of the outcomes that were learned", labels=["stream"])
+    alert = GaugeMetricFamily("windvane_alert", "1 if the alert is raised", labels=["stream", "code"])
+    for name, numbers in streams.items():
+        if numbers.mean_reward is not None:
+            mean.add_metric([name], numbers.mean_reward)
+        for code in CODES:
+            alert.add_metric([name, code], float(code in numbers.alerts))
+    yield from (mean, alert)
+    yield from collect_models({name: numbers.model for name, numbers in streams.items()})
 
 
 def _measure_disk(store: Path) -> Iterable[Metric]:
-    """Yield sizes; what cannot be read is left out."""
+    """Yield sizes; omit those that cannot be read."""
     for name, text, suffix in (
-        ("windvane_store_bytes", "Size of the file of the store", ""),
-        ("windvane_wal_bytes", "Size of its write-ahead log", "-wal"),
+        ("windvane_store_bytes", "Size of the store file", ""),
+        ("windvane_wal_bytes", "Size of the store's write-ahead log", "-wal"),
     ):
         with contextlib.suppress(OSError):
             yield GaugeMetricFamily(name, text, store.with_name(store.name + suffix).stat().st_size)
     with contextlib.suppress(OSError):
         usage = shutil.disk_usage(store.parent)
-        yield GaugeMetricFamily("windvane_disk_bytes", "Size of the disk that the store is on", usage.total)
-        yield GaugeMetricFamily("windvane_disk_free_bytes", "Bytes of it that are free", usage.free)
+        yield GaugeMetricFamily("windvane_disk_bytes", "Size of the store's disk", usage.total)
+        yield GaugeMetricFamily("windvane_disk_free_bytes", "Free space on the store's disk", usage.free)

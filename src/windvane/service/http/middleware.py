@@ -1,4 +1,4 @@
-"""What every request passes before it reaches a route: an id, access, limits on bodies, and a last-resort answer."""
+"""The middleware of every request: an id, access control, limits on bodies, and a last-resort answer."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from windvane.service.http.overload import SMALL_BODY, Load
 from windvane.service.logs import RareLog, current_request
 from windvane.service.problems import MEDIA_TYPE, Problem
 
-PUBLIC = ("/healthz", "/readyz")  # answered to anybody
-FILES = ("/", "/docs", "/openapi.json")  # hold no data; the page asks for it with the user's token
+PUBLIC = ("/healthz", "/readyz")  # answered without a token
+FILES = ("/", "/docs", "/openapi.json")  # contain no data; the page requests data with the user's token
 FOLDERS = ("/page/", "/docs/")  # of such files
-ENDLESS = ("/live", "/events")  # too long to be made only for HEAD
+ENDLESS = ("/live", "/events")  # too long to produce only for HEAD
 CHARGE = "windvane.charge"  # in the scope: count the request as several
 IS_VALID = "windvane.is_valid"  # in the scope: whether the request would still be admitted
-BODY_SECONDS = 20.0  # that a client may take to send a body
+BODY_SECONDS = 20.0  # in which a client must send a body
 PARQUET = "application/vnd.apache.parquet"
 SEE_LOG = "the request failed; the server's log says why"
 
@@ -35,7 +35,7 @@ log = logging.getLogger("windvane.service")
 
 
 class AbortedTransferError(WindvaneError):
-    """A response has begun and cannot be completed. The connection is closed, so that clients notice."""
+    """A response has begun and cannot be completed. The connection is closed, so that the client notices."""
 
 
 def respond(problem: Problem) -> Response:
@@ -53,8 +53,8 @@ def respond(problem: Problem) -> Response:
 class ServiceMiddleware:
     """An ASGI application around the service's.
 
-    ``hosts``: names under which it may be asked where no token is needed; None: any. A page of another site could
-    otherwise ask under a name of its own that resolves to this server. With tokens, a proxy may use any name.
+    ``hosts``: host names that are allowed while no token is needed; None: any. Otherwise a page of another site could
+    reach this server under a host name of its own (DNS rebinding). With tokens, a proxy may use any name.
     Starlette's TrustedHostMiddleware is not used because it answers in plain text. ``log_requests``: write a line for
     every request.
     """
@@ -98,7 +98,7 @@ class ServiceMiddleware:
                 response.headers["connection"] = "close"
             await response(scope, receive, exchange.send)
         except ClientDisconnect:
-            exchange.status = 499  # the client is gone: the code that nginx logs
+            exchange.status = 499  # the client disconnected; nginx logs the same code
         except AbortedTransferError as error:
             log.error("%s %s: transfer aborted: %s", scope["method"], scope["path"], error)
         except Exception:
@@ -110,7 +110,9 @@ class ServiceMiddleware:
             exchange.finish(scope, self._metrics, log=self._log_requests)
 
     async def _admit(self, scope: Scope, exchange: Exchange) -> None:
-        """Raise if the request is not allowed; if its client has many others under way, wait for its turn."""
+        """Raise if the request is not allowed; if its client has many others in progress, wait for its turn."""
+        if scope["path"] not in PUBLIC:
+            await self._access.refresh()
         self._check(scope, exchange)
         if self._load.is_crowded(scope):
             await self.engine.turnstile.wait()
@@ -146,11 +148,13 @@ class ServiceMiddleware:
             raise Problem("wrong-origin", "without tokens, only pages of this server may change anything")
         self._load.begin(scope, client)
 
+    def _too_large(self) -> Problem:
+        return Problem("too-large", f"the body must have at most {self._most_bytes:,} bytes")
+
     async def _read_body(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> bytes:
-        too_large = Problem("too-large", f"the body must have at most {self._most_bytes:,} bytes")
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self._most_bytes:
-            raise too_large
+            raise self._too_large()
         media_type = headers.get(b"content-type", b"application/json").split(b";")[0].strip().lower()
         if media_type != b"application/json":
             raise Problem("not-json", "the body must be application/json")
@@ -163,7 +167,7 @@ class ServiceMiddleware:
                         raise ClientDisconnect
                     body += message.get("body", b"")
                     if len(body) > self._most_bytes:
-                        raise too_large
+                        raise self._too_large()
                     if len(body) > SMALL_BODY:
                         self._load.grow(scope, len(body))
                     if not message.get("more_body", False):
@@ -178,7 +182,7 @@ def _remove_port(host: str) -> str:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that gives the whole body at once, and then what comes after it."""
+    """Return a ``receive`` that first returns the whole body, and then passes on later messages."""
     is_read = False
 
     async def replay() -> Message:

@@ -1,8 +1,9 @@
-"""What Prometheus gets about the models of streams: calibration, memory, half-life and projections."""
+"""Metrics of the models of streams: calibration, memory, half-life and projections."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
@@ -19,27 +20,47 @@ _MEANS: dict[str, tuple[str, Callable[[CalibrationMeans], float | None]]] = {
 }
 _LENGTHS: dict[str, tuple[str, Callable[[Policy], float]]] = {
     "memory": ("How far back the past counts", memory_of),
-    "half_life": ("Until half of what rewards teach is lost", half_life_of),
+    "half_life": ("Until half of the information in a reward is lost", half_life_of),
 }
 
 
-def collect_models(cores: Mapping[str, AgentCore]) -> Iterable[Metric]:
-    """Yield the metrics of the models of streams, by name. What is not known is left out.
+class ModelNumbers(NamedTuple):
+    """What is known about the model of a stream. Lengths are in decisions and in seconds."""
+
+    calibration: Calibration
+    has_declared_arms: bool
+    lengths: dict[str, tuple[float | None, float | None]]
+    projected: float
+    recently_projected: float
+
+
+def read_model(core: AgentCore) -> ModelNumbers:
+    """Return the numbers of a model as it is now."""
+    features = core.encoder.features
+    return ModelNumbers(
+        calibration=core.calibration.describe(),
+        has_declared_arms=features is not None and bool(features.arms),
+        lengths={name: to_decisions_and_seconds(core, measure(core.policy)) for name, (_, measure) in _LENGTHS.items()},
+        projected=core.projected_share,
+        recently_projected=core.recently_projected.share,
+    )
+
+
+def collect_models(models: Mapping[str, ModelNumbers]) -> Iterable[Metric]:
+    """Yield the metrics of the models of streams, by name. Unknown values are omitted.
 
     ``windvane_mean_reward`` is not among them: it is one of the counts of a stream.
     """
-    calibrations = {name: core.calibration.describe() for name, core in cores.items()}
-    yield from _collect_calibration(calibrations)
-    yield from _collect_arms({name: calibrations[name] for name, core in cores.items() if _has_declared_arms(core)})
-    for length, (text, measure) in _LENGTHS.items():
-        both = {name: to_decisions_and_seconds(core, measure(core.policy)) for name, core in cores.items()}
+    yield from _collect_calibration({name: model.calibration for name, model in models.items()})
+    yield from _collect_arms({name: model.calibration for name, model in models.items() if model.has_declared_arms})
+    for length, (text, _) in _LENGTHS.items():
         for place, unit in enumerate(("decisions", "seconds")):
-            values = {name: pair[place] for name, pair in both.items()}
+            values = {name: model.lengths[length][place] for name, model in models.items()}
             yield _gauge(f"windvane_{length}_{unit}", f"{text}, in {unit}", values)
     text = "decisions whose estimate was outside the ball of radius S"
-    shares = {name: core.projected_share for name, core in cores.items()}
+    shares = {name: model.projected for name, model in models.items()}
     yield _gauge("windvane_projected_ratio", f"Share of all {text}", shares)
-    shares = {name: core.recently_projected.share for name, core in cores.items()}
+    shares = {name: model.recently_projected for name, model in models.items()}
     yield _gauge("windvane_recent_projected_ratio", f"Share of the last 200 {text}", shares)
 
 
@@ -54,7 +75,7 @@ def _collect_calibration(calibrations: Mapping[str, Calibration]) -> Iterable[Me
 
 
 def _collect_arms(calibrations: Mapping[str, Calibration]) -> Iterable[Metric]:
-    """Yield means by arm, of streams that declare their arms: in others there may always be new ones."""
+    """Yield means by arm, for streams that declare their arms; in others the number of arms is unbounded."""
     for field in ("settled", "mean_prediction", "mean_reward"):
         text, read = _MEANS[field]
         metric = GaugeMetricFamily(f"windvane_arm_{field}", f"{text}: by arm", labels=["stream", "arm"])
@@ -63,10 +84,6 @@ def _collect_arms(calibrations: Mapping[str, Calibration]) -> Iterable[Metric]:
                 if (value := read(means)) is not None:
                     metric.add_metric([name, str(means.arm)], value)
         yield metric
-
-
-def _has_declared_arms(core: AgentCore) -> bool:
-    return core.encoder.features is not None and bool(core.encoder.features.arms)
 
 
 def _gauge(name: str, text: str, values: Mapping[str, float | None]) -> Metric:

@@ -19,7 +19,7 @@ def build_openapi(app: FastAPI) -> dict[str, Any]:
         schemas = document["components"]["schemas"]
         schemas["ProblemDetails"]["properties"]["type"]["enum"] = [TYPE_PREFIX + code for code in KINDS]
         for setting in schemas["StreamChanges"]["properties"].values():
-            setting.pop("default", None)  # what is omitted stays as it is
+            setting.pop("default", None)  # omitted settings keep their values
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
         for path, operations in document["paths"].items():

@@ -21,7 +21,7 @@ from pydantic_core import from_json
 from windvane import records
 from windvane.agent.times import read_clock
 from windvane.records import KEY, to_json
-from windvane.service import refit, requests
+from windvane.service import bulk_history, refit, requests
 from windvane.service.bodies import LARGE_BODY
 from windvane.service.charts import ChartData
 from windvane.service.creation import ensure_stream as ensure
@@ -39,9 +39,9 @@ LIVE_SECONDS = 1.0  # between looks at a stream that is followed
 StreamName = Annotated[str, Path(description="Name of the stream.", examples=["homepage"])]
 DecisionId = Annotated[str, Path(description="Id of the decision.", examples=["9f86d081884c7d65"])]
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
-_KEY_TEXT = "The same request with the same key gets the same answer and is carried out once."
+_KEY_TEXT = "The same request with the same key is executed once and always gets the same answer."
 IdempotencyKey = Annotated[str | None, Header(pattern=KEY, description=_KEY_TEXT)]
-# Bodies as they came, which the log keeps, documented as what they must hold.
+# Raw bodies, which the log keeps, documented by the models that they must match.
 RawDecision = Annotated[bytes, Body(), GetPydanticSchema(lambda _, handler: handler(requests.DecisionRequest))]
 RawHistory = Annotated[bytes, Body(), GetPydanticSchema(lambda _, handler: handler(requests.History))]
 
@@ -54,7 +54,7 @@ class Target(NamedTuple):
     stream: Stream
 
     async def carry_out(self, operation: Callable[[], Done], decision: str | None = None) -> Response:
-        """Carry out an operation, which may be about a ``decision``; it is on disk when this returns."""
+        """Execute an operation, which may be about a ``decision``; it is on disk when this returns."""
         return respond_done(await self.engine.carry_out(self.stream, operation, decision=decision))
 
 
@@ -66,32 +66,42 @@ def get_engine(request: Request) -> Engine:
     return engine
 
 
-ReadyEngine = Annotated[Engine, Depends(get_engine)]
-
-
-def find_target(request: Request, engine: ReadyEngine, stream: StreamName) -> Target:
+def find_target(request: Request, stream: str) -> Target:
     """Return the stream that the path names."""
+    engine = get_engine(request)
     return Target(request, engine, engine.stream(stream))
 
 
-At = Annotated[Target, Depends(find_target)]
+async def depend_on_engine(request: Request) -> Engine:
+    """Call :func:`get_engine` in the event loop: FastAPI calls plain functions in threads, and a failure that is
+    noticed begins a recovery."""
+    return get_engine(request)
+
+
+async def depend_on_target(request: Request, stream: StreamName) -> Target:
+    """Call :func:`find_target` in the event loop."""
+    return find_target(request, stream)
+
+
+ReadyEngine = Annotated[Engine, Depends(depend_on_engine)]
+At = Annotated[Target, Depends(depend_on_target)]
 
 
 class JsonRoute(APIRoute):
     """A route with a body. FastAPI documents it by the signature of its endpoint, and does not execute it.
 
-    The endpoint gets its target, the body as it came or parsed strictly (no NaN, no infinity, a limit on depth), and
-    the key. Measured (processor time, three arms): 77 µs for the route to decide if FastAPI executes it, 27 µs so.
+    The endpoint gets its target, the body (raw, or parsed strictly: no NaN, no infinity, a limit on depth), and the
+    key. Measured processor time of a decision among three arms: 77 µs if FastAPI executes the route, 27 µs this way.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what FastAPI calls."""
+        """Return the handler that FastAPI calls."""
         model: Any = self.body_field and self.body_field.field_info.annotation
         has_target = "at" in inspect.signature(self.endpoint).parameters
 
         async def handle(request: Request) -> Response:
-            arguments, engine = dict(request.path_params), get_engine(request)
-            target = find_target(request, engine, arguments.pop("stream")) if has_target else engine
+            arguments = dict(request.path_params)
+            target = find_target(request, arguments.pop("stream")) if has_target else get_engine(request)
             if self.dependant.header_params:
                 arguments["idempotency_key"] = key = request.headers.get("idempotency-key")
                 if key is not None and not re.fullmatch(KEY, key):
@@ -150,7 +160,8 @@ async def get_readiness(request: Request) -> Response:
 @service.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def get_metrics(request: Request) -> Response:
     """Return counters in the text format of Prometheus."""
-    return Response(request.app.state.metrics.to_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    state = request.app.state
+    return Response(await state.metrics.to_text(state.engine), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @settings.post("", status_code=201, response_model=records.StreamInfo)
@@ -164,25 +175,26 @@ async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Respon
 @settings.put(
     "/{stream}",
     response_model=records.StreamInfo,
-    responses={201: {"model": records.StreamInfo, "description": "It was created."}},
+    responses={201: {"model": records.StreamInfo, "description": "The stream was created."}},
 )
 async def ensure_stream(engine: ReadyEngine, stream: StreamName, body: requests.StreamSettings) -> Response:
-    """Create a stream, unless it exists with the same settings. A seed counts if it is given."""
+    """Create a stream unless it exists with the same settings. A seed is compared only if the request has one."""
     new = requests.name_stream(stream, body)
     with _pointing_to_settings(body):
         found, is_new = await ensure(engine, new)
     headers = {"location": f"/v1/streams/{found.name}"} if is_new else {}
-    return respond(found.info(), 201 if is_new else 200, **headers)
+    return respond(await engine.views.read_info(found), 201 if is_new else 200, **headers)
 
 
 @streams.get("", response_model=records.StreamPage)
 async def list_streams(engine: ReadyEngine, limit: Limit = 100, after: str = "") -> Response:
-    """List the streams by name, archived ones too, and those that could not be recovered."""
+    """List the streams by name, including archived ones and those that could not be recovered."""
     names = sorted(name for name in engine.streams if name > after)
     page, pauses = [], Pauses(engine.turnstile)
     for name in names[:limit]:
-        if name in engine.streams:  # still
-            page.append(_summarise(engine.streams[name]))
+        if (stream := engine.streams.get(name)) is not None:  # still
+            await wait_while_changing(stream)
+            page.append(_summarise(stream))
         await pauses.take()
     unavailable = [{"name": name, "reason": reason} for name, reason in engine.unavailable.items()]
     more = names[limit - 1] if len(names) > limit else None
@@ -197,7 +209,7 @@ async def get_stream(at: At) -> Response:
 
 @settings.patch("/{stream}", response_model=records.StreamInfo)
 async def update_stream(at: At, body: requests.StreamChanges) -> Response:
-    """Change settings of a stream. Those that are omitted stay."""
+    """Change settings of a stream. Omitted settings keep their values."""
     return respond_done(await at.engine.configure(at.stream, body.model_dump(exclude_unset=True)))
 
 
@@ -208,9 +220,9 @@ async def refit_stream(
     idempotency_key: IdempotencyKey = None,
     dry_run: Annotated[bool, Query(description="Whether to compare only, without changing the stream.")] = False,
 ) -> Response:
-    """Learn the log again under other settings, beside the running model, and put the result in its place.
+    """Learn the log again with new settings, beside the running model, then replace that model.
 
-    The answer compares both models. Settings that are omitted stay; all of them hold for the whole log.
+    The answer compares both models. Omitted settings keep their values; all settings apply to the whole log.
     """
     dry_run = dry_run or read_flag(at.request, "dry_run")
     with _pointing_to_settings(body):
@@ -221,13 +233,13 @@ async def refit_stream(
 
 @streams.post("/{stream}/refit/undo", response_model=records.StreamInfo)
 async def undo_refit(at: At, idempotency_key: IdempotencyKey = None) -> Response:
-    """Undo the last refit: the model from before it comes back, with what it would have learned since."""
+    """Undo the last refit: restore the model from before it, which learns the events since then."""
     return respond_done(await refit.undo(at.engine, at.stream, idempotency_key))
 
 
 @contextlib.contextmanager
 def _pointing_to_settings(body: requests.AgentArguments) -> Iterator[None]:
-    """Let a problem point to ``settings`` where the agent has the settings of its policy among its own."""
+    """Make problems point into ``settings`` for the policy's settings, which are arguments of the agent itself."""
     try:
         yield
     except Problem as problem:
@@ -237,7 +249,7 @@ def _pointing_to_settings(body: requests.AgentArguments) -> Iterator[None]:
 
 
 def read_flag(request: Request, name: str) -> bool:
-    """Return a flag of the query, which a route with a body reads itself."""
+    """Return a boolean of the query string."""
     text = request.query_params.get(name, "false")
     if text not in ("true", "false"):
         raise Problem("invalid", f"{name}: must be true or false")
@@ -246,13 +258,13 @@ def read_flag(request: Request, name: str) -> bool:
 
 @streams.post("/{stream}/archive", response_model=records.StreamInfo)
 async def archive_stream(at: At) -> Response:
-    """Archive a stream: it can still be read, and no longer decides or learns."""
+    """Archive a stream: it can still be read, but no longer decides or learns."""
     return await at.carry_out(lambda: at.stream.archive(read_clock()))
 
 
 @streams.get("/{stream}/charts", response_model=ChartData)
 async def get_charts(at: At) -> Response:
-    """Return what the page draws: rewards, arms and the model over time."""
+    """Return the data of the page's charts: rewards, arms and the model over time."""
     return Response(await at.engine.views.read_charts(at.stream), media_type="application/json")
 
 
@@ -264,9 +276,12 @@ async def follow_stream(at: At) -> AsyncIterator[ServerSentEvent]:
     """
     closing: asyncio.Event = at.request.app.state.closing
     last, stream = (-1, 0, 0), at.stream
-    while not closing.is_set() and at.request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
+    while not closing.is_set() and await at.request.scope[IS_VALID]() and at.engine.streams.get(stream.name) is stream:
         if stream.progress != last:
-            live = await at.engine.views.read_live(stream)
+            try:
+                live = await at.engine.views.read_live(stream)
+            except Problem:  # streams are rebuilt; whoever follows one asks again
+                return
             last = stream.live[0]
             yield ServerSentEvent(event="info", raw_data=live.decode())
         with contextlib.suppress(TimeoutError):
@@ -285,18 +300,18 @@ async def export_events(
     after: Annotated[int, Query(ge=0, le=MAX_NUMBER, description="Number of the last event not to return.")] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_NUMBER)] = MAX_NUMBER,
 ) -> Response:
-    """Export the log: one event a line, or a Parquet file.
+    """Export the log: one event per line, or a Parquet file.
 
-    Every event is checked. If one cannot be read, the last line says so ("kind": "unreadable") and the transfer is
-    aborted; if it is the first one, or with Parquet any one, the answer is a problem. The log of a stream that is
-    unavailable can be read up to the damage.
+    Every event is checked. If an event cannot be read, the last line says so ("kind": "unreadable") and the transfer is
+    aborted; if it is the first event, or the format is Parquet, the answer is a problem. The log of an unavailable
+    stream can be read up to the damage.
     """
     return await export_log(engine, stream, format, after, limit)
 
 
 @decisions.get("/{stream}/pending", response_model=records.PendingPage)
 async def list_pending(at: At, limit: Limit = 100, after: Annotated[int, Query(ge=-1, le=2**53)] = -1) -> Response:
-    """List the pending decisions, the oldest first. ``after``: the ``next`` of the page before."""
+    """List the pending decisions, oldest first. ``after``: the ``next`` of the previous page."""
     await wait_while_changing(at.stream)
     page, more = at.stream.core.list_pending(after, limit)
     return respond({"decisions": page, "next": more})
@@ -304,7 +319,7 @@ async def list_pending(at: At, limit: Limit = 100, after: Annotated[int, Query(g
 
 @decisions.get("/{stream}/decisions/{decision}", response_model=records.DecisionRecord)
 async def get_decision(at: At, decision: DecisionId) -> Response:
-    """Return a decision and what became of it."""
+    """Return a decision with its status and reward."""
     return respond(await _find_decision(at, decision))
 
 
@@ -325,13 +340,13 @@ async def decide(at: At, body: RawDecision, idempotency_key: IdempotencyKey = No
 
 @outcomes.post("/{stream}/predict", response_model=records.Predictions)
 async def predict(at: At, body: RawDecision) -> Response:
-    """Predict the reward of each arm. Nothing is decided, and nothing changes."""
+    """Predict the reward of each arm, without deciding or changing anything."""
     return await _preview(at, body, is_ranked=False)
 
 
 @outcomes.post("/{stream}/rank", response_model=records.Predictions)
 async def rank(at: At, body: RawDecision) -> Response:
-    """Rank the arms, the most preferred first. Nothing is decided, and nothing changes."""
+    """Rank the arms, most preferred first, without deciding or changing anything."""
     return await _preview(at, body, is_ranked=True)
 
 
@@ -346,8 +361,8 @@ async def _preview(at: Target, body: bytes, *, is_ranked: bool) -> Response:
 async def set_reward(at: At, decision: DecisionId, body: requests.Reward) -> Response:
     """Set the reward of a decision.
 
-    The same value again changes nothing; another value is a conflict. After the timeout the reward is recorded and not
-    learned: the status is "expired".
+    Repeating the same value changes nothing; another value is a conflict. After the timeout the reward is recorded but
+    not learned, and the status is "expired".
     """
     return await at.carry_out(lambda: at.stream.reward(decision, body.value, read_clock()), decision)
 
@@ -364,7 +379,7 @@ async def add_reward(
 
 @outcomes.post("/{stream}/decisions/batch", response_model=records.BatchResults)
 async def decide_batch(at: At, body: requests.DecisionBatch) -> Response:
-    """Make several decisions, one after the other. Every item has a status of its own and may have a key."""
+    """Make several decisions, one after the other. Every item has its own status and may have a key."""
 
     def decide(item: requests.DecisionItem) -> Done:
         raw = to_json(item.model_dump(exclude={"key"}, exclude_unset=True))
@@ -375,7 +390,7 @@ async def decide_batch(at: At, body: requests.DecisionBatch) -> Response:
 
 @outcomes.post("/{stream}/rewards/batch", response_model=records.BatchResults)
 async def set_rewards(at: At, body: requests.RewardBatch) -> Response:
-    """Set the rewards of several decisions. Every item has a status of its own."""
+    """Set the rewards of several decisions. Every item has its own status."""
 
     def set_reward(item: requests.RewardItem) -> Done:
         return at.stream.reward(item.decision, item.value, read_clock())
@@ -385,15 +400,15 @@ async def set_rewards(at: At, body: requests.RewardBatch) -> Response:
 
 @outcomes.post("/{stream}/history", response_model=records.LearnedRows)
 async def learn_history(at: At, body: RawHistory, idempotency_key: IdempotencyKey = None) -> Response:
-    """Learn decisions of the past in bulk, all rows or none."""
-    return respond_done(await at.engine.learn_history(at.stream, body, idempotency_key))
+    """Learn past decisions in bulk, all rows or none."""
+    return respond_done(await bulk_history.learn_history(at.engine, at.stream, body, idempotency_key))
 
 
 async def _run_batch(
     at: Target, operate: Callable[[Any], Done], items: Sequence[Any], field: str, result: str
 ) -> Response:
     if "idempotency-key" in at.request.headers:
-        raise Problem("invalid", "Idempotency-Key: a batch has none; give each of its items a key")
+        raise Problem("invalid", "Idempotency-Key: not allowed for a batch; give each item its own key")
     at.request.scope[CHARGE](len(items) - 1)
     results = []
     pauses = Pauses(at.engine.turnstile)
@@ -414,7 +429,7 @@ async def _run_batch(
 
 
 async def _find_decision(at: Target, decision: str) -> records.DecisionRecord:
-    await at.engine.commit(at.stream)  # all that has happened is on disk then
+    await at.engine.commit(at.stream)  # everything so far is on disk then
     return at.stream.find_decision(decision)
 
 

@@ -1,13 +1,13 @@
-/** Requests to the server: with the access token if there is one, and repeated for as long as they are wanted. */
+/** Requests to the server, with the access token if there is one, and with retries. */
 
 /** @import { ExampleRequest, LiveEvent, Problem, StreamList } from "./types.js" */
 
 const TOKEN_KEY = "windvane.token";
-const SILENCE = 25000; // milliseconds; the server sends something every ten seconds
+const SILENCE = 25000; // milliseconds; the server sends data every ten seconds
 const PAUSES = [500, 1000, 2000, 4000]; // milliseconds between attempts; the last one repeats
 const PAGE_SIZE = 100;
 
-/** The server refused a request: a problem document (RFC 9457). */
+/** The server rejected a request: a problem document (RFC 9457). */
 export class ProblemError extends Error {
   /** @param {Problem} problem */
   constructor(problem) {
@@ -59,7 +59,7 @@ export const streamPath = (...parts) => ["v1/streams", ...parts.map(encodeURICom
 export const get = async (path, signal) => parseJson(await (await request(path, { signal })).text());
 
 /**
- * Parse JSON; an integer that a number cannot hold, such as a seed, becomes its text where the browser can do that.
+ * Parse JSON; an integer too large for a number, such as a seed, becomes a string if the browser supports it.
  *
  * @param {string} text
  */
@@ -103,7 +103,7 @@ export async function listStreams(pages, signal) {
 /** @typedef {{ stop: () => void, retryNow: () => void }} Repetition */
 
 /**
- * Call `work` again and again. It calls `onSuccess` when the server has answered; `onError` returns false to give up.
+ * Call `work` repeatedly. It calls `onSuccess` when the server has answered; `onError` returns false to give up.
  *
  * @param {(signal: AbortSignal, onSuccess: () => void) => Promise<void>} work
  * @param {(error: unknown) => boolean} onError

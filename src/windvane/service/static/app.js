@@ -1,4 +1,4 @@
-/** The live page: which stream is selected, whether the server answers, and what is shown of both. */
+/** The live page: the selected stream, the state of the connection, and the view of both. */
 
 /** @import { AxisKind, LiveEvent, StreamList } from "./types.js" */
 
@@ -63,7 +63,8 @@ function renderStream() {
 let suggestion = { stream: "", axis: /** @type {AxisKind} */ ("time") };
 
 /**
- * Over time, unless that would show nothing or the reader chose. It does not change while a stream is shown.
+ * Charts are over time, unless that would show nothing or the reader chose otherwise. The axis does not change while a
+ * stream is shown.
  *
  * @param {LiveEvent} live
  */

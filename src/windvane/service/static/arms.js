@@ -131,7 +131,7 @@ function showAllArms(charts, decisions, hasOthers) {
     fillTable(
       table,
       charts.others > 0
-        ? `The ${formatCount(ranked.length)} arms chosen last; others: ${formatCount(charts.others)}`
+        ? `The ${formatCount(ranked.length)} most recently chosen arms; others: ${formatCount(charts.others)}`
         : "All arms",
       [{ head: "Arm" }, numeric("Decisions"), numeric("Share")],
       ranked.map(([arm, count]) => ({ key: arm, cells: [arm, formatCount(count), formatPercent(count / decisions)] })),

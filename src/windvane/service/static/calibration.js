@@ -1,4 +1,4 @@
-/** Calibration: the mean prediction against the mean reward, recently, of all time and by arm. */
+/** Calibration: mean prediction against mean reward, recent, all time and by arm. */
 
 /** @import { CalibrationMeans, StreamInfo } from "./types.js" */
 
@@ -10,7 +10,7 @@ import { formatTick, numeric } from "./panel.js";
 const COLUMNS = ["Outcomes", "Predicted", "Realised", "Gap"].map(numeric);
 
 /**
- * Show the tables, and return what they say in a sentence.
+ * Show the tables, and return a sentence that sums them up.
  *
  * @param {StreamInfo} info
  */
@@ -32,7 +32,7 @@ export function showCalibration({ calibration }) {
     fillTable(
       list,
       others.settled > 0
-        ? `The ${countOf(arms.length, "arm")} rewarded last; other arms: ${countOf(others.settled, "outcome")}`
+        ? `The ${countOf(arms.length, "most recently settled arm")}; other arms: ${countOf(others.settled, "outcome")}`
         : "All time, the arm with the most outcomes first; ± standard error",
       [{ head: "Arm" }, ...COLUMNS],
       arms.map((means) => makeRow(String(means.arm), means)),
@@ -42,7 +42,7 @@ export function showCalibration({ calibration }) {
 }
 
 /**
- * Two digits are enough where one has an error.
+ * Round to two digits; the standard error makes more meaningless.
  *
  * @param {number} value
  */

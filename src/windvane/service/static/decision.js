@@ -83,7 +83,7 @@ function show(record, { text, score, ...explanation }) {
       explanation.rival === null ? "none" : `${explanation.rival}, score ${formatNumber(explanation.rival_score)}`,
     ],
     ["Explored", explanation.explored ? `yes, the policy preferred ${explanation.preferred}` : "no"],
-    ["Propensity", decision.propensity === null ? "not known" : formatPercent(decision.propensity)],
+    ["Propensity", decision.propensity === null ? "unknown" : formatPercent(decision.propensity)],
   ];
   if (explanation.projected !== null) {
     facts.push(["Estimate", explanation.projected ? "outside the ball of radius S" : "within the ball of radius S"]);

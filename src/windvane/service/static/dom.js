@@ -1,4 +1,4 @@
-/** Elements. Text from outside becomes text, never markup, and text under a selection is left alone. */
+/** Elements. External text becomes text, never markup, and selected text is not changed. */
 
 /** @import { Timestamp } from "./types.js" */
 
@@ -41,7 +41,7 @@ export function isSelected(node) {
 const postponed = new Map();
 
 /**
- * Change the text of an element; not if it is the same already, and later if it is selected.
+ * Change the text of an element, unless it is the same; if it is selected, wait until it is not.
  *
  * @param {HTMLElement} node
  * @param {string} text

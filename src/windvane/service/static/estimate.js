@@ -30,7 +30,7 @@ export function showNorm(info, series) {
       `The norm of θ̂; ${bound === null ? "no bound applies" : "shaded: the ball of radius S"}.`,
       hasShares &&
         `Below: the share of decisions with an estimate ${projects ? "projected onto" : "outside"} that ball.`,
-      models.includes(null) && "Known since the server started.",
+      models.includes(null) && "Recorded since the server started.",
     ),
   });
   const describe = (/** @type {number} */ value) => `norm ${formatNumber(value)}`;
@@ -79,7 +79,7 @@ function describeNorm(info, norm, isKnown) {
   const { projects, learnsScale, bound } = describeBound(info);
   const radius = (/** @type {number} */ value) => `S\u00a0=\u00a0${formatSetting(value)}`;
   const place = learnsScale
-    ? `and the learned scale is ${radius(Number(info.S))}, which is no bound`
+    ? `and the learned scale is ${radius(Number(info.S))}, which is not a bound`
     : bound === null
       ? "this policy has no bound"
       : `${norm > bound * (1 + 1e-9) ? "outside" : "within"} its bound ${radius(bound)}`;

@@ -51,7 +51,7 @@ export function describeDrift({ drift, memory, memory_unit: unit, counts }) {
     return {
       kind: "steady",
       short: "no drift detected",
-      sentence: `No drift detected; decisions use ${used}. Drift that is too slow for this data to show is possible.`,
+      sentence: `No drift detected; decisions use ${used}. There may be drift that is too slow to detect.`,
     };
   }
   const reason =
@@ -69,7 +69,7 @@ export function describeHalfLife({ drift, half_life: { decisions, seconds, text 
   if (drift !== null && drift.verdict === "too little data to tell") return { short: null, sentence: "" };
   if (decisions === null && seconds === null) return { short: null, sentence: `Information half-life: ${text}.` };
   const count = decisions === null || seconds === null ? "" : ` (${countOf(Math.round(decisions), "decision")})`;
-  const meaning = "by then half of what a reward teaches is lost";
+  const meaning = "after that time, half of the information in a reward is lost";
   return { short: `half-life ${text}`, sentence: `Information half-life: ${text}${count}; ${meaning}.` };
 }
 

@@ -43,7 +43,7 @@ export function showMemory(info, series) {
       "How far back decisions look, on a logarithmic scale; dotted: all data so far.",
       drift !== null && "The bar at the end: the likely range.",
       hasRates && "Below: the estimated drift of θ per decision.",
-      model.models.includes(null) && "Known since the server started.",
+      model.models.includes(null) && "Recorded since the server started.",
     ),
   });
   section.dataset.verdict = verdict.kind;

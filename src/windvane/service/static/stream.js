@@ -165,7 +165,7 @@ function showSettings({ settings }) {
   setDetails($("#settings"), (table) =>
     fillTable(
       table,
-      "Settings of this stream; settings that are null are left out",
+      "Settings of this stream; null settings are omitted",
       [{ head: "Setting" }, { head: "Value" }],
       rows,
     ),

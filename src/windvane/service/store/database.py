@@ -1,6 +1,6 @@
-"""The SQLite file behind a store: its tables, its rows with their checksums, and whether it is whole.
+"""The SQLite file behind a store: its tables, its rows with their checksums, and checks for damage.
 
-Every table but the events ends with a column ``digest``, the SHA-256 of the other columns.
+Every table except the events ends with a column ``digest``, the SHA-256 of the other columns.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from urllib.parse import quote
 from windvane.errors import WindvaneError
 
 FORMAT = 3
-PAGE_BYTES = 4096  # fixed, so that the first page of every store is laid out alike: see opening.py
+PAGE_BYTES = 4096  # fixed, so that the first page of every store has the same layout: see opening.py
 BUSY_SECONDS = 30.0  # to wait for another process, such as one that adds a token
-MOST_LINES = 20  # of SQLite's own check: enough to see what is damaged
+MOST_LINES = 20  # of SQLite's own check: enough to see the damage
 
 SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL, digest BLOB NOT NULL);
@@ -52,7 +52,7 @@ Value = str | float | bytes | None
 class StoreError(WindvaneError):
     """The store at ``path`` cannot be used. ``problem`` says why and what to do.
 
-    ``code`` is one of "no_folder", "no_store", "in_use", "unlockable", "unreadable", "not_a_store", "format",
+    ``code`` is one of "no_folder", "no_store", "gone", "in_use", "unlockable", "unreadable", "not_a_store", "format",
     "hard_links", "repairing", "repair_failed" and "damaged"; for copies also "exists", "not_copied" and "unsound".
     """
 
@@ -62,11 +62,11 @@ class StoreError(WindvaneError):
 
 
 class DamageError(WindvaneError, sqlite3.DatabaseError):
-    """The file contradicts itself: a page, an index or a row was changed from outside."""
+    """The file is inconsistent: a page, an index or a row was modified externally."""
 
 
 class MisplacedError(WindvaneError, sqlite3.OperationalError):
-    """The file is no longer where it was: what is written would not be found again."""
+    """The file is no longer at its path: new data would be lost."""
 
 
 class SnapshotError(WindvaneError, ValueError):
@@ -148,7 +148,7 @@ def remove_database(path: Path) -> None:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether ``error`` says that the file is damaged, and not merely busy, full or out of reach."""
+    """Whether ``error`` says that the file is damaged, and not merely busy, full or unreachable."""
     if isinstance(error, DamageError | UnicodeDecodeError):
         return True
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # extended codes keep the primary one in the low byte
@@ -156,12 +156,12 @@ def is_damage(error: BaseException) -> bool:
 
 
 def may_be_damage(error: BaseException) -> bool:
-    """Whether damage may have caused ``error``: a table whose name is damaged is not found, an ordinary error."""
+    """Whether damage may have caused ``error``: for a table with a damaged name SQLite reports only "no such table"."""
     return is_damage(error) or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
 
 
 def try_read(read: Callable[..., T], *arguments: Any) -> T | None:
-    """Return what ``read`` returns, or None where the file cannot be read."""
+    """Return the result of ``read``, or None if the file cannot be read."""
     try:
         return read(*arguments)
     except READ_ERRORS:
@@ -190,13 +190,13 @@ def is_sealed(table: str, row: Sequence[Any]) -> bool:
 
 
 def insert_row(connection: sqlite3.Connection, table: str, row: Sequence[Any], on_conflict: str = "IGNORE") -> bool:
-    """Insert a row as it is; return whether it was written. ``on_conflict``: see SQLite's "INSERT OR"."""
+    """Insert a row unchanged; return whether it was written. ``on_conflict``: see SQLite's "INSERT OR"."""
     places = ", ".join("?" * len(row))
     return connection.execute(f"INSERT OR {on_conflict} INTO {table} VALUES ({places})", row).rowcount > 0
 
 
 def write_row(connection: sqlite3.Connection, table: str, *values: Value) -> bool:
-    """Insert a row with its checksum, in the place of one with the same name or id. Returns True."""
+    """Insert a row with its checksum, or replace the row with the same name or id. Returns True."""
     return insert_row(connection, table, seal_row(table, *values), "REPLACE")
 
 
@@ -210,8 +210,8 @@ def read_meta(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def create_tables(path: Path, fill: Callable[[sqlite3.Connection], None] = lambda _: None) -> None:
-    """Create the tables of a store in an empty file, and call ``fill`` in the same transaction. When this returns, all
-    of it is on disk. Where there are tables, nothing happens: another process may have been doing the same."""
+    """Create the tables of a store in an empty file, and call ``fill`` in the same transaction, which is on disk when
+    this returns. If tables exist, do nothing: another process may have created them at the same time."""
     with closing(connect(path)) as connection:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA synchronous=FULL")
@@ -257,7 +257,7 @@ def has_tables(path: Path, connection: sqlite3.Connection) -> bool:
     if not is_current and rows:
         raise StoreError(path, "format", f"has format {rows[0][1]}; this version reads format {FORMAT}")
     if not is_current:
-        raise StoreError(path, "not_a_store", "is an SQLite file of something else")
+        raise StoreError(path, "not_a_store", "is an SQLite file of another application")
     return True
 
 
@@ -269,7 +269,7 @@ def find_damage(connection: sqlite3.Connection, *, pages: bool = True) -> list[s
         try:
             problems += find(connection)
         except READ_ERRORS as error:
-            if not may_be_damage(error):  # a file that is busy or out of reach
+            if not may_be_damage(error):  # the file is busy or unreachable
                 raise
             problems.append(str(error))
     return list(dict.fromkeys(problems))  # a page that cannot be read is reported by each of them

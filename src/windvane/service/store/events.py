@@ -1,9 +1,9 @@
-"""Events: everything that changes a stream, in order. The log of events is the truth; the rest is derived from it.
+"""Events: all changes of a stream, in order. All other data is derived from this log.
 
-The events of a stream form a chain: the chain value of an event is the SHA-256 of the chain value before it and of all
-that the event says. The first value is the digest of the stream's own row. Contexts and vectors stand only in an
-event's request, and the request enters the chain as a salted digest: when request and salt are erased, the digest stays
-and the chain can still be checked.
+The events of a stream form a chain: the chain value of an event is the SHA-256 of the previous chain value and of the
+event's content. The first value is the digest of the stream's own row. Contexts and vectors occur only in an event's
+request, and the request enters the chain as a salted digest: when request and salt are erased, the digest stays and the
+chain can still be checked.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ KINDS = {
     LATE: "late",  # a reward after the timeout: recorded, not learned
     HISTORY: "history",
     LOST: "lost",  # events up to number "acknowledged" were acknowledged, and are not in the log
-    UNREADABLE: "unreadable",  # in the place of an event that a repair could not read
-    REFITTED: "refitted",  # the log before it was learned again under other settings
-    REFIT_UNDONE: "refit_undone",  # the model from before the last refit, which has learned what came since
+    UNREADABLE: "unreadable",  # replaces an event that a repair could not read
+    REFITTED: "refitted",  # the log before it was learned again with new settings
+    REFIT_UNDONE: "refit_undone",  # the model from before the last refit was restored, and learned the events since
 }
 SALT_BYTES = 16  # 128 bits: a short context cannot be guessed from its digest once the salt is erased
 STREAM_SPAN = 1 << 40
@@ -100,7 +100,7 @@ class Event(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its bytes in memory, but for a constant."""
+        """Its size in memory in bytes, up to a constant."""
         return len(self.outcome_json) + len(self.request or b"")
 
     @property
@@ -110,7 +110,7 @@ class Event(NamedTuple):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What every event has, by the names in exports."""
+        """The fields that every event has, by their names in exports."""
         return {
             "number": self.number,
             "time": to_plain(to_datetime(self.time)),

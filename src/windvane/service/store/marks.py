@@ -1,7 +1,7 @@
 """High-water marks: the number of the last acknowledged event of every stream, in a file beside the store.
 
-A damaged write-ahead log makes SQLite drop the commits after the damage, and what is left looks sound. The mark shows
-that more was acknowledged. It is written after every commit and not flushed: it is a lower bound, and any part of it
+A damaged write-ahead log makes SQLite drop the commits after the damage, and the rest looks sound. The mark shows that
+more events were acknowledged. It is written after every commit but not flushed: it is a lower bound, and any part of it
 that cannot be read is ignored.
 
 The file has slots of 16 bytes. The first holds the id of the store; slot ``n`` belongs to stream ``n``.
@@ -42,8 +42,13 @@ def read_store_id(store: Path) -> str | None:
     return content[:ID_BYTES].hex() if len(content) >= ID_BYTES else None
 
 
+def has_streams(store: Path) -> bool:
+    """Whether there are marks of streams, whichever store they belong to."""
+    return len(_read(store)) > ID_BYTES
+
+
 class Marks:
-    """The marks of a store that is open for writing. A mark that cannot be written is logged, and no error.
+    """The marks of a store that is open for writing. A mark that cannot be written is logged and raises no error.
 
     Events and new streams are written by different threads.
     """
@@ -75,7 +80,7 @@ class Marks:
                 self._warn(error)
 
     def close(self) -> None:
-        """Close the file. Not while it is written to: the descriptor might be that of another file by then."""
+        """Close the file, but not during a write: its descriptor might then belong to another file."""
         with self._guard:
             if self._file is not None:
                 os.close(self._file)

@@ -1,6 +1,6 @@
-"""Opening the file of a store: one process at a time, only a file that is a store, and only for its owner.
+"""Open the file of a store: one process at a time, only files that are stores, readable only by the owner.
 
-A store whose first page is damaged can be opened, too, to be repaired.
+A store whose first page is damaged can also be opened, to be repaired.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _in_use(path: Path) -> StoreError:
 
 
 def open_file(path: Path, *, lock: bool) -> int:
-    """Open the file, to recognise it later. Create it if it does not exist, for its owner alone."""
+    """Open the file, to recognise it later. Create it if it does not exist, readable only by its owner."""
     try:
         with contextlib.suppress(FileExistsError):
             create_private_file(path)
@@ -86,10 +86,10 @@ def open_file(path: Path, *, lock: bool) -> int:
 
 
 def is_empty(path: Path, *, exclusive: bool, read_only: bool) -> bool:
-    """Return False for a store, which may be damaged; raise :class:`StoreError` for a file of something else.
+    """Return False for a store, which may be damaged; raise :class:`StoreError` for a file of another application.
 
-    Nothing is written, so that a file that is not a store stays as it is. A file may be judged to be a damaged store
-    where it can be repaired (``exclusive``) or reported (``read_only``).
+    Nothing is written, so a file that is not a store is not changed. A file may count as a damaged store if it can be
+    repaired (``exclusive``) or reported (``read_only``).
     """
     # A process that was killed while it created the store leaves a journal, which must be rolled back by writing.
     mode = "rw" if add_suffix(path, "-journal").exists() else "ro"

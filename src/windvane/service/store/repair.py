@@ -1,9 +1,9 @@
-"""Repair: a new file with every row that can be read, put in the place of the old one.
+"""Repair a store: copy every readable row to a new file, which replaces the old one.
 
 The old file is never written to. It is moved aside (``.damaged-1``) once the new one is complete and on disk. A process
-that ends at any moment leaves the old store in place, or a complete new one that the next start puts there. Indexes are
-rebuilt from the log, and so is a stream whose snapshot cannot be read. A stream with an event that is missing or does
-not match its checksum loses its snapshot: it is replayed, and set aside at that event.
+that ends at any moment leaves the old store in place, or a complete new one that the next start moves there. Indexes
+are rebuilt from the log, and so is a stream whose snapshot cannot be read. A stream with an event that is missing or
+does not match its checksum loses its snapshot: it is replayed, and set aside at that event.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ Row = tuple[Any, ...]
 
 
 def is_repairing(path: Path) -> bool:
-    """Whether a repair of the store at ``path`` is under way: what is written to the store now may be lost.
+    """Whether the store at ``path`` is being repaired: changes made now may be lost.
 
-    The files are looked for in the order in which a repair renames them, so that none is missed.
+    The files are checked in the order in which a repair renames them, so that none is missed.
     """
     return add_suffix(path, BUILDING).exists() or add_suffix(path, COMPLETED).exists()
 
@@ -169,7 +169,7 @@ class StoreCopy:
 
     def __init__(self, path: Path, source: sqlite3.Connection, target: sqlite3.Connection) -> None:
         self._path, self._source, self._target = path, DamagedTables(source), target
-        self._insert = partial(insert_row, target)  # a row as it is; False if it breaks a rule of the table
+        self._insert = partial(insert_row, target)  # returns False if the row violates a constraint
         self._marks: dict[int, int] = {}
         self._indexed: dict[int, int] = {}  # the last event by stream that an index knows of
         self._has_indexes = False
@@ -229,7 +229,7 @@ class StoreCopy:
             if row.is_sound or (is_known and row.id not in rows):
                 rows[row.id] = row
         sound = {row.name for row in rows.values() if row.is_sound}
-        used = self._marks or self._indexed  # an index may be damaged, too: it is asked where there are no marks
+        used = self._marks or self._indexed  # an index may also be damaged: it is used only without marks
         lost = {*used, *(number for number, name in names.items() if name not in sound)} - set(rows)
         yield from rows.values()
         for number in sorted(filter(_is_id, lost)):
@@ -250,7 +250,7 @@ class StoreCopy:
     # --- events ----------------------------------------------------------------------------------------------------
 
     def _copy_events(self, stream: StreamRow, snapshot: int) -> str | None:
-        """Copy the events of a stream; return what is wrong with the first that is missing or was changed.
+        """Copy the events of a stream; return the problem of the first one that is missing or was changed.
 
         ``snapshot``: the number of the event after which its snapshot was made.
         """

@@ -39,7 +39,7 @@ from windvane.service.store.database import (
     write_row,
 )
 from windvane.service.store.events import STREAM_SPAN, Event
-from windvane.service.store.marks import Marks, read_marks
+from windvane.service.store.marks import Marks, has_streams, marks_path, read_marks
 from windvane.service.store.opening import create_store, is_empty, lock_store, open_file, restrict_access
 from windvane.service.store.repair import BUILDING, COMPLETED, finish_swap, is_repairing, rebuild
 
@@ -49,6 +49,15 @@ takes 1.6 s for a million events of 145 bytes, the smallest there are, and 2.6 s
 20 arms): at least 90 MB a second, so that this many bytes take less than a second."""
 _ROWS = 64  # events per statement: each statement releases the GIL and waits to get it back
 _COLUMNS = 10  # of an event
+SETTINGS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "wal_autocheckpoint=4000",  # pages: the write-ahead log has about 16 MiB
+    "journal_size_limit=67108864",  # one that a long reader has made larger is cut to this many bytes afterwards
+)
+SERVER_BUSY_MS = 2000
+"""That a server waits for the lock of another process: less than until a disk counts as stalled (3 s), so that a held
+lock is reported as such. Commands take it for milliseconds, and wait longer themselves."""
 
 log = logging.getLogger("windvane.service")
 
@@ -65,26 +74,35 @@ class Store:
     create
         Create a store that does not exist.
     read_only
-        Write nothing, not even when it is closed. Needs ``shared``.
+        Write nothing, not even on close. Needs ``shared``.
 
     Attributes
     ----------
     path : Path
-        The file, with links resolved: a store that is reached through a link is still one store.
+        The file, with links resolved: a store and a link to it are the same store.
     is_checked : bool
         Whether the structure of the file has been checked.
     """
 
     def __init__(self, path: str | Path, *, shared: bool = False, create: bool = True, read_only: bool = False) -> None:
         self.path = Path(path).resolve()
+        self._location = str(self.path)  # faster than the path where it is asked for with every request
         if not self.path.parent.is_dir():
             raise StoreError(Path(path), "no_folder", f"the folder {Path(path).parent} does not exist")
         has_content = self.path.is_file() and self.path.stat().st_size > 0
-        if not create and not has_content and not add_suffix(self.path, COMPLETED).exists():
-            raise StoreError(self.path, "no_store", "there is no such store")
+        if not has_content and not add_suffix(self.path, COMPLETED).exists():
+            if not create:
+                raise StoreError(self.path, "no_store", "the store does not exist")
+            if has_streams(self.path):  # an empty store would pass for the one that is gone
+                file = marks_path(self.path).name
+                problem = (
+                    f"is gone, and {file} shows that it had streams; restore a backup, or remove {file} to begin anew"
+                )
+                raise StoreError(self.path, "gone", problem)
         self.is_checked = False
         self._mode = "ro" if read_only else "rw"
-        self._file: int | None = None  # the file itself, open to the end, to recognise it
+        self._file: int | None = None  # the file itself, open to the end: nothing else gets its number
+        self._identity: tuple[int, int] | None = None  # its device and number
         self._marks: Marks | None = None
         self._local, self._generation = threading.local(), 0  # how often the file was replaced
         self._connections: weakref.WeakSet[_ThreadConnection] = weakref.WeakSet()
@@ -107,7 +125,7 @@ class Store:
             remove_database(add_suffix(self.path, BUILDING))  # of a repair that was interrupted before it was complete
         elif add_suffix(self.path, COMPLETED).exists():
             raise StoreError(self.path, "repairing", "a repair was interrupted; `windvane serve` finishes it")
-        self._file = open_file(self.path, lock=is_exclusive)
+        self._hold_file(lock=is_exclusive)
         if is_empty(self.path, exclusive=is_exclusive, read_only=self._mode == "ro"):
             create_store(self.path)
         if self._mode == "rw":
@@ -116,8 +134,8 @@ class Store:
             self.repair(pages=self.path.stat().st_size <= CHECKED_AT_START)
 
     def find_damage(self, *, pages: bool = True) -> list[str]:
-        """Return what is wrong with the structure of the file: the tables, the settings and, which takes long, all of
-        its ``pages``."""
+        """Return the problems with the structure of the file: the tables, the settings and, if ``pages``, all pages and
+        indexes, which takes long."""
         with contextlib.closing(connect(self.path, "ro")) as connection:
             problems = find_damage(connection, pages=pages)
         self.is_checked = self.is_checked or pages  # not if it raised: then nothing is known
@@ -131,7 +149,7 @@ class Store:
         self.drop_connection()
         if self._file is None:  # an earlier attempt failed
             finish_swap(self.path)
-            self._file = open_file(self.path, lock=True)
+            self._hold_file(lock=True)
         problems = self.find_damage(pages=pages)
         if problems:
             log.error("%s: is damaged (%s); repairing it", self.path, problems[0])
@@ -144,7 +162,7 @@ class Store:
                 problem = f"is damaged ({problems[0]}); repairing it failed ({error})"
                 raise StoreError(self.path, "repair_failed", problem) from error
             self._generation += 1  # no thread uses its connection to the old file again
-            self._file = open_file(self.path, lock=True)
+            self._hold_file(lock=True)
             self.is_checked = True
         if self._marks is None:
             self._marks = Marks(self.path, read_meta(self.connection)["id"])
@@ -153,14 +171,15 @@ class Store:
     def check_in_place(self) -> None:
         """Raise :class:`MisplacedError` if the file is no longer where it was."""
         try:
-            is_there = self._file is not None and os.path.samestat(os.stat(self.path), os.fstat(self._file))
+            status = os.stat(self._location)
+            identity = status.st_dev, status.st_ino
         except OSError:
-            is_there = False
-        if not is_there:
+            identity = None
+        if identity is None or identity != self._identity:
             raise MisplacedError(f"{self.path}: was moved, removed or replaced")
 
     def _refuse_if_repairing(self) -> None:
-        """Raise where another process may be repairing the store: a change would be lost, or come back."""
+        """Raise if another process may be repairing the store: a change could be lost or undone."""
         if self._lock is None and is_repairing(self.path):
             problem = "is being repaired; try again when the server is ready, or has been started again"
             raise StoreError(self.path, "repairing", problem)
@@ -173,8 +192,10 @@ class Store:
             self.check_in_place()
             own = self._local.own = _ThreadConnection(connect(self.path, self._mode), self._generation)
             if self._mode == "rw":
-                for setting in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=4000"):
+                for setting in SETTINGS:
                     own.connection.execute(f"PRAGMA {setting}")
+            if self._lock is not None:
+                own.connection.execute(f"PRAGMA busy_timeout={SERVER_BUSY_MS}")
             self._connections.add(own)
         return own.connection
 
@@ -195,13 +216,19 @@ class Store:
         if self._lock is not None:
             self._lock.release()
 
+    def _hold_file(self, *, lock: bool) -> None:
+        """Open the file, to recognise it later."""
+        self._file = open_file(self.path, lock=lock)
+        status = os.fstat(self._file)
+        self._identity = status.st_dev, status.st_ino
+
     def _close_file(self) -> None:
         if self._marks is not None:
             self._marks.close()
             self._marks = None
         if self._file is not None:
             os.close(self._file)
-            self._file = None
+            self._file = self._identity = None
 
     # --- transactions ----------------------------------------------------------------------------------------------
 
@@ -227,7 +254,7 @@ class Store:
         self.check_in_place()
 
     def check_writable(self) -> None:
-        """Write something that changes nothing; raise what a commit would raise."""
+        """Write without changing anything, to raise the errors that a commit would raise."""
         self.check_in_place()
         with self._transaction() as connection:
             write_row(connection, "meta", "probe", "")
@@ -323,7 +350,7 @@ class Store:
         return Snapshot(*row[1:-1])
 
     def read_snapshot_number(self, stream: int) -> int:
-        """Return the event up to which the stored snapshot goes, 0 if there is none."""
+        """Return the number of the event after which the stored snapshot was made, 0 if there is none."""
         row = self.connection.execute("SELECT number FROM snapshots WHERE stream = ?", (stream,)).fetchone()
         return row[0] if row is not None and isinstance(row[0], int) else 0
 
@@ -360,13 +387,13 @@ class Store:
             return insert_row(connection, "tokens", row) and write_row(connection, "meta", "guarded", "yes")
 
     def remove_token(self, name: str) -> bool:
-        """Return False if there is none of this name. Every request still needs a token."""
+        """Return False if no token has this name. Every request still needs a token."""
         with self._transaction() as connection:
             removed = connection.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount > 0
             return removed and write_row(connection, "meta", "guarded", "yes")
 
     def remove_all_tokens(self) -> None:
-        """Remove all tokens, as if there had never been one: no request needs a token."""
+        """Remove all tokens and turn authentication off: no request needs a token."""
         with self._transaction() as connection:
             connection.execute("DELETE FROM tokens")
             write_row(connection, "meta", "guarded", "no")
@@ -383,8 +410,8 @@ class Store:
 
 
 class _ThreadConnection:
-    """Closes the connection when the thread, and with it the thread's data, is gone. The connection alone would stay:
-    it is part of a cycle of references."""
+    """Closes the connection when its thread ends and the thread's data is deleted. The connection alone would stay
+    open: it is part of a reference cycle."""
 
     def __init__(self, connection: sqlite3.Connection, generation: int) -> None:
         self.connection, self.generation = connection, generation

@@ -1,0 +1,87 @@
+"""Where the service is: its address, the requests to it, and the proxy and the certificates on the way."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import httpcore2
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Request(NamedTuple):
+    """What is sent."""
+
+    method: bytes
+    target: bytes
+    headers: Headers
+    body: bytes
+
+
+class Address:
+    """Where the service is, and what all requests to it share.
+
+    Raises
+    ------
+    ValueError
+        If ``url`` is not an address of http or https, or has a user, query or fragment.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str], timeout: float) -> None:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or set("@?#") & set(url):
+            raise ValueError(url)
+        if not url.isprintable() or " " in url or not parts.path.isascii():
+            raise ValueError(url)
+        self.url, self.timeout = url.rstrip("/"), timeout
+        self.scheme, self.host = parts.scheme, parts.hostname.encode("idna").decode()
+        usual = {"http": 80, "https": 443}[self.scheme]
+        self._given_port, self.port = parts.port, parts.port or usual
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        shared = {"Host": host if self.port == usual else f"{host}:{self.port}", **headers}
+        self._headers = [(name.encode(), value.encode()) for name, value in shared.items()]
+        self._prefix = parts.path.rstrip("/")
+
+    def build_request(self, method: str, path: str, body: bytes | None = None, key: str | None = None) -> Request:
+        """Return a request; ``key`` is its Idempotency-Key."""
+        headers = self._headers.copy()
+        if key is not None:
+            headers.append((b"Idempotency-Key", key.encode()))
+        if body is not None:
+            headers.append((b"Content-Length", b"%d" % len(body)))
+        return Request(method.encode(), f"{self._prefix}{path}".encode(), headers, body or b"")
+
+    def to_httpcore(self, request: Request) -> httpcore2.Request:
+        """Return a request as httpcore2 takes it."""
+        url = httpcore2.URL(scheme=self.scheme, host=self.host, port=self._given_port, target=request.target)
+        timeouts = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self.timeout)}
+        return httpcore2.Request(
+            request.method, url, headers=request.headers, content=request.body, extensions=timeouts
+        )
+
+    def load_certificates(self) -> ssl.SSLContext | None:
+        """Return the certificates that are trusted; they are needed for https only, and take 60 ms."""
+        return httpcore2.default_ssl_context() if self.scheme == "https" else None
+
+    def find_proxy(self) -> httpcore2.Proxy | None:
+        """Return the proxy of the environment; an address of this machine has none."""
+        if self._is_loopback() or urllib.request.proxy_bypass(self.host):
+            return None
+        proxies = urllib.request.getproxies()
+        if not (proxy := proxies.get(self.scheme) or proxies.get("all")):
+            return None
+        parts = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        user, password = (urllib.parse.unquote(text or "") for text in (parts.username, parts.password))
+        where = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        return httpcore2.Proxy(where, auth=(user, password) if parts.username else None)
+
+    def _is_loopback(self) -> bool:
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
