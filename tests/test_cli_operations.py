@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 import windvane
+from support.refusals import rejects
 from support.server import parse_json, run_command, until
 from test_cli import windvane_command
 from test_cli_service import windvane_server
 from windvane.records import to_json
+from windvane.service.server import serve
 
 ARMS = {"red": [0.6, 0.1], "blue": [0.2, 0.7]}
 
@@ -169,6 +171,7 @@ def test_every_option_has_a_variable(settings: dict[str, Any], monkeypatch: pyte
         ('access-log = "yes"', ("access-log", "true or false")),
         ('log-format = "xml"', ("log-format", "'text', 'json'")),
         ("port\n", ("not TOML", "line 1")),
+        (f"port = {'[' * 10_000}", ("not TOML", "recursion")),
         (None, ("No such file",)),
     ],
 )
@@ -181,3 +184,10 @@ def test_a_file_that_is_refused(
     assert (result.returncode, settings) == (2, {})
     assert result.stderr.startswith("windvane: error: service.toml: ")
     assert all(mention in result.stderr for mention in mentions), result.stderr
+
+
+@pytest.mark.parametrize("host", ["a\0b", "a" * 100])
+def test_a_host_that_no_name_can_be(tmp_path: Path, host: str) -> None:
+    with rejects("host"):
+        serve(tmp_path / "a.db", host=host, port=0)
+    assert not (tmp_path / "a.db").exists()

@@ -9,6 +9,7 @@ import pytest
 
 from support.agents import LIVE, NOON, RED, refuses, required_settings
 from windvane import Agent, Features
+from windvane.errors import ArgumentError
 from windvane.records import Decision, to_plain
 
 SHOP: dict[str, Any] = {"by_arm": {"plan": ["free", "pro"]}, "arms": ["red", "blue", "green"]}
@@ -228,9 +229,20 @@ def test_rows_that_cannot_be_learned_are_refused() -> None:
         ({**row, "arm": "pink"}, "log"),
         ({**row, "time": "noon"}, "log"),
         ({**row, "decision": None, "id": None}, "log"),
-        ({**row, "request": {"arms": {"red": [0.1]}}}, "arms"),
+        ({**row, "request": {"arms": {"red": [0.1]}}}, "log"),
+        ({**row, "request": 5}, "log"),
+        ({**row, "prediction": "high"}, "log"),
+        ({**row, "propensity": float("nan")}, "log"),
+        ({"kind": "history", "request": 5}, "log"),
+        ({"kind": "configured", "changes": 5}, "log"),
+        ({"kind": "configured", "changes": {"features": 5}}, "log"),
+        (None, "log"),
     ):
         refuses(keeper.agent, argument, lambda bad=bad: keeper.agent.refit([bad]))
-    refuses(keeper.agent, "value", lambda: keeper.agent.refit(keeper.log, reward_range=(0.0, 0.5)))
+    refuses(keeper.agent, "log", lambda: keeper.agent.refit(None))
+    refuses(keeper.agent, "log", lambda: keeper.agent.refit(keeper.log, reward_range=(0.0, 0.5)))
+    with pytest.raises(ArgumentError) as caught:
+        keeper.agent.refit([*keeper.log, {**row, "decision": "new", "arm": "pink"}])
+    assert caught.value.path == ("log", len(keeper.log), "arm")
     refuses(keeper.agent, "colour", lambda: keeper.agent.refit(keeper.log, colour=1))
     refuses(keeper.agent, "gamma", lambda: keeper.agent.refit(keeper.log, gamma=2.0))

@@ -45,6 +45,32 @@ def test_frames_of_vectors(client: Any, name: str, frame: Any) -> None:
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars"])
+def test_flags_are_numbers_as_they_are_for_an_agent(client: Any, name: str, frame: Any) -> None:
+    """A column that says who clicked holds true and false."""
+    agent, clicked, is_new, x = windvane.Agent(dim=2, seed=1, L=2), REWARDS == 1.0, VECTORS[:, 1] > 0.0, VECTORS[:, 0]
+    client.create(name, dim=2, seed=1, L=2)
+    table = frame({"x": x, "is_new": is_new, "clicked": clicked})
+    assert client.history(name, table["clicked"], table[["x", "is_new"]]) == 12
+    assert client.history(name, list(clicked), list(map(list, zip(x, is_new, strict=True)))) == 12
+    for _ in range(2):
+        agent.history(REWARDS, np.column_stack([x, is_new]))
+    assert list(learned(client, name).values()) == list(agent.info().theta.values())
+
+
+def test_a_number_that_is_missing_is_named(client: Any, name: str) -> None:
+    client.create(name, dim=2)
+    gap = pd.DataFrame({"x": [0.1, np.nan], "y": [0.1, 0.2]})
+    with rejects("vectors[1][0]"):
+        client.history(name, [1, 0], gap)
+    with rejects("rewards[1]"):
+        client.history(name, [1, np.nan], gap.fillna(0.0))
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    with rejects():
+        client.history(name, cycle, gap)
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars"])
 def test_frames_of_contexts_and_arms(client: Any, name: str, frame: Any) -> None:
     features = windvane.Features(**FIELDS, arms=["red", "blue"])
     agent = windvane.Agent(features=features, seed=1)

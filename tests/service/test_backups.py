@@ -90,6 +90,22 @@ def test_a_server_is_not_held_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert verify(tmp_path / "backup.db").is_sound
 
 
+def test_two_backups_to_one_target(copy: Path, tmp_path: Path) -> None:
+    """The first that is complete is kept as it is; the other is refused and leaves nothing."""
+    target, kept = tmp_path / "backup.db", list[bytes]()
+
+    def overtake(*_: object) -> None:
+        if not kept:
+            kept.append(b"")
+            back_up(copy, target)
+            kept.append(target.read_bytes())
+
+    with rejects(error=StoreError, code="exists"):
+        back_up(copy, target, overtake)
+    assert target.read_bytes() == kept[-1]
+    assert {name for name in names(tmp_path) if name.startswith("backup")} == {"backup.db"}
+
+
 # --- refusals and failures -----------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 from support.server import Local, read_pointers, read_problem, run_local
 from support.stores import verify
 from windvane.agent import AgentCore
+from windvane.agent.features import Features
 from windvane.agent.refit import LogLearner, renew_settings
 from windvane.service import refit as refits
+from windvane.service.problems import Problem
 
 SHOP: dict[str, Any] = {"by_arm": {"plan": ["free", "pro"]}, "arms": ["red", "blue"]}
 MORE = {**SHOP, "arms": ["red", "blue", "green"]}
@@ -52,7 +55,7 @@ def test_a_refit_gives_the_model_that_the_library_gives(service: Local) -> None:
     learner = LogLearner(AgentCore(**renew_settings(core, {"half_life": 50})), SHOP["arms"])
     log = service.events()
     for row in log:
-        learner.learn(row)
+        learner.learn(row, row["number"])
     dry = post(service, "refit?dry_run=true", {"half_life": 50})
     assert dry["event"] is None
     assert service.info()["settings"]["half_life"] is None
@@ -120,6 +123,70 @@ def test_refits_are_undone_one_after_the_other(tmp_path: Path) -> None:
     assert verify(tmp_path / "a.db").is_sound
 
 
+def test_a_replay_takes_time_in_proportion_to_refits_that_were_undone(
+    service: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each undo replays the log before its refit. If that replayed other undos, each of them would double the time."""
+    learned, learn = 0, LogLearner.learn
+
+    def count(learner: LogLearner, row: Any, place: int) -> None:
+        nonlocal learned
+        learned += 1
+        learn(learner, row, place)
+
+    monkeypatch.setattr(LogLearner, "learn", count)
+    create(service)
+    play(service, 5)
+    amounts = []
+    for i in range(8):
+        post(service, "refit", {"half_life": 10 + i})
+        play(service, 1, seed=i)
+        if i % 2:  # one within the other
+            post(service, "refit", {"S": 2.0})
+            service.configure(title=f"{i}", epsilon=0.2 + i / 100)
+            post(service, "refit/undo")
+        learned = 0
+        post(service, "refit/undo")
+        amounts.append(learned)
+    assert max(amounts) < 100, amounts  # 58 now; without care 2,000
+    assert service.info()["settings"]["half_life"] is None
+    assert service.info()["settings"]["epsilon"] == 0.27
+    learned, state = 0, service.state()
+    assert service.replay() == state
+    assert learned < 1000
+
+
+def test_a_refit_that_is_cancelled_ends_its_thread(service: Local) -> None:
+    create(service)
+    play(service, 5)
+    stream, work = service.engine.streams["shop"], refits.Work()
+    reader = refits.begin_refit(stream, {"half_life": 10.0})(work)
+    work.give_up()
+    with pytest.raises(Problem, match="stopping"):
+        reader.read(stream.number, work)
+    service.engine.is_closing = True  # the server is about to end
+    assert read_problem(service.post(f"{PATH}/refit", {"half_life": 10}), 503)["code"] == "unavailable"
+    service.engine.is_closing = False
+    post(service, "refit", {"half_life": 10})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"S": 2.0}, {"policy": "BVD-GLM-UCB", "drift": 1.0, "horizon": 1000}, {"policy": "D-LinUCB", "gamma": 0.9}],
+)
+def test_a_stream_is_the_same_as_declared_after_its_features_were_changed(
+    service: Local, settings: dict[str, Any]
+) -> None:
+    """What changes with features, such as S, is no setting that anybody gave."""
+    wider = {**MORE, "shared": {"hour": [0, 24]}}
+    assert service.put(PATH, {"features": SHOP, **settings}).status_code == 201
+    service.configure(features=wider)
+    answer = service.put(PATH, {"features": wider, **settings})
+    assert answer.status_code == 200, answer.text
+    assert read_problem(service.put(PATH, {"features": SHOP, **settings}), 409)["code"] == "settings-differ"
+    assert read_problem(service.put(PATH, {"features": wider, **settings, "S": 3.0}), 409)["code"] == "settings-differ"
+
+
 def test_refits_survive_restarts_with_and_without_snapshots(tmp_path: Path) -> None:
     with run_local(tmp_path / "a.db") as service:
         create(service)
@@ -169,6 +236,24 @@ def test_features_change_by_patch_and_are_replayed(service: Local) -> None:
     assert read_pointers(service.patch(PATH, {"features": {"arms": "red"}})) == ["#/features/arms"]
 
 
+def test_features_that_are_far_too_many_are_refused_before_they_are_named(
+    service: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small body could declare a hundred million of them, and fill the memory."""
+    create(service)
+    monkeypatch.setattr(Features, "coordinates", property(lambda _: pytest.fail("they are named")))
+    values, arms = [f"v{i}" for i in range(5000)], [f"arm{i}" for i in range(499)]
+    for plan in (values, {"values": values}):
+        for features in (
+            {"by_arm": {"plan": plan}, "arms": arms},
+            {"shared": {"plan": plan}},
+            {"per_arm": {"p": plan}},
+        ):
+            for method, path in (("PATCH", PATH), ("POST", f"{PATH}/refit"), ("PUT", "/v1/streams/new")):
+                assert read_pointers(service.request(method, path, json={"features": features})) == ["#/features"]
+    monkeypatch.undo()
+
+
 def test_decisions_go_on_while_a_refit_learns(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
     """The new model then catches up with them; a second refit must wait, and so must one that was overtaken."""
     create(service)
@@ -176,8 +261,8 @@ def test_decisions_go_on_while_a_refit_learns(service: Local, monkeypatch: pytes
     entered, released = threading.Event(), threading.Event()
     read = refits.LogReader.read
 
-    def wait(reader: Any, last: int) -> Any:
-        learner = read(reader, last)
+    def wait(reader: Any, last: int, work: Any) -> Any:
+        learner = read(reader, last, work)
         entered.set()
         assert released.wait(30)
         return learner
@@ -185,26 +270,38 @@ def test_decisions_go_on_while_a_refit_learns(service: Local, monkeypatch: pytes
     monkeypatch.setattr(refits.LogReader, "read", wait)
     answers: list[Any] = []
 
-    def start(settings: dict[str, Any]) -> threading.Thread:
+    def start(settings: dict[str, Any], **headers: str) -> threading.Thread:
         entered.clear()
         released.clear()
-        thread = threading.Thread(target=lambda: answers.append(service.post(f"{PATH}/refit", settings)))
+        send = partial(service.post, f"{PATH}/refit", settings, headers=headers)
+        thread = threading.Thread(target=lambda: answers.append(send()))
         thread.start()
         assert entered.wait(30)
         return thread
 
-    thread = start({"half_life": 40})
+    thread = start({"half_life": 40}, **{"Idempotency-Key": "first"})
     play(service, 10, seed=4)
     read_problem(service.post(f"{PATH}/refit", {"S": 2.0}), 409)
+    again = service.post(f"{PATH}/refit", {"half_life": 40}, headers={"Idempotency-Key": "first"})
+    assert read_problem(again, 503)["code"] == "unavailable"  # a client that got no answer repeats the request
     released.set()
     thread.join()
     assert answers[-1].json()["comparison"]["decisions"] == 30
     assert answers[-1].json()["event"] == len(service.events())
+    again = service.post(f"{PATH}/refit", {"half_life": 40}, headers={"Idempotency-Key": "first"})
+    assert again.json() == answers[-1].json()
     thread = start({"half_life": 20})
     service.configure(epsilon=0.5)
     released.set()
     thread.join()
     read_problem(answers[-1], 409)
+    assert service.info()["settings"]["half_life"] == 40
+    thread = start({"half_life": 10})
+    service.archive()
+    released.set()
+    thread.join()
+    assert read_problem(answers[-1], 409)["code"] == "archived"
+    assert service.events()[-1]["kind"] == "archived"
     assert service.info()["settings"]["half_life"] == 40
 
 
@@ -224,7 +321,9 @@ def test_keys_and_refusals(service: Local) -> None:
     assert read_pointers(service.post(f"{PATH}/refit", {"gamma": 2.0})) == ["#/gamma"]
     assert read_pointers(service.post(f"{PATH}/refit", {"settings": {"colour": 1}})) == ["#/settings/colour"]
     assert read_pointers(service.post(f"{PATH}/refit", {"features": {"arms": "red"}})) == ["#/features/arms"]
-    read_problem(service.post(f"{PATH}/refit", {"reward_range": [0.0, 0.5]}), 422)
+    problem = read_problem(service.post(f"{PATH}/refit", {"reward_range": [0.0, 0.5]}), 422)
+    assert problem["detail"].startswith("`log[")  # and the number of the event
+    assert problem["errors"] == []
     read_problem(service.post(f"{PATH}/refit?dry_run=maybe", {}), 422)
     assert len(service.events()) == number
     service.archive()

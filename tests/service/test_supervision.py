@@ -83,6 +83,9 @@ def test_a_start_and_a_stop(manager: Manager, clock: Clock) -> None:
     clock.now += supervision.EXTENSION
     supervisor.look()
     assert manager.read() == ["STATUS=disk: the store cannot be read or written"]
+    engine.failure = engine.not_ready = NotReady.of("disk", "the file a\nMAINPID=1 is gone")
+    supervisor.look()
+    assert manager.read() == ["STATUS=disk: the file a MAINPID=1 is gone"]
     supervisor.stop()
     assert manager.read() == ["STOPPING=1"]
 
@@ -123,7 +126,14 @@ def test_a_process_that_stood_still_says_so(clock: Clock, caplog: pytest.LogCapt
 
 @pytest.mark.parametrize(
     "environment",
-    [{}, {"NOTIFY_SOCKET": "/nowhere/notify"}, {"NOTIFY_SOCKET": "", "WATCHDOG_USEC": "5"}, {"WATCHDOG_USEC": "soon"}],
+    [
+        {},
+        {"NOTIFY_SOCKET": "/nowhere/notify"},
+        {"NOTIFY_SOCKET": "", "WATCHDOG_USEC": "5"},
+        {"WATCHDOG_USEC": "soon"},
+        {"WATCHDOG_USEC": "\u00b2"},
+        {"WATCHDOG_USEC": "9" * 400},
+    ],
 )
 def test_without_a_manager_nothing_happens(environment: dict[str, str]) -> None:
     supervisor = Supervisor(make_engine(None), environment)

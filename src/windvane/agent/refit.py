@@ -34,6 +34,7 @@ from windvane.agent.coordinates import name_parts
 from windvane.agent.features import Features
 from windvane.agent.pending import ClosedDecision, DecisionError
 from windvane.agent.times import to_seconds
+from windvane.arguments import check_number
 from windvane.errors import ArgumentError
 from windvane.links import Logistic, Probit
 from windvane.records import Name, PredictionErrors, RefitComparison, ReplayedValue
@@ -74,8 +75,10 @@ def prepare_refit(
     def learn(log: Iterable[Mapping[str, Any]]) -> tuple[AgentCore, RefitComparison]:
         learner = LogLearner(build(**arguments), () if features is None else features.arms)
         missing = dict.fromkeys(pending)
-        for row in log:
-            learner.learn(row)
+        if not isinstance(log, Iterable):
+            raise ArgumentError("log", log, "rows of a log")
+        for place, row in enumerate(log):
+            learner.learn(row, place)
             if row["kind"] == "decided":
                 missing.pop(_id_of(row), None)
         for id_ in missing:
@@ -104,38 +107,47 @@ class LogLearner:
         self.core.encoder.is_lenient = False
         return self.core
 
-    def learn(self, row: Mapping[str, Any]) -> None:
-        """Learn the next row of the log."""
+    def learn(self, row: Mapping[str, Any], place: int) -> None:
+        """Learn the next row of the log; ``place`` is its number, for errors."""
+        if not isinstance(row, Mapping):
+            raise ArgumentError(("log", place), row, "a mapping: an event of a log")
+        try:
+            self._learn(row)
+        except ArgumentError as error:
+            raise error.rename(("log", place, *error.path)) from None
+
+    def _learn(self, row: Mapping[str, Any]) -> None:
         kind = row.get("kind")
         if kind == "decided":
             self._learn_decision(row)
         elif kind in ("rewarded", "reward_part", "late"):
             self._learn_reward(row)
         elif kind == "history":
-            rows = {name: row["request"].get(name) for name in HISTORY} if row.get("request") else None
-            if rows is not None:
-                self.core.adopt(self.core.learn_history(now=None, **rows))
+            if row.get("request"):
+                request = _check_mapping("request", row["request"], "the arguments of `history`")
+                self.core.adopt(self.core.learn_history(now=None, **{name: request.get(name) for name in HISTORY}))
         elif kind in ("configured", "refitted", "refit_undone"):
             self._note_change(kind, row)
         elif kind == "closed":
             self._settle(self.core.expire(now=_time_of(row)))
         elif kind not in IGNORED:
-            raise ArgumentError("log", kind, "rows whose `kind` is one of those of the event log")
+            raise ArgumentError("kind", kind, "one of those of the event log")
 
     def _learn_decision(self, row: Mapping[str, Any]) -> None:
         request, id_, at = row.get("request"), _id_of(row), _time_of(row)
         if request is None:  # it was erased
             return
-        arms = request.get("arms")
+        arms = _check_mapping("request", request, "the arms and the context that were sent").get("arms")
         offer = self.core.offer(self._arms[-1] if arms is None else arms, request.get("context"))
         if row.get("arm") not in offer.names:
             hint = "" if arms is not None else "begin the log with a row `configured` that has the features of the time"
-            raise ArgumentError(("log", id_, "arm"), row.get("arm"), "one of the arms of its request", hint=hint)
+            raise ArgumentError("arm", row.get("arm"), "one of the arms of its request", hint=hint)
         self._settle(self.core.expire(now=at, room=1))
         decision = self.core.decide(offer, id=id_, now=at, played=offer.names.index(row["arm"]))
         is_preferred = float(decision.arm == decision.preferred)
         chance = is_preferred if decision.propensity is None else decision.propensity
-        self._open[id_] = row.get("prediction"), decision.prediction, row.get("propensity"), chance
+        old, propensity = (_read_number(row, name) for name in ("prediction", "propensity"))
+        self._open[id_] = old, decision.prediction, propensity, chance
         self._decisions += 1
 
     def _learn_reward(self, row: Mapping[str, Any]) -> None:
@@ -151,7 +163,8 @@ class LogLearner:
             self._count(id_, outcome.reward)
 
     def _note_change(self, kind: str, row: Mapping[str, Any]) -> None:
-        changes = row.get("changes" if kind == "configured" else "settings") or {}
+        name = "changes" if kind == "configured" else "settings"
+        changes = _check_mapping(name, row.get(name) or {}, "settings by name")
         features = Features.parse(changes.get("features"))
         arms = self._arms[-1] if features is None else list(features.arms)
         if kind == "refit_undone":
@@ -258,9 +271,20 @@ class _Weights:
 def _id_of(row: Mapping[str, Any]) -> str:
     id_ = row.get("decision") or row.get("id")
     if not isinstance(id_, str):
-        raise ArgumentError(("log", "decision"), id_, "the id of a decision")
+        raise ArgumentError("decision", id_, "the id of a decision")
     return id_
 
 
 def _time_of(row: Mapping[str, Any]) -> float:
-    return to_seconds(("log", "time"), row.get("time"))  # type: ignore[arg-type]
+    return to_seconds(("time",), row.get("time"))  # type: ignore[arg-type]
+
+
+def _read_number(row: Mapping[str, Any], name: str) -> float | None:
+    number = row.get(name)
+    return None if number is None else check_number(name, number, "that is finite", math.isfinite)
+
+
+def _check_mapping(name: str, value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ArgumentError(name, value, f"a mapping: {what}")
+    return value

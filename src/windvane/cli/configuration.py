@@ -21,7 +21,7 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
         settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValueError as error:  # TOML and UTF-8
+    except (ValueError, RecursionError) as error:  # TOML and UTF-8
         raise InputError(f"{path}: is not TOML ({error})") from None
     context.default_map = {}
     for key, value in settings.items():

@@ -60,7 +60,17 @@ def read_columns(
         for name, values in zip(Columns._fields, (rewards, vectors, contexts, arms, times, weights), strict=True)
     )
     columns = Columns(*lists)
-    return columns._replace(times=None if times is None else check_times(columns.times)), order
+    numbers = {name: _read_flags(getattr(columns, name)) for name in ("rewards", "vectors", "weights")}
+    return columns._replace(times=None if times is None else check_times(columns.times), **numbers), order
+
+
+def _read_flags(values: Any, depth: int = 2) -> Any:
+    """Return ``values``, or rows of them, with 1 and 0 in the place of true and false, as an agent reads them."""
+    if hasattr(values, "tolist"):  # a row, or a number, of NumPy
+        values = values.tolist()
+    if isinstance(values, list) and depth:
+        return [_read_flags(value, depth - 1) for value in values]
+    return float(values) if isinstance(values, bool) else values
 
 
 def _name_arm(place: int, name: Any, fields: dict[Any, Any]) -> Any:

@@ -16,11 +16,12 @@ import pydantic_core
 from pydantic import TypeAdapter, ValidationError
 
 from windvane.arguments import check_number
-from windvane.errors import ArgumentError, WindvaneError
+from windvane.errors import ArgumentError, Path, WindvaneError
 from windvane.records import KEY, Decision, ItemResult, ProblemDetails, to_datetime, to_plain
 
 STREAMS = "/v1/streams"
 MOST_ITEMS, MOST_BYTES = 1000, 1 << 20  # of a batch; more is sent as several requests
+MOST_KEYS = 10  # of a path that an error names
 T = TypeVar("T")
 
 
@@ -166,9 +167,21 @@ def encode(entries: Mapping[str, Any], *, keep_none: bool = False) -> bytes:
             if value is not None or keep_none:
                 parts.append(f"{_to_json(name)}:{_to_json_fast(value) or _to_json(value)}")
         except (TypeError, ValueError, RecursionError) as error:
+            path, entry = _find_wrong((name,), value)
             hint = " ".join(str(error).split())
-            raise ArgumentError(name, value, "something that JSON can hold", hint=hint) from None
+            raise ArgumentError(path, entry, "something that JSON can hold", hint=hint) from None
     return f"{{{','.join(parts)}}}".encode()
+
+
+def _find_wrong(path: Path, value: Any) -> tuple[Path, Any]:
+    """Return the first entry that JSON cannot hold, and its path."""
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for key, entry in entries if len(path) < MOST_KEYS else ():
+        try:
+            _to_json(entry)
+        except (TypeError, ValueError, RecursionError):
+            return _find_wrong((*path, key), entry)
+    return path, value
 
 
 def _to_plain(value: Any) -> Any:
@@ -217,7 +230,8 @@ def encode_offers(arms: Iterable[Any], contexts: Iterable[Any] | None) -> list[b
         try:
             items.append(encode({"arms": check_arms(offer), "context": context, "key": check_key(None)}))
         except ArgumentError as error:
-            raise error.rename(("arms" if error.argument == "arms" else "contexts", place)) from None
+            argument, *rest = error.path
+            raise error.rename(("arms" if argument == "arms" else "contexts", place, *rest)) from None
     return items
 
 

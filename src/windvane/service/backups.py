@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import sqlite3
 import time
@@ -92,7 +93,9 @@ def back_up(store: Path, target: Path, progress: Progress = lambda *_: None) -> 
     """
     began = time.monotonic()
     _refuse_existing(target, "a backup is not overwritten; choose another name")
-    with _copy(store, target, progress) as (temporary, report):
+    # Another backup to the same target may be running: each has a file of its own, and the first wins.
+    own = add_suffix(target, f".{secrets.token_hex(4)}{TEMPORARY}")
+    with _copy(store, target, own, progress) as (temporary, report):
         _refuse_existing(target, "it was created meanwhile")
         os.rename(temporary, target)
         flush_folder(target.parent)
@@ -136,7 +139,7 @@ def restore(
     with lock_store(store), _hold(store):
         if not replace:
             _refuse_existing(store, "a store is not overwritten; --replace moves it aside")
-        with _copy(backup, store, progress, force=force) as (temporary, report):
+        with _copy(backup, store, add_suffix(store, TEMPORARY), progress, force=force) as (temporary, report):
             lost = _find_lost(temporary, store)
             aside = _move_aside(store, keep_mark=record_loss)
             os.rename(temporary, store)
@@ -145,9 +148,10 @@ def restore(
 
 
 @contextlib.contextmanager
-def _copy(source: Path, target: Path, progress: Progress, *, force: bool = False) -> Iterator[tuple[Path, StoreReport]]:
-    """Yield a verified copy of a store beside ``target``, flushed to disk; remove it at the end if it still exists."""
-    temporary = add_suffix(target, TEMPORARY)
+def _copy(
+    source: Path, target: Path, temporary: Path, progress: Progress, *, force: bool = False
+) -> Iterator[tuple[Path, StoreReport]]:
+    """Yield a verified copy of a store at ``temporary``, flushed to disk; remove it at the end if it still exists."""
     with contextlib.closing(Store(source, shared=True, create=False, read_only=True)) as opened:
         try:
             remove_database(temporary)

@@ -10,6 +10,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from windvane import Agent
+from windvane.agent.coordinates import carry_settings
 from windvane.agent.core import AgentCore
 from windvane.agent.times import Span, read_clock
 from windvane.service.problems import Problem, invalid
@@ -92,7 +93,17 @@ def find_differences(created: dict[str, Any], core: AgentCore, wanted: AgentCore
     target = json.loads(json.dumps(wanted.settings))
     fitted = [name for name in ("scaling", "features") if wanted.encoder.to_fit and created[name] == target[name]]
     names = [name for name in {**target, **core.settings} if name not in fitted and (with_seed or name != "seed")]
+    moved = _list_moved(wanted) if created["features"] != core.settings["features"] else set()
+    same = [name for name in moved if created.get(name) == target.get(name)]
+    names = [name for name in names if name not in same]
     return [name for name in names if _read(core.settings, core, name) != _read(target, wanted, name)]
+
+
+def _list_moved(core: AgentCore) -> set[str]:
+    """Return the settings that other features change with them, such as S: nobody asks for the values they get."""
+    features = core.encoder.features
+    other_scale = 2.0  # any but 1
+    return set() if features is None else carry_settings(core, features, other_scale).keys() - {"features"}
 
 
 def _read(settings: dict[str, Any], core: AgentCore, name: str) -> Any:

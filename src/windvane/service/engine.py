@@ -61,7 +61,7 @@ class Engine:
         self.streams: dict[str, Stream] = {}
         self.unavailable: dict[str, str] = {}
         self.failure: NotReady | None = NotReady.of("starting")
-        self.is_draining = False
+        self.is_draining = self.is_closing = False  # the latter: what takes long is given up
         self.recoveries = self.snapshots = 0  # how often all streams were rebuilt, and snapshots were made
         self._by_id: dict[int, Stream] = {}
         self._committer: Committer | None = None

@@ -9,7 +9,7 @@ it is rebuilt from the log and learns the decisions and rewards since then.
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from windvane.agent import AgentCore
 from windvane.agent.refit import LogLearner, renew_settings
 from windvane.agent.times import read_clock
-from windvane.errors import WindvaneError
+from windvane.errors import ArgumentError
 from windvane.service.problems import Problem, invalid
 from windvane.service.requests import check_features
 from windvane.service.store import Store, UnreadableEventError, check_event
+from windvane.service.store.events import REFIT_UNDONE
 from windvane.service.turns import hold, wait_while_held
 from windvane.warmup import warm_up
 
@@ -37,8 +38,20 @@ _REFITS = ThreadPoolExecutor(2, "windvane-refit")  # their own: a refit takes lo
 T = TypeVar("T")
 
 
-class AbandonedError(WindvaneError):
-    """Nobody waits for a refit any more."""
+class Work:
+    """Long work in a thread, which leaves the interpreter to requests from time to time and can be given up."""
+
+    def __init__(self, is_stopping: Callable[[], bool] = lambda: False) -> None:
+        self._is_given_up, self._is_stopping = threading.Event(), is_stopping
+
+    def give_up(self) -> None:
+        """Let the work end at its next pause. Thread-safe."""
+        self._is_given_up.set()
+
+    def pause(self) -> None:
+        """Wait for a moment; call it in the thread."""
+        if self._is_given_up.wait(PAUSE) or self._is_stopping():
+            raise Problem("unavailable", "the service is stopping")
 
 
 class LogReader:
@@ -46,30 +59,27 @@ class LogReader:
 
     def __init__(self, learner: LogLearner, store: Store, stream: int, number: int, chain: bytes) -> None:
         self.learner, self._store, self._stream = learner, store, stream
-        self._number, self._chain = number, chain
-        self.is_abandoned = False
+        self.number, self.chain = number, chain
 
-    def read(self, last: int) -> LogLearner:
+    def read(self, last: int, work: Work) -> LogLearner:
         """Learn the events up to number ``last``."""
-        while self._number < last:
-            if self.is_abandoned:
-                raise AbandonedError("nobody waits for the refit any more")
-            first, limit = self._number, min(SLICE, last - self._number)
+        while self.number < last:
+            work.pause()
+            first, limit = self.number, min(SLICE, last - self.number)
             for event in self._store.read_events(self._stream, after=first, limit=limit):
-                check_event(self._chain, event)
-                self.learner.learn(event.to_plain())
-                self._number, self._chain = event.number, event.chain
-            if self._number != first + limit:
-                raise UnreadableEventError(self._number + 1, "is missing")
-            time.sleep(PAUSE)
+                check_event(self.chain, event)
+                self.learner.learn(event.to_plain(), event.number)
+                self.number, self.chain = event.number, event.chain
+            if self.number != first + limit:
+                raise UnreadableEventError(self.number + 1, "is missing")
         return self.learner
 
 
-def begin_refit(stream: StreamState, changes: dict[str, Any]) -> Callable[[], LogReader]:
+def begin_refit(stream: StreamState, changes: dict[str, Any]) -> Callable[[Work], LogReader]:
     """Return a function that builds the new, empty model, in any thread."""
     arguments, arms = renew_settings(stream.core, changes), stream.first_arms
 
-    def build() -> LogReader:
+    def build(_: Work) -> LogReader:
         learner = LogLearner(AgentCore(**arguments), arms)
         warm_up([type(learner.core.policy)])
         return LogReader(learner, stream.store, stream.id, 0, stream.row.digest)
@@ -77,18 +87,45 @@ def begin_refit(stream: StreamState, changes: dict[str, Any]) -> Callable[[], Lo
     return build
 
 
-def begin_undo(stream: StreamState) -> Callable[[], LogReader]:
+def begin_undo(stream: StreamState) -> Callable[[Work], LogReader]:
     """Return a function that rebuilds the model from before the last refit, in any thread."""
     refit = stream.refits[-1]
+    return lambda work: _follow_without(_rebuild_before(stream, refit, work), refit)
 
-    def build() -> LogReader:
-        before = stream.rebuild(refit - 1)
-        features = before.core.encoder.features
-        learner = LogLearner(before.core, () if features is None else features.arms, follows=True)
-        (skipped,) = stream.store.read_events(stream.id, after=refit - 1, limit=1)
-        return LogReader(learner, stream.store, stream.id, refit, skipped.chain)
 
-    return build
+def _rebuild_before(stream: StreamState, number: int, work: Work) -> StreamState:
+    """Return the stream with the model that it had before event ``number``, rebuilt from its log.
+
+    A refit that was undone by then is left out together with what undid it. The replay of an undo begins with this
+    function: if it replayed others, each pair of a refit and an undo would double the time.
+    """
+    store, before = stream.store, stream.begin_again()
+    events = store.read_events(stream.id, limit=number - 1)
+    undone = {event.outcome["refit"]: event.number for event in events if event.kind == REFIT_UNDONE}
+    while (first := before.number) < number - 1:
+        work.pause()
+        for event in store.read_events(stream.id, after=first, limit=min(SLICE, number - 1 - first)):
+            if event.number in undone:
+                last = undone[event.number]
+                reader = _follow_without(before, event.number)
+                reader.read(last - 1, work).finish()
+                (undo,) = store.read_events(stream.id, after=last - 1, limit=1)
+                check_event(reader.chain, undo)
+                before.number, before.chain = undo.number, undo.chain
+                break
+            before.apply(event)
+        if before.number == first:
+            raise UnreadableEventError(first + 1, "is missing")
+    return before
+
+
+def _follow_without(before: StreamState, refit: int) -> LogReader:
+    """Let the model of ``before`` learn the events after the refit with this number, which is the next one."""
+    features = before.core.encoder.features
+    learner = LogLearner(before.core, () if features is None else features.arms, follows=True)
+    (skipped,) = before.store.read_events(before.id, after=refit - 1, limit=1)
+    check_event(before.chain, skipped)
+    return LogReader(learner, before.store, before.id, refit, skipped.chain)
 
 
 async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: str | None, *, dry_run: bool) -> Done:
@@ -105,7 +142,7 @@ async def refit(engine: Engine, stream: Stream, changes: dict[str, Any], key: st
     def adopt(learner: LogLearner) -> Done:
         return stream.refit(changes, learner, key, read_clock(), dry_run=dry_run)
 
-    return await _learn_beside(engine, stream, build, adopt, dry_run=dry_run)
+    return await _learn_beside(engine, stream, key, build, adopt, dry_run=dry_run)
 
 
 async def undo(engine: Engine, stream: Stream, key: str | None) -> Done:
@@ -116,33 +153,35 @@ async def undo(engine: Engine, stream: Stream, key: str | None) -> Done:
     if not stream.refits:
         raise Problem("no-refit", f"stream {stream.name!r} has no refit to undo")
     return await _learn_beside(
-        engine, stream, begin_undo(stream), lambda learner: stream.undo_refit(learner, key, read_clock())
+        engine, stream, key, begin_undo(stream), lambda learner: stream.undo_refit(learner, key, read_clock())
     )
 
 
 async def _learn_beside(
-    engine: Engine, stream: Stream, build: Callable[[], LogReader], adopt: Callable[[LogLearner], Done], *,
-    dry_run: bool = False,
+    engine: Engine, stream: Stream, key: str | None, build: Callable[[Work], LogReader],
+    adopt: Callable[[LogLearner], Done], *, dry_run: bool = False,
 ) -> Done:  # fmt: skip
     """Let a new model learn the log in a thread, and adopt it; a dry run returns only the comparison."""
+    if stream.is_refitting and key is not None and key == stream.refit_key:
+        raise Problem("unavailable", "this refit is running; repeat the request to get its answer")
     if stream.is_refitting:
         raise Problem("refit-running", f"a refit of stream {stream.name!r} is running")
-    stream.is_refitting, settings = True, dict(stream.core.settings)
-    reader: LogReader | None = None
+    stream.is_refitting, stream.refit_key, settings = True, key, dict(stream.core.settings)
+    work = Work(lambda: engine.is_closing)
     try:
-        reader = await _run_in_thread(build)
+        reader = await _run_in_thread(build, work)
         behind = FEW + 1
         while behind > FEW:
             last = stream.number
             await engine.commit(stream)
-            learner = await _run_in_thread(reader.read, last)
+            learner = await _run_in_thread(reader.read, last, work)
             behind = 0 if dry_run else stream.number - last
         if dry_run:
             return adopt(learner)
         await wait_while_held(stream)
         with hold(stream):
             await engine.commit(stream)
-            learner = await _run_in_thread(reader.read, stream.number)
+            learner = await _run_in_thread(reader.read, stream.number, work)
             stream.refuse_if_archived()
             if stream.core.settings != settings:
                 raise Problem("refit-running", "the settings changed during the refit; try again")
@@ -151,13 +190,15 @@ async def _learn_beside(
             await engine.commit(stream, done.events)
             return done
     except ValueError as error:
-        raise invalid(error) from None
+        problem = invalid(error)
+        if isinstance(error, ArgumentError) and error.path[0] == "log":  # which is not in the body
+            problem.errors = []
+        raise problem from None
     except UnreadableEventError as error:
         raise Problem("unreadable", f"{error}; run `windvane verify` for details") from None
     finally:
         stream.is_refitting = False
-        if reader is not None:
-            reader.is_abandoned = True  # its thread may go on, if the request was cancelled
+        work.give_up()  # its thread may go on, if the request was cancelled
 
 
 async def _run_in_thread(work: Callable[..., T], *arguments: Any) -> T:

@@ -94,16 +94,23 @@ class AgentChanges(_Body):
     @classmethod
     def _check_features(cls, features: Any) -> Any:
         """Reject too long vectors before the agent names every coordinate: there are fields times arms of them."""
-        arms, fields = (
-            (features.get(name) for name in ("arms", "by_arm")) if isinstance(features, dict) else (None, None)
-        )
-        if isinstance(arms, list) and isinstance(fields, dict | list):
-            entries = list(fields.values()) if isinstance(fields, dict) else fields
-            values = [entry.get("values") if isinstance(entry, dict) else None for entry in entries]
-            least = len(arms) * sum(len(entry) if isinstance(entry, list) else 1 for entry in values)
+        if isinstance(features, dict):
+            arms, *kinds = (features.get(name) for name in ("arms", "shared", "per_arm", "by_arm"))
+            shared, per_arm, by_arm = map(_count_numbers, kinds)
+            least = shared + per_arm + (len(arms) if isinstance(arms, list) else 0) * (1 + by_arm)
             if least > MAX_DIM:
                 raise _too_long(features, f"{least:,} or more")
         return features
+
+
+def _count_numbers(fields: Any) -> int:
+    """Return how many numbers of a vector declared fields take: one each, or as many as a category has values."""
+    entries = list(fields.values()) if isinstance(fields, dict) else fields if isinstance(fields, list) else []
+    count = 0
+    for entry in entries:
+        values = entry.get("values") if isinstance(entry, dict) else entry
+        count += len(values) if isinstance(values, list) and values and isinstance(values[0], str) else 1
+    return count
 
 
 def _too_long(features: Any, got: str) -> ArgumentError:

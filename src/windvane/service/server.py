@@ -125,6 +125,12 @@ def _has_token(store: Store) -> bool:
 
 def _bind(host: str, port: int) -> socket.socket:
     """Return a listening socket: clients that connect before the application has started wait for it."""
+    try:
+        is_name = "\0" not in host and host.encode("idna") is not None
+    except UnicodeError:
+        is_name = False
+    if not is_name:
+        raise ArgumentError("host", host, "an address, or the name of a host")
     is_ipv6 = ":" in host
     family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     try:
@@ -188,6 +194,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._closing.set()  # ends answers that would otherwise never end
+        self._engine.is_closing = True
         await super().shutdown(sockets)
         self._report_stop()
 

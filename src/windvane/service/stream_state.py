@@ -20,7 +20,7 @@ from windvane.records import Name, to_plain
 from windvane.service import requests
 from windvane.service.bodies import one_at_a_time
 from windvane.service.problems import invalid
-from windvane.service.refit import begin_refit, begin_undo
+from windvane.service.refit import Work, begin_refit, begin_undo
 from windvane.service.store import Event, Snapshot, Store, StreamRow, UnreadableEventError, check_event
 from windvane.service.store import events as kinds
 
@@ -86,9 +86,12 @@ class StreamState:
             case kinds.ARCHIVED:
                 self.archived = event.time
             case kinds.REFITTED:
-                self.adopt_refit(begin_refit(self, recorded["settings"])().read(event.number - 1), event.number)
+                work = Work()
+                learner = begin_refit(self, recorded["settings"])(work).read(event.number - 1, work)
+                self.adopt_refit(learner, event.number)
             case kinds.REFIT_UNDONE:
-                self.adopt_undo(begin_undo(self)().read(event.number - 1))
+                work = Work()
+                self.adopt_undo(begin_undo(self)(work).read(event.number - 1, work))
             case kinds.LOST:
                 pass
             case _:
@@ -170,12 +173,9 @@ class StreamState:
         """The arms that the features declared when the stream was created."""
         return list((json.loads(self.row.config)["agent"]["features"] or {}).get("arms", ()))
 
-    def rebuild(self, last: int) -> StreamState:
-        """Return the stream as it was after event ``last``, rebuilt from its log."""
-        stream = StreamState(self.row, self.store)
-        for event in self.store.read_events(self.id, limit=last):
-            stream.apply(event)
-        return stream
+    def begin_again(self) -> StreamState:
+        """Return the stream as it was before its first event."""
+        return StreamState(self.row, self.store)
 
 
 def _close_nothing(core: AgentCore) -> AgentCore:

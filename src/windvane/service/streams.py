@@ -57,6 +57,7 @@ class Stream(StreamState):
     def __init__(self, row: StreamRow, store: Store, snapshot: Snapshot | None = None) -> None:
         super().__init__(row, store, snapshot)
         self.is_refitting = False  # while a refit is under way
+        self.refit_key: str | None = None  # of the last refit
         self.lookup, self.charts = EventLookup(store, row.id), Charts()
         self.charts_lock = asyncio.Lock()  # held while a thread reads the log into the charts
         self.live: tuple[tuple[int, int, int], bytes] = ((-1, 0, 0), b"")  # the message for followers, and its progress

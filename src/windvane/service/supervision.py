@@ -40,8 +40,9 @@ class Supervisor:
         address = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + address[1:] if address.startswith("@") else address  # an abstract socket
         is_watched = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
-        microseconds = environment.get("WATCHDOG_USEC", "0")
-        self._seconds = int(microseconds) / 1e6 if is_watched and microseconds.isdigit() else 0.0
+        self._seconds = 0.0
+        with contextlib.suppress(ValueError, OverflowError):  # a number that makes no sense is none
+            self._seconds = max(int(environment.get("WATCHDOG_USEC", "0")) / 1e6, 0.0) if is_watched else 0.0
         self._status = ""
         self._has_been_ready = False
         self._last_look = time.monotonic()
@@ -63,7 +64,7 @@ class Supervisor:
         status = "ready" if failure is None else failure.text
         if status != self._status:
             self._status = status
-            lines.append(f"STATUS={status}")
+            lines.append(f"STATUS={' '.join(status.split())}")  # a path in it may hold a line feed
         if self._seconds and now >= self._next_ping and self._is_proceeding():
             self._next_ping = now + self._seconds / 4.0
             lines.append("WATCHDOG=1")
