@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 from pydantic_core import from_json
 
+from windvane.service.garbage import pause_garbage_collection
 from windvane.service.problems import Problem
 
 MOST = {"lists and objects": (b"[{", 100_000), "fields": (b":", 200_000), "values": (b",", 500_000)}
@@ -23,19 +23,13 @@ _parsing = threading.Lock()
 
 @contextlib.contextmanager
 def one_at_a_time(raw: bytes) -> Iterator[None]:
-    """Let threads parse large bodies one after the other, without garbage collection, which would look at every new
-    object several times: the event loop waits for at most one of them, and memory holds one at a time."""
+    """Let threads parse large bodies one after the other, without garbage collection: the event loop waits for at most
+    one of them, and memory holds one at a time."""
     if len(raw) <= LARGE_BODY:
         yield
         return
-    with _parsing:
-        was_enabled = gc.isenabled()
-        gc.disable()
-        try:
-            yield
-        finally:
-            if was_enabled:
-                gc.enable()
+    with _parsing, pause_garbage_collection():
+        yield
 
 
 def parse_json(raw: bytes) -> Any:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
 import logging
 import sqlite3
 import time
@@ -14,6 +12,7 @@ from typing import Any, NamedTuple
 
 from windvane.agent.times import read_clock
 from windvane.policies.adaptive_glm_ucb import AdaptiveGLMUCB
+from windvane.service.garbage import pause_garbage_collection
 from windvane.service.readiness import NotReady
 from windvane.service.store import Event, Snapshot, SnapshotError, Store, StreamRow, is_damage
 from windvane.service.stream_state import ReplayError
@@ -50,7 +49,7 @@ def recover(store: Store, report: Callable[[NotReady], None]) -> Recovery:
         report(progress)
         began = time.perf_counter()
         try:
-            with _pause_garbage_collection():
+            with pause_garbage_collection():
                 stream = rebuild_stream(row, store, report=partial(report, progress))
             recovery.replays[row.name] = store.read_snapshot_number(row.id), time.perf_counter() - began
             recovery.streams[row.name] = stream
@@ -153,15 +152,3 @@ def check_end(stream: Stream, store: Store) -> None:
     last = store.last_number(stream.id)
     if stream.number != last:
         raise ReplayError(stream.name, stream.number + 1, f"cannot be read; the last is {last}")
-
-
-@contextlib.contextmanager
-def _pause_garbage_collection() -> Iterator[None]:
-    """Pause it while long-lived objects are created: with 100,000 pending decisions it would double the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
