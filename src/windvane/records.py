@@ -335,7 +335,7 @@ class ReplayedValue:
     Attributes
     ----------
     value, standard_error : float
-        The estimate and its standard error. The estimate's bias is smaller than its standard error.
+        The estimate and its standard error. It is self-normalised: its bias shrinks faster than its standard error.
     effective_sample_size : float
         How many decisions of the new policy itself would be as informative.
     decisions, logged

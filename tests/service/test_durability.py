@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import resource
 import sqlite3
@@ -19,6 +20,7 @@ from support.server import ARMS, ForkServer, Local, pack_stream, read_problem, r
 from support.stores import flip
 from windvane.records import to_plain
 from windvane.service import engine as engines
+from windvane.service import turns
 from windvane.service.recovery import create_stream, rebuild_stream
 from windvane.service.store import Store
 from windvane.service.streams import Stream
@@ -239,6 +241,7 @@ def test_a_failed_commit_is_503_and_then_forgotten(shop: Local, monkeypatch: pyt
 @pytest.mark.parametrize("left", [0, PAUSE, 100, 199])
 def test_a_commit_that_fails_in_the_middle_of_a_batch(shop: Local, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
     """Some items are on disk, some are not, and the answer is 503: keys tell which, and nothing is done twice."""
+    monkeypatch.setattr(turns, "PAUSE_SECONDS", math.inf)  # a slice has PAUSE items, however slow the machine is
     with monkeypatch.context() as patch:
         FailingDisk(shop, patch, left)
         items = [{**ARMS, "key": f"{i}"} for i in range(200)]

@@ -18,6 +18,7 @@ from support.server import ARMS, Local, pack_stream, read_problem, run_local, un
 from windvane.service import engine as engines
 from windvane.service import snapshots, streams
 from windvane.service.bulk_history import learn_history
+from windvane.service.creation import configure, create_stream
 from windvane.service.recovery import rebuild_stream
 from windvane.service.requests import NewStream
 from windvane.service.store import CLOSED, DamageError, Store
@@ -234,7 +235,7 @@ def test_a_change_closes_decisions_bit_by_bit(service: Local, monkeypatch: pytes
 
     async def scene() -> None:
         decision = engine.carry_out(stream, lambda: stream.decide(RAW, None, time.time()))
-        await asyncio.gather(engine.configure(stream, {"max_pending": 2}), decision)
+        await asyncio.gather(configure(engine, stream, {"max_pending": 2}), decision)
 
     service.run(scene())
     until(lambda: service.info()["counts"]["pending"] == 2)
@@ -364,7 +365,7 @@ def test_a_stream_is_created_after_a_recovery_or_before_it(service: Local, monke
             return add_stream(*arguments)
 
         monkeypatch.setattr(service.store, "add_stream", add)
-        return await engine.create(NewStream(name="new", dim=2))
+        return await create_stream(engine, NewStream(name="new", dim=2))
 
     assert service.run(scene()).name == "new"
     service.wait_until_ready()

@@ -214,6 +214,26 @@ def test_many_streams_created_at_once_on_a_slow_disk(service: Local, monkeypatch
     assert service.engine.recoveries == 1
 
 
+def test_operations_run_in_threads_while_a_commit_takes_long(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk may hang on reads, too: a look-up of a key must not hold up the event loop."""
+    monkeypatch.setattr(engines, "SLOW_COMMIT_SECONDS", 0.01)
+    with monkeypatch.context() as patch:
+        writing = Gate(patch, service.store, "append")
+        first, _ = ask_in_thread(service.decide)
+        assert writing.entered.wait(30)
+        until(lambda: service.engine.backlog[1] > 0.01)
+        reading = Gate(patch, service.store, "event_with_key")
+        second, answers = ask_in_thread(lambda: service.decide(key="k"))
+        assert reading.entered.wait(30)
+        assert service.get("/healthz").status_code == 200
+        assert service.get("/metrics").status_code == 200
+        for gate in (reading, writing):
+            gate.go.set()
+        for thread in (first, second):
+            thread.join()
+    assert answers[0]["id"] == service.decide(key="k")["id"]
+
+
 # --- refits ----------------------------------------------------------------------------------------------------------
 
 

@@ -236,13 +236,20 @@ def test_too_many_requests_at_once_are_refused(service: Local, monkeypatch: pyte
     service.decide()
 
 
-def test_an_answer_that_nobody_reads_is_broken_off(service: Local, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [("GET", "events", b""), ("POST", "decisions/batch", json.dumps({"decisions": [ARMS] * 200}).encode())],
+)
+def test_an_answer_that_nobody_reads_is_broken_off(
+    service: Local, monkeypatch: pytest.MonkeyPatch, method: str, path: str, body: bytes
+) -> None:
     monkeypatch.setattr(exchange, "UNREAD_SECONDS", 0.05)
     service.decide()
     sent: list[str] = []
+    messages = [{"type": "http.request", "body": body}]
 
     async def receive() -> dict[str, Any]:
-        return await asyncio.Event().wait() and {}  # the client stays
+        return messages.pop() if messages else await asyncio.Event().wait() and {}  # the client stays
 
     async def send(message: Any) -> None:
         sent.append(message["type"])
@@ -250,7 +257,7 @@ def test_an_answer_that_nobody_reads_is_broken_off(service: Local, monkeypatch: 
             await asyncio.Event().wait()  # the buffers are full
 
     scope = {
-        "type": "http", "method": "GET", "path": f"{SHOP}/events", "query_string": b"", "root_path": "",
+        "type": "http", "method": method, "path": f"{SHOP}/{path}", "query_string": b"", "root_path": "",
         "headers": [(b"host", b"127.0.0.1")], "client": ("a", 1),
     }  # fmt: skip
     service.run(service.app(scope, receive, send))

@@ -1,20 +1,22 @@
-"""Create streams, and ensure that a stream with given settings exists."""
+"""Create streams, ensure that a stream with given settings exists, and change settings."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import json
+import math
 import secrets
 from typing import TYPE_CHECKING, Any
 
 from windvane import Agent
 from windvane.agent.coordinates import carry_settings
 from windvane.agent.core import AgentCore
-from windvane.agent.times import Span
+from windvane.agent.times import Span, read_clock
 from windvane.service.problems import Problem, invalid
 from windvane.service.requests import NewStream, check_features
-from windvane.service.streams import Stream
+from windvane.service.streams import Done, Stream
+from windvane.warmup import warm_up
 
 if TYPE_CHECKING:
     from windvane.service.engine import Engine
@@ -37,21 +39,43 @@ async def build_core(new: NewStream) -> AgentCore:
         raise invalid(error) from None
 
 
+async def create_stream(engine: Engine, new: NewStream) -> Stream:
+    """Create a stream."""
+    engine.refuse_if_taken(new.name)
+    core = await build_core(new)  # errors come before anything is stored
+    await asyncio.to_thread(warm_up, [type(core.policy)])
+    return await engine.add_stream(new.name, json.dumps({"title": new.title, "agent": core.settings}))
+
+
+async def configure(engine: Engine, stream: Stream, changes: dict[str, Any]) -> Done:
+    """Change settings of ``stream``; a shorter timeout may have passed for some decisions."""
+    features = changes.get("features")
+    try:
+        check_features(features)
+    except ValueError as error:
+        raise invalid(error) from None
+    size = 0 if features is None else math.inf  # to move the model to many of them takes long
+    done = await engine.carry_out(stream, lambda: stream.configure(changes, read_clock()), size=size)
+    engine.timeouts.begin(stream)
+    return done
+
+
 async def ensure_stream(engine: Engine, new: NewStream) -> tuple[Stream, bool]:
     """Return the stream with this name and these settings, and whether it was created now.
 
     Raises :class:`Problem` "settings-differ" if it exists with other settings, "archived" if it was archived.
     """
     try:
-        return await engine.create(new), True
+        return await create_stream(engine, new), True
     except Problem as problem:
         if problem.code != "stream-exists":
             raise
     stream, wanted = engine.stream(new.name), await build_core(new)
     if stream.archived is not None:
         raise Problem("archived", f"the stream {new.name!r} is archived")
-    row, _ = await engine.find_log(new.name)
-    names = find_differences(json.loads(row.config)["agent"], stream.core, wanted, with_seed=new.seed is not None)
+    await engine.commit(stream)  # its settings may have been changed just now
+    created = json.loads(stream.row.config)["agent"]
+    names = find_differences(created, stream.core, wanted, with_seed=new.seed is not None)
     if "title" in new.model_fields_set and new.title != stream.title:
         names.append("title")
     if names:

@@ -17,20 +17,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from windvane.agent.times import read_clock
 from windvane.service.committer import Committer, Promise
-from windvane.service.creation import build_core
-from windvane.service.problems import Problem, invalid
+from windvane.service.problems import Problem
 from windvane.service.readiness import NotReady, StalledDiskError, unavailable
-from windvane.service.recovery import Recovery, rebuild_stream, record_losses, recover
-from windvane.service.requests import NewStream, check_features
+from windvane.service.recovery import Recovery, check_store, rebuild_stream, record_losses, recover
 from windvane.service.snapshots import START_SHARE, Snapshots
 from windvane.service.store import DamageError, Event, Snapshot, Store, StreamRow, is_damage
 from windvane.service.streams import Done, Stream
@@ -38,7 +34,6 @@ from windvane.service.tasks import Tasks
 from windvane.service.timeouts import Timeouts
 from windvane.service.turns import Turnstile, hold, is_slow, measure, wait_while_held
 from windvane.service.views import Views
-from windvane.warmup import warm_up
 
 MAX_WAITING, MAX_WAITING_BYTES = 5000, 64 << 20  # events that may wait for the disk
 STALL_SECONDS = 3.0  # that a commit may take; one flush takes milliseconds, on a busy disk tenths of a second
@@ -47,7 +42,6 @@ STOP_SECONDS = 10.0  # that a stop may take; snapshots of 1,000 streams are writ
 STALL_TICK = 0.25  # seconds between checks of the running commit
 TICK = 1.0  # seconds between checks of timeouts and alerts
 RETRY = 1.0  # seconds between attempts to recover
-CHECK_AGAIN = 60.0  # seconds after which a failed check of the store is repeated: it reads the whole file
 REBUILDING = "it is being rebuilt after a failure"
 
 log = logging.getLogger("windvane.service")
@@ -57,18 +51,18 @@ class Engine:
     """All streams of ``store``. ``count_commit`` is called with the number of events of every commit and the seconds it
     took.
 
-    ``streams`` are those in service, by name; ``unavailable`` says why the others could not be rebuilt, and ``failure``
-    why no request is answered now. While the service drains, it answers requests but is not ready.
+    ``rows`` are all streams, by name, ``streams`` those in service; ``unavailable`` says why the others could not be
+    rebuilt, ``failure`` why no request is answered now. While the service drains, it answers requests but is not ready.
     """
 
     def __init__(self, store: Store, count_commit: Callable[[int, float], None] = lambda *_: None) -> None:
         self.store, self._count_commit = store, count_commit
+        self.rows: dict[str, StreamRow] = {}
         self.streams: dict[str, Stream] = {}
         self.unavailable: dict[str, str] = {}
         self.failure: NotReady | None = NotReady.of("starting")
         self.is_draining = self.is_closing = False  # the latter: what takes long is given up
         self.recoveries = self.snapshots = 0  # how often all streams were rebuilt, and snapshots were made
-        self._rows: dict[str, StreamRow] = {}  # of all streams
         self._by_id: dict[int, Stream] = {}
         self._committer: Committer | None = None
         self._snapshots = Snapshots(self._save_snapshot)
@@ -103,7 +97,7 @@ class Engine:
                         )
                     await self._committer.close()
         except TimeoutError:
-            error = _stalled(self.store, STOP_SECONDS)
+            error = StalledDiskError(self.store.path, STOP_SECONDS)
             log.error("%s; what waits for it is given up", error)
             self.failure = NotReady.after(error)
             if self._committer is not None:
@@ -139,7 +133,7 @@ class Engine:
 
     def _open(self, recovery: Recovery) -> None:
         """Answer requests from now on."""
-        self._rows, self.streams, self.unavailable, replays = recovery
+        self.rows, self.streams, self.unavailable, replays = recovery
         self._by_id = {stream.id: stream for stream in self.streams.values()}
         self._snapshots = Snapshots(self._save_snapshot)
         committer = self._committer = Committer(self.store, self._note_commit, self._fail)
@@ -155,9 +149,14 @@ class Engine:
         self.tasks.start(self.views.build_charts(list(self.streams.values())))
         if not self.store.is_checked and not self._is_checking:  # too large to be checked before the start
             self._is_checking = True
-            self.tasks.start(self._check_store())
+            self.tasks.start(check_store(self.store, self._note_check))
         fields = {"streams": len(self.streams), "unavailable": len(self.unavailable)}
         log.info("ready", extra={"fields": fields})
+
+    def _note_check(self, problems: list[str]) -> None:
+        self._is_checking = False
+        if problems:
+            self._fail(DamageError(problems[0]))
 
     def _fail(self, error: Exception) -> None:
         """Rebuild the streams: memory may differ from the disk."""
@@ -177,7 +176,7 @@ class Engine:
 
     def _stall(self) -> None:
         """Refuse requests until the disk answers."""
-        error = _stalled(self.store, STALL_SECONDS)
+        error = StalledDiskError(self.store.path, STALL_SECONDS)
         if self._committer is not None:
             self._committer.give_up(error)
         self._fail(error)
@@ -234,40 +233,24 @@ class Engine:
             raise Problem("unknown-stream", f"there is no stream {name!r}")
         return self.streams[name]
 
-    async def find_log(self, name: str) -> tuple[StreamRow, int]:
-        """Return a stream, in service or not, and the number of its last event on disk."""
-        self.refuse_if_not_ready()
-        if name in self.unavailable:
-            row = self._rows[name]
-            return row, await asyncio.to_thread(self.store.last_number, row.id)
-        stream = self.stream(name)
-        number = stream.number
-        await self.commit(stream)
-        return self._rows[name], number
-
-    async def create(self, new: NewStream) -> Stream:
-        """Create a stream."""
-        self.refuse_if_not_ready()
-        taken = Problem("stream-exists", f"a stream with the name {new.name!r} already exists", pointer="#/name")
-        if new.name in self._rows:
-            raise taken
-        core = await build_core(new)  # raises errors before anything is stored
-        config = json.dumps({"title": new.title, "agent": core.settings})
-        await asyncio.to_thread(warm_up, [type(core.policy)])
-        adding = self.tasks.run_to_end(self._add_stream(new.name, config))
+    async def add_stream(self, name: str, config: str) -> Stream:
+        """Store a new stream and serve it."""
+        adding = self.tasks.run_to_end(self._add_stream(name, config))
         while not adding.done():
             await asyncio.wait({adding}, timeout=STALL_TICK)
             if self.failure is not None and self.failure.code == "stalled" and not adding.done():
                 raise unavailable(self.failure)
-        stream = adding.result()
-        if stream is None:
-            raise taken
-        return stream  # even if a recovery has begun: it is in the store
+        return adding.result()  # even if a recovery has begun: it is in the store
 
-    async def _add_stream(self, name: str, config: str) -> Stream | None:
-        """Store a new stream and serve it; None: the name is taken."""
+    def refuse_if_taken(self, name: str) -> None:
+        """Raise if no stream with this name can be created."""
+        self.refuse_if_not_ready()
+        if name in self.rows:
+            raise _taken(name)
+
+    async def _add_stream(self, name: str, config: str) -> Stream:
         async with self._changing:
-            self.refuse_if_not_ready()
+            self.refuse_if_taken(name)
             self._adding_since = time.monotonic()
             try:
                 row = await asyncio.to_thread(self.store.add_stream, name, read_clock(), config)
@@ -277,16 +260,16 @@ class Engine:
             finally:
                 self._adding_since = 0.0
             if row is None:
-                return None
+                raise _taken(name)
             stream = self.streams[row.name] = self._by_id[row.id] = Stream(row, self.store)
-            self._rows[row.name] = row
+            self.rows[row.name] = row
             self._snapshots.begin(stream)
             return stream
 
     # --- operations ------------------------------------------------------------------------------------------------
 
     async def carry_out(
-        self, stream: Stream, operation: Callable[[], Done], *, size: int = 0, decision: str | None = None
+        self, stream: Stream, operation: Callable[[], Done], *, size: float = 0, decision: str | None = None
     ) -> Done:
         """Execute an operation on ``stream``; its events are on disk when this returns. See :meth:`operate`."""
         done = await self.operate(stream, operation, size=size, decision=decision)
@@ -294,11 +277,12 @@ class Engine:
         return done
 
     async def operate(
-        self, stream: Stream, operation: Callable[[], Done], *, size: int = 0, decision: str | None = None
+        self, stream: Stream, operation: Callable[[], Done], *, size: float = 0, decision: str | None = None
     ) -> Done:
         """Execute an operation and hand its events over, without waiting for the disk.
 
-        ``size``: bytes of the request; ``decision``: the one that gets a reward, which may be due to be closed first.
+        ``size``: bytes of the request, infinity if it takes long; ``decision``: the one that gets a reward, which may
+        be due to be closed first.
         """
         await wait_while_held(stream)  # and change it before anything else is waited for
         if decision is not None:
@@ -319,24 +303,6 @@ class Engine:
             with self.operating(stream):
                 done = await asyncio.to_thread(measure, stream, operation)
             self.hand_over(stream, done.events)
-        return done
-
-    async def configure(self, stream: Stream, changes: dict[str, Any]) -> Done:
-        """Change settings of ``stream``; a shorter timeout may have passed for some decisions."""
-        try:
-            check_features(changes.get("features"))
-        except ValueError as error:
-            raise invalid(error) from None
-
-        def operate() -> Done:
-            return stream.configure(changes, read_clock())
-
-        if changes.get("features") is None:
-            done = await self.carry_out(stream, operate)
-        else:  # in a thread, because closing many decisions takes long
-            done = await asyncio.shield(self.tasks.run_to_end(self._operate_in_thread(stream, operate)))
-            await self.commit(stream)
-        self.timeouts.begin(stream)
         return done
 
     @contextlib.contextmanager
@@ -377,7 +343,7 @@ class Engine:
         name, promise = stream.name, self._committer.add()
         try:
             await self._wait_for(promise)  # until all events of the stream are on disk
-            rebuilt = await asyncio.to_thread(rebuild_stream, self._rows[name], self.store)
+            rebuilt = await asyncio.to_thread(rebuild_stream, self.rows[name], self.store)
             snapshot = await asyncio.to_thread(self.store.read_snapshot_number, stream.id)
         except sqlite3.Error as error:  # of the disk: all streams are rebuilt when it can be read again
             self._fail(error)
@@ -445,22 +411,9 @@ class Engine:
                 except Exception:  # the other streams continue
                     log.exception("stream %r: its timeouts or alerts cannot be checked", stream.name)
 
-    async def _check_store(self) -> None:
-        """Check the structure of the file until a check succeeds; repair the store if it is damaged."""
-        while not self.store.is_checked:
-            try:
-                problems = await asyncio.to_thread(self.store.find_damage)
-                if problems:
-                    self._fail(DamageError(problems[0]))
-                break
-            except Exception:  # the file may be busy or temporarily unreachable
-                log.exception("%s: cannot be checked; trying again in %g s", self.store.path, CHECK_AGAIN)
-                await asyncio.sleep(CHECK_AGAIN)
-        self._is_checking = False
-
 
 _WRITE_FAILED = "the store could not be written; retry with the same Idempotency-Key"
 
 
-def _stalled(store: Store, seconds: float) -> StalledDiskError:
-    return StalledDiskError(f"{store.path}: the disk has not responded for {seconds:g} s")
+def _taken(name: str) -> Problem:
+    return Problem("stream-exists", f"a stream with the name {name!r} already exists", pointer="#/name")

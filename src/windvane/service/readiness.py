@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
+from pathlib import Path
 from typing import NamedTuple
 
 from windvane.errors import WindvaneError
@@ -25,7 +26,11 @@ CAUSES = {
 
 
 class StalledDiskError(WindvaneError, TimeoutError):
-    """A write to the store takes longer than requests should wait."""
+    """A write to the store at ``path`` has taken ``seconds``, so long that nobody should wait for it."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        self.path, self.seconds = path, seconds
+        super().__init__(f"{path}: the disk has not responded for {seconds:g} s")
 
 
 class NotReady(NamedTuple):

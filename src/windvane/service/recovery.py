@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -18,6 +19,8 @@ from windvane.service.store import Event, Snapshot, SnapshotError, Store, Stream
 from windvane.service.stream_state import ReplayError
 from windvane.service.streams import Stream
 from windvane.warmup import warm_up
+
+CHECK_AGAIN = 60.0  # seconds after which a check of the store that failed is repeated: it reads the whole file
 
 log = logging.getLogger("windvane.service")
 
@@ -133,6 +136,16 @@ def apply_event(stream: Stream, event: Event) -> dict[str, Any]:
         raise
     except Exception as error:
         raise ReplayError(stream.name, event.number, f"cannot be replayed ({error!r})") from error
+
+
+async def check_store(store: Store, report: Callable[[list[str]], None]) -> None:
+    """Check the structure of the file in a thread until a check succeeds, and report what is damaged."""
+    while True:
+        try:
+            return report([] if store.is_checked else await asyncio.to_thread(store.find_damage))
+        except Exception:  # the file may be busy, or out of reach for a while
+            log.exception("%s: cannot be checked; trying again in %g s", store.path, CHECK_AGAIN)
+            await asyncio.sleep(CHECK_AGAIN)
 
 
 def check_end(stream: Stream, store: Store) -> None:

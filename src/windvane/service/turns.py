@@ -66,7 +66,7 @@ class Pauses:
             self._last = time.perf_counter()
 
 
-def is_slow(stream: Stream, size: int = 0) -> bool:
+def is_slow(stream: Stream, size: float = 0) -> bool:
     """Return whether an operation on ``stream`` with a body of ``size`` bytes would delay all other requests."""
     return size > LARGE_BODY or stream.seconds > SLOW_SECONDS
 

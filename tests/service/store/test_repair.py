@@ -32,7 +32,7 @@ from support.stores import (
     verify,
     zero_page,
 )
-from windvane.service import engine
+from windvane.service import engine, recovery
 from windvane.service.store import DamageError, Store, StoreError, Token, repair
 from windvane.service.store import store as store_module
 from windvane.service.store.database import PAGE_BYTES
@@ -450,7 +450,7 @@ def test_damage_while_it_runs_is_repaired(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_large_store_is_checked_after_the_start(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is served at once; a check that cannot read the file is repeated, and what it finds is repaired."""
     monkeypatch.setattr(store_module, "CHECKED_AT_START", 0)
-    monkeypatch.setattr(engine, "CHECK_AGAIN", 0.01)
+    monkeypatch.setattr(recovery, "CHECK_AGAIN", 0.01)
     find_damage, failures = store_module.find_damage, [sqlite3.OperationalError("locked"), OSError("gone")]
 
     def fail_twice(*arguments: Any, **options: Any) -> list[str]:

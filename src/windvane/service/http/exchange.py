@@ -14,6 +14,7 @@ from windvane.service.logs import RequestInfo, access_log, current_request, read
 
 OTHER = "other"  # instead of a route
 UNREAD_SECONDS = 60.0  # after which an answer that the client does not read is aborted
+SHORT = 1 << 15  # bytes of an answer to a change that fit into the buffers of a connection, read or not
 MAX_PATH = 200  # characters that are logged
 SECURITY_HEADERS = [
     (b"cache-control", b"no-cache"),
@@ -62,7 +63,7 @@ class Exchange:
         elif self.method == "HEAD":
             message = {**message, "body": b""}
         self._bytes += len(message.get("body", b""))
-        if not self.is_reading:  # the answer is short
+        if not self.is_reading and len(message.get("body", b"")) <= SHORT:
             return await self._send(message)
         try:
             async with asyncio.timeout(UNREAD_SECONDS):

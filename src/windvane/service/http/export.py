@@ -18,7 +18,7 @@ from windvane.records import to_datetime
 from windvane.service.engine import Engine
 from windvane.service.http.middleware import PARQUET, AbortedTransferError
 from windvane.service.problems import Problem
-from windvane.service.store import KINDS, UNREADABLE, Event, UnreadableEventError, check_event
+from windvane.service.store import KINDS, UNREADABLE, Event, StreamRow, UnreadableEventError, check_event
 
 NDJSON = "application/x-ndjson"
 CHUNK, CHUNK_BYTES = 1000, 1 << 18  # what a client that does not read keeps in memory
@@ -32,7 +32,7 @@ async def export_log(engine: Engine, name: str, format_: str, after: int, limit:
     """Return the events of a stream, served or not, as "ndjson" or "parquet"."""
     if format_ == "parquet" and find_spec("pyarrow") is None:
         raise Problem("not-installed", "Parquet needs pyarrow: pip install 'windvane[parquet]', or ask for ndjson")
-    row, last = await engine.find_log(name)
+    row, last = await _find_log(engine, name)
     chunks = _read_chunks(engine, row.id, row.digest, after, min(last, after + limit))
     headers = {"content-disposition": f'attachment; filename="{name}-events.{format_}"'}
     try:
@@ -46,6 +46,17 @@ async def export_log(engine: Engine, name: str, format_: str, after: int, limit:
     headers["content-length"] = str(file.tell())
     file.seek(0)
     return StreamingResponse(_read_file(file), headers=headers, media_type=PARQUET)
+
+
+async def _find_log(engine: Engine, name: str) -> tuple[StreamRow, int]:
+    """Return a stream, served or not, and the number of its last event, which is on disk."""
+    if name in engine.unavailable:
+        row = engine.rows[name]
+        return row, await asyncio.to_thread(engine.store.last_number, row.id)
+    stream = engine.stream(name)
+    number = stream.number
+    await engine.commit(stream)
+    return stream.row, number
 
 
 async def _read_next(lines: Iterator[bytes]) -> bytes:

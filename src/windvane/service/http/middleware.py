@@ -97,6 +97,9 @@ class ServiceMiddleware:
             if b"upgrade" in exchange.headers:
                 response.headers["connection"] = "close"
             await response(scope, receive, exchange.send)
+        except asyncio.CancelledError:
+            exchange.status = exchange.status or 503  # the server stops, and waits no longer for it
+            raise
         except ClientDisconnect:
             exchange.status = 499  # the client disconnected; nginx logs the same code
         except AbortedTransferError as error:

@@ -21,10 +21,9 @@ from pydantic_core import from_json
 from windvane import records
 from windvane.agent.times import read_clock
 from windvane.records import KEY, to_json
-from windvane.service import bulk_history, refit, requests
+from windvane.service import bulk_history, creation, refit, requests
 from windvane.service.bodies import LARGE_BODY
 from windvane.service.charts import ChartData
-from windvane.service.creation import ensure_stream as ensure
 from windvane.service.engine import Engine
 from windvane.service.http.export import NDJSON, export_log
 from windvane.service.http.middleware import CHARGE, IS_VALID, PARQUET
@@ -168,7 +167,7 @@ async def get_metrics(request: Request) -> Response:
 async def create_stream(engine: ReadyEngine, body: requests.NewStream) -> Response:
     """Create a stream."""
     with _pointing_to_settings(body):
-        stream = await engine.create(body)
+        stream = await creation.create_stream(engine, body)
     return respond(await engine.views.read_info(stream), 201, location=f"/v1/streams/{stream.name}")
 
 
@@ -181,7 +180,7 @@ async def ensure_stream(engine: ReadyEngine, stream: StreamName, body: requests.
     """Create a stream unless it exists with the same settings. A seed is compared only if the request has one."""
     new = requests.name_stream(stream, body)
     with _pointing_to_settings(body):
-        found, is_new = await ensure(engine, new)
+        found, is_new = await creation.ensure_stream(engine, new)
     headers = {"location": f"/v1/streams/{found.name}"} if is_new else {}
     return respond(await engine.views.read_info(found), 201 if is_new else 200, **headers)
 
@@ -210,7 +209,7 @@ async def get_stream(at: At) -> Response:
 @settings.patch("/{stream}", response_model=records.StreamInfo)
 async def update_stream(at: At, body: requests.StreamChanges) -> Response:
     """Change settings of a stream. Omitted settings keep their values."""
-    return respond_done(await at.engine.configure(at.stream, body.model_dump(exclude_unset=True)))
+    return respond_done(await creation.configure(at.engine, at.stream, body.model_dump(exclude_unset=True)))
 
 
 @settings.post("/{stream}/refit", response_model=records.RefitReport)
@@ -320,13 +319,15 @@ async def list_pending(at: At, limit: Limit = 100, after: Annotated[int, Query(g
 @decisions.get("/{stream}/decisions/{decision}", response_model=records.DecisionRecord)
 async def get_decision(at: At, decision: DecisionId) -> Response:
     """Return a decision with its status and reward."""
-    return respond(await _find_decision(at, decision))
+    return await at.carry_out(lambda: Done(200, to_json(at.stream.find_decision(decision)), []))
 
 
 @decisions.get("/{stream}/decisions/{decision}/explanation", response_model=records.Explanation)
 async def explain_decision(at: At, decision: DecisionId) -> Response:
     """Explain a decision."""
-    return respond(records.Explanation.of((await _find_decision(at, decision)).decision))
+    return await at.carry_out(
+        lambda: Done(200, to_json(records.Explanation.of(at.stream.find_decision(decision).decision)), [])
+    )
 
 
 @outcomes.post("/{stream}/decisions", status_code=201, response_model=records.Decision)
@@ -426,11 +427,6 @@ async def _run_batch(
         await pauses.take()
     await at.engine.commit(at.stream)
     return Response(b'{"results":[%s]}' % b",".join(results), media_type="application/json")
-
-
-async def _find_decision(at: Target, decision: str) -> records.DecisionRecord:
-    await at.engine.commit(at.stream)  # everything so far is on disk then
-    return at.stream.find_decision(decision)
 
 
 def _summarise(stream: Stream) -> records.StreamSummary:
