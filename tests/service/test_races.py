@@ -314,7 +314,7 @@ def test_a_stop_does_not_wait_for_a_disk_that_does_not_answer(
     service.shut_down()
     thread.join(10)
     assert read_problem(answers[0], 503)["code"] == "unavailable"
-    assert "has not answered" in caplog.text
+    assert "has not responded" in caplog.text
     disk.go.set()
     service.crash()
     with Store(tmp_path / "a.db", shared=True).read_transaction():
