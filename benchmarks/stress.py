@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -62,7 +63,12 @@ class Target:
         self.store = folder / "stress.db"
         with contextlib.closing(Store(self.store)) as store:  # two clients are two tokens
             self.token, self.other_token = (create_token(store, name, full=True) or "" for name in ("one", "other"))
-        self.service = Service(self.store)
+        self.stall = folder / "stall"
+        library = folder / "stalling_disk.so"
+        source = Path(__file__).with_name("stalling_disk.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+        with patch.dict(os.environ, LD_PRELOAD=str(library), WINDVANE_STALL=str(self.stall)):
+            self.service = Service(self.store)
         self.port = int(self.service.address.rpartition(":")[2])
         self.pairs, self.waits = (150, 5000) if quick else (1000, 50_000)
         until(lambda: self.ask("GET", "/readyz")[0] == 200, 120.0)
@@ -307,34 +313,49 @@ def drill_timeouts(target: Target) -> list[Figures]:
 
 
 def drill_stall(target: Target) -> list[Figures]:
-    """A disk that does not answer: another process holds the lock that every write needs."""
-    body = {"arms": {"a": [0.1] * 10}}
+    """A disk that does not answer: flushing waits (benchmarks/stalling_disk.c)."""
+    return measure_outage(target, "a disk that stalls", target.stall.touch, target.stall.unlink)
+
+
+def drill_lock(target: Target) -> list[Figures]:
+    """Another process holds the lock that every write needs."""
     with contextlib.closing(sqlite3.connect(target.store, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        began, answers = time.monotonic(), list[tuple[int, float]]()
+        return measure_outage(
+            target,
+            "a lock of another process",
+            lambda: other.execute("BEGIN IMMEDIATE"),
+            lambda: other.execute("ROLLBACK"),
+        )
 
-        def decide() -> None:
-            status, _ = target.ask("POST", "/v1/streams/victim/decisions", body)
-            answers.append((status, time.monotonic() - began))
 
-        threads = [threading.Thread(target=decide) for _ in range(20)]
-        for thread in threads:
-            thread.start()
-        not_ready = until(lambda: target.ask("GET", "/readyz")[0] == 503, 60.0)
-        for thread in threads:
-            thread.join()
-        assert {status for status, _ in answers} == {503}
-        later = time.monotonic()
-        assert target.ask("POST", "/v1/streams/victim/decisions", body)[0] == 503
-        at_once = time.monotonic() - later
-        other.execute("ROLLBACK")
+def measure_outage(target: Target, what: str, begin: Callable[[], object], end: Callable[[], object]) -> list[Figures]:
+    """Measure when requests are refused while the store cannot be written, and when they are served again."""
+    body = {"arms": {"a": [0.1] * 10}}
+    begin()
+    began, answers = time.monotonic(), list[tuple[int, float]]()
+
+    def decide() -> None:
+        status, _ = target.ask("POST", "/v1/streams/victim/decisions", body)
+        answers.append((status, time.monotonic() - began))
+
+    threads = [threading.Thread(target=decide) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    not_ready = until(lambda: target.ask("GET", "/readyz")[0] == 503, 60.0)
+    for thread in threads:
+        thread.join()
+    assert {status for status, _ in answers} == {503}
+    later = time.monotonic()
+    assert target.ask("POST", "/v1/streams/victim/decisions", body)[0] == 503
+    at_once = time.monotonic() - later
+    end()
     back = until(lambda: target.ask("POST", "/v1/streams/victim/decisions", body)[0] == 201, 120.0)
     refused = max(seconds for _, seconds in answers)
     return [
-        Figures("a disk that stalls: requests are refused", refused, DISK_LIMIT, f"after {refused:.1f} s"),
+        Figures(f"{what}: requests are refused", refused, DISK_LIMIT, f"after {refused:.1f} s"),
         Figures("  /readyz is 503", not_ready, DISK_LIMIT, f"after {not_ready:.1f} s"),
         Figures("  later requests", at_once, LIMIT, f"after {1000 * at_once:.0f} ms"),
-        Figures("  it serves again", back, 60.0, f"{back:.1f} s after the disk"),
+        Figures("  it serves again", back, 60.0, f"{back:.1f} s after it ended"),
     ]
 
 
