@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from windvane.lab.paper import paper_spec
-from windvane.lab.runner import run
-from windvane.lab.tuning import default_gammas, tune_spec
+from windvane.lab.experiment import simulate
+from windvane.lab.studies.paper import paper_spec
+from windvane.lab.studies.tuning import default_gammas, tune_spec
 
 COMMAND = Path(sys.executable).with_name("windvane")
 LONG_RUNS = 800  # of the paper's experiment: a minute or more on one core
@@ -59,8 +59,8 @@ def two_cores(folder: Path) -> None:
     gains, spins = [], []
     for i in range(2):
         spins.append(2 * timed(spin) / timed(spin_twice))
-        one = timed(lambda i=i: run(spec, folder / f"one{i}", jobs=1))
-        two = timed(lambda i=i: run(spec, folder / f"two{i}", jobs=2))
+        one = timed(lambda i=i: simulate(spec, folder / f"one{i}", jobs=1))
+        two = timed(lambda i=i: simulate(spec, folder / f"two{i}", jobs=2))
         spins.append(2 * timed(spin) / timed(spin_twice))
         gains.append(one / two)
     gain, spin_gain = sum(gains) / len(gains), sum(spins) / len(spins)
@@ -72,12 +72,12 @@ def tune(folder: Path) -> None:
     base = paper_spec(runs=20)
     gammas = default_gammas(base.horizon, DISCOUNTS).tolist()
     sweep = tune_spec(base, "BVD-GLM-UCB", gammas)
-    run(sweep, folder / "warm", jobs=1)
-    at_once = timed(lambda: run(sweep, folder / "sweep", jobs=1))
+    simulate(sweep, folder / "warm", jobs=1)
+    at_once = timed(lambda: simulate(sweep, folder / "sweep", jobs=1))
     singles = 0.0
     for i, gamma in enumerate(gammas):
         single = tune_spec(base, "BVD-GLM-UCB", [gamma])
-        singles += timed(lambda i=i, single=single: run(single, folder / f"single{i}", jobs=1))
+        singles += timed(lambda i=i, single=single: simulate(single, folder / f"single{i}", jobs=1))
     more = f"({at_once:.1f} against {singles:.1f} s)"
     say(f"tune, {DISCOUNTS} discounts, against as many single runs, one core", at_once / singles, 1.2, "x", more=more)
 

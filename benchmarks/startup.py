@@ -14,13 +14,13 @@ IMPORT = "import time; t = time.perf_counter(); import windvane; print(time.perf
 NUMPY = "import time; t = time.perf_counter(); import numpy; print(time.perf_counter() - t)"
 WARM_UP = "import windvane; windvane.warm_up({policies})"
 REPRODUCE = """
-from windvane.lab.cells import Cell
-from windvane.lab.paper import paper_spec
-from windvane.lab.runner import compile_kernels
+from windvane.lab.run.cells import Cell
+from windvane.lab.studies.paper import paper_spec
+from windvane.lab.run.workers import compile_kernels
 spec = paper_spec()
 compile_kernels(spec, [Cell(0, policy, 0, 1) for policy in range(len(spec.policies))])
 """
-IMPORTS = "import numba, scipy.special, windvane.lab.runner"  # what is not compilation
+IMPORTS = "import numba, scipy.special, windvane.lab.run.workers"  # what is not compilation
 TIMED = """
 import time
 {imports}

@@ -19,7 +19,7 @@ import pytest
 import typer.main
 
 from windvane.cli.app import build_app
-from windvane.lab.spec import Spec
+from windvane.lab.spec.experiment_spec import Spec
 from windvane.service.http.app import create_app
 from windvane.service.problems import KINDS
 from windvane.service.store import KINDS as KIND_NAMES

@@ -13,11 +13,11 @@ import windvane
 from windvane.agent import ConflictingRewardError, FileError, UnknownDecisionError
 from windvane.client.messages import BatchError, ClientError
 from windvane.errors import LONGEST_VALUE, ArgumentError, WindvaneError, format_value
-from windvane.lab.cluster import ClusterError
-from windvane.lab.errors import SpecError, argument_path, field_errors, suggestion
-from windvane.lab.folder import FolderError
-from windvane.lab.runner import CellError
-from windvane.lab.summary import PairingError
+from windvane.lab.results.folder import FolderError
+from windvane.lab.results.summary import PairingError
+from windvane.lab.run.cluster import ClusterError
+from windvane.lab.run.workers import CellError
+from windvane.lab.spec.spec_errors import SpecError, argument_path, field_errors, suggestion
 from windvane.service.problems import Problem
 from windvane.service.store import StoreError, UnreadableEventError
 from windvane.service.stream_state import ReplayError

@@ -13,9 +13,9 @@ import windvane
 from support.processes import run_python
 from support.refusals import refuses
 from windvane.environments import BallArms, Rotation
-from windvane.lab import runner
-from windvane.lab.cells import Cell
-from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec
+from windvane.lab.run import workers
+from windvane.lab.run.cells import Cell
+from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
 from windvane.service import recovery
 from windvane.service.store import Store
 
@@ -52,10 +52,11 @@ def test_afterwards_an_experiment_compiles_nothing() -> None:
     """The policies of ``windvane reproduce`` in their environment."""
     code = """
 import dataclasses
-from windvane.lab.cells import Cell
-from windvane.lab.engine import run_cell
-from windvane.lab.paper import paper_spec
-from windvane.lab.runner import compile_kernels
+from windvane.lab.run import workers
+from windvane.lab.run.cells import Cell
+from windvane.lab.run.play import run_cell
+from windvane.lab.studies.paper import paper_spec
+from windvane.lab.run.workers import compile_kernels
 spec = paper_spec(horizon=60, runs=2)
 cells = [Cell(0, policy, 0, 2) for policy in range(len(spec.policies))]
 compile_kernels(spec, cells)
@@ -143,7 +144,7 @@ def spec_of(*policies: PolicySpec) -> Spec:
 def test_the_runner_warms_up_classes_of_the_users_own() -> None:
     spec = spec_of(PolicySpec(Recording, settings={"own": 7.0}), PolicySpec(Failing), PolicySpec(Foreign))
     Recording.built.clear()
-    runner.compile_kernels(spec, [Cell(0, policy, 0, 1) for policy in range(3)])
+    workers.compile_kernels(spec, [Cell(0, policy, 0, 1) for policy in range(3)])
     assert Recording.built == [7.0]
     assert Recording.decided > 0
 
@@ -156,7 +157,7 @@ def test_the_runner_warms_up_only_what_is_missing(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("windvane.warmup.warm_up", note)
     spec = spec_of(PolicySpec("OFUL"), PolicySpec("D-LinUCB"))
-    runner.compile_kernels(spec, [Cell(0, 1, 0, 1)])
+    workers.compile_kernels(spec, [Cell(0, 1, 0, 1)])
     assert warmed == ["DLinUCB"]
 
 

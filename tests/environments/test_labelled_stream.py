@@ -16,7 +16,7 @@ from support.refusals import rejects
 from windvane import Agent
 from windvane.agent import Features
 from windvane.environments import LabelledStream, data_files
-from windvane.lab.policy_spec import PolicySpec
+from windvane.lab.spec.policy_spec import PolicySpec
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 TABLE = {

@@ -30,7 +30,7 @@ from windvane import (
     UniformRandom,
 )
 from windvane.environments import BallArms, Environment, Rotation
-from windvane.lab.spec import PolicySpec
+from windvane.lab.spec.experiment_spec import PolicySpec
 
 P_VALUE = 1e-6
 by_kind = pytest.mark.parametrize("kind", LINEAR_SETTINGS, ids=lambda kind: kind.name)

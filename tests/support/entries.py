@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from windvane.lab.results import Entry, Results
+from windvane.lab.results.results import Entry, Results
 
 
 def entry(

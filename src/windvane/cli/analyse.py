@@ -10,9 +10,9 @@ import typer
 
 from windvane.cli.console import InputError, number, output, print_json, remark, share, table
 from windvane.cli.options import AsJson
-from windvane.lab.folder import FolderError
-from windvane.lab.results import Results
-from windvane.lab.summary import Difference, align, paired
+from windvane.lab.results.folder import FolderError
+from windvane.lab.results.results import Results
+from windvane.lab.results.summary import Difference, align, paired
 
 
 def report(
@@ -25,7 +25,7 @@ def report(
     Example:
       windvane report results
     """
-    from windvane.lab.presentation import present_all
+    from windvane.lab.report.presentation import present_all
 
     remark("drawing the figures and writing the report")
     results = Results.open(folder)
@@ -85,6 +85,6 @@ def _line(d: Difference) -> list[str]:
 def _draw(differences: list[Difference], confidence: float, folder: Path | None) -> list[str]:
     if folder is None:
         return []
-    from windvane.lab.presentation import draw_differences
+    from windvane.lab.report.presentation import draw_differences
 
     return [str(path) for path in draw_differences(differences, folder, confidence)]

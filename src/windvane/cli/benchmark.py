@@ -13,12 +13,12 @@ from windvane.cli.experiments import conduct
 from windvane.cli.leaderboards import CONFIDENCE, leaderboard_json, print_leaderboard, publish
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Policies, Restart, Seed, named
 from windvane.cli.streams import streams
-from windvane.lab import drift_benchmark as worlds_benchmark
-from windvane.lab.curves import by_environment
-from windvane.lab.drift_benchmark import Scales, tuned_label
-from windvane.lab.results import Results
-from windvane.lab.standings import Standing
-from windvane.lab.summary import row_of
+from windvane.lab.figures.curves import by_environment
+from windvane.lab.results.leaderboard import Standing
+from windvane.lab.results.results import Results
+from windvane.lab.results.summary import row_of
+from windvane.lab.studies import drift_benchmark as worlds_benchmark
+from windvane.lab.studies.drift_benchmark import Scales, tuned_label
 
 HELP = """Compare all policies on a leaderboard: in simulated drifting worlds, or on your own labelled data streams.
 
@@ -67,7 +67,7 @@ def drift(
         spec, folder, functools.partial(conduct, jobs=jobs, cluster=cluster, restart=restart), tuned=tuned
     )
     remark("computing the leaderboard and writing the report")
-    from windvane.lab.benchmark_pages import present_benchmark
+    from windvane.lab.report.benchmark_pages import present_benchmark
 
     standings, files = present_benchmark(results, confidence=CONFIDENCE)
     document = _document(results, standings, scales)

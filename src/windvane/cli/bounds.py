@@ -12,9 +12,9 @@ import typer
 from windvane.cli.console import number, output, print_json, table
 from windvane.cli.options import AsJson
 from windvane.errors import ArgumentError
-from windvane.lab.bounds import Bounds, MeasuredBounds, evaluate, evaluate_results
-from windvane.lab.folder import FolderError
-from windvane.lab.results import Results
+from windvane.lab.results.folder import FolderError
+from windvane.lab.results.results import Results
+from windvane.lab.studies.bounds import Bounds, MeasuredBounds, evaluate, evaluate_results
 
 
 def bound(

@@ -14,11 +14,12 @@ from windvane.cli.bounds import bounds_json, print_bounds
 from windvane.cli.console import Bar, InterruptedRunError, output, print_json, remark
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart, Runs, Seed, WithDiagnostics
 from windvane.cli.tables import print_summary, summary_json
-from windvane.lab import paper
-from windvane.lab.bounds import evaluate_results
-from windvane.lab.results import Results
-from windvane.lab.runner import CellError, run
-from windvane.lab.spec import Spec
+from windvane.lab import experiment as lab_experiment
+from windvane.lab.results.results import Results
+from windvane.lab.run.workers import CellError
+from windvane.lab.spec.experiment_spec import Spec
+from windvane.lab.studies import paper
+from windvane.lab.studies.bounds import evaluate_results
 
 
 def conduct(
@@ -38,7 +39,7 @@ def conduct(
     command = "windvane " + shlex.join(sys.argv[1:])
     remark(f"{text}: {spec.runs} runs of {spec.horizon} rounds, into {folder}")
     try:
-        return run(
+        return lab_experiment.simulate(
             spec,
             folder,
             jobs=jobs,
@@ -87,7 +88,7 @@ def reproduce(
     folder = out or Path(_default_folder(runs, horizon, arms, bonus_scale, seed, diagnostics))
     results = conduct(spec, folder, "reproducing the paper", jobs=jobs, cluster=cluster, restart=restart)
     remark("drawing the figures and writing the report")
-    from windvane.lab.presentation import present_paper
+    from windvane.lab.report.presentation import present_paper
 
     written = present_paper(results, arms=arms, bonus_scale=bonus_scale)
     against = paper.against_published(results.entries)

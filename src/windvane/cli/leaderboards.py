@@ -10,8 +10,8 @@ from typing import Any
 
 from windvane._files import write_atomically
 from windvane.cli.console import number, output, plain, print_json, table
-from windvane.lab.results import Results
-from windvane.lab.standings import Standing
+from windvane.lab.results.leaderboard import Standing
+from windvane.lab.results.results import Results
 
 CONFIDENCE = 0.95
 

@@ -13,8 +13,8 @@ def policies(as_json: AsJson = False) -> None:
     Example:
       windvane policies
     """
-    from windvane.lab import catalogue
-    from windvane.lab.policy_table import COLUMNS, card_row
+    from windvane.lab.studies import catalogue
+    from windvane.lab.studies.policy_table import COLUMNS, card_row
     from windvane.warmup import warm_up
 
     remark("measuring (the first time, all kernels are compiled: about 20 s)")

@@ -69,7 +69,7 @@ def new(
       windvane new spec.toml
       windvane simulate spec.toml
     """
-    from windvane.lab.example import EXAMPLE
+    from windvane.lab.spec.example import EXAMPLE
 
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:

@@ -14,12 +14,12 @@ from windvane.cli.console import number, output, remark, table
 from windvane.cli.experiments import conduct
 from windvane.cli.leaderboards import CONFIDENCE, leaderboard_json, print_leaderboard, publish
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Policies, Restart, Runs, Seed, named
-from windvane.lab import streams_benchmark
-from windvane.lab.curves import by_environment
-from windvane.lab.results import Results
-from windvane.lab.runner import CellError
-from windvane.lab.standings import Standing
-from windvane.lab.streams_benchmark import StreamExperiment, score_of
+from windvane.lab.figures.curves import by_environment
+from windvane.lab.results.leaderboard import Standing
+from windvane.lab.results.results import Results
+from windvane.lab.run.workers import CellError
+from windvane.lab.studies import streams_benchmark
+from windvane.lab.studies.streams_benchmark import StreamExperiment, score_of
 
 
 def streams(
@@ -67,7 +67,7 @@ def streams(
     if failures and not streams_benchmark.ranked_entries(results):
         raise failures[0]
     remark("computing the leaderboard and writing the report")
-    from windvane.lab.benchmark_pages import present_streams
+    from windvane.lab.report.benchmark_pages import present_streams
 
     standings, written = present_streams(results, failures, confidence=CONFIDENCE)
     document = _document(results, standings, experiments, failures)

@@ -17,9 +17,9 @@ from windvane.arguments import check_choice
 from windvane.cli.console import number, output, plain, print_json, remark, table
 from windvane.cli.experiments import conduct
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart, Seed
-from windvane.lab import no_tuning, rates, unknown_drift
-from windvane.lab.benchmarks import Conduct
-from windvane.lab.summary import Row
+from windvane.lab.results.summary import Row
+from windvane.lab.studies import no_tuning, rates, unknown_drift
+from windvane.lab.studies.benchmarks import Conduct
 
 STUDIES = ("unknown-drift", "no-tuning", "rates")
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from windvane.cli.console import number, output, share, table
-from windvane.lab.paper import Published
-from windvane.lab.results import Results
-from windvane.lab.summary import Row, summary_rows
+from windvane.lab.results.results import Results
+from windvane.lab.results.summary import Row, summary_rows
+from windvane.lab.studies.paper import Published
 
 
 def summary_json(results: Results) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from windvane.cli.console import number, output, print_json, remark, table
 from windvane.cli.experiments import conduct
 from windvane.cli.options import AsJson, Cluster, Jobs, Out, Restart
 from windvane.errors import ArgumentError
-from windvane.lab.paper import paper_spec
-from windvane.lab.spec import Spec
-from windvane.lab.tuning import Tuned, default_gammas, tune_spec, tuned
+from windvane.lab.spec.experiment_spec import Spec
+from windvane.lab.studies.paper import paper_spec
+from windvane.lab.studies.tuning import Tuned, default_gammas, tune_spec, tuned
 
 RUNS = 20  # of every point of the grid, where no spec says otherwise
 
@@ -54,7 +54,7 @@ def tune(
     results = conduct(sweep, folder, f"tuning {policy}", jobs=jobs, cluster=cluster, restart=restart)
     found = tuned(results)
     remark("drawing the heat map")
-    from windvane.lab.presentation import draw_tuned
+    from windvane.lab.report.presentation import draw_tuned
 
     written = [str(path) for path in draw_tuned(found, folder)]
     if as_json:

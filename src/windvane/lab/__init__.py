@@ -1,10 +1,10 @@
 """Experiments: a spec says which policies run in which environments, a runner runs it, results are stored and drawn.
 
 >>> from windvane.environments import BallArms, Rotation
->>> from windvane.lab import EnvironmentSpec, PolicySpec, Spec, run
+>>> from windvane.lab import EnvironmentSpec, PolicySpec, Spec, simulate
 >>> world = EnvironmentSpec(name="turning", drift=Rotation(), arms=BallArms())
 >>> spec = Spec(environments=[world], policies=[PolicySpec("BVD-GLM-UCB")], runs=50, horizon=3000)
->>> results = run(spec, "results")                                          # doctest: +SKIP
+>>> results = simulate(spec, "results")                                          # doctest: +SKIP
 
 Names below are imported on first use, so that nothing is loaded that is not used.
 """
@@ -15,19 +15,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _HOME = {
-    "Spec": "windvane.lab.spec",
-    "SpecError": "windvane.lab.spec",
-    "EnvironmentSpec": "windvane.lab.spec",
-    "PolicySpec": "windvane.lab.spec",
-    "StreamSpec": "windvane.lab.spec",
-    "run": "windvane.lab.runner",
-    "Results": "windvane.lab.results",
-    "Entry": "windvane.lab.results",
-    "paper_spec": "windvane.lab.paper",
-    "benchmark_spec": "windvane.lab.drift_benchmark",
-    "leaderboard": "windvane.lab.standings",
-    "paired": "windvane.lab.summary",
-    "present": "windvane.lab.presentation",
+    "Spec": "windvane.lab.spec.experiment_spec",
+    "SpecError": "windvane.lab.spec.experiment_spec",
+    "EnvironmentSpec": "windvane.lab.spec.experiment_spec",
+    "PolicySpec": "windvane.lab.spec.experiment_spec",
+    "StreamSpec": "windvane.lab.spec.experiment_spec",
+    "simulate": "windvane.lab.experiment",
+    "Results": "windvane.lab.results.results",
+    "Entry": "windvane.lab.results.results",
+    "paper_spec": "windvane.lab.studies.paper",
+    "benchmark_spec": "windvane.lab.studies.drift_benchmark",
+    "leaderboard": "windvane.lab.results.leaderboard",
+    "paired": "windvane.lab.results.summary",
+    "present": "windvane.lab.report.presentation",
 }
 
 __all__ = [
@@ -43,18 +43,18 @@ __all__ = [
     "paired",
     "paper_spec",
     "present",
-    "run",
+    "simulate",
 ]
 
 if TYPE_CHECKING:
-    from windvane.lab.drift_benchmark import benchmark_spec
-    from windvane.lab.paper import paper_spec
-    from windvane.lab.presentation import present
-    from windvane.lab.results import Entry, Results
-    from windvane.lab.runner import run
-    from windvane.lab.spec import EnvironmentSpec, PolicySpec, Spec, SpecError, StreamSpec
-    from windvane.lab.standings import leaderboard
-    from windvane.lab.summary import paired
+    from windvane.lab.experiment import simulate
+    from windvane.lab.report.presentation import present
+    from windvane.lab.results.leaderboard import leaderboard
+    from windvane.lab.results.results import Entry, Results
+    from windvane.lab.results.summary import paired
+    from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec, SpecError, StreamSpec
+    from windvane.lab.studies.drift_benchmark import benchmark_spec
+    from windvane.lab.studies.paper import paper_spec
 
 
 def __getattr__(name: str) -> Any:

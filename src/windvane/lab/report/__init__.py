@@ -1,0 +1,1 @@
+"""Write reports: self-contained HTML pages."""

@@ -1,0 +1,1 @@
+"""Store the results of experiments, read them and compare them."""

@@ -1,0 +1,202 @@
+"""What a table of results says: one row per entry, and paired differences between entries.
+
+All policies of an experiment see the same arms and the same noise in run i, so differences are taken run by run: what
+the runs have in common cancels, and the interval of a paired difference is far shorter than the two standard errors
+suggest. Intervals and p-values are Student's: n - 1 degrees of freedom, exact for normal differences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from windvane.arguments import Array, check_number
+from windvane.errors import ArgumentError, WindvaneError
+
+if TYPE_CHECKING:
+    from windvane.lab.results.results import Entry, Results
+    from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec
+
+
+@dataclass(frozen=True)
+class Row:
+    """One policy variant in one environment: the final regret over its runs, and means of what else was measured."""
+
+    environment: str
+    label: str
+    policy: str
+    variant: dict[str, float]
+    runs: int
+    mean: float
+    se: float  # of the mean; nan for one run, as sd
+    sd: float
+    microseconds: float
+    outside: float
+    stages: tuple[float, ...]
+    drift: float
+    switches: float
+    gamma: float
+
+
+class PairingError(WindvaneError, ValueError):
+    """``first`` and ``second`` cannot be compared run by run in ``environment``, because they differ in ``code``.
+
+    ``code`` is one of "settings", "runs", "drift", "seed", "horizon" and "environment".
+    """
+
+    def __init__(self, first: str, second: str, environment: str, code: str, problem: str) -> None:
+        self.first, self.second, self.environment, self.code, self.problem = first, second, environment, code, problem
+        super().__init__(f"{first} and {second} cannot be paired in {environment}: {problem}")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Final regret of ``label`` minus that of ``baseline``, run by run over the ``n`` runs that both have."""
+
+    environment: str
+    label: str
+    baseline: str
+    n: int
+    mean: float
+    se: float  # se, low, high and p are nan for one run
+    low: float
+    high: float
+    won: float  # share of runs in which ``label`` had less regret; an equal one counts half
+    p: float  # two-sided, of "the mean difference is 0"
+
+
+def spread(values: Array) -> tuple[float, float]:
+    """(standard error of the mean, standard deviation); nan for a single value."""
+    n = len(values)
+    sd = float(np.std(values, ddof=1)) if n > 1 else math.nan
+    return sd / math.sqrt(n), sd
+
+
+def summary_rows(results: Results) -> list[Row]:
+    """A row per entry, in the order of the spec."""
+    return [row_of(entry) for entry in results.entries]
+
+
+def row_of(entry: Entry) -> Row:
+    """The row of one entry."""
+    se, sd = spread(entry.final)
+    return Row(
+        environment=entry.environment,
+        label=entry.label,
+        policy=entry.policy,
+        variant=dict(entry.variant),
+        runs=len(entry.lanes),
+        mean=float(entry.final.mean()),
+        se=se,
+        sd=sd,
+        microseconds=entry.microseconds,
+        outside=float(entry.outside.mean()),
+        stages=tuple(entry.stages.mean(axis=0).tolist()),
+        drift=float(entry.drift.mean()),
+        switches=float(entry.switches.mean()),
+        gamma=float(entry.gamma.mean()),
+    )
+
+
+def paired(entries: Sequence[Entry], baseline: str | None = None, confidence: float = 0.95) -> list[Difference]:
+    """Every entry against the ``baseline`` (a label; default: the first entry) of its environment.
+
+    The entries must belong to one experiment, or come from :func:`align`.
+    """
+    level = check_number("confidence", confidence, "between 0 and 1", lambda c: 0 < c < 1)
+    found = []
+    for environment in dict.fromkeys(entry.environment for entry in entries):
+        here = [entry for entry in entries if entry.environment == environment]
+        base = here[0]
+        if baseline is not None:
+            by_label = {entry.label: entry for entry in here}
+            if baseline not in by_label:
+                raise ArgumentError("baseline", baseline, f"one of {', '.join(by_label)}", where=environment)
+            base = by_label[baseline]
+        found += [difference(entry, base, level) for entry in here if entry is not base]
+    return found
+
+
+def difference(entry: Entry, base: Entry, confidence: float = 0.95) -> Difference:
+    """Final regret of ``entry`` minus that of ``base`` over their common runs."""
+    from scipy.special import stdtr, stdtrit
+
+    pair = entry.label, base.label, entry.environment
+    if entry.environment != base.environment or entry.horizon != base.horizon:
+        settings = f"{entry.environment}, horizon {entry.horizon} and {base.environment}, horizon {base.horizon}"
+        raise PairingError(*pair, "settings", f"{settings} differ")
+    _, mine, other = np.intersect1d(entry.lanes, base.lanes, assume_unique=True, return_indices=True)
+    if not len(mine):
+        raise PairingError(*pair, "runs", "they have no run in common")
+    if not np.array_equal(entry.drift[mine], base.drift[other], equal_nan=True):
+        raise PairingError(*pair, "drift", "the drift of their runs differs")
+    gaps = entry.final[mine] - base.final[other]
+    n, mean, (se, _) = len(gaps), float(gaps.mean()), spread(gaps)
+    half, p = math.nan, math.nan
+    if n > 1:
+        half = se * float(stdtrit(n - 1, 0.5 + 0.5 * confidence))
+        p = 2.0 * float(stdtr(n - 1, -abs(mean) / se)) if se > 0.0 else float(mean == 0.0)
+    won = float(np.mean((gaps < 0.0) + 0.5 * (gaps == 0.0)))
+    return Difference(
+        entry.environment, entry.label, base.label, n, mean, se, mean - half, mean + half, won, p
+    )  # fmt: skip
+
+
+def align(several: Sequence[Results]) -> list[Entry]:
+    """The entries of several folders, to be paired: environments that share a name must be the same, seed included.
+
+    With more than one folder, policies are renamed "folder/policy", so that labels stay distinct.
+    """
+    if len(several) == 1:
+        return list(several[0].entries)
+    folders = [results.folder.resolve() for results in several]
+    twice = [str(folder) for folder in folders if folders.count(folder) > 1]
+    if twice:
+        raise ArgumentError("folders", folders, "folders that are all different", got=f"{twice[0]} twice")
+    worlds: dict[str, Results] = {}
+    shared = False
+    for results in several:
+        for name in dict.fromkeys(entry.environment for entry in results.entries):
+            first = worlds.setdefault(name, results)
+            if first is not results:
+                _check_same(name, first, results)
+                shared = True
+    if not shared:
+        raise ArgumentError("folders", folders, "folders with an environment in common", got="none")
+    names = _distinct([folder.parts for folder in folders])
+    renamed = [
+        replace(entry, policy=f"{name}/{entry.policy}")
+        for name, results in zip(names, several, strict=True)
+        for entry in results.entries
+    ]
+    return sorted(renamed, key=lambda entry: list(worlds).index(entry.environment))
+
+
+def _check_same(environment: str, one: Results, other: Results) -> None:
+    """Runs of two folders are paired only if seed, horizon and environment are equal (the code may differ)."""
+    pair = str(one.folder), str(other.folder), environment
+    for key in ("seed", "horizon"):
+        if one.manifest[key] != other.manifest[key]:
+            raise PairingError(*pair, key, f"the {key} is {one.manifest[key]} and {other.manifest[key]}")
+    first, second = _environment(environment, one), _environment(environment, other)
+    if first != second:
+        differ = [f.name for f in fields(first) if getattr(first, f.name) != getattr(second, f.name, None)]
+        raise PairingError(*pair, "environment", f"the environments differ in {', '.join(differ)}")
+
+
+def _environment(name: str, results: Results) -> AnyEnvironmentSpec:
+    return next(environment for environment in results.spec.environments if environment.name == name)
+
+
+def _distinct(paths: Iterable[tuple[str, ...]]) -> list[str]:
+    """The shortest ends of the paths that tell them apart."""
+    parts = list(paths)
+    for length in range(1, max(len(part) for part in parts) + 1):
+        ends = ["/".join(part[-length:]) for part in parts]
+        if len(set(ends)) == len(ends):
+            break
+    return ends

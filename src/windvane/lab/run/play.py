@@ -1,0 +1,211 @@
+"""One cell of an experiment, from the first round to the last.
+
+Each round: the environment shows its arms, the policy chooses, the reward is drawn from the one uniform of
+(run, round), and it is learnt now or when its delay has passed. What is kept per lane: the cumulative pseudo-regret at
+no more than 1,000 recorded rounds, and a few counts. What is recorded therefore does not grow with the horizon; the
+history that a policy keeps may (GLM-UCB's all of it, BVD-GLM-UCB's as far as its discount has not forgotten).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from windvane.arguments import Array
+from windvane.environments import AnyEnvironment, Environment, Round
+from windvane.errors import ArgumentError
+from windvane.lab.run.cells import Cell, recorded_rounds
+from windvane.lab.run.delayed_rewards import Post
+
+if TYPE_CHECKING:
+    from windvane.lab.spec.experiment_spec import Spec
+    from windvane.policies.base import Policy
+
+STAGES = 4  # 0: no projection was made; 1: the estimate was admissible; 2 and 3: how it was brought back
+Tick = Callable[[int], None]
+
+
+@dataclass
+class ThetaPath:
+    """Run 0 of a cell: where the parameter was, where the estimate was, and what the projection made of it."""
+
+    rounds: npt.NDArray[np.int64]
+    theta_star: Array
+    theta_hat: Array
+    theta_tilde: Array
+    S: float
+
+
+@dataclass
+class CellResult:
+    """What a cell found, lane by lane (n lanes, R recorded rounds)."""
+
+    lanes: npt.NDArray[np.int64]  # run ids
+    variants: npt.NDArray[np.int64]
+    rounds: npt.NDArray[np.int64]
+    regret: Array  # [n, R]
+    reward: Array  # [n], the sum of all rewards
+    drift: Array  # [n], B_T; nan in a labelled data stream, where no theta* is known
+    switches: npt.NDArray[np.int64]
+    gamma: Array  # [n]
+    outside: Array  # [n], share of rounds with the estimate outside Theta; nan where there is none
+    stages: Array  # [n, STAGES], share of rounds by projection stage; nan where there is none
+    paths: dict[int, ThetaPath]  # by variant, of run 0
+    diagnostics: dict[str, Array]  # [n, R] each
+    seconds: float  # in select and update
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
+    """Compute one cell; ``tick(t)`` is called after every round."""
+    from windvane.lab.run.diagnostics import (
+        Diagnostics,
+        applies,
+    )  # here: imports numba, which readers of results do not need
+
+    ids, variants = cell.lanes(spec.runs)
+    environment = spec.environments[cell.environment].build(
+        horizon=spec.horizon, lanes=[int(i) for i in ids], seed=spec.seed
+    )
+    choices = spec.policies[cell.policy].variants
+    policy = spec.policies[cell.policy].build(environment, variants=[choices[v] for v in variants])
+    recorder = _Recorder(spec, environment, policy, ids, variants)
+    probe = None
+    if spec.diagnostics and isinstance(environment, Environment) and applies(policy):
+        probe = Diagnostics(policy, environment)
+    post = None if environment.delay is None else Post(spec.horizon, environment.lanes, environment.dim)
+    everyone = np.arange(environment.lanes)
+    clock, spent = time.perf_counter, 0.0
+    for t in range(1, spec.horizon + 1):
+        offer = environment.round(t)
+        recorded = recorder.is_recorded(t)
+        if probe:
+            probe.before(offer, recorded)
+        began = clock()
+        choice = policy.select(offer.arms, offer.valid)
+        spent += clock() - began
+        choice = _checked_choice(choice, offer)
+        if probe:
+            probe.after(offer, choice)
+        x, mean = offer.arms[everyone, choice], offer.means[everyone, choice]
+        reward = environment.reward(t, mean)
+        delay = environment.delays(t)
+        if post is None or delay is None:
+            began = clock()
+            policy.update(x, reward)
+            spent += clock() - began
+            if probe:
+                probe.learnt(x, mean, np.full(len(x), float(t)), None)
+        else:
+            post.send(t, x, reward, mean, delay)
+            for letter in post.arriving(t):
+                began = clock()
+                policy.update(letter.x, letter.reward, round=letter.decided, mask=letter.mask)
+                spent += clock() - began
+                if probe:
+                    probe.learnt(letter.x, letter.mean, letter.decided, letter.mask)
+        recorder.add(t, offer.theta, offer.best - mean, reward, probe.row() if probe and recorded else {})
+        if tick:
+            tick(t)
+    return recorder.result(spent)
+
+
+def _checked_choice(choice: Any, offer: Round) -> npt.NDArray[np.int64]:
+    """One arm per lane, of those that are offered: a policy of the user's own may return anything."""
+    found = np.asarray(choice)
+    lanes, K = offer.means.shape
+    if found.shape != (lanes,) or found.dtype.kind not in "iu":
+        raise ArgumentError("select(arms)", choice, f"{lanes} whole numbers, an arm for each lane")
+    if (
+        found.min() < 0
+        or found.max() >= K
+        or (offer.valid is not None and not offer.valid[np.arange(lanes), found].all())
+    ):
+        raise ArgumentError("select(arms)", choice, f"arms in 0..{K - 1} that are offered (valid)")
+    return found
+
+
+class _Recorder:
+    """Collects what :class:`CellResult` holds while the rounds pass."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        environment: AnyEnvironment,
+        policy: Policy,
+        ids: npt.NDArray[np.int64],
+        variants: npt.NDArray[np.int64],
+    ) -> None:
+        self._environment, self._policy = environment, policy
+        self._ids, self._variants = ids, variants
+        self._rounds = recorded_rounds(spec.horizon, spec.record)
+        self._next = 0
+        n, R, d = len(ids), len(self._rounds), environment.dim
+        self._sum, self._reward = np.zeros(n), np.zeros(n)
+        self._regret = np.empty((n, R))
+        self._outside = np.zeros(n)
+        self._stages = np.zeros((n, STAGES))
+        self._has_estimate = self._has_stages = False
+        self._everyone = np.arange(n)
+        S = getattr(policy, "S", None)  # Theta is the policy's, which may have been told another S, or none
+        self._S = environment.S if S is None else S
+        self._first = np.flatnonzero(ids == 0)  # lanes of run 0: their parameters are kept for the figure
+        self._thetas = np.full((3, len(self._first), R, d), np.nan)
+        self._diagnostics: dict[str, Array] = {}
+
+    def is_recorded(self, t: int) -> bool:
+        return bool(self._rounds[self._next] == t)
+
+    def add(self, t: int, theta: Array, lost: Array, reward: Array, row: dict[str, Array]) -> None:
+        self._sum += lost
+        self._reward += reward
+        decision = getattr(self._policy, "decision", None)  # the class need not be a Policy
+        hat, tilde, projection = (getattr(decision, name, None) for name in ("theta_hat", "theta_tilde", "projection"))
+        stage = None if projection is None else projection.stage
+        if hat is not None:
+            self._has_estimate = True
+            self._outside += np.sqrt(np.einsum("ij,ij->i", hat, hat)) > self._S * (1.0 + 1e-9)
+        if stage is not None:
+            self._has_stages = True
+            self._stages[self._everyone, stage] += 1.0
+        if not self.is_recorded(t):
+            return
+        at = self._next
+        self._regret[:, at] = self._sum
+        self._thetas[0, :, at] = theta[self._first]
+        for i, estimate in enumerate((hat, tilde), start=1):
+            if estimate is not None:
+                self._thetas[i, :, at] = estimate[self._first]
+        for name, values in row.items():
+            self._diagnostics.setdefault(name, np.full(self._regret.shape, np.nan))[:, at] = values
+        self._next = min(at + 1, len(self._rounds) - 1)
+
+    def result(self, seconds: float) -> CellResult:
+        from windvane.policies.base import Policy
+
+        T, n = self._environment.horizon, len(self._ids)
+        gamma = self._policy.info().gamma if isinstance(self._policy, Policy) else None
+        star, hat, tilde = self._thetas
+        return CellResult(
+            lanes=self._ids,
+            variants=self._variants,
+            rounds=self._rounds,
+            regret=self._regret,
+            reward=self._reward,
+            drift=self._environment.variation if self._environment.has_theta else np.full(n, np.nan),
+            switches=self._environment.switches,
+            gamma=np.full(n, np.nan) if gamma is None else np.broadcast_to(np.asarray(gamma, dtype=float), (n,)),
+            outside=self._outside / T if self._has_estimate else np.full(n, np.nan),
+            stages=self._stages / T if self._has_stages else np.full((n, STAGES), np.nan),
+            paths={
+                int(self._variants[lane]): ThetaPath(self._rounds, star[i], hat[i], tilde[i], self._S)
+                for i, lane in enumerate(self._first)
+            },
+            diagnostics=self._diagnostics,
+            seconds=seconds,
+        )

@@ -1,0 +1,77 @@
+"""A cell's result as Parquet tables."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windvane.lab.run.cells import Cell
+from windvane.lab.run.play import STAGES, CellResult
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from windvane.lab.spec.experiment_spec import Spec
+
+
+def parquet_bytes(table: pyarrow.Table) -> bytes:
+    import pyarrow.parquet
+
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Table]:
+    """A cell's result as tables that need nothing else to be understood: names are in every row (as a dictionary)."""
+    import pyarrow as pa
+
+    names = spec.environments[cell.environment].name, spec.policies[cell.policy].name
+
+    def table(columns: dict[str, Any]) -> pyarrow.Table:
+        rows = len(next(iter(columns.values())))
+        same = pa.array(np.zeros(rows, dtype=np.int32))
+        constant = {
+            name: pa.DictionaryArray.from_arrays(same, pa.array([value]))
+            for name, value in zip(("environment", "policy"), names, strict=True)
+        }
+        return pa.table({**constant, **columns})
+
+    n, R = result.regret.shape
+    swept = spec.policies[cell.policy].variants
+    curves = {
+        "variant": np.repeat(result.variants, R),
+        "run": np.repeat(result.lanes, R),
+        "round": np.tile(result.rounds, n),
+        "regret": result.regret.ravel(),
+        **{name: values.ravel() for name, values in result.diagnostics.items()},
+    }
+    lanes = {
+        "variant": result.variants,
+        "run": result.lanes,
+        **{f"sweep_{key}": np.array([swept[v][key] for v in result.variants]) for key in swept[0]},
+        "final_regret": result.regret[:, -1],
+        "total_reward": result.reward,
+        "drift": result.drift,
+        "switches": result.switches,
+        "gamma": result.gamma,
+        "outside": result.outside,
+        **{f"stage_{i}": result.stages[:, i] for i in range(STAGES)},
+    }
+    found = {"curves": table(curves), "lanes": table(lanes)}
+    if result.paths:
+        paths = [(variant, path) for variant, path in result.paths.items()]
+        found["paths"] = table(
+            {
+                "variant": np.repeat([variant for variant, _ in paths], R),
+                "round": np.tile(result.rounds, len(paths)),
+                **{
+                    name: pa.array([row for _, path in paths for row in getattr(path, name).tolist()])
+                    for name in ("theta_star", "theta_hat", "theta_tilde")
+                },
+                "S": np.repeat([path.S for _, path in paths], R),
+            }
+        )
+    return found

@@ -1,0 +1,44 @@
+"""What a result depends on besides its spec: the code that computes it and the versions of the libraries.
+
+The code is this package, the core and the environments. Everything else shows results and computes none: the other
+packages of the lab, the agent, the service, the client and the commands. So a change there leaves results valid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import windvane
+
+PACKAGE = Path(__file__).parent
+OTHERS = ("agent", "cli", "client", "lab", "service")  # packages that this one never imports: a contract checks it
+
+
+def versions() -> dict[str, str]:
+    """What can change the last bit of a result: the versions of the code and of what it computes with."""
+    from windvane.kernels.cache import host_processor
+
+    return {
+        "windvane": windvane.__version__,
+        "code": _code_hash(),
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in ("numpy", "scipy", "numba", "pyarrow")},
+        "processor": host_processor(),
+    }
+
+
+@cache
+def _code_hash() -> str:
+    """A fingerprint of every source file that a number can depend on."""
+    root = Path(windvane.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        inside = path.relative_to(root)
+        if inside.parts[0] not in OTHERS or path.is_relative_to(PACKAGE):
+            digest.update(f"{inside.as_posix()}\n".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""Describe an experiment: its specs, read from TOML or built in Python."""

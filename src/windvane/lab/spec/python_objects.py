@@ -1,0 +1,113 @@
+"""What a spec may hold besides numbers and text: frozen tables, and objects of Python named ``module:name``.
+
+Naming an object imports its module, which runs the code in it: read specs of strangers before running them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from windvane._importing import imported
+from windvane.errors import ArgumentError, format_value
+from windvane.lab.spec.spec_errors import SpecError
+from windvane.links import LINKS, CustomLink, Link
+
+
+class Table(Mapping[str, Any]):
+    """A mapping that cannot change: equal to any mapping with the same items, hashable, safe to share and to pickle."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, Any] | None = None) -> None:
+        self._items = dict(items or {})
+
+    def __getitem__(self, name: str) -> Any:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
+def frozen(value: Any) -> Any:
+    """A copy of ``value`` that cannot change: lists and arrays as tuples, mappings as :class:`Table`."""
+    if isinstance(value, Mapping):
+        for name in value:
+            if not isinstance(name, str) or not _sound(name):
+                raise SpecError((), f"the key {format_value(name)} must be a text")
+        return Table({name: frozen(item) for name, item in value.items()})
+    if isinstance(value, np.ndarray | np.generic):
+        return frozen(value.tolist())
+    if isinstance(value, list | tuple):
+        return tuple(frozen(item) for item in value)
+    known = value is None or isinstance(value, bool | int | float | str | Link) or hasattr(value, "__qualname__")
+    if not known or (isinstance(value, float) and math.isnan(value)) or (isinstance(value, str) and not _sound(value)):
+        allowed = "a number, a text, true or false, a list or table of these, a link, or a function or class"
+        raise SpecError.of((), value, allowed)
+    return value
+
+
+def _sound(text: str) -> bool:
+    """Whether a text can be written to a file: half of a surrogate pair cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def reference(value: Any) -> str | None:
+    """``module:name`` for a function, a class or a link that can be imported by that name elsewhere, else None."""
+    for module, name in _places(value):
+        if module != "__main__":  # another process has another one
+            try:
+                if imported(f"{module}:{name}") is value:
+                    return f"{module}:{name}"
+            except ValueError:
+                continue
+    return None
+
+
+def _places(value: Any) -> list[tuple[str, str]]:
+    if not isinstance(value, CustomLink):
+        return [(str(getattr(value, "__module__", "")), str(getattr(value, "__qualname__", "")))]
+    # A custom link does not know the name it is bound to: look in the module of its function.
+    module = str(getattr(value.mean_function, "__module__", ""))
+    try:
+        names = vars(importlib.import_module(module))
+    except (ImportError, ValueError):
+        return []
+    return [(module, name) for name, held in names.items() if held is value]
+
+
+def qualified(value: Callable[..., Any] | type) -> str:
+    """``module:name`` of a function or class, importable or not."""
+    return f"{value.__module__}:{value.__qualname__}"
+
+
+def plain_link(name: str, link: Any) -> str | Link:
+    """``link`` as a spec keeps it: by name where it has one, else the object."""
+    if isinstance(link, str) and (link in LINKS or ":" in link):
+        return link
+    if isinstance(link, Link):
+        return link.name if type(link) in LINKS.values() else reference(link) or link
+    raise ArgumentError(name, link, f'one of {", ".join(sorted(LINKS))}, "module:name", or a Link')
+
+
+def resolved_link(name: str, link: str | Link) -> str | Link:
+    """``link`` as an environment or a policy takes it: ``module:name`` imported."""
+    if not isinstance(link, str) or ":" not in link:
+        return link
+    found = imported(link, name)
+    if not isinstance(found, Link):
+        raise ArgumentError(name, link, "the name of a Link", hint=f"it names {format_value(found)}")
+    return found

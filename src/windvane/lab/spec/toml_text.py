@@ -1,0 +1,220 @@
+"""TOML with line numbers: reading a file, finding the line of a field, writing values.
+
+The parser of the standard library names lines for errors of syntax only. :class:`Lines` walks over a text that parser
+has accepted and notes where each key, table and element stands, so that an error about a value can name its line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from bisect import bisect_right
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from windvane.lab.spec.spec_errors import FieldPath, SpecError
+
+LARGEST_FILE = 1_000_000  # bytes
+_WIDEST_LINE = 110
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_BLANK = re.compile(r"[ \t]*")
+_BETWEEN = re.compile(r"(?:[ \t\n,]|#[^\n]*)*")  # blanks, commas and comments
+_BARE_VALUE = re.compile(r"[^,\]}#\n]*")
+_AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_STRING = re.compile(
+    r'"""(?:\\[\s\S]|[^\\])*?"{3,5}'  # a multi-line string may end in up to two quotes of its own
+    r"|'''[\s\S]*?'{3,5}"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'[^'\n]*'"
+)
+
+
+class Lines:
+    """The lines of the fields of a valid TOML text. ``lines.of(path)`` is 1 for what stands nowhere."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
+        self._lines: dict[FieldPath, int] = {(): 1}
+        self._elements: dict[FieldPath, int] = {}  # how many tables an array of tables has so far
+        self._document()
+
+    def of(self, path: FieldPath) -> int:
+        """The line of ``path``, or of the nearest key or table around it."""
+        while path not in self._lines:
+            path = path[:-1]
+        return self._lines[path]
+
+    def _note(self, path: FieldPath, at: int) -> None:
+        self._lines.setdefault(path, bisect_right(self._starts, at))
+
+    def _skip(self, pattern: re.Pattern[str]) -> str:
+        """Move past ``pattern``, which may match nothing; what was passed."""
+        match = pattern.match(self._text, self._at)
+        if match is None:
+            return ""
+        self._at = match.end()
+        return match[0]
+
+    def _next_is(self, token: str) -> bool:
+        if self._text.startswith(token, self._at):
+            self._at += len(token)
+            return True
+        return False
+
+    def _ended(self, bracket: str = "") -> bool:
+        """Move to the next element, pair or header; whether there is none, but ``bracket`` or the end of the text."""
+        self._skip(_BETWEEN)
+        return self._next_is(bracket) if bracket else self._at == len(self._text)
+
+    def _document(self) -> None:
+        table: FieldPath = ()
+        while not self._ended():
+            begin = self._at
+            if self._next_is("[["):
+                array = self._resolved(self._key(), inside=False)
+                self._at += len("]]")
+                self._note(array, begin)
+                table = (*array, self._elements.setdefault(array, 0))
+                self._elements[array] += 1
+                self._note(table, begin)
+            elif self._next_is("["):
+                table = self._resolved(self._key(), inside=True)
+                self._at += len("]")
+                for length in range(1, len(table) + 1):
+                    self._note(table[:length], begin)
+                self._lines[table] = bisect_right(self._starts, begin)  # not that of a sub-table written before it
+            else:
+                self._pair(table)
+
+    def _resolved(self, key: list[str], *, inside: bool) -> FieldPath:
+        """A header's key as a path: within an array of tables it means the last one so far."""
+        path: FieldPath = ()
+        for number, part in enumerate(key):
+            path = (*path, part)
+            if path in self._elements and (inside or number < len(key) - 1):
+                path = (*path, self._elements[path] - 1)
+        return path
+
+    def _key(self) -> list[str]:
+        """A key, dotted or not, and the blanks around it."""
+        parts: list[str] = []
+        while True:
+            self._skip(_BLANK)
+            quoted = self._skip(_STRING)
+            parts.append(tomllib.loads(f"key = {quoted}")["key"] if quoted else self._skip(_BARE_KEY))
+            self._skip(_BLANK)
+            if not self._next_is("."):
+                return parts
+
+    def _pair(self, table: FieldPath) -> None:
+        begin = self._at
+        path = table
+        for part in self._key():
+            path = (*path, part)
+            self._note(path, begin)
+        self._at += len("=")
+        self._skip(_BLANK)
+        self._value(path)
+
+    def _value(self, path: FieldPath) -> None:
+        if self._next_is("["):
+            index = 0
+            while not self._ended("]"):
+                self._note((*path, index), self._at)
+                self._value((*path, index))
+                index += 1
+        elif self._next_is("{"):
+            while not self._ended("}"):
+                self._pair(path)
+        elif not self._skip(_STRING):
+            self._skip(_BARE_VALUE)
+
+
+def read_text(path: str | PathLike[str]) -> str:
+    """The text of a spec file; what cannot be one is refused in one line."""
+    where = str(path)
+    try:
+        file = Path(path)
+        if file.is_dir():
+            raise SpecError((), "is a folder: a spec is a TOML file", where)
+        if not file.exists():
+            raise SpecError((), "no such file", where)
+        if not file.is_file():
+            raise SpecError((), "is not a regular file: a spec is a TOML file", where)
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise SpecError((), f"cannot be read: {error.strerror}", where) from error
+    if len(content) > LARGEST_FILE:
+        raise SpecError((), f"too large: a spec has at most {LARGEST_FILE:,} bytes", where)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError((), f"is not UTF-8 text (byte {error.start}): a spec is a TOML file", where) from error
+
+
+def load(text: str, source: str) -> tuple[dict[str, Any], Lines]:
+    """The document in ``text``, and its lines."""
+    try:
+        document, lines = tomllib.loads(text), Lines(text.replace("\r\n", "\n"))
+        too_long = _too_long(document, ())
+    except RecursionError:
+        raise SpecError((), "not valid TOML: nested too deeply", source) from None
+    except ValueError as error:
+        problem = str(error)
+        found = _AT_LINE.search(problem)
+        line = found[1] if found else text.rstrip().count("\n") + 1  # "at end of document"
+        column = f" (column {found[2]})" if found else ""
+        problem = _AT_LINE.sub("", problem) + column
+        raise SpecError((), f"not valid TOML: {problem}", f"{source}:{line}") from error
+    if too_long is not None:
+        raise SpecError(too_long, "must be a number of at most 64 bits", f"{source}:{lines.of(too_long)}")
+    return document, lines
+
+
+def _too_long(value: Any, path: FieldPath) -> FieldPath | None:
+    """The path of a whole number beyond 64 bits, which other readers of TOML could not hold."""
+    if isinstance(value, int):
+        return path if abs(value) >= 2**64 else None
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return next((found for part, item in parts if (found := _too_long(item, (*path, part))) is not None), None)
+
+
+def written(value: Any) -> str:
+    """``value`` as TOML, on one line unless it holds long lists of lists."""
+    line = _on_one_line(value)
+    if len(line) <= _WIDEST_LINE:
+        return line
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key(name)} = {written(item)}" for name, item in value.items()) + " }"
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        return "[\n" + "".join(f"  {_on_one_line(row)},\n" for row in value) + "]"
+    return line
+
+
+def key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _quoted(name)
+
+
+def _on_one_line(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _quoted(value)
+        case int() | float():
+            return repr(value)
+        case tuple():
+            return "[" + ", ".join(map(_on_one_line, value)) + "]"
+        case Mapping():
+            return "{ " + ", ".join(f"{key(name)} = {_on_one_line(item)}" for name, item in value.items()) + " }"
+    raise TypeError(f"{value!r} has no form in TOML")
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

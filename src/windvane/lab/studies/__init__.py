@@ -1,0 +1,1 @@
+"""Experiments that come with windvane: the paper's, the benchmarks and the studies."""

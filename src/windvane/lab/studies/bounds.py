@@ -1,0 +1,152 @@
+"""The regret bounds of Faury et al. 2021 for given constants, beside what an experiment measured.
+
+Theorem 1 and Theorem 2 are :mod:`windvane.theory`'s, evaluated at the discounts they recommend. They hold for
+BVD-GLM-UCB and BOB-BVD-GLM-UCB; the measured regret of other policies is listed for comparison only. At practical
+horizons the theorems exceed the trivial bound.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windvane import theory
+from windvane.arguments import check_positive, check_whole
+from windvane.lab.results.summary import Row, row_of
+from windvane.lab.spec.stream_spec import StreamSpec
+from windvane.links import Link, get_link
+from windvane.policies.registry import POLICIES
+
+if TYPE_CHECKING:
+    from windvane.lab.results.results import Results
+    from windvane.lab.spec.experiment_spec import Spec
+
+THEOREM_1 = "BVD-GLM-UCB"  # the policy that the theorem is about
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What the theorems are evaluated at; k_mu and c_mu follow from the link, S and L."""
+
+    horizon: int
+    drift: float
+    dim: int
+    link: str
+    S: float
+    L: float
+    lam: float
+    sigma: float
+    delta: float
+    k_mu: float
+    c_mu: float
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Theorem 1 for orthogonal and for general arms, Theorem 2 (orthogonal arms, unknown drift), the trivial bound."""
+
+    constants: Constants
+    orthogonal: theory.RegretBound
+    general: theory.RegretBound
+    unknown_drift: theory.UnknownDriftBound
+    trivial: float
+
+
+@dataclass(frozen=True)
+class MeasuredBounds:
+    """The bounds for one environment of an experiment, and what its policies lost there."""
+
+    environment: str
+    orthogonal_arms: bool  # else only the general form of Theorem 1 applies
+    bounds: Bounds
+    measured: list[Row]
+
+
+def evaluate(
+    *,
+    horizon: int,
+    drift: float,
+    dim: int,
+    link: str | Link = "logistic",
+    S: float = 1.0,
+    L: float = 1.0,
+    lam: float = 1.0,
+    sigma: float = 0.5,
+    delta: float = 0.05,
+    gamma: float | None = None,
+) -> Bounds:
+    """The bounds for these constants; ``gamma=None`` evaluates Theorem 1 at the discount it recommends.
+
+    The radius is the one that covers all rounds (delta / T), which the proofs need. Theorem 2 takes delta = 1/T
+    whatever ``delta`` is. The trivial bound is 2 sigma T; where any reward is possible it is T times the largest
+    difference of two means.
+    """
+    mu = get_link(link)
+    k = mu.constants(check_positive("S", S), check_positive("L", L))
+    world: dict[str, Any] = {
+        "horizon": check_whole("horizon", horizon, 1), "drift": drift, "dim": dim, "k_mu": k.k_mu, "c_mu": k.c_mu,
+        "S": S, "L": L, "lam": lam, "sigma": sigma,
+    }  # fmt: skip
+    problem = theory.Problem(**world)
+    one = {
+        kind: theory.regret_bound(problem, gamma=gamma, kind=kind, delta=delta, confidence="horizon")
+        for kind in theory.KINDS
+    }
+    if np.isfinite(mu.reward_range(sigma)).all():
+        trivial = theory.trivial_bound(horizon, sigma)
+    else:
+        ends = mu.mean(np.array([-S * L, S * L]))
+        trivial = horizon * float(ends[1] - ends[0])
+    return Bounds(
+        constants=Constants(link=mu.name, delta=delta, **world),
+        orthogonal=one["orthogonal"],
+        general=one["general"],
+        unknown_drift=theory.regret_bound_unknown_drift(problem, confidence="horizon"),
+        trivial=trivial,
+    )
+
+
+def evaluate_results(
+    results: Results, *, lam: float | None = None, delta: float | None = None, gamma: float | None = None
+) -> list[MeasuredBounds]:
+    """The bounds for every environment of an experiment, beside the mean final regret of its entries.
+
+    The environment gives horizon, dim, link, S, L and sigma; the drift is the mean B_T of its runs. ``lam`` and
+    ``delta`` are by default those of the experiment's first BVD-GLM-UCB, or else that policy's own defaults.
+    """
+    spec = results.spec
+    told = {"lam": _setting(spec, "lam") if lam is None else lam}
+    told["delta"] = _setting(spec, "delta") if delta is None else delta
+    found = []
+    for environment in spec.environments:
+        entries = [entry for entry in results.entries if entry.environment == environment.name]
+        if not entries or isinstance(environment, StreamSpec):  # the theorems are about a known drift
+            continue
+        world = environment.build(horizon=spec.horizon, lanes=1, seed=spec.seed)
+        drift = float(max(entries, key=lambda entry: len(entry.lanes)).drift.mean())
+        bounds = evaluate(
+            horizon=spec.horizon,
+            drift=drift,
+            dim=world.dim,
+            link=world.link,
+            S=world.S,
+            L=world.L,
+            sigma=world.sigma,
+            gamma=gamma,
+            **told,
+        )
+        measured = [row_of(entry) for entry in entries]
+        found.append(MeasuredBounds(environment.name, world.orthogonal, bounds, measured))
+    return found
+
+
+def _setting(spec: Spec, name: str) -> float:
+    """A setting of the experiment's first BVD-GLM-UCB, or that policy's default."""
+    for policy in spec.policies:
+        value = policy.settings.get(name)
+        if policy.policy == THEOREM_1 and isinstance(value, int | float):
+            return float(value)
+    return float(inspect.signature(POLICIES[THEOREM_1]).parameters[name].default)

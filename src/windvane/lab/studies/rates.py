@@ -1,0 +1,149 @@
+"""A study: how fast regret grows with the horizon, beside what is proven.
+
+BVD-GLM-UCB at its own discount, orthogonal arms (Theorem 1's assumption), theta* turning at constant speed (d = 2,
+S = L = 1, logistic rewards, ten arms a round), for horizons from :data:`SHORTEST` on, in two families:
+
+    B_T = 1.5                        proven: T^(2/3)
+    B_T = 1.5 (T / 3000)^(1/3)       proven: B_T^(1/3) T^(2/3), that is T^(7/9)
+
+up to logarithms. Slopes are those of the least squares line of log(mean final regret) on log T; "the bound" is Theorem
+1 as :func:`windvane.theory.regret_bound` evaluates it at the same horizons, logarithms included.
+
+The interval of a slope is Student's, from the spread over runs (run i at all horizons is one observation, since its
+random numbers are shared). It tells the noise of the means, not whether log regret is a line: a proven rate is an upper
+bound for T to infinity, and a smaller slope at these horizons contradicts nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from windvane.arguments import Array, check_whole
+from windvane.environments import OrthogonalArms
+from windvane.lab.figures.curves import by_environment
+from windvane.lab.results.summary import spread
+from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
+from windvane.lab.studies.benchmarks import Conduct
+from windvane.lab.studies.bounds import evaluate
+from windvane.lab.studies.unknown_drift import DIM, arc_of_length
+
+SHORTEST, LONGEST, RUNS = 3000, 100_000, 20
+DRIFT = 1.5  # at the shortest horizon
+FAMILIES = {"B_T fixed": (0.0, 2 / 3), "B_T ∝ T^(1/3)": (1 / 3, 7 / 9)}  # (power of T in B_T, proven rate)
+POLICY = "BVD-GLM-UCB"
+
+
+@dataclass(frozen=True)
+class Slope:
+    """One family: mean regret at every horizon, and the slope of its logarithm with a confidence interval."""
+
+    name: str
+    proven: float
+    horizons: list[int]
+    drifts: list[float]
+    mean: list[float]
+    se: list[float]
+    slope: float
+    slope_se: float
+    low: float
+    high: float
+    bound: list[float]
+    bound_slope: float
+
+
+def horizons_up_to(longest: int) -> list[int]:
+    """From :data:`SHORTEST` by factors of about 2 to ``longest``; for a short one, from a quarter of it."""
+    end = check_whole("horizon", longest, 40, 10**9)
+    start = min(SHORTEST, end // 4)
+    count = 1 + max(2, round(math.log2(end / start)))
+    return [round(T) for T in np.geomspace(start, end, count)]
+
+
+def rates_spec(horizon: int, *, runs: int = RUNS, seed: int = 0) -> Spec:
+    """One horizon of the study."""
+    worlds = [
+        EnvironmentSpec(name=name, drift=arc_of_length(drift_at(power, horizon), horizon), arms=OrthogonalArms())
+        for name, (power, _) in FAMILIES.items()
+    ]
+    return Spec(
+        title=f"Rates: T = {horizon}",
+        environments=worlds,
+        policies=[PolicySpec(POLICY)],
+        runs=runs,
+        horizon=horizon,
+        seed=seed,
+        lanes_per_cell=5,
+    )
+
+
+def drift_at(power: float, horizon: int) -> float:
+    return DRIFT * float((horizon / SHORTEST) ** power)
+
+
+def rates(
+    folder: Path,
+    conduct: Conduct,
+    *,
+    horizons: Sequence[int],
+    runs: int = RUNS,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> list[Slope]:
+    """Run the study into ``folder``, an experiment per horizon, with ``conduct(spec, folder, text)``."""
+    regrets: dict[str, list[Array]] = {name: [] for name in FAMILIES}
+    for T in horizons:
+        results = conduct(rates_spec(T, runs=runs, seed=seed), folder / f"horizon-{T}", f"T = {T}")
+        for name, (entry,) in by_environment(results.entries).items():
+            regrets[name].append(entry.final)
+    found = []
+    for name, (power, proven) in FAMILIES.items():
+        drifts = [drift_at(power, T) for T in horizons]
+        bound = [evaluate(horizon=T, drift=B, dim=DIM).orthogonal.total for T, B in zip(horizons, drifts, strict=True)]
+        finals = np.array(regrets[name])
+        slope, se, half = fitted_slope(horizons, finals, confidence)
+        found.append(
+            Slope(
+                name=name,
+                proven=proven,
+                horizons=list(horizons),
+                drifts=drifts,
+                mean=finals.mean(axis=1).tolist(),
+                se=[spread(values)[0] for values in finals],
+                slope=slope,
+                slope_se=se,
+                low=slope - half,
+                high=slope + half,
+                bound=bound,
+                bound_slope=fitted_slope(horizons, np.array(bound)[:, None])[0],
+            )
+        )
+    return found
+
+
+def fitted_slope(horizons: Sequence[int], regrets: Array, confidence: float = 0.95) -> tuple[float, float, float]:
+    """(slope of log mean regret on log T, its standard error, half its interval); ``regrets[horizon, run]``.
+
+    The slope is sum_j w_j log m_j with the weights of least squares; to first order run i moves it by
+    sum_j w_j (r_ij / m_j - 1) / n, and the spread of that over runs gives the error. nan for a single run.
+    """
+    from scipy.special import stdtrit
+
+    x = np.log(np.asarray(horizons, dtype=float))
+    weights = (x - x.mean()) / np.square(x - x.mean()).sum()
+    mean = regrets.mean(axis=1)
+    slope = float(weights @ np.log(mean))
+    se, _ = spread(weights @ (regrets / mean[:, None]))
+    return slope, se, se * float(stdtrit(max(regrets.shape[1] - 1, 1), 0.5 + 0.5 * confidence))
+
+
+def draw(found: Sequence[Slope], folder: Path) -> list[Path]:
+    """Regret against the horizon on log axes, as PNG, PDF and SVG."""
+    from windvane.lab.figures import plots
+
+    title = f"{POLICY} with orthogonal arms: regret against the horizon"
+    return plots.save(plots.slopes_figure(found, title=title), folder, "rates")

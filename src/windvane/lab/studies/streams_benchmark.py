@@ -1,0 +1,162 @@
+"""The benchmark on labelled data streams: every policy that does not need the true parameter, on each file.
+
+Each file is a separate experiment, because files have different lengths. Its folder can be continued, compared and
+reported like that of any other experiment. A policy is right or wrong in every round. Regret is the number of mistakes,
+and the leaderboard compares numbers of mistakes.
+
+Every policy knows T (the number of rows), L = 1, sigma = 1/2 and the logistic link. A policy that needs them also gets
+S, B_T = 2 S and one change. These three are assumptions, because theta* is unknown; see :class:`LabelledStream`. A
+policy that can learn the scale gets no S.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from windvane.arguments import Array
+from windvane.errors import ArgumentError
+from windvane.lab.results.folder import slugs
+from windvane.lab.results.results import Entry, Results
+from windvane.lab.results.summary import spread
+from windvane.lab.spec.experiment_spec import Spec, StreamSpec
+from windvane.lab.studies.benchmarks import LANES, Conduct, choose_policies, merge_results
+from windvane.policies.registry import POLICIES
+
+if TYPE_CHECKING:
+    from windvane.lab.run.workers import CellError
+
+TITLE = "The benchmark on labelled data streams"
+RUNS = 5  # few, because most policies are deterministic except for ties
+REFERENCES = ("UniformRandom",)  # run, but not ranked
+LAST = 0.1  # the last share of the rounds, by which a policy should have learned
+
+
+class StreamExperiment(NamedTuple):
+    """The experiment on one file, with the number of classes and the dimension."""
+
+    spec: Spec
+    file: StreamSpec
+    classes: int
+    dim: int
+
+
+@dataclass(frozen=True)
+class StreamScore:
+    """How often one policy was right on one labelled data stream, over its runs."""
+
+    environment: str
+    label: str
+    runs: int
+    mean_reward: float
+    se: float  # of the mean reward; nan for one run
+    last_tenth: float  # share of right choices in the last tenth of the rounds
+    mistakes: float
+    microseconds: float
+
+
+def streams_experiments(
+    files: Sequence[str | Path],
+    *,
+    label: str | None = None,
+    rows: int | None = None,
+    missing: str = "refuse",
+    policies: Sequence[str] | None = None,
+    runs: int = RUNS,
+    seed: int = 0,
+    S: float = 1.0,
+) -> list[StreamExperiment]:
+    """Read and check all files, and return the experiments of the benchmark, one per file."""
+    paths = [Path(file) for file in files]
+    if not paths or len({path.resolve() for path in paths}) < len(paths):
+        raise ArgumentError("files", [str(path) for path in paths], "one or more files, each listed once")
+    stems = [path.stem for path in paths]
+    allowed = [name for name, policy in POLICIES.items() if not getattr(policy, "needs_truth", False)]
+    chosen = choose_policies(policies, allowed, REFERENCES)
+    experiments = []
+    for path in paths:
+        name = path.stem if stems.count(path.stem) == 1 else str(path)
+        stream = StreamSpec(name, str(path), label=label, missing=missing, S=S).pin()
+        data = stream.build(horizon=rows, lanes=1, seed=seed)
+        spec = Spec(
+            title=f"{TITLE}: {name}",
+            environments=[stream],
+            policies=chosen,
+            runs=runs,
+            horizon=data.horizon,
+            seed=seed,
+            lanes_per_cell=LANES,
+        )
+        experiments.append(StreamExperiment(spec, stream, len(data.classes), data.dim))
+    return experiments
+
+
+def run_streams(experiments: Sequence[StreamExperiment], folder: Path, conduct: Conduct) -> Results:
+    """Run each experiment in its own folder inside ``folder``, and return all entries together."""
+    folders = slugs(experiment.file.name for experiment in experiments)
+    parts = [
+        conduct(experiment.spec, folder / folders[name], f"{name}, file {number} of {len(experiments)}")
+        for number, experiment in enumerate(experiments, 1)
+        for name in [experiment.file.name]
+    ]
+    merged = merge_results(parts[0], parts[1:])
+    common = {key: merged.manifest[key] for key in ("runs", "seed", "begun", "versions", "command")}
+    return dataclasses.replace(merged, folder=folder, manifest={**common, "title": TITLE})
+
+
+def ranked_entries(results: Results) -> list[Entry]:
+    """Return the entries of the policies that finished on all files. Only these policies can be compared."""
+    environments = {entry.environment for entry in results.entries}
+    finished_in = {label: {e.environment for e in results.entries if e.label == label} for label in _labels(results)}
+    return [entry for entry in results.entries if finished_in[entry.label] == environments]
+
+
+def _labels(results: Results) -> Collection[str]:
+    return {entry.label for entry in results.entries}
+
+
+def score_of(entry: Entry) -> StreamScore:
+    """Return the score of one entry."""
+    rewards = 1.0 - entry.final / entry.horizon
+    return StreamScore(
+        environment=entry.environment,
+        label=entry.label,
+        runs=len(entry.lanes),
+        mean_reward=float(rewards.mean()),
+        se=spread(rewards)[0],
+        last_tenth=float(share_right_lately(entry).mean()),
+        mistakes=float(entry.final.mean()),
+        microseconds=entry.microseconds,
+    )
+
+
+def share_right_lately(entry: Entry) -> Array:
+    """Return the share of right choices in about the last tenth of the rounds, [n].
+
+    The tenth starts after the recorded round that is closest to nine tenths of the horizon.
+    """
+    rounds = np.concatenate([[0], entry.rounds[:-1]])
+    mistakes = np.concatenate([np.zeros((len(entry.regret), 1)), entry.regret[:, :-1]], axis=1)
+    start = int(np.abs(rounds - (1.0 - LAST) * entry.horizon).argmin())
+    return np.asarray(1.0 - (entry.final - mistakes[:, start]) / (entry.horizon - rounds[start]))
+
+
+def notes(failures: Sequence[CellError]) -> dict[str, list[str]]:
+    """Return the notes on the leaderboard, by heading."""
+    guide = [
+        "A policy sees the fields of a row, chooses a class and learns only whether it was right. The mean reward is "
+        "the share of rows in which it was right. The last tenth shows what the policy has learned by then.",
+        "Every policy uses its own recommended tuning. S, the drift and the number of changes are unknown for such "
+        "data. Policies that need them get assumed values (S as set, B_T = 2 S, one change).",
+        "Fields are scaled by their range over all rows that are used, including later ones. Labels are not used.",
+        "All runs see the same rows in the same order. They differ only in the random draws of policies, including "
+        "ties, so intervals say nothing about other data.",
+        "UniformRandom is a reference and has no rank. The time per round depends on the machine.",
+    ]
+    failed = {"Policies that failed, and are not on the leaderboard": [str(failure) for failure in failures]}
+    return {**(failed if failures else {}), "How to read the leaderboard": guide}

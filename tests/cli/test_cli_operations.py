@@ -1,0 +1,192 @@
+"""The service in operation, through the real command: configuration, logs, draining, backups, and a restore."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import windvane
+from support.commands import windvane_command, windvane_server
+from support.refusals import rejects
+from support.server import parse_json, run_command, until
+from windvane.records import to_json
+from windvane.service.server import serve
+
+ARMS = {"red": [0.6, 0.1], "blue": [0.2, 0.7]}
+
+
+def strip(decision: windvane.Decision) -> dict[str, Any]:
+    """Return a decision without what differs between two services in the same state."""
+    fields = parse_json(to_json(decision))
+    return {name: value for name, value in fields.items() if name not in ("id", "time")}
+
+
+def test_a_day_in_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service with a file of settings decides while it is backed up, drains and stops; it goes on elsewhere."""
+    here, there, log = tmp_path / "here", tmp_path / "there", list[str]()
+    here.mkdir()
+    there.mkdir()
+    (here / "service.toml").write_text('store = "a.db"\nport = 0\nlog-format = "json"\naccess-log = true\ndrain = 60\n')
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(str(tmp_path / "notify"))
+    manager.settimeout(60)
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    with windvane_server("serve --config service.toml --json", here, log=log) as said:
+        while b"READY=1" not in manager.recv(1000):
+            pass
+        with windvane.Client(json.loads(said)["address"]) as client:
+            for name in ("shop", "busy"):
+                client.create(name, dim=2, seed=7)
+            for i in range(30):
+                client.reward("shop", client.decide("shop", ARMS), i % 2)
+            enough = threading.Event()
+
+            def decide() -> None:
+                while not enough.is_set():
+                    client.decide("busy", ARMS)
+
+            thread = threading.Thread(target=decide)
+            thread.start()
+            report = json.loads(windvane_command("backup --store a.db --to ../backup.db --json", here).stdout)
+            enough.set()
+            thread.join()
+            events = {stream["stream"]: stream["events"] for stream in report["streams"]}
+            assert (report["sound"], events["shop"], events["busy"] > 0) == (True, 60, True)
+            expected = strip(client.decide("shop", ARMS))
+            _drain(client, pid=int((here / "a.db.lock").read_text()))
+    lines = [parse_json(line) for line in log]
+    assert [line["message"] for line in lines if line["logger"] == "windvane.service"] == [
+        "listening", "ready", "stopping", "stopped",
+    ]  # fmt: skip
+    decided = [line for line in lines if line.get("route") == "/v1/streams/{stream}/decisions"]
+    assert len({line["request_id"] for line in decided}) == len(decided) > 31
+    manager.close()
+
+    said = windvane_command("restore ../backup.db --store a.db --record-loss", there).stdout
+    assert "a.db.mark is missing or of another store: what was lost after the backup is not known, so nothing" in said
+    assert run_command("verify", "--store", there / "a.db").returncode == 0
+    options = "--log-format text --log-level info --access-log --drain 0"
+    log.clear()
+    serve = f"serve --store a.db --port 0 {options} --json"
+    with windvane_server(serve, there, log=log) as said, windvane.Client(json.loads(said)["address"]) as client:
+        assert client.ready(wait=60)
+        assert client.info("shop").counts.settled == 30
+        assert strip(client.decide("shop", ARMS)) == expected
+    assert any(" INFO windvane.access: request method=POST route=" in line for line in log)
+    line = "restore ../backup.db --store a.db --replace --record-loss --force --json"
+    report = json.loads(windvane_command(line, there).stdout)
+    assert report["lost"] == {"shop": 1}
+    assert Path(report["replaced"]).name == "a.db.replaced-1"
+
+
+def _drain(client: windvane.Client, pid: int) -> None:
+    """The first signal: not ready, and requests are answered. The second ends this before the time is over."""
+    os.kill(pid, signal.SIGTERM)
+    until(lambda: not client.ready())
+    assert client.decide("busy", ARMS).arm in ARMS
+    os.kill(pid, signal.SIGTERM)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The arguments with which the command would run a server and configure its log, in a folder of its own."""
+    taken: dict[str, Any] = {}
+
+    def serve(path: Path, **more: Any) -> None:
+        taken.update(more, store=str(path))
+
+    monkeypatch.setattr("windvane.service.server.serve", serve)
+    monkeypatch.setattr("windvane.service.logs.configure_logging", lambda *a: taken.update(log=a))
+    monkeypatch.chdir(tmp_path)
+    return taken
+
+
+def test_a_start_that_fails_is_a_line_of_the_log(tmp_path: Path) -> None:
+    line = "serve", "--store", tmp_path / "nowhere" / "a.db", "--port", "0"
+    result = run_command(*line, "--log-format", "json")
+    assert (result.returncode, result.stdout) == (2, "")
+    fields = parse_json(result.stderr)
+    assert (fields["level"], str(tmp_path / "nowhere") in fields["message"]) == ("critical", True)
+    assert run_command(*line).stderr == f"windvane: error: {fields['message']}\n"
+
+
+FILE = """
+store = "file.db"
+host = "127.0.0.9"
+port = 1111
+rate = 5.5
+body-limit = 2048
+drain = 3
+log-format = "json"
+log-level = "error"
+access-log = true
+"""
+
+
+def test_the_command_line_comes_before_the_environment_and_this_before_the_file(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "service.toml").write_text(FILE)
+    monkeypatch.setenv("WINDVANE_PORT", "2222")
+    monkeypatch.setenv("WINDVANE_LOG_LEVEL", "debug")
+    monkeypatch.setenv("WINDVANE_CONFIG", "service.toml")
+    assert run_command("serve", "--port", "3333").returncode == 0
+    del settings["started"]
+    assert settings == {
+        "store": "file.db", "host": "127.0.0.9", "port": 3333, "rate": 5.5, "most_bytes": 2048, "drain": 3.0,
+        "log_requests": True, "log": ("json", "debug"),
+    }  # fmt: skip
+
+
+def test_every_option_has_a_variable(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for line in FILE.split("\n")[1:-1]:
+        name, _, value = line.partition(" = ")
+        monkeypatch.setenv(f"WINDVANE_{name.upper().replace('-', '_')}", value.strip('"'))
+    assert run_command("serve").returncode == 0
+    del settings["started"]
+    assert settings == {
+        "store": "file.db", "host": "127.0.0.9", "port": 1111, "rate": 5.5, "most_bytes": 2048, "drain": 3.0,
+        "log_requests": True, "log": ("json", "error"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "mentions"),
+    [
+        ("prot = 1", ("prot", f"allowed are {', '.join(sorted(re.findall('^[a-z-]+', FILE, re.M)))}")),
+        ("json = true", ("json", "allowed are")),
+        ("[serve]\nport = 1", ("serve", "allowed are")),
+        ("port = 99999", ("port", "65535")),
+        ("port = true", ("port", "a number")),
+        ("port = [1]", ("port", "a number")),
+        ('access-log = "yes"', ("access-log", "true or false")),
+        ('log-format = "xml"', ("log-format", "'text', 'json'")),
+        ("port\n", ("not TOML", "line 1")),
+        (f"port = {'[' * 10_000}", ("not TOML", "recursion")),
+        (None, ("No such file",)),
+    ],
+)
+def test_a_file_that_is_refused(
+    settings: dict[str, Any], tmp_path: Path, text: str | None, mentions: tuple[str, ...]
+) -> None:
+    if text is not None:
+        (tmp_path / "service.toml").write_text(text)
+    result = run_command("serve", "--config", "service.toml")
+    assert (result.returncode, settings) == (2, {})
+    assert result.stderr.startswith("windvane: error: service.toml: ")
+    assert all(mention in result.stderr for mention in mentions), result.stderr
+
+
+@pytest.mark.parametrize("host", ["a\0b", "a" * 100])
+def test_a_host_that_no_name_can_be(tmp_path: Path, host: str) -> None:
+    with rejects("host"):
+        serve(tmp_path / "a.db", host=host, port=0)
+    assert not (tmp_path / "a.db").exists()

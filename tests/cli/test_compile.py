@@ -1,0 +1,62 @@
+"""``windvane compile``: kernels compiled in advance, and no more than policies need."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.processes import run_python
+from support.server import run_command
+from windvane.kernels import cache
+
+DECIDE = """
+import windvane
+agent = windvane.Agent(dim=2, policy="UniformRandom")
+agent.reward(agent.decide([[0.1, 0.2]]), 1.0)
+"""
+
+
+def list_kernels(folder: Path) -> dict[str, int]:
+    """Return when the files of compiled code were written, by name."""
+    return {path.name: path.stat().st_mtime_ns for path in folder.rglob("*.nb[ci]")}
+
+
+@pytest.mark.slow
+def test_compiled_code_is_used(tmp_path: Path) -> None:
+    settings = {"WINDVANE_CACHE_DIR": str(tmp_path), "WINDVANE_QUIET": "1"}
+    line = [sys.executable, "-m", "windvane", "compile", "UniformRandom", "--json"]
+    done = subprocess.run(line, env={**os.environ, **settings}, capture_output=True, text=True, check=True)
+    report, kernels = json.loads(done.stdout), list_kernels(tmp_path)
+    assert (report["policies"], report["seconds"] > 0.0, report["bytes"] > 1000) == (["UniformRandom"], True, True)
+    assert Path(report["folder"]).parent == tmp_path
+    assert not [name for name in kernels if "project_lanes" in name or "find_lanes" in name]  # of other policies
+    run_python("-c", DECIDE, **settings)
+    assert {name: list_kernels(tmp_path)[name] for name in kernels} == kernels  # nothing was compiled again
+
+
+def test_what_compile_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = run_command("compile", "UniformRandom", "UniformRandom")
+    assert (done.returncode, done.stdout.startswith("1 policy compiled for ")) == (0, True)
+    assert str(cache.CACHE_DIR) in done.stdout
+    assert run_command("compile", "Nonsense").returncode == 2
+    monkeypatch.setattr(cache, "CACHE_ERROR", "read-only")
+    failed = run_command("compile", "UniformRandom")
+    assert (failed.returncode, "set WINDVANE_CACHE_DIR" in failed.stderr) == (2, True)
+
+
+@pytest.mark.slow
+def test_the_commands_for_an_image_run(tmp_path: Path) -> None:
+    """Those of docs/service.md, without the installation."""
+    text = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+    script = text[text.index("## Images") :].partition("```console\n")[2].partition("```")[0]
+    lines = [line for line in script.splitlines() if not line.startswith("pip ")]
+    assert len(lines) == 2
+    code = "\n".join(lines).replace("windvane compile", f"{sys.executable} -m windvane compile")
+    done = subprocess.run(["bash", "-e", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "2 policies compiled" in done.stdout
+    assert list_kernels(tmp_path / "kernels")

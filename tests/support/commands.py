@@ -1,0 +1,65 @@
+"""Run the real command ``windvane`` in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+SCRIPT = Path(sys.executable).with_name("windvane")
+
+
+def windvane_command(line: str, folder: Path, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run ``windvane LINE`` in ``folder``; stdout and stderr are pipes, as in a script."""
+    words = shlex.split(line)
+    settings = {**os.environ, "COLUMNS": "100", **environment}
+    found = subprocess.run([SCRIPT, *words], cwd=folder, capture_output=True, text=True, env=settings, check=False)
+    assert found.returncode == code, f"{line}: exit {found.returncode}\n{found.stdout}\n{found.stderr}"
+    return found
+
+
+def fails(line: str, folder: Path, *mentions: str, code: int = 2) -> None:
+    """The command fails with one line on stderr that mentions these names and values in this order."""
+    found = windvane_command(line, folder, code)
+    assert found.stdout == ""
+    assert len(found.stderr.splitlines()) == 1, found.stderr
+    assert found.stderr.startswith("windvane: error: ")
+    assert re.search(".*".join(map(re.escape, mentions)), found.stderr), found.stderr
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+@contextlib.contextmanager
+def windvane_server(
+    line: str, folder: Path, stop: signal.Signals = signal.SIGTERM, log: list[str] | None = None
+) -> Iterator[str]:
+    """Run ``windvane LINE``; the first line it prints. It is told to stop at the end, and that is not a failure. Its
+    log, which has no warnings, is appended to ``log``."""
+    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed below; a pipe that nobody reads would hold it up
+    process = subprocess.Popen(
+        [SCRIPT, *shlex.split(line)], cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True
+    )
+    assert process.stdout is not None  # a pipe, as asked for
+    first = process.stdout.readline()
+    try:
+        yield first
+    finally:
+        process.send_signal(stop)
+        process.communicate(timeout=60)
+    with errors:
+        errors.seek(0)
+        lines = errors.read().splitlines()
+    assert process.returncode == 0, lines
+    assert [line for line in lines if " INFO " not in line and '"level": "info"' not in line] == []
+    assert first
+    if log is not None:
+        log += lines
