@@ -42,7 +42,7 @@ def warm_up(
         class must not require arguments other than ``dim``, ``horizon``, ``drift``, ``switches`` and ``truth``.
         Default: all registered policies.
     environments
-        Simulated environments. Default: none.
+        Environments; they play a round, so do not use one afterwards that must play its rounds in order. Default: none.
     report
         Called with the number of policies that are done and of all, before the first and after each.
 
@@ -75,7 +75,8 @@ def warm_up(
         report(done, len(instances))
     for environment in environments:
         offer = environment.round(1)
-        environment.reward(1, offer.means[:, 0])
+        first = np.zeros(environment.lanes, dtype=np.int64) if offer.valid is None else offer.valid.argmax(axis=1)
+        environment.play(offer, first)
         environment.delays(1)
         _ = environment.variation
     return time.perf_counter() - start

@@ -8,10 +8,11 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from os import PathLike
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,10 +26,29 @@ PARQUET = (".parquet", ".pq")
 LONGEST_LIST = 300  # characters of a list of column names in a message
 WHOLE = re.compile(r"0|-?[1-9][0-9]*")  # the texts that equal str(int(text))
 DELIMITERS = {";": "semicolons", "\t": "tabs"}  # that other programs write in place of commas
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-def read_file(path: str | PathLike[str]) -> tuple[bytes, str]:
-    """Return the content of a file, and its SHA-256 as 64 hexadecimal digits."""
+class Selection(NamedTuple):
+    """The places of the columns to return, in order, and the place of the column of labels if there is one."""
+
+    places: list[int]
+    label: int | None = None
+
+
+Choose = Callable[[Sequence[str], str], Selection]
+"""Select columns by the names in the header; the second argument is a hint for the message of an error."""
+
+
+def check_sha256(name: str, value: Any) -> str:
+    """Return ``value`` if it is written like a SHA-256."""
+    if not (isinstance(value, str) and SHA256.fullmatch(value)):
+        raise ArgumentError(name, value, "64 hexadecimal digits in lower case")
+    return value
+
+
+def read_file(path: str | PathLike[str], sha256: str | None = None) -> tuple[bytes, str]:
+    """Return the content of a file, and its SHA-256 as 64 hexadecimal digits, which must be ``sha256`` if given."""
     if not isinstance(path, str | PathLike):
         raise ArgumentError("path", path, "the path of a CSV or Parquet file")
     try:
@@ -36,7 +56,10 @@ def read_file(path: str | PathLike[str]) -> tuple[bytes, str]:
     except (OSError, ValueError) as error:  # a ValueError: the path holds a NUL
         expected, reason = "a CSV or Parquet file that can be read", getattr(error, "strerror", None) or str(error)
         raise ArgumentError("path", str(path), expected, hint=reason) from None
-    return content, hashlib.sha256(content).hexdigest()
+    digest = hashlib.sha256(content).hexdigest()
+    if sha256 is not None and sha256 != digest:
+        raise ArgumentError("sha256", sha256, f"that of {path}, {digest}", hint="the file has changed")
+    return content, digest
 
 
 def parse_table(
@@ -46,8 +69,32 @@ def parse_table(
 
     ``label`` is the name of the column of labels. Default: the last column.
     """
+
+    def choose(names: Sequence[str], hint: str) -> Selection:
+        place = _find_label(path, names, label, hint)
+        return Selection([i for i in range(len(names)) if i != place] + [place], place)
+
+    return _parse_selection(path, content, choose, rows)
+
+
+def parse_columns(
+    path: str | PathLike[str], content: bytes, names: Sequence[str] | None = None, rows: int | None = None
+) -> list[Column]:
+    """Return the columns with these names of a CSV or Parquet file without labels, in this order. Default: all."""
+
+    def choose(header: Sequence[str], hint: str) -> Selection:
+        if not header or (hint and len(header) == 1):
+            expected, got = "a table with columns", f"the column {header[0]!r} alone" if header else "no column"
+            raise ArgumentError("path", str(path), expected, got=got, where=str(path), hint=hint)
+        check_names("path", header, str(path), str(path))
+        return Selection([_find_column("columns", path, header, name, hint) for name in names or header])
+
+    return _parse_selection(path, content, choose, rows)
+
+
+def _parse_selection(path: str | PathLike[str], content: bytes, choose: Choose, rows: int | None) -> list[Column]:
     is_parquet = Path(path).suffix.lower() in PARQUET
-    columns = _parse_parquet(path, content, label) if is_parquet else _parse_csv(path, content, label, rows)
+    columns = _parse_parquet(path, content, choose) if is_parquet else _parse_csv(path, content, choose, rows)
     return columns if rows is None else [column.select(slice(rows)) for column in columns]
 
 
@@ -58,22 +105,21 @@ def _find_label(path: str | PathLike[str], names: Sequence[str], label: str | No
         got = f"the column {names[0]!r} alone" if names else "no column"
         raise ArgumentError("path", str(path), expected, got=got, where=str(path), hint=hint)
     check_names("path", names, str(path), str(path))
-    if label is None:
-        return len(names) - 1
-    if label not in names:
+    return len(names) - 1 if label is None else _find_column("label", path, names, label)
+
+
+def _find_column(argument: str, path: str | PathLike[str], names: Sequence[str], name: str, hint: str = "") -> int:
+    """Return the place of the column ``name``."""
+    if name not in names:
         known = textwrap.shorten(", ".join(names), LONGEST_LIST, placeholder=" ...")
-        raise ArgumentError("label", label, f"one of {known}, the columns of {path}")
-    return names.index(label)
-
-
-def _move_last(columns: list[Column], place: int) -> list[Column]:
-    return [*columns[:place], *columns[place + 1 :], columns[place]]
+        raise ArgumentError(argument, name, f"one of {known}, the columns of {path}", hint=hint)
+    return names.index(name)
 
 
 # --- CSV files --------------------------------------------------------------------------------------------------------
 
 
-def _parse_csv(path: str | PathLike[str], content: bytes, label: str | None, rows: int | None) -> list[Column]:
+def _parse_csv(path: str | PathLike[str], content: bytes, choose: Choose, rows: int | None) -> list[Column]:
     names = [name.strip() for name in next(_read_rows(path, content))]
     numbers = _parse_numbers(names)
     if numbers is not None and not np.isnan(numbers).any():
@@ -81,21 +127,24 @@ def _parse_csv(path: str | PathLike[str], content: bytes, label: str | None, row
         raise ArgumentError("path", str(path), expected, got="a first line of numbers", where=str(path))
     used = [word for mark, word in DELIMITERS.items() if any(mark in name for name in names)]
     hint = f"columns must be separated by commas, not by {used[0]}" if used else ""
-    place = _find_label(path, names, label, hint)
-    texts = {place}  # the columns that hold texts; labels are read as texts, so that 007 is not merged with 7
+    places, label = choose(names, hint)
+    wanted = {i: names[i] for i in places}
+    texts = set() if label is None else {label}  # the columns that hold texts; labels are read as texts: 007 is not 7
     while True:  # a column of numbers may turn out to be texts after many rows: then read again
-        late = _parse_csv_once(path, content, names, rows, texts)
-        if isinstance(late, list):
-            late[place] = _parse_labels(late[place])
-            return _move_last(late, place)
-        texts |= late
+        columns = _parse_csv_once(path, content, wanted, rows, texts)
+        if isinstance(columns, dict):
+            return [_parse_labels(columns[i]) if i == label else columns[i] for i in places]
+        texts |= columns
 
 
 def _parse_csv_once(
-    path: str | PathLike[str], content: bytes, names: Sequence[str], rows: int | None, texts: set[int]
-) -> list[Column] | set[int]:
-    """Return the columns, or the places of those whose first rows were taken for numbers, but are texts."""
-    numbers: dict[int, list[Array]] = {i: [np.empty(0)] for i in range(len(names)) if i not in texts}
+    path: str | PathLike[str], content: bytes, wanted: dict[int, str], rows: int | None, texts: set[int]
+) -> dict[int, Column] | set[int]:
+    """Return the columns at the places ``wanted``, or the places of those that were taken for numbers, but are texts.
+
+    ``wanted`` are the names by place.
+    """
+    numbers: dict[int, list[Array]] = {i: [np.empty(0)] for i in wanted if i not in texts}
     coders = {i: TextCoder() for i in texts}
     reader = islice(_read_rows(path, content), 1, None)  # without the header
     while chunk := list(islice(reader, CHUNK if rows is None else min(CHUNK, rows))):
@@ -104,16 +153,18 @@ def _parse_csv_once(
         for i, cells in enumerate(zip(*chunk, strict=True)):
             if i in coders:
                 coders[i].add(None if cell.lower() in MISSING else cell for cell in map(str.strip, cells))
+            elif i not in wanted:
+                continue
             elif (parsed := _parse_numbers(cells)) is not None:
                 numbers[i].append(parsed)
             else:
                 late.add(i)
         if late:
             return late
-    return [
-        coders[i].finish(name) if i in coders else Column(name, np.concatenate(numbers[i]))
-        for i, name in enumerate(names)
-    ]
+    return {
+        i: coders[i].finish(name) if i in coders else Column(name, np.concatenate(numbers[i]))
+        for i, name in wanted.items()
+    }
 
 
 def _read_rows(path: str | PathLike[str], content: bytes) -> Iterator[list[str]]:
@@ -189,7 +240,7 @@ def _parse_labels(column: Column) -> Column:
 # --- Parquet files ----------------------------------------------------------------------------------------------------
 
 
-def _parse_parquet(path: str | PathLike[str], content: bytes, label: str | None) -> list[Column]:
+def _parse_parquet(path: str | PathLike[str], content: bytes, choose: Choose) -> list[Column]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -200,9 +251,9 @@ def _parse_parquet(path: str | PathLike[str], content: bytes, label: str | None)
         table = pq.read_table(pa.BufferReader(content))
     except (pa.ArrowInvalid, OSError) as error:
         raise ArgumentError("path", str(path), "a Parquet file", hint=" ".join(str(error).split())) from None
-    place = _find_label(path, table.column_names, label)
     columns = []
-    for name, data in zip(table.column_names, table.columns, strict=True):
+    for place in choose(table.column_names, "").places:
+        name, data = table.column_names[place], table.column(place)
         kind = data.type.value_type if pa.types.is_dictionary(data.type) else data.type
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_boolean(kind)
         if is_text:
@@ -212,4 +263,4 @@ def _parse_parquet(path: str | PathLike[str], content: bytes, label: str | None)
         else:
             expected = "a column of numbers or texts"
             raise ArgumentError(f"columns[{name!r}]", str(path), expected, got=str(kind), where=str(path))
-    return _move_last(columns, place)
+    return columns

@@ -8,46 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from windvane.arguments import LARGEST, NORM_SLACK, Array, Index, Mask, check_array, check_number, check_whole
+from windvane.arguments import LARGEST, NORM_SLACK, Array, Index, check_array, check_number, check_whole
 from windvane.documentation import documented
 from windvane.environments.arms import ArmLaw
 from windvane.environments.drift import Drift
+from windvane.environments.protocol import Outcome, Round
 from windvane.environments.rewards import DelayLaw, RewardLaw, natural_rewards
 from windvane.errors import ArgumentError
 from windvane.links import Link, get_link
-
-
-@documented
-class Round(NamedTuple):
-    """One round of an environment: a policy sees ``arms`` and ``valid``; the other fields are the truth.
-
-    Parameters
-    ----------
-    t
-        The round.
-    valid
-        Arms that are on offer, [lanes, K]; None if all are.
-    theta, means, best
-        theta*_t, [lanes, dim]; mu(<x, theta*_t>), [lanes, K], of absent arms too; the largest one on offer, [lanes].
-        In a :class:`~windvane.environments.LabelledStream`, theta is NaN and the means are the rewards.
-
-    >>> from windvane.environments import BallArms, Static
-    >>> offer = Environment(Static(), BallArms(count=3), horizon=5).round(1)
-    >>> bool(offer.best[0] == offer.means[0].max())
-    True
-    """
-
-    t: int
-    arms: Array
-    valid: Mask | None
-    theta: Array
-    means: Array
-    best: Array
 
 
 @documented
@@ -69,7 +42,8 @@ class Environment:
     >>> from windvane.environments import BallArms, Rotation
     >>> world = Environment(Rotation(), BallArms(count=10), horizon=3000, lanes=2)
     >>> offer = world.round(1)
-    >>> reward, regret = world.reward(1, offer.means[:, 0]), offer.best - offer.means[:, 0]  # of arm 0 in both lanes
+    >>> outcome = world.play(offer, [0, 4])  # arm 0 in one lane, arm 4 in the other
+    >>> reward, regret = outcome.reward, offer.best - outcome.mean
     >>> world.variation.round(4)
     array([1.5708, 1.5708])
     """
@@ -137,6 +111,11 @@ class Environment:
     def _theta(self, t: int) -> Array:
         theta = self.path.at(t)
         return theta if self.intercept is None else _append(theta, self.intercept)
+
+    def play(self, offer: Round, choice: npt.ArrayLike) -> Outcome:
+        """Return the rewards of the arms ``choice[lanes]`` of a round, and their means; rounds come in any order."""
+        mean = offer.means[np.arange(self.lanes), offer.check_choice(choice)]
+        return Outcome(self.reward(offer.t, mean), mean)
 
     def reward(self, t: int, means: npt.ArrayLike) -> Array:
         """Return the rewards of round ``t`` for arms with these means, [lanes], from one uniform per lane."""

@@ -44,9 +44,9 @@ from windvane.environments.columns import (
     to_columns,
 )
 from windvane.environments.data_files import parse_table, read_file
-from windvane.environments.environment import Environment, Round
 from windvane.environments.fields import LATEST
 from windvane.environments.paths import LARGEST_BLOCK, LONGEST_BLOCK
+from windvane.environments.protocol import Outcome, Round
 from windvane.errors import ArgumentError
 from windvane.links import get_link
 
@@ -88,6 +88,8 @@ class LabelledStream:
     >>> offer = stream.round(3)
     >>> offer.means  # the reward of each class
     array([[1., 0.]])
+    >>> stream.play(offer, [0]).reward
+    array([1.])
     """
 
     has_theta: ClassVar[bool] = False
@@ -166,9 +168,7 @@ class LabelledStream:
         >>> stream.fields
         {'wind': (1.0, 3.5), 'sky': ['blue', 'grey']}
         """
-        content, digest = read_file(path)
-        if sha256 is not None and sha256 != digest:
-            raise ArgumentError("sha256", sha256, f"that of {path}, {digest}", hint="the file has changed")
+        content, digest = read_file(path, sha256)
         if rows is not None:
             check_whole("rows", rows, 1)
         *columns, labels = parse_table(path, content, label, rows if missing == "refuse" else None)
@@ -226,6 +226,11 @@ class LabelledStream:
         arms = check_array("arms", arms, (self.lanes, None, self.dim))
         return np.asarray((arms[:, :, 1 + label * self._encoded.shape[1]] != 0.0).astype(float))
 
+    def play(self, offer: Round, choice: npt.ArrayLike) -> Outcome:
+        """Return the rewards of the classes ``choice[lanes]`` of a round, which are also their means."""
+        mean = offer.means[np.arange(self.lanes), offer.check_choice(choice)]
+        return Outcome(self.reward(offer.t, mean), mean)
+
     def reward(self, t: int, means: npt.ArrayLike) -> Array:
         """Return the rewards of round ``t`` for chosen classes with these means, [lanes]: the means, 0 or 1."""
         check_whole("t", t, 1, self.horizon)
@@ -236,9 +241,6 @@ class LabelledStream:
 
     def delays(self, t: int) -> None:
         """Return None: rewards are not delayed."""
-
-
-AnyEnvironment = Environment | LabelledStream
 
 
 def _use_rows(columns: list[Column], rows: int | None, missing: str, source: str) -> list[Column]:

@@ -11,14 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import Array
-from windvane.environments import AnyEnvironment, Environment, Round
-from windvane.errors import ArgumentError
+from windvane.environments import AnyEnvironment, Environment
 from windvane.lab.run.cells import Cell, recorded_rounds
 from windvane.lab.run.delayed_rewards import Post
 
@@ -89,11 +88,11 @@ def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
         began = clock()
         choice = policy.select(offer.arms, offer.valid)
         spent += clock() - began
-        choice = _checked_choice(choice, offer)
+        choice = offer.check_choice(choice, "select(arms)")  # a policy of the user's own may return anything
         if probe:
             probe.after(offer, choice)
-        x, mean = offer.arms[everyone, choice], offer.means[everyone, choice]
-        reward = environment.reward(t, mean)
+        x = offer.arms[everyone, choice]
+        reward, mean = environment.play(offer, choice)
         delay = environment.delays(t)
         if post is None or delay is None:
             began = clock()
@@ -113,21 +112,6 @@ def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
         if tick:
             tick(t)
     return recorder.result(spent)
-
-
-def _checked_choice(choice: Any, offer: Round) -> npt.NDArray[np.int64]:
-    """One arm per lane, of those that are offered: a policy of the user's own may return anything."""
-    found = np.asarray(choice)
-    lanes, K = offer.means.shape
-    if found.shape != (lanes,) or found.dtype.kind not in "iu":
-        raise ArgumentError("select(arms)", choice, f"{lanes} whole numbers, an arm for each lane")
-    if (
-        found.min() < 0
-        or found.max() >= K
-        or (offer.valid is not None and not offer.valid[np.arange(lanes), found].all())
-    ):
-        raise ArgumentError("select(arms)", choice, f"arms in 0..{K - 1} that are offered (valid)")
-    return found
 
 
 class _Recorder:

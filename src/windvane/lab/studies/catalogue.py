@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from windvane.environments.environment import Round
+from windvane.environments import Round
 from windvane.lab.spec.experiment_spec import PolicySpec
 from windvane.lab.studies.paper import HORIZON, paper_spec
 from windvane.policies.registry import POLICIES
@@ -47,7 +47,7 @@ class _World:
             began = clock()
             choice = policy.select(offer.arms, offer.valid)
             spent += clock() - began
-            reward = self.environment.reward(offer.t, offer.means[lanes, choice])
+            reward = self.environment.play(offer, choice).reward
             x = offer.arms[lanes, choice]
             began = clock()
             policy.update(x, reward)
