@@ -24,6 +24,7 @@ DRIFTS: dict[str, E.Drift] = {
     "sinusoid": E.Sinusoid(period=17.0, amplitude=[0.3, 0.3], centre=[0.1, -0.4], phase=1.0),
     "piecewise-linear": E.PiecewiseLinear(times=[3, 10, 14, 24], points=[[1, 0], [0, 1], [0, 1], [-1, 0]]),
     "function": E.FunctionDrift(spiral),
+    "logged": E.LoggedPath(thetas=[[0.9, 0.1], [0.9, 0.1], [-0.2, 0.7], [0.4, -0.5]], stretch=True),
 }
 ARMS: dict[str, E.ArmLaw] = {
     "ball": E.BallArms(5),

@@ -19,6 +19,7 @@ from windvane.environments.drift import (
 )
 from windvane.environments.environment import Environment
 from windvane.environments.labelled_stream import LabelledStream
+from windvane.environments.logged_path import LoggedPath
 from windvane.environments.paths import Path
 from windvane.environments.protocol import AnyEnvironment, Outcome, Round
 from windvane.environments.rewards import (
@@ -30,7 +31,7 @@ __all__ = [
     "ARM_LAWS", "DELAYS", "DRIFTS", "REWARD_LAWS", "AnyEnvironment", "Arc", "ArmLaw", "ArmStream", "BallArms",
     "BernoulliRewards", "BinomialRewards", "BoundRewards", "ComeAndGo", "CubeArms", "DelayLaw", "Drift", "Environment",
     "FixedArms", "FixedDelay", "FunctionDrift", "GaussianArms", "GaussianRewards", "GeometricDelay", "LabelledStream",
-    "NoDelay", "OrthogonalArms", "Outcome", "Path", "PiecewiseLinear", "PoissonRewards", "RandomSwitches",
+    "LoggedPath", "NoDelay", "OrthogonalArms", "Outcome", "Path", "PiecewiseLinear", "PoissonRewards", "RandomSwitches",
     "RandomWalk", "RewardLaw", "Rotation", "Round", "Sinusoid", "SkewedArms", "SphereArms", "Static", "Switches",
     "Turns", "UniformDelay",
 ]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from windvane.arguments import LARGEST, Mask
-from windvane.errors import ArgumentError
+from windvane.errors import ArgumentError, format_value
 
 NAN = math.nan
 
@@ -141,11 +141,33 @@ def check_names(argument: str, names: Sequence[str], value: Any, where: str = ""
             raise ArgumentError(argument, value, expected, got=f"the name {name!r} of column {place + 1}", where=where)
 
 
-def check_values(argument: str, column: Column, source: str = "") -> Column:
+def check_numbers(argument: str, column: Column, source: str = "", hint: str = "") -> None:
+    """Raise ``ArgumentError`` if the column holds texts; name the first row with a text that is not a number."""
+    if column.values is None:
+        return
+    codes = [code for code, text in enumerate(column.values) if not _is_number(text)]
+    is_text = np.isin(column.data, codes) if codes else column.data >= 0
+    code = int(column.data[is_text.argmax()]) if is_text.any() else -1
+    got = "a missing value" if code < 0 else f"the text {format_value(column.values[code])}"
+    where = _describe_row(is_text, source)
+    raise ArgumentError(argument, column.name, "a column of numbers", got=got, where=where, hint=hint)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
+def check_values(
+    argument: str, column: Column, source: str = "", hint: str = 'use missing="drop" to leave out such rows'
+) -> Column:
     """Return the column if it has a value in every row, and every number is within [-1e100, 1e100]."""
     is_missing = column.missing
     if is_missing.any():
-        where, hint = _describe_row(is_missing, source), 'use missing="drop" to leave out such rows'
+        where = _describe_row(is_missing, source)
         raise ArgumentError(argument, None, "present in every row", got="a missing value", where=where, hint=hint)
     if column.values is None:
         is_outside = ~(np.abs(column.data) <= LARGEST)

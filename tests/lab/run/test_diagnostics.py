@@ -39,6 +39,7 @@ DRIFT_SETTINGS: dict[str, dict[str, Any]] = {
     "sinusoid": {"period": 60},
     "piecewise-linear": {"times": [1, 50, 80], "points": [[1, 0], [0, 1], [-1, 0]]},
     "function": {"function": around},
+    "logged": {"thetas": [[0.9, 0.1], [-0.2, 0.7], [0.4, -0.5]], "stretch": True},
 }
 ARM_SETTINGS: dict[str, dict[str, Any]] = {
     "fixed": {"arms": [[1, 0], [0, 1], [-0.6, 0.8], [0.1, 0.1]]},
