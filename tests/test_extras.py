@@ -109,6 +109,11 @@ def test_the_client_names_its_extra(core: Path, tmp_path: Path) -> None:
     assert "pip install 'windvane[client]'" in done.stderr.splitlines()[-1]
 
 
+def test_gymnasium_names_its_extra(core: Path, tmp_path: Path) -> None:
+    done = run_python(core, "import windvane.environments; import windvane.environments.gymnasium", tmp_path)
+    assert "pip install 'windvane[gymnasium]'" in done.stderr.splitlines()[-1]
+
+
 def test_the_client_needs_its_own_extra_only(tmp_path: Path) -> None:
     python = create_environment(tmp_path / "environment", "client")
     done = run_python(python, "import windvane; print(windvane.Client(), windvane.AsyncClient())", tmp_path)

@@ -15,9 +15,9 @@ FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 SERVICE_COMMANDS = ("serve", "token", "verify", "backup", "restore", "demo", "compile")  # these need ``service``
 # Top-level modules that windvane imports and that only an extra installs.
 EXTRA_MODULES = {
-    "anyio", "dask", "distributed", "fastapi", "fastapi_offline", "h11", "httpcore2", "httptools", "joblib",
-    "matplotlib", "plotly", "prometheus_client", "pyarrow", "pydantic", "pydantic_core", "rich", "starlette", "typer",
-    "uvicorn",
+    "anyio", "dask", "distributed", "fastapi", "fastapi_offline", "gymnasium", "h11", "httpcore2", "httptools",
+    "joblib", "matplotlib", "plotly", "prometheus_client", "pyarrow", "pydantic", "pydantic_core", "rich", "starlette",
+    "typer", "uvicorn",
 }  # fmt: skip
 
 

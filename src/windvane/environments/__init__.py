@@ -1,7 +1,8 @@
 """Simulated worlds: drifts, arm laws, reward laws and delay laws, combined freely by :class:`Environment`.
 
 :class:`LabelledStream` makes an environment of a labelled data stream, from arrays or a file.
-Both have the attributes and methods of :class:`AnyEnvironment`.
+:mod:`windvane.environments.gymnasium`, which needs the package gymnasium, connects both to Gymnasium. All environments
+have the attributes and methods of :class:`AnyEnvironment`.
 
 A drift or law is a small frozen record. Fields and arguments outside their range, and parts that do not fit together,
 raise :class:`windvane.errors.ArgumentError`.

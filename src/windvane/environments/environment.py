@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,10 @@ class Environment:
             if not isinstance(part, base) and (part is not None or name in ("drift", "arms")):
                 raise ArgumentError(name, part, f"a {base.__name__} of windvane.environments")
         self.drift, self.arms, self.delay, self.link = drift, arms, delay, get_link(link)
+        self._settings: dict[str, Any] = {
+            "drift": drift, "arms": arms, "rewards": rewards, "dim": dim, "link": link, "S": S, "L": L,
+            "intercept": intercept, "delay": delay, "horizon": horizon,
+        }  # fmt: skip
         self.path = drift.path(horizon=horizon, dim=dim, S=S, lane_ids=lanes, seed=seed)
         self._stream = arms.bind(dim=dim, L=L, lane_ids=lanes, seed=seed)
         self.lane_ids, self.lanes, self.horizon = self.path.lane_ids, self.path.lanes, self.path.horizon
@@ -82,6 +86,10 @@ class Environment:
             f"Environment({self.drift!r}, {self.arms!r}, {self.rewards!r}, dim={self.dim}, link={self.link.name!r}, "
             f"horizon={self.horizon}, lanes={self.lanes})"
         )
+
+    def with_lanes(self, lanes: int | Sequence[int], *, seed: int | None = None) -> Environment:
+        """Return the same world with other lanes, and with another seed if one is given."""
+        return Environment(**self._settings, lanes=lanes, seed=self.seed if seed is None else seed)
 
     @property
     def variation(self) -> Array:

@@ -16,6 +16,7 @@ advance. No labels are used for them.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -103,8 +104,8 @@ class LabelledStream:
         self.S, self.link = check_positive("S", S), get_link("logistic")
         self.drift_told = 2.0 * self.S if drift is None else check_not_negative("drift", drift)
         self.switches_told = check_whole("switches", switches, 0, LATEST)
-        self.lane_ids, self.seed = check_lanes(lanes), check_whole("seed", seed, 0, 2**64 - 1)
-        self.lanes, self.source, self.sha256 = len(self.lane_ids), source, ""
+        self._set_lanes(lanes, seed)
+        self.source, self.sha256 = source, ""
         columns = to_columns("features", features, names)
         if not columns:
             raise ArgumentError("features", features, "a table with at least one column", got="none", where=source)
@@ -119,6 +120,10 @@ class LabelledStream:
         self._places = np.cumsum([1, *widths]).tolist()
         self._scale = (2 + len(columns)) ** -0.5
         self._set_up_blocks(self._places.pop())
+
+    def _set_lanes(self, lanes: int | Sequence[int], seed: int) -> None:
+        self.lane_ids, self.seed = check_lanes(lanes), check_whole("seed", seed, 0, 2**64 - 1)
+        self.lanes = len(self.lane_ids)
 
     def _set_up_blocks(self, width: int) -> None:
         """Allocate the encoded rows, a block at a time, and one set of arms, in which only the class blocks change."""
@@ -182,6 +187,13 @@ class LabelledStream:
     def __repr__(self) -> str:
         source = f"{self.source!r}, " if self.source else ""
         return f"LabelledStream({source}classes={len(self.classes)}, dim={self.dim}, rounds={self.horizon})"
+
+    def with_lanes(self, lanes: int | Sequence[int], *, seed: int | None = None) -> LabelledStream:
+        """Return the same stream with other lanes, and with another seed if one is given. The table is shared."""
+        twin = copy.copy(self)
+        twin._set_lanes(lanes, self.seed if seed is None else seed)
+        twin._set_up_blocks(self._encoded.shape[1])
+        return twin
 
     @property
     def variation(self) -> Array:
