@@ -19,7 +19,8 @@ import numpy.typing as npt
 from windvane.arguments import Array
 from windvane.environments import AnyEnvironment, Environment, Round
 from windvane.errors import ArgumentError
-from windvane.lab.run.cells import Cell, recorded_rounds
+from windvane.lab.run.build import build_environment, build_policy
+from windvane.lab.run.cells import Cell, choose_recorded_rounds, list_variants
 from windvane.lab.run.delayed_rewards import Post
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class CellResult:
     versions: dict[str, str] = field(default_factory=dict)
 
 
-def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
+def play_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
     """Compute one cell; ``tick(t)`` is called after every round."""
     from windvane.lab.run.diagnostics import (
         Diagnostics,
@@ -69,11 +70,11 @@ def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
     )  # here: imports numba, which readers of results do not need
 
     ids, variants = cell.lanes(spec.runs)
-    environment = spec.environments[cell.environment].build(
-        horizon=spec.horizon, lanes=[int(i) for i in ids], seed=spec.seed
+    environment = build_environment(
+        spec.environments[cell.environment], horizon=spec.horizon, lanes=[int(i) for i in ids], seed=spec.seed
     )
-    choices = spec.policies[cell.policy].variants
-    policy = spec.policies[cell.policy].build(environment, variants=[choices[v] for v in variants])
+    points = list_variants(spec.policies[cell.policy].sweep)
+    policy = build_policy(spec.policies[cell.policy], environment, [points[v] for v in variants])
     recorder = _Recorder(spec, environment, policy, ids, variants)
     probe = None
     if spec.diagnostics and isinstance(environment, Environment) and applies(policy):
@@ -143,7 +144,7 @@ class _Recorder:
     ) -> None:
         self._environment, self._policy = environment, policy
         self._ids, self._variants = ids, variants
-        self._rounds = recorded_rounds(spec.horizon, spec.record)
+        self._rounds = choose_recorded_rounds(spec.horizon, spec.record)
         self._next = 0
         n, R, d = len(ids), len(self._rounds), environment.dim
         self._sum, self._reward = np.zeros(n), np.zeros(n)

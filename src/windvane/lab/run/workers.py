@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 from windvane.errors import WindvaneError
 from windvane.kernels.threads import get_threads, set_threads
-from windvane.lab.run.cells import Cell
-from windvane.lab.run.play import CellResult, run_cell
+from windvane.lab.run.build import build_environment, build_policy, resolve_policy
+from windvane.lab.run.cells import Cell, list_variants
+from windvane.lab.run.play import CellResult, play_cell
 from windvane.lab.run.progress import Teller
 from windvane.lab.run.versions import versions
 
@@ -51,9 +52,11 @@ def compile_kernels(spec: Spec, cells: Iterable[Cell]) -> None:
         with suppress(Exception, SystemExit):
             named = spec.policies[number]
             if place not in worlds:
-                worlds[place] = spec.environments[place].build(horizon=spec.horizon, lanes=[0], seed=spec.seed)
-            if issubclass(named.resolve(), Policy):
-                built.append(named.build(worlds[place], variants=named.variants[:1]))
+                worlds[place] = build_environment(
+                    spec.environments[place], horizon=spec.horizon, lanes=[0], seed=spec.seed
+                )
+            if issubclass(resolve_policy(named.policy), Policy):
+                built.append(build_policy(named, worlds[place], list_variants(named.sweep)[:1]))
     policies = compile_projections_in_background(built)
     for world in worlds.values():
         with suppress(Exception):
@@ -114,7 +117,7 @@ def _compute(spec: Spec, index: int, cell: Cell, counters: str | None, threads: 
     """What a worker does: one cell, with the failure, if any, named, and raised or returned."""
     with _threads(threads):
         try:
-            result = run_cell(spec, cell, Teller(counters, index, cell.last - cell.first))
+            result = play_cell(spec, cell, Teller(counters, index, cell.last - cell.first))
         except (Exception, SystemExit) as error:
             policy, environment = spec.policies[cell.policy].name, spec.environments[cell.environment].name
             text = f"{policy} in {environment!r} failed: {type(error).__name__}: {error}"

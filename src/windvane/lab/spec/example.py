@@ -24,15 +24,15 @@ def _comment(text: str) -> str:
 
 _POLICIES = f"""\
 policy is one of {", ".join(POLICIES)}, or a class of yours as "module:Class", whose module is then imported and its
-code run. `windvane policies` describes them. All keys but policy, label and sweep are settings of its constructor.
-dim, lanes and seed come from the experiment; so do link, S, L, sigma and horizon, if they are not set here; and so do
-the true drift and number of changes of the environment, from which a policy computes how fast to forget, if none of
-gamma, window, restart_every, drift and switches is set or swept."""
+code run. `windvane policies` describes them. settings are arguments of the constructor. The experiment fills in dim,
+lanes and seed, and link, S, L, sigma and horizon unless they are set. told says what it tells the policy about each
+run, although nobody knows it in practice: the exact total drift, the number of changes, or nothing. Without told, it is
+what the policy accepts, unless a setting (gamma, window, restart_every, drift, switches) says how to forget."""
 
 _TEMPLATE = """\
 # An experiment for windvane. Run it with: windvane simulate FILE
 #
-# A line that begins with # and no blank is an alternative. To use it, take the # away; if a line above it sets the same
+# A line that begins with # and no space is an alternative. To use it, remove the #; if a line above it sets the same
 # key, put a # in front of that one.
 
 title = "a turning world and a jumping one"
@@ -102,37 +102,48 @@ name = "jumping"
 drift = { kind = "random-switches", count = 3 }
 arms = { kind = "sphere", count = 5 }
 
-# A labelled data stream is an environment too, whose arms are the classes: in place of drift and arms, write
-# stream = "data.csv" (CSV or Parquet) and, unless it is the last column, the column of labels: label = "class".
+# A labelled data stream is an environment too: a CSV or Parquet file whose rows are rounds and whose classes are arms.
+# Name the column of labels unless it is the last one. S, drift and switches are what policies assume.
+# [[environments]]
+# name = "electricity"
+# kind = "labelled-stream"
+# file = "electricity.csv"
+# label = "class"
 
 # --- Policies ---
 __POLICIES__
 
 [[policies]]
 policy = "OFUL"
-#bonus_scale = 0.5       # a factor before the exploration bonus
+#settings = { bonus_scale = 0.5 }   # a factor of the exploration bonus
 
 [[policies]]
 policy = "GLM-UCB"
-#delta = 0.01            # confidence: the chance of being wrong that the bonus allows for
+#settings = { delta = 0.01 }        # the bonus allows for this probability of being wrong
 
 [[policies]]
 policy = "BVD-GLM-UCB"
-#label = "BVD"           # what results call it; needed if a policy stands here twice
-#gamma = 0.995           # the discount
-#drift = 2.0             # or a guess of the total drift, from which it follows
-#arm_geometry = "general" # the recommended discount for arms in general, not for orthogonal ones
-#lam = 0.5               # regularisation
-#confidence = "anytime"  # or "horizon", "pointwise": where the confidence bounds are to hold
-#sigma = 1.0             # told to the policy in place of the environment's
-#tolerance = 1e-4        # precision of the estimate
+told = ["drift"]
+#label = "BVD"                      # what results call it; needed if a policy is listed twice
+#settings = { lam = 0.5 }           # regularisation
+#settings = { sigma = 1.0 }         # instead of that of the environment
+#settings = { arm_geometry = "general" }   # the recommended discount for arms in general, not for orthogonal ones
+#settings = { confidence = "anytime" }     # or "horizon", "pointwise": where the confidence bounds are to hold
+#settings = { tolerance = 1e-4 }    # precision of the estimate
 
-# Lists of values for gamma, bonus_scale, posterior_scale or delta: every combination is run.
+[[policies]]
+policy = "BVD-GLM-UCB"
+label = "BVD-GLM-UCB, not told"
+settings = { gamma = 0.995 }        # the discount
+#settings = { drift = 2.0 }         # or a guess of the total drift, from which the discount follows
+
+# Lists of values for settings: every combination is run.
 [[policies]]
 policy = "D-LinUCB"
 sweep = { gamma = [0.99, 0.995, 0.999] }
 #sweep = { gamma = [0.99, 0.995], bonus_scale = [0.5, 1.0] }
-#sweep = { delta = [0.01, 0.1] }
+#sweep = { lam = [0.1, 1.0] }
+#sweep = { confidence = ["anytime", "horizon"], delta = [0.01, 0.1] }
 """
 
 EXAMPLE = _TEMPLATE.replace("__POLICIES__", _comment(_POLICIES))
