@@ -7,10 +7,12 @@ import re
 
 import pytest
 
-from windvane.lab.spec.example import EXAMPLE
+from windvane.lab.spec.example import write_example
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, Spec
 from windvane.lab.spec.field_types import PARTS
 from windvane.policies.registry import POLICIES
+
+EXAMPLE = write_example()
 
 
 def key_of(line):

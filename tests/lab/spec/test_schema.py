@@ -9,13 +9,15 @@ import jsonschema_rs
 import pytest
 
 from support.spec_objects import BASE
-from windvane.lab.spec.example import EXAMPLE
+from windvane.lab.spec.example import write_example
 from windvane.lab.spec.field_types import PARTS
 from windvane.lab.spec.schema import build_schema
 from windvane.policies.registry import POLICIES
 
 SCHEMA = json.loads(json.dumps(build_schema()))
 VALIDATOR = jsonschema_rs.Draft202012Validator(SCHEMA)
+
+EXAMPLE = write_example()
 
 
 def refuse(old: str, new: str) -> list[str]:

@@ -21,7 +21,7 @@ from windvane.environments import AnyEnvironment, Environment, Round
 from windvane.errors import ArgumentError
 from windvane.lab.run.build import build_environment, build_policy
 from windvane.lab.run.cells import Cell, choose_recorded_rounds, list_variants
-from windvane.lab.run.delayed_rewards import Post
+from windvane.lab.run.delayed_rewards import DelayedRewards
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
@@ -79,7 +79,7 @@ def play_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
     probe = None
     if spec.diagnostics and isinstance(environment, Environment) and applies(policy):
         probe = Diagnostics(policy, environment)
-    post = None if environment.delay is None else Post(spec.horizon, environment.lanes, environment.dim)
+    delayed = None if environment.delay is None else DelayedRewards(spec.horizon, environment.lanes, environment.dim)
     everyone = np.arange(environment.lanes)
     clock, spent = time.perf_counter, 0.0
     for t in range(1, spec.horizon + 1):
@@ -96,20 +96,20 @@ def play_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
         x, mean = offer.arms[everyone, choice], offer.means[everyone, choice]
         reward = environment.reward(t, mean)
         delay = environment.delays(t)
-        if post is None or delay is None:
+        if delayed is None or delay is None:
             began = clock()
             policy.update(x, reward)
             spent += clock() - began
             if probe:
                 probe.learnt(x, mean, np.full(len(x), float(t)), None)
         else:
-            post.send(t, x, reward, mean, delay)
-            for letter in post.arriving(t):
+            delayed.add(t, x, reward, mean, delay)
+            for batch in delayed.collect(t):
                 began = clock()
-                policy.update(letter.x, letter.reward, round=letter.decided, mask=letter.mask)
+                policy.update(batch.x, batch.reward, round=batch.decided, mask=batch.mask)
                 spent += clock() - began
                 if probe:
-                    probe.learnt(letter.x, letter.mean, letter.decided, letter.mask)
+                    probe.learnt(batch.x, batch.mean, batch.decided, batch.mask)
         recorder.add(t, offer.theta, offer.best - mean, reward, probe.row() if probe and recorded else {})
         if tick:
             tick(t)

@@ -21,7 +21,7 @@ from windvane.kernels.threads import get_threads, set_threads
 from windvane.lab.run.build import build_environment, build_policy, resolve_policy
 from windvane.lab.run.cells import Cell, list_variants
 from windvane.lab.run.play import CellResult, play_cell
-from windvane.lab.run.progress import Teller
+from windvane.lab.run.progress import ProgressWriter
 from windvane.lab.run.versions import versions
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _compute(spec: Spec, index: int, cell: Cell, counters: str | None, threads: 
     """What a worker does: one cell, with the failure, if any, named, and raised or returned."""
     with _threads(threads):
         try:
-            result = play_cell(spec, cell, Teller(counters, index, cell.last - cell.first))
+            result = play_cell(spec, cell, ProgressWriter(counters, index, cell.last - cell.first))
         except (Exception, SystemExit) as error:
             policy, environment = spec.policies[cell.policy].name, spec.environments[cell.environment].name
             text = f"{policy} in {environment!r} failed: {type(error).__name__}: {error}"
