@@ -13,7 +13,7 @@ from windvane.lab.results.results import Results
 from windvane.lab.run.cells import Cell
 from windvane.lab.run.play import CellResult
 from windvane.lab.run.progress import Progress, ProgressReader, SilentProgress
-from windvane.lab.run.workers import CellError, Work, compile_kernels, finished_cells
+from windvane.lab.run.workers import CellError, Work, compile_kernels, compute_cells
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
@@ -74,10 +74,10 @@ def _run_missing(
         with ProgressReader(store.folder / ".progress", len(store.cells), earlier, watcher) as counters:
             threads = max(1, jobs // len(missing))
             work = Work(spec, missing, str(counters.path), threads, raises=failures is None)
-            with closing(finished_cells(work, jobs, cluster)) as finished:
+            with closing(compute_cells(work, jobs, cluster)) as finished:
                 for index, cell, result in finished:
                     if isinstance(result, CellResult):
-                        work.learn(cell, result.seconds)
+                        work.note_duration(cell, result.seconds)
                         store.write(cell, result)
                     elif failures is not None:
                         failures.append(result)
