@@ -17,7 +17,7 @@ from windvane.lab.results.folder import FolderError
 from windvane.lab.results.summary import PairingError
 from windvane.lab.run.cluster import ClusterError
 from windvane.lab.run.workers import CellError
-from windvane.lab.spec.spec_errors import SpecError, argument_path, field_errors, suggestion
+from windvane.lab.spec.spec_errors import SpecError, located, split_argument, suggest
 from windvane.service.problems import Problem
 from windvane.service.store import StoreError, UnreadableEventError
 from windvane.service.stream_state import ReplayError
@@ -88,11 +88,11 @@ def test_a_long_value_is_shortened_and_an_argument_can_be_renamed() -> None:
 
 
 def test_the_path_of_an_argument() -> None:
-    assert argument_path("gamma") == (("gamma",), True)
-    assert argument_path("memories[2]") == (("memories", 2), True)
-    assert argument_path("arms['red']['price']") == (("arms", "red", "price"), True)
-    assert argument_path("function(200)") == (("function",), False)
-    assert argument_path("--gammas") == ((), False)
+    assert split_argument("gamma") == (("gamma",), True)
+    assert split_argument("memories[2]") == (("memories", 2), True)
+    assert split_argument("arms['red']['price']") == (("arms", "red", "price"), True)
+    assert split_argument("function(200)") == (("function",), False)
+    assert split_argument("--gammas") == ((), False)
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,12 @@ def test_the_path_of_an_argument() -> None:
     ids=repr,
 )
 def test_errors_are_located_by_their_attributes(error: ValueError, path: tuple, problem: str) -> None:
-    with pytest.raises(SpecError) as caught, field_errors("policies", 0, known=("gamma",)):
+    with pytest.raises(SpecError) as caught, located("policies", 0, known=("gamma",)):
         raise error
     assert (caught.value.path, caught.value.problem) == (path, problem)
 
 
 def test_suggestions() -> None:
-    assert suggestion("runz", ["seed", "runs"]) == 'did you mean "runs"?'
-    assert suggestion("x", ["seed", "runs"]) == "allowed: seed, runs"
-    assert suggestion("x", []) == ""
+    assert suggest("runz", ["seed", "runs"]) == 'did you mean "runs"?'
+    assert suggest("x", ["seed", "runs"]) == "allowed: seed, runs"
+    assert suggest("x", []) == ""

@@ -54,7 +54,7 @@ def test_afterwards_an_experiment_compiles_nothing() -> None:
 import dataclasses
 from windvane.lab.run import workers
 from windvane.lab.run.cells import Cell
-from windvane.lab.run.play import run_cell
+from windvane.lab.run.play import play_cell
 from windvane.lab.studies.paper import paper_spec
 from windvane.lab.run.workers import compile_kernels
 spec = paper_spec(horizon=60, runs=2)
@@ -62,7 +62,7 @@ cells = [Cell(0, policy, 0, 2) for policy in range(len(spec.policies))]
 compile_kernels(spec, cells)
 before = kernels()
 for cell in cells:
-    run_cell(spec, cell)
+    play_cell(spec, cell)
 print(len(before) > 5, kernels() - before)
 """
     assert python(code) == "True set()\n"

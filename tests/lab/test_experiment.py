@@ -24,9 +24,9 @@ from windvane.lab.experiment import simulate
 from windvane.lab.results.folder import FolderError
 from windvane.lab.results.folder_writer import Store
 from windvane.lab.results.results import Results
-from windvane.lab.run.cells import cells_of, recorded_rounds
+from windvane.lab.run.cells import choose_recorded_rounds, list_cells
 from windvane.lab.run.cluster import ClusterError
-from windvane.lab.run.play import run_cell
+from windvane.lab.run.play import play_cell
 from windvane.lab.run.workers import CellError
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
 
@@ -83,7 +83,7 @@ def test_regret_is_what_a_plain_loop_gives(reference: Path) -> None:
 def test_late_rewards_are_learnt_when_they_arrive() -> None:
     """The engine's deliveries against a list of all rewards under way, searched through every round."""
     spec = small(environments=WORLDS[1:], policies=(PolicySpec("BVD-GLM-UCB", settings={"gamma": 0.9}),))
-    found = run_cell(spec, cells_of(spec)[0])
+    found = play_cell(spec, list_cells(spec)[0])
     ids = [0, 1, 2]
     world = Environment(RandomWalk(step=0.05), BallArms(), delay=GeometricDelay(mean=7), horizon=60, lanes=ids, seed=4)
     policy = BVDGLMUCB(dim=2, gamma=0.9, lanes=ids, seed=4)
@@ -375,13 +375,13 @@ def test_a_policy_that_fails_is_named(tmp_path: Path, jobs: int) -> None:
 
 def test_recorded_rounds() -> None:
     for horizon in (1, 2, 7, 999, 1000, 1001, 3000, 12345, 10**9):
-        rounds = recorded_rounds(horizon, 1000)
+        rounds = choose_recorded_rounds(horizon, 1000)
         assert min(horizon, 997) <= len(rounds) <= 1000
         assert rounds[-1] == horizon
         assert {max(1, horizon // 3), max(1, 2 * horizon // 3)} <= set(rounds.tolist())
         assert rounds[0] == 1
         assert (np.diff(rounds) >= 1).all()
-    assert [recorded_rounds(9, most).tolist() for most in (1, 2, 3, 4)] == [[9], [3, 9], [3, 6, 9], [1, 3, 6, 9]]
+    assert [choose_recorded_rounds(9, most).tolist() for most in (1, 2, 3, 4)] == [[9], [3, 9], [3, 6, 9], [1, 3, 6, 9]]
 
 
 def test_memory_does_not_grow_with_the_horizon() -> None:
@@ -391,8 +391,8 @@ def test_memory_does_not_grow_with_the_horizon() -> None:
         policies = (PolicySpec("BVD-GLM-UCB", settings={"gamma": 0.8}),)
         spec = small(horizon=horizon, record=100, runs=3, policies=policies)
         tracemalloc.start()
-        for cell in cells_of(spec):
-            run_cell(spec, cell)
+        for cell in list_cells(spec):
+            play_cell(spec, cell)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most

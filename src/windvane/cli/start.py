@@ -69,11 +69,11 @@ def new(
       windvane new spec.toml
       windvane simulate spec.toml
     """
-    from windvane.lab.spec.example import EXAMPLE
+    from windvane.lab.spec.example import write_example
 
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(EXAMPLE)
+            file.write(write_example())
     except FileExistsError:
         raise InputError(f"{path}: already exists; name another file, or use --force") from None
     except IsADirectoryError:

@@ -91,7 +91,7 @@ def _document(
         documents.append(
             {
                 "stream": name,
-                "file": experiment.file.stream,
+                "file": experiment.file.file,
                 "sha256": experiment.file.sha256,
                 "rows": experiment.spec.horizon,
                 "classes": experiment.classes,

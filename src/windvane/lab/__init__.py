@@ -19,7 +19,7 @@ _HOME = {
     "SpecError": "windvane.lab.spec.experiment_spec",
     "EnvironmentSpec": "windvane.lab.spec.experiment_spec",
     "PolicySpec": "windvane.lab.spec.experiment_spec",
-    "StreamSpec": "windvane.lab.spec.experiment_spec",
+    "LabelledStreamSpec": "windvane.lab.spec.experiment_spec",
     "simulate": "windvane.lab.experiment",
     "Results": "windvane.lab.results.results",
     "Entry": "windvane.lab.results.results",
@@ -33,11 +33,11 @@ _HOME = {
 __all__ = [
     "Entry",
     "EnvironmentSpec",
+    "LabelledStreamSpec",
     "PolicySpec",
     "Results",
     "Spec",
     "SpecError",
-    "StreamSpec",
     "benchmark_spec",
     "leaderboard",
     "paired",
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from windvane.lab.results.leaderboard import leaderboard
     from windvane.lab.results.results import Entry, Results
     from windvane.lab.results.summary import paired
-    from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec, SpecError, StreamSpec
+    from windvane.lab.spec.experiment_spec import EnvironmentSpec, LabelledStreamSpec, PolicySpec, Spec, SpecError
     from windvane.lab.studies.drift_benchmark import benchmark_spec
     from windvane.lab.studies.paper import paper_spec
 

@@ -12,8 +12,8 @@ from windvane.lab.results.folder_writer import Store
 from windvane.lab.results.results import Results
 from windvane.lab.run.cells import Cell
 from windvane.lab.run.play import CellResult
-from windvane.lab.run.progress import Counters, Progress, Silent
-from windvane.lab.run.workers import CellError, Work, compile_kernels, finished_cells
+from windvane.lab.run.progress import Progress, ProgressReader, SilentProgress
+from windvane.lab.run.workers import CellError, Work, compile_kernels, compute_cells
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
@@ -42,7 +42,7 @@ def simulate(
     spec.check(policies=failures is None)
     spec = spec.pin()
     jobs = available_cores() if jobs is None else check_whole("jobs", jobs, 1, MOST_THREADS)
-    watcher = progress or Silent()
+    watcher = progress or SilentProgress()
     store = Store(Path(folder), spec)
     with store.alone():
         store.begin(restart=restart, command=command)
@@ -71,13 +71,13 @@ def _run_missing(
     earlier = sum(size(cell) for cell in done)
     watcher.begin(sum(size(cell) for cell in store.cells), earlier)
     try:
-        with Counters(store.folder / ".progress", len(store.cells), earlier, watcher) as counters:
+        with ProgressReader(store.folder / ".progress", len(store.cells), earlier, watcher) as counters:
             threads = max(1, jobs // len(missing))
             work = Work(spec, missing, str(counters.path), threads, raises=failures is None)
-            with closing(finished_cells(work, jobs, cluster)) as finished:
+            with closing(compute_cells(work, jobs, cluster)) as finished:
                 for index, cell, result in finished:
                     if isinstance(result, CellResult):
-                        work.learn(cell, result.seconds)
+                        work.note_duration(cell, result.seconds)
                         store.write(cell, result)
                     elif failures is not None:
                         failures.append(result)

@@ -17,7 +17,7 @@ from support.refusals import rejects
 from windvane import OFUL
 from windvane.cli.app import build_app
 from windvane.environments import BallArms, LabelledStream, Rotation
-from windvane.lab import EnvironmentSpec, PolicySpec, Results, Spec, SpecError, StreamSpec, paired, simulate
+from windvane.lab import EnvironmentSpec, LabelledStreamSpec, PolicySpec, Results, Spec, SpecError, paired, simulate
 from windvane.lab.figures import plots
 from windvane.lab.report.benchmark_pages import present_streams
 from windvane.lab.report.presentation import present_all
@@ -57,13 +57,13 @@ def folder(tmp_path: Path) -> Path:
 # --- experiments ------------------------------------------------------------------------------------------------------
 
 
-def spec_of(stream: StreamSpec, *policies: PolicySpec, **sizes: int) -> Spec:
+def spec_of(stream: LabelledStreamSpec, *policies: PolicySpec, **sizes: int) -> Spec:
     settings = {"runs": 2, "horizon": 50, **sizes}
     return Spec(environments=[stream], policies=policies or [PolicySpec("OFUL")], **settings)
 
 
 def test_a_labelled_stream_is_an_environment_of_a_spec(folder: Path) -> None:
-    stream = StreamSpec("one", folder / "one.csv", label="label", missing="drop", S=2.0, drift=1.5, switches=3)
+    stream = LabelledStreamSpec("one", folder / "one.csv", label="label", missing="drop", S=2.0, drift=1.5, switches=3)
     world = EnvironmentSpec(name="turning", drift=Rotation(), arms=BallArms())
     policies = [PolicySpec(name) for name in ("BVD-GLM-UCB", "Oracle", "UniformRandom")]
     spec = Spec(environments=[stream, world], policies=policies, runs=3, horizon=40, lanes_per_cell=2, diagnostics=True)
@@ -90,7 +90,9 @@ def test_a_labelled_stream_is_an_environment_of_a_spec(folder: Path) -> None:
 
 
 def test_policies_are_told_what_the_spec_assumes(folder: Path) -> None:
-    world = StreamSpec("one", folder / "one.csv", S=2.0, drift=1.5, switches=3).build(horizon=50, lanes=2, seed=0)
+    world = LabelledStreamSpec("one", folder / "one.csv", S=2.0, drift=1.5, switches=3).build(
+        horizon=50, lanes=2, seed=0
+    )
     assert (world.horizon, world.S) == (50, 2.0)
     told = PolicySpec("BVD-GLM-UCB").build(world)
     assert (told.S, told.get_params()["drift"].tolist()) == (2.0, [1.5, 1.5])
@@ -109,35 +111,37 @@ class LearnsScale(OFUL):
 def test_a_policy_whose_scale_may_be_none_is_told_none(folder: Path) -> None:
     assert Signature(LearnsScale).may_be_none("S")
     assert not Signature(OFUL).may_be_none("S")
-    world = StreamSpec("one", folder / "one.csv", S=2.0).build(horizon=50, lanes=1, seed=0)
+    world = LabelledStreamSpec("one", folder / "one.csv", S=2.0).build(horizon=50, lanes=1, seed=0)
     assert PolicySpec(LearnsScale).build(world).given is None
     assert PolicySpec(LearnsScale, settings={"S": 3.0}).build(world).given == 3.0
     simulated = EnvironmentSpec(name="turning", drift=Rotation(), arms=BallArms(), S=2.0)
     assert PolicySpec(LearnsScale).build(simulated.build(horizon=9, lanes=1, seed=0)).given == 2.0
-    results = simulate(spec_of(StreamSpec("one", folder / "one.csv"), PolicySpec(LearnsScale)), folder / "out", jobs=1)
+    results = simulate(
+        spec_of(LabelledStreamSpec("one", folder / "one.csv"), PolicySpec(LearnsScale)), folder / "out", jobs=1
+    )
     assert results.complete
 
 
 def test_the_content_of_the_file_decides_the_fingerprint(folder: Path) -> None:
-    spec = spec_of(StreamSpec("one", folder / "one.csv"))
+    spec = spec_of(LabelledStreamSpec("one", folder / "one.csv"))
     fingerprint, content = spec.fingerprint(), (folder / "one.csv").read_bytes()
     (folder / "moved.csv").write_bytes(content)
     digest = spec.pin().environments[0].sha256
-    assert spec_of(StreamSpec("one", folder / "moved.csv", sha256=digest)).fingerprint() == fingerprint
-    assert spec_of(StreamSpec("one", folder / "one.csv", S=2.0)).fingerprint() != fingerprint
+    assert spec_of(LabelledStreamSpec("one", folder / "moved.csv", sha256=digest)).fingerprint() == fingerprint
+    assert spec_of(LabelledStreamSpec("one", folder / "one.csv", S=2.0)).fingerprint() != fingerprint
     simulate(spec, folder / "out", jobs=1)
     (folder / "one.csv").write_bytes(content.replace(b"grey", b"dark"))
     assert spec.fingerprint() != fingerprint
     with rejects(error=FolderError, code="other_experiment"):
         simulate(spec, folder / "out", jobs=1)
-    pinned = spec_of(StreamSpec("one", folder / "one.csv", sha256=digest))
+    pinned = spec_of(LabelledStreamSpec("one", folder / "one.csv", sha256=digest))
     with rejects(error=SpecError, path=("environments", 0, "sha256")) as caught:
         pinned.check()
     assert "the file has changed" in caught.value.problem
     fails("simulate out/spec.toml --out out", folder, "spec.toml", "sha256", "the file has changed")
     (folder / "one.csv").unlink()
     for failing in (spec.check, spec.fingerprint):
-        with rejects(error=SpecError, path=("environments", 0, "stream")) as caught:
+        with rejects(error=SpecError, path=("environments", 0, "file")) as caught:
             failing()
         assert "No such file" in caught.value.problem
     results = Results.open(folder / "out")  # results stay readable
@@ -148,23 +152,23 @@ def test_the_content_of_the_file_decides_the_fingerprint(folder: Path) -> None:
 def test_specs_that_cannot_be(folder: Path) -> None:
     path = str(folder / "one.csv")
     for field, value in {
-        "name": "", "stream": 5, "label": 3, "missing": "keep", "S": 0, "drift": True, "switches": -1, "sha256": "AB",
+        "name": "", "file": 5, "label": 3, "missing": "keep", "S": 0, "drift": True, "switches": -1, "sha256": "AB",
     }.items():  # fmt: skip
         with rejects(error=SpecError, path=(field,)):
-            StreamSpec(**{"name": "one", "stream": path, field: value})
+            LabelledStreamSpec(**{"name": "one", "file": path, field: value})
     for wrong, place in (
-        (StreamSpec("one", path, label="nowhere"), "label"),
-        (StreamSpec("one", folder), "stream"),
-        (StreamSpec("one", path, label="a"), "stream"),  # labels that are no classes
+        (LabelledStreamSpec("one", path, label="nowhere"), "label"),
+        (LabelledStreamSpec("one", folder), "file"),
+        (LabelledStreamSpec("one", path, label="a"), "file"),  # labels that are no classes
     ):
         with rejects(error=SpecError, path=("environments", 0, place)):
             spec_of(wrong).check()
-    with rejects(error=SpecError, path=("environments", 0, "stream")) as caught:
-        spec_of(StreamSpec("one", path), horizon=121).check()
+    with rejects(error=SpecError, path=("environments", 0, "file")) as caught:
+        spec_of(LabelledStreamSpec("one", path), horizon=121).check()
     assert "the horizon must be at most 120" in caught.value.problem
     for text, place in {
-        "stream = 'one.csv'\nlabels = 'a'": "labels",
-        "stream = 'one.csv'\ndrift = { kind = 'arc' }": "drift",
+        "kind = 'labelled-stream'\nfile = 'one.csv'\nlabels = 'a'": "labels",
+        "kind = 'labelled-stream'\nfile = 'one.csv'\ndrift = { kind = 'arc' }": "drift",
         "drift = { kind = 'arc' }\nlabel = 'a'": "label",
     }.items():
         with rejects(error=SpecError, path=("environments", 0, place)):
@@ -195,7 +199,7 @@ class CannotBeBuilt(OFUL):
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_other_cells_go_on(folder: Path, jobs: int) -> None:
     policies = [PolicySpec(Fails), PolicySpec("OFUL"), PolicySpec(CannotBeBuilt), PolicySpec("UniformRandom")]
-    spec, failures = spec_of(StreamSpec("one", folder / "one.csv"), *policies), []
+    spec, failures = spec_of(LabelledStreamSpec("one", folder / "one.csv"), *policies), []
     results = simulate(spec, folder / "out", jobs=jobs, failures=failures)
     assert not results.complete
     assert [e.label for e in results.entries] == ["OFUL", "UniformRandom"]
@@ -315,12 +319,12 @@ def without_times(document: dict) -> dict:
 
 
 def test_benchmark_streams_refuses(folder: Path) -> None:
-    fails("benchmark streams none.csv", folder, "stream", "none.csv", "No such file")
+    fails("benchmark streams none.csv", folder, "file", "none.csv", "No such file")
     fails("benchmark streams one.csv --label nowhere", folder, "label", "a, b, sky, label", "one.csv", "'nowhere'")
     (folder / "bad.csv").write_text("a;b;y\n1;2;0\n3;4;1\n")
-    fails("benchmark streams one.csv bad.csv", folder, "stream", "bad.csv", "not by semicolons")
+    fails("benchmark streams one.csv bad.csv", folder, "file", "bad.csv", "not by semicolons")
     (folder / "bad.csv").write_text("a,y\n1,0\n \n1,2,0\n")
-    fails("benchmark streams one.csv bad.csv", folder, "stream", "3 cells in line 4 of bad.csv")
+    fails("benchmark streams one.csv bad.csv", folder, "file", "3 cells in line 4 of bad.csv")
     (folder / "bad.csv").unlink()
     fails("benchmark streams one.csv --rows 121", folder, "at most 120", "121")
     fails("benchmark streams one.csv one.csv", folder, "`files`")

@@ -36,7 +36,7 @@ from windvane.lab.results.folder import (
     experiment_id,
     read_manifest,
 )
-from windvane.lab.run.cells import Cell, cells_of
+from windvane.lab.run.cells import Cell, list_cells
 from windvane.lab.run.play import CellResult
 from windvane.lab.run.result_tables import parquet_bytes, tables
 from windvane.lab.run.versions import versions
@@ -58,7 +58,7 @@ class Store:
 
     def __init__(self, folder: Path, spec: Spec) -> None:
         self.folder, self.spec = folder, spec
-        self.cells = cells_of(spec)
+        self.cells = list_cells(spec)
 
     def begin(self, *, restart: bool = False, command: str = "") -> None:
         """Check that the folder is empty or holds this very experiment; ``restart`` clears an experiment in it."""

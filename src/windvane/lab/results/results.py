@@ -14,7 +14,7 @@ from windvane.arguments import Array
 from windvane.lab.results.folder import FolderError, cell_note, experiment_id, read_manifest
 from windvane.lab.run.cells import Cell
 from windvane.lab.run.play import STAGES, ThetaPath
-from windvane.lab.spec.policy_spec import variant_label
+from windvane.lab.spec.policy_spec import label_variant
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
@@ -46,7 +46,7 @@ class Entry:
     @property
     def label(self) -> str:
         """The policy's name, with what tells the variant from its siblings."""
-        return variant_label(self.policy, self.variant)
+        return label_variant(self.policy, self.variant)
 
     @property
     def final(self) -> Array:

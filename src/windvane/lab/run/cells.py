@@ -1,17 +1,22 @@
-"""An experiment cut into cells: one environment, one policy, a few lanes.
+"""Divide an experiment into cells: one environment, one policy, a few lanes.
 
-A cell is what a worker computes and what is stored at once. Which cells there are depends on the spec alone, never on
-the machine, so that a run may be continued with other cores, or on a cluster. The lanes of a policy are its variants
-(the points of its sweep) times the runs; lane ``i`` is run ``i % runs`` of variant ``i // runs``.
+A cell is what a worker computes and what is stored at once. The cells depend on the spec only, never on the machine, so
+that a run can be continued on other cores or on a cluster. The lanes of a policy are its variants (the points of its
+sweep) times the runs: lane ``i`` is run ``i % runs`` of variant ``i // runs``. The lanes of a cell share one policy
+object, so variants that differ in a setting that is not accepted lane by lane are in different cells.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
+
+from windvane.arguments import Index
+from windvane.lab.run.build import PER_LANE
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
@@ -28,27 +33,37 @@ class Cell:
 
     @property
     def name(self) -> str:
+        """The name of its files."""
         return f"e{self.environment:03d}-p{self.policy:03d}-{self.first:08d}"
 
-    def lanes(self, runs: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """(run id, variant) of each lane."""
+    def lanes(self, runs: int) -> tuple[Index, Index]:
+        """Return the run and the variant of each lane."""
         index = np.arange(self.first, self.last)
         return index % runs, index // runs
 
 
-def cells_of(spec: Spec) -> list[Cell]:
-    """All cells of the experiment, in the order of the spec."""
-    found = []
+def list_variants(sweep: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return all combinations of the swept values, those that share a policy object together; [{}] without a sweep."""
+    names = [*sorted(sweep.keys() - set(PER_LANE)), *(name for name in PER_LANE if name in sweep)]
+    return [dict(zip(names, point, strict=True)) for point in itertools.product(*(sweep[name] for name in names))]
+
+
+def list_cells(spec: Spec) -> list[Cell]:
+    """Return all cells of the experiment, in the order of the spec."""
+    cells = []
     for e in range(len(spec.environments)):
         for p, policy in enumerate(spec.policies):
-            lanes = spec.runs * len(policy.variants)
-            for first in range(0, lanes, spec.lanes_per_cell):
-                found.append(Cell(e, p, first, min(first + spec.lanes_per_cell, lanes)))
-    return found
+            variants = list_variants(policy.sweep)
+            together = int(np.prod([len(policy.sweep[name]) for name in PER_LANE if name in policy.sweep], dtype=int))
+            for start in range(0, spec.runs * len(variants), spec.runs * together):
+                stop = start + spec.runs * together
+                for first in range(start, stop, spec.lanes_per_cell):
+                    cells.append(Cell(e, p, first, min(first + spec.lanes_per_cell, stop)))
+    return cells
 
 
-def recorded_rounds(horizon: int, most: int) -> npt.NDArray[np.int64]:
-    """At most ``most`` rounds, spread over 1..horizon; the last one is the horizon, and the thirds are among them."""
+def choose_recorded_rounds(horizon: int, most: int) -> Index:
+    """Return at most ``most`` rounds, spread over 1..horizon, with the horizon and its thirds among them."""
     if horizon <= most:
         return np.arange(1, horizon + 1)
     marks = [horizon, horizon // 3, 2 * horizon // 3][:most]

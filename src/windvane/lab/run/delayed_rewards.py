@@ -1,4 +1,4 @@
-"""Rewards under way: who decided what when, and when its reward arrives."""
+"""Rewards that arrive some rounds after their decisions."""
 
 from __future__ import annotations
 
@@ -6,61 +6,61 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from windvane.arguments import Array
+from windvane.arguments import Array, Index, Mask
 
 
-class Parcel(NamedTuple):
-    """Rewards of one round's decisions in the lanes ``who``."""
+class Rewards(NamedTuple):
+    """Rewards of decisions in the lanes ``lanes``, all made in the round ``decided``."""
 
     decided: int
-    who: npt.NDArray[np.int64]
+    lanes: Index
     x: Array
     reward: Array
     mean: Array
 
-    def of(self, chosen: npt.NDArray[np.bool_]) -> Parcel:
-        return Parcel(self.decided, self.who[chosen], self.x[chosen], self.reward[chosen], self.mean[chosen])
+    def select(self, mask: Mask) -> Rewards:
+        """Return the rewards of some of the lanes."""
+        return Rewards(self.decided, self.lanes[mask], self.x[mask], self.reward[mask], self.mean[mask])
 
 
-class Letter:
-    """Rewards that arrive together, at most one per lane: ``mask`` says in which lanes."""
+class Batch:
+    """Rewards that arrive together, at most one per lane; ``mask`` says in which lanes."""
 
     def __init__(self, t: int, lanes: int, dim: int) -> None:
         self.x, self.reward, self.mean = np.zeros((lanes, dim)), np.zeros(lanes), np.zeros(lanes)
-        self.decided = np.full(lanes, float(t))
-        self.mask = np.zeros(lanes, dtype=bool)
+        self.decided, self.mask = np.full(lanes, float(t)), np.zeros(lanes, dtype=bool)
 
-    def put(self, parcel: Parcel) -> None:
-        who = parcel.who
-        self.x[who], self.reward[who], self.mean[who] = parcel.x, parcel.reward, parcel.mean
-        self.decided[who] = parcel.decided
-        self.mask[who] = True
+    def add(self, rewards: Rewards) -> None:
+        """Add rewards in lanes that have none yet."""
+        lanes = rewards.lanes
+        self.x[lanes], self.reward[lanes], self.mean[lanes] = rewards.x, rewards.reward, rewards.mean
+        self.decided[lanes], self.mask[lanes] = rewards.decided, True
 
 
-class Post:
-    """A reward with delay n is delivered at the end of round t + n; one that would come after the horizon, never."""
+class DelayedRewards:
+    """A reward with delay n arrives at the end of round t + n, and never if that is after the horizon."""
 
     def __init__(self, horizon: int, lanes: int, dim: int) -> None:
         self._horizon, self._lanes, self._dim = horizon, lanes, dim
-        self._due: dict[int, list[Parcel]] = {}
+        self._due: dict[int, list[Rewards]] = {}
 
-    def send(self, t: int, x: Array, reward: Array, mean: Array, delay: npt.NDArray[np.int64]) -> None:
-        parcel = Parcel(t, np.arange(self._lanes), x, reward, mean)
-        for late in np.unique(delay):
-            if t + late <= self._horizon:
-                self._due.setdefault(t + int(late), []).append(parcel.of(delay == late))
+    def add(self, t: int, x: Array, reward: Array, mean: Array, delays: Index) -> None:
+        """Add the rewards of round ``t``, one per lane."""
+        rewards = Rewards(t, np.arange(self._lanes), x, reward, mean)
+        for delay in np.unique(delays):
+            if t + delay <= self._horizon:
+                self._due.setdefault(t + int(delay), []).append(rewards.select(delays == delay))
 
-    def arriving(self, t: int) -> Iterator[Letter]:
-        """What arrives at the end of round t, in as few letters as may be; in a lane, in the order of the decisions."""
+    def collect(self, t: int) -> Iterator[Batch]:
+        """Yield what arrives at the end of round ``t`` in as few batches as possible, in the order of decisions."""
         waiting = self._due.pop(t, [])
         while waiting:
-            letter, later = Letter(t, self._lanes, self._dim), []
-            for parcel in waiting:
-                taken = letter.mask[parcel.who]
-                letter.put(parcel.of(~taken))
-                if taken.any():
-                    later.append(parcel.of(taken))
-            yield letter
+            batch, later = Batch(t, self._lanes, self._dim), []
+            for rewards in waiting:
+                is_taken = batch.mask[rewards.lanes]
+                batch.add(rewards.select(~is_taken))
+                if is_taken.any():
+                    later.append(rewards.select(is_taken))
+            yield batch
             waiting = later

@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from windvane.arguments import Array
 from windvane.environments import AnyEnvironment, Environment
-from windvane.lab.run.cells import Cell, recorded_rounds
-from windvane.lab.run.delayed_rewards import Post
+from windvane.lab.run.build import build_environment, build_policy
+from windvane.lab.run.cells import Cell, choose_recorded_rounds, list_variants
+from windvane.lab.run.delayed_rewards import DelayedRewards
 
 if TYPE_CHECKING:
     from windvane.lab.spec.experiment_spec import Spec
@@ -60,7 +61,7 @@ class CellResult:
     versions: dict[str, str] = field(default_factory=dict)
 
 
-def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
+def play_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
     """Compute one cell; ``tick(t)`` is called after every round."""
     from windvane.lab.run.diagnostics import (
         Diagnostics,
@@ -68,16 +69,16 @@ def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
     )  # here: imports numba, which readers of results do not need
 
     ids, variants = cell.lanes(spec.runs)
-    environment = spec.environments[cell.environment].build(
-        horizon=spec.horizon, lanes=[int(i) for i in ids], seed=spec.seed
+    environment = build_environment(
+        spec.environments[cell.environment], horizon=spec.horizon, lanes=[int(i) for i in ids], seed=spec.seed
     )
-    choices = spec.policies[cell.policy].variants
-    policy = spec.policies[cell.policy].build(environment, variants=[choices[v] for v in variants])
+    points = list_variants(spec.policies[cell.policy].sweep)
+    policy = build_policy(spec.policies[cell.policy], environment, [points[v] for v in variants])
     recorder = _Recorder(spec, environment, policy, ids, variants)
     probe = None
     if spec.diagnostics and isinstance(environment, Environment) and applies(policy):
         probe = Diagnostics(policy, environment)
-    post = None if environment.delay is None else Post(spec.horizon, environment.lanes, environment.dim)
+    delayed = None if environment.delay is None else DelayedRewards(spec.horizon, environment.lanes, environment.dim)
     everyone = np.arange(environment.lanes)
     clock, spent = time.perf_counter, 0.0
     for t in range(1, spec.horizon + 1):
@@ -94,20 +95,20 @@ def run_cell(spec: Spec, cell: Cell, tick: Tick | None = None) -> CellResult:
         x = offer.arms[everyone, choice]
         reward, mean = environment.play(offer, choice)
         delay = environment.delays(t)
-        if post is None or delay is None:
+        if delayed is None or delay is None:
             began = clock()
             policy.update(x, reward)
             spent += clock() - began
             if probe:
                 probe.learnt(x, mean, np.full(len(x), float(t)), None)
         else:
-            post.send(t, x, reward, mean, delay)
-            for letter in post.arriving(t):
+            delayed.add(t, x, reward, mean, delay)
+            for batch in delayed.collect(t):
                 began = clock()
-                policy.update(letter.x, letter.reward, round=letter.decided, mask=letter.mask)
+                policy.update(batch.x, batch.reward, round=batch.decided, mask=batch.mask)
                 spent += clock() - began
                 if probe:
-                    probe.learnt(letter.x, letter.mean, letter.decided, letter.mask)
+                    probe.learnt(batch.x, batch.mean, batch.decided, batch.mask)
         recorder.add(t, offer.theta, offer.best - mean, reward, probe.row() if probe and recorded else {})
         if tick:
             tick(t)
@@ -127,7 +128,7 @@ class _Recorder:
     ) -> None:
         self._environment, self._policy = environment, policy
         self._ids, self._variants = ids, variants
-        self._rounds = recorded_rounds(spec.horizon, spec.record)
+        self._rounds = choose_recorded_rounds(spec.horizon, spec.record)
         self._next = 0
         n, R, d = len(ids), len(self._rounds), environment.dim
         self._sum, self._reward = np.zeros(n), np.zeros(n)

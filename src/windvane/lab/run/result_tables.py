@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windvane.lab.run.cells import Cell
+from windvane.lab.run.cells import Cell, list_variants
 from windvane.lab.run.play import STAGES, CellResult
 
 if TYPE_CHECKING:
@@ -28,19 +28,22 @@ def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Tabl
     """A cell's result as tables that need nothing else to be understood: names are in every row (as a dictionary)."""
     import pyarrow as pa
 
-    names = spec.environments[cell.environment].name, spec.policies[cell.policy].name
+    policy = spec.policies[cell.policy]
+    names = {"environment": spec.environments[cell.environment].name, "policy": policy.name}
+    points = list_variants(policy.sweep)
 
     def table(columns: dict[str, Any]) -> pyarrow.Table:
-        rows = len(next(iter(columns.values())))
-        same = pa.array(np.zeros(rows, dtype=np.int32))
+        same = np.zeros(len(columns["variant"]), dtype=np.int32)
         constant = {
-            name: pa.DictionaryArray.from_arrays(same, pa.array([value]))
-            for name, value in zip(("environment", "policy"), names, strict=True)
+            name: pa.DictionaryArray.from_arrays(pa.array(same), pa.array([value])) for name, value in names.items()
         }
-        return pa.table({**constant, **columns})
+        swept = {
+            f"sweep_{name}": pa.array([point[name] for point in points]).take(pa.array(columns["variant"]))
+            for name in points[0]
+        }
+        return pa.table({**constant, **swept, **columns})
 
     n, R = result.regret.shape
-    swept = spec.policies[cell.policy].variants
     curves = {
         "variant": np.repeat(result.variants, R),
         "run": np.repeat(result.lanes, R),
@@ -51,7 +54,6 @@ def tables(spec: Spec, cell: Cell, result: CellResult) -> dict[str, pyarrow.Tabl
     lanes = {
         "variant": result.variants,
         "run": result.lanes,
-        **{f"sweep_{key}": np.array([swept[v][key] for v in result.variants]) for key in swept[0]},
         "final_regret": result.regret[:, -1],
         "total_reward": result.reward,
         "drift": result.drift,

@@ -1,7 +1,7 @@
-"""Run an experiment's cells on all cores, or on a Dask cluster, and store each as it finishes.
+"""Compute cells on all cores, or on a Dask cluster.
 
-Cells are independent and every random number depends on (seed, run, round) alone, so that where and in which order
-they run cannot change a result. A run that was stopped goes on with the cells that are missing.
+Cells are independent, and every random number depends on (seed, run, round) only, so results do not depend on where and
+in which order cells run.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import threading
 import time
 import warnings
 from collections import defaultdict, deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from windvane.errors import WindvaneError
 from windvane.kernels.threads import get_threads, set_threads
-from windvane.lab.run.cells import Cell
-from windvane.lab.run.play import CellResult, run_cell
-from windvane.lab.run.progress import Teller
+from windvane.lab.run.build import build_environment, build_policy, resolve_policy
+from windvane.lab.run.cells import Cell, list_variants
+from windvane.lab.run.play import CellResult, play_cell
+from windvane.lab.run.progress import ProgressWriter
 from windvane.lab.run.versions import versions
 
 if TYPE_CHECKING:
@@ -35,39 +36,44 @@ class CellError(WindvaneError, RuntimeError):
         super().__init__(message)
 
 
-def compile_kernels(spec: Spec, cells: Iterable[Cell]) -> None:
+def compile_kernels(spec: Spec, cells: Iterable[Cell], report: Callable[[int, int], None] | None = None) -> None:
     """Compile the kernels that ``cells`` need, so that their workers find them in the cache.
 
-    A policy on the user's own class is built with its settings and plays a few rounds too, if the class derives from
-    ``Policy``: other classes use no kernels. Nothing is raised here. If a policy fails, so does its cell, and that
-    error names both.
+    Policies are built with their settings and play a few rounds. Those that do not derive from ``Policy`` use no
+    kernels. Nothing is raised here: if a policy fails, its cell fails too, with an error that names both. ``report`` is
+    called with the number of policies that are compiled and of all.
     """
     from windvane.policies.base import Policy
     from windvane.warmup import compile_projections_in_background, warm_up
 
     pairs = {cell.policy: cell.environment for cell in cells}  # kernels do not depend on the pairing
-    worlds, built = {}, []
+    environments, built = {}, []
     for number, place in pairs.items():
         with suppress(Exception, SystemExit):
-            named = spec.policies[number]
-            if place not in worlds:
-                worlds[place] = spec.environments[place].build(horizon=spec.horizon, lanes=[0], seed=spec.seed)
-            if issubclass(named.resolve(), Policy):
-                built.append(named.build(worlds[place], variants=named.variants[:1]))
+            policy_spec = spec.policies[number]
+            if place not in environments:
+                environments[place] = build_environment(
+                    spec.environments[place], horizon=spec.horizon, lanes=[0], seed=spec.seed
+                )
+            if issubclass(resolve_policy(policy_spec.policy), Policy):
+                variants = list_variants(policy_spec.sweep)
+                built.append(build_policy(policy_spec, environments[place], variants[:1]))
     policies = compile_projections_in_background(built)
-    for world in worlds.values():
+    for environment in environments.values():
         with suppress(Exception):
-            warm_up([], [world])
-    for policy in policies:
+            warm_up([], [environment])
+    for done, policy in enumerate(policies, start=1):
         with suppress(Exception, SystemExit):
             warm_up([policy])
+        if report is not None:
+            report(done, len(policies))
 
 
 Finished = tuple[int, Cell, CellResult | CellError]
 
 
 class Work:
-    """The cells still to be run, handed out so that what takes longest starts first."""
+    """The cells that are missing, in such an order that those that take longest start first."""
 
     def __init__(
         self, spec: Spec, missing: list[tuple[int, Cell]], counters: str, threads: int, *, raises: bool
@@ -80,20 +86,21 @@ class Work:
             self._left[cell.environment, cell.policy].append((index, cell))
         self._seconds: dict[tuple[int, int], float] = {}
 
-    def learn(self, cell: Cell, seconds: float) -> None:
-        """A lane of this policy in this environment takes that long: its other cells are planned by it."""
+    def note_duration(self, cell: Cell, seconds: float) -> None:
+        """Note how long a cell took, to plan the other cells of this policy in this environment."""
         self._seconds[cell.environment, cell.policy] = seconds / (cell.last - cell.first)
 
     def tasks(self) -> Iterator[tuple[Spec, int, Cell, str, int, bool]]:
-        """The arguments of :func:`_compute` for each cell; the next one is chosen when it is asked for."""
-        while self._left:  # what is unknown first, the costliest of the known next
-            dearest = max(self._left, key=lambda kind: self._seconds.get(kind, float("inf")))
-            yield self.spec, *self._left[dearest].popleft(), *self._common
-            if not self._left[dearest]:
-                del self._left[dearest]
+        """Yield the arguments of :func:`_compute` for each cell; the next cell is chosen when it is needed."""
+        while self._left:  # cells of unknown duration first, then the slowest
+            slowest = max(self._left, key=lambda kind: self._seconds.get(kind, float("inf")))
+            yield self.spec, *self._left[slowest].popleft(), *self._common
+            if not self._left[slowest]:
+                del self._left[slowest]
 
 
-def finished_cells(work: Work, jobs: int, cluster: str | None) -> Generator[Finished]:
+def compute_cells(work: Work, jobs: int, cluster: str | None) -> Generator[Finished]:
+    """Yield every missing cell with its number and its result, as they are finished."""
     if cluster is not None:
         return _on_cluster(work, jobs, cluster)
     jobs = min(jobs, work.count)
@@ -111,10 +118,10 @@ def _threads(count: int) -> Iterator[None]:
 
 
 def _compute(spec: Spec, index: int, cell: Cell, counters: str | None, threads: int, raises: bool) -> Finished:
-    """What a worker does: one cell, with the failure, if any, named, and raised or returned."""
+    """Compute one cell in a worker; a failure names policy and environment, and is raised or returned."""
     with _threads(threads):
         try:
-            result = run_cell(spec, cell, Teller(counters, index, cell.last - cell.first))
+            result = play_cell(spec, cell, ProgressWriter(counters, index, cell.last - cell.first))
         except (Exception, SystemExit) as error:
             policy, environment = spec.policies[cell.policy].name, spec.environments[cell.environment].name
             text = f"{policy} in {environment!r} failed: {type(error).__name__}: {error}"
@@ -127,7 +134,7 @@ def _compute(spec: Spec, index: int, cell: Cell, counters: str | None, threads: 
 
 
 def _begin_worker(parent: int) -> None:
-    """In a new worker: Ctrl-C is the parent's to handle; and once the parent is gone, however it went, so is this."""
+    """Leave Ctrl-C to the parent, and exit when the parent is gone, whatever ended it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
@@ -148,9 +155,9 @@ def _in_processes(work: Work, jobs: int) -> Generator[Finished]:
     from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    os.environ.setdefault("PYTHONSAFEPATH", "1")  # or a worker would import whatever lies in the current folder first
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # or workers would import modules from the current folder first
     compute = joblib.delayed(_compute)
-    # one task per worker is handed out at a time, so that the next one is chosen with what is known by then
+    # Workers get one task at a time, so that the next one is chosen with the durations known by then.
     pool = joblib.Parallel(
         n_jobs=jobs,
         return_as="generator_unordered",

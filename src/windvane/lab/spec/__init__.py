@@ -1,1 +1,1 @@
-"""Describe an experiment: its specs, read from TOML or built in Python."""
+"""Describe an experiment: specs in Python or in TOML files, their errors and their fingerprint."""

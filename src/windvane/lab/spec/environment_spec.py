@@ -1,124 +1,211 @@
-"""An environment as an experiment names it: a drift, an arm law, a reward law, and the constants of the model."""
+"""The environments of an experiment: simulated ones and labelled data streams."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from os import PathLike, fspath
+from typing import Annotated, Any, ClassVar, Literal
 
-from windvane.arguments import check_number, check_positive, check_whole
-from windvane.environments import ArmLaw, DelayLaw, Drift, FunctionDrift, RewardLaw
+from pydantic import Discriminator, Tag
+
+from windvane.arguments import check_choice
+from windvane.environments import AnyEnvironment, FunctionDrift, LabelledStream
+from windvane.environments.data_files import read_file
+from windvane.environments.fields import LATEST
+from windvane.environments.labelled_stream import ON_MISSING
 from windvane.errors import ArgumentError
-from windvane.lab.spec.python_objects import plain_link, reference, resolved_link
-from windvane.lab.spec.spec_errors import SpecError, argument_path, field_errors, locate, not_a_flag, text_line
-from windvane.links import Link
+from windvane.lab.run.build import build_environment
+from windvane.lab.spec.field_types import (
+    PARTS,
+    ArmsPart,
+    Checked,
+    DelayPart,
+    Dim,
+    DriftPart,
+    Intercept,
+    LinkName,
+    NotNegative,
+    OptionalText,
+    Positive,
+    RewardsPart,
+    Text,
+    check_text,
+    optional,
+    spec_model,
+    whole,
+)
+from windvane.lab.spec.spec_errors import SpecError, locate, split_argument
 
-if TYPE_CHECKING:
-    from windvane.environments import Environment
-
-PARTS: dict[str, type] = {"drift": Drift, "arms": ArmLaw, "rewards": RewardLaw, "delay": DelayLaw}
-_OPTIONAL = ("rewards", "delay")
+_DIGEST = re.compile(r"^[0-9a-f]{64}$")
 
 
-@dataclass(frozen=True)
+def _check_path(name: str, value: Any) -> str:
+    if not isinstance(value, str | PathLike):
+        raise ArgumentError(name, value, "the path of a CSV or Parquet file")
+    return check_text(name, fspath(value), most=4096)
+
+
+def _check_digest(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+        raise ArgumentError(name, value, "64 hexadecimal digits in lower case")
+    return value
+
+
+FilePath = Annotated[str, Checked({"type": "string"}, _check_path)]
+Missing = Annotated[str, Checked({"enum": list(ON_MISSING)}, check_choice, ON_MISSING)]
+Digest = Annotated[str | None, Checked({"type": "string", "pattern": _DIGEST.pattern}, optional(_check_digest))]
+
+
+@spec_model("simulated")
 class EnvironmentSpec:
-    """One environment of an experiment; the fields are those of :class:`windvane.environments.Environment`.
+    """A simulated environment of an experiment.
 
-    ``link`` is a name ("logistic"), a link, or "module:name" of one. That, and a drift of the kind "function" given as
-    "module:name", imports the module and so runs its code (not before the environment is checked or built). What can
-    be imported by name is kept by name.
+    Parameters
+    ----------
+    name
+        What results call it.
+    drift, arms, rewards, dim, S, L, intercept, delay
+        As in :class:`windvane.environments.Environment`. In a file, drifts and laws are tables with a ``kind``.
+    link
+        A name ("logistic"), a link, or "module:name" of one.
+
+    Notes
+    -----
+    A link or a drift function given as "module:name" is imported, which runs the code of the module, when the spec is
+    checked or the environment is built. An object that can be imported by name is stored by its name.
+
+    Examples
+    --------
+    >>> from windvane.environments import BallArms, Rotation
+    >>> EnvironmentSpec("turning", Rotation(), BallArms(count=5), S=2).S
+    2.0
     """
 
-    name: str
-    drift: Drift
-    arms: ArmLaw
-    rewards: RewardLaw | None = None
-    dim: int = 2
-    link: str | Link = "logistic"
-    S: float = 1.0
-    L: float = 1.0
-    intercept: float | None = None
-    delay: DelayLaw | None = None
+    name: Text
+    drift: DriftPart
+    arms: ArmsPart
+    rewards: RewardsPart = None
+    dim: Dim = 2
+    link: LinkName = "logistic"
+    S: Positive = 1.0
+    L: Positive = 1.0
+    intercept: Intercept = None
+    delay: DelayPart = None
+    kind: Literal["simulated"] = "simulated"
 
-    def __post_init__(self) -> None:
-        with field_errors(known=FIELDS):
-            checked: dict[str, Any] = {
-                "name": text_line("name", self.name),
-                "dim": check_whole("dim", self.dim, 1),
-                "link": plain_link("link", self.link),
-                "S": check_positive("S", not_a_flag("S", self.S)),
-                "L": check_positive("L", not_a_flag("L", self.L)),
-            }
-            if self.intercept is not None:
-                given = not_a_flag("intercept", self.intercept)
-                checked["intercept"] = check_number(
-                    "intercept", given, "of size at most 1e100", lambda b: abs(b) <= 1e100
-                )
-            for part, base in PARTS.items():
-                value = getattr(self, part)
-                if not isinstance(value, base) and not (value is None and part in _OPTIONAL):
-                    raise ArgumentError(part, value, f"of type windvane.environments.{base.__name__}")
-            checked["drift"] = _by_name(self.drift)
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)  # the dataclass is frozen: what is stored is a checked copy
-
-    def build(self, *, horizon: int, lanes: int | Sequence[int], seed: int) -> Environment:
-        """The environment, for these lanes."""
-        from windvane.environments import Environment
-
+    def build(self, *, horizon: int, lanes: int | Sequence[int], seed: int) -> AnyEnvironment:
+        """Return the environment for these lanes."""
         try:
-            return Environment(
-                self.drift,
-                self.arms,
-                self.rewards,
-                dim=self.dim,
-                link=resolved_link("link", self.link),
-                S=self.S,
-                L=self.L,
-                intercept=self.intercept,
-                delay=self.delay,
-                horizon=horizon,
-                lanes=lanes,
-                seed=seed,
-            )
+            return build_environment(self, horizon=horizon, lanes=lanes, seed=seed)
         except Exception as error:  # a function of the user may run in it
-            raise self._located(error) from error
+            raise self._locate(error) from error
 
-    def check(self, *, horizon: int, seed: int) -> Environment:
-        """Build one lane and follow its drift to the end, so that whatever is wrong with it shows now."""
+    def check(self, *, horizon: int, seed: int) -> AnyEnvironment:
+        """Return the environment with one lane, after following its drift to the end: errors are found here."""
         environment = self.build(horizon=horizon, lanes=1, seed=seed)
         try:
             environment.variation  # noqa: B018
             environment.round(1)
         except Exception as error:
-            raise self._located(error) from error
+            raise self._locate(error) from error
         return environment
 
-    def _located(self, error: Exception) -> SpecError:
-        """``error`` at the field it names: that of a part, if only one part has it, or else the environment's own."""
-        if isinstance(error, SpecError):
-            return error
-        if not isinstance(error, ValueError):  # raised by code of the user
+    def _locate(self, error: Exception) -> SpecError:
+        """Return ``error`` at the field that it names: of a part, if only one part has it, or of the environment."""
+        if not isinstance(error, ValueError):
             place = ("drift", "function") if isinstance(self.drift, FunctionDrift) else ()
-            return SpecError(place, f"{type(error).__name__}: {error}")
-        path, _ = argument_path(error.argument) if isinstance(error, ArgumentError) else ((), False)
-        homes = [part for part in PARTS if path and path[0] in _fields_of(getattr(self, part))]
+            return locate(error, place)
+        path, _ = split_argument(error.argument) if isinstance(error, ArgumentError) else ((), False)
+        homes = [part for part in PARTS if path and path[0] in _list_fields(getattr(self, part))]
         if len(homes) == 1:
-            return locate(error, (homes[0],), _fields_of(getattr(self, homes[0])))
-        return locate(error, (), () if homes else FIELDS)
+            return locate(error, (homes[0],), _list_fields(getattr(self, homes[0])))
+        return locate(error, (), () if homes else _list_fields(self))
+
+    def pin(self) -> EnvironmentSpec:
+        """Return this spec: it has no files."""
+        return self
 
 
-FIELDS = tuple(field.name for field in dataclasses.fields(EnvironmentSpec))
+@spec_model("labelled-stream")
+class LabelledStreamSpec:
+    """A labelled data stream as an environment of an experiment.
+
+    Parameters
+    ----------
+    name
+        What results call it.
+    file
+        A CSV or Parquet file; a relative path starts at the current folder. The first ``horizon`` rows are used.
+    label, missing, S, drift, switches
+        As in :meth:`windvane.environments.LabelledStream.read`.
+    sha256
+        The checksum that the file must have. A run sets it. The fingerprint of the spec depends on the content of the
+        file, not on its path.
+
+    Examples
+    --------
+    >>> LabelledStreamSpec("electricity", "electricity.csv", label="class").missing
+    'refuse'
+    """
+
+    name: Text
+    file: FilePath
+    label: OptionalText = None
+    missing: Missing = "refuse"
+    S: Positive = 1.0
+    drift: NotNegative = None
+    switches: Annotated[int, whole(0, LATEST)] = 1
+    sha256: Digest = None
+    kind: Literal["labelled-stream"] = "labelled-stream"
+    L: ClassVar[float] = LabelledStream.L
+    link: ClassVar[str] = "logistic"
+
+    def build(self, *, horizon: int | None, lanes: int | Sequence[int], seed: int) -> LabelledStream:
+        """Return the environment with the first ``horizon`` rows of the file (None: all), for these lanes."""
+        try:
+            environment = build_environment(self, horizon=horizon, lanes=lanes, seed=seed)
+        except ArgumentError as error:
+            raise _locate_in_file(error) from error
+        assert isinstance(environment, LabelledStream)  # by its kind
+        return environment
+
+    def check(self, *, horizon: int, seed: int) -> LabelledStream:
+        """Return the environment with one lane, so that errors in the file are found before a run."""
+        return self.build(horizon=horizon, lanes=1, seed=seed)
+
+    def pin(self) -> LabelledStreamSpec:
+        """Return this spec with the checksum of the file, unless it has one."""
+        if self.sha256 is not None:
+            return self
+        try:
+            return dataclasses.replace(self, sha256=read_file(self.file)[1])
+        except ArgumentError as error:
+            raise _locate_in_file(error) from error
 
 
-def _fields_of(part: Any) -> Collection[str]:
-    return [field.name for field in dataclasses.fields(part)] if dataclasses.is_dataclass(part) else []
+def _locate_in_file(error: ArgumentError) -> SpecError:
+    """Return an error about the file or its content as an error of the field ``file``."""
+    if error.argument in ("label", "sha256"):
+        return SpecError((error.argument,), error.problem)
+    if error.argument == "rows":
+        return SpecError(("file",), f"the horizon {error.problem}")
+    return SpecError(("file",), error.problem if error.argument == "path" else str(error))
 
 
-def _by_name(drift: Drift) -> Drift:
-    """A drift made of a function that can be imported holds its name instead."""
-    if not isinstance(drift, FunctionDrift) or isinstance(drift.function, str):
-        return drift
-    found = reference(drift.function)
-    return FunctionDrift(found) if found and "." not in found.partition(":")[2] else drift
+def _list_fields(value: Any) -> Collection[str]:
+    return [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
+
+
+def _read_kind(value: Any) -> Any:
+    """Return the kind of an environment, given as a table or an object; a table without one is simulated."""
+    kind = value.get("kind", "simulated") if isinstance(value, dict) else getattr(value, "kind", None)
+    return kind if isinstance(kind, str | None) else repr(kind)
+
+
+AnyEnvironmentSpec = EnvironmentSpec | LabelledStreamSpec
+EnvironmentTable = Annotated[
+    Annotated[EnvironmentSpec, Tag("simulated")] | Annotated[LabelledStreamSpec, Tag("labelled-stream")],
+    Discriminator(_read_kind),
+]

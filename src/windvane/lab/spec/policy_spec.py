@@ -1,279 +1,259 @@
-"""A policy as an experiment names it: which class, with which settings, swept over which values."""
+"""A policy of an experiment: which class, with which settings, swept over which values, told what."""
 
 from __future__ import annotations
 
-import itertools
+import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from windvane import theory
-from windvane._importing import imported
-from windvane.arguments import Array, check_choice, check_number
+from windvane.arguments import check_number
+from windvane.environments import AnyEnvironment
 from windvane.errors import ArgumentError, format_value
-from windvane.lab.spec.python_objects import Table, frozen, plain_link, reference, resolved_link
-from windvane.lab.spec.spec_errors import (
-    SpecError,
-    field_errors,
-    not_a_flag,
-    refuse_unknown,
-    suggestion,
-    text_line,
-    with_hint,
+from windvane.lab.run.build import (
+    FILLED,
+    FILLED_ALWAYS,
+    FORGETTING,
+    PER_LANE,
+    TRUTHS,
+    build_policy,
+    check_class,
+    find_told,
+    resolve_policy,
 )
+from windvane.lab.run.cells import list_variants
+from windvane.lab.spec.field_types import NOT_A_FLAG, Checked, OptionalText, optional, spec_model
+from windvane.lab.spec.python_objects import Table, find_name, freeze, name_link
+from windvane.lab.spec.spec_errors import SpecError, add_hint, locate, located, suggest
 from windvane.policies.registry import POLICIES, Signature
 
 if TYPE_CHECKING:
-    from windvane.environments import AnyEnvironment
     from windvane.policies.base import Policy
 
-SCALES = ("bonus_scale", "posterior_scale")  # how much a policy explores: it takes one of them, or none
-SWEEPABLE = ("gamma", *SCALES, "delta")  # what policies take lane by lane
-RESERVED = ("policy", "label", "sweep")  # keys of a policy's table that are no settings
-_SHORT = {"gamma": "γ", "delta": "δ"}  # in labels
-_FILLED_ONLY = ("dim", "lanes", "seed")  # the experiment's alone; S, L, link, sigma, horizon, gamma may be set
+SCALES = ("bonus_scale", "posterior_scale")  # how much a policy explores: it has one of them, or none
+_SYMBOLS = {"gamma": "γ", "delta": "δ"}  # in labels
 
 
-@dataclass(frozen=True)
+def _check_policy_name(name: str, policy: Any) -> Any:
+    """Return a policy as a spec stores it: by name if it has one, else the class. Nothing is imported."""
+    if isinstance(policy, type):
+        check_class(policy)
+        registered = next((key for key, cls in POLICIES.items() if cls is policy), None)
+        return registered or find_name(policy) or policy
+    if not isinstance(policy, str):
+        raise ArgumentError(name, policy, 'the name of a policy, a class, or "module:Class"')
+    if ":" not in policy and policy not in POLICIES:
+        raise ArgumentError(name, policy, "the name of a policy", hint=suggest(policy, POLICIES))
+    return policy
+
+
+def _check_settings(name: str, settings: Any) -> Table:
+    """Return settings that cannot change."""
+    if not isinstance(settings, Mapping):
+        raise ArgumentError(name, settings, "a table of settings")
+    checked_values = {}
+    for key, value in settings.items():
+        if not isinstance(key, str) or not key.isidentifier():
+            raise SpecError((), f"{format_value(key)} cannot be the name of a setting")
+        if key in FILLED_ALWAYS:
+            raise SpecError((key,), "is filled in by the experiment and cannot be set")
+        with located(key):
+            checked_values[key] = _check_value(key, value)
+    return Table(checked_values)
+
+
+def _check_value(name: str, value: Any) -> Any:
+    with located(known=("link",)):
+        return name_link("link", value) if name == "link" else freeze(value)
+
+
+def _check_sweep(name: str, sweep: Any) -> Table:
+    """Return the lists of values as tuples; what policies accept lane by lane are finite numbers."""
+    if not isinstance(sweep, Mapping):
+        raise ArgumentError(name, sweep, "a table of lists, such as { gamma = [0.9, 0.99] }")
+    for key, values in sweep.items():
+        if not isinstance(values, list | tuple | np.ndarray) or not len(values):
+            raise SpecError.of((key,), values, "a list of one or more values")
+    lists = {key: list(values) for key, values in _check_settings(name, sweep).items()}
+    for key, values in lists.items():
+        for index, value in enumerate(values):
+            with located(key, index):
+                values[index] = _check_swept(key, value)
+                if values[index] in values[:index]:
+                    raise SpecError.of((), value, "in the list only once")
+    return Table({key: tuple(values) for key, values in lists.items()})
+
+
+def _check_swept(name: str, value: Any) -> Any:
+    if name in PER_LANE:
+        with located():
+            return check_number(name, value, "that is finite", math.isfinite, booleans=False)
+    try:
+        json.dumps(value)
+    except TypeError:
+        raise SpecError.of((), value, "a number, a text, true or false, or a list of these") from None
+    return value
+
+
+def _check_told(name: str, told: Any) -> tuple[str, ...]:
+    if isinstance(told, str) or not all(truth in TRUTHS for truth in told):
+        raise ArgumentError(name, told, f"a list of {' and '.join(TRUTHS)}")
+    return tuple(truth for truth in TRUTHS if truth in told)
+
+
+PolicyName = Annotated[str | type[Any], Checked({"type": "string"}, _check_policy_name)]
+Settings = Annotated[Mapping[str, Any], Checked({"type": "object"}, _check_settings)]
+_LISTS = {"type": "object", "additionalProperties": {"type": "array", "minItems": 1}}
+Sweep = Annotated[Mapping[str, Sequence[Any]], Checked(_LISTS, _check_sweep)]
+Told = Annotated[Sequence[str] | None, Checked({"type": "array", "items": {"enum": [*TRUTHS]}}, optional(_check_told))]
+
+
+@spec_model("policies")
 class PolicySpec:
-    """One policy of an experiment.
+    """A policy of an experiment.
 
-    ``policy``: a registered name ("BVD-GLM-UCB"), a class on the lanes contract, or "module:Class", which imports
-    the module and so runs its code (not before the policy is checked or built). A class that can be imported by name is
-    kept by name. ``label``: what the policy is called in results; by default its registered name, or the class's own
-    (``__name__``). ``settings``: arguments of the constructor. ``sweep``: lists of values for ``gamma``,
-    ``bonus_scale``, ``posterior_scale`` or ``delta``; every combination is a variant, run in lanes of its own.
+    Parameters
+    ----------
+    policy
+        A registered name ("BVD-GLM-UCB"), a class that follows the lanes contract, or "module:Class". The latter is
+        imported, which runs the code of the module, when the spec is checked or the policy is built.
+    label
+        What results call the policy. Default: its registered name, or the name of the class.
+    settings
+        Arguments of the constructor.
+    sweep
+        Lists of values for settings. Every combination is a variant with its own runs.
+    told
+        What the experiment tells the policy about each run, although nobody knows it in practice: "drift" (the exact
+        B_T) and "switches" (the number of changes). Default: what the constructor accepts, unless a setting says how
+        to forget (``gamma``, ``window``, ``restart_every``, ``drift`` or ``switches``). A class that accepts
+        ``gamma`` but not ``drift`` gets the recommended discount for B_T.
 
-    The experiment fills in what the environment knows, as far as the class takes it: ``dim``, ``lanes`` and ``seed``
-    always; ``link``, ``S``, ``L``, ``sigma`` and ``horizon`` unless set; and, unless it is told how to forget
-    (``gamma``, ``window``, ``restart_every``, ``drift`` or ``switches`` set or swept), the environment's exact B_T as
-    ``drift`` and its number of changes as ``switches``, lane by lane. A class that takes ``gamma`` but neither of
-    these by name gets the discount recommended for B_T (:func:`windvane.theory.discount`, for the arms that the
-    setting ``arm_geometry`` names). A class that takes ``**settings`` is given all but ``drift`` and ``switches``. One
-    whose ``needs_truth`` is true gets ``truth``, the environment's own mean rewards (:meth:`Environment.means`).
+    Notes
+    -----
+    The experiment fills in ``dim``, ``lanes`` and ``seed``, and ``link``, ``S``, ``L``, ``sigma`` and ``horizon``
+    unless they are set. A class whose ``needs_truth`` is true gets ``truth``, the mean rewards of the environment.
+    A labelled data stream has no theta*: ``S``, ``drift`` and ``switches`` are then assumptions of its spec, and a
+    class whose ``S`` may be None, because it learns the scale, gets None.
 
-    In a labelled data stream there is no theta*: ``S``, ``drift`` and ``switches`` are what its spec assumes. A class
-    whose ``S`` may be None, because it learns the scale, is given None there.
+    Examples
+    --------
+    >>> PolicySpec("D-LinUCB", sweep={"gamma": [0.9, 0.99]}).variants
+    [{'gamma': 0.9}, {'gamma': 0.99}]
+    >>> PolicySpec("BVD-GLM-UCB").resolve().told
+    ('drift',)
     """
 
-    policy: str | type[Policy]
-    label: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=Table)
-    sweep: Mapping[str, Sequence[float]] = field(default_factory=Table)
+    policy: PolicyName
+    label: OptionalText = None
+    settings: Settings = field(default_factory=Table)
+    sweep: Sweep = field(default_factory=Table)
+    told: Told = None
 
     def __post_init__(self) -> None:
-        set_ = object.__setattr__  # the dataclass is frozen: what is stored is a checked copy
-        with field_errors(known=("policy", "label")):
-            known_class = _known_class(self.policy)
-            if isinstance(self.policy, type):
-                set_(self, "policy", _registered_name(self.policy) or reference(self.policy) or self.policy)
-            if self.label is not None:
-                text_line("label", self.label)
-        set_(self, "settings", _checked_settings(self.settings))
-        set_(self, "sweep", _checked_sweep(self.sweep))
         for name in self.sweep:
             if name in self.settings:
-                raise SpecError((name,), "is both set and swept; omit one of them")
+                raise SpecError(("settings", name), "is both set and swept; omit one of them")
         if "gamma" in self.sweep and "drift" in self.settings:
-            raise SpecError(("drift",), "is set while gamma is swept; omit one of them")
-        if known_class is not None:
-            self._check_arguments(known_class)
+            raise SpecError(("settings", "drift"), "is set while gamma is swept; omit one of them")
+        if (signature := self._find_signature()) is not None:
+            self._check_arguments(signature)
 
     @property
     def name(self) -> str:
         """What the policy is called in results."""
         if self.label is not None:
-            return self.label
+            return str(self.label)
         if isinstance(self.policy, type):
             return self.policy.__name__
-        return self.policy if self.policy in POLICIES else self.policy.rpartition(":")[2].rpartition(".")[2]
+        return str(self.policy if self.policy in POLICIES else self.policy.rpartition(":")[2].rpartition(".")[2])
 
     @property
     def scale(self) -> str | None:
         """The setting that says how much the policy explores, one of :data:`SCALES`; None if it has none.
 
-        A class that is not imported yet is taken to have a bonus.
+        A class that is not imported yet is assumed to have a bonus.
         """
-        known_class = _known_class(self.policy)
-        return next((name for name in SCALES if known_class is None or name in Signature(known_class).names), None)
+        signature = self._find_signature()
+        return next((name for name in SCALES if signature is None or name in signature.names), None)
 
     @property
-    def variants(self) -> list[dict[str, float]]:
+    def variants(self) -> list[dict[str, Any]]:
         """All combinations of the swept values; ``[{}]`` without a sweep."""
-        return [dict(zip(self.sweep, point, strict=True)) for point in itertools.product(*self.sweep.values())]
+        return list_variants(self.sweep)
 
-    def resolve(self) -> type[Policy]:
-        """The class, imported if need be."""
-        found = _known_class(self.policy)
-        if found is None:
-            with field_errors(known=("policy",)):
-                found = imported(str(self.policy), "policy")
-                _check_class(found)
-            self._check_arguments(found)
-        return found
+    def _find_signature(self) -> Signature | None:
+        """Return the signature of the constructor; None if the class is in a module that is not imported yet."""
+        is_named = isinstance(self.policy, str) and self.policy not in POLICIES
+        if is_named and str(self.policy).partition(":")[0] not in sys.modules:
+            return None
+        return self._import_signature()
 
-    def build(self, environment: AnyEnvironment, *, variants: Sequence[Mapping[str, float]] | None = None) -> Policy:
-        """The policy for ``environment``; ``variants`` says which point of the sweep each of its lanes is."""
-        signature = Signature(self.resolve())
-        lanes = environment.lanes
-        points = [{}] * lanes if variants is None else list(variants)
-        if len(points) != lanes or any(set(point) != set(self.sweep) for point in points):
-            swept = ", ".join(self.sweep) or "nothing, since nothing is swept"
-            raise ArgumentError("variants", variants, f"given with {swept} for each of the {lanes} lanes")
-        given = dict(self.settings)
-        if "link" in given:
-            with field_errors(known=("link",)):
-                given["link"] = resolved_link("link", given["link"])
-        learns_scale = not environment.has_theta and signature.may_be_none("S")
-        filled: dict[str, Any] = {
-            "dim": environment.dim,
-            "link": environment.link,
-            "S": None if learns_scale else environment.S,
-            "L": environment.L,
-            "sigma": environment.sigma,
-            "horizon": environment.horizon,
-            "lanes": environment.lane_ids,
-            "seed": environment.seed,
-            **given,
-            **{name: np.array([point[name] for point in points]) for name in self.sweep},
-        }
-        with field_errors(known=(*given, *self.sweep), foreign=True):
-            untold = not _TUNING & filled.keys()
-            for name, truth in (("drift", environment.variation), ("switches", environment.switches)):
-                if untold and name in signature.names:
-                    filled[name] = truth
-            if untold and signature.accepts("gamma") and not {"drift", "switches"} & filled.keys():
-                kind = filled.get("arm_geometry", getattr(signature.cls, "arm_geometry", theory.KINDS[0]))
-                filled["gamma"] = _recommended(environment, filled["horizon"], kind)
-            if getattr(signature.cls, "needs_truth", False):
-                filled["truth"] = environment.means
-            return signature.cls(**{name: value for name, value in filled.items() if signature.accepts(name)})
+    def _import_signature(self) -> Signature:
+        with located(known=("policy",)):
+            return Signature(resolve_policy(self.policy))
+
+    def resolve(self) -> PolicySpec:
+        """Return this spec with its class imported, its settings checked, and ``told`` filled in."""
+        signature = self._import_signature()
+        self._check_arguments(signature)
+        told = find_told(signature, {*self.settings, *self.sweep}) if self.told is None else self.told
+        return replace(self, told=told)
+
+    def build(self, environment: AnyEnvironment, *, variants: Sequence[Mapping[str, Any]] | None = None) -> Policy:
+        """Return the policy for ``environment``; ``variants`` has the point of the sweep of each lane."""
+        return build_policy(self.resolve(), environment, variants)
 
     def check(self, environment: AnyEnvironment) -> None:
-        """Build every variant in a lane of its own; an error names the setting, or the value of the sweep."""
-        self.resolve()
-        for point in self.variants:
+        """Build every variant in a lane of its own; an error names the setting, or the value in the sweep."""
+        spec = self.resolve()
+        for point in spec.variants:
             try:
-                PolicySpec(self.policy, self.label, {**self.settings, **point}).build(environment)
-            except SpecError as error:
-                if error.path and (name := error.path[0]) in self.sweep:
-                    index = self.sweep[str(name)].index(point[str(name)])
-                    raise SpecError(("sweep", name, index, *error.path[1:]), error.problem) from error.__cause__
-                raise
+                build_policy(replace(spec, settings={**spec.settings, **point}, sweep={}), environment)
+            except Exception as error:  # the class of a user can raise anything
+                raise self._locate(error, point) from error
 
-    def _check_arguments(self, cls: type[Policy]) -> None:
-        signature = Signature(cls)
-        for name, value in self.settings.items():
-            _check_taken(signature, name, (name,))
-            if isinstance(value, bool) and signature.is_number(name):
-                with field_errors(known=(name,)):
-                    not_a_flag(name, value)
-        for name in self.sweep:
-            _check_taken(signature, name, ("sweep", name))
+    def _locate(self, error: Exception, point: Mapping[str, Any]) -> SpecError:
+        """Return ``error`` at the setting that it names: in ``settings``, or at a value in ``sweep``."""
+        found = locate(error, (), (*self.settings, *self.sweep))
+        if not found.path:
+            return found
+        name, *rest = str(found.path[0]), *found.path[1:]
+        place = ("sweep", name, self.sweep[name].index(point[name])) if name in self.sweep else ("settings", name)
+        return SpecError((*place, *rest), found.problem)
+
+    def _check_arguments(self, signature: Signature) -> None:
+        """Raise unless the constructor accepts all settings and gets all that it needs."""
+        for place in ("settings", "sweep"):
+            for name, value in getattr(self, place).items():
+                if not signature.accepts(name):
+                    allowed = [other for other in signature.names if other not in FILLED_ALWAYS]
+                    problem = f"{signature.cls.__name__} has no such setting"
+                    raise SpecError((place, name), add_hint(problem, suggest(name, allowed)))
+                if isinstance(value, bool) and signature.is_number(name):
+                    raise SpecError.of((place, name), value, NOT_A_FLAG)
+        names = {*self.settings, *self.sweep}
         for name in signature.required:
-            filled = name == "truth" and getattr(cls, "needs_truth", False)
-            if not filled and name not in {*self.settings, *self.sweep, *_FILLED}:
-                raise SpecError((name,), f"missing; {cls.__name__} needs it")
+            is_filled = name == "truth" and getattr(signature.cls, "needs_truth", False)
+            if not is_filled and name not in {*names, *FILLED}:
+                raise SpecError(("settings", name), f"missing; {signature.cls.__name__} needs it")
+        for truth in self.told or ():
+            if not signature.accepts(truth) and not (truth == "drift" and signature.accepts("gamma")):
+                raise SpecError(("told",), f"{signature.cls.__name__} has no argument {truth!r}")
+        if self.told and FORGETTING & names:
+            raise SpecError(("told",), f"must be empty, because {min(FORGETTING & names)} says how to forget")
 
 
-_FILLED = (*_FILLED_ONLY, "link", "S", "L", "sigma", "horizon", "gamma", "drift", "switches")
-_TUNING = {
-    "gamma",
-    "window",
-    "restart_every",
-    "drift",
-    "switches",
-}  # any of these set: the policy is told how to forget
+def label_variant(policy: str, variant: Mapping[str, Any]) -> str:
+    """Return what results call a variant: the name of the policy and the swept values, numbers with 12 digits."""
+    return " ".join([policy, *(f"{_SYMBOLS.get(name, name)}={_format(value)}" for name, value in variant.items())])
 
 
-def variant_label(policy: str, variant: Mapping[str, float]) -> str:
-    """Return what results call a variant: the policy's name and the values that were swept, to 12 digits."""
-    return " ".join([policy, *(f"{_SHORT.get(name, name)}={value:.12g}" for name, value in variant.items())])
-
-
-def _check_taken(signature: Signature, name: str, path: tuple[str, ...]) -> None:
-    if not signature.accepts(name):
-        allowed = [other for other in signature.names if other not in _FILLED_ONLY]
-        problem = f"{signature.cls.__name__} has no such setting"
-        raise SpecError(path, with_hint(problem, suggestion(name, allowed)))
-
-
-def _registered_name(cls: type) -> str | None:
-    return next((name for name, registered in POLICIES.items() if registered is cls), None)
-
-
-def _known_class(policy: Any) -> type[Policy] | None:
-    """The class where it can be had without importing anything; None for "module:Class"."""
-    if isinstance(policy, type):
-        return _check_class(policy)
-    if not isinstance(policy, str):
-        raise ArgumentError("policy", policy, 'the name of a policy, a class, or "module:Class"')
-    if ":" in policy:
-        return None
-    if policy not in POLICIES:
-        raise ArgumentError("policy", policy, "the name of a policy", hint=suggestion(policy, POLICIES))
-    return POLICIES[policy]
-
-
-def _check_class(found: Any) -> type[Policy]:
-    """``found`` if it looks like a policy on the lanes contract."""
-    methods = isinstance(found, type) and all(callable(getattr(found, name, None)) for name in ("select", "update"))
-    if not methods or not all(Signature(found).accepts(name) for name in _FILLED_ONLY):
-        expected = "a class with select and update whose constructor takes dim, lanes and seed"
-        raise SpecError.of(("policy",), found, expected)
-    return found  # type: ignore[no-any-return]
-
-
-def _checked_settings(settings: Any) -> Table:
-    if not isinstance(settings, Mapping):
-        raise SpecError.of(("settings",), settings, "a mapping from names to values")
-    for name in settings:
-        if name in _FILLED_ONLY:
-            raise SpecError((name,), "is filled in by the experiment and cannot be set")
-        if name in RESERVED or not isinstance(name, str) or not name.isidentifier():
-            raise SpecError(("settings",), f"{format_value(name)} cannot be the name of a setting")
-    checked = {}
-    for name, value in settings.items():
-        with field_errors(name):
-            checked[name] = frozen(value)
-    if "link" in checked:
-        with field_errors(known=("link",)):
-            checked["link"] = plain_link("link", checked["link"])
-    return Table(checked)
-
-
-def _checked_sweep(sweep: Any) -> Table:
-    """The swept values, as tuples of floats, in the order of ``SWEEPABLE``."""
-    if not isinstance(sweep, Mapping):
-        raise SpecError.of(("sweep",), sweep, "a table of lists, such as { gamma = [0.9, 0.99] }")
-    with field_errors("sweep"):
-        refuse_unknown(sweep, SWEEPABLE, "cannot be swept")
-        for name, values in sweep.items():
-            if not isinstance(values, list | tuple | np.ndarray) or len(values) == 0:
-                raise SpecError.of((name,), values, "a list of one or more numbers")
-        return Table({name: _checked_values(name, sweep[name]) for name in SWEEPABLE if name in sweep})
-
-
-def _checked_values(name: str, values: Sequence[Any]) -> tuple[float, ...]:
-    checked: list[float] = []
-    for index, value in enumerate(values):
-        with field_errors(known=(name,)):
-            place = f"{name}[{index}]"
-            found = check_number(place, not_a_flag(place, value), "that is finite", math.isfinite)
-        if found in checked:
-            raise SpecError.of((name, index), value, "in the list only once")
-        checked.append(found)
-    return tuple(checked)
-
-
-def _recommended(environment: AnyEnvironment, horizon: int, kind: str) -> Array:
-    """gamma for the exact B_T of each lane."""
-    check_choice("arm_geometry", kind, theory.KINDS)
-    drifts = environment.variation.tolist()
-    known = {
-        drift: theory.discount(horizon=horizon, drift=drift, dim=environment.dim, kind=kind) for drift in set(drifts)
-    }
-    return np.array([known[drift] for drift in drifts])
+def _format(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    return value if isinstance(value, str) else json.dumps(value, default=str)

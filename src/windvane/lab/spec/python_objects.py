@@ -1,4 +1,4 @@
-"""What a spec may hold besides numbers and text: frozen tables, and objects of Python named ``module:name``.
+"""What a spec may hold besides numbers and texts: frozen tables, and Python objects by their names, "module:name".
 
 Naming an object imports its module, which runs the code in it: read specs of strangers before running them.
 """
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from windvane._importing import imported
+from windvane.environments import Drift, FunctionDrift
 from windvane.errors import ArgumentError, format_value
 from windvane.lab.spec.spec_errors import SpecError
 from windvane.links import LINKS, CustomLink, Link
@@ -42,32 +43,36 @@ class Table(Mapping[str, Any]):
         return repr(self._items)
 
 
-def frozen(value: Any) -> Any:
-    """A copy of ``value`` that cannot change: lists and arrays as tuples, mappings as :class:`Table`."""
+def freeze(value: Any) -> Any:
+    """Return a copy of ``value`` that cannot change: lists and arrays as tuples, mappings as :class:`Table`."""
     if isinstance(value, Mapping):
         for name in value:
-            if not isinstance(name, str) or not _sound(name):
+            if not isinstance(name, str) or not _is_storable(name):
                 raise SpecError((), f"the key {format_value(name)} must be a text")
-        return Table({name: frozen(item) for name, item in value.items()})
+        return Table({name: freeze(item) for name, item in value.items()})
     if isinstance(value, np.ndarray | np.generic):
-        return frozen(value.tolist())
+        return freeze(value.tolist())
     if isinstance(value, list | tuple):
-        return tuple(frozen(item) for item in value)
-    known = value is None or isinstance(value, bool | int | float | str | Link) or hasattr(value, "__qualname__")
-    if not known or (isinstance(value, float) and math.isnan(value)) or (isinstance(value, str) and not _sound(value)):
+        return tuple(freeze(item) for item in value)
+    is_known = value is None or isinstance(value, bool | int | float | str | Link) or hasattr(value, "__qualname__")
+    if (
+        not is_known
+        or (isinstance(value, float) and math.isnan(value))
+        or (isinstance(value, str) and not _is_storable(value))
+    ):
         allowed = "a number, a text, true or false, a list or table of these, a link, or a function or class"
         raise SpecError.of((), value, allowed)
     return value
 
 
-def _sound(text: str) -> bool:
-    """Whether a text can be written to a file: half of a surrogate pair cannot."""
+def _is_storable(text: str) -> bool:
+    """Return whether a text can be written to a file: half of a surrogate pair cannot."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def reference(value: Any) -> str | None:
-    """``module:name`` for a function, a class or a link that can be imported by that name elsewhere, else None."""
-    for module, name in _places(value):
+def find_name(value: Any) -> str | None:
+    """Return "module:name" of a function, a class or a link if it can be imported elsewhere by that name."""
+    for module, name in _list_names(value):
         if module != "__main__":  # another process has another one
             try:
                 if imported(f"{module}:{name}") is value:
@@ -77,7 +82,7 @@ def reference(value: Any) -> str | None:
     return None
 
 
-def _places(value: Any) -> list[tuple[str, str]]:
+def _list_names(value: Any) -> list[tuple[str, str]]:
     if not isinstance(value, CustomLink):
         return [(str(getattr(value, "__module__", "")), str(getattr(value, "__qualname__", "")))]
     # A custom link does not know the name it is bound to: look in the module of its function.
@@ -86,28 +91,26 @@ def _places(value: Any) -> list[tuple[str, str]]:
         names = vars(importlib.import_module(module))
     except (ImportError, ValueError):
         return []
-    return [(module, name) for name, held in names.items() if held is value]
+    return [(module, name) for name, other in names.items() if other is value]
 
 
-def qualified(value: Callable[..., Any] | type) -> str:
-    """``module:name`` of a function or class, importable or not."""
+def qualify(value: Callable[..., Any] | type) -> str:
+    """Return "module:name" of a function or class, whether it can be imported or not."""
     return f"{value.__module__}:{value.__qualname__}"
 
 
-def plain_link(name: str, link: Any) -> str | Link:
-    """``link`` as a spec keeps it: by name where it has one, else the object."""
+def name_link(argument: str, link: Any) -> str | Link:
+    """Return ``link`` as a spec stores it: by name if it has one, else the object."""
     if isinstance(link, str) and (link in LINKS or ":" in link):
         return link
     if isinstance(link, Link):
-        return link.name if type(link) in LINKS.values() else reference(link) or link
-    raise ArgumentError(name, link, f'one of {", ".join(sorted(LINKS))}, "module:name", or a Link')
+        return link.name if type(link) in LINKS.values() else find_name(link) or link
+    raise ArgumentError(argument, link, f'one of {", ".join(sorted(LINKS))}, "module:name", or a Link')
 
 
-def resolved_link(name: str, link: str | Link) -> str | Link:
-    """``link`` as an environment or a policy takes it: ``module:name`` imported."""
-    if not isinstance(link, str) or ":" not in link:
-        return link
-    found = imported(link, name)
-    if not isinstance(found, Link):
-        raise ArgumentError(name, link, "the name of a Link", hint=f"it names {format_value(found)}")
-    return found
+def name_drift(drift: Drift) -> Drift:
+    """Return a drift as a spec stores it: a function that can be imported is stored by its name."""
+    if not isinstance(drift, FunctionDrift) or isinstance(drift.function, str):
+        return drift
+    name = find_name(drift.function)
+    return FunctionDrift(name) if name and "." not in name.partition(":")[2] else drift

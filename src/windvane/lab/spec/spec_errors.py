@@ -1,42 +1,53 @@
-"""The errors of a spec, with the place of each: the path of the field, and file and line where there is a file."""
+"""The errors of a spec, with the place of each: the path of the field, and file and line if it comes from a file."""
 
 from __future__ import annotations
 
 import ast
 import difflib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
-from windvane.errors import ArgumentError, WindvaneError
+from pydantic import ValidationError
+
+from windvane.errors import ArgumentError, WindvaneError, format_value
 
 FieldPath = tuple[str | int, ...]
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _PART = re.compile(r"""\[(\d+|'[^'\\]*'|"[^"\\]*")\]""")
+_SIMILAR = 0.7  # how similar a suggested name must be; at 0.6, sigma would suggest gamma
 
 
-def rendered(path: FieldPath) -> str:
-    """``("environments", 1, "drift", "period")`` as ``environments[1].drift.period``."""
+def format_path(path: FieldPath) -> str:
+    """Return ``("environments", 1, "drift", "period")`` as ``environments[1].drift.period``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 
 
 class SpecError(WindvaneError, ValueError):
-    """A spec cannot be run: ``path`` is the field, ``problem`` what is wrong with it, ``where`` file and line."""
+    """A spec cannot be run.
+
+    Parameters
+    ----------
+    path, problem
+        The field, and what is wrong with it.
+    where
+        File and line, as ``"spec.toml:12"``; empty if the spec does not come from a file.
+    """
 
     def __init__(self, path: FieldPath, problem: str, where: str = "") -> None:
         self.path, self.problem, self.where = path, " ".join(problem.split()), where
-        super().__init__(": ".join(part for part in (where, rendered(path), self.problem) if part))
+        super().__init__(": ".join(part for part in (where, format_path(path), self.problem) if part))
 
     @classmethod
     def of(cls, path: FieldPath, value: Any, expected: str, hint: str = "") -> SpecError:
-        """Return the error of a field with a value that is not ``expected``."""
-        return cls(path, ArgumentError(rendered(path), value, expected, hint=hint).problem)
+        """Return the error of a field whose value is not ``expected``."""
+        return cls(path, ArgumentError(format_path(path), value, expected, hint=hint).problem)
 
 
-def argument_path(argument: str) -> tuple[FieldPath, bool]:
+def split_argument(argument: str) -> tuple[FieldPath, bool]:
     """Return the path that the name of an argument begins with, and whether that is all of the name.
 
     ``arms[3]['price']`` is ``("arms", 3, "price")``; of ``function(200)`` the path is ``("function",)``.
@@ -52,72 +63,93 @@ def argument_path(argument: str) -> tuple[FieldPath, bool]:
     return path, at == len(argument)
 
 
-def locate(error: ValueError, prefix: FieldPath, known: Collection[str] = ()) -> SpecError:
-    """Return ``error`` as an error at ``prefix``, or at the argument that it names if that is a ``known`` field."""
+def locate(error: Exception, prefix: FieldPath = (), known: Collection[str] = ()) -> SpecError:
+    """Return ``error`` as an error at ``prefix``, or at the argument that it names if that is a ``known`` field there.
+
+    An exception of any other type comes from code of the user, and is reported with its type.
+    """
+    if isinstance(error, SpecError):
+        return SpecError(prefix + error.path, error.problem)
     if isinstance(error, ArgumentError):
-        path, is_complete = argument_path(error.argument)
+        path, is_complete = split_argument(error.argument)
         if path and path[0] in known:
             return SpecError(prefix + path, error.problem if is_complete else str(error))
-    return SpecError(prefix, str(error))
+    if isinstance(error, ValueError):
+        return SpecError(prefix, str(error))
+    return SpecError(prefix, f"{type(error).__name__}: {error}")
 
 
 @contextmanager
-def field_errors(*prefix: str | int, known: Collection[str] = (), foreign: bool = False) -> Iterator[None]:
-    """Turn the errors raised inside into a :class:`SpecError` whose path begins with ``prefix``.
+def located(*prefix: str | int, known: Collection[str] = (), foreign: bool = False) -> Iterator[None]:
+    """Turn errors raised inside into a :class:`SpecError` whose path begins with ``prefix``, as :func:`locate` does.
 
-    An ``ArgumentError`` is located at the argument that it names, if that is one of the ``known`` fields. With
-    ``foreign``, code of the user runs inside, and an error of any type is reported with its type and text.
+    Only errors of values are turned, unless ``foreign``: then code of the user runs inside and may raise anything.
     """
     try:
         yield
-    except SpecError as error:
-        raise SpecError(prefix + error.path, error.problem) from error.__cause__
-    except ValueError as error:
-        raise locate(error, prefix, known) from error
     except Exception as error:
-        if not foreign:
+        if not foreign and not isinstance(error, ValueError):
             raise
-        raise SpecError(prefix, f"{type(error).__name__}: {error}") from error
+        cause = error.__cause__ if isinstance(error, SpecError) else error
+        raise locate(error, prefix, known) from cause
 
 
-def suggestion(name: str, allowed: Collection[str]) -> str:
+def suggest(name: str, allowed: Collection[str]) -> str:
     """Return ``did you mean "runs"?`` if an allowed name is similar, else the list of allowed names."""
-    near = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.7)  # at 0.6, sigma would suggest gamma
+    near = difflib.get_close_matches(name, list(allowed), n=1, cutoff=_SIMILAR)
     if near:
         return f'did you mean "{near[0]}"?'
     return f"allowed: {', '.join(allowed)}" if allowed else ""
 
 
-def with_hint(problem: str, hint: str) -> str:
+def add_hint(problem: str, hint: str) -> str:
+    """Return the problem with a hint after a semicolon, if there is one."""
     return f"{problem}; {hint}" if hint else problem
 
 
-def refuse_unknown(table: Collection[str], allowed: Collection[str], problem: str = "unknown key") -> None:
-    """Raise for the first key of ``table`` that is not allowed."""
-    for name in table:
-        if name not in allowed:
-            raise SpecError((name,), with_hint(problem, suggestion(name, allowed)))
+class Place(NamedTuple):
+    """A place in a spec that pydantic found wrong: the path of the field, and the keys and kinds allowed there."""
+
+    path: FieldPath
+    keys: Collection[str]
+    kinds: Collection[str]
 
 
-NOT_A_FLAG = "a number, not true or false"
+def translate(error: ValidationError, find_place: Callable[[FieldPath], Place]) -> SpecError:
+    """Return the first error that pydantic found as a :class:`SpecError`; ``find_place`` reads pydantic's location."""
+    # An unknown key explains a missing one, so it comes first.
+    details = min(error.errors(include_url=False), key=lambda each: each["type"] not in _UNKNOWN)
+    (path, keys, kinds), value = find_place(details["loc"]), details["input"]
+    match details["type"]:
+        case "value_error":
+            return _translate_cause(details["ctx"]["error"], path, keys)
+        case "missing":
+            return SpecError(path, add_hint("missing", _EXPLAINED.get(path, "")))
+        case kind if kind in _UNKNOWN:
+            return SpecError(path, add_hint("unknown key", suggest(str(path[-1]), keys)))
+        case "union_tag_not_found" if isinstance(value, dict):
+            return SpecError((*path, "kind"), add_hint("missing", f"allowed: {', '.join(kinds)}"))
+        case "union_tag_invalid":
+            named = value.get("kind") if isinstance(value, dict) else value
+            return SpecError.of((*path, "kind"), named, "a known kind", suggest(str(named), kinds))
+        case "tuple_type" | "too_short":
+            return SpecError.of(path, value, f"a list of one or more tables: write [[{path[-1]}]]")
+        case "dataclass_type" | "model_type" | "model_attributes_type" | "dict_type" | "union_tag_not_found":
+            return SpecError.of(path, value, "a table")
+    problem = details["msg"].replace("Input should be", "must be")
+    return SpecError(path, f"{problem}, got {format_value(value)}")
 
 
-def not_a_flag(name: str, value: Any) -> Any:
-    """Return ``value`` unless it is true or false, which Python accepts as the numbers 1 and 0."""
-    if isinstance(value, bool):
-        raise ArgumentError(name, value, NOT_A_FLAG)
-    return value
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+_EXPLAINED: dict[FieldPath, str] = {
+    (name,): f"a spec has one or more tables [[{name}]]" for name in ("environments", "policies")
+}
 
 
-def flag(name: str, value: Any) -> bool:
-    """Return ``value`` if it is true or false."""
-    if not isinstance(value, bool):
-        raise ArgumentError(name, value, "true or false")
-    return value
-
-
-def text_line(name: str, value: Any, *, least: int = 1, most: int = 200) -> str:
-    """Return ``value`` if it is a text of one line that can be stored and shown."""
-    if not (isinstance(value, str) and least <= len(value) <= most and value.isprintable()):
-        raise ArgumentError(name, value, f"a text of {least} to {most} printable characters")
-    return value
+def _translate_cause(cause: Exception, path: FieldPath, keys: Collection[str]) -> SpecError:
+    """Return an error that a check of ours raised while pydantic validated the field at ``path``."""
+    if isinstance(cause, ArgumentError):
+        argument, is_complete = split_argument(cause.argument)
+        if path and argument[:1] == path[-1:] and is_complete:  # the check of the field itself
+            return SpecError(path + argument[1:], cause.problem)
+    return locate(cause, path, keys)

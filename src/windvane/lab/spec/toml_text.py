@@ -1,16 +1,14 @@
-"""TOML with line numbers: reading a file, finding the line of a field, writing values.
+"""TOML: read a file, and find the line of a field.
 
-The parser of the standard library names lines for errors of syntax only. :class:`Lines` walks over a text that parser
-has accepted and notes where each key, table and element stands, so that an error about a value can name its line.
+The parsers of TOML name lines for errors of syntax only. :class:`Lines` walks over a text that the parser has accepted
+and notes the line of each key, table and element, so that an error about a value can name its line.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from bisect import bisect_right
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from typing import Any
 from windvane.lab.spec.spec_errors import FieldPath, SpecError
 
 LARGEST_FILE = 1_000_000  # bytes
-_WIDEST_LINE = 110
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _BLANK = re.compile(r"[ \t]*")
@@ -183,38 +180,3 @@ def _too_long(value: Any, path: FieldPath) -> FieldPath | None:
         return path if abs(value) >= 2**64 else None
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return next((found for part, item in parts if (found := _too_long(item, (*path, part))) is not None), None)
-
-
-def written(value: Any) -> str:
-    """``value`` as TOML, on one line unless it holds long lists of lists."""
-    line = _on_one_line(value)
-    if len(line) <= _WIDEST_LINE:
-        return line
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key(name)} = {written(item)}" for name, item in value.items()) + " }"
-    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
-        return "[\n" + "".join(f"  {_on_one_line(row)},\n" for row in value) + "]"
-    return line
-
-
-def key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else _quoted(name)
-
-
-def _on_one_line(value: Any) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return _quoted(value)
-        case int() | float():
-            return repr(value)
-        case tuple():
-            return "[" + ", ".join(map(_on_one_line, value)) + "]"
-        case Mapping():
-            return "{ " + ", ".join(f"{key(name)} = {_on_one_line(item)}" for name, item in value.items()) + " }"
-    raise TypeError(f"{value!r} has no form in TOML")
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -16,7 +16,7 @@ import numpy as np
 from windvane import theory
 from windvane.arguments import check_positive, check_whole
 from windvane.lab.results.summary import Row, row_of
-from windvane.lab.spec.stream_spec import StreamSpec
+from windvane.lab.spec.environment_spec import LabelledStreamSpec
 from windvane.links import Link, get_link
 from windvane.policies.registry import POLICIES
 
@@ -123,7 +123,7 @@ def evaluate_results(
     found = []
     for environment in spec.environments:
         entries = [entry for entry in results.entries if entry.environment == environment.name]
-        if not entries or isinstance(environment, StreamSpec):  # the theorems are about a known drift
+        if not entries or isinstance(environment, LabelledStreamSpec):  # the theorems are about a known drift
             continue
         world = environment.build(horizon=spec.horizon, lanes=1, seed=spec.seed)
         drift = float(max(entries, key=lambda entry: len(entry.lanes)).drift.mean())

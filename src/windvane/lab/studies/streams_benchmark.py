@@ -24,7 +24,7 @@ from windvane.errors import ArgumentError
 from windvane.lab.results.folder import slugs
 from windvane.lab.results.results import Entry, Results
 from windvane.lab.results.summary import spread
-from windvane.lab.spec.experiment_spec import Spec, StreamSpec
+from windvane.lab.spec.experiment_spec import LabelledStreamSpec, Spec
 from windvane.lab.studies.benchmarks import LANES, Conduct, choose_policies, merge_results
 from windvane.policies.registry import POLICIES
 
@@ -41,7 +41,7 @@ class StreamExperiment(NamedTuple):
     """The experiment on one file, with the number of classes and the dimension."""
 
     spec: Spec
-    file: StreamSpec
+    file: LabelledStreamSpec
     classes: int
     dim: int
 
@@ -81,7 +81,7 @@ def streams_experiments(
     experiments = []
     for path in paths:
         name = path.stem if stems.count(path.stem) == 1 else str(path)
-        stream = StreamSpec(name, str(path), label=label, missing=missing, S=S).pin()
+        stream = LabelledStreamSpec(name, str(path), label=label, missing=missing, S=S).pin()
         data = stream.build(horizon=rows, lanes=1, seed=seed)
         spec = Spec(
             title=f"{TITLE}: {name}",

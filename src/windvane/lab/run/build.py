@@ -1,0 +1,145 @@
+"""Build the environments and policies that a spec describes.
+
+The experiment fills in what the environment knows, as far as the class of a policy accepts it: ``dim``, ``lanes`` and
+``seed`` always; ``link``, ``S``, ``L``, ``sigma`` and ``horizon`` unless they are set. ``told`` of a policy's spec says
+what else it is told, which nobody knows in practice: the exact B_T ("drift") and number of changes ("switches") of
+every run. A class that takes ``gamma`` but not ``drift`` gets the discount that theory recommends for B_T
+(:func:`windvane.theory.discount`, for the arms that its ``arm_geometry`` names).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windvane import theory
+from windvane._importing import imported
+from windvane.arguments import Array, check_choice
+from windvane.environments import Environment, LabelledStream
+from windvane.errors import ArgumentError, format_value
+from windvane.links import Link
+from windvane.policies.registry import POLICIES, Signature
+
+if TYPE_CHECKING:
+    from windvane.environments import AnyEnvironment
+    from windvane.lab.spec.environment_spec import AnyEnvironmentSpec
+    from windvane.lab.spec.policy_spec import PolicySpec
+    from windvane.policies.base import Policy
+
+FILLED_ALWAYS = ("dim", "lanes", "seed")  # these belong to the experiment and cannot be set
+FILLED = (*FILLED_ALWAYS, "link", "S", "L", "sigma", "horizon", "gamma", "drift", "switches")
+FORGETTING = {"gamma", "window", "restart_every", "drift", "switches"}  # one of these set: it is known how to forget
+TRUTHS = ("drift", "switches")  # what a policy can be told
+PER_LANE = ("gamma", "bonus_scale", "posterior_scale", "delta")  # settings that policies accept lane by lane
+
+
+def build_environment(
+    spec: AnyEnvironmentSpec, *, horizon: int | None, lanes: int | Sequence[int], seed: int
+) -> AnyEnvironment:
+    """Return the environment of ``spec``; for a labelled data stream, the horizon None means all rows."""
+    if spec.kind == "labelled-stream":
+        return LabelledStream.read(
+            spec.file, label=spec.label, sha256=spec.sha256, rows=horizon, missing=spec.missing, S=spec.S,
+            drift=spec.drift, switches=spec.switches, lanes=lanes, seed=seed,
+        )  # fmt: skip
+    assert horizon is not None  # only a file has a length of its own
+    return Environment(
+        spec.drift, spec.arms, spec.rewards, dim=spec.dim, link=resolve_link("link", spec.link), S=spec.S, L=spec.L,
+        intercept=spec.intercept, delay=spec.delay, horizon=horizon, lanes=lanes, seed=seed,
+    )  # fmt: skip
+
+
+def resolve_link(name: str, link: str | Link) -> str | Link:
+    """Return ``link`` as environments and policies accept it: "module:name" is imported."""
+    if not isinstance(link, str) or ":" not in link:
+        return link
+    value = imported(link, name)
+    if not isinstance(value, Link):
+        raise ArgumentError(name, link, "the name of a Link", hint=f"it names {format_value(value)}")
+    return value
+
+
+def resolve_policy(policy: str | type[Policy]) -> type[Policy]:
+    """Return the class of a policy that is given as a class, by its registered name, or as "module:Class"."""
+    if isinstance(policy, str):
+        return POLICIES[policy] if policy in POLICIES else check_class(imported(policy, "policy"))
+    return check_class(policy)
+
+
+def check_class(policy: Any) -> type[Policy]:
+    """Return ``policy`` if it is a class that follows the lanes contract, as far as that can be seen."""
+    has_methods = isinstance(policy, type) and all(
+        callable(getattr(policy, name, None)) for name in ("select", "update")
+    )
+    if not has_methods or not all(Signature(policy).accepts(name) for name in FILLED_ALWAYS):
+        expected = "a class with select and update whose constructor accepts dim, lanes and seed"
+        raise ArgumentError("policy", policy, expected)
+    return policy  # type: ignore[no-any-return]
+
+
+def find_told(signature: Signature, settings: Collection[str]) -> tuple[str, ...]:
+    """Return what a policy is told by default: nothing, if one of its ``settings`` says how to forget."""
+    if FORGETTING & set(settings):
+        return ()
+    names = tuple(name for name in TRUTHS if name in signature.names)
+    return names or (TRUTHS[:1] if signature.accepts("gamma") else ())
+
+
+def build_policy(
+    spec: PolicySpec, environment: AnyEnvironment, variants: Sequence[Mapping[str, Any]] | None = None
+) -> Policy:
+    """Return the policy of ``spec`` for ``environment``; ``variants`` has the point of the sweep of each lane.
+
+    All lanes share their swept settings, except those that policies accept lane by lane (:data:`PER_LANE`).
+    """
+    signature, lanes = Signature(resolve_policy(spec.policy)), environment.lanes
+    points = [{}] * lanes if variants is None else list(variants)
+    if len(points) != lanes or any(set(point) != set(spec.sweep) for point in points):
+        swept = ", ".join(spec.sweep) or "nothing, since nothing is swept"
+        raise ArgumentError("variants", variants, f"given with {swept} for each of the {lanes} lanes")
+    shared = {name: points[0][name] for name in spec.sweep if name not in PER_LANE}
+    if any(point[name] != value for point in points for name, value in shared.items()):
+        raise ArgumentError("variants", variants, f"the same in all lanes for {', '.join(shared)}")
+    settings = {**spec.settings, **shared}
+    if "link" in settings:
+        settings["link"] = resolve_link("link", settings["link"])
+    learns_scale = not environment.has_theta and signature.may_be_none("S")
+    arguments: dict[str, Any] = {
+        "dim": environment.dim,
+        "link": environment.link,
+        "S": None if learns_scale else environment.S,
+        "L": environment.L,
+        "sigma": environment.sigma,
+        "horizon": environment.horizon,
+        "lanes": environment.lane_ids,
+        "seed": environment.seed,
+        **settings,
+        **{name: np.array([point[name] for point in points]) for name in spec.sweep if name in PER_LANE},
+    }
+    told = find_told(signature, {*spec.settings, *spec.sweep}) if spec.told is None else spec.told
+    arguments |= _tell(signature, environment, told, arguments)
+    return signature.cls(**{name: value for name, value in arguments.items() if signature.accepts(name)})
+
+
+def _tell(
+    signature: Signature, environment: AnyEnvironment, told: Collection[str], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments with the truth about the environment."""
+    truths: dict[str, Any] = {"drift": environment.variation, "switches": environment.switches}
+    found = {name: truths[name] for name in told if name in signature.names}
+    if told and not found:
+        kind = arguments.get("arm_geometry", getattr(signature.cls, "arm_geometry", theory.KINDS[0]))
+        found["gamma"] = _recommend_discounts(environment, arguments["horizon"], kind)
+    if getattr(signature.cls, "needs_truth", False):
+        found["truth"] = environment.means
+    return found
+
+
+def _recommend_discounts(environment: AnyEnvironment, horizon: int, kind: str) -> Array:
+    """Return the recommended gamma for the exact B_T of each lane."""
+    check_choice("arm_geometry", kind, theory.KINDS)
+    drifts = environment.variation.tolist()
+    gammas = {B: theory.discount(horizon=horizon, drift=B, dim=environment.dim, kind=kind) for B in set(drifts)}
+    return np.array([gammas[drift] for drift in drifts])
