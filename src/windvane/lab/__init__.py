@@ -5,6 +5,7 @@
 >>> world = EnvironmentSpec(name="turning", drift=Rotation(), arms=BallArms())
 >>> spec = Spec(environments=[world], policies=[PolicySpec("BVD-GLM-UCB")], runs=50, horizon=3000)
 >>> results = simulate(spec, "results")                                          # doctest: +SKIP
+>>> windvane.lab.open("results").frame("runs")                                   # doctest: +SKIP
 
 Names below are imported on first use, so that nothing is loaded that is not used.
 """
@@ -26,6 +27,7 @@ _HOME = {
     "paper_spec": "windvane.lab.studies.paper",
     "benchmark_spec": "windvane.lab.studies.drift_benchmark",
     "leaderboard": "windvane.lab.results.leaderboard",
+    "export": "windvane.lab.results.export",
     "paired": "windvane.lab.results.summary",
     "present": "windvane.lab.report.presentation",
 }
@@ -39,7 +41,9 @@ __all__ = [
     "SpecError",
     "StreamSpec",
     "benchmark_spec",
+    "export",
     "leaderboard",
+    "open",
     "paired",
     "paper_spec",
     "present",
@@ -47,8 +51,11 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from windvane.lab.experiment import simulate
     from windvane.lab.report.presentation import present
+    from windvane.lab.results.export import export
     from windvane.lab.results.leaderboard import leaderboard
     from windvane.lab.results.results import Entry, Results
     from windvane.lab.results.summary import paired
@@ -61,3 +68,30 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'windvane.lab' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def open(folder: str | PathLike[str]) -> Results:  # noqa: A001
+    """Read the finished results in an experiment's folder.
+
+    Parameters
+    ----------
+    folder
+        A folder that :func:`simulate` or a command wrote. The experiment need not be complete.
+
+    Returns
+    -------
+    Results
+        With ``frame("runs")``, a data frame of pandas or polars with a row per run; ``table``, the same with pyarrow;
+        ``summary()``; and ``entries``, the results as arrays.
+
+    Examples
+    --------
+    >>> import windvane.lab
+    >>> results = windvane.lab.open("results")                                   # doctest: +SKIP
+    >>> results.summary()[["policy", "mean", "se"]]                              # doctest: +SKIP
+    """
+    from pathlib import Path
+
+    from windvane.lab.results.results import Results
+
+    return Results.open(Path(folder))
