@@ -28,6 +28,7 @@ _HOME = {
     "benchmark_spec": "windvane.lab.studies.drift_benchmark",
     "leaderboard": "windvane.lab.results.leaderboard",
     "export": "windvane.lab.results.export",
+    "own_benchmark": "windvane.lab.studies.own_benchmark",
     "paired": "windvane.lab.results.summary",
     "present": "windvane.lab.report.presentation",
 }
@@ -44,6 +45,7 @@ __all__ = [
     "export",
     "leaderboard",
     "open",
+    "own_benchmark",
     "paired",
     "paper_spec",
     "present",
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from windvane.lab.results.summary import paired
     from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec, SpecError, StreamSpec
     from windvane.lab.studies.drift_benchmark import benchmark_spec
+    from windvane.lab.studies.own_benchmark import own_benchmark
     from windvane.lab.studies.paper import paper_spec
 
 

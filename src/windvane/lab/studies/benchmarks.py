@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from windvane.arguments import check_choice
 from windvane.environments import BallArms, RandomWalk
 from windvane.errors import ArgumentError
+from windvane.lab.experiment import simulate
 from windvane.lab.results.folder import Recipe
 from windvane.lab.results.results import Entry, Results, group_by_environment
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
@@ -20,6 +21,11 @@ CHECK_HORIZON = 1000  # what a policy that is checked is told; more rounds than 
 
 Conduct = Callable[[Spec, Path, str, Recipe], Results]
 """``conduct(spec, folder, text, recipe)`` runs a spec in a folder; ``text`` describes it on the progress bar."""
+
+
+def simulate_part(spec: Spec, folder: Path, _text: str, recipe: Recipe) -> Results:
+    """Run a spec on all cores, without a progress bar."""
+    return simulate(spec, folder, recipe=recipe)
 
 
 class Part(NamedTuple):

@@ -29,7 +29,7 @@ from windvane.arguments import Array
 from windvane.lab.results.results import Results, group_by_environment
 from windvane.lab.results.summary import Row, spread, summary_rows
 from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, PolicySpec, Spec
-from windvane.lab.studies.benchmarks import Conduct, Part, run_parts
+from windvane.lab.studies.benchmarks import Conduct, Part, run_parts, simulate_part
 from windvane.lab.studies.drift_benchmark import WORLDS, benchmark_spec
 from windvane.lab.studies.tuned_benchmark import shift_seed
 
@@ -123,7 +123,7 @@ def comparison_spec(base: Spec, environment: AnyEnvironmentSpec, memory: float, 
 
 
 def run_no_tuning(
-    folder: Path, conduct: Conduct, *, runs: int = RUNS, horizon: int | None = None, seed: int = 0
+    folder: Path, conduct: Conduct = simulate_part, *, runs: int = RUNS, horizon: int | None = None, seed: int = 0
 ) -> list[Comparison]:
     """Run the study in ``folder``, and return one comparison per environment."""
     recipe = {"name": "study", "study": "no-tuning"}

@@ -32,10 +32,10 @@ def own_benchmark(spec: Spec, policies: Sequence[str] | None = None) -> Spec:
     To run it and rank the policies:
 
     >>> from windvane.lab.studies.tuned_benchmark import OWN, run_benchmark
-    >>> results, _ = run_benchmark(spec, folder, conduct, name=OWN)              # doctest: +SKIP
+    >>> results, _ = run_benchmark(spec, Path("own"), name=OWN)                  # doctest: +SKIP
     """
     has_streams = any(isinstance(environment, StreamSpec) for environment in spec.environments)
     allowed = [name for name, policy in POLICIES.items() if not (has_streams and policy.needs_truth)]
     chosen = choose_policies(policies, allowed, spec.policies)
-    title = f"Benchmark: {spec.title}" if spec.title else "The benchmark"
+    title = f"Benchmark: {spec.title}"[:200] if spec.title else "The benchmark"
     return replace(spec, title=title, policies=chosen)

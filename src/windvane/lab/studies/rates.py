@@ -26,7 +26,7 @@ from windvane.arguments import Array, check_whole
 from windvane.environments import OrthogonalArms
 from windvane.lab.results.summary import spread
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
-from windvane.lab.studies.benchmarks import Conduct, Part, run_parts
+from windvane.lab.studies.benchmarks import Conduct, Part, run_parts, simulate_part
 from windvane.lab.studies.bounds import evaluate
 from windvane.lab.studies.unknown_drift import DIM, make_arc
 
@@ -79,7 +79,7 @@ def rates_spec(horizon: int, *, runs: int = RUNS, seed: int = 0) -> Spec:
 
 def run_rates(
     folder: Path,
-    conduct: Conduct,
+    conduct: Conduct = simulate_part,
     *,
     horizons: Sequence[int],
     runs: int = RUNS,

@@ -25,7 +25,15 @@ from windvane.lab.results.folder import slugs
 from windvane.lab.results.results import Entry, Results
 from windvane.lab.results.summary import spread
 from windvane.lab.spec.experiment_spec import Spec, StreamSpec
-from windvane.lab.studies.benchmarks import LANES, Conduct, Part, choose_policies, merge_results, run_parts
+from windvane.lab.studies.benchmarks import (
+    LANES,
+    Conduct,
+    Part,
+    choose_policies,
+    merge_results,
+    run_parts,
+    simulate_part,
+)
 from windvane.policies.registry import POLICIES
 
 if TYPE_CHECKING:
@@ -94,7 +102,7 @@ def streams_experiments(
     return experiments
 
 
-def run_streams(experiments: Sequence[StreamExperiment], folder: Path, conduct: Conduct) -> Results:
+def run_streams(experiments: Sequence[StreamExperiment], folder: Path, conduct: Conduct = simulate_part) -> Results:
     """Run each experiment in its own folder inside ``folder``, and return all entries together."""
     folders = slugs(experiment.file.name for experiment in experiments)
     parts = [

@@ -17,7 +17,7 @@ from windvane.lab.results.folder import FolderError
 from windvane.lab.results.results import Results, group_by_environment
 from windvane.lab.spec.experiment_spec import AnyEnvironmentSpec, PolicySpec, Spec
 from windvane.lab.spec.policy_spec import SCALES as SCALE_SETTINGS
-from windvane.lab.studies.benchmarks import Conduct, Part, merge_results, run_parts
+from windvane.lab.studies.benchmarks import Conduct, Part, merge_results, run_parts, simulate_part
 from windvane.policies.registry import Signature
 
 DRIFT, OWN = "drift-benchmark", "own-benchmark"  # names of recipes
@@ -55,7 +55,7 @@ def held_back_spec(base: Spec) -> Spec:
     if not swept:
         names = [policy.name for policy in base.policies]
         raise ArgumentError("policies", names, "at least one with a bonus that can be tuned")
-    title = f"{base.title}: bonus scales on runs held back"
+    title = f"{base.title[:150]}: bonus scales on runs held back"
     runs, seed = math.ceil(base.runs / 3), shift_seed(base.seed)
     return replace(base, title=title, policies=swept, runs=runs, seed=seed, lanes_per_cell=50)
 
@@ -84,7 +84,7 @@ def tuned_spec(base: Spec, environment: AnyEnvironmentSpec, scales: dict[str, fl
 
 
 def run_benchmark(
-    base: Spec, folder: Path, conduct: Conduct, *, tuned: bool = False, name: str = DRIFT
+    base: Spec, folder: Path, conduct: Conduct = simulate_part, *, tuned: bool = False, name: str = DRIFT
 ) -> tuple[Results, Scales]:
     """Run ``base`` in ``folder``. With ``tuned``, also the tuned policies; then their scales are returned, too."""
     recipe: dict[str, Any] = {

@@ -2,8 +2,8 @@
 
 theta* turns at constant speed over T rounds, with B_T in :data:`DRIFTS` (d = 2, S = L = 1, logistic rewards, ten arms
 in the ball). BOB-BVD-GLM-UCB, which knows only T, runs beside BVD-GLM-UCB with three discounts: the one recommended for
-B_T, and two with 1 - gamma ten times smaller (it forgets too slowly) and ten times larger (too fast). For B_T = 0, where
-the recommended gamma is 1, the discount is that for B_T = T^(-1/2), the smallest drift that BOB's grid covers.
+B_T, and two with 1 - gamma ten times smaller (it forgets too slowly) and ten times larger (too fast). For B_T = 0 the
+recommended gamma is 1, so the discount is that for B_T = T^(-1/2), the smallest drift that BOB's grid covers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from windvane.environments import Arc, BallArms
 from windvane.errors import ArgumentError
 from windvane.lab.results.summary import Row, summary_rows
 from windvane.lab.spec.experiment_spec import EnvironmentSpec, PolicySpec, Spec
-from windvane.lab.studies.benchmarks import Conduct, Part, run_parts
+from windvane.lab.studies.benchmarks import Conduct, Part, run_parts, simulate_part
 
 DRIFTS = (0.0, 0.5, 1.5, 6.0, 24.0)
 HORIZON, RUNS = 12_000, 20
@@ -69,7 +69,7 @@ def unknown_drift_spec(drift: float, *, runs: int = RUNS, horizon: int = HORIZON
 
 def run_unknown_drift(
     folder: Path,
-    conduct: Conduct,
+    conduct: Conduct = simulate_part,
     *,
     drifts: Sequence[float] = DRIFTS,
     runs: int = RUNS,
